@@ -38,7 +38,7 @@ import plica
 from plica.codegen.accel.check import check
 from plica.codegen.accel.conv import (
     Convolution,
-    Tiling,
+    ConvTiling,
     convolution,
     pack_input,
     pack_weight,
@@ -86,9 +86,9 @@ TWO_THREADS = {
 # fmt: on
 
 
-def best(of: Convolution, threads: int, trials: int) -> tuple[Tiling, Stream, Timed]:
+def best(of: Convolution, threads: int, trials: int) -> tuple[ConvTiling, Stream, Timed]:
     """The fastest of the tilings that are guessed to be fast."""
-    found: list[tuple[int, int, Tiling, Stream, Timed]] = []
+    found: list[tuple[int, int, ConvTiling, Stream, Timed]] = []
     for at, tiling in enumerate(ranked(MACHINE, of, threads, trials)):
         stream = build(MACHINE, convolution(MACHINE, of, tiling), checked=False)
         timed = simulate(MACHINE, stream)
@@ -122,7 +122,7 @@ def mutants(count: int) -> tuple[int, int, int]:
             32, random.randint(kernel, 4), random.randint(kernel, 4), 32, kernel,
             random.randint(1, 2), random.randint(0, kernel - 1), 6,
         )  # fmt: skip
-        tiling = Tiling(
+        tiling = ConvTiling(
             random.randint(1, 4), random.randint(2, 4), 1, 1,
             random.randint(1, 2), random.choice(("height", "outputs")),
         )  # fmt: skip

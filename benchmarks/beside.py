@@ -93,9 +93,9 @@ def module(name: str) -> Any:  # a module of the checkout that is on the path
 
 def _function(shape: tuple[int, ...], body: Any) -> Any:  # as `module`
     from plica.core.name import Name
-    from plica.ir.graph import Function, Var
-    from plica.ir.module import module as program
-    from plica.ir.type import tensor
+    from plica.ir.graph.expression import Function, Var
+    from plica.ir.graph.module import module as program
+    from plica.ir.type.term import tensor
 
     x, main = Var(Name("x"), tensor(shape, "f32")), Var(Name("main"), None)
     return program({main: Function((), (), (x,), None, body(x))}, main)

@@ -29,9 +29,9 @@ from rich.table import Table
 import plica
 from plica.core.name import Name
 from plica.frontend import zoo
-from plica.ir.graph import Apply, Expr, Function, Var, const
-from plica.ir.module import Module, module
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Apply, Expr, Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.type.term import tensor
 
 NETWORKS: dict[str, Callable[[], Module]] = {
     "resnet18": lambda: zoo.resnet(18),

@@ -29,9 +29,9 @@ from rich.table import Table
 import plica
 from plica.codegen.llvm import toolchain
 from plica.core.name import Name
-from plica.ir.graph import Apply, Expr, Function, Var, const
-from plica.ir.module import Module, module
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Apply, Expr, Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.type.term import tensor
 
 Array = np.ndarray[Any, Any]
 

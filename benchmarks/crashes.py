@@ -27,7 +27,7 @@ from searching import gemm
 from plica.codegen.llvm import toolchain
 from plica.codegen.lower.scheduled import machine_of
 from plica.rewrite.contract import reassociates
-from plica.search.measure import Limits, LocalMeasurer, Measured, Measurer, Work
+from plica.search.measure import LocalMeasurer, Measured, Measurer, SpaceWork, TrialLimits
 from plica.search.measure.local import Arrived
 from plica.search.policy.named import guided
 from plica.search.record.database import Database
@@ -35,19 +35,19 @@ from plica.search.record.fingerprint import fingerprint, versions
 from plica.search.space import Point, Space
 from plica.search.space_of import space_of
 from plica.search.task import tasks
-from plica.search.tune_loop import Run, Subject, tuned
+from plica.search.tune_loop import Run, TuningSubject, tuned
 
 TARGET = evolve(toolchain.host(), cores=1)
-LIMITS = Limits(repeats=3, least=1e-3)
+LIMITS = TrialLimits(repeats=3, least=1e-3)
 TRIALS = 32
 KILLED = 13
 """After so many trials somebody is killed."""
 
 
-def subject() -> Subject:
+def subject() -> TuningSubject:
     """A small product."""
     (found,) = tasks(gemm(96), reassociates, (), TARGET)
-    return Subject(found, space_of(found, machine_of(TARGET)))
+    return TuningSubject(found, space_of(found, machine_of(TARGET)))
 
 
 def run_of(measurer: Measurer, database: Database) -> Run:
@@ -73,7 +73,7 @@ class Recorded:
         self.asked = list[tuple[str, str]]()
 
     def measure(
-        self, task: Work, space: Space, points: Sequence[Point], arrived: Arrived | None = None
+        self, task: SpaceWork, space: Space, points: Sequence[Point], arrived: Arrived | None = None
     ) -> tuple[Measured, ...]:
         """What came of points; a point of which there is no record fails."""
         found = list[Measured]()

@@ -29,12 +29,12 @@ from rich.table import Table
 import plica
 from plica import op
 from plica.core.name import Name
-from plica.ir.dim import dim_var
-from plica.ir.graph import Function, Var, const
-from plica.ir.module import module
+from plica.ir.graph.expression import Function, Var, const
+from plica.ir.graph.module import module
 from plica.ir.prelude import list_value
 from plica.ir.prelude.library import List, foldl
-from plica.ir.type import tensor
+from plica.ir.type.dim import dim_var
+from plica.ir.type.term import tensor
 from plica.op import nn
 from plica.script import Tensor, f32
 

@@ -21,10 +21,10 @@ from plica import op
 from plica.codegen.llvm import toolchain
 from plica.codegen.lower.passes import lower
 from plica.codegen.lower.scheduled import machine_of
-from plica.codegen.native import Ready
+from plica.codegen.native import NativeKernel
 from plica.core.name import Name
-from plica.ir.graph import Expr, Function, Var
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Expr, Function, Var
+from plica.ir.type.term import tensor
 from plica.rewrite.contract import reassociates
 from plica.runtime.error import PlicaError
 from plica.schedule.default.machine import Machine
@@ -107,7 +107,7 @@ def timed(space: Space, point: Point) -> float | None:
         kernel = lower(scheduled(space.trace(point), space.sketches[point.sketch].kernel), "cpu")
     except PlicaError:
         return None
-    ready = Ready(kernel, fused=True)
+    ready = NativeKernel(kernel, fused=True)
     arrays = [
         np.ones([int(size.value) for size in each.shape], each.dtype.numpy)  # type: ignore[attr-defined]  # static
         for each in kernel.params[: kernel.inputs]

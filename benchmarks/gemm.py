@@ -24,15 +24,15 @@ from rich.table import Table
 
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import ENTRY, fold
-from plica.codegen.place import place
+from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.program import Launch, Program, Slot
 from plica.codegen.target import Target
 from plica.core.name import Name
-from plica.ir.dim import known
-from plica.ir.dtype import f32
-from plica.ir.loop import Alloc, For, Kernel, Stmt, Store, seq
-from plica.ir.scalar import Buffer, Lit, Scalar, index
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.scalar import Buffer, Lit, Scalar, index
+from plica.ir.loop.statement import Alloc, For, Kernel, Stmt, Store, seq
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32
 
 Array = np.ndarray[Any, Any]
 TURNS = 1 << 15
@@ -136,7 +136,7 @@ def contender(m: int, n: int, depth: int, target: Target) -> Contender:
     kernel = tiled(m, n, depth, tiles)
     start = perf_counter()
     program = program_of(kernel)
-    text = fold(program, place(program), target, contract=True)
+    text = fold(program, workspace_plan(program), target, contract=True)
     middle = perf_counter()
     random = np.random.default_rng(0)
     shapes = [tuple(known(size) or 0 for size in each.shape) for each in kernel.params]

@@ -31,22 +31,22 @@ from typing import Any
 import numpy as np
 
 import plica
-from plica.codegen.cuda.fold import Code, fold
+from plica.codegen.cuda.fold import KernelCode, fold
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
 from plica.codegen.cuda.toolchain import compiled
 from plica.codegen.lower.passes import lower
 from plica.core.name import Name
-from plica.ir.dtype import DType, f16, f32
-from plica.ir.graph import Apply, Function, Var, const
-from plica.ir.module import Module, module
-from plica.ir.scalar import Cast, Scalar
-from plica.ir.script import from_text
-from plica.ir.stage import stage
-from plica.ir.stages import Stages, stages
-from plica.ir.tensor import buffer, reduce
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Apply, Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.scalar import Cast, Scalar
+from plica.ir.loop.stage import stage
+from plica.ir.loop.stages import Stages, stages
+from plica.ir.loop.tensor import buffer, reduce
+from plica.ir.text.script import from_text
+from plica.ir.type.dtype import DType, f16, f32
+from plica.ir.type.term import tensor
 from plica.rewrite.contract import reassociates
-from plica.runtime.cuda.driver import Device, Memory, device
+from plica.runtime.cuda.driver import CudaDevice, CudaMemory, device
 from plica.runtime.cuda.program import CudaExecutable
 from plica.runtime.error import PlicaError
 from plica.schedule.default.gpu import candidates
@@ -166,7 +166,7 @@ def square(n: int, dtype: DType) -> Stages:
     return stages((x, w), (held, stage("out", (n, n), lambda i, j: Cast(held[i, j], dtype))))
 
 
-def untuned(n: int, of: DType) -> Code:
+def untuned(n: int, of: DType) -> KernelCode:
     facts = Facts((False, False), (), reassociates)
     found = next(candidates(square(n, of), facts, here().gpu))
     return fold(lower(found.kernel, "gpu"), "g")
@@ -179,7 +179,7 @@ def here() -> GpuTarget:
     return found
 
 
-def on_tensor_cores(n: int, warps: Warps) -> Code:
+def on_tensor_cores(n: int, warps: Warps) -> KernelCode:
     found = operands(square(n, f16))
     assert found is not None
     made = tensor_core_schedule(tiled(found, warps.layout((True, False))), here().gpu, (warps,))
@@ -187,7 +187,7 @@ def on_tensor_cores(n: int, warps: Warps) -> Code:
     return fold(lower(made[1], "gpu"), "g")
 
 
-def to_device(gpu: Device, array: Array) -> Memory:
+def to_device(gpu: CudaDevice, array: Array) -> CudaMemory:
     memory = gpu.reserve(array.nbytes)
     stream = gpu.stream()
     stream.to_device(memory.address, array.ctypes.data, array.nbytes)
@@ -195,7 +195,7 @@ def to_device(gpu: Device, array: Array) -> Memory:
     return memory
 
 
-def timed(gpu: Device, code: Code, memories: list[Memory]) -> tuple[float, str]:
+def timed(gpu: CudaDevice, code: KernelCode, memories: list[CudaMemory]) -> tuple[float, str]:
     """Median seconds of all launches of a kernel, and what they use."""
     cubin = compiled(code.text, here().architecture)
     module = gpu.load(cubin.code)
@@ -235,11 +235,11 @@ def searched(n: int, trials: int, a: Array, b: Array) -> tuple[str, float, Array
     return how, statistics.median(exe.seconds(a, b, runs=RUNS)), exe(a, b)
 
 
-def products(gpu: Device, sizes: list[int], dtype: DType, tune: int) -> Iterator[Row]:
+def products(gpu: CudaDevice, sizes: list[int], dtype: DType, tune: int) -> Iterator[Row]:
     import torch
 
     kind = np.float32 if dtype is f32 else np.float16
-    ways: list[tuple[str, Callable[[int], Code]]] = [("untuned", lambda n: untuned(n, dtype))]
+    ways: list[tuple[str, Callable[[int], KernelCode]]] = [("untuned", lambda n: untuned(n, dtype))]
     if dtype is f16:
         ways += [(str(t), lambda n, t=t: on_tensor_cores(n, t)) for t in WARPS if tune]  # type: ignore[misc]  # likewise
     for n in sizes:

@@ -20,7 +20,7 @@ import numpy as np
 
 import plica
 from plica.codegen.cuda.toolchain import CompileError, compiled
-from plica.ir.script import Scripted
+from plica.ir.text.script import Scripted
 from plica.runtime.cuda.array import DeviceArray
 from plica.runtime.cuda.driver import DeviceError, device
 from plica.runtime.cuda.program import CudaExecutable

@@ -17,13 +17,13 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from plica.codegen.cuda.fuzz import TRIES, Case, built, on_gpu, report, safely
+from plica.codegen.cuda.fuzz import TRIES, CudaCase, built, on_gpu, report, safely
 from plica.runtime.cuda.driver import device
 from plica.runtime.error import PlicaError
 from plica.runtime.host import cores
 
 
-def made(number: int, seed: int, architecture: str) -> tuple[Case | str, bytes]:
+def made(number: int, seed: int, architecture: str) -> tuple[CudaCase | str, bytes]:
     """A case and its code."""
     found = safely(seed, number)
     if isinstance(found, str):
@@ -43,13 +43,13 @@ def main() -> int:
     gpu = device()
     codes: dict[int, bytes] = {}
 
-    def cases() -> Iterator[Case | str]:
+    def cases() -> Iterator[CudaCase | str]:
         make = partial(made, seed=options.seed, architecture=gpu.architecture)
         ran = 0
         with ProcessPoolExecutor(cores(), get_context("spawn")) as pool:
             for begin in range(0, TRIES * options.examples, 64):
                 for case, code in pool.map(make, range(begin, begin + 64)):
-                    if isinstance(case, Case):
+                    if isinstance(case, CudaCase):
                         ran += 1
                         codes[case.number] = code
                     yield case

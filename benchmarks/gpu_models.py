@@ -22,8 +22,8 @@ import numpy as np
 import plica
 from plica.core.fold import post_order
 from plica.frontend.zoo import NETWORKS
-from plica.ir.graph import Apply, Const, Var
-from plica.ir.module import Module
+from plica.ir.graph.expression import Apply, Const, Var
+from plica.ir.graph.module import Module
 from plica.runtime.cuda.program import CudaExecutable
 from plica.runtime.port import Port
 

@@ -102,10 +102,10 @@ def cases(seed: int) -> Iterator[Case]:
 def module(of: Case) -> Any:
     """The program of a case."""
     from plica.core.name import Name
-    from plica.ir.dtype import bf16, f16
-    from plica.ir.graph import Apply, Function, Var, const
-    from plica.ir.module import module as program
-    from plica.ir.type import tensor
+    from plica.ir.graph.expression import Apply, Function, Var, const
+    from plica.ir.graph.module import module as program
+    from plica.ir.type.dtype import bf16, f16
+    from plica.ir.type.term import tensor
 
     dtype = f16 if of.dtype == "f16" else bf16
     x = Var(Name("x"), tensor((*of.lead, of.rows, of.terms), of.dtype))
@@ -128,7 +128,7 @@ def module(of: Case) -> Any:
 def make(seed: int, folder: Path) -> None:
     """Write the artefact of every case."""
     from plica.codegen.cuda.target import GpuTarget
-    from plica.ir.infer import infer
+    from plica.ir.type.infer import infer
     from plica.pipeline import assemble, lower
     from plica.runtime import archive
     from plica.runtime.artefact import to_members

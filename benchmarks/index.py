@@ -12,11 +12,11 @@ import argparse
 import time
 from collections.abc import Callable
 
+from plica.analysis.index import EMPTY, Context, can_prove, simplify
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.dtype import i64
-from plica.ir.scalar import Eq, Lt, Max, Min, Scalar, ScalarVar, Select
-from plica.rewrite.index import EMPTY, Context, can_prove, simplify
+from plica.ir.loop.scalar import Eq, Lt, Max, Min, Scalar, ScalarVar, Select
+from plica.ir.type.dtype import i64
 
 A, B, C, D, N, M = (ScalarVar(Name(name), i64) for name in "abcdnm")
 

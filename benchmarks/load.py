@@ -21,7 +21,7 @@ import numpy as np
 
 import plica
 from plica.frontend import zoo
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 
 NETWORKS: dict[str, Callable[[], Module]] = {
     "mlp": zoo.mlp,

@@ -27,9 +27,9 @@ from rich.table import Table
 import plica
 from plica import op
 from plica.core.name import Name
-from plica.ir.graph import Expr, Function, Var, const
-from plica.ir.module import Module, module
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Expr, Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.type.term import tensor
 
 Array = np.ndarray[Any, Any]
 

@@ -26,7 +26,7 @@ import onnx
 from rich.console import Console
 from rich.table import Table
 
-from plica.bench import PEERS, Contest, How, compete
+from plica.bench import PEERS, Contest, PeerOptions, compete
 from plica.bench.contest import OURS
 from plica.frontend import zoo
 from plica.frontend.zoo.export import lstm_to_onnx, to_onnx
@@ -121,7 +121,7 @@ def main() -> int:
                     path,
                     [values],
                     [each for each in PEERS if each != OURS],
-                    how=How(given.threads, given.contract),
+                    how=PeerOptions(given.threads, given.contract),
                     rounds=given.rounds,
                     seconds=given.seconds,
                     progress=lambda word, name=name: status.update(f"{name}, {word}"),  # type: ignore[misc]  # a default binds the turn of the loop

@@ -23,14 +23,14 @@ from attrs import frozen
 from rich.console import Console
 from rich.table import Table
 
+from plica.analysis.index import INDEX_RULES
+from plica.analysis.index.rules import SUMS
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dtype import i64
-from plica.ir.scalar import Scalar, ScalarVar
+from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.type.dtype import i64
 from plica.rewrite import pack, rewrite
-from plica.rewrite.index import INDEX_RULES
-from plica.rewrite.index.rules import SUMS
 
 # Without the three rules that bring whole sums into polynomial form, which tinygrad has not.
 RULES = pack("index", (each for each in INDEX_RULES if each not in SUMS), version="1")
@@ -122,7 +122,7 @@ def alone(console: Console, nodes: int, repeat: int) -> None:
 
 def inference_share(console: Console) -> float:
     """The share of type inference in compiling ResNet-50's graph, native code left out."""
-    import plica.ir.infer as inference
+    import plica.ir.type.infer as inference
     from plica import pipeline
     from plica.frontend.zoo import resnet
     from plica.rewrite import history

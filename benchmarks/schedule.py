@@ -17,14 +17,15 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
+from plica.analysis.site import map_of
 from plica.core.name import Name
-from plica.ir.graph import Function, Var
-from plica.ir.infer import infer
-from plica.ir.loop import Kernel
-from plica.ir.module import module
+from plica.ir.graph.expression import Function, Var
+from plica.ir.graph.module import module
+from plica.ir.loop.stages import kernel_of
+from plica.ir.loop.statement import Kernel
 from plica.ir.op import find
-from plica.ir.stages import kernel_of
-from plica.ir.type import tensor
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule import (
     Trace,
@@ -44,7 +45,6 @@ from plica.schedule import (
     vectorize,
 )
 from plica.schedule.do import Body
-from plica.schedule.site import map_of
 
 GOAL = 0.1
 

@@ -47,12 +47,12 @@ from searching import ALONE, WORK, Bench, Courses, Kept, Sharing, costs_of, judg
 from plica.codegen.llvm import toolchain
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.target import Target
-from plica.search.measure import LocalMeasurer, Measured, Work
+from plica.search.measure import LocalMeasurer, Measured, SpaceWork
 from plica.search.measure.local import Arrived
 from plica.search.model import PackSum, pairwise_accuracy, recall
+from plica.search.policy.cost_judge import stores
 from plica.search.policy.fold import Policy
 from plica.search.policy.genetic import Genetic
-from plica.search.policy.judge import stores
 from plica.search.policy.lesson import Lesson
 from plica.search.policy.named import guided
 from plica.search.policy.taught import taught
@@ -62,7 +62,7 @@ from plica.search.record.database import Database
 from plica.search.record.fingerprint import fingerprint, versions
 from plica.search.report import plot
 from plica.search.space import Point, Space
-from plica.search.tune_loop import Course, Run, Subject, tuned
+from plica.search.tune_loop import Course, Run, TuningSubject, tuned
 
 NEAR = 0.95
 """The share of the best-known speed that counts as found."""
@@ -141,7 +141,7 @@ def noise_of(courses: Courses) -> float:
 
 
 def contest(
-    subjects: Mapping[str, Subject], bench: Bench, quick: bool, console: Console
+    subjects: Mapping[str, TuningSubject], bench: Bench, quick: bool, console: Console
 ) -> dict[str, dict[str, list[Course]]]:
     """All policies on all tasks; then the guided one again, after what the other tasks taught."""
     whole = dict[str, dict[str, list[Course]]]()
@@ -308,7 +308,7 @@ class Timed:
         self.inner, self.seconds = inner, 0.0
 
     def measure(
-        self, task: Work, space: Space, points: Sequence[Point], arrived: Arrived | None = None
+        self, task: SpaceWork, space: Space, points: Sequence[Point], arrived: Arrived | None = None
     ) -> tuple[Measured, ...]:
         """What comes of points."""
         start = perf_counter()
@@ -317,7 +317,9 @@ class Timed:
         return measured
 
 
-def throughput_table(subjects: Mapping[str, Subject], bench: Bench) -> tuple[Table, list[Claim]]:
+def throughput_table(
+    subjects: Mapping[str, TuningSubject], bench: Bench
+) -> tuple[Table, list[Claim]]:
     """Trials a second of a search that shares nothing; stages overlap, for one is built while
     another is validated."""
     title = "throughput, everything included; ms a trial of each stage"
@@ -327,7 +329,7 @@ def throughput_table(subjects: Mapping[str, Subject], bench: Bench) -> tuple[Tab
         if name in ALONE:
             continue
 
-        def measured(of: Subject = of) -> dict[str, float]:
+        def measured(of: TuningSubject = of) -> dict[str, float]:
             timed, policy = Timed(bench.shared.inner), guided(machine_of(bench.target))
             run = Run(policy, timed, Database(), fingerprint(bench.target), 0, versions())
             start = perf_counter()

@@ -21,11 +21,11 @@ from attrs import evolve, frozen
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.target import Target
 from plica.core.name import Name
-from plica.ir.graph import Apply, Function, Var, const
-from plica.ir.module import Module, module
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Apply, Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.type.term import tensor
 from plica.rewrite.contract import reassociates
-from plica.search.measure import LocalMeasurer, Measured, Work
+from plica.search.measure import LocalMeasurer, Measured, SpaceWork
 from plica.search.measure.local import Arrived
 from plica.search.observation import Observation, point_text
 from plica.search.policy.fold import Policy
@@ -35,7 +35,7 @@ from plica.search.record.record import Record, record
 from plica.search.space import Point, Space
 from plica.search.space_of import space_of
 from plica.search.task import tasks
-from plica.search.tune_loop import Course, Run, Subject, tuned
+from plica.search.tune_loop import Course, Run, TuningSubject, tuned
 
 Courses = Mapping[str, list[Course]]
 """The courses of one piece of work, a list of seeds for each policy."""
@@ -83,11 +83,11 @@ ALONE: dict[str, Callable[[], Module]] = {"gemm 1024": lambda: gemm(1024)}
 # fmt: on
 
 
-def subject(name: str, target: Target) -> Subject:
+def subject(name: str, target: Target) -> TuningSubject:
     """The work of a module that has one piece of it, and its space: convolutions as they are, for
     their transforms leave next to nothing to decide."""
     (found,) = tasks({**WORK, **ALONE}[name](), reassociates, (), target)
-    return Subject(evolve(found, name=name), space_of(found, machine_of(target)))
+    return TuningSubject(evolve(found, name=name), space_of(found, machine_of(target)))
 
 
 class Sharing:
@@ -105,7 +105,7 @@ class Sharing:
         """How many were known from an earlier run."""
 
     def measure(
-        self, task: Work, space: Space, points: Sequence[Point], arrived: Arrived | None = None
+        self, task: SpaceWork, space: Space, points: Sequence[Point], arrived: Arrived | None = None
     ) -> tuple[Measured, ...]:
         """What came of points, or comes of them now."""
         key: str = getattr(task, "key")  # noqa: B009  # what measuring asks for has none
@@ -185,7 +185,7 @@ class Bench:
     seeds: int
 
     def courses(
-        self, of: Subject, policy: Policy[Any], trials: int = 0, seeds: int = 0
+        self, of: TuningSubject, policy: Policy[Any], trials: int = 0, seeds: int = 0
     ) -> list[Course]:
         """What a policy finds, for each seed."""
         found = list[Course]()

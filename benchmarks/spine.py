@@ -23,12 +23,12 @@ from rich.table import Table
 
 from plica.codegen.llvm.processor import find_target
 from plica.core.name import Name
-from plica.ir.graph import Expr, Function, Var
-from plica.ir.infer import infer
-from plica.ir.interpret import interpret
-from plica.ir.module import Module, module
+from plica.ir.graph.expression import Expr, Function, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.interpret.interpreter import interpret
 from plica.ir.op import find
-from plica.ir.type import tensor
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
 from plica.pipeline import build, lower
 
 Array = np.ndarray[Any, Any]

@@ -24,15 +24,15 @@ from rich.console import Console
 from rich.table import Table
 
 import plica
-from plica.codegen.dot import dot_of
+from plica.codegen.dot_product import dot_of
 from plica.codegen.llvm import toolchain
 from plica.codegen.lower.prepare import GROUP
 from plica.core.name import Name
 from plica.frontend import zoo
-from plica.ir.graph import Apply, Expr, Function, Var, const
-from plica.ir.infer import infer
-from plica.ir.module import Module, module
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Apply, Expr, Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
 from plica.pipeline import Lowered, arranged, build
 from plica.rewrite.history import begun
 from plica.rewrite.optimise import DEFAULT_CONTRACT, optimise

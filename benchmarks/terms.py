@@ -27,11 +27,11 @@ from plica.core.encode import from_json, to_json
 from plica.core.fold import fold, map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dtype import f32, i64
-from plica.ir.graph import Apply, Expr, Function, Let, Tuple, Var, const
-from plica.ir.module import Module, module
-from plica.ir.scalar import Add, Lit, Mul, Scalar, ScalarVar
-from plica.ir.type import FuncType, TupleType, tensor
+from plica.ir.graph.expression import Apply, Expr, Function, Let, Tuple, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.scalar import Add, Lit, Mul, Scalar, ScalarVar
+from plica.ir.type.dtype import f32, i64
+from plica.ir.type.term import FuncType, TupleType, tensor
 
 WORST: Final = 1.5
 ZERO: Final = Lit(0, i64)
@@ -197,10 +197,10 @@ def graph_walks() -> Iterator[Walk]:
     import numpy as np
 
     import plica.ir.op  # noqa: F401  # loads the operators
-    from plica.ir.infer import infer
-    from plica.ir.interpret import interpret
-    from plica.ir.script import from_text
-    from plica.ir.show import show_module
+    from plica.ir.interpret.interpreter import interpret
+    from plica.ir.text.script import from_text
+    from plica.ir.text.show import show_module
+    from plica.ir.type.infer import infer
 
     ones = np.ones(2, np.float32)
     for name, build in (("lets", graph_lets), ("wide", graph_wide)):
@@ -286,9 +286,9 @@ def print_rates(console: Console, sizes: list[int], wanted: str) -> bool:
 
 def print_fixed(console: Console) -> None:
     """The two shapes that must never be a problem."""
-    from plica.ir.infer import infer
-    from plica.ir.script import from_text
-    from plica.ir.show import show_module
+    from plica.ir.text.script import from_text
+    from plica.ir.text.show import show_module
+    from plica.ir.type.infer import infer
 
     table = Table(title="seconds")
     table.add_column("walk")

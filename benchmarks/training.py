@@ -26,8 +26,8 @@ from torch.nn import functional as F
 
 from plica import op
 from plica.core.name import Name
-from plica.ir.graph import Function, Var
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Function, Var
+from plica.ir.type.term import tensor
 from plica.op import nn
 from plica.training import adam, trainer
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from plica.codegen.accel import declaration as d
 from plica.codegen.accel import flow as f
 from plica.core.name import Name
-from plica.ir.dtype import i16, i32
-from plica.ir.scalar import Buffer, Cast, Max, Min, ScalarVar, Select, ShiftRight, index, lit
-from plica.ir.tensor import Compute, axis, compute
+from plica.ir.loop.scalar import Buffer, Cast, Max, Min, ScalarVar, Select, ShiftRight, index, lit
+from plica.ir.loop.tensor import Compute, axis, compute
+from plica.ir.type.dtype import i16, i32
 
 COL, ROW = d.Scope("col", 64, (8,), i16), d.Scope("row", 64, (8,), i16)
 TILE = d.Scope("tile", 32, (8, 8), i32)
@@ -46,7 +46,7 @@ def sweep(name: str, opcode: int, meaning: Compute, *reads: d.Reach) -> d.Operat
 
 
 # fmt: off
-OUTER = d.Machine(
+OUTER = d.Accelerator(
     "outer", 64, (COL, ROW, TILE), ("move", "outer"),
     (d.Queue("move", "outer", 4), d.Queue("outer", "move", 4)),
     (
@@ -69,7 +69,7 @@ def matrix_product(rows: int, depth: int, columns: int, threads: int = 1) -> f.F
     i, j, thread = axis("i"), axis("j"), axis("thread")
     at = j * threads + thread
     here = f.Touch(s, f.ZERO, (f.ZERO,))
-    inside = f.Block((
+    inside = f.Steps((
         f.Work("clear", (one,), (here,)),
         f.Transfer("get.col", a, f.ZERO, x, i, k, one, index(rows)),
         f.Transfer("get.row", b, f.ZERO, w, at, k, one, index(columns)),

@@ -12,7 +12,7 @@ import numpy as np
 
 import plica
 from plica import op
-from plica.ir.value import build
+from plica.ir.interpret.value import build
 from plica.script import Tensor, f32
 
 WIDTH = 64

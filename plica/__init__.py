@@ -19,7 +19,7 @@ __version__ = "0.1.0"
 _FACE: Final[dict[str, str]] = {
     "ArtefactError": "plica.runtime.error:ArtefactError",
     "InputError": "plica.runtime.error:InputError",
-    "Module": "plica.ir.module:Module",
+    "Module": "plica.ir.graph.module:Module",
     "PlicaError": "plica.runtime.error:PlicaError",
     "UnsupportedError": "plica.runtime.error:UnsupportedError",
     "alpha_equal": "plica.core.digest:alpha_equal",
@@ -27,18 +27,18 @@ _FACE: Final[dict[str, str]] = {
     "checkpoint": "plica.rewrite.gradient:checkpoint",
     "compile": "plica.pipeline:compile",
     "connect": "plica.search.pool.remote:connect",
-    "data": "plica.ir.script:data",
+    "data": "plica.ir.text.script:data",
     "digest": "plica.core.digest:digest",
-    "extern": "plica.ir.script:extern",
+    "extern": "plica.ir.text.script:extern",
     "first_difference": "plica.core.digest:first_difference",
     "from_onnx": "plica.frontend.onnx:from_onnx",
-    "from_text": "plica.ir.script:from_text",
+    "from_text": "plica.ir.text.script:from_text",
     "from_torch": "plica.frontend.torch:from_torch",
-    "function": "plica.ir.script:function",
+    "function": "plica.ir.text.script:function",
     "grad": "plica.rewrite.gradient:grad",
-    "interpret": "plica.ir.interpret:interpret",
+    "interpret": "plica.ir.interpret.interpreter:interpret",
     "jvp": "plica.rewrite.gradient:jvp",
-    "kernel": "plica.ir.script:kernel",
+    "kernel": "plica.ir.text.script:kernel",
     "load": "plica.runtime.load:load",
     "op": "plica.op",
     "quantise": "plica.quantising:quantise",
@@ -88,9 +88,9 @@ if TYPE_CHECKING:
     from plica.core.digest import alpha_equal, digest, first_difference
     from plica.frontend.onnx import from_onnx
     from plica.frontend.torch import from_torch
-    from plica.ir.interpret import interpret
-    from plica.ir.module import Module
-    from plica.ir.script import data, extern, from_text, function, kernel
+    from plica.ir.graph.module import Module
+    from plica.ir.interpret.interpreter import interpret
+    from plica.ir.text.script import data, extern, from_text, function, kernel
     from plica.pipeline import compile
     from plica.quantising import quantise
     from plica.rewrite.check.run import check

@@ -23,16 +23,16 @@ import numpy as np
 from attrs import frozen
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.graph import Expr
-from plica.ir.infer import infer
-from plica.ir.module import Module
-from plica.ir.script import Scripted, as_module
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.module import Module
+from plica.ir.text.script import Scripted, as_module
+from plica.ir.type.infer import infer
 from plica.pipeline import compile
 from plica.rewrite.history import History
 from plica.rewrite.quantise.annotate import LAYERS, Annotated, annotate, prepare, tapped
-from plica.rewrite.quantise.calibrate import Method, Point, Seen, Spec, chosen
+from plica.rewrite.quantise.calibrate import Method, QuantisationPoint, Seen, Spec, chosen
 from plica.rewrite.quantise.integer import float_layers, is_marked, said, to_integers
-from plica.rewrite.quantise.report import Report
+from plica.rewrite.quantise.report import QuantisationReport
 from plica.rewrite.quantise.simulate import simulate
 from plica.runtime.error import Diagnostic, InputError, UnsupportedError
 from plica.runtime.executable import Executable
@@ -53,8 +53,8 @@ class Quantised:
     """The same in floats, every point of it rounded to its steps."""
     history: History
     """From the simulated module to that of integers."""
-    points: tuple[Point, ...]
-    report: Report
+    points: tuple[QuantisationPoint, ...]
+    report: QuantisationReport
 
 
 def quantise(
@@ -117,7 +117,7 @@ def quantised(
     }
     simulated = simulate(annotated, points, spec)
     history = to_integers(simulated)
-    report = Report(annotated.rows)
+    report = QuantisationReport(annotated.rows)
     _check(history.module, report)
     return Quantised(history.module, simulated, history, tuple(points.values()), report)
 
@@ -128,7 +128,7 @@ def _as_said(mod: Module, ties_up: bool) -> Quantised:
     if not is_marked(history):
         raise _no_samples()
     before = infer(mod)
-    return Quantised(history.module, before, history, (), Report(said(history.module)))
+    return Quantised(history.module, before, history, (), QuantisationReport(said(history.module)))
 
 
 def _check_floats(of: Annotated) -> None:
@@ -148,7 +148,7 @@ def _no_samples() -> InputError:
     return InputError(Diagnostic("input-missing", message, None, "a sample", "none", hint))
 
 
-def _check(done: Module, report: Report) -> None:
+def _check(done: Module, report: QuantisationReport) -> None:
     """Every layer that was to be integers is."""
     wanted = sum(row.op in LAYERS and row.form == "f32" for row in report.rows)
     found = float_layers(done)

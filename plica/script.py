@@ -15,9 +15,13 @@ import attrs
 
 from plica.core.diagnostic import ScriptError
 from plica.core.name import Name
-from plica.ir.dim import DimLike, dim_var, normal_dim
-from plica.ir.dim import dim as to_dim
-from plica.ir.dtype import (
+from plica.ir.graph.expression import const
+from plica.ir.loop.scalar import Scalar
+from plica.ir.text.script.dim import read_dim
+from plica.ir.text.word import KERNEL_WORDS
+from plica.ir.type.dim import DimLike, dim_var, normal_dim
+from plica.ir.type.dim import dim as to_dim
+from plica.ir.type.dtype import (
     DType,
     bf16,
     bool_,
@@ -37,11 +41,7 @@ from plica.ir.dtype import (
     u32,
     u64,
 )  # fmt: skip
-from plica.ir.graph import const
-from plica.ir.scalar import Scalar
-from plica.ir.script.dim import read_dim
-from plica.ir.type import FuncType, TensorType, Type, TypeVar
-from plica.ir.word import KERNEL_WORDS
+from plica.ir.type.term import FuncType, TensorType, Type, TypeVar
 from plica.runtime.error import Diagnostic, Place
 
 __all__ = [

@@ -12,21 +12,28 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from plica.codegen.backend import AnyTarget, backend_of
-from plica.ir.graph import Var
-from plica.ir.loop import Kernel
-from plica.ir.module import Module
-from plica.ir.script import Scripted, as_module
+from plica.ir.graph.expression import Var
+from plica.ir.graph.module import Module
+from plica.ir.loop.statement import Kernel
+from plica.ir.text.script import Scripted, as_module
 from plica.pipeline import compile, contract_of, packs_of, target_of
-from plica.pipeline.specialised import Specialised, at_call
+from plica.pipeline.shape_specialisation import Specialised, at_call
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.host import cores
-from plica.search.measure import Limits
+from plica.search.measure import TrialLimits
 from plica.search.pool.measurer import PoolMeasurer
 from plica.search.record import Database
 from plica.search.target import tuning_of
-from plica.search.tune import USUAL, How, Tuned, not_by_kernels, tuned_kernel, tuned_module
+from plica.search.tune import (
+    USUAL,
+    Tuned,
+    TuneOptions,
+    not_by_kernels,
+    tuned_kernel,
+    tuned_module,
+)
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -56,7 +63,7 @@ def tune(  # noqa: PLR0917  # the public surface says so
     candidates are measured there.
     """
     asked = target_of(target)
-    how = How(trials, seed, progress, policy, seconds)
+    how = TuneOptions(trials, seed, progress, policy, seconds)
     if tuning_of(asked).whole is not None and pool is None:
         return _whole(mod, asked, how, database)
     _check(asked, trials, pool)
@@ -78,7 +85,7 @@ def tune(  # noqa: PLR0917  # the public surface says so
     opened = nullcontext(database) if isinstance(database, Database) else Database(database)
     there: AbstractContextManager[PoolMeasurer | None] = nullcontext()
     if pool is not None:
-        there = PoolMeasurer(pool, where, Limits(threads=count))
+        there = PoolMeasurer(pool, where, TrialLimits(threads=count))
     with opened as into, there as measurer:
         if subject is not None:
             name, kernel = subject
@@ -88,7 +95,7 @@ def tune(  # noqa: PLR0917  # the public surface says so
 
 
 def _whole(
-    mod: object, target: AnyTarget, how: How, database: Database | str | PathLike[str]
+    mod: object, target: AnyTarget, how: TuneOptions, database: Database | str | PathLike[str]
 ) -> Tuned:
     """A model tuned as one, where its target says how: tilings of the layers of an accelerator."""
     searched = tuning_of(target).whole

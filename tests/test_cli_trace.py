@@ -10,8 +10,8 @@ import pytest
 
 from plica.cli import main
 from plica.core.digest import digest
-from plica.ir.script import from_text
-from plica.ir.show import show_module
+from plica.ir.text.script import from_text
+from plica.ir.text.show import show_module
 from plica.schedule import Trace, replay
 from plica.schedule.replay import kernel_of, scheduled
 from tests.schedule.foreign import declared

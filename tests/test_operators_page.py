@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from plica.ir.graph.operator import Operator
 from plica.ir.op import find, names
-from plica.ir.operator import Operator
 
 PAGE = Path(__file__).parents[1] / "docs" / "operators.md"
 HEAD = """# Operators

@@ -18,13 +18,13 @@ from plica.codegen.road import emitted, lowered
 from plica.codegen.road_check import StateChecks
 from plica.core.diagnostic import CompilerBug
 from plica.core.name import Name
-from plica.ir.graph import Apply, Function, Var, const
-from plica.ir.loop import Kernel, Store
-from plica.ir.module import Module
+from plica.ir.graph.expression import Apply, Function, Var, const
+from plica.ir.graph.module import Module
+from plica.ir.loop.statement import Kernel, Store
 from plica.ir.op import find
 from plica.ir.passes import KINDS, Pass, PassError, Pipeline
-from plica.ir.script import from_text
-from plica.ir.type import TensorType, static_shape
+from plica.ir.text.script import from_text
+from plica.ir.type.term import TensorType, static_shape
 from plica.pipeline import job_for, lower, page_of, target_of
 from plica.rewrite import holes, pack, reassociates, rule, swept_down, swept_up
 from plica.rewrite.fuzz import fuzz
@@ -358,7 +358,7 @@ def test_hops_say_what_each_pass_took_and_gave() -> None:
 def test_a_simple_module_needs_no_name() -> None:
     main = Var(Name("main"), None)
     v = Var(Name("x"), plica.from_text(SOURCE).main_function().params[0].type)
-    from plica.ir.module import module
+    from plica.ir.graph.module import module
 
     made = plica.compile(module({main: Function((), (), (v,), None, v * 2.0)}, main), effort="fast")
     assert np.asarray(made(np.ones((8, 32), np.float32))).sum() == 512

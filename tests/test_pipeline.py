@@ -19,10 +19,10 @@ from plica.codegen.lower.prepare import GROUP
 from plica.codegen.target import Target
 from plica.core.diagnostic import RuleRefused
 from plica.core.name import Name
-from plica.ir.graph import Function, Var
-from plica.ir.interpret import interpret
-from plica.ir.module import Module, module
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Function, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.type.term import tensor
 from plica.pipeline import compile
 from plica.rewrite import exact
 from plica.runtime.error import UnsupportedError

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from plica.cli import main
-from plica.runtime.apart import can_part
+from plica.runtime.process import can_part
 
 PLANTS = [
     (("graph", "--plant", "pass", "--examples", "60"), "stage", "merge-common"),

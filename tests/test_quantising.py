@@ -14,9 +14,9 @@ from plica.cli import main
 from plica.cli.quantise import read_samples
 from plica.core.name import Name
 from plica.frontend.zoo import mlp, resnet
-from plica.ir.graph import Var, const
-from plica.ir.module import Module
-from plica.ir.type import static_shape, tensor
+from plica.ir.graph.expression import Var, const
+from plica.ir.graph.module import Module
+from plica.ir.type.term import static_shape, tensor
 from plica.quantising import quantised
 from plica.rewrite.quantise.annotate import annotate, prepare, tapped
 from plica.rewrite.quantise.integer import said

@@ -15,13 +15,13 @@ from onnx import TensorProto, helper
 import plica
 from plica.cli import main as command
 from plica.core.name import Name
-from plica.ir.dim import dim_var
-from plica.ir.dtype import f32
-from plica.ir.graph import Function, Var
-from plica.ir.module import Module, module
-from plica.ir.scalar import index
-from plica.ir.type import TensorType
-from plica.pipeline.specialised import MOST, Specialised, at_call
+from plica.ir.graph.expression import Function, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.scalar import index
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import f32
+from plica.ir.type.term import TensorType
+from plica.pipeline.shape_specialisation import MOST, Specialised, at_call
 from plica.runtime.error import InputError, UnsupportedError
 from tests.frontend.onnx.build import model as onnx_model
 from tests.frontend.onnx.build import one, runtime

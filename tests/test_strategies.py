@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
-from plica.ir.dtype import DTYPES
 from plica.ir.generate import block_kernels
-from plica.ir.graph import (
+from plica.ir.graph.expression import (
     EXPRESSIONS,
     Apply,
     Call,
@@ -28,10 +27,11 @@ from plica.ir.graph import (
     PTuple,
     Var,
 )
-from plica.ir.loop import Kernel, Stmt
-from plica.ir.module import DataDef, Extern, Module
-from plica.ir.scalar import BINARY, COMPARISON, Scalar, ScalarVar
-from plica.ir.type import FuncType, TensorType, static_shape
+from plica.ir.graph.module import DataDef, Extern, Module
+from plica.ir.loop.scalar import BINARY, COMPARISON, Scalar, ScalarVar
+from plica.ir.loop.statement import Kernel, Stmt
+from plica.ir.type.dtype import DTYPES
+from plica.ir.type.term import FuncType, TensorType, static_shape
 from tests.strategies import (
     EXTERNS,
     MISTAKES,
@@ -182,4 +182,4 @@ def test_scalars_and_statements_are_all_covered() -> None:
     seen = {type(node) for node in nodes}
     assert seen >= {*BINARY, *COMPARISON, *get_args(Stmt)}
     own = {each for each in Scalar.__subclasses__() if "__attrs_attrs__" in each.__dict__}
-    assert seen >= {each for each in own if each.__module__ == "plica.ir.scalar"}
+    assert seen >= {each for each in own if each.__module__ == "plica.ir.loop.scalar"}

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.bench.peer import PEERS, How, difference, why_missing
+from plica.bench.peer import PEERS, PeerOptions, difference, why_missing
 from plica.runtime.port import Array
 
 OURS: Final = "plica"
@@ -95,14 +95,14 @@ def compete(
     inputs: Sequence[Array],
     peers: Sequence[str],
     *,
-    how: How | None = None,
+    how: PeerOptions | None = None,
     rounds: int = 5,
     seconds: float = 0.3,
     progress: Progress = lambda word: None,
 ) -> Contest:
     """Run a model in Plica and in `peers`; the first of those that runs is the reference."""
     missing: list[Missing] = []
-    wanted = json.dumps(asdict(how or How()))
+    wanted = json.dumps(asdict(how or PeerOptions()))
     with TemporaryDirectory() as folder, ExitStack() as stack:
         given = Path(folder) / "inputs.npz"
         np.savez(given, *inputs)

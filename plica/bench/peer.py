@@ -26,7 +26,7 @@ Run = Callable[[], Sequence[Array]]
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class PeerOptions:
     """The way a model is run; only Plica knows what a contract is, and needs to be told dims."""
 
     threads: int = 1
@@ -36,7 +36,7 @@ class How:
     """The inputs whose values decide shapes: they are part of Plica's code."""
 
 
-Prepare = Callable[[Path, Sequence[Array], How], Run]
+Prepare = Callable[[Path, Sequence[Array], PeerOptions], Run]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def why_missing(peer: Peer) -> str | None:
     return None
 
 
-def _plica(path: Path, arrays: Sequence[Array], how: How) -> Run:
+def _plica(path: Path, arrays: Sequence[Array], how: PeerOptions) -> Run:
     from plica.frontend.onnx.importer import from_opened
     from plica.frontend.onnx.model import input_names, open_model
     from plica.pipeline import compile
@@ -81,7 +81,7 @@ def _plica(path: Path, arrays: Sequence[Array], how: How) -> Run:
     return run
 
 
-def _onnxruntime(path: Path, arrays: Sequence[Array], how: How) -> Run:
+def _onnxruntime(path: Path, arrays: Sequence[Array], how: PeerOptions) -> Run:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -103,7 +103,7 @@ def _onnxruntime(path: Path, arrays: Sequence[Array], how: How) -> Run:
     return run
 
 
-def _openvino(path: Path, arrays: Sequence[Array], how: How) -> Run:
+def _openvino(path: Path, arrays: Sequence[Array], how: PeerOptions) -> Run:
     import openvino
 
     core = openvino.Core()
@@ -125,7 +125,7 @@ def _openvino(path: Path, arrays: Sequence[Array], how: How) -> Run:
     return run
 
 
-def _torch(path: Path, arrays: Sequence[Array], how: How) -> Run:
+def _torch(path: Path, arrays: Sequence[Array], how: PeerOptions) -> Run:
     from plica.bench.eager import eager
 
     return eager(path, arrays, how.threads)

@@ -20,7 +20,7 @@ from time import perf_counter
 
 import numpy as np
 
-from plica.bench.peer import PEERS, How, Run
+from plica.bench.peer import PEERS, PeerOptions, Run
 from plica.runtime.error import PlicaError
 
 MOST: int = 100_000
@@ -56,7 +56,7 @@ def main(words: list[str]) -> int:
         arrays = [stored[f"arr_{at}"] for at in range(len(stored))]
     start = perf_counter()
     try:
-        run = PEERS[name].prepare(Path(model), arrays, How(**json.loads(how)))
+        run = PEERS[name].prepare(Path(model), arrays, PeerOptions(**json.loads(how)))
     except PlicaError as error:
         say(refused=str(error))
         return 1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from plica.bench import Contest, Roof
-    from plica.report.study import Row
+    from plica.report.study import LaunchRow
 
 PEERS: Final = ("onnxruntime", "openvino", "torch")
 SHOWN: Final = 20
@@ -26,7 +26,7 @@ SHOWN: Final = 20
 
 def run(arguments: argparse.Namespace) -> int:
     """Time the model, beside the peers and kernel by kernel; 3 where the numbers differ."""
-    from plica.bench import How, compete
+    from plica.bench import PeerOptions, compete
     from plica.bench.sample import sample
     from plica.report.study import measured
 
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         arrays = sample(made.executable.inputs, given)
         say("timing every kernel")
         rows, _, roof = measured(made, arrays)
-        how = How(arguments.threads, arguments.contract, arguments.dim, tuple(model.fixed))
+        how = PeerOptions(arguments.threads, arguments.contract, arguments.dim, tuple(model.fixed))
         drawn = {port.name: each for port, each in zip(made.executable.inputs, arrays, strict=True)}
         contest = compete(
             arguments.model,
@@ -81,7 +81,7 @@ def peers_of(arguments: argparse.Namespace) -> list[str]:
 
 
 def to_data(
-    contest: Contest, rows: Sequence[Row], roof: Roof, contract: str, threads: int
+    contest: Contest, rows: Sequence[LaunchRow], roof: Roof, contract: str, threads: int
 ) -> dict[str, Any]:
     """All that was measured, as JSON holds it; times in seconds."""
     entries = []
@@ -103,7 +103,7 @@ def to_data(
 
 
 def show(
-    contest: Contest, rows: Sequence[Row], contract: str, arguments: argparse.Namespace
+    contest: Contest, rows: Sequence[LaunchRow], contract: str, arguments: argparse.Namespace
 ) -> None:
     """The tables."""
     from rich.console import Console
@@ -133,7 +133,7 @@ def show(
     show_rows(console, rows, SHOWN)
 
 
-def show_rows(console: Console, rows: Sequence[Row], most: int) -> None:
+def show_rows(console: Console, rows: Sequence[LaunchRow], most: int) -> None:
     """The kernels that take most of the time."""
     from rich.table import Table
 

@@ -17,7 +17,7 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 
 if TYPE_CHECKING:
     from plica.codegen.backend import AnyTarget, Backend
-    from plica.ir.module import Module
+    from plica.ir.graph.module import Module
     from plica.runtime.artefact import Artefact
 
 

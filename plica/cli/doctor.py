@@ -1,6 +1,6 @@
 """`plica doctor`: what is installed, which targets work here, and why the others do not.
 
-Examining gives a `Report`, which is data; showing it is another matter (a table, or JSON).
+Examining gives a `DoctorReport`, which is data; showing it is another matter (a table, or JSON).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OPTIONAL: Final[dict[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class HostMachine:
     """The computer and the Python this process runs on."""
 
     python: str
@@ -63,7 +63,7 @@ class Package:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetStatus:
     """Whether code can be made for a target and run here; `reason` says what was tried."""
 
     name: str
@@ -81,13 +81,13 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DoctorReport:
     """Everything the doctor found."""
 
     version: str
-    machine: Machine
+    machine: HostMachine
     packages: tuple[Package, ...]
-    targets: tuple[Target, ...]
+    targets: tuple[TargetStatus, ...]
     tools: tuple[Tool, ...] = ()
 
     @property
@@ -97,9 +97,9 @@ class Report:
         return not missing and any(each.name == "cpu" and each.works for each in self.targets)
 
 
-def examine() -> Report:
+def examine() -> DoctorReport:
     """Look at this machine."""
-    return Report(
+    return DoctorReport(
         version=__version__,
         machine=_machine(),
         packages=(
@@ -118,9 +118,9 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _machine() -> Machine:
+def _machine() -> HostMachine:
     cpu, features = _host_cpu()
-    return Machine(
+    return HostMachine(
         python=f"{platform.python_implementation()} {platform.python_version()}",
         platform=platform.platform(),
         architecture=platform.machine(),
@@ -141,12 +141,12 @@ def _host_cpu() -> tuple[str | None, tuple[str, ...]]:
     return name, tuple(sorted(feature for feature, present in features.items() if present))
 
 
-def _try_cpu() -> Target:
+def _try_cpu() -> TargetStatus:
     """Compile a function that adds two integers, and call it."""
     try:
         from llvmlite import binding, ir
     except (ImportError, OSError) as error:
-        return Target("cpu", False, f"llvmlite cannot be imported: {error}.")
+        return TargetStatus("cpu", False, f"llvmlite cannot be imported: {error}.")
     word = ir.IntType(64)
     module = ir.Module("doctor")
     function = ir.Function(module, ir.FunctionType(word, (word, word)), "add")
@@ -159,16 +159,18 @@ def _try_cpu() -> Target:
         engine = binding.create_mcjit_compiler(binding.parse_assembly(str(module)), machine)
         engine.finalize_object()
     except RuntimeError as error:
-        return Target("cpu", False, f"LLVM cannot compile for this machine: {error}.")
+        return TargetStatus("cpu", False, f"LLVM cannot compile for this machine: {error}.")
     address = engine.get_function_address("add")
     total = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(address)(40, 2)
     if total != 42:
-        return Target("cpu", False, f"A compiled 40 + 2 gave {total}.")
+        return TargetStatus("cpu", False, f"A compiled 40 + 2 gave {total}.")
     llvm = ".".join(str(part) for part in binding.llvm_version_info)
-    return Target("cpu", True, f"LLVM {llvm} compiled a function for {machine.triple} and ran it.")
+    return TargetStatus(
+        "cpu", True, f"LLVM {llvm} compiled a function for {machine.triple} and ran it."
+    )
 
 
-def _try_cuda() -> Target:
+def _try_cuda() -> TargetStatus:
     """Look for the compiler of CUDA C++, then for a GPU to run on."""
     from plica.codegen.cuda.toolchain import version
     from plica.runtime.cuda.driver import device, why_not
@@ -176,34 +178,36 @@ def _try_cuda() -> Target:
     made = version()
     if made is None:
         missing = "NVRTC, the compiler of CUDA C++, is not installed"
-        return Target("cuda", False, f"{missing}: pip install 'plica[cuda]'.")
+        return TargetStatus("cuda", False, f"{missing}: pip install 'plica[cuda]'.")
     compiler = f"NVRTC {made[0]}.{made[1]}"
     why = why_not()
     if why is not None:
-        return Target("cuda", False, f"{compiler} makes code, but it cannot run here: {why}")
+        return TargetStatus("cuda", False, f"{compiler} makes code, but it cannot run here: {why}")
     here = device()
-    return Target("cuda", True, f"{compiler} makes code for {here.name} ({here.architecture}).")
+    return TargetStatus(
+        "cuda", True, f"{compiler} makes code for {here.name} ({here.architecture})."
+    )
 
 
-def _try_accel() -> Target:
+def _try_accel() -> TargetStatus:
     """Accelerators are declared as data and run in simulators: one block is multiplied."""
     import numpy as np
 
-    from plica.codegen.accel.conv import Convolution, Tiling, convolution
+    from plica.codegen.accel.conv import Convolution, ConvTiling, convolution
     from plica.codegen.accel.functional import run
     from plica.codegen.accel.stream import build
     from plica.codegen.accel.vta import vta
     from plica.codegen.backend import backend_named
 
-    layer = convolution(vta(), Convolution(16, 1, 1, 16, shift=0), Tiling(1, 1, 1, 1))
+    layer = convolution(vta(), Convolution(16, 1, 1, 16, shift=0), ConvTiling(1, 1, 1, 1))
     one, all_ = np.ones((1, 1, 16), np.int8), np.ones((1, 16, 16), np.int8)
     works = bool((run(vta(), build(vta(), layer), {"x": one, "w": all_})["y"] == 16).all())
     names = ", ".join(backend_named("accel").spellings)
     found = f"Integer layers are offloaded to simulators of {names}"
-    return Target("accel", works, f"{found}." if works else "The simulator miscalculates.")
+    return TargetStatus("accel", works, f"{found}." if works else "The simulator miscalculates.")
 
 
-def _others() -> tuple[Target, ...]:
+def _others() -> tuple[TargetStatus, ...]:
     """The targets of other installed libraries, as far as their records can be read."""
     from plica.codegen.backend import OWN, backend_named, backends
     from plica.runtime.error import UnsupportedError
@@ -211,9 +215,9 @@ def _others() -> tuple[Target, ...]:
     found = []
     for name in sorted(backends().keys() - OWN.keys()):
         try:
-            found.append(Target(name, True, backend_named(name).about))
+            found.append(TargetStatus(name, True, backend_named(name).about))
         except (ImportError, AttributeError, UnsupportedError) as error:
-            found.append(Target(name, False, f"Its record cannot be read: {error}."))
+            found.append(TargetStatus(name, False, f"Its record cannot be read: {error}."))
     return tuple(found)
 
 
@@ -247,12 +251,12 @@ def _try_store() -> Tool:
     return Tool("store", True, f"{store.folder}: {count} entries, {size} of {store.limit} bytes.")
 
 
-def to_json(report: Report) -> str:
+def to_json(report: DoctorReport) -> str:
     """The report for programs."""
     return json.dumps({**asdict(report), "healthy": report.healthy}, indent=2)
 
 
-def show(report: Report) -> None:
+def show(report: DoctorReport) -> None:
     """The report for people."""
     from rich.console import Console
     from rich.table import Table

@@ -16,13 +16,13 @@ from plica.cli.rules import count, named_contract, named_packs, run
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from plica.codegen.fuzz import Report as KernelReport
-    from plica.ir.module import Module
-    from plica.ir.type import Type
+    from plica.codegen.fuzz import KernelFuzzReport as KernelReport
+    from plica.ir.graph.module import Module
+    from plica.ir.type.term import Type
     from plica.rewrite.contract import Contract
-    from plica.rewrite.fuzz import Report, Stage
+    from plica.rewrite.fuzz import GraphFuzzReport, Stage
     from plica.rewrite.pack import Pack
-    from plica.schedule.fuzz import Report as ScheduleReport
+    from plica.schedule.fuzz import ScheduleFuzzReport as ScheduleReport
 
 EPILOG: Final = """\
 examples:
@@ -277,7 +277,7 @@ def compiled(module: Module, inputs: tuple[Any, ...]) -> Any:
     operator that has no meaning at these sizes, which the program never comes to.
     """
     from plica.core.diagnostic import EvaluationError, IllTyped
-    from plica.ir.sized import sized, sizes_of
+    from plica.ir.graph.shape_specialisation import sized, sizes_of
     from plica.pipeline import build, lower, target_of
     from plica.rewrite.contract import exact
     from plica.runtime.error import UnsupportedError
@@ -294,7 +294,7 @@ def compiled(module: Module, inputs: tuple[Any, ...]) -> Any:
 
 def _shaped(found: Any, module: Module) -> Any:
     """What an executable gives, in the tuples its type says."""
-    from plica.ir.type import TupleType
+    from plica.ir.type.term import TupleType
 
     of = module.main_function().ret
     return _nested(iter(found if isinstance(of, TupleType) else (found,)), of)
@@ -311,14 +311,14 @@ def _arrays(inputs: tuple[Any, ...]) -> Iterator[Any]:
 
 def _nested(flat: Iterator[Any], of: Type | None) -> Any:
     """The tensors of a flat result in the tuples their type says."""
-    from plica.ir.type import TupleType
+    from plica.ir.type.term import TupleType
 
     if isinstance(of, TupleType):
         return tuple(_nested(flat, item) for item in of.items)
     return next(flat)
 
 
-def _print(report: Report) -> None:
+def _print(report: GraphFuzzReport) -> None:
     from rich.console import Console
     from rich.markup import escape
 

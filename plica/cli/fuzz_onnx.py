@@ -12,7 +12,7 @@ from plica.cli.rules import count
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from plica.frontend.onnx.fuzz import Report
+    from plica.frontend.onnx.fuzz import OnnxFuzzReport
     from plica.runtime.executable import Executable
 
 EPILOG: Final = """\
@@ -64,7 +64,7 @@ def fuzz_onnx(arguments: argparse.Namespace) -> int:
     return 0 if report.finding is None else 1
 
 
-def _print(report: Report, written: Path | None) -> None:
+def _print(report: OnnxFuzzReport, written: Path | None) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)

@@ -11,7 +11,7 @@ from plica.cli.rules import count
 
 if TYPE_CHECKING:
     from plica.codegen.open_fuzz import Report
-    from plica.ir.module import Module
+    from plica.ir.graph.module import Module
     from plica.runtime.executable import Executable
 
 EPILOG: Final = """\
@@ -48,7 +48,7 @@ def open_code(module: Module, threads: int, contract: str | None) -> Executable:
     from plica.pipeline import compile
     from plica.pipeline.lowered import lower
     from plica.pipeline.option import contract_of
-    from plica.pipeline.specialised import Specialised
+    from plica.pipeline.shape_specialisation import Specialised
 
     made = compile(module, threads=threads, contract=contract)
     if isinstance(made, Specialised) and made.whole is not None:

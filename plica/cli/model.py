@@ -13,9 +13,9 @@ from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 
 if TYPE_CHECKING:
     from plica.codegen.backend import AnyTarget
-    from plica.frontend.onnx.origin import Reading
-    from plica.ir.module import Module
-    from plica.report.study import Compiled
+    from plica.frontend.onnx.origin import OnnxReading
+    from plica.ir.graph.module import Module
+    from plica.report.study import StudiedModel
     from plica.rewrite.pack import Pack
     from plica.runtime.port import Array
 
@@ -37,16 +37,16 @@ def add_model(parser: argparse.ArgumentParser, packs: bool = True, optional: boo
 
 def read(
     path: Path, dims: Mapping[str, int], given: Mapping[str, Array], fix_all: bool = False
-) -> Reading:
+) -> OnnxReading:
     """The module in a file, with the names of its nodes where it is an ONNX model.
 
     Of the arrays that are given those become part of the model whose values decide shapes, or all.
     """
     from plica.frontend.onnx.node import NeedsValue
-    from plica.frontend.onnx.origin import Reading, read_onnx
+    from plica.frontend.onnx.origin import OnnxReading, read_onnx
 
     if path.suffix != ".onnx":
-        return Reading(_script(path, dims, given if fix_all else {}), {})
+        return OnnxReading(_script(path, dims, given if fix_all else {}), {})
     fixed: dict[str, Any] = dict(given) if fix_all else {}
     while True:
         try:
@@ -62,7 +62,7 @@ def read(
 
 
 def _script(path: Path, dims: Mapping[str, int], given: Mapping[str, Array]) -> Module:
-    from plica.ir.script import from_text
+    from plica.ir.text.script import from_text
 
     if dims or given:
         message = "Only the dims and inputs of an ONNX file are given values here."
@@ -86,7 +86,7 @@ def read_model(
     return module
 
 
-def _check_names(of: Reading, given: Mapping[str, Array]) -> None:
+def _check_names(of: OnnxReading, given: Mapping[str, Array]) -> None:
     """Refuse an array for an input that there is not."""
     there = [str(each.name) for each in of.module.main_function().params] + list(of.fixed)
     wrong = [
@@ -105,12 +105,12 @@ def packs_of(arguments: argparse.Namespace) -> tuple[Pack, ...]:
     return tuple(pack for name in getattr(arguments, "packs", ()) for pack in named_packs(name))
 
 
-def compile_model(arguments: argparse.Namespace, given: Mapping[str, Array]) -> Compiled:
+def compile_model(arguments: argparse.Namespace, given: Mapping[str, Array]) -> StudiedModel:
     """The model compiled for this machine, and all that is known on the way."""
     return compile_reading(arguments, read(arguments.model, arguments.dim, given))
 
 
-def compile_reading(arguments: argparse.Namespace, found: Reading) -> Compiled:
+def compile_reading(arguments: argparse.Namespace, found: OnnxReading) -> StudiedModel:
     """A model that was read, compiled for this machine."""
     from plica.pipeline import contract_of
     from plica.pipeline import packs_of as allowed
@@ -125,7 +125,7 @@ def compile_reading(arguments: argparse.Namespace, found: Reading) -> Compiled:
 
 def check_sizes(module: Module) -> None:
     """Refuse sizes that are not numbers: what is made here is one program."""
-    from plica.ir.sized import has_open_dims, open_dims
+    from plica.ir.graph.shape_specialisation import has_open_dims, open_dims
 
     if not has_open_dims(module):
         return

@@ -5,7 +5,7 @@ step.  Then every step of a rule is taken by itself: the rule, alone, must make 
 what the record says.
 
 >>> from plica.demo.cnn_script import cnn
->>> from plica.ir.script import as_module
+>>> from plica.ir.text.script import as_module
 >>> from plica.pipeline import lower, record
 >>> rederive(as_module(cnn), record(lower(as_module(cnn)))).stages > 0
 True
@@ -17,11 +17,11 @@ from attrs import frozen
 
 from plica.codegen.backend import AnyTarget
 from plica.core.diagnostic import CompilerBug
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.pipeline import contract_of, lower, packs_of, record
 from plica.rewrite.derivation import Derivation, at
 from plica.runtime.error import ArtefactError, Diagnostic
-from plica.runtime.record import Record
+from plica.runtime.record import CompilationRecord
 
 
 @frozen
@@ -33,7 +33,9 @@ class Rederived:
     rules: int
 
 
-def rederive(model: Module, recorded: Record, target: AnyTarget | None = None) -> Rederived:
+def rederive(
+    model: Module, recorded: CompilationRecord, target: AnyTarget | None = None
+) -> Rederived:
     """Take the recorded steps again, from the model; an ArtefactError says where they differ."""
     contract = contract_of(recorded.asked)
     lowered = lower(model, contract, packs_of(recorded.packs, contract), target)

@@ -19,8 +19,8 @@ from plica.cli.command import Command
 from plica.runtime.error import Diagnostic, InputError, Place
 
 if TYPE_CHECKING:
-    from plica.ir.loop import Kernel
-    from plica.ir.module import Module
+    from plica.ir.graph.module import Module
+    from plica.ir.loop.statement import Kernel
     from plica.schedule.trace import Trace
 
 EPILOG: Final = """\
@@ -244,7 +244,7 @@ def write_trace(trace: Trace, name: str) -> int:
 
 def read_program(name: str) -> Module:
     """The module of a script."""
-    from plica.ir.script import from_text
+    from plica.ir.text.script import from_text
 
     return from_text(_text(name), name)
 
@@ -309,7 +309,7 @@ def _give_trace(trace: Trace, output: str | None) -> int:
 
 
 def _write_program(module: Module, output: str | None) -> int:
-    from plica.ir.show import show_module
+    from plica.ir.text.show import show_module
 
     source = show_module(module)
     if output is None:
@@ -322,7 +322,7 @@ def _write_program(module: Module, output: str | None) -> int:
 def _difference(before: Kernel, after: Kernel, name: str) -> list[str]:
     from difflib import unified_diff
 
-    from plica.ir.show.kernel import show_kernel
+    from plica.ir.text.show.kernel import show_kernel
 
     old, new = (show_kernel(each, name).splitlines() for each in (before, after))
     return list(unified_diff(old, new, "before", "after", lineterm="", n=2))

@@ -14,7 +14,7 @@ from plica.runtime.error import ArtefactError, Diagnostic, InputError, Place
 
 if TYPE_CHECKING:
     from plica.cli.rederive import Rederived
-    from plica.ir.module import Module
+    from plica.ir.graph.module import Module
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.model is not None:
         from plica.cli.model import read_model
         from plica.core.digest import digest
-        from plica.ir.sized import open_form
+        from plica.ir.graph.shape_specialisation import open_form
 
         model = read_model(arguments.model, arguments.dim, arguments.input, may_be_open=True)
         expected = digest(model)

@@ -34,7 +34,7 @@ from typing import (
 
 from attrs import field, frozen
 
-from plica.codegen.lower.scheduled import Chosen, Scheduler, processor
+from plica.codegen.lower.scheduled import ChosenSchedule, Scheduler, processor
 from plica.codegen.road import Arranged, Job
 from plica.codegen.target import unknown_target
 from plica.core.diagnostic import did_you_mean
@@ -108,7 +108,7 @@ class Backend:
     texts: Callable[[Callable[[], Arranged[Any, Any]], Job, Any], Texts]  # as above; an artefact
     machine: Callable[[Any], Any] = _no_machine  # Any: of its own kind
     """What default schedules and the cost of forms ask of a target."""
-    schedules: Callable[[Any, Contract, Mapping[str, Chosen]], Scheduler] = processor
+    schedules: Callable[[Any, Contract, Mapping[str, ChosenSchedule]], Scheduler] = processor
     """How the kernels for such a machine are chosen: forms, templates, tuned schedules."""
     settled: Callable[[Any], Any] = lambda target: target
     """A target that somebody described, with all that follows; refuses what is not known."""

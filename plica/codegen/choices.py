@@ -2,7 +2,7 @@
 
 `plica.search.choice` makes them of the records of a database; compiling only takes them.
 
->>> print(table((Row("matmul + relu", 3, "tuned", "12.5 us as thumb/window/default"),)))
+>>> print(table((ChoiceRow("matmul + relu", 3, "tuned", "12.5 us as thumb/window/default"),)))
 kernel         times  schedule  why
 matmul + relu      3  tuned     12.5 us as thumb/window/default
 """
@@ -14,11 +14,11 @@ from typing import Literal
 
 from attrs import frozen
 
-from plica.codegen.lower.scheduled import Chosen
+from plica.codegen.lower.scheduled import ChosenSchedule
 
 
 @frozen
-class Row:
+class ChoiceRow:
     """What was chosen for one kernel, and why."""
 
     name: str
@@ -31,11 +31,11 @@ class Row:
 class Choices:
     """Schedules by the key of the work, and what there is to say about each kernel."""
 
-    chosen: Mapping[str, Chosen]
-    rows: tuple[Row, ...]
+    chosen: Mapping[str, ChosenSchedule]
+    rows: tuple[ChoiceRow, ...]
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[ChoiceRow]) -> str:
     """The choices as a text, one line a kernel."""
     wide = max([6, *[len(each.name) for each in rows]])
     lines = [f"{'kernel':{wide}}  times  schedule  why"]

@@ -24,19 +24,19 @@ from plica.codegen.smaller import smallest
 from plica.codegen.subject import (
     CPU,
     Elsewhere,
+    FuzzSubject,
     Passes,
-    Subject,
     Verdict,
-    Wrong,
+    WrongCode,
     guilty_pass,
     judge,
     scheduled,
     subject,
 )
 from plica.core.name import Name
-from plica.ir.graph import Var
-from plica.ir.loop import For, statements
-from plica.ir.module import module
+from plica.ir.graph.expression import Var
+from plica.ir.graph.module import module
+from plica.ir.loop.statement import For, statements
 from plica.rewrite.check.report import literal
 from plica.rewrite.fuzz.driver import Skipped, campaign
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -46,7 +46,7 @@ TRIES: Final = 4
 
 
 @attrs.frozen
-class Finding:
+class NativeFinding:
     """A smallest kernel and trace whose native code is wrong, the pass to blame, and a test."""
 
     kind: str
@@ -61,7 +61,7 @@ class Finding:
 
 
 @attrs.frozen
-class Report:
+class KernelFuzzReport:
     """How many kernels ran, with how many steps and loops of which kind, and what was found."""
 
     examples: int
@@ -70,7 +70,7 @@ class Report:
     steps: dict[str, int]
     loops: dict[str, int]
     skipped: dict[str, int]
-    finding: Finding | None
+    finding: NativeFinding | None
 
     def to_data(self) -> dict[str, Any]:
         return attrs.asdict(self)
@@ -86,7 +86,7 @@ def fuzz(
     passes: Passes = CPU,
     target: str = "cpu",
     entry: Entry | None = None,
-) -> Report:
+) -> KernelFuzzReport:
     """So many kernels natively, with traces of up to `length` steps, until the first finding.
 
     The backend of the target makes their code, unless an `entry` is given.  Those that cannot run
@@ -97,7 +97,7 @@ def fuzz(
     steps: Counter[str] = Counter()
     loops: Counter[str] = Counter()
 
-    def one(number: int) -> Finding | Skipped | None:
+    def one(number: int) -> NativeFinding | Skipped | None:
         drawn = subject(seed, number, length)
         if drawn is None:
             return Skipped("the kernel is ill formed")
@@ -106,11 +106,11 @@ def fuzz(
             return Skipped(verdict.reason)
         steps.update(each.instruction.kind for each in drawn.trace.steps)
         loops.update(_loops(drawn))
-        return blame(drawn, number, verdict, way) if isinstance(verdict, Wrong) else None
+        return blame(drawn, number, verdict, way) if isinstance(verdict, WrongCode) else None
 
     done = campaign(one, examples, tries=TRIES)
     told = dict(sorted(steps.items())), dict(sorted(loops.items()))
-    return Report(done.ran, seed, guard, *told, done.skipped, done.finding)
+    return KernelFuzzReport(done.ran, seed, guard, *told, done.skipped, done.finding)
 
 
 @attrs.frozen(eq=False)
@@ -123,7 +123,7 @@ class Way:
     target: str
     entry: Entry
 
-    def judge(self, of: Subject) -> Verdict:
+    def judge(self, of: FuzzSubject) -> Verdict:
         """Whether native code of a subject computes what it means."""
         return judge(of, self.passes, guard=self.guard, isolated=self.isolated, entry=self.entry)
 
@@ -133,22 +133,22 @@ class Way:
         return backend_named(self.target).page().names[-1]
 
 
-def blame(of: Subject, number: int, verdict: Wrong, way: Way) -> Finding:
+def blame(of: FuzzSubject, number: int, verdict: WrongCode, way: Way) -> NativeFinding:
     """The smallest subject that goes wrong in the same way, and the pass that is guilty."""
 
-    def same(each: Subject) -> Wrong | None:
+    def same(each: FuzzSubject) -> WrongCode | None:
         found = way.judge(each)
-        return found if isinstance(found, Wrong) and found.kind == verdict.kind else None
+        return found if isinstance(found, WrongCode) and found.kind == verdict.kind else None
 
     least = smallest(of, lambda each: same(each) is not None)
     again = same(least) or verdict
     found = None if again.broken is not None else guilty_pass(least, way.passes)
     guilty = again.broken or (way.emitter if found is None else found[0])
     text = as_pytest(least, f"{guilty}: {again.reason}", way.guard, way.target)
-    return Finding(again.kind, guilty, number, again.reason, len(least.trace), text)
+    return NativeFinding(again.kind, guilty, number, again.reason, len(least.trace), text)
 
 
-def _loops(of: Subject) -> list[str]:
+def _loops(of: FuzzSubject) -> list[str]:
     made = scheduled(of)
     assert made is not None  # it ran
     return [each.kind for each in statements(made.body) if isinstance(each, For)]
@@ -164,7 +164,7 @@ def _entry(target: str) -> Entry:
     return found
 
 
-def as_pytest(of: Subject, reason: str, guard: bool, target: str = "cpu") -> str:
+def as_pytest(of: FuzzSubject, reason: str, guard: bool, target: str = "cpu") -> str:
     """A test that fails as long as native code is wrong; with `guard`, or dies."""
     kernel = str(module({Var(Name("kernel"), None): of.kernel})).rstrip()
     arrays = "".join(f"        {literal(each)},\n" for each in of.arrays)
@@ -176,7 +176,7 @@ import plica
 from plica.codegen.backend import backend_named
 from plica.codegen.lower.passes import lower
 from plica.codegen.native import run_native
-from plica.ir.run import run_kernel
+from plica.ir.interpret.kernel import run_kernel
 from plica.schedule import Trace, replay
 from plica.schedule.replay import kernel_of
 

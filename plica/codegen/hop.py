@@ -17,7 +17,7 @@ from typing import Any
 
 from attrs import frozen
 
-from plica.codegen.road import State
+from plica.codegen.road import RoadState
 from plica.core.digest import digest, digests
 from plica.ir.passes import Kind, Pass
 
@@ -52,12 +52,12 @@ class Hops:
         self._taken = ""
         self._began = 0.0
 
-    def before(self, each: Pass, state: State) -> None:
+    def before(self, each: Pass, state: RoadState) -> None:
         """A pass is about to run."""
         self._taken = digest_of(state)
         self._began = self.clock()
 
-    def after(self, each: Pass, state: State) -> None:
+    def after(self, each: Pass, state: RoadState) -> None:
         """A pass has run."""
         seconds = self.clock() - self._began
         self.hops.append(Hop(each.name, each.kind, self._taken, digest_of(state), seconds))
@@ -95,10 +95,10 @@ class KernelCount:
         """How many different kernels were built."""
         return len(self._built)
 
-    def before(self, each: Pass, state: State) -> None:
+    def before(self, each: Pass, state: RoadState) -> None:
         """Nothing is counted before a pass."""
 
-    def after(self, each: Pass, state: State) -> None:
+    def after(self, each: Pass, state: RoadState) -> None:
         """A pass that emits code emits the kernels of the program."""
         if each.kind == "emit":
             self.emitted = len(getattr(state.program, "kernels", ()))
@@ -107,7 +107,7 @@ class KernelCount:
         return f"{self.built} kernels built, {self.emitted} emitted"
 
 
-def digest_of(state: State) -> str:
+def digest_of(state: RoadState) -> str:
     """What tells a state from others."""
     if state.artefact is not None:
         artefact = state.artefact

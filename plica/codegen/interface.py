@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from plica.codegen.place import Plan
+from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import Program, Slot
 from plica.core.term import Term
-from plica.ir.dim import known as size_of
-from plica.ir.dtype import DType
-from plica.ir.graph import Const, Function, attr
-from plica.ir.scalar import Scalar, ScalarVar
-from plica.ir.sized import named
-from plica.ir.type import TensorType, TupleType, Type
-from plica.runtime.artefact import ALIGNMENT, Tenant, aligned_array
+from plica.ir.graph.expression import Const, Function, attr
+from plica.ir.graph.shape_specialisation import named
+from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.type.dim import known as size_of
+from plica.ir.type.dtype import DType
+from plica.ir.type.term import TensorType, TupleType, Type
+from plica.runtime.artefact import ALIGNMENT, StoredAllocation, aligned_array
 from plica.runtime.executable import Interface, Shape
 from plica.runtime.late import late
 from plica.runtime.open_port import OpenPort
 from plica.runtime.port import Array, Port
 
 if TYPE_CHECKING:
-    from plica.ir.show.type import show_dim
+    from plica.ir.text.show.type import show_dim
 else:
-    show_dim = late("plica.ir.show.type:show_dim")
+    show_dim = late("plica.ir.text.show.type:show_dim")
 
 
 def interface(main: Function, program: Program) -> Interface:
@@ -103,11 +103,13 @@ def _written(of: Term) -> str:
     return named(of)
 
 
-def tenants(plan: Plan) -> tuple[Tenant, ...]:
+def tenants(plan: WorkspacePlan) -> tuple[StoredAllocation, ...]:
     """Who lives where in the workspace."""
     return tuple(
         [
-            Tenant(offset, each.size, each.born, each.last, each.view_of, each.in_place_of)
+            StoredAllocation(
+                offset, each.size, each.born, each.last, each.view_of, each.in_place_of
+            )
             for each, offset in zip(plan.memory.tenants, plan.memory.offsets, strict=True)
         ]
     )

@@ -1,9 +1,9 @@
 """Native: one kernel run as machine code, with nothing of a model around it.
 
->>> from plica.ir.dtype import f32
+>>> from plica.ir.type.dtype import f32
 >>> from plica.codegen.lower.nest import nest
->>> from plica.ir.stages import stages_of
->>> from plica.ir.tensor import buffer, compute
+>>> from plica.ir.loop.stages import stages_of
+>>> from plica.ir.loop.tensor import buffer, compute
 >>> x = buffer("x", (3,), f32)
 >>> double = nest(stages_of(compute((x,), (3,), lambda i: x[i] * 2.0)))
 >>> run_native(double, [np.array([1, 2, 3], np.float32)])
@@ -24,25 +24,25 @@ import numpy as np
 
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold
-from plica.codegen.place import Plan, place
+from plica.codegen.memory_plan import WorkspacePlan, workspace_plan
 from plica.codegen.program import Launch, Program, Slot, Space
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dim import evaluate
-from plica.ir.loop import Kernel
-from plica.ir.scalar import Buffer
-from plica.ir.value import Array
+from plica.ir.interpret.value import Array
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.dim import evaluate
 from plica.runtime.error import Diagnostic, EvaluationError
 from plica.runtime.guard import Guarded, Side
-from plica.runtime.link import Code
+from plica.runtime.link import LinkedCode
 from plica.runtime.pool import use_threads
 
-Entry: TypeAlias = Callable[[Program, Plan, bool], tuple[int, object]]
+Entry: TypeAlias = Callable[[Program, WorkspacePlan, bool], tuple[int, object]]
 """Makes code of a program in this process: its address, and what holds it."""
 
 
 def llvm_entry(
-    program: Program, plan: Plan, fused: bool, target: Target | None = None
+    program: Program, plan: WorkspacePlan, fused: bool, target: Target | None = None
 ) -> tuple[int, object]:
     """Native code of a program by LLVM, for this machine unless another is given."""
     machine = target or toolchain.host()
@@ -65,7 +65,7 @@ def program_of(kernel: Kernel) -> Program:
     return Program((kernel,), ("kernel",), tuple(slots), (steps,), 0, ())
 
 
-class Ready:
+class NativeKernel:
     """A kernel that is machine code in this process."""
 
     def __init__(
@@ -73,8 +73,8 @@ class Ready:
     ) -> None:
         program = program_of(kernel)
         self.kernel, self._slots = kernel, program.slots
-        address, self._keep = entry(program, place(program), fused)
-        if isinstance(self._keep, Code):
+        address, self._keep = entry(program, workspace_plan(program), fused)
+        if isinstance(self._keep, LinkedCode):
             use_threads(self._keep, threads)
         self._main = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
 
@@ -125,7 +125,7 @@ def run_native(
     `entry` is that of the backend which makes the code: LLVM's if none is given.
     """
     make = entry or partial(llvm_entry, target=target)
-    return Ready(kernel, fused, entry=make)(arrays, side)
+    return NativeKernel(kernel, fused, entry=make)(arrays, side)
 
 
 def shape_of(buffer: Buffer) -> tuple[int, ...]:

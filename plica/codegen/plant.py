@@ -13,13 +13,13 @@ from attrs import evolve
 
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold
-from plica.codegen.place import Plan
+from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import Program
 from plica.codegen.subject import CPU, Passes
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.loop import For, Kernel, statements
-from plica.ir.scalar import Add, Sub, index
+from plica.ir.loop.scalar import Add, Sub, index
+from plica.ir.loop.statement import For, Kernel, statements
 
 
 def with_a_longer_loop(kernel: Kernel) -> Kernel:
@@ -63,7 +63,7 @@ def planted(name: str, mistake: Callable[[Kernel], Kernel], passes: Passes = CPU
     )
 
 
-def wrong_entry(program: Program, plan: Plan, fused: bool) -> tuple[int, object]:
+def wrong_entry(program: Program, plan: WorkspacePlan, fused: bool) -> tuple[int, object]:
     """Native code by an emitter that adds where it should subtract floats."""
     machine = toolchain.host()
     text = fold(program, plan, machine, fused)

@@ -24,16 +24,26 @@ from typing import Literal, TypeAlias
 from attrs import field, frozen
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dim import product
-from plica.ir.dtype import DType, f32
-from plica.ir.graph import Const, Expr
-from plica.ir.loop import Kernel
-from plica.ir.scalar import Scalar, ScalarVar, index
+from plica.ir.graph.expression import Const, Expr
+from plica.ir.loop.scalar import Scalar, ScalarVar, index
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.dim import product
+from plica.ir.type.dtype import DType, f32
 from plica.schedule.trace import Trace
 
 __all__ = [
-    "Choose", "Chunks", "Copy", "Force", "Launch", "Origin", "Piece", "Program", "Slot", "Space",
-    "Step", "f32",
+    "Choose",
+    "Chunks",
+    "Copy",
+    "Force",
+    "KernelOrigin",
+    "Launch",
+    "Program",
+    "RowKernel",
+    "Slot",
+    "Space",
+    "Step",
+    "f32",
 ]  # fmt: skip
 
 Space = Literal["input", "output", "constant", "temporary"]
@@ -86,7 +96,7 @@ class Launch:
 
 
 @frozen
-class Piece:
+class RowKernel:
     """A kernel for so many rows; `steps` says how many bytes a row of each argument has, 0 where
     all rows read the same."""
 
@@ -104,7 +114,7 @@ class Chunks(Launch):
     """
 
     rows: Scalar = field(kw_only=True)
-    pieces: tuple[Piece, ...] = field(kw_only=True)
+    pieces: tuple[RowKernel, ...] = field(kw_only=True)
 
 
 @frozen
@@ -135,7 +145,7 @@ Step: TypeAlias = Launch | Chunks | Copy | Choose | Force
 
 
 @frozen(eq=False)
-class Origin:
+class KernelOrigin:
     """What a kernel was before it was lowered: where its schedule begins, and the schedule."""
 
     kernel: Kernel
@@ -158,7 +168,7 @@ class Program:
     entry: int
     constants: tuple[Const, ...]
     thunks: tuple[int, ...] = ()
-    origins: tuple[Origin | None, ...] = field(default=(), eq=False, repr=False)
+    origins: tuple[KernelOrigin | None, ...] = field(default=(), eq=False, repr=False)
     dims: tuple[ScalarVar, ...] = ()
     needs: tuple[Scalar, ...] = ()
     passed_over: tuple[str, ...] = field(default=(), eq=False, repr=False)

@@ -4,7 +4,7 @@ A derivation becomes stages from module to module, so that it can be followed by
 digests only: a pass is a stage, and so are the steps of rules between two passes.
 
 >>> from plica.codegen.program import Program
->>> from plica.ir.module import module
+>>> from plica.ir.graph.module import module
 >>> empty = module({})
 >>> made = recorded(Derivation(empty, ()), empty, Program((), (), (), ((),), 0, ()))
 >>> made.module == made.result, made.stages
@@ -23,20 +23,20 @@ from plica.codegen.program import Program
 from plica.core.digest import digests
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.graph import Var
-from plica.ir.loop import Kernel
-from plica.ir.module import Module, module
+from plica.ir.graph.expression import Var
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.statement import Kernel
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.rule import Rule
 from plica.runtime.late import late
-from plica.runtime.record import Record, Stage, Traced, Used
+from plica.runtime.record import CompilationRecord, KernelTrace, RecordStage, Used
 from plica.runtime.store import key_of
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
-    from plica.ir.show import show_kernel
+    from plica.ir.text.show import show_kernel
 else:
-    show_kernel = late("plica.ir.show:show_kernel")
+    show_kernel = late("plica.ir.text.show:show_kernel")
 
 RULES: Final = "rules"
 """The name of a stage that is no pass."""
@@ -50,14 +50,14 @@ def recorded(
     program: Program,
     asked: str = "",
     packs: Sequence[str] = (),
-) -> Record:
+) -> CompilationRecord:
     """Where the code of a program comes from; `final` is the module that was sequenced."""
     steps = derivation.steps
     ends = [end for step in steps for end in (step.before, step.after)]
     every = [derivation.source, final, *ends]
     known = dict(zip(every, digests(every), strict=True))
     rules = {step.rule.name: step.rule for step in steps}
-    return Record(
+    return CompilationRecord(
         known[derivation.source],
         str(derivation.contract),
         tuple(
@@ -76,7 +76,9 @@ def recorded(
     )
 
 
-def stages(derivation: Derivation, final: Module, known: Mapping[Term, str]) -> Iterator[Stage]:
+def stages(
+    derivation: Derivation, final: Module, known: Mapping[Term, str]
+) -> Iterator[RecordStage]:
     """From the source to the final module, whose digests are known."""
     here: Term = derivation.source
     waiting = 0
@@ -85,12 +87,12 @@ def stages(derivation: Derivation, final: Module, known: Mapping[Term, str]) -> 
             waiting += 1
             continue
         if waiting:
-            yield Stage(RULES, known[here], known[step.before], waiting)
+            yield RecordStage(RULES, known[here], known[step.before], waiting)
             waiting = 0
-        yield Stage(step.rule.name, known[step.before], known[step.after], 1)
+        yield RecordStage(step.rule.name, known[step.before], known[step.after], 1)
         here = step.after
     if waiting:
-        yield Stage(RULES, known[here], known[final], waiting)
+        yield RecordStage(RULES, known[here], known[final], waiting)
 
 
 def used(rule: Rule) -> Used:
@@ -129,16 +131,16 @@ def kernels(program: Program) -> str:
     return "\n\n".join(shown) + "\n"
 
 
-def traces(program: Program) -> Iterator[Traced]:
+def traces(program: Program) -> Iterator[KernelTrace]:
     """How each kernel was scheduled; those that were not begin as they end."""
     for number, kernel in enumerate(program.kernels):
         origin = program.origins[number] if program.origins else None
         name = kernel_name(number, program)
         if origin is None:
-            yield Traced(name, as_script(kernel), PLAIN.to_python(), PLAIN.to_json())
+            yield KernelTrace(name, as_script(kernel), PLAIN.to_python(), PLAIN.to_json())
         else:
             python = origin.trace.to_python(origin.kernel)
-            yield Traced(name, as_script(origin.kernel), python, origin.trace.to_json())
+            yield KernelTrace(name, as_script(origin.kernel), python, origin.trace.to_json())
 
 
 def as_script(kernel: Kernel) -> str:

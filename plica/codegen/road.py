@@ -30,18 +30,18 @@ from typing import (
 
 from attrs import evolve, field, frozen
 
-from plica.codegen.choices import Choices, Row
+from plica.codegen.choices import ChoiceRow, Choices
 from plica.codegen.llvm.fold import AnyPlan
 from plica.codegen.lower.passes import lowered as lower_kernel
-from plica.codegen.lower.scheduled import NOTHING, Chosen, Scheduler, processor
+from plica.codegen.lower.scheduled import NOTHING, ChosenSchedule, Scheduler, processor
 from plica.codegen.program import Program
 from plica.core.diagnostic import CompilerBug
 from plica.ir.driver import Checks, Instrument, drive
-from plica.ir.infer import infer
-from plica.ir.loop import Kernel
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
+from plica.ir.loop.scalar import Scalar
+from plica.ir.loop.statement import Kernel
 from plica.ir.passes import KINDS, Kind, Pass, PassError, Pipeline
-from plica.ir.scalar import Scalar
+from plica.ir.type.infer import infer
 from plica.rewrite.contract import Contract, fused, signless_zero
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.history import History, begun
@@ -49,14 +49,14 @@ from plica.rewrite.rule_pass import Setting, advanced, through
 from plica.runtime.error import Diagnostic
 from plica.runtime.executable import Executable
 from plica.runtime.late import late
-from plica.runtime.record import Record
-from plica.runtime.store import Store
+from plica.runtime.record import CompilationRecord
+from plica.runtime.store import ArtefactStore
 
 if TYPE_CHECKING:
     from plica.codegen.record import recorded
-    from plica.ir.need import needs
+    from plica.ir.loop.need import needs
 else:
-    needs = late("plica.ir.need:needs")
+    needs = late("plica.ir.loop.need:needs")
     recorded = late("plica.codegen.record:recorded")
 
 P = TypeVar("P")
@@ -73,12 +73,12 @@ class Job(Setting):
 
     target: Any = None  # Any: a target is its backend's own
     machine: Any = None  # Any: as the backend describes a target to schedules
-    schedules: Callable[[Any, Contract, Mapping[str, Chosen]], Scheduler] = processor
+    schedules: Callable[[Any, Contract, Mapping[str, ChosenSchedule]], Scheduler] = processor
     """How the kernels for a machine are chosen."""
     threads: int = 1
-    store: Store | None = None
+    store: ArtefactStore | None = None
     choose: Callable[[Module], Choices] | None = None
-    chosen: Mapping[str, Chosen] = field(factory=lambda: NOTHING)
+    chosen: Mapping[str, ChosenSchedule] = field(factory=lambda: NOTHING)
     built: Callable[[str], object] | None = None
     native: Callable[[Module], Executable] | None = None
     """Compiles what stays on this processor."""
@@ -117,7 +117,7 @@ class Arranged(Generic[P, L]):
     """The contract within which rules were used."""
     packs: tuple[str, ...] = ()
     """The names of the packs that were asked for."""
-    tuning: tuple[Row, ...] = ()
+    tuning: tuple[ChoiceRow, ...] = ()
     """Which kernels have a schedule of a tuning database, and why others have none."""
 
 
@@ -126,13 +126,13 @@ Lowered: TypeAlias = Arranged[Program, AnyPlan]
 
 
 @frozen(eq=False)
-class State:
+class RoadState:
     """Where a page has come to: a module and its history, then a program, a plan, an artefact."""
 
     history: History
     program: Any = None  # Any: of static programs or of dynamic ones, as the page makes it
     plan: Any = None  # as above
-    tuning: tuple[Row, ...] = ()
+    tuning: tuple[ChoiceRow, ...] = ()
     artefact: Any = None  # as above
 
 
@@ -148,7 +148,7 @@ def lowered(
     for each in instruments:
         if isinstance(each, KernelListener):
             job = evolve(job, built=each.tell)
-    state = State(begun(infer(module)))
+    state = RoadState(begun(infer(module)))
     return arranged(_driven(page.of(*BEFORE_CODE), state, job, instruments, checks), job)
 
 
@@ -159,7 +159,7 @@ def emitted(
     instruments: Sequence[Instrument] = (),
 ) -> Any:  # an artefact, as the page makes it
     """The artefact of what was lowered, by the last passes of a page."""
-    state = State(History(of.final, of.derivation), of.program, of.plan, of.tuning)
+    state = RoadState(History(of.final, of.derivation), of.program, of.plan, of.tuning)
     step = partial(_emit, of, job)
     return drive(page.of("emit"), state, step, instruments).artefact
 
@@ -172,10 +172,10 @@ def grouped(page: Pipeline, history: History, job: Setting) -> History:
 def scheduled_from(page: Pipeline, history: History, job: Job) -> Arranged[Any, Any]:  # as above
     """What the rest of a page makes of a module whose operators are grouped already."""
     rest = page.of("stages", "forms", "schedule", "lower", "plan")
-    return arranged(_driven(rest, State(history), job, (), None), job)
+    return arranged(_driven(rest, RoadState(history), job, (), None), job)
 
 
-def arranged(state: State, job: Job) -> Arranged[Any, Any]:  # Any: as the page makes it
+def arranged(state: RoadState, job: Job) -> Arranged[Any, Any]:  # Any: as the page makes it
     """The state before code is made, as a value."""
     source = state.history.derivation.source
     assert isinstance(source, Module)
@@ -193,7 +193,7 @@ def arranged(state: State, job: Job) -> Arranged[Any, Any]:  # Any: as the page 
     )
 
 
-def record(of: Lowered) -> Record:
+def record(of: Lowered) -> CompilationRecord:
     """Where the code of a lowered module comes from."""
     return recorded(of.derivation, of.final, of.program, of.asked, of.packs)
 
@@ -230,8 +230,12 @@ def check_page(page: Pipeline) -> None:
 
 
 def _driven(
-    page: Pipeline, state: State, job: Job, watchers: Sequence[Instrument], checks: Checks | None
-) -> State:
+    page: Pipeline,
+    state: RoadState,
+    job: Job,
+    watchers: Sequence[Instrument],
+    checks: Checks | None,
+) -> RoadState:
     if not watchers and checks is None:  # nobody looks at kernels between passes
         page = _joined(page)
     return drive(page, state, partial(_step, job), watchers, checks)
@@ -250,7 +254,7 @@ def _joined(page: Pipeline) -> Pipeline:
     return Pipeline((*rest[:at], whole, *rest[at:]))
 
 
-def _step(job: Job, each: Pass, state: State) -> State:
+def _step(job: Job, each: Pass, state: RoadState) -> RoadState:
     """The state after one pass."""
     match each.kind:
         case "graph" | "rules" | "stages" | "forms":
@@ -278,11 +282,11 @@ def _needs(of: History) -> tuple[Scalar, ...]:
     return needs(source)
 
 
-def _emit(of: Arranged[Any, Any], job: Job, each: Pass, state: State) -> State:
+def _emit(of: Arranged[Any, Any], job: Job, each: Pass, state: RoadState) -> RoadState:
     return evolve(state, artefact=each.run(of, job))
 
 
-def _lowered(each: Pass, state: State) -> State:
+def _lowered(each: Pass, state: RoadState) -> RoadState:
     """All kernels after a pass; what was never scheduled is lowered already."""
     program = state.program
     made = [

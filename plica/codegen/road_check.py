@@ -9,10 +9,10 @@ around it declare, which takes seconds a kernel.  The pass after which this is n
 from __future__ import annotations
 
 from plica.codegen.lower.verify import problems
-from plica.codegen.road import State
-from plica.ir.loop import Kernel
+from plica.codegen.road import RoadState
+from plica.ir.loop.statement import Kernel
+from plica.ir.loop.verify import well_formed
 from plica.ir.passes import Pass
-from plica.ir.verify import well_formed
 from plica.rewrite.rule_pass import HistoryChecks
 
 MODULES = ("graph", "rules", "stages", "forms")
@@ -26,11 +26,11 @@ class StateChecks:
         self._wrong = problems if prove else well_formed
         self._seen: set[Kernel] = set()
 
-    def before(self, each: Pass, state: State) -> str | None:
+    def before(self, each: Pass, state: RoadState) -> str | None:
         """Why a pass cannot take the state."""
         return HistoryChecks().before(each, state.history) if each.kind in MODULES else None
 
-    def after(self, each: Pass, state: State) -> str | None:
+    def after(self, each: Pass, state: RoadState) -> str | None:
         """What a pass has broken; kernels that were looked at before are not looked at again."""
         if each.kind in MODULES:
             return HistoryChecks().after(each, state.history)

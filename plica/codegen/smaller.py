@@ -14,13 +14,13 @@ import numpy as np
 from attrs import evolve
 
 from plica.codegen.native import shape_of
-from plica.codegen.subject import Subject
+from plica.codegen.subject import FuzzSubject
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up
-from plica.ir.loop import Alloc, Block, For, Kernel, Seq, Stmt, seq, statements
-from plica.ir.scalar import Buffer, Lit, index
-from plica.ir.value import Array
-from plica.ir.verify import well_formed
+from plica.ir.interpret.value import Array
+from plica.ir.loop.scalar import Buffer, Lit, index
+from plica.ir.loop.statement import Alloc, Block, For, Kernel, Seq, Stmt, seq, statements
+from plica.ir.loop.verify import well_formed
 from plica.rewrite.fuzz.driver import least
 from plica.schedule.fuzz import minimal
 from plica.schedule.primitive.block import GetBlock
@@ -30,16 +30,16 @@ ATTEMPTS: Final = 400
 """How many smaller subjects are tried at most."""
 
 
-def smallest(of: Subject, fails: Callable[[Subject], bool]) -> Subject:
+def smallest(of: FuzzSubject, fails: Callable[[FuzzSubject], bool]) -> FuzzSubject:
     """A subject that fails as `of` does, and that none of the ways here makes smaller."""
 
-    def shorter(of: Subject) -> Subject:
+    def shorter(of: FuzzSubject) -> FuzzSubject:
         return evolve(of, trace=minimal(of.trace, lambda trace: fails(evolve(of, trace=trace))))
 
     return shorter(least(shorter(of), smaller, fails, ATTEMPTS))
 
 
-def smaller(of: Subject) -> Iterator[Subject]:
+def smaller(of: FuzzSubject) -> Iterator[FuzzSubject]:
     """Subjects a step smaller."""
     allocs, body = _opened(of.kernel.body)
     parts = body.stmts if isinstance(body, Seq) else ()
@@ -68,7 +68,9 @@ def _opened(body: Stmt) -> tuple[list[Buffer], Stmt]:
     return found, body
 
 
-def _rebuilt(of: Subject, allocs: Sequence[Buffer], body: Stmt, trace: Trace) -> Iterator[Subject]:
+def _rebuilt(
+    of: FuzzSubject, allocs: Sequence[Buffer], body: Stmt, trace: Trace
+) -> Iterator[FuzzSubject]:
     """The subject with another body, and only the buffers that it needs."""
     free = free_vars(body)
     whole = body
@@ -111,7 +113,7 @@ def _extents(kernel: Kernel) -> list[int]:
     return [int(each.extent.value) for each in loops if isinstance(each.extent, Lit)]
 
 
-def _resized(of: Subject, extent: int, less: int) -> Iterator[Subject]:
+def _resized(of: FuzzSubject, extent: int, less: int) -> Iterator[FuzzSubject]:
     """The subject with a smaller number wherever there is a certain one, if it makes sense."""
     old, new = index(extent), index(less)
     made = map_bottom_up(lambda node: new if node is old else node, of.kernel)

@@ -18,20 +18,20 @@ import numpy as np
 from attrs import frozen
 
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.native import Entry, Ready, llvm_entry
+from plica.codegen.native import Entry, NativeKernel, llvm_entry
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.loop import THREADS, Alloc, For, Invoke, Kernel, Stmt, While, statements
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.interpret.value import Array
+from plica.ir.loop.scalar import Add, Sub, dtype_of
+from plica.ir.loop.specialise import specialise
+from plica.ir.loop.statement import THREADS, Alloc, For, Invoke, Kernel, Stmt, While, statements
+from plica.ir.loop.verify import well_formed
 from plica.ir.passes import Pass
-from plica.ir.run import run_kernel
-from plica.ir.scalar import Add, Sub, dtype_of
-from plica.ir.specialise import specialise
-from plica.ir.value import Array
-from plica.ir.verify import well_formed
-from plica.runtime.apart import Died, apart, can_part
 from plica.runtime.error import EvaluationError, PlicaError
 from plica.runtime.guard import SIDES, Side
+from plica.runtime.process import Died, apart, can_part
 from plica.schedule.fuzz import CRASHES
 from plica.schedule.generate.kernel import random_case
 from plica.schedule.generate.step import walk
@@ -56,7 +56,7 @@ CPU: Final[Passes] = tuple(LOWERING["cpu"])
 
 
 @frozen(eq=False)
-class Subject:
+class FuzzSubject:
     """A kernel without symbolic dims, what it reads, a schedule, and whether fma is allowed."""
 
     kernel: Kernel
@@ -78,7 +78,7 @@ class Elsewhere:
 
 
 @frozen
-class Wrong:
+class WrongCode:
     """Native code gives something else, does not come to an end, or cannot be made.
 
     Where a pass cannot go on it is named.
@@ -89,10 +89,10 @@ class Wrong:
     broken: str | None = None
 
 
-Verdict: TypeAlias = Passed | Elsewhere | Wrong
+Verdict: TypeAlias = Passed | Elsewhere | WrongCode
 
 
-def subject(seed: int, number: int, length: int = 6) -> Subject | None:
+def subject(seed: int, number: int, length: int = 6) -> FuzzSubject | None:
     """The same numbers, the same subject; None where the kernel drawn is ill formed."""
     random = Random(f"{seed}/{number}")
     case = random_case(random)
@@ -104,7 +104,7 @@ def subject(seed: int, number: int, length: int = 6) -> Subject | None:
     arrays = case.arrays
     if random.random() < 0.5:
         arrays = tuple([_fractions(each, random) for each in arrays])
-    return Subject(kernel, arrays, Trace(steps), random.random() < 0.5)
+    return FuzzSubject(kernel, arrays, Trace(steps), random.random() < 0.5)
 
 
 def _fractions(of: Array, random: Random) -> Array:
@@ -116,7 +116,7 @@ def _fractions(of: Array, random: Random) -> Array:
 
 
 def judge(
-    of: Subject,
+    of: FuzzSubject,
     passes: Passes = CPU,
     *,
     guard: bool = False,
@@ -142,7 +142,7 @@ def judge(
         except PlicaError as error:  # the trace asks for what no pass can make
             return Elsewhere(f"lowering refuses it: {error.code}")
         except CRASHES as error:
-            return Wrong("crash", f"it fails: {type(error).__name__}: {error}", each.name)
+            return WrongCode("crash", f"it fails: {type(error).__name__}: {error}", each.name)
     if not all(is_for_cpu(stmt) for stmt in statements(code.body)):
         return Elsewhere("it is for another kind of machine")
     sides: Sequence[Side | None] = SIDES if guard else (None,)
@@ -157,32 +157,32 @@ def judge(
     said = apart(work)
     if isinstance(said, Died):
         last = str(said).strip().splitlines()[-1:] or ["it says nothing"]
-        return Wrong("bounds" if said.how in ("SIGSEGV", "SIGBUS") else "crash", last[0])
+        return WrongCode("bounds" if said.how in ("SIGSEGV", "SIGBUS") else "crash", last[0])
     kind, _, reason = said.decode().partition(":")
-    return Passed() if not kind else Wrong("bounds" if kind == "bounds" else "meaning", reason)
+    return Passed() if not kind else WrongCode("bounds" if kind == "bounds" else "meaning", reason)
 
 
 def compared(  # noqa: PLR0917  # what is compared with what
     code: Kernel,
-    of: Subject,
+    of: FuzzSubject,
     expected: Sequence[Array],
     margins: Sequence[Array],
     sides: Sequence[Side | None],
     entry: Entry = llvm_entry,
-) -> Wrong | None:
+) -> WrongCode | None:
     """What is wrong with native code, which runs in this process."""
-    ready = Ready(code, of.fused, THREADS_USED, entry)
+    ready = NativeKernel(code, of.fused, THREADS_USED, entry)
     for side in sides:
         where = "" if side is None else f" (the {side} of each array is guarded)"
         try:
             results = ready(of.arrays, side)
         except EvaluationError as error:
-            return Wrong("bounds", f"{error.diagnostics[0].message}{where}")
+            return WrongCode("bounds", f"{error.diagnostics[0].message}{where}")
         except CompilerBug as error:
-            return Wrong("bounds", f"{error}{where}")
+            return WrongCode("bounds", f"{error}{where}")
         wrong = differs(code, results, expected, margins)
         if wrong is not None:
-            return Wrong("meaning", f"{wrong}{where}")
+            return WrongCode("meaning", f"{wrong}{where}")
     return None
 
 
@@ -201,7 +201,7 @@ def differs(
     return None
 
 
-def guilty_pass(of: Subject, passes: Passes = CPU) -> tuple[str, str] | None:
+def guilty_pass(of: FuzzSubject, passes: Passes = CPU) -> tuple[str, str] | None:
     """The first pass after which the interpreter gives something else, and what; None where the
     kernel means the same after all of them, so that whoever makes its code is to blame."""
     kernel = scheduled(of)
@@ -219,7 +219,7 @@ def guilty_pass(of: Subject, passes: Passes = CPU) -> tuple[str, str] | None:
     return None
 
 
-def margins(of: Subject, expected: Sequence[Array]) -> tuple[Array, ...]:
+def margins(of: FuzzSubject, expected: Sequence[Array]) -> tuple[Array, ...]:
     """By how much each result may differ: nothing, unless fractions are added up."""
     if all(each.dtype.kind != "f" or bool((each == np.rint(each)).all()) for each in of.arrays):
         return tuple([np.zeros_like(each) for each in expected])
@@ -252,7 +252,7 @@ def meaning(kernel: Kernel, arrays: Sequence[Array]) -> tuple[Array, ...]:
     return run_kernel(kernel, arrays)
 
 
-def scheduled(of: Subject) -> Kernel | None:
+def scheduled(of: FuzzSubject) -> Kernel | None:
     """The kernel after its trace; None where a step is refused."""
     state = begin(of.kernel)
     for step in of.trace.steps:

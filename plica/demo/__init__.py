@@ -16,12 +16,12 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Final
 
-from plica.bench.peer import PEERS, How, difference
+from plica.bench.peer import PEERS, PeerOptions, difference
 from plica.bench.sample import sample
-from plica.frontend.onnx.origin import Reading, read_onnx
+from plica.frontend.onnx.origin import OnnxReading, read_onnx
 from plica.frontend.zoo import mobilenet, resnet
-from plica.ir.interpret import interpret
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
+from plica.ir.interpret.interpreter import interpret
 from plica.pipeline import target_of
 from plica.report.study import Study, compiled, examine
 from plica.runtime.port import Array
@@ -67,7 +67,7 @@ def show_network(
 ) -> Shown:
     """Compile a network, check it, time it."""
     progress("making the weights")
-    read = Reading(make(), {})
+    read = OnnxReading(make(), {})
     with TemporaryDirectory() as folder:
         path: Path | None = None
         if find_spec("onnx") is not None:  # then it goes the way of every model: from a file
@@ -85,7 +85,7 @@ def show_network(
         peer = None
         if path is not None and find_spec("onnxruntime") is not None:
             reference, system = "onnxruntime", PEERS["onnxruntime"]
-            run = system.prepare(path, arrays, How(threads))
+            run = system.prepare(path, arrays, PeerOptions(threads))
             expected: Sequence[Array] = list(run())
             peer = run
         else:

@@ -3,7 +3,7 @@
 Each place of the result looks for what is meant for it.  That is a product of places and
 candidates, so it is for tables of moderate size: callers refuse more than `MOST_PAIRS`.
 
->>> from plica.ir.graph import const
+>>> from plica.ir.graph.expression import const
 >>> put("add", const([[1.0], [2.0]]), const([1, 1]), const([[5.0], [7.0]])).op
 'add'
 """
@@ -14,9 +14,7 @@ import math
 from typing import Final
 
 from plica.frontend.word import dtype, like, shape, to
-from plica.ir.dim import known
-from plica.ir.dtype import i64
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
 from plica.ir.op.comparison import equal, greater_equal, less, logical_and, logical_not, logical_or
 from plica.ir.op.create import iota, iota_like
 from plica.ir.op.elementwise import add, isnan, maximum, minimum, multiply
@@ -24,6 +22,8 @@ from plica.ir.op.index import take_along_axis, where
 from plica.ir.op.reduction import any_, max_, min_, prod, sum_
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape, transpose
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
 
 MOST_PAIRS: Final = 1 << 28
 """Places times candidates; a program that needs more is better refused."""

@@ -1,6 +1,6 @@
 """Words that the rows of every frontend are written with.
 
->>> from plica.ir.graph import const
+>>> from plica.ir.graph.expression import const
 >>> like(2, const([1.0], "f32")).dtype
 DType('f32')
 """
@@ -10,14 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from plica.core.diagnostic import IllTyped
-from plica.ir.dim import known
-from plica.ir.dtype import DType, f32
-from plica.ir.graph import Const, Expr, const
+from plica.ir.graph.expression import Const, Expr, const
+from plica.ir.loop.scalar import index
 from plica.ir.op.elementwise import cast
 from plica.ir.op.record import tensor_of
 from plica.ir.op.relation import Shape
 from plica.ir.op.shape import reshape
-from plica.ir.scalar import index
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType, f32
 from plica.runtime.error import Diagnostic
 
 

@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.check import check
-from plica.ir.infer import infer
-from plica.ir.module import Module
+from plica.ir.graph.check import check
+from plica.ir.graph.module import Module
 from plica.ir.passes import Pass, PassError, Pipeline, has_form
+from plica.ir.type.infer import infer
 from plica.runtime.error import Diagnostic, PlicaError
 
 S = TypeVar("S")
@@ -58,7 +58,7 @@ class Checks(Protocol):
         """What a pass has broken."""
 
 
-class Timing:
+class PassTiming:
     """How long each pass took, by a clock that is given: this room has none."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -32,9 +32,9 @@ from attrs import evolve, frozen
 
 from plica.core.diagnostic import did_you_mean
 from plica.core.fold import post_order
-from plica.ir.graph import Call, Constructor, Function, Var
-from plica.ir.infer import infer
-from plica.ir.module import Module
+from plica.ir.graph.expression import Call, Constructor, Function, Var
+from plica.ir.graph.module import Module
+from plica.ir.type.infer import infer
 from plica.runtime.error import Diagnostic, PlicaError
 
 Form: TypeAlias = Callable[[Module], bool]
@@ -49,7 +49,7 @@ GROUP: Final = "plica.passes"
 
 OWN: Final[dict[str, str]] = {
     "saturate": "plica.rewrite.saturate.pass_:SATURATE",
-    "place-devices": "plica.rewrite.device:PLACE_DEVICES",
+    "place-devices": "plica.rewrite.device_placement:PLACE_DEVICES",
     "inline-composites": "plica.rewrite.partition:INLINE_COMPOSITES",
     "verify-kernels": "plica.codegen.lower.verify:VERIFY_KERNELS",
 }

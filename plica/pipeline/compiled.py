@@ -16,16 +16,16 @@ from plica.codegen.llvm.unit import fingerprint
 from plica.codegen.road import Job, lowered, record
 from plica.core.collector import paused
 from plica.core.digest import digest
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.pipeline.lowered import job_for
 from plica.pipeline.option import known_tilings, read_records
 from plica.pipeline.request import Request
 from plica.runtime import archive
-from plica.runtime.artefact import Artefact, Record, from_members, to_members
+from plica.runtime.artefact import Artefact, CompilationRecord, from_members, to_members
 from plica.runtime.error import ArtefactError
 from plica.runtime.executable import Executable
 from plica.runtime.load import executable
-from plica.runtime.store import Store, key_of, user_store
+from plica.runtime.store import ArtefactStore, key_of, user_store
 
 _IN_USE: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()
 """Executables that are still in use somewhere in this process, by all that made them."""
@@ -72,7 +72,7 @@ def backend_target(request: Request) -> Any:  # Any: a target is its backend's o
 
 
 def _made(
-    module: Module, request: Request, job: Job, store: Store | None, entry: str
+    module: Module, request: Request, job: Job, store: ArtefactStore | None, entry: str
 ) -> Executable:
     """What can be called, by the store or by the page."""
     backend = request.backend
@@ -102,7 +102,7 @@ def _entry(module: Module, request: Request, found: str) -> str:
     return key_of(f"{request.backend.name}-module", digest(module), where, fingerprint())
 
 
-def _reread(stored: bytes, later: Callable[[], Record]) -> Artefact | None:
+def _reread(stored: bytes, later: Callable[[], CompilationRecord]) -> Artefact | None:
     """The artefact in an entry of the store, None if the entry holds something else."""
     try:  # the store has compared digests
         return from_members(archive.unpack(stored, checked=True), later, checked=True)

@@ -11,7 +11,7 @@ from plica.codegen.lower.scheduled import processor
 from plica.codegen.road import Arranged, Job, Lowered, emitted, lowered, record, scheduled_from
 from plica.codegen.road import grouped as grouped_by
 from plica.ir.driver import Checks, Instrument
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.ir.passes import Pipeline
 from plica.rewrite.contract import Contract, exact
 from plica.rewrite.history import History
@@ -19,7 +19,7 @@ from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
-from plica.runtime.store import Store
+from plica.runtime.store import ArtefactStore
 from plica.runtime.version import version
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def build(
     of: Arranged[Any, Any],  # Any: as `lower` gives it
     target: AnyTarget,
     threads: int = 1,
-    store: Store | None = None,
+    store: ArtefactStore | None = None,
     *,
     objects: bool = False,
 ) -> Executable:
@@ -139,7 +139,7 @@ def assemble(
     of: Arranged[Any, Any],  # Any: as the page of the target makes it
     target: AnyTarget,
     threads: int = 1,
-    store: Store | None = None,
+    store: ArtefactStore | None = None,
     *,
     objects: bool = False,
 ) -> Any:  # an artefact, as the page makes it

@@ -6,9 +6,9 @@ its schedule from a tuning database or by default; then come lowering, the memor
 
 >>> import numpy as np
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Function, Var
->>> from plica.ir.module import module
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Function, Var
+>>> from plica.ir.graph.module import module
+>>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor((3,), "f32"))
 >>> main = Var(Name("main"), None)
 >>> exe = compile(module({main: Function((), (), (x,), None, x * 2.0)}, main))
@@ -29,13 +29,13 @@ from attrs import evolve
 
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.dynamic.decide import static_form
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.ir.passes import Pipeline
-from plica.ir.script import Scripted
+from plica.ir.text.script import Scripted
 from plica.pipeline.compiled import compiled
 from plica.pipeline.option import check_options, contract_of, packs_of, target_of
 from plica.pipeline.request import Request, chosen_page
-from plica.pipeline.specialised import Specialised, at_call
+from plica.pipeline.shape_specialisation import Specialised, at_call
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -66,7 +66,7 @@ def compile(  # noqa: PLR0917  # the public surface says so
 
     Where a size is open, one code serves every size (`plica.runtime.open_executable`).  Where a
     shape depends on the values of inputs, the code is made when it is called, once for each choice
-    of them, and kept (`plica.pipeline.specialised`).
+    of them, and kept (`plica.pipeline.shape_specialisation`).
     The code runs on so many `threads`, as many as this process has cores if none are given.  With
     `cache` a module that is still compiled somewhere in this process is shared, and what was made
     before is taken from the store of this user (`plica.runtime.store`).  The rules of the `packs`,

@@ -1,8 +1,9 @@
 """Charts: the roofline of the kernels, and the memory plan over time.
 
->>> from plica.rewrite.plan import arrange
->>> from plica.rewrite.plan import Tenant
->>> memory(arrange([Tenant(64, 0, 1), Tenant(64, 1, 2)]), ["a", "b"]).count('class="tenant"')
+>>> from plica.analysis.memory import pack_arena
+>>> from plica.analysis.memory import Allocation
+>>> memory(pack_arena([Allocation(64, 0, 1), Allocation(64, 1, 2)]), ["a",
+...     "b"]).count('class="tenant"')
 2
 """
 
@@ -12,10 +13,10 @@ from collections.abc import Sequence
 from math import ceil, floor, log10, sqrt
 from typing import Final
 
+from plica.analysis.memory import MemoryPlan
 from plica.bench.roof import Roof
-from plica.report.study import Row
+from plica.report.study import LaunchRow
 from plica.report.svg import element, raw
-from plica.rewrite.plan import MemoryPlan
 
 WIDE: Final = 860
 HIGH: Final = 380
@@ -23,7 +24,7 @@ LEFT: Final = 62
 BOTTOM: Final = 40
 
 
-def roofline(rows: Sequence[Row], roof: Roof) -> raw:
+def roofline(rows: Sequence[LaunchRow], roof: Roof) -> raw:
     """Operations a second over operations a byte, both by powers of ten; a circle is a kernel."""
     drawn = [row for row in rows if row.operations and row.seconds and row.bytes]
     ridges = [roof.gflops / speed for _, speed in roof.levels]

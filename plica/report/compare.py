@@ -24,13 +24,13 @@ from plica.codegen.llvm.fold import launches
 from plica.codegen.program import Launch
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.graph import Apply, Call, Const, Expr, Function, Literal, Tuple, Var
-from plica.ir.infer import infer, type_of
-from plica.ir.interpret import interpret
-from plica.ir.module import Module, module
+from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, Literal, Tuple, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.type.infer import infer, type_of
 from plica.pipeline import Lowered, arranged, build
-from plica.report.origin import Origin, nodes_of, origins
-from plica.report.study import Compiled
+from plica.report.origin import LaunchOrigin, nodes_of, origins
+from plica.report.study import StudiedModel
 from plica.rewrite.derivation import Derivation, first_bad, provenance
 from plica.rewrite.fuse.reading import parts, with_parts
 from plica.rewrite.history import History
@@ -90,7 +90,7 @@ def built(lowered: Lowered, target: AnyTarget) -> Run:
 
 
 def compare(
-    of: Compiled,
+    of: StudiedModel,
     inputs: Sequence[Array],
     tolerance: float,
     *,
@@ -185,7 +185,7 @@ def _term(launch: Launch) -> Expr:
 
 
 def _wrong_step(
-    of: Compiled, inputs: Sequence[Array], expected: Sequence[Array], tolerance: float
+    of: StudiedModel, inputs: Sequence[Array], expected: Sequence[Array], tolerance: float
 ) -> WrongStep | None:
     """The first step after which the interpreter gives other numbers."""
     derivation = of.lowered.derivation
@@ -204,7 +204,7 @@ def _wrong_step(
         return None
     sources, _ = provenance(derivation).get(bad.step.before, ({}, {}))
     operators = [each for each in sources if isinstance(each, Apply)]
-    origin = Origin(tuple(operators), nodes_of(operators, of.nodes), ())
+    origin = LaunchOrigin(tuple(operators), nodes_of(operators, of.nodes), ())
     return WrongStep(
         bad.step.rule.name,
         bad.step.rule.is_pass,
@@ -216,7 +216,7 @@ def _wrong_step(
     )
 
 
-def _operators(of: Origin) -> tuple[str, ...]:
+def _operators(of: LaunchOrigin) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.op for each in of.operators if isinstance(each, Apply)))
 
 

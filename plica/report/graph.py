@@ -4,9 +4,9 @@ A node is as far down as the longest way to it; what is in one layer stands side
 order of the program.  Fused groups are one box that names what is in it.
 
 >>> from plica.core.name import Name
->>> from plica.ir.infer import infer
->>> from plica.ir.module import module
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.infer import infer
+>>> from plica.ir.graph.module import module
+>>> from plica.ir.type.term import tensor
 >>> x, main = Var(Name("x"), tensor((2,), "f32")), Var(Name("main"), None)
 >>> of = infer(module({main: Function((), (), (x,), None, (x + 1.0) * x)}, main))
 >>> [(box.label, box.note, len(box.below)) for box in boxes(of)]
@@ -20,10 +20,10 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.ir.graph import Apply, Call, Const, Expr, Function, If, Literal, Var
-from plica.ir.infer import type_of
-from plica.ir.module import Module
-from plica.ir.type import TensorType, static_shape
+from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, If, Literal, Var
+from plica.ir.graph.module import Module
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, static_shape
 from plica.report.svg import element, joined, raw
 from plica.rewrite.fuse import is_primitive
 from plica.rewrite.graph.walk import operands
@@ -37,7 +37,7 @@ GAP: Final = 18
 
 
 @frozen(eq=False)
-class Box:
+class NodeBox:
     """A node of a picture."""
 
     term: Expr
@@ -47,10 +47,10 @@ class Box:
     below: tuple[Expr, ...]  # the boxes it reads
 
 
-def boxes(module: Module) -> list[Box]:
+def boxes(module: Module) -> list[NodeBox]:
     """The operators, calls, choices and inputs of the main function, values before uses."""
     main = module.main_function()
-    found: list[Box] = []
+    found: list[NodeBox] = []
     reach: dict[Expr, tuple[Expr, ...]] = {}  # the boxes that a value comes from
     stack: list[tuple[Expr, bool]] = [(main.body, False)]
     while stack:
@@ -74,19 +74,19 @@ def boxes(module: Module) -> list[Box]:
     return found
 
 
-def _box(node: Expr, below: tuple[Expr, ...]) -> Box | None:
+def _box(node: Expr, below: tuple[Expr, ...]) -> NodeBox | None:
     match node:
         case Var():
-            return Box(node, str(node.name), _type(node), "input", below)
+            return NodeBox(node, str(node.name), _type(node), "input", below)
         case Call(callee, _) if is_primitive(callee):
             assert isinstance(callee, Function)
-            return Box(node, _inside(callee), _type(node), "fused", below)
+            return NodeBox(node, _inside(callee), _type(node), "fused", below)
         case Call():
-            return Box(node, "call", _type(node), "call", below)
+            return NodeBox(node, "call", _type(node), "call", below)
         case Apply(op, _, _):
-            return Box(node, op, _type(node), "operator", below)
+            return NodeBox(node, op, _type(node), "operator", below)
         case If():
-            return Box(node, "if", _type(node), "choice", below)
+            return NodeBox(node, "if", _type(node), "choice", below)
         case Const() | Literal() | _:
             return None
 

@@ -4,10 +4,10 @@ A fused function is opened again on its own arguments, which gives the very term
 the derivation of the compilation says which terms of the model those come from.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
->>> from plica.ir.infer import infer
->>> from plica.ir.module import module
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.type.infer import infer
+>>> from plica.ir.graph.module import module
+>>> from plica.ir.type.term import tensor
 >>> x, main = Var(Name("x"), tensor((2,), "f32")), Var(Name("main"), None)
 >>> of = infer(module({main: Function((), (), (x,), None, (x + 1.0) * x)}, main))
 >>> from plica.pipeline import lower
@@ -26,7 +26,7 @@ from attrs import frozen
 from plica.codegen.llvm.fold import launches
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
-from plica.ir.graph import Apply, Call, Expr, Function, Project
+from plica.ir.graph.expression import Apply, Call, Expr, Function, Project
 from plica.pipeline import Lowered
 from plica.rewrite.derivation import at, provenance
 from plica.rewrite.fuse import is_primitive
@@ -35,7 +35,7 @@ Names = Mapping[Expr, tuple[str, ...]]
 
 
 @frozen(eq=False)
-class Origin:
+class LaunchOrigin:
     """What one launch computes: operators of the model, the names of their nodes, the rules."""
 
     operators: tuple[Expr, ...]
@@ -43,13 +43,13 @@ class Origin:
     rules: tuple[str, ...]
 
 
-def origins(lowered: Lowered, names: Names) -> tuple[Origin, ...]:
+def origins(lowered: Lowered, names: Names) -> tuple[LaunchOrigin, ...]:
     """The origin of each launch, in the order of the launches."""
     known = provenance(lowered.derivation)
     rank = {each: place for place, each in enumerate(post_order(lowered.module))}
     final = at(lowered.derivation, len(lowered.derivation.steps))
     groups = opened(final)
-    found: list[Origin] = []
+    found: list[LaunchOrigin] = []
     for launch in launches(lowered.program):
         operators: dict[Expr, None] = {}
         rules: dict[str, None] = {}
@@ -59,7 +59,7 @@ def origins(lowered: Lowered, names: Names) -> tuple[Origin, ...]:
             operators |= {each: None for each in sources if isinstance(each, Apply)}
             rules |= {rule.name: None for rule in made if not rule.is_pass}
         ordered = sorted(operators, key=rank.__getitem__)  # as the model has them
-        found.append(Origin(tuple(ordered), nodes_of(ordered, names), tuple(rules)))
+        found.append(LaunchOrigin(tuple(ordered), nodes_of(ordered, names), tuple(rules)))
     return tuple(found)
 
 

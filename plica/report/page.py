@@ -10,10 +10,10 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
 from plica.report.chart import memory, roofline
 from plica.report.graph import draw
-from plica.report.study import Row, Study
+from plica.report.study import LaunchRow, Study
 from plica.report.svg import element, joined, raw
 from plica.rewrite.fuse import REASONS
 
@@ -158,7 +158,7 @@ def _table(head: Sequence[tuple[str, bool]], rows: Sequence[str], sort: bool = F
     )
 
 
-def _kernels(rows: Sequence[Row]) -> raw:
+def _kernels(rows: Sequence[LaunchRow]) -> raw:
     whole = sum(row.seconds for row in rows) or 1.0
     made: list[raw] = []
     for row in rows:

@@ -4,10 +4,10 @@ They are found in the derivation of a compilation, so they are what was done and
 to be done.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Function, Var
->>> from plica.ir.infer import infer
->>> from plica.ir.module import module
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Function, Var
+>>> from plica.ir.type.infer import infer
+>>> from plica.ir.graph.module import module
+>>> from plica.ir.type.term import tensor
 >>> x, main = Var(Name("x"), tensor((2,), "f32")), Var(Name("main"), None)
 >>> of = infer(module({main: Function((), (), (x,), None, (x + 1.0) * x)}, main))
 >>> from plica.pipeline import lower
@@ -23,14 +23,14 @@ from collections import Counter
 from attrs import frozen
 
 from plica.core.fold import post_order
-from plica.ir.graph import Apply, Call
-from plica.ir.module import Module
+from plica.ir.graph.expression import Apply, Call
+from plica.ir.graph.module import Module
 from plica.rewrite.derivation import Derivation, at
 from plica.rewrite.fuse import is_primitive
 
 
 @frozen(eq=False)
-class Stage:
+class ModuleStage:
     """A state of the module: what led to it, the rules that were used and how often."""
 
     name: str
@@ -43,12 +43,12 @@ class Stage:
         return counted(self.module)
 
 
-def stages(derivation: Derivation) -> tuple[Stage, ...]:
+def stages(derivation: Derivation) -> tuple[ModuleStage, ...]:
     """All states that differ from the one before, from the module as it was read on."""
-    found: list[Stage] = []
+    found: list[ModuleStage] = []
     source = derivation.source
     assert isinstance(source, Module)
-    found.append(Stage("as read", source))
+    found.append(ModuleStage("as read", source))
     done = 0
     runs = itertools.groupby(
         derivation.steps, lambda step: step if step.rule.is_pass else None
@@ -65,9 +65,9 @@ def stages(derivation: Derivation) -> tuple[Stage, ...]:
             name = "rules"
             rules = tuple(Counter(step.rule.name for step in steps).most_common())
         if key is not None and name == "infer":
-            found[-1] = Stage(found[-1].name, module, found[-1].rules)
+            found[-1] = ModuleStage(found[-1].name, module, found[-1].rules)
         else:
-            found.append(Stage(name, module, rules))
+            found.append(ModuleStage(name, module, rules))
     return tuple(found)
 
 

@@ -3,7 +3,7 @@
 `examine` compiles a model, runs it, and gathers: the stages of the module, what was fused and why,
 the kernels with their times and where they come from, the memory plan, the roof of the machine.
 
->>> row = Row(0, "k0", "add", (2,), ("add_0",), ("add",), (), 2_000, 100, 1e-6, 0.5)
+>>> row = LaunchRow(0, "k0", "add", (2,), ("add_0",), ("add",), (), 2_000, 100, 1e-6, 0.5)
 >>> row.gflops, row.intensity
 (2.0, 20.0)
 """
@@ -16,22 +16,22 @@ from typing import Any
 
 from attrs import asdict, frozen
 
+from plica.analysis.memory import MemoryPlan
 from plica.bench.roof import Roof, roof_of
 from plica.bench.sample import sample
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.llvm.fold import kernel_name, launches
-from plica.codegen.place import Plan
-from plica.codegen.work import operations
-from plica.frontend.onnx.origin import Reading
-from plica.ir.graph import Apply, Expr
+from plica.codegen.memory_plan import WorkspacePlan
+from plica.codegen.operation_count import operations
+from plica.frontend.onnx.origin import OnnxReading
+from plica.ir.graph.expression import Apply, Expr
 from plica.pipeline import Lowered, build, lower
 from plica.report.origin import Names, origins
-from plica.report.stage import Stage, stages
+from plica.report.stage import ModuleStage, stages
 from plica.rewrite.contract import Contract
 from plica.rewrite.fuse import EdgeDecision, explain
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
-from plica.rewrite.plan import MemoryPlan
 from plica.runtime.executable import Executable
 from plica.runtime.port import Array
 
@@ -39,7 +39,7 @@ RUNS: int = 10
 
 
 @frozen
-class Row:
+class LaunchRow:
     """One launch: what it computes, where that comes from, and what it costs a call."""
 
     number: int
@@ -81,9 +81,9 @@ class Study:
     lowering: float
     building: float
     run: float
-    stages: tuple[Stage, ...]
+    stages: tuple[ModuleStage, ...]
     decisions: tuple[EdgeDecision, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[LaunchRow, ...]
     plan: MemoryPlan
     steps: tuple[str, ...]
     constants: int
@@ -95,7 +95,7 @@ class Study:
 
 
 @frozen(eq=False)
-class Compiled:
+class StudiedModel:
     """A model on the way to a study: what was lowered, and what can be called."""
 
     name: str
@@ -111,13 +111,13 @@ class Compiled:
 
 def compiled(
     name: str,
-    read: Reading,
+    read: OnnxReading,
     target: AnyTarget,
     *,
     threads: int = 1,
     contract: Contract = DEFAULT_CONTRACT,
     packs: Sequence[Pack] = (),
-) -> Compiled:
+) -> StudiedModel:
     """A model made ready, and how long each part of that took."""
     start = perf_counter()
     seen = backend_of(target).with_threads(target, threads)
@@ -126,11 +126,11 @@ def compiled(
     executable = build(lowered, target, threads)
     end = perf_counter()
     times = middle - start, end - middle
-    return Compiled(name, lowered, executable, target, threads, contract, *times, read.nodes)
+    return StudiedModel(name, lowered, executable, target, threads, contract, *times, read.nodes)
 
 
 def examine(
-    of: Compiled,
+    of: StudiedModel,
     inputs: Mapping[str, Array] | None = None,
     progress: Callable[[str], None] = lambda word: None,
 ) -> Study:
@@ -143,7 +143,7 @@ def examine(
     through = stages(lowered.derivation)
     before = [each for each in through if each.name != "fuse"][-1]
     whole, program = lowered.plan, lowered.program
-    assert isinstance(whole, Plan)  # a report is of sizes that are known
+    assert isinstance(whole, WorkspacePlan)  # a report is of sizes that are known
     return Study(
         name=of.name,
         target=str(of.target),
@@ -166,13 +166,13 @@ def examine(
 
 
 def measured(
-    of: Compiled, arrays: Sequence[Array], runs: int = RUNS
-) -> tuple[tuple[Row, ...], float, Roof]:
+    of: StudiedModel, arrays: Sequence[Array], runs: int = RUNS
+) -> tuple[tuple[LaunchRow, ...], float, Roof]:
     """Every launch with its time, the seconds of a whole call, and the roof of the machine."""
     program = of.lowered.program
     profile = of.executable.profile(*arrays, runs=runs)
     roof = roof_of(profile)
-    rows: list[Row] = []
+    rows: list[LaunchRow] = []
     for number, (launch, origin, timed) in enumerate(
         zip(launches(program), origins(of.lowered, of.nodes), profile.rows, strict=True)
     ):
@@ -180,7 +180,7 @@ def measured(
         touched = sum(program.slots[slot].bytes for slot in launch.args)
         seconds = float(timed.seconds) / profile.runs
         rows.append(
-            Row(
+            LaunchRow(
                 number=number,
                 kernel=kernel_name(launch.kernel, program),
                 source=launch.source,

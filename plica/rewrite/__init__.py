@@ -9,13 +9,13 @@ from plica.runtime.late import lazily
 __all__ = [
     "Contract",
     "Derivation",
+    "DerivationStep",
     "Driving",
-    "Match",
     "Pack",
+    "PatternMatch",
     "Rest",
     "Rewritten",
     "Rule",
-    "Step",
     "Strategy",
     "all_",
     "approx",
@@ -70,10 +70,18 @@ if TYPE_CHECKING:
         reassociates,
         signless_zero,
     )
-    from plica.rewrite.derivation import Derivation, Rewritten, Step, became, first_bad, fork, why
+    from plica.rewrite.derivation import (
+        Derivation,
+        DerivationStep,
+        Rewritten,
+        became,
+        first_bad,
+        fork,
+        why,
+    )
     from plica.rewrite.dominate import regions, rewrite_dominated
     from plica.rewrite.make import rule
-    from plica.rewrite.match import Match, match
+    from plica.rewrite.match import PatternMatch, match
     from plica.rewrite.pack import Pack, pack, rewrite
     from plica.rewrite.pattern import (
         Rest,

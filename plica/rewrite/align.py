@@ -6,8 +6,8 @@ what is new comes from the old node as a whole.  A function that is called where
 is looked into, and its parameters are paired with what its arguments replaced.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Apply, Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Apply, Var
+>>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor((2,), "f32"))
 >>> old, new = Apply("exp", (Apply("negative", (x,)),)), Apply("exp", (Apply("sqrt", (x,)),))
 >>> [(o.op, n.op) for o, n in aligned(old, new)]
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 
 from plica.core.term import Term
-from plica.ir.graph import Apply, Call, Function
+from plica.ir.graph.expression import Apply, Call, Function
 
 
 def aligned(old: Term, new: Term, known: Container[Term] = ()) -> Iterator[tuple[Term, Term]]:

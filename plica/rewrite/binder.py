@@ -6,8 +6,8 @@ fills a hole that comes under a binder and speaks of an outer variable of the sa
 its meaning: there the binder gets another name.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Let, Tuple, Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Let, Tuple, Var
+>>> from plica.ir.type.term import tensor
 >>> from plica.rewrite.make import rule
 >>> from plica.rewrite.pattern import holes
 >>> w, x, y, z = holes("w x y z")
@@ -31,7 +31,7 @@ from plica.core.binding import fields_of_children, free_vars, name_of, rename, s
 from plica.core.fold import post_order
 from plica.core.name import fresh
 from plica.core.term import Term, rebuild
-from plica.ir.graph import Var
+from plica.ir.graph.expression import Var
 from plica.rewrite.pattern import Hole
 
 # Any: what fills a hole is a term, an attribute's value or a tuple of arguments.
@@ -119,7 +119,7 @@ def is_clear(pattern: Term) -> Callable[[Filling], bool] | None:
 
 
 @frozen
-class Move:
+class HoleMove:
     """How a rule moves holes between scopes, each with the bound holes that matter.
 
     `escaping`: it leaves their scope.  `entering`: it comes into it.  `inside`: it stays there.
@@ -156,7 +156,7 @@ class Move:
                 whole[hole] = _substituted(whole[hole], {old: new})
 
 
-def move(left: Term, right: Term) -> Move | None:
+def move(left: Term, right: Term) -> HoleMove | None:
     """What is to be seen to where a rule fills its right side; None where nothing is bound."""
     if not any(type(node).binds for node in (*post_order(left), *post_order(right))):
         return None
@@ -170,7 +170,7 @@ def move(left: Term, right: Term) -> Move | None:
         escaping.append((hole, ever - places[0].intersection(*places)))
         entering.append((hole, NOTHING.union(*places) - always - {hole}))
         inside.append((hole, ever))
-    return Move(
+    return HoleMove(
         after,
         named,
         tuple(each for each in escaping if each[1]),

@@ -3,7 +3,7 @@
 A rule that moves constants into weights makes a product of constants; the next rule must still see
 a constant there, though nobody has computed it yet.
 
->>> from plica.ir.graph import const
+>>> from plica.ir.graph.expression import const
 >>> weight = const([1.0, 2.0], "f32") * const(3.0, "f32")
 >>> is_closed(weight), value_of(weight)
 (True, array([3., 6.], dtype=float32))
@@ -20,15 +20,15 @@ from plica.core.binding import free_vars
 from plica.core.diagnostic import EvaluationError
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.graph import Apply, Const, Expr, Function, Literal, Var
-from plica.ir.module import module
+from plica.ir.graph.expression import Apply, Const, Expr, Function, Literal, Var
+from plica.ir.graph.module import module
 from plica.rewrite.pattern import hole
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
-    from plica.ir.interpret import interpret
+    from plica.ir.interpret.interpreter import interpret
 else:
-    interpret = late("plica.ir.interpret:interpret")
+    interpret = late("plica.ir.interpret.interpreter:interpret")
 
 
 def is_closed(value: object) -> bool:

@@ -35,14 +35,14 @@ else:
 
 
 @attrs.frozen(eq=False)
-class Sweep:
+class RewriteSweep:
     """One run over a whole term; steps of one run carry the same object."""
 
     kind: Literal["normal", "up", "down"]
 
 
 @attrs.frozen(eq=False)
-class Step:
+class DerivationStep:
     """One application of a rule: at the path, or wherever the sweep over it met the subterm.
 
     Steps of one `site` of a sweep follow one another at the same subterm; with a `whole` they take
@@ -53,7 +53,7 @@ class Step:
     before: Term
     after: Term
     path: tuple[int, ...] = ()
-    sweep: Sweep | None = None
+    sweep: RewriteSweep | None = None
     site: int = 0
     whole: Term | None = None
     inner: tuple[int, ...] = ()
@@ -64,14 +64,14 @@ class Derivation:
     """A source term and the steps that were taken from it."""
 
     source: Term
-    steps: tuple[Step, ...]
+    steps: tuple[DerivationStep, ...]
 
     @property
     def contract(self) -> Contract:
         """The join of the contracts of the rules that were used."""
         return join(step.rule.contract for step in self.steps)
 
-    def then(self, steps: Iterable[Step]) -> Derivation:
+    def then(self, steps: Iterable[DerivationStep]) -> Derivation:
         """The derivation continued."""
         return Derivation(self.source, self.steps + tuple(steps))
 
@@ -81,7 +81,7 @@ class Rewritten:
     """The result of rewriting: the new term and the steps taken to it."""
 
     term: Term
-    steps: tuple[Step, ...]
+    steps: tuple[DerivationStep, ...]
 
 
 @attrs.frozen(eq=False)
@@ -97,7 +97,7 @@ class Bad:
     """The step that broke it: number from 1, and the terms before and after it."""
 
     number: int
-    step: Step
+    step: DerivationStep
     before: Term
     after: Term
     evaluations: int
@@ -167,7 +167,9 @@ def provenance(derivation: Derivation) -> Mapping[Term, Origin]:
     return origins
 
 
-def _replay(source: Term, steps: tuple[Step, ...], origins: dict[Term, Origin] | None) -> Term:
+def _replay(
+    source: Term, steps: tuple[DerivationStep, ...], origins: dict[Term, Origin] | None
+) -> Term:
     """Apply the steps one after the other, those of one sweep together."""
     term = source
     for (path, sweep), group in itertools.groupby(steps, lambda step: (step.path, step.sweep)):
@@ -204,7 +206,9 @@ def _ascend(spine: list[tuple[Term, int]], inner: Term, origins: dict[Term, Orig
     return inner
 
 
-def _normal(term: Term, steps: tuple[Step, ...], origins: dict[Term, Origin] | None) -> Term:
+def _normal(
+    term: Term, steps: tuple[DerivationStep, ...], origins: dict[Term, Origin] | None
+) -> Term:
     """Replace wherever a replaced subterm stands or comes to stand: as the engine does."""
     table = {step.before: step for step in steps}
     memo: dict[Term, Term] = {}
@@ -241,7 +245,7 @@ def _normal(term: Term, steps: tuple[Step, ...], origins: dict[Term, Origin] | N
     return memo[term]
 
 
-def _up(term: Term, steps: tuple[Step, ...], origins: dict[Term, Origin] | None) -> Term:
+def _up(term: Term, steps: tuple[DerivationStep, ...], origins: dict[Term, Origin] | None) -> Term:
     """Replace once at each distinct term, children first."""
     sites = _sites(steps)
     memo: dict[Term, Term] = {}
@@ -257,7 +261,7 @@ def _up(term: Term, steps: tuple[Step, ...], origins: dict[Term, Origin] | None)
     return memo[term]
 
 
-def _stepped(term: Term, step: Step, origins: dict[Term, Origin] | None) -> Term:
+def _stepped(term: Term, step: DerivationStep, origins: dict[Term, Origin] | None) -> Term:
     """What a step makes of the subterm of its site."""
     spine, inner = _descend(term, step.inner)
     if inner is not step.before:
@@ -266,7 +270,9 @@ def _stepped(term: Term, step: Step, origins: dict[Term, Origin] | None) -> Term
     return _ascend(spine, step.after, origins)
 
 
-def _down(term: Term, steps: tuple[Step, ...], origins: dict[Term, Origin] | None) -> Term:
+def _down(
+    term: Term, steps: tuple[DerivationStep, ...], origins: dict[Term, Origin] | None
+) -> Term:
     """Replace once at each distinct term, parents first."""
     sites = _sites(steps)
 
@@ -306,9 +312,9 @@ def rebuild_top_down(
     return memo[term]
 
 
-def _sites(steps: tuple[Step, ...]) -> dict[Term, list[Step]]:
+def _sites(steps: tuple[DerivationStep, ...]) -> dict[Term, list[DerivationStep]]:
     """The steps taken at each subterm of a sweep, by what it was first."""
-    found: dict[Term, list[Step]] = {}
+    found: dict[Term, list[DerivationStep]] = {}
     for _, group in itertools.groupby(steps, lambda step: step.site):
         chain = list(group)
         first = chain[0]
@@ -319,12 +325,12 @@ def _sites(steps: tuple[Step, ...]) -> dict[Term, list[Step]]:
 _SWEEPS: Final = {"normal": _normal, "up": _up, "down": _down}
 
 
-def _learn(origins: dict[Term, Origin] | None, step: Step) -> None:
+def _learn(origins: dict[Term, Origin] | None, step: DerivationStep) -> None:
     if origins is not None:
         _attribute(origins, step)
 
 
-def _attribute(origins: dict[Term, Origin], step: Step) -> None:
+def _attribute(origins: dict[Term, Origin], step: DerivationStep) -> None:
     """What a step made comes from every node that its left side took apart."""
     if step.rule.is_pass:
         _align(origins, step)
@@ -347,7 +353,7 @@ def _attribute(origins: dict[Term, Origin], step: Step) -> None:
             fresh.extend(node._children)
 
 
-def _align(origins: dict[Term, Origin], step: Step) -> None:
+def _align(origins: dict[Term, Origin], step: DerivationStep) -> None:
     """What a pass made comes from what stood there; nodes it left alone keep their origin."""
     for old, new in aligned(step.before, step.after, origins):
         sources, rules = origins.get(old, ({}, {}))

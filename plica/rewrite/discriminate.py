@@ -5,8 +5,8 @@ directly below it.  Which rules remain for a combination of heads is found once 
 a term no rule speaks of costs one look-up, however many rules there are.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.type.term import tensor
 >>> from plica.rewrite.make import rule
 >>> from plica.rewrite.pattern import holes
 >>> x, = holes("x")
@@ -22,8 +22,8 @@ from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
 from plica.core.term import Term
-from plica.ir.graph import Apply, Const, Literal
-from plica.ir.scalar import Lit, Scalar
+from plica.ir.graph.expression import Apply, Const, Literal
+from plica.ir.loop.scalar import Lit, Scalar
 from plica.rewrite.match import Matcher, head
 from plica.rewrite.pattern import Hole, IndexHole, Rest, alternatives
 from plica.rewrite.rule import Rule

@@ -10,9 +10,9 @@ The parts of a region are plain dataflow (operators, tuples, projections, calls)
 uses its value, so `to_dataflow` comes first.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
+>>> from plica.ir.graph.expression import Var
 >>> from plica.ir.op import find
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> from plica.rewrite.pattern import either, holes
 >>> x, y = holes("x y")
 >>> exp, relu = find("exp"), find("nn.relu")
@@ -39,18 +39,18 @@ from attrs import frozen
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
-from plica.ir.graph import Apply, Call, Expr, Project, Tuple
-from plica.ir.module import Module
+from plica.ir.graph.expression import Apply, Call, Expr, Project, Tuple
+from plica.ir.graph.module import Module
 from plica.rewrite.check.probe import types_differ
-from plica.rewrite.derivation import Derivation, Step, Sweep
+from plica.rewrite.derivation import Derivation, DerivationStep, RewriteSweep
 from plica.rewrite.graph.dominator import PostDominators
 from plica.rewrite.graph.walk import operands
-from plica.rewrite.match import Filling, Match, Matcher, compiled
+from plica.rewrite.match import Filling, Matcher, PatternMatch, compiled
 from plica.rewrite.pattern import Dominator, dominates
 from plica.rewrite.rule import Rule
 from plica.runtime.error import Diagnostic
 
-__all__ = ["Region", "applied", "dominates", "regions", "rewrite_dominated"]
+__all__ = ["DominatedRegion", "applied", "dominates", "regions", "rewrite_dominated"]
 
 _PLAIN: Final = (Apply, Tuple, Project, Call)
 ROUNDS: Final = 100
@@ -58,7 +58,7 @@ ROUNDS: Final = 100
 
 
 @frozen
-class Region:
+class DominatedRegion:
     """A match: the parent, what lies on the ways in the order of a walk, the child."""
 
     parent: Expr
@@ -75,7 +75,7 @@ class Region:
 Parts = Callable[[Expr], Iterable[Expr]]
 
 
-def regions(pattern: Dominator, root: Expr, parts: Parts = operands) -> Iterator[Region]:
+def regions(pattern: Dominator, root: Expr, parts: Parts = operands) -> Iterator[DominatedRegion]:
     """The regions inside an expression, by their children, wholes before parts; they may overlap.
 
     `parts` gives what an expression is made of; another function hides some of it.
@@ -119,7 +119,7 @@ class Dataflow:
             if joint(pattern, found, node) is not None:
                 yield found, node
 
-    def region(self, pattern: Dominator, parent: Expr, child: Expr) -> Region:
+    def region(self, pattern: Dominator, parent: Expr, child: Expr) -> DominatedRegion:
         """The region between two ends."""
         filling = joint(pattern, parent, child)
         assert filling is not None
@@ -133,7 +133,7 @@ class Dataflow:
                     path.append(user)
                     stack.append(user)
         path.sort(key=self.order.__getitem__, reverse=True)
-        return Region(parent, tuple(path), child, filling)
+        return DominatedRegion(parent, tuple(path), child, filling)
 
     def _nearest(self, pattern: Dominator) -> dict[Expr, Expr]:
         """For each expression the nearest parent whose every way leads to it along the path.
@@ -190,7 +190,7 @@ def rewrite_dominated(module: Module, rules: Iterable[Rule]) -> tuple[Module, De
             message = f"The left side of {rule.name} is no region."
             hint = "Use plica.rewrite.rewrite for it."
             raise RuleRefused(Diagnostic("bad-rule", message, rule.place, suggestion=hint))
-    steps: list[Step] = []
+    steps: list[DerivationStep] = []
     current = module
     for _ in range(ROUNDS):
         new, taken = _round(current, used)
@@ -210,13 +210,13 @@ def rewrite_dominated(module: Module, rules: Iterable[Rule]) -> tuple[Module, De
     )
 
 
-def _round(module: Module, rules: tuple[Rule, ...]) -> tuple[Module, list[Step]]:
+def _round(module: Module, rules: tuple[Rule, ...]) -> tuple[Module, list[DerivationStep]]:
     """Every region that was found at once, replaced in one sweep."""
     chosen = _disjoint(module, rules)
     if not chosen:
         return module, []
-    sweep = Sweep("up")
-    steps: list[Step] = []
+    sweep = RewriteSweep("up")
+    steps: list[DerivationStep] = []
     memo: dict[Term, Term] = {}
     for node in post_order(module):
         new = node
@@ -227,20 +227,20 @@ def _round(module: Module, rules: tuple[Rule, ...]) -> tuple[Module, list[Step]]
             rule, region = chosen[node]
             after = applied(rule, region, memo)
             if after is not None and after is not new:
-                steps.append(Step(rule, new, after, (), sweep, len(steps) + 1))
+                steps.append(DerivationStep(rule, new, after, (), sweep, len(steps) + 1))
                 memo[node] = after
     result = memo[module]
     assert isinstance(result, Module)
     return result, steps
 
 
-def _disjoint(module: Module, rules: tuple[Rule, ...]) -> dict[Expr, tuple[Rule, Region]]:
+def _disjoint(module: Module, rules: tuple[Rule, ...]) -> dict[Expr, tuple[Rule, DominatedRegion]]:
     """Regions to replace, by their children."""
     # One walk over all functions: what two of them share is used outside of each.
     whole = Tuple(tuple(function for _, function in module.functions()))
     dataflow = Dataflow(whole)
     taken: set[Expr] = set()
-    chosen: dict[Expr, tuple[Rule, Region]] = {}
+    chosen: dict[Expr, tuple[Rule, DominatedRegion]] = {}
     for rule in rules:
         assert isinstance(rule.left, Dominator)
         for parent, child in dataflow.ends(rule.left):
@@ -253,7 +253,7 @@ def _disjoint(module: Module, rules: tuple[Rule, ...]) -> dict[Expr, tuple[Rule,
     return chosen
 
 
-def applied(rule: Rule, region: Region, memo: dict[Term, Term] | None) -> Expr | None:
+def applied(rule: Rule, region: DominatedRegion, memo: dict[Term, Term] | None) -> Expr | None:
     """The right side for a region, as it is now: below it other regions may have been replaced."""
 
     def now(node: Expr) -> Any:
@@ -270,9 +270,9 @@ def applied(rule: Rule, region: Region, memo: dict[Term, Term] | None) -> Expr |
         "path": tuple(now(each) for each in region.path),
         "child": child,
     }
-    if rule.when is not None and not rule.when(Match(filling)):
+    if rule.when is not None and not rule.when(PatternMatch(filling)):
         return None
-    made = rule.build(filling) if rule.build is not None else rule.right(Match(filling))  # type: ignore[operator]  # no plan: a function
+    made = rule.build(filling) if rule.build is not None else rule.right(PatternMatch(filling))  # type: ignore[operator]  # no plan: a function
     if made is None or made is child:
         return None
     wrong = types_differ(child, made)

@@ -17,7 +17,7 @@ from plica.core.collector import paused
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
-from plica.rewrite.derivation import Derivation, Rewritten, Step, Sweep
+from plica.rewrite.derivation import Derivation, DerivationStep, RewriteSweep, Rewritten
 from plica.rewrite.discriminate import Index
 from plica.rewrite.match import covered
 from plica.rewrite.pattern import Dominator
@@ -25,12 +25,14 @@ from plica.rewrite.rule import Rule
 from plica.runtime.error import Diagnostic
 
 
-def step_at(term: Term, index: Index, sweep: Sweep | None, whole: set[Term]) -> Step | None:
+def step_at(
+    term: Term, index: Index, sweep: RewriteSweep | None, whole: set[Term]
+) -> DerivationStep | None:
     """The first rule that applies at the root of `term`, as a step."""
     for rule, matcher in index.candidates(term):
         after = rule.apply(matcher, term)
         if after is not None and not (whole and _breaks(rule, term, whole)):
-            return Step(rule, term, after, (), sweep)
+            return DerivationStep(rule, term, after, (), sweep)
     return None
 
 
@@ -49,8 +51,8 @@ def rewrite_with(
     """
     memo: dict[Term, Term] = {}
     kept = set(whole)
-    steps: list[Step] = []
-    sweep = Sweep("normal")
+    steps: list[DerivationStep] = []
+    sweep = RewriteSweep("normal")
     candidates = index.candidates
     if Dominator in index.rows:
         raise _local(index.rows[Dominator][0][0])
@@ -79,7 +81,7 @@ def rewrite_with(
                 if node in kept:
                     kept.add(new)
                 continue
-            step = Step(rule, new, after, (), sweep)
+            step = DerivationStep(rule, new, after, (), sweep)
             steps.append(step)
             done = memo.get(after)
             if done is None:
@@ -92,10 +94,10 @@ def rewrite_with(
 
 
 def _settle(  # noqa: PLR0917  # it shares the state of a rewriting
-    first: Step,
+    first: DerivationStep,
     index: Index,
     memo: dict[Term, Term],
-    steps: list[Step],
+    steps: list[DerivationStep],
     limit: int,
     whole: set[Term],
 ) -> None:
@@ -150,7 +152,7 @@ def _local(rule: Rule) -> RuleRefused:
     return RuleRefused(Diagnostic("bad-rule", message, rule.place, suggestion=hint))
 
 
-def _looping(steps: list[Step]) -> RuleRefused:
+def _looping(steps: list[DerivationStep]) -> RuleRefused:
     names = list(dict.fromkeys(step.rule.name for step in steps))
     return RuleRefused(
         Diagnostic(

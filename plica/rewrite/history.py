@@ -4,7 +4,7 @@ A pass is a step from one module to the next; since modules share what did not c
 what changed.  `why`, `became`, `first_bad`, `at` and `fork` work on the derivation as on any other.
 
 >>> from plica.ir.passes import Pass
->>> from plica.ir.module import module
+>>> from plica.ir.graph.module import module
 >>> empty = module({})
 >>> history = begun(empty).through(Pass("nothing", "An example.", lambda each: each))
 >>> history.module is empty, len(history.derivation.steps)
@@ -17,11 +17,11 @@ from functools import lru_cache
 
 from attrs import frozen
 
-from plica.ir.infer import infer
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.ir.passes import Pass
+from plica.ir.type.infer import infer
 from plica.rewrite.contract import Contract, exact
-from plica.rewrite.derivation import Derivation, Rewritten, Step
+from plica.rewrite.derivation import Derivation, DerivationStep, Rewritten
 from plica.rewrite.pack import Pack
 from plica.rewrite.pattern import Hole
 from plica.rewrite.rule import Rule
@@ -45,7 +45,7 @@ class History:
         """The history after a pass that made another module of this one."""
         if after is self.module:
             return self
-        step = Step(rule_of(by, contract), self.module, after)
+        step = DerivationStep(rule_of(by, contract), self.module, after)
         return History(after, self.derivation.then((step,)))
 
     def under(

@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
-from plica.ir.dtype import DType, bool_
-from plica.ir.graph import Apply, Expr, Literal, const
-from plica.ir.infer import type_of
-from plica.ir.operator import find
-from plica.ir.type import TensorType
+from plica.ir.graph.expression import Apply, Expr, Literal, const
+from plica.ir.graph.operator import find
+from plica.ir.type.dtype import DType, bool_
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
 from plica.rewrite.binder import move
 
 # Any: a hole holds a term, an attribute's value or a tuple of arguments.

@@ -6,9 +6,9 @@ match does not depend on where the term stands.  A `Function` pattern without a 
 one of any; holes under binders are filled as `plica.rewrite.binder` says.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
+>>> from plica.ir.graph.expression import Var
 >>> from plica.rewrite.pattern import holes
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> (x,) = holes("x")
 >>> a = Var(Name("a"), tensor((2,), "f32"))
 >>> match(x + x, a + a).x is a, match(x + x, a + 1)
@@ -25,11 +25,11 @@ from attrs import frozen
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import MANY, ONE, Term, field_kinds, field_names, leaf_key
-from plica.ir.dim import known
-from plica.ir.graph import Apply, Const, Expr, Function, Literal
-from plica.ir.infer import type_of
-from plica.ir.scalar import Lit, Scalar, dtype_of
-from plica.ir.type import TensorType
+from plica.ir.graph.expression import Apply, Const, Expr, Function, Literal
+from plica.ir.loop.scalar import Lit, Scalar, dtype_of
+from plica.ir.type.dim import known
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
 from plica.rewrite.binder import is_clear
 from plica.rewrite.pattern import (
     ANYTHING,
@@ -50,7 +50,7 @@ Head: TypeAlias = tuple[type[Term], str | None] | None  # class and operator; No
 
 
 @frozen
-class Match:
+class PatternMatch:
     """What fills each hole, by attribute: `m.x`."""
 
     filling: Filling
@@ -66,12 +66,12 @@ class Match:
             raise AttributeError(f"The pattern has no hole {name!r}.") from None
 
 
-def match(pattern: Term, term: Term) -> Match | None:
+def match(pattern: Term, term: Term) -> PatternMatch | None:
     """What fills the holes of `pattern` when it is `term`, None where it cannot be."""
     for _, matcher in compiled(pattern):
         filling: Filling = {}
         if matcher(term, filling):
-            return Match(filling)
+            return PatternMatch(filling)
     return None
 
 

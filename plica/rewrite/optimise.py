@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.ir.passes import Pipeline, renamed
 from plica.rewrite.contract import Contract
 from plica.rewrite.graph import find_pass

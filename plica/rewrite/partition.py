@@ -10,7 +10,7 @@ but its result may be used outside.  Constants come along, everything else is an
 regions become one function, since parameters are named by their number.  Regions do not overlap: of
 two that would, the outer is taken.  What is inside of a composite is not looked at again.
 
->>> from plica.ir.script import from_text
+>>> from plica.ir.text.script import from_text
 >>> from plica.ir.op import find
 >>> from plica.rewrite.pattern import holes
 >>> x, y = holes("x y")
@@ -39,7 +39,7 @@ from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.graph import (
+from plica.ir.graph.expression import (
     Apply,
     Call,
     Const,
@@ -53,10 +53,10 @@ from plica.ir.graph import (
     Var,
     attr,
 )
-from plica.ir.graph import Match as GraphMatch
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module
+from plica.ir.graph.expression import Match as GraphMatch
+from plica.ir.graph.module import Module
 from plica.ir.passes import Pass
+from plica.ir.type.infer import infer, type_of
 from plica.rewrite.dominate import Dataflow, matches
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
 from plica.rewrite.match import covered

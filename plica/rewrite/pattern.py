@@ -23,9 +23,9 @@ from attrs import frozen
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
-from plica.ir.dtype import DTYPES, DType, dtype, i64
-from plica.ir.graph import Expr
-from plica.ir.scalar import Scalar
+from plica.ir.graph.expression import Expr
+from plica.ir.loop.scalar import Scalar
+from plica.ir.type.dtype import DTYPES, DType, dtype, i64
 from plica.runtime.error import Diagnostic
 
 Predicate: TypeAlias = Callable[[Any], bool]

@@ -15,11 +15,11 @@ import attrs
 from plica.core.term import Term
 from plica.rewrite.contract import Contract
 from plica.rewrite.instantiate import Plan
-from plica.rewrite.match import Head, Match, Matcher, no_bool
+from plica.rewrite.match import Head, Matcher, PatternMatch, no_bool
 from plica.runtime.error import Place
 
-Computed: TypeAlias = Callable[[Match], "Term | None"]
-Guard: TypeAlias = Callable[[Match], bool]
+Computed: TypeAlias = Callable[[PatternMatch], "Term | None"]
+Guard: TypeAlias = Callable[[PatternMatch], bool]
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -49,7 +49,7 @@ class Rule:
         if not matcher(term, filling):
             return None
         if self.when is not None:
-            answer = self.when(Match(filling))
+            answer = self.when(PatternMatch(filling))
             if isinstance(answer, Term):
                 raise no_bool(answer, f"The guard of {self.name}", self.place)
             if not answer:
@@ -57,7 +57,7 @@ class Rule:
         if self.build is not None:
             result: Term | None = self.build(filling)
         else:
-            result = self.right(Match(filling))  # type: ignore[operator]  # no plan: a function
+            result = self.right(PatternMatch(filling))  # type: ignore[operator]  # no plan: a function
         return None if result is term else result
 
     @property

@@ -21,7 +21,13 @@ import attrs
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
-from plica.rewrite.derivation import Derivation, Rewritten, Step, Sweep, rebuild_top_down
+from plica.rewrite.derivation import (
+    Derivation,
+    DerivationStep,
+    RewriteSweep,
+    Rewritten,
+    rebuild_top_down,
+)
 from plica.rewrite.derivation import at as state_at
 from plica.rewrite.pack import Pack, rewrite_under
 from plica.rewrite.rule import Rule
@@ -58,7 +64,7 @@ def use(rule: Rule) -> Strategy:
 
     def run(term: Term) -> Rewritten | None:
         after = rule.at(term)
-        return None if after is None else Rewritten(after, (Step(rule, term, after, ()),))
+        return None if after is None else Rewritten(after, (DerivationStep(rule, term, after, ()),))
 
     return run
 
@@ -78,7 +84,7 @@ def seq(*strategies: Strategy | Rule) -> Strategy:
     parts = tuple(map(_strategy, strategies))
 
     def run(term: Term) -> Rewritten | None:
-        steps: list[Step] = []
+        steps: list[DerivationStep] = []
         for part in parts:
             done = part(term)
             if done is None:
@@ -114,7 +120,7 @@ def repeat(strategy: Strategy | Rule, fuel: int = 10_000) -> Strategy:
     part = _strategy(strategy)
 
     def run(term: Term) -> Rewritten | None:
-        steps: list[Step] = []
+        steps: list[DerivationStep] = []
         for _ in range(fuel):
             done = part(term)
             if done is None or (done.term is term and not done.steps):
@@ -165,9 +171,9 @@ def bottom_up(strategy: Strategy | Rule) -> Strategy:
     part = _strategy(strategy)
 
     def run(term: Term) -> Rewritten | None:
-        sweep = Sweep("up")
+        sweep = RewriteSweep("up")
         memo: dict[Term, Term] = {}
-        steps: list[Step] = []
+        steps: list[DerivationStep] = []
         done: dict[Term, Rewritten | None] = {}
         for node in post_order(term):
             new = node
@@ -188,8 +194,8 @@ def top_down(strategy: Strategy | Rule) -> Strategy:
     part = _strategy(strategy)
 
     def run(term: Term) -> Rewritten | None:
-        sweep = Sweep("down")
-        steps: list[Step] = []
+        sweep = RewriteSweep("down")
+        steps: list[DerivationStep] = []
         seen = 0
 
         def head(node: Term) -> Term:
@@ -243,7 +249,7 @@ def _children(strategy: Strategy | Rule, enough: Callable[[int, int], bool]) -> 
     def run(term: Term) -> Rewritten | None:
         kids = term._children
         new, applied = list(kids), 0
-        steps: list[Step] = []
+        steps: list[DerivationStep] = []
         for number, kid in enumerate(kids):
             done = part(kid)
             if done is not None:
@@ -257,18 +263,20 @@ def _children(strategy: Strategy | Rule, enough: Callable[[int, int], bool]) -> 
     return run
 
 
-def _below(number: int, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _below(number: int, steps: tuple[DerivationStep, ...]) -> tuple[DerivationStep, ...]:
     """The steps as seen from the parent."""
     return tuple(attrs.evolve(step, path=(number, *step.path)) for step in steps)
 
 
-def _swept(term: Term, done: Rewritten | None, sweep: Sweep, site: int) -> list[Step]:
+def _swept(
+    term: Term, done: Rewritten | None, sweep: RewriteSweep, site: int
+) -> list[DerivationStep]:
     """What was done at one term of a sweep, as steps that replace the whole of it."""
     if done is None or not done.steps:
         return []
     derivation = Derivation(term, done.steps)
     states = [state_at(derivation, k) for k in range(len(done.steps))] + [done.term]
     return [
-        Step(step.rule, before, after, (), sweep, site)
+        DerivationStep(step.rule, before, after, (), sweep, site)
         for step, before, after in zip(done.steps, states[:-1], states[1:], strict=True)
     ]

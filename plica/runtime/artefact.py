@@ -25,7 +25,13 @@ from plica.runtime.interface import Interface
 from plica.runtime.late import late
 from plica.runtime.port import Array
 from plica.runtime.profile import Launched
-from plica.runtime.record import Record, read_json, read_record, record_members, to_json
+from plica.runtime.record import (
+    CompilationRecord,
+    read_json,
+    read_record,
+    record_members,
+    to_json,
+)
 
 if TYPE_CHECKING:
     from plica.runtime.cuda.step import DeviceProgram
@@ -35,7 +41,15 @@ else:  # few artefacts are for a GPU
     device_from_data = late("plica.runtime.cuda.step:from_data")
     device_data = late("plica.runtime.cuda.step:to_data")
 
-__all__ = ["ALIGNMENT", "Artefact", "Machine", "Record", "Tenant", "from_members", "to_members"]
+__all__ = [
+    "ALIGNMENT",
+    "Artefact",
+    "ArtefactMachine",
+    "CompilationRecord",
+    "StoredAllocation",
+    "from_members",
+    "to_members",
+]
 
 TRIPLE: Final = "nvptx64-nvidia-cuda"
 """What LLVM calls a GPU of NVIDIA's."""
@@ -50,7 +64,7 @@ ALIGNMENT: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class ArtefactMachine:
     """What code was made for: LLVM's triple, name of the processor, and features."""
 
     triple: str
@@ -67,7 +81,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Tenant:
+class StoredAllocation:
     """A value in the workspace: where, how large, from which step to which, and on which other."""
 
     offset: int
@@ -83,16 +97,16 @@ class Artefact:
     """A compiled model; the record is made when somebody asks for it."""
 
     interface: Interface
-    machine: Machine
+    machine: ArtefactMachine
     threads: int
     objects: tuple[bytes, ...]
     constants: tuple[Array, ...]
     workspace: int
     sources: tuple[str, ...]
     launches: tuple[Launched, ...]
-    plan: tuple[Tenant, ...]
+    plan: tuple[StoredAllocation, ...]
     versions: tuple[tuple[str, str], ...]
-    record: Callable[[], Record]
+    record: Callable[[], CompilationRecord]
     device: DeviceProgram | None = None
     """What is launched, where the code is for a GPU."""
     text: str = ""
@@ -136,7 +150,7 @@ def to_members(of: Artefact, with_record: bool = True) -> dict[str, bytes]:
 
 def from_members(
     members: Mapping[str, bytes],
-    record: Callable[[], Record] | None = None,
+    record: Callable[[], CompilationRecord] | None = None,
     checked: bool = False,
 ) -> Artefact:
     """The artefact in an archive; nothing in it is believed before it is checked.
@@ -177,7 +191,7 @@ def from_members(
     objects = tuple([members[name] for name in members if name.startswith("code/")])
     return Artefact(
         interface.from_data(face),
-        Machine(triple, cpu, _texts(features)),
+        ArtefactMachine(triple, cpu, _texts(features)),
         threads,
         objects,
         _unpacked(members.get("params.bin", b""), places),
@@ -227,7 +241,7 @@ def _unpacked(params: bytes, places: Sequence[object]) -> tuple[Array, ...]:
     return tuple(found)
 
 
-def _tenant(given: object) -> Tenant:
+def _tenant(given: object) -> StoredAllocation:
     match given:
         case [
             int(offset),
@@ -237,7 +251,7 @@ def _tenant(given: object) -> Tenant:
             int() | None as view_of,
             int() | None as in_place_of,
         ]:
-            return Tenant(offset, size, born, last, view_of, in_place_of)
+            return StoredAllocation(offset, size, born, last, view_of, in_place_of)
     raise damaged("The memory plan in the artefact is damaged.", repr(given))
 
 

@@ -1,6 +1,6 @@
 """Element types: what a deployed model must know of each, one row a type.
 
-The compiler's table (`plica.ir.dtype`) builds on these rows and adds what only it asks.
+The compiler's table (`plica.ir.type.dtype`) builds on these rows and adds what only it asks.
 
 >>> ELEMENTS["bf16"].numpy, ELEMENTS["bf16"].c, ELEMENTS["u8"].bytes
 (dtype(bfloat16), 'uint16_t', 1)

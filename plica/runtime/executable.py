@@ -26,8 +26,8 @@ from plica.runtime.artefact import Artefact, to_members
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.interface import Interface, Shape
 from plica.runtime.port import Array, Port
-from plica.runtime.profile import Profile, Row, Speeds, measured_peak, measured_speeds
-from plica.runtime.record import Traced
+from plica.runtime.profile import Profile, ProfileRow, Speeds, measured_peak, measured_speeds
+from plica.runtime.record import KernelTrace
 
 __all__ = ["Executable", "Interface", "Shape", "address_of"]
 
@@ -121,7 +121,7 @@ class Executable:
         """Which kernels have a tuned schedule and which the default, and why; a table."""
         return self.source("tuning")
 
-    def trace(self, kernel: str) -> Traced:
+    def trace(self, kernel: str) -> KernelTrace:
         """How a kernel was scheduled, by its name as a profile shows it; it prints as Python."""
         found = {each.kernel: each for each in self.artefact.record().traces}
         if kernel not in found:
@@ -185,7 +185,7 @@ class Executable:
             finally:
                 self._profile(0)
         rows = [
-            Row(
+            ProfileRow(
                 each.kernel,
                 int(notes[2 + 2 * n]),
                 notes[1 + 2 * n] / 1e9,

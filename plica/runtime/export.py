@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from plica.runtime.archive import write
-from plica.runtime.artefact import ALIGNMENT, Artefact, Machine, to_members
+from plica.runtime.artefact import ALIGNMENT, Artefact, ArtefactMachine, to_members
 from plica.runtime.element import ELEMENTS
 from plica.runtime.elf import header, parse
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
@@ -283,7 +283,7 @@ def _compiler(artefact: Artefact) -> str:
     return found
 
 
-def _check_cross(compiler: str, machine: Machine) -> None:
+def _check_cross(compiler: str, machine: ArtefactMachine) -> None:
     """Refuse a C compiler that links for this kind of machine while another was meant."""
     done = subprocess.run(
         [compiler, "-dumpmachine"], capture_output=True, text=True, timeout=_LONGEST, check=False

@@ -1,9 +1,10 @@
 """Following a derivation by digests alone, without knowing any rule.
 
->>> from plica.runtime.record import Stage, Used
+>>> from plica.runtime.record import RecordStage, Used
 >>> a, b = "a" * 32, "b" * 32
 >>> steps, rules = (("fuse", "exact", a, b),), (Used("fuse", "pass", "exact", a),)
->>> good = Record(a, "exact", steps, "", b, "exact", (), (Stage("fuse", a, b, 1),), rules)
+>>> good = CompilationRecord(a, "exact", steps, "", b, "exact", (), (RecordStage("fuse", a, b,
+...     1),), rules)
 >>> list(derivation_problems(good))
 []
 >>> list(derivation_problems(replace(good, result=a)))
@@ -17,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from plica.runtime.record import Record, Stage, Step, Used
+from plica.runtime.record import CompilationRecord, RecordStage, Step, Used
 
 __all__ = ["CONTRACTS", "derivation_problems", "replace", "strictness"]
 
@@ -27,7 +28,7 @@ CONTRACTS: Final = ("exact", "signless_zero", "fused", "reassociates")
 _DIGEST: Final = re.compile("[0-9a-f]{32}")
 
 
-def derivation_problems(record: Record) -> Iterator[str]:
+def derivation_problems(record: CompilationRecord) -> Iterator[str]:
     """Where a record is no chain of known rules from its source to its result, or breaks its
     contract."""
     if not _DIGEST.fullmatch(record.module) or not _DIGEST.fullmatch(record.result):
@@ -58,7 +59,7 @@ def _step_problems(number: int, step: Step, rules: dict[str, Used], limit: str) 
         yield f"Step {number} ({name}) is {contract}, which {limit} does not allow."
 
 
-def _chain_problems(record: Record, rules: dict[str, Used]) -> Iterator[str]:
+def _chain_problems(record: CompilationRecord, rules: dict[str, Used]) -> Iterator[str]:
     """Stages that do not begin where the one before ended, or whose steps are not theirs."""
     here, done = record.module, 0
     for number, stage in enumerate(record.stages):
@@ -75,7 +76,7 @@ def _chain_problems(record: Record, rules: dict[str, Used]) -> Iterator[str]:
         yield f"The stages have {done} steps, and the derivation {len(record.steps)}."
 
 
-def _fits(stage: Stage, steps: tuple[Step, ...], rules: dict[str, Used]) -> bool:
+def _fits(stage: RecordStage, steps: tuple[Step, ...], rules: dict[str, Used]) -> bool:
     """Whether a stage is its one step, a pass, or consists of steps that are none."""
     kinds = [rules[name].kind if name in rules else "" for name, _, _, _ in steps]
     if kinds == ["pass"]:

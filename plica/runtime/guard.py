@@ -9,7 +9,7 @@ that side is stopped by the machine, and what it writes past the other is seen a
 >>> room.is_intact(), room.gap
 (True, 0)
 
-Being stopped means the end of the process: run it apart (`plica.runtime.apart`).
+Being stopped means the end of the process: run it apart (`plica.runtime.process`).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from plica.runtime.artefact import Machine
+from plica.runtime.artefact import ArtefactMachine
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.link import architecture
 
@@ -56,7 +56,7 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def check(machine: Machine) -> None:
+def check(machine: ArtefactMachine) -> None:
     """Refuse code that this machine cannot run."""
     here = architecture()
     hint = "Compile the model on this machine, or for one that has less."

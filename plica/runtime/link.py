@@ -4,7 +4,7 @@ It needs no linker and no file: the sections go into one mapping, relocations ar
 pages of code become executable and lose their writability.  What the objects do not define is
 looked for in the libraries of C and of mathematics that this process has.
 
-Memory is given back when the `Code` is collected; whoever calls into it holds it.
+Memory is given back when the `LinkedCode` is collected; whoever calls into it holds it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ARCHITECTURES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 _CELL: Final = 8
 
 
-class Code:
+class LinkedCode:
     """Machine code in this process, and the addresses of its global names."""
 
     def __init__(self, memory: mmap.mmap, hold: object, names: Mapping[str, int]) -> None:
@@ -76,7 +76,7 @@ def can_link() -> bool:
     return sys.platform == "linux" and architecture() in RECIPES
 
 
-def link(objects: Sequence[bytes]) -> Code:
+def link(objects: Sequence[bytes]) -> LinkedCode:
     """Load object files into this process."""
     parsed = [parse(each) for each in objects]
     here = architecture()
@@ -99,7 +99,7 @@ def link(objects: Sequence[bytes]) -> Code:
         _relocate(number, each, layout, image, base, names, cells)
     image.release()
     _protect(base, layout)
-    return Code(memory, hold, names)
+    return LinkedCode(memory, hold, names)
 
 
 def _is_loaded(section: Section) -> bool:

@@ -11,7 +11,7 @@ import ctypes
 import threading
 from typing import Final
 
-from plica.runtime.link import Code
+from plica.runtime.link import LinkedCode
 
 LAYOUT: Final = 2
 """Raised when the memory of a pool means something else; code of one layout shares pools."""
@@ -19,11 +19,11 @@ LAYOUT: Final = 2
 MAKE: Final = f"plica_pool_make_{LAYOUT}"
 USE: Final = f"plica_pool_use_{LAYOUT}"
 
-_pools: Final[dict[int, tuple[int, Code]]] = {}
+_pools: Final[dict[int, tuple[int, LinkedCode]]] = {}
 _lock: Final = threading.Lock()
 
 
-def use_threads(code: Code, threads: int) -> None:
+def use_threads(code: LinkedCode, threads: int) -> None:
     """Let code run on so many threads, the calling one among them; on one if it has no use."""
     if USE not in code or threads < 2:
         return

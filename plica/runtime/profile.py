@@ -1,6 +1,7 @@
 """Profiles: where the time of a call goes, launch by launch.
 
->>> rows = (Row("k0_dense", 2, 3e-3, 1_000_000, 4_000), Row("k1_relu", 2, 1e-3, 0, 8_000))
+>>> rows = (ProfileRow("k0_dense", 2, 3e-3, 1_000_000, 4_000), ProfileRow("k1_relu", 2, 1e-3, 0,
+...     8_000))
 >>> print(Profile(rows, 2, 4e-3, peak=10.0))
 kernel    calls  us/call  share  GFLOP/s   GB/s   peak
 k0_dense      1   1500.0    75%     0.67   0.00   6.7%
@@ -43,7 +44,7 @@ class Launched:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ProfileRow:
     """A launch in all runs together: how often it came, and the seconds it took."""
 
     kernel: str
@@ -71,13 +72,13 @@ class Profile:
     machine can do, where they are known.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[ProfileRow, ...]
     runs: int
     seconds: float
     peak: float | None = None
     bandwidth: float | Speeds | None = None
 
-    def roofline(self, row: Row) -> float | None:
+    def roofline(self, row: ProfileRow) -> float | None:
         """Which part of what the machine could do at best the launch did, None if not known."""
         if self.peak is None and self.bandwidth is None:
             return None

@@ -7,7 +7,7 @@
 A stage leads from one module to the next: a pass, or some steps of rules.  Stages form a chain from
 the source to the result, so `plica.runtime.verify` can follow it without knowing any rule.
 
->>> record = Record("0" * 32, "exact", (), "")
+>>> record = CompilationRecord("0" * 32, "exact", (), "")
 >>> read_record(record_members(record)) == record
 True
 """
@@ -31,7 +31,7 @@ KINDS: Final = ("equation", "computed", "pass")
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class RecordStage:
     """So many steps, from one module to the next."""
 
     name: str
@@ -51,7 +51,7 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class KernelTrace:
     """How a kernel was scheduled: the trace, as Python and as JSON, and what it begins with.
 
     `before` is a script: `plica.replay(Trace.from_json(t.to_json()), plica.from_text(t.before))`
@@ -76,7 +76,7 @@ class Traced:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class CompilationRecord:
     """Where the code comes from: digests, contract, steps, and kernels as text."""
 
     module: str
@@ -86,12 +86,12 @@ class Record:
     result: str = ""
     asked: str = ""
     packs: tuple[str, ...] = ()
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[RecordStage, ...] = ()
     rules: tuple[Used, ...] = ()
-    traces: tuple[Traced, ...] = ()
+    traces: tuple[KernelTrace, ...] = ()
 
 
-def record_members(of: Record) -> dict[str, bytes]:
+def record_members(of: CompilationRecord) -> dict[str, bytes]:
     """The members of an archive that are a record."""
     derivation = {
         "module": of.module,
@@ -111,7 +111,7 @@ def record_members(of: Record) -> dict[str, bytes]:
     }
 
 
-def read_record(members: Mapping[str, bytes]) -> Record:
+def read_record(members: Mapping[str, bytes]) -> CompilationRecord:
     """What an archive says of where its code comes from."""
     match read_json(members, "derivation.json"):
         case {
@@ -130,7 +130,7 @@ def read_record(members: Mapping[str, bytes]) -> Record:
     traces = read_json(members, "traces.json")
     if not isinstance(traces, list):
         raise damaged("The traces in the artefact are damaged.")
-    return Record(
+    return CompilationRecord(
         module,
         contract,
         _all(_step, steps),
@@ -155,10 +155,10 @@ def _step(given: object) -> Step:
     raise damaged("A step of the derivation is damaged.", repr(given))
 
 
-def _stage(given: object) -> Stage:
+def _stage(given: object) -> RecordStage:
     match given:
         case [str(name), str(before), str(after), int(steps)] if steps >= 0:
-            return Stage(name, before, after, steps)
+            return RecordStage(name, before, after, steps)
     raise damaged("A stage of the derivation is damaged.", repr(given))
 
 
@@ -169,10 +169,10 @@ def _used(given: object) -> Used:
     raise damaged("A rule of the derivation is damaged.", repr(given))
 
 
-def _traced(given: object) -> Traced:
+def _traced(given: object) -> KernelTrace:
     match given:
         case [str(kernel), str(before), str(python), str(text)]:
-            return Traced(kernel, before, python, text)
+            return KernelTrace(kernel, before, python, text)
     raise damaged("A trace in the artefact is damaged.", repr(given))
 
 

@@ -1,6 +1,7 @@
 """Relocation: how machine code is told where something is.
 
-A `Recipe` says what address is wanted (the symbol itself, a small jump to it that is near, or a
+A `RelocationRecipe` says what address is wanted (the symbol itself, a small jump to it that is
+near, or a
 cell that holds its address), and how it is written into the instruction at that place.
 
 >>> image = bytearray(8)
@@ -24,7 +25,7 @@ Write: TypeAlias = Callable[[Image, int, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class RelocationRecipe:
     """Which address a relocation asks for, how it is written, and in how many bytes."""
 
     wants: Literal["symbol", "near", "cell"]
@@ -92,35 +93,35 @@ def _within_page(scale: int) -> Write:
 
 
 # fmt: off
-RECIPES: Final[dict[str, dict[int, Recipe]]] = {
+RECIPES: Final[dict[str, dict[int, RelocationRecipe]]] = {
     "x86_64": {
-        1:  Recipe("symbol", _absolute, 8),
-        2:  Recipe("near",   _relative32),
-        4:  Recipe("near",   _relative32),
-        9:  Recipe("cell",   _relative32),
-        24: Recipe("symbol", _relative64, 8),
-        41: Recipe("cell",   _relative32),
-        42: Recipe("cell",   _relative32),
+        1:  RelocationRecipe("symbol", _absolute, 8),
+        2:  RelocationRecipe("near",   _relative32),
+        4:  RelocationRecipe("near",   _relative32),
+        9:  RelocationRecipe("cell",   _relative32),
+        24: RelocationRecipe("symbol", _relative64, 8),
+        41: RelocationRecipe("cell",   _relative32),
+        42: RelocationRecipe("cell",   _relative32),
     },
     "aarch64": {
-        257: Recipe("symbol", _absolute, 8),
-        260: Recipe("symbol", _relative64, 8),
-        261: Recipe("near",   _relative32),
-        274: Recipe("near",   _near),
-        275: Recipe("near",   _page),
-        276: Recipe("near",   _page),
-        277: Recipe("near",   _within_page(0)),
-        278: Recipe("near",   _within_page(0)),
-        279: Recipe("near",   _branch(14, 5)),
-        280: Recipe("near",   _branch(19, 5)),
-        282: Recipe("near",   _branch(26, 0)),
-        283: Recipe("near",   _branch(26, 0)),
-        284: Recipe("near",   _within_page(1)),
-        285: Recipe("near",   _within_page(2)),
-        286: Recipe("near",   _within_page(3)),
-        299: Recipe("near",   _within_page(4)),
-        311: Recipe("cell",   _page),
-        312: Recipe("cell",   _within_page(3)),
+        257: RelocationRecipe("symbol", _absolute, 8),
+        260: RelocationRecipe("symbol", _relative64, 8),
+        261: RelocationRecipe("near",   _relative32),
+        274: RelocationRecipe("near",   _near),
+        275: RelocationRecipe("near",   _page),
+        276: RelocationRecipe("near",   _page),
+        277: RelocationRecipe("near",   _within_page(0)),
+        278: RelocationRecipe("near",   _within_page(0)),
+        279: RelocationRecipe("near",   _branch(14, 5)),
+        280: RelocationRecipe("near",   _branch(19, 5)),
+        282: RelocationRecipe("near",   _branch(26, 0)),
+        283: RelocationRecipe("near",   _branch(26, 0)),
+        284: RelocationRecipe("near",   _within_page(1)),
+        285: RelocationRecipe("near",   _within_page(2)),
+        286: RelocationRecipe("near",   _within_page(3)),
+        299: RelocationRecipe("near",   _within_page(4)),
+        311: RelocationRecipe("cell",   _page),
+        312: RelocationRecipe("cell",   _within_page(3)),
     },
 }
 """What each kind of relocation asks for, by ELF's numbers; kinds that are not here are refused."""

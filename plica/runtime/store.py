@@ -7,7 +7,7 @@ cannot be used, all is made anew.
 
 >>> from tempfile import TemporaryDirectory
 >>> with TemporaryDirectory() as folder:
-...     store = Store(Path(folder))
+...     store = ArtefactStore(Path(folder))
 ...     store.put(key_of("text", "target"), b"code")
 ...     store.get(key_of("text", "target")), store.get(key_of("other"))
 (b'code', None)
@@ -53,7 +53,7 @@ def _head(key: str, data: bytes) -> bytes:
     return _MAGIC + hashlib.sha256(key.encode() + b"\n" + data).digest()
 
 
-class Store:
+class ArtefactStore:
     """Bytes by key, in a folder that other processes may use at the same time."""
 
     def __init__(self, folder: Path, limit: int = LIMIT) -> None:
@@ -179,14 +179,14 @@ def _is_own(status: os.stat_result) -> bool:
     return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
 
 
-def user_store() -> Store | None:
+def user_store() -> ArtefactStore | None:
     """The store of this user, None if it is turned off."""
     named = os.environ.get("PLICA_CACHE", "")
     if named == "off":
         return None
     limit = os.environ.get("PLICA_CACHE_BYTES", "")
     folder = Path(named) if named else _home() / "plica"
-    return Store(folder, int(limit) if limit.isdigit() else LIMIT)
+    return ArtefactStore(folder, int(limit) if limit.isdigit() else LIMIT)
 
 
 def _home() -> Path:

@@ -25,7 +25,7 @@ from plica.runtime.artefact import (
     ENTRY,
     TRIPLE,
     Artefact,
-    Tenant,
+    StoredAllocation,
     from_members,
 )
 from plica.runtime.cuda import code as device_code
@@ -35,7 +35,7 @@ from plica.runtime.cuda.step import DeviceProgram
 from plica.runtime.elf import UNDEFINED, header, parse
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.follow import derivation_problems
-from plica.runtime.record import Record
+from plica.runtime.record import CompilationRecord
 
 ALLOWED: Final = re.compile(
     r"""mem(cpy|set|move)
@@ -101,7 +101,7 @@ def verify(path: str | os.PathLike[str]) -> Verified:
     )
 
 
-def _problems(artefact: Artefact, record: Record) -> Iterator[str]:
+def _problems(artefact: Artefact, record: CompilationRecord) -> Iterator[str]:
     yield from _plan_problems(artefact.plan, artefact.workspace)
     if artefact.device is None:
         yield from _code_problems(artefact)
@@ -154,7 +154,7 @@ def _joined(words: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-def _plan_problems(plan: Sequence[Tenant], size: int) -> Iterator[str]:
+def _plan_problems(plan: Sequence[StoredAllocation], size: int) -> Iterator[str]:
     """Values outside of the workspace, and values in one place at one time."""
     if len(plan) > _MOST_TENANTS:
         yield "The memory plan has more values than any model."
@@ -183,7 +183,7 @@ def _plan_problems(plan: Sequence[Tenant], size: int) -> Iterator[str]:
         together.append(number)
 
 
-def _may_share(plan: Sequence[Tenant], one: int, two: int) -> bool:
+def _may_share(plan: Sequence[StoredAllocation], one: int, two: int) -> bool:
     """Whether two values that overlap are one memory, or the later is written over the earlier."""
     first, second = _shown(plan, one), _shown(plan, two)
     if first == second:
@@ -197,7 +197,7 @@ def _may_share(plan: Sequence[Tenant], one: int, two: int) -> bool:
     )
 
 
-def _shown(plan: Sequence[Tenant], number: int) -> int:
+def _shown(plan: Sequence[StoredAllocation], number: int) -> int:
     """The value whose elements a chain of views shows."""
     while (of := plan[number].view_of) is not None:
         number = of
@@ -246,7 +246,7 @@ def device_problems(artefact: Artefact, device: DeviceProgram) -> Iterator[str]:
         yield f"{len(artefact.launches)} launches are told of, and {len(device.steps)} are made."
 
 
-def _trace_problems(artefact: Artefact, record: Record) -> Iterator[str]:
+def _trace_problems(artefact: Artefact, record: CompilationRecord) -> Iterator[str]:
     """Kernels without the trace of their schedule, and traces that are none."""
     known = {each.kernel for each in record.traces}
     if len(known) != len(record.traces):

@@ -16,12 +16,12 @@ __all__ = [
     "Handle",
     "Instruction",
     "Problem",
-    "Report",
     "Sampling",
     "ScheduleRefused",
     "Share",
     "Step",
     "Trace",
+    "TransportReport",
     "Transported",
     "adapter",
     "add_unit_loop",
@@ -152,7 +152,7 @@ if TYPE_CHECKING:
     from plica.schedule.problem import Problem, ScheduleRefused
     from plica.schedule.python_text import term
     from plica.schedule.replay import replay
-    from plica.schedule.report import Fate, Report
+    from plica.schedule.report import Fate, TransportReport
     from plica.schedule.spelling import spell
     from plica.schedule.trace import Step, Trace
     from plica.schedule.transport import Transported, transport

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from attrs import frozen
 
-from plica.ir.module import Module
-from plica.schedule.replay import State, begin, kernel_of, states, with_kernel
+from plica.ir.graph.module import Module
+from plica.schedule.replay import ReplayState, begin, kernel_of, states, with_kernel
 from plica.schedule.trace import Program, Step, Trace
 
 
@@ -38,7 +38,7 @@ def bisect(
     """
     whole, name, found = kernel_of(program, kernel)
     # One replay gives the program after every step: they share all that did not change.
-    reached: list[State] = [begin(found), *states(trace, found)]
+    reached: list[ReplayState] = [begin(found), *states(trace, found)]
 
     def after(steps: int) -> Module:
         return with_kernel(whole, name, reached[steps].kernel)

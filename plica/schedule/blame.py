@@ -14,7 +14,7 @@ from statistics import mean, stdev
 
 from attrs import frozen
 
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.schedule.diff import described
 from plica.schedule.minimise import without
 from plica.schedule.problem import ScheduleRefused

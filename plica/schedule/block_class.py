@@ -4,9 +4,9 @@ A complete block computes each element it writes in one instance, without lookin
 reduction block begins an element where its reduce variables are 0 and updates it in each instance,
 by an operation whose order does not matter.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.loop import block
->>> from plica.ir.tensor import axis, buffer
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import block
+>>> from plica.ir.loop.tensor import axis, buffer
 >>> x, y, v = buffer("x", (3,), f32), buffer("y", (3,), f32), axis("v")
 >>> complete_body(block("y", (v,), (3,), "s", (v,), Store(y, (v,), x[v]))) is None
 True
@@ -19,17 +19,17 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TypeAlias
 
+from plica.analysis.access import inside
+from plica.analysis.index.iteration import iteration_map
+from plica.analysis.reduction import reducer
+from plica.analysis.region import Box, block_boxes, boxes
 from plica.core.binding import free_vars
 from plica.core.name import Name
-from plica.ir.dim import known
-from plica.ir.dtype import i64
-from plica.ir.loop import Barrier, Block, Stmt, Store, statements
-from plica.ir.scalar import Buffer, Scalar, ScalarVar
-from plica.rewrite.index.iteration import iteration_map
-from plica.schedule.access import inside
+from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
+from plica.ir.loop.statement import Barrier, Block, Stmt, Store, statements
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
 from plica.schedule.problem import Problem
-from plica.schedule.reduction import reducer
-from plica.schedule.region import Box, block_boxes, boxes
 
 Corners: TypeAlias = tuple[tuple[Scalar, ...], tuple[Scalar, ...]]
 

@@ -4,10 +4,10 @@ Steps that move data are thought of as serial: what a block reads is there when 
 loops are parallel, vectorized or bound to threads, it must be asked again whether their iterations
 meet, and whether a buffer that each thread or block has to itself is used in one launch only.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.loop import Store, seq
->>> from plica.ir.scalar import index
->>> from plica.ir.tensor import axis, buffer
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import Store, seq
+>>> from plica.ir.loop.scalar import index
+>>> from plica.ir.loop.tensor import axis, buffer
 >>> x, i = buffer("x", (3,), f32), axis("i")
 >>> own = Buffer(x.name, x.shape, x.dtype, "shared")
 >>> inside = For(i, index(3), "threadIdx.x", Store(x, (i,), own[i]))
@@ -20,16 +20,16 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from plica.ir.loop import THREADS, For, Kernel, Stmt, substatements
-from plica.ir.memory import scope
-from plica.ir.scalar import Buffer
-from plica.schedule.access import accesses
-from plica.schedule.dependence import conflicts
+from plica.analysis.access import accesses
+from plica.analysis.dependence import conflicts
+from plica.analysis.site import map_of
+from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.statement import THREADS, For, Kernel, Stmt, substatements
 from plica.schedule.instruction import Instruction, Scene
 from plica.schedule.launch import safe_threads
 from plica.schedule.order import is_own
 from plica.schedule.problem import Problem
-from plica.schedule.site import map_of
 
 IN_TURN = ("serial", "unrolled")
 

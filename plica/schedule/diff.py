@@ -63,8 +63,10 @@ class Leave(Term):
 
 
 @frozen(eq=False)
-class Move(Term):
+class MovedStep(Term):
     """The new place of a step that moves."""
+
+    written = "schedule.diff.Move"
 
     old: int
     new: int
@@ -111,7 +113,7 @@ class Delete(Term):
         return f"- {self.old} {described(self.before)}"
 
 
-Edit: TypeAlias = Keep | Leave | Move | Change | Insert | Delete
+Edit: TypeAlias = Keep | Leave | MovedStep | Change | Insert | Delete
 
 
 @frozen(eq=False)
@@ -143,7 +145,7 @@ def diff(a: Trace, b: Trace) -> Difference:
             same = _renumbered(before, place) is after
             edits.append(Keep(kept[new], new) if same else Change(kept[new], new, before, after))
         elif new in moved:
-            edits.append(Move(moved[new], new, after))
+            edits.append(MovedStep(moved[new], new, after))
         else:
             edits.append(Insert(new, after))
     edits += _gone(a, range(old, len(a)), place)
@@ -172,10 +174,10 @@ def apply(difference: Difference, a: Trace, hunks: Collection[int] | None = None
             case Change(old, new, before, after):
                 old_at[old] = new_at[new] = now
                 items.append((after, False) if done else (before, True))
-            case Move(old, new, after) if done:
+            case MovedStep(old, new, after) if done:
                 old_at[old] = new_at[new] = now
                 items.append((after, False))
-            case Move(old, new, _):
+            case MovedStep(old, new, _):
                 stays[new] = old
             case Leave(old, before) | Delete(old, before) if not done:
                 old_at[old] = now
@@ -210,16 +212,16 @@ def hunks_of(difference: Difference) -> tuple[tuple[Edit, ...], ...]:
     for at, edit in enumerate(edits):
         if isinstance(edit, Leave | Delete):
             old[edit.old] = at
-        if isinstance(edit, Insert | Move):
+        if isinstance(edit, Insert | MovedStep):
             new[edit.new] = at
     for at, edit in enumerate(edits):
-        if isinstance(edit, Move):
+        if isinstance(edit, MovedStep):
             join(at, old[edit.old])
         if isinstance(edit, Leave | Delete | Change):
             for handle in handles(edit.before.instruction):
                 if handle.step in old:
                     join(at, old[handle.step])
-        if isinstance(edit, Insert | Move | Change):
+        if isinstance(edit, Insert | MovedStep | Change):
             for handle in handles(edit.after.instruction):
                 if handle.step in new:
                     join(at, new[handle.step])

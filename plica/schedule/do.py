@@ -23,16 +23,16 @@ from typing import Any, TypeAlias
 from attrs import evolve, frozen
 
 from plica.core.collector import paused
-from plica.ir.loop import Kernel
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
+from plica.ir.loop.statement import Kernel
 from plica.schedule.concurrent import unsafe
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Gives, Instruction, Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
-from plica.schedule.replay import State, begin, kernel_of, taken, with_kernel
+from plica.schedule.replay import ReplayState, begin, kernel_of, taken, with_kernel
 from plica.schedule.trace import Program, Step, Trace, is_decision
 
-Request: TypeAlias = "Instruction | Step | Find | Block"
+Request: TypeAlias = "Instruction | Step | Find | DoBlock"
 # Any: what a do-block receives depends on what it yields.
 Body: TypeAlias = Generator["Request", Any, Any]
 
@@ -46,14 +46,14 @@ class Find:
 
 
 @frozen
-class Block:
+class DoBlock:
     """A do-block, with its arguments once it was called."""
 
     body: Callable[..., Body]
     args: tuple[Any, ...] = ()
     named: Mapping[str, Any] = {}
 
-    def __call__(self, *args: Any, **named: Any) -> Block:
+    def __call__(self, *args: Any, **named: Any) -> DoBlock:
         """The do-block with these arguments."""
         return evolve(self, args=args, named=named)
 
@@ -70,9 +70,9 @@ class Recorded:
     result: Any = None
 
 
-def do(body: Callable[..., Body]) -> Block:
+def do(body: Callable[..., Body]) -> DoBlock:
     """A do-block from a generator function."""
-    return Block(body)
+    return DoBlock(body)
 
 
 def decided(instruction: Sampling, *decision: int) -> Step:
@@ -85,7 +85,7 @@ def decided(instruction: Sampling, *decision: int) -> Step:
 
 
 def trace_of(
-    schedule: Block,
+    schedule: DoBlock,
     program: Program,
     *,
     kernel: str | None = None,
@@ -100,7 +100,7 @@ def trace_of(
 
 
 def record(
-    schedule: Block,
+    schedule: DoBlock,
     program: Program,
     *,
     kernel: str | None = None,
@@ -120,13 +120,13 @@ def record(
 
 
 def run(
-    schedule: Block,
+    schedule: DoBlock,
     kernel: Kernel,
     seed: int,
     decisions: Mapping[int, Decision],
     *,
     late: bool = False,
-) -> tuple[tuple[Step, ...], State, Any]:
+) -> tuple[tuple[Step, ...], ReplayState, Any]:
     """The steps of a do-block, the state they lead to, and what the block returned.
 
     Each step keeps what the loops mean one iteration after another; with `late` it is asked of the
@@ -150,7 +150,7 @@ def run(
             answer, error = None, refused
             continue
         answer, error = None, None
-        if isinstance(asked, Block):
+        if isinstance(asked, DoBlock):
             stack.append(asked.start())
             continue
         given = decisions
@@ -189,7 +189,11 @@ def _decidable(decisions: Any) -> None:  # Any: whatever was given for them
 
 
 def _decided(
-    instruction: Instruction, state: State, number: int, seed: int, given: Mapping[int, Decision]
+    instruction: Instruction,
+    state: ReplayState,
+    number: int,
+    seed: int,
+    given: Mapping[int, Decision],
 ) -> Step | Problem:
     if not isinstance(instruction, Sampling):
         return Step(instruction)
@@ -203,7 +207,7 @@ def _decided(
     return Step(instruction, instruction.decide(scene, Random(f"{seed}/{number}")))
 
 
-def _given(before: State, after: State, gives: Gives) -> Any:
+def _given(before: ReplayState, after: ReplayState, gives: Gives) -> Any:
     new = [handle for handle in after.outputs if handle.step == before.steps]
     handles: list[Handle] = sorted(new, key=lambda handle: handle.output)
     if gives == "one":

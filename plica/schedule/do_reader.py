@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 from plica.core import encode
 from plica.core.name import Name
-from plica.ir.script.text import parse
+from plica.ir.text.script.text import parse
 from plica.runtime.error import Place
 from plica.schedule.handle import Handle, Sort
 from plica.schedule.instruction import Decision, Instruction, kind_of

@@ -14,9 +14,9 @@ from difflib import unified_diff
 
 from attrs import frozen
 
-from plica.ir.loop import Kernel
-from plica.ir.module import Module
-from plica.ir.show.kernel import show_kernel
+from plica.ir.graph.module import Module
+from plica.ir.loop.statement import Kernel
+from plica.ir.text.show.kernel import show_kernel
 from plica.schedule.diff import Difference, apply
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import kernel_of, scheduled, with_kernel

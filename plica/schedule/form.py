@@ -26,7 +26,7 @@ from typing import Any, Final, TypeAlias
 from attrs import field, frozen
 
 from plica.core.diagnostic import RuleRefused
-from plica.ir.stages import Stages
+from plica.ir.loop.stages import Stages
 from plica.rewrite.contract import Contract, exact, reassociates
 from plica.runtime.error import Diagnostic
 

@@ -18,25 +18,25 @@ from typing import Any, Final, Literal
 import attrs
 import numpy as np
 
+from plica.analysis.site import distinct
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.core.name import Name
-from plica.ir.graph import Var
-from plica.ir.loop import Kernel
-from plica.ir.module import module
-from plica.ir.run import run_kernel
-from plica.ir.scalar import Buffer, ScalarVar
-from plica.ir.value import Array
+from plica.ir.graph.expression import Var
+from plica.ir.graph.module import module
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.interpret.value import Array
+from plica.ir.loop.scalar import Buffer, ScalarVar
+from plica.ir.loop.statement import Kernel
 from plica.rewrite.check.report import literal
 from plica.rewrite.fuzz.driver import campaign, least
 from plica.runtime.error import PlicaError
 from plica.schedule.generate.kernel import random_case
-from plica.schedule.generate.material import Case
+from plica.schedule.generate.material import KernelCase
 from plica.schedule.generate.step import Refusal, untried, walk
 from plica.schedule.instruction import Instruction
 from plica.schedule.problem import Problem
-from plica.schedule.replay import State, begin, taken
-from plica.schedule.site import distinct
+from plica.schedule.replay import ReplayState, begin, taken
 from plica.schedule.trace import Step, Trace
 from plica.schedule.unlowered import private, run_unlowered
 
@@ -50,7 +50,7 @@ Kind = Literal["meaning", "crash", "refusal"]
 
 
 @attrs.frozen
-class Finding:
+class TraceFinding:
     """A smallest trace that goes wrong: the case, the kind of the step to blame, and a test."""
 
     kind: Kind
@@ -65,7 +65,7 @@ class Finding:
 
 
 @attrs.frozen
-class Report:
+class ScheduleFuzzReport:
     """How many cases there were, which steps were taken and refused, and what was found."""
 
     examples: int
@@ -73,7 +73,7 @@ class Report:
     taken: dict[str, int]
     refused: dict[str, dict[str, int]]
     untried: tuple[str, ...]
-    finding: Finding | None
+    finding: TraceFinding | None
 
     def to_data(self) -> dict[str, Any]:
         return attrs.asdict(self)
@@ -81,7 +81,7 @@ class Report:
 
 def fuzz(
     examples: int = 200, seed: int = 0, *, length: int = 8, focus: Sequence[str] = ()
-) -> Report:
+) -> ScheduleFuzzReport:
     """Kernels through traces of up to `length` steps; those of a kind in `focus` come more often.
 
     It ends with the first finding.
@@ -89,7 +89,7 @@ def fuzz(
     done: Counter[str] = Counter()
     refused: dict[str, Counter[str]] = {}
 
-    def one(number: int) -> Finding | None:
+    def one(number: int) -> TraceFinding | None:
         trial = _Trial(seed, number)
         finding = trial.run(length, focus)
         done.update(step.instruction.kind for step in trial.steps)
@@ -99,7 +99,9 @@ def fuzz(
 
     whole = campaign(one, examples)
     counts = {kind: dict(sorted(words.items())) for kind, words in sorted(refused.items())}
-    return Report(whole.ran, seed, dict(sorted(done.items())), counts, untried(), whole.finding)
+    return ScheduleFuzzReport(
+        whole.ran, seed, dict(sorted(done.items())), counts, untried(), whole.finding
+    )
 
 
 class _Trial:
@@ -113,10 +115,10 @@ class _Trial:
         self.refusals: tuple[Refusal, ...] = ()
         self._expected: tuple[Array, ...] | None = None
 
-    def run(self, length: int, focus: Sequence[str]) -> Finding | None:
-        last: list[tuple[State, Instruction]] = []
+    def run(self, length: int, focus: Sequence[str]) -> TraceFinding | None:
+        last: list[tuple[ReplayState, Instruction]] = []
 
-        def watch(state: State, instruction: Instruction) -> None:
+        def watch(state: ReplayState, instruction: Instruction) -> None:
             last[:] = [(state, instruction)]
 
         try:
@@ -135,7 +137,7 @@ class _Trial:
             return self.finding("refusal", "replay", reason, self.steps, None)
         return None if self.wrong(after[-1].kernel) is None else self.blame()
 
-    def blame(self) -> Finding:
+    def blame(self) -> TraceFinding:
         """The least part of the trace that goes wrong, and its first bad step."""
         trace = minimal(Trace(self.steps), self.fails)
         states = self.after(trace)
@@ -156,7 +158,7 @@ class _Trial:
             return False  # another mistake than the one that is looked for
         return states is not None and self.wrong(states[-1].kernel) is not None
 
-    def after(self, trace: Trace) -> list[State] | None:
+    def after(self, trace: Trace) -> list[ReplayState] | None:
         """The states after each step; None where one is refused."""
         state = begin(self.case.kernel)
         found = [state]
@@ -186,10 +188,10 @@ class _Trial:
         reason: str,
         steps: tuple[Step, ...],
         pair: tuple[Kernel, Kernel] | None,
-    ) -> Finding:
+    ) -> TraceFinding:
         shown = tuple(f"{at}: {each.instruction!r}" for at, each in enumerate(steps))
         text = "" if pair is None else as_pytest(step, reason, pair, self.case)
-        return Finding(kind, step, self.number, reason, shown, text)
+        return TraceFinding(kind, step, self.number, reason, shown, text)
 
 
 def silent(problem: Problem) -> str | None:
@@ -202,7 +204,7 @@ def silent(problem: Problem) -> str | None:
     return None
 
 
-def differs(kernel: Kernel, case: Case, expected: tuple[Array, ...]) -> str | None:
+def differs(kernel: Kernel, case: KernelCase, expected: tuple[Array, ...]) -> str | None:
     """How a scheduled kernel differs from what it was made from; None where it does not."""
     if distinct(kernel) is not kernel:
         return "a name is bound twice"
@@ -234,7 +236,7 @@ def _shorter(trace: Trace) -> Iterator[Trace]:
             yield part
 
 
-def as_pytest(step: str, reason: str, pair: tuple[Kernel, Kernel], case: Case) -> str:
+def as_pytest(step: str, reason: str, pair: tuple[Kernel, Kernel], case: KernelCase) -> str:
     """A test that fails as long as two kernels differ: those around the wrong step."""
     first, second = (str(module({Var(Name("kernel"), None): private(each)})) for each in pair)
     arrays = "".join(f"        {literal(each)},\n" for each in case.arrays)
@@ -243,8 +245,8 @@ def as_pytest(step: str, reason: str, pair: tuple[Kernel, Kernel], case: Case) -
 import numpy as np
 
 import plica
-from plica.ir.run import run_kernel
-from plica.ir.scalar import Buffer, ScalarVar
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Buffer, ScalarVar
 from plica.schedule.replay import kernel_of
 
 # {step}: {" ".join(reason.split())}

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plica.ir.loop import TRUE, Alloc, Block, For, Seq, Stmt, substatements
-from plica.ir.scalar import And, Scalar
+from plica.analysis.site import with_inside, with_parts
+from plica.ir.loop.scalar import And, Scalar
+from plica.ir.loop.statement import TRUE, Alloc, Block, For, Seq, Stmt, substatements
 from plica.schedule.problem import Problem
-from plica.schedule.site import with_inside, with_parts
 
 
 def guarded(root: Stmt, condition: Scalar) -> Stmt:

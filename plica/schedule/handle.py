@@ -15,7 +15,7 @@ from attrs import frozen
 
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.scalar import ScalarVar
+from plica.ir.loop.scalar import ScalarVar
 
 Sort: TypeAlias = Literal["block", "loop", "number"]
 Output: TypeAlias = Name | ScalarVar | int

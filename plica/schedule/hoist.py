@@ -6,9 +6,9 @@
 So a packed weight is an ordinary stage, and whether it is packed at compile time or at run time is
 no concern of the form that asked for it.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.stage import placeholder, stage
->>> from plica.ir.stages import stages
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import placeholder, stage
+>>> from plica.ir.loop.stages import stages
 >>> x, w = placeholder("x", (2, 3), f32), placeholder("w", (3, 4), f32)
 >>> turned = stage("t", (4, 3), lambda i, j: w[j, i])
 >>> out = stage("y", (2, 4), lambda i, j: x[i, j % 3] + turned[j, i])
@@ -30,17 +30,17 @@ from attrs import frozen
 
 from plica.core.binding import free_vars
 from plica.core.term import Term
-from plica.ir.arithmetic import Array
-from plica.ir.dim import known, polynomial
-from plica.ir.scalar import And, Buffer, Le, Lit, Load, Lt, Scalar, ScalarVar, Select
-from plica.ir.stage import Each, Stage
-from plica.ir.stages import Stages, compute_of, loads, stages
+from plica.ir.interpret.array_arithmetic import Array
+from plica.ir.loop.scalar import And, Buffer, Le, Lit, Load, Lt, Scalar, ScalarVar, Select
+from plica.ir.loop.stage import Each, Stage
+from plica.ir.loop.stages import Stages, compute_of, loads, stages
+from plica.ir.type.dim import known, polynomial
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
-    from plica.ir.evaluate import evaluate
+    from plica.ir.interpret.evaluate import evaluate
 else:
-    evaluate = late("plica.ir.evaluate:evaluate")
+    evaluate = late("plica.ir.interpret.evaluate:evaluate")
 
 
 @frozen(eq=False)

@@ -19,15 +19,15 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 from attrs import frozen
 
+from plica.analysis.site import Map, Site, map_of
 from plica.core.encode import misfit
 from plica.core.name import Name
 from plica.core.term import Term, field_names
-from plica.ir.loop import Block, For, Kernel
-from plica.ir.scalar import ScalarVar
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.loop.statement import Block, For, Kernel
 from plica.runtime.late import load_all
 from plica.schedule.handle import Handle, Output, Sort
 from plica.schedule.problem import Problem
-from plica.schedule.site import Map, Site, map_of
 
 Decision: TypeAlias = tuple[int, ...]
 Number: TypeAlias = int | Handle

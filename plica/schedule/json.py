@@ -35,7 +35,7 @@ from typing import Any, Final
 from plica.core import encode
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.index_map import IndexMap
+from plica.ir.loop.index_map import IndexMap
 from plica.runtime.error import Place
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Instruction

@@ -8,10 +8,10 @@ there, and what each needs alone must live where it has its own.
 A block whose reduce variable follows a thread is a reduction across threads, which lowering turns
 into shuffles or steps through shared memory.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.loop import Kernel, Store
->>> from plica.ir.scalar import index
->>> from plica.ir.tensor import axis, buffer
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import Kernel, Store
+>>> from plica.ir.loop.scalar import index
+>>> from plica.ir.loop.tensor import axis, buffer
 >>> y, i = buffer("y", (4,), f32), axis("i")
 >>> for place in (i, i // 2):
 ...     loop = For(i, index(4), "threadIdx.x", Store(y, (place,), y[i]))
@@ -27,18 +27,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
+from plica.analysis.access import Access, accesses
+from plica.analysis.dependence import Child, children, conflicts, meets_nowhere
+from plica.analysis.site import Site
 from plica.core.binding import free_vars
-from plica.ir.dim import same_dim
-from plica.ir.loop import THREADS, Block, For, Stmt, substatements
-from plica.ir.memory import scope
-from plica.ir.scalar import Buffer
-from plica.schedule.access import Access, accesses
+from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.statement import THREADS, Block, For, Stmt, substatements
+from plica.ir.type.dim import same_dim
 from plica.schedule.block_class import complete_body, reduction_body
-from plica.schedule.dependence import Child, children, conflicts, meets_nowhere
 from plica.schedule.instruction import Scene
 from plica.schedule.order import begins_at_zero, is_only_inside, is_own, reduce_loops
 from plica.schedule.problem import Problem
-from plica.schedule.site import Site
 
 
 def safe_threads(scene: Scene, site: Site[For], only: Buffer | None = None) -> Problem | None:

@@ -3,7 +3,7 @@
 Only maps that come back as they were are written so: of named indices, whole numbers and
 `+ - * // %`, not too long.  Others are written as terms.
 
->>> from plica.ir.index_map import index_map
+>>> from plica.ir.loop.index_map import index_map
 >>> tiles = index_map(lambda i, j: (i // 4, (j + 1) * 2, i % 4))
 >>> show_map(tiles)
 'lambda i, j: (i // 4, (j + 1) * 2, i % 4)'
@@ -24,10 +24,10 @@ from plica.core.diagnostic import IllFormed, ScriptError
 from plica.core.fold import fold
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dtype import i64
-from plica.ir.index_map import IndexMap
-from plica.ir.scalar import Add, FloorDiv, FloorMod, Lit, Mul, Scalar, ScalarVar, Sub, index
-from plica.ir.script.text import parse
+from plica.ir.loop.index_map import IndexMap
+from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Lit, Mul, Scalar, ScalarVar, Sub, index
+from plica.ir.text.script.text import parse
+from plica.ir.type.dtype import i64
 
 LONGEST: Final = 2000  # characters
 

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from attrs import evolve, frozen
 
+from plica.analysis.enclosing import simple
+from plica.analysis.reduction import reducer
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dim import same_dim
-from plica.ir.dtype import i64
-from plica.ir.invocation import TensorIntrinsic
-from plica.ir.loop import Kernel, Region, Store
-from plica.ir.scalar import (
+from plica.ir.loop.invocation import TensorIntrinsic
+from plica.ir.loop.scalar import (
     Add,
     And,
     BitAnd,
@@ -44,18 +43,19 @@ from plica.ir.scalar import (
     dtype_of,
     index,
 )
+from plica.ir.loop.statement import Kernel, Region, Store
+from plica.ir.type.dim import same_dim
+from plica.ir.type.dtype import i64
 from plica.runtime.late import late
-from plica.schedule.around import simple
 from plica.schedule.nest import Nest, nests_of
-from plica.schedule.reduction import reducer
 
 if TYPE_CHECKING:
-    from plica.ir.show.name import Supply
-    from plica.ir.show.scalar import Names, ScalarPrinter
+    from plica.ir.text.show.name import IdentifierSupply
+    from plica.ir.text.show.scalar import ScalarNames, ScalarPrinter
 else:
-    Supply = late("plica.ir.show.name:Supply")
-    Names = late("plica.ir.show.scalar:Names")
-    ScalarPrinter = late("plica.ir.show.scalar:ScalarPrinter")
+    IdentifierSupply = late("plica.ir.text.show.name:IdentifierSupply")
+    ScalarNames = late("plica.ir.text.show.scalar:ScalarNames")
+    ScalarPrinter = late("plica.ir.text.show.scalar:ScalarPrinter")
 
 COMMUTATIVE: Final = (Add, Mul, Min, Max, And, Or, BitAnd, BitOr, BitXor, Eq, Ne)
 MOST_WAYS: Final = 16
@@ -67,7 +67,7 @@ Pairs: TypeAlias = "tuple[tuple[Load, Load], ...]"
 
 
 @frozen(eq=False)
-class Match:
+class IntrinsicMatch:
     """What the parameters and the dims of an intrinsic are in a program."""
 
     regions: Mapping[Name, Region]
@@ -75,7 +75,7 @@ class Match:
 
 
 @frozen
-class Difference:
+class MatchFailure:
     """Where a program is not what an intrinsic means; `depth` is how far they agreed."""
 
     expected: str
@@ -114,17 +114,17 @@ def described(intrinsic: TensorIntrinsic) -> Description | str:
     return Description(meaning.params, shapes, tuple(dims.values()), tuple(nests))
 
 
-def matched(nests: Sequence[Nest], of: Description) -> Match | Difference:
+def matched(nests: Sequence[Nest], of: Description) -> IntrinsicMatch | MatchFailure:
     """What the parameters of an intrinsic are, so that it does what the nests do."""
     if len(nests) != len(of.nests):
-        return Difference(f"{len(of.nests)} nests of loops", f"{len(nests)}")
-    states = [Match({}, {})]
-    best = Difference("the same computation", "another")
+        return MatchFailure(f"{len(of.nests)} nests of loops", f"{len(nests)}")
+    states = [IntrinsicMatch({}, {})]
+    best = MatchFailure("the same computation", "another")
     for ours, theirs in zip(nests, of.nests, strict=True):
-        after: list[Match] = []
+        after: list[IntrinsicMatch] = []
         for state in states:
             for each in _nest_matches(ours, theirs, of, state):
-                if isinstance(each, Match):
+                if isinstance(each, IntrinsicMatch):
                     after.append(each)
                     if ours is nests[-1]:
                         break  # nothing that follows could rule it out
@@ -136,28 +136,28 @@ def matched(nests: Sequence[Nest], of: Description) -> Match | Difference:
     found = states[0]
     missing = [param.name for param in of.params if param.name not in found.regions]
     if missing:
-        return Difference(f"a use of {missing[0]}", "none")
+        return MatchFailure(f"a use of {missing[0]}", "none")
     if any(dim not in found.sizes for dim in of.dims):
-        return Difference("a loop for each dim of the intrinsic", "none for one of them")
+        return MatchFailure("a loop for each dim of the intrinsic", "none for one of them")
     return _apart(found, of) or found
 
 
-def _apart(match: Match, of: Description) -> Difference | None:
+def _apart(match: IntrinsicMatch, of: Description) -> MatchFailure | None:
     """A buffer that the intrinsic writes is none of its others."""
     stored = {nest.store.buffer.name for nest in of.nests}
     for one, two in permutations([param.name for param in of.params], 2):
         buffer = match.regions[one].buffer
         if one in stored and buffer is match.regions[two].buffer:
             expected = f"different buffers for {one} and {two}"
-            return Difference(expected, f"{buffer.name} stands for both")
+            return MatchFailure(expected, f"{buffer.name} stands for both")
     return None
 
 
 def _nest_matches(
-    ours: Nest, theirs: Nest, of: Description, state: Match
-) -> Iterator[Match | Difference]:
+    ours: Nest, theirs: Nest, of: Description, state: IntrinsicMatch
+) -> Iterator[IntrinsicMatch | MatchFailure]:
     if len(ours.loops) != len(theirs.loops):
-        yield Difference(_loops_text(theirs), _loops_text(ours), 1)
+        yield MatchFailure(_loops_text(theirs), _loops_text(ours), 1)
         return
     any_order = _in_any_order(theirs)  # then those that do the same may, too
     straight = tuple(range(len(ours.loops)))
@@ -169,7 +169,7 @@ def _nest_matches(
             continue
         fitting = True
         if order != straight and not any_order:
-            yield Difference("the same order of loops", "another, and it matters", 2)
+            yield MatchFailure("the same order of loops", "another, and it matters", 2)
             continue
         moved: dict[Term, Scalar] = {
             var: there for (var, _), (there, _) in zip(loops, theirs.loops, strict=True)
@@ -177,7 +177,7 @@ def _nest_matches(
         here = evolve(state, sizes=sizes)
         yield from _store_matches(_moved(ours.store, moved), theirs, of, here)
     if not fitting:
-        yield Difference(_loops_text(theirs), _loops_text(ours), 2)
+        yield MatchFailure(_loops_text(theirs), _loops_text(ours), 2)
 
 
 def _sizes(
@@ -197,15 +197,15 @@ def _sizes(
 
 
 def _store_matches(
-    ours: Store, theirs: Nest, of: Description, state: Match
-) -> Iterator[Match | Difference]:
+    ours: Store, theirs: Nest, of: Description, state: IntrinsicMatch
+) -> Iterator[IntrinsicMatch | MatchFailure]:
     """The ways in which two stores in the same loops agree."""
     if ours.buffer.dtype is not theirs.store.buffer.dtype:
         yield _of_another_dtype(ours.buffer, theirs.store.buffer)
         return
     target = (Load(ours.buffer, ours.indices), Load(theirs.store.buffer, theirs.store.indices))
     for pairs in _ways(ours.value, theirs.store.value):
-        if isinstance(pairs, Difference):
+        if isinstance(pairs, MatchFailure):
             yield pairs
             continue
         regions = dict(state.regions)
@@ -217,7 +217,7 @@ def _store_matches(
         yield evolve(state, regions=regions) if wrong is None else wrong
 
 
-def _ways(ours: Scalar, theirs: Scalar) -> Iterator[Pairs | Difference]:
+def _ways(ours: Scalar, theirs: Scalar) -> Iterator[Pairs | MatchFailure]:
     """The ways to pair the elements that two values read; both sides of a sum are tried."""
     stack: list[tuple[tuple[tuple[Scalar, Scalar], ...], Pairs]] = [(((ours, theirs),), ())]
     steps = ways = 0
@@ -281,16 +281,16 @@ def _placed(
     of: Description,
     sizes: Mapping[ScalarVar, Scalar],
     regions: dict[Name, Region],
-) -> Difference | None:
+) -> MatchFailure | None:
     """Enter the region that a parameter stands for, or say why there is none."""
     load, wanted = pair
     param, buffer = wanted.buffer, load.buffer
     depth = 10 + len(regions)
     if param.name not in of.shapes:
-        return Difference(f"a buffer for {param.name}, made inside the intrinsic", "none", depth)
+        return MatchFailure(f"a buffer for {param.name}, made inside the intrinsic", "none", depth)
     if param.scope not in ("global", buffer.scope):
         expected = f"{param.name} in the scope {param.scope}"
-        return Difference(expected, f"{buffer.name} in the scope {buffer.scope}", depth)
+        return MatchFailure(expected, f"{buffer.name} in the scope {buffer.scope}", depth)
     old = regions.get(param.name)
     start: dict[Term, Scalar] = {var: index(0) for var, _ in nest.loops}
     bases = [_at(each, start) for each in load.indices]
@@ -314,7 +314,7 @@ def _placed(
             return None
     expected = f"{_text(wanted)} at every turn of the loops"
     found = f"{_text(load)}" + ("" if old is None else f", beside another place of {buffer.name}")
-    return Difference(expected, found, depth)
+    return MatchFailure(expected, found, depth)
 
 
 def _in_any_order(nest: Nest) -> bool:
@@ -325,13 +325,13 @@ def _in_any_order(nest: Nest) -> bool:
     return all(var in store.indices for var, _ in nest.loops)
 
 
-def _unlike(a: Scalar, b: Scalar, depth: int) -> Difference:
-    return Difference(_text(b), _text(a), 3 + depth)
+def _unlike(a: Scalar, b: Scalar, depth: int) -> MatchFailure:
+    return MatchFailure(_text(b), _text(a), 3 + depth)
 
 
-def _of_another_dtype(ours: Buffer, theirs: Buffer) -> Difference:
+def _of_another_dtype(ours: Buffer, theirs: Buffer) -> MatchFailure:
     expected = f"{theirs.name} of {theirs.dtype}"
-    return Difference(expected, f"{ours.name} of {ours.dtype}", 9)
+    return MatchFailure(expected, f"{ours.name} of {ours.dtype}", 9)
 
 
 def _loops_text(nest: Nest) -> str:
@@ -342,7 +342,9 @@ def _loops_text(nest: Nest) -> str:
 
 
 def _text(term: Scalar) -> str:
-    _, (text,) = ScalarPrinter(Names(Supply(()))).lines([(term, None)], naming=False)
+    _, (text,) = ScalarPrinter(ScalarNames(IdentifierSupply(()))).lines(
+        [(term, None)], naming=False
+    )
     short = text.replace("v_an_iteration", "i").replace("v_a_size", "n")
     return short if len(short) <= 60 else f"{short[:57]}..."
 

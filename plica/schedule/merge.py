@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 from attrs import field, frozen
 
 from plica.schedule.align import Signature, signatures
-from plica.schedule.diff import Change, Delete, Insert, Keep, Leave, Move, described, diff
+from plica.schedule.diff import Change, Delete, Insert, Keep, Leave, MovedStep, described, diff
 from plica.schedule.handle import Handle
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import kernel_of, scheduled
@@ -112,7 +112,7 @@ def _side(name: str, base: Trace, trace: Trace) -> _Side:
                 side.origin[new] = ("base", old)
                 side.changed[old] = new
                 gap = old + 1
-            case Move(old, new, _):
+            case MovedStep(old, new, _):
                 side.origin[new] = ("base", old)
                 side.moved[old] = gap
                 side.gaps.setdefault(gap, []).append(("base", old))

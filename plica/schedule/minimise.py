@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from math import prod
 
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.runtime.error import Diagnostic, InputError
 from plica.schedule.instruction import Decision
 from plica.schedule.problem import Problem
-from plica.schedule.replay import State, begin, kernel_of, taken, with_kernel
+from plica.schedule.replay import ReplayState, begin, kernel_of, taken, with_kernel
 from plica.schedule.trace import Program, Trace, handles
 
 
@@ -27,7 +27,7 @@ def minimise(
 ) -> Trace:
     """The trace with as few steps and as simple decisions as keep it good."""
     whole, name, found = kernel_of(program, kernel)
-    reached: list[State] = [begin(found)]
+    reached: list[ReplayState] = [begin(found)]
     current = Trace(())
 
     def accepted(candidate: Trace | None) -> bool:

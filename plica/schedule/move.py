@@ -3,10 +3,10 @@
 Shared by `compute_at`, which brings a producer to its readers, and `reverse_compute_at`, which
 brings a consumer to its producers.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.loop import Store, block, seq
->>> from plica.ir.scalar import index
->>> from plica.ir.tensor import axis, buffer
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import Store, block, seq
+>>> from plica.ir.loop.scalar import index
+>>> from plica.ir.loop.tensor import axis, buffer
 >>> x, y, i, v, w = buffer("x", (3,), f32), buffer("y", (3,), f32), *map(axis, "ivw")
 >>> one = block("x", (v,), (3,), "s", (i,), Store(x, (v,), y[v]))
 >>> two = block("y", (w,), (3,), "s", (i,), Store(y, (w,), x[w]))
@@ -20,15 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from plica.analysis.enclosing import context_of
+from plica.analysis.site import Above, Site
 from plica.core.name import Name
-from plica.ir.loop import Block, For, Seq, Stmt
-from plica.schedule.around import context_of
-from plica.schedule.flow import Stage, common, depth_of, stages, steady, unsettled
-from plica.schedule.pose import bindings_of
+from plica.ir.loop.statement import Block, For, Seq, Stmt
+from plica.schedule.dataflow import FlowStage, common, depth_of, stages, steady, unsettled
+from plica.schedule.precondition import bindings_of
 from plica.schedule.problem import Problem
-from plica.schedule.reach import is_written, reached
-from plica.schedule.rework import Place, parts_of
-from plica.schedule.site import Above, Site
+from plica.schedule.scope_edit import InsertionPoint, parts_of
+from plica.schedule.touched_box import is_written, reached
 
 LAST = -1
 FIRST = -2
@@ -52,7 +52,7 @@ def movable(scope: Stmt, site: Site[Block], target: Site[For]) -> Problem | None
     return sole_writer(stages(scope), block.label)
 
 
-def sole_writer(every: Mapping[Name, Stage], label: Name) -> Problem | None:
+def sole_writer(every: Mapping[Name, FlowStage], label: Name) -> Problem | None:
     """A stage whose outputs no other one writes, and none before it reads."""
     mine = every[label]
     where, before = f"the block {label}", True
@@ -70,12 +70,12 @@ def sole_writer(every: Mapping[Name, Stage], label: Name) -> Problem | None:
     return None
 
 
-def is_under(stage: Stage, loop: For) -> bool:
+def is_under(stage: FlowStage, loop: For) -> bool:
     """Whether a stage runs inside a loop."""
     return any(stmt is loop for stmt, _ in stage.path)
 
 
-def part_of(stage: Stage, loop: For) -> int:
+def part_of(stage: FlowStage, loop: For) -> int:
     """In which of the parts of a loop's body a stage stands."""
     depth = next(at for at, (stmt, _) in enumerate(stage.path) if stmt is loop)
     if not isinstance(loop.body, Seq):
@@ -84,8 +84,8 @@ def part_of(stage: Stage, loop: For) -> int:
 
 
 def place_in(
-    loop: For, where: str, index: int, after: Iterable[Stage], before: Iterable[Stage]
-) -> Place | Problem:
+    loop: For, where: str, index: int, after: Iterable[FlowStage], before: Iterable[FlowStage]
+) -> InsertionPoint | Problem:
     """The place in a loop's body after some stages and before others: by number, LAST or FIRST."""
     parts = parts_of(loop.body)
     first = max([part_of(each, loop) + 1 for each in after], default=0)
@@ -94,10 +94,10 @@ def place_in(
     if not first <= at <= last:
         expected = f"a place in the loop {loop.var.name} from {first} to {last}"
         return Problem("index", where, expected, f"{at}")
-    return Place(loop.body, at)
+    return InsertionPoint(loop.body, at)
 
 
-def moved(stage: Stage, target: Site[For], nest: Stmt) -> Stage:
+def moved(stage: FlowStage, target: Site[For], nest: Stmt) -> FlowStage:
     """The stage as it will be: its block in new loops inside another one."""
     path: list[tuple[Stmt, int]] = []
     for entry in (*target.above, (target.node, 0)):
@@ -106,11 +106,11 @@ def moved(stage: Stage, target: Site[For], nest: Stmt) -> Stage:
         path.append((nest, 0))
         nest = nest.body
     assert isinstance(nest, Block)
-    return Stage(nest, tuple(path), stage.reads, stage.writes)
+    return FlowStage(nest, tuple(path), stage.reads, stage.writes)
 
 
 def unavailable(
-    every: Mapping[Name, Stage], old: Stage, new: Stage, above: Above
+    every: Mapping[Name, FlowStage], old: FlowStage, new: FlowStage, above: Above
 ) -> Problem | None:
     """Why an input is not shown to be there when a stage runs at its new place."""
     where = f"the block {old.block.label}"

@@ -2,9 +2,9 @@
 
 What is left can be compared with another program: `plica.schedule.match` does so.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.loop import block
->>> from plica.ir.tensor import axis, buffer
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import block
+>>> from plica.ir.loop.tensor import axis, buffer
 >>> x, y, i, v = buffer("x", (3,), f32), buffer("y", (3,), f32), axis("i"), axis("v")
 >>> inside = block("y", (v,), (3,), "s", (i,), Store(y, (v,), x[v]))
 >>> nest, = nests_of(For(i, index(3), "serial", inside))
@@ -18,13 +18,13 @@ from functools import lru_cache
 
 from attrs import frozen
 
+from plica.analysis.enclosing import simple
+from plica.analysis.index import EMPTY, Context, can_prove
 from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.loop import Block, For, Seq, Stmt, Store
-from plica.ir.scalar import Scalar, ScalarVar, index
-from plica.rewrite.index import EMPTY, Context, can_prove
-from plica.schedule.around import simple
+from plica.ir.loop.scalar import Scalar, ScalarVar, index
+from plica.ir.loop.statement import Block, For, Seq, Stmt, Store
+from plica.ir.type.dim import known
 from plica.schedule.block_class import reduction_body
 
 Values = dict[Term, Scalar]

@@ -21,12 +21,12 @@ from plica.core.digest import digest
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.loop import Kernel
+from plica.ir.loop.statement import Kernel
 from plica.schedule.align import signatures
 from plica.schedule.handle import Handle, Output
 from plica.schedule.instruction import Instruction, Sampling
 from plica.schedule.problem import Problem
-from plica.schedule.replay import State, begin, kernel_of, scheduled, states, taken
+from plica.schedule.replay import ReplayState, begin, kernel_of, scheduled, states, taken
 from plica.schedule.trace import Program, Step, Trace, handles
 
 Spot: TypeAlias = tuple[str, int]
@@ -129,18 +129,20 @@ def _may_undo(trace: Trace, early: int, late: int) -> bool:
     return bool(targets) and all(each.step == early or each in known for each in targets)
 
 
-def _dropped(trace: Trace, reached: list[State], early: int, late: int) -> Trace | None:
+def _dropped(trace: Trace, reached: list[ReplayState], early: int, late: int) -> Trace | None:
     """The trace without a step, or without two of which the later can follow the earlier at once;
     None where they change something, or give something that nothing else stands for."""
     first = trace.steps[early]
     if first.instruction.pure or not handles(first.instruction):
         return None
     before = reached[early]
-    after: State | Problem = reached[early + 1]
+    after: ReplayState | Problem = reached[early + 1]
     if late != early:
-        assert isinstance(after, State)
+        assert isinstance(after, ReplayState)
         after = taken(after, trace.steps[late])
-    assert isinstance(after, State)  # it replays, at its place or before steps it commutes with
+    assert isinstance(
+        after, ReplayState
+    )  # it replays, at its place or before steps it commutes with
     if not _same(before, after, {}):
         return None
     gone = {early, late}
@@ -170,7 +172,7 @@ def _ordered(trace: Trace, root: Kernel) -> Trace:
     reached = [begin(root), *states(trace, root)]
     for number in range(1, len(trace)):
         place = number
-        here: State | None = None
+        here: ReplayState | None = None
         for at in range(number - 1, -1, -1):
             here = _swapped(trace, reached, number, at, here)
             if here is None:
@@ -183,14 +185,14 @@ def _ordered(trace: Trace, root: Kernel) -> Trace:
             state = reached[place]
             for later in range(place, number + 1):
                 after = taken(state, trace.steps[later])
-                assert isinstance(after, State)  # steps that commute
+                assert isinstance(after, ReplayState)  # steps that commute
                 state = reached[later + 1] = after
     return trace
 
 
-def _commutes_down(trace: Trace, reached: list[State], number: int, place: int) -> bool:
+def _commutes_down(trace: Trace, reached: list[ReplayState], number: int, place: int) -> bool:
     """Whether a step commutes with those before it, down to a place."""
-    here: State | None = None
+    here: ReplayState | None = None
     for at in range(number - 1, place - 1, -1):
         here = _swapped(trace, reached, number, at, here)
         if here is None:
@@ -199,8 +201,8 @@ def _commutes_down(trace: Trace, reached: list[State], number: int, place: int) 
 
 
 def _swapped(
-    trace: Trace, reached: list[State], number: int, at: int, here: State | None
-) -> State | None:
+    trace: Trace, reached: list[ReplayState], number: int, at: int, here: ReplayState | None
+) -> ReplayState | None:
     """The state after step `number` is taken in place of step `at`, where both orders are the same;
     `here` is what it makes one place higher."""
     moving, other = trace.steps[number], trace.steps[at]
@@ -225,7 +227,7 @@ def _moved(trace: Trace, number: int, place: int) -> Trace:
     return found
 
 
-def _same(a: State, b: State, swapped: Mapping[int, int]) -> bool:
+def _same(a: ReplayState, b: ReplayState, swapped: Mapping[int, int]) -> bool:
     """Whether two states are equal up to names; steps of the one count as others of the other."""
     if a.kernel is not b.kernel and digest(a.kernel) != digest(b.kernel):
         return False
@@ -240,7 +242,7 @@ def _same(a: State, b: State, swapped: Mapping[int, int]) -> bool:
     )
 
 
-def spots(state: State) -> dict[Handle, Spot]:
+def spots(state: ReplayState) -> dict[Handle, Spot]:
     """Where each handle of a state stands; those whose loop or block is gone are left out."""
     map_ = state.scene.map
     loops = {var: number for number, var in enumerate(map_.loops)}

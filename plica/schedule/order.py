@@ -6,10 +6,10 @@ agree in that loop; the loops of which this is not shown are *open* for the buff
 that keeps the order of a buffer's open loops among themselves keeps the order in which its elements
 are read and written.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.loop import Store
->>> from plica.ir.tensor import axis, buffer
->>> from plica.schedule.dependence import conflicts
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import Store
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> from plica.analysis.dependence import conflicts
 >>> x, y = buffer("x", (6, 7), f32), buffer("y", (12,), f32)
 >>> i, j = axis("i"), axis("j")
 >>> nest = For(i, index(6), "serial", For(j, index(7), "serial", Store(y, (i + j,), x[i, j])))
@@ -25,21 +25,21 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+from plica.analysis.access import Access, accesses
+from plica.analysis.block_coverage import is_covered
+from plica.analysis.dependence import children, stranger
+from plica.analysis.enclosing import simple
+from plica.analysis.index.iteration import iteration_map
+from plica.analysis.reduction import reducer
+from plica.analysis.site import Site
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
-from plica.ir.dim import dim_var, known
-from plica.ir.loop import Alloc, Block, For, Stmt
-from plica.ir.scalar import Buffer, Scalar, ScalarVar, index
-from plica.rewrite.index.iteration import iteration_map
-from plica.schedule.access import Access, accesses
-from plica.schedule.around import simple
+from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, index
+from plica.ir.loop.statement import Alloc, Block, For, Stmt
+from plica.ir.type.dim import dim_var, known
 from plica.schedule.block_class import reduction_body
-from plica.schedule.cover import is_covered
-from plica.schedule.dependence import children, stranger
 from plica.schedule.instruction import Scene
-from plica.schedule.pose import bindings_of, rectangular
-from plica.schedule.reduction import reducer
-from plica.schedule.site import Site
+from plica.schedule.precondition import bindings_of, rectangular
 
 ZERO: Final = index(0)
 

@@ -36,7 +36,7 @@ from typing import Any, Final
 from plica.core import encode
 from plica.core.name import Name
 from plica.core.term import Term, field_names
-from plica.ir.index_map import IndexMap
+from plica.ir.loop.index_map import IndexMap
 from plica.schedule.do_reader import read_do
 from plica.schedule.handle import Handle, Output
 from plica.schedule.instruction import Instruction
@@ -136,7 +136,7 @@ def _text(value: Any, words: dict[str, set[str]]) -> str:
     if isinstance(value, Handle):
         return f"{{{_slot(value)}}}"
     if isinstance(value, IndexMap) and (shown := show_map(value)) is not None:
-        words.setdefault("plica.ir.index_map", set()).add("index_map")
+        words.setdefault("plica.ir.loop.index_map", set()).add("index_map")
         return f"index_map({shown})"
     if isinstance(value, Term):
         words["plica.schedule"].add("term")

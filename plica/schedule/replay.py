@@ -14,19 +14,19 @@ from typing import Final
 from attrs import frozen
 from pyrsistent import PMap, pmap
 
+from plica.analysis.site import distinct, map_of
 from plica.core.collector import paused
 from plica.core.name import Name
-from plica.ir.graph import Var
-from plica.ir.loop import Alloc, Kernel, statements
-from plica.ir.memory import scope
-from plica.ir.module import Module, module
-from plica.ir.scalar import ScalarVar
-from plica.ir.script import as_module
+from plica.ir.graph.expression import Var
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.loop.statement import Alloc, Kernel, statements
+from plica.ir.text.script import as_module
 from plica.runtime.error import Diagnostic, InputError
 from plica.schedule.handle import Handle, Output, sort_of
 from plica.schedule.instruction import Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
-from plica.schedule.site import distinct, map_of
 from plica.schedule.trace import Program, Step, Trace, is_decision
 
 GONE: Final = -1
@@ -36,7 +36,7 @@ NO_OUTPUTS: Final[PMap[Handle, Output]] = pmap()
 
 
 @frozen(eq=False)
-class State:
+class ReplayState:
     """A kernel under way, what the handles stand for, and how many steps were taken."""
 
     kernel: Kernel
@@ -49,17 +49,17 @@ class State:
         return Scene(self.kernel, self.outputs, self.late)
 
 
-def begin(kernel: Kernel) -> State:
+def begin(kernel: Kernel) -> ReplayState:
     """The state before the first step; memory scopes that nobody declared are refused."""
     for stmt in statements(kernel.body):
         if isinstance(stmt, Alloc):
             scope(stmt.buffer.scope)
     for each in kernel.params:
         scope(each.scope)
-    return State(distinct(kernel))
+    return ReplayState(distinct(kernel))
 
 
-def taken(state: State, step: Step) -> State | Problem:
+def taken(state: ReplayState, step: Step) -> ReplayState | Problem:
     """The state after a step, or why it cannot be taken."""
     scene, instruction = state.scene, step.instruction
     problem = scene.missing(instruction) or instruction.check(scene) or undecided(step)
@@ -72,7 +72,7 @@ def taken(state: State, step: Step) -> State | Problem:
     outputs = buried(state.outputs, edited.kernel)
     for number, output in enumerate(given):
         outputs = outputs.set(Handle(state.steps, number, sort_of(output)), output)
-    return State(edited.kernel, outputs, state.steps + 1, state.late)
+    return ReplayState(edited.kernel, outputs, state.steps + 1, state.late)
 
 
 def undecided(step: Step) -> Problem | None:
@@ -106,7 +106,7 @@ def buried(outputs: PMap[Handle, Output], kernel: Kernel) -> PMap[Handle, Output
     return outputs.update(gone) if gone else outputs
 
 
-def states(trace: Trace, kernel: Kernel) -> Iterator[State]:
+def states(trace: Trace, kernel: Kernel) -> Iterator[ReplayState]:
     """The state after each step; raises `ScheduleRefused` at the first that is illegal."""
     state = begin(kernel)
     for number, step in enumerate(trace.steps):

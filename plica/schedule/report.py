@@ -7,7 +7,7 @@
 
 >>> from plica.schedule.spelling import spell
 >>> fate = Fate(2, Step(spell("enter_postproc")), "dropped", "there is no loop", None)
->>> print(Report((fate,)))
+>>> print(TransportReport((fate,)))
 2 enter_postproc: dropped, there is no loop
 0 same, 0 adapted, 1 dropped, 0 refused
 """
@@ -46,7 +46,7 @@ class Fate:
 
 
 @frozen(eq=False)
-class Report:
+class TransportReport:
     """The fates of all steps, in order."""
 
     fates: tuple[Fate, ...]

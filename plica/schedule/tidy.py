@@ -1,8 +1,8 @@
 """Tidying: what blocks are bound to, in simplest form, after loops around them have changed.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.loop import Store, block
->>> from plica.ir.tensor import axis, buffer
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import Store, block
+>>> from plica.ir.loop.tensor import axis, buffer
 >>> y, f, v = buffer("y", (12,), f32), axis("f"), axis("v")
 >>> inside = block("y", (v,), (12,), "s", (f // 4 * 4 + f % 4,), Store(y, (v,), y[v]))
 >>> tidied(inside, frozenset({f}), EMPTY.loop(f, 12)).bindings
@@ -16,15 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from plica.analysis.enclosing import tidy
+from plica.analysis.index import EMPTY, Context, Range, can_prove
+from plica.analysis.index.context import conjuncts
+from plica.analysis.site import with_inside, with_parts
 from plica.core.binding import free_vars
 from plica.core.term import Term
-from plica.ir.loop import Block, For, Stmt, substatements
-from plica.ir.scalar import Le, Lt, Scalar, ScalarVar, index
-from plica.rewrite.index import EMPTY, Context, Range, can_prove
-from plica.rewrite.index.context import conjuncts
-from plica.schedule.around import tidy
+from plica.ir.loop.scalar import Le, Lt, Scalar, ScalarVar, index
+from plica.ir.loop.statement import Block, For, Stmt, substatements
 from plica.schedule.guard import all_of
-from plica.schedule.site import with_inside, with_parts
 
 ZERO: Final = index(0)
 ONE: Final = index(1)

@@ -18,9 +18,9 @@ from attrs import frozen
 
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.loop import Kernel
-from plica.ir.module import Module
-from plica.ir.script.mark import Scripted
+from plica.ir.graph.module import Module
+from plica.ir.loop.statement import Kernel
+from plica.ir.text.script.mark import Scripted
 from plica.runtime.late import late
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Instruction

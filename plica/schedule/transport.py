@@ -21,7 +21,7 @@ from attrs import evolve, frozen
 from pyrsistent import PMap, PVector, pmap, pvector
 
 from plica.core.collector import paused
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.schedule.adapt import Candidate, Origin, candidates, fewer
 from plica.schedule.find_block import Plan, counterpart, plan
 from plica.schedule.handle import Handle
@@ -30,8 +30,8 @@ from plica.schedule.normalise import redirected
 from plica.schedule.primitive.block import GetBlock
 from plica.schedule.primitive.loops import GetLoops
 from plica.schedule.problem import Problem
-from plica.schedule.replay import State, begin, kernel_of, states, taken, with_kernel
-from plica.schedule.report import Fate, Report
+from plica.schedule.replay import ReplayState, begin, kernel_of, states, taken, with_kernel
+from plica.schedule.report import Fate, TransportReport
 from plica.schedule.trace import Program, Step, Trace, handles
 
 
@@ -41,14 +41,14 @@ class Transported:
 
     module: Module
     trace: Trace
-    report: Report
+    report: TransportReport
 
 
 @frozen(eq=False)
 class _Journey:
     """How far a transport has come: the new program, its trace, and where old handles lead."""
 
-    state: State
+    state: ReplayState
     steps: PVector[Step]
     now: PMap[Handle, Handle]
     roles: PMap[Handle, str]  # old blocks, and the role they had
@@ -72,7 +72,7 @@ def transport(
             here, fate = _travelled(here, number, step, blocks, origin)
             fates.append(fate)
     module = with_kernel(whole, name, here.state.kernel)
-    return Transported(module, Trace(tuple(here.steps)), Report(tuple(fates)))
+    return Transported(module, Trace(tuple(here.steps)), TransportReport(tuple(fates)))
 
 
 def _travelled(
@@ -141,7 +141,7 @@ def _alone(what: Instruction) -> Handle | None:
     return loops[0] if what.kind == "fuse" and len(loops) == 1 else None
 
 
-def _leads(here: _Journey, number: int, step: Step, after: State) -> PMap[Handle, Handle]:
+def _leads(here: _Journey, number: int, step: Step, after: ReplayState) -> PMap[Handle, Handle]:
     """Where old handles lead after a step: to what it gives here."""
     new = [each for each in after.outputs if each.step == here.state.steps]
     found = here.now

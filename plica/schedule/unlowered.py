@@ -2,10 +2,10 @@
 
 >>> import numpy as np
 >>> from attrs import evolve
->>> from plica.ir.dtype import f32
->>> from plica.ir.loop import Store, seq
->>> from plica.ir.scalar import index
->>> from plica.ir.tensor import axis, buffer
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import Store, seq
+>>> from plica.ir.loop.scalar import index
+>>> from plica.ir.loop.tensor import axis, buffer
 >>> x, y, i, j = buffer("x", (2,), f32), buffer("y", (2,), f32), axis("i"), axis("j")
 >>> held = evolve(buffer("held", (2,), f32), scope="shared")
 >>> fill = For(i, index(2), "threadIdx.x", Store(held, (i,), x[i]))
@@ -29,11 +29,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from plica.analysis.site import Above, rebuilt, with_body
 from plica.core.binding import free_vars
 from plica.core.diagnostic import EvaluationError
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.loop import (
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.interpret.value import Array
+from plica.ir.loop.statement import (
     THREADS,
     Alloc,
     Block,
@@ -44,10 +47,7 @@ from plica.ir.loop import (
     statements,
     substatements,
 )
-from plica.ir.run import run_kernel
-from plica.ir.size import Sizes
-from plica.ir.value import Array
-from plica.schedule.site import Above, rebuilt, with_body
+from plica.ir.type.size import Sizes
 
 AT_ONCE: Final = frozenset({"parallel", "vectorized", *THREADS})
 

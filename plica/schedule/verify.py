@@ -2,14 +2,14 @@
 
 What cannot be proved is a finding, with the point where it fails if one is known.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.tensor import axis, buffer
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.tensor import axis, buffer
 >>> x, y, i = buffer("x", (3,), f32), buffer("y", (3,), f32), axis("i")
 >>> off = Kernel((), (x, y), 1, For(i, x.shape[0], "serial", Store(y, (i,), x[i + 1])))
 >>> [each.found for each in in_bounds(off)]
 ['dimension 0 where i = 2']
 
-Not here: what needs no proof (`plica.ir.verify`).
+Not here: what needs no proof (`plica.ir.loop.verify`).
 """
 
 from __future__ import annotations
@@ -19,23 +19,10 @@ from functools import lru_cache
 
 from attrs import frozen
 
+from plica.analysis.index import EMPTY, Context, Fails, Holds, can_prove, decide
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
-from plica.ir.loop import (
-    Alloc,
-    Bind,
-    Block,
-    Branch,
-    For,
-    Invoke,
-    Kernel,
-    Region,
-    Stmt,
-    Store,
-    While,
-    substatements,
-)
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     And,
     Buffer,
     Eq,
@@ -49,13 +36,26 @@ from plica.ir.scalar import (
     Select,
     index,
 )
-from plica.ir.vector import store_lanes
-from plica.rewrite.index import EMPTY, Context, Proved, Refuted, can_prove, decide
+from plica.ir.loop.statement import (
+    Alloc,
+    Bind,
+    Block,
+    Branch,
+    For,
+    Invoke,
+    Kernel,
+    Region,
+    Stmt,
+    Store,
+    While,
+    substatements,
+)
+from plica.ir.loop.vector import store_lanes
 from plica.runtime.error import Diagnostic, Place
 
 
 @frozen(eq=False)
-class Access:
+class VerifiedAccess:
     """A buffer that is touched: where, by whom, and what is known there."""
 
     buffer: Buffer
@@ -79,11 +79,11 @@ def in_bounds(kernel: Kernel) -> tuple[Diagnostic, ...]:
     for access in accesses(kernel):
         for at, size in enumerate(access.buffer.shape):
             answer = decide(access.stays(at, index(0), size), access.context)
-            if not isinstance(answer, Proved):
+            if not isinstance(answer, Holds):
                 name = str(access.buffer.name)
                 how = "written" if access.written else "read"
                 message = f"{name!r} is not shown to be {how} inside its bounds."
-                point = f" where {_at(answer.point)}" if isinstance(answer, Refuted) else ""
+                point = f" where {_at(answer.point)}" if isinstance(answer, Fails) else ""
                 found.append(
                     Diagnostic(
                         "index-out-of-bounds",
@@ -113,7 +113,7 @@ def regions_cover(kernel: Kernel) -> tuple[Diagnostic, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _is_covered(access: Access, declared: Sequence[Region]) -> bool:
+def _is_covered(access: VerifiedAccess, declared: Sequence[Region]) -> bool:
     any_of: Scalar | None = None
     for region in declared:
         if region.buffer is not access.buffer:
@@ -135,17 +135,17 @@ def _bindings(kernel: Kernel) -> Iterator[Diagnostic]:
         here = context.where(stmt.predicate)
         for var, place, extent in zip(stmt.vars, stmt.bindings, stmt.extents, strict=True):
             answer = decide(And(Le(index(0), place), Lt(place, extent)), here)
-            if not isinstance(answer, Proved):
+            if not isinstance(answer, Holds):
                 label = str(stmt.label)
                 message = f"The variable {str(var.name)!r} of the block {label!r} leaves its range."
-                point = _at(answer.point) if isinstance(answer, Refuted) else None
+                point = _at(answer.point) if isinstance(answer, Fails) else None
                 yield Diagnostic("binding-out-of-range", message, Place(node=label), None, point)
 
 
 @lru_cache(maxsize=64)
-def accesses(kernel: Kernel) -> tuple[Access, ...]:
+def accesses(kernel: Kernel) -> tuple[VerifiedAccess, ...]:
     """Every access of a kernel, in the order of the text, with what is known there."""
-    found: list[Access] = []
+    found: list[VerifiedAccess] = []
     for stmt, context, blocks in _places(kernel):
         scalars: tuple[Scalar, ...] = ()
         match stmt:
@@ -162,19 +162,19 @@ def accesses(kernel: Kernel) -> tuple[Access, ...]:
                 width = len(stmt.indices) + 1
                 for at in range(0, len(scalars), width):
                     indices = scalars[at : at + width - 1]
-                    found.append(Access(buffer, indices, (), context, True, blocks))
+                    found.append(VerifiedAccess(buffer, indices, (), context, True, blocks))
             case Invoke(_, operands):
                 for each in operands:
                     if isinstance(each, Region):
                         for written in (False, True):
                             found.append(
-                                Access(each.buffer, each.starts, each.extents, context,
+                                VerifiedAccess(each.buffer, each.starts, each.extents, context,
                                        written, blocks)
                             )  # fmt: skip
             case _:
                 pass
         for load, inside in _loads(scalars, context):
-            found.append(Access(load.buffer, load.indices, (), inside, False, blocks))
+            found.append(VerifiedAccess(load.buffer, load.indices, (), inside, False, blocks))
     return tuple(found)
 
 

@@ -20,17 +20,17 @@ from typing import Final
 from attrs import frozen
 
 from plica.codegen.backend import AnyTarget
-from plica.codegen.choices import Choices, Row
-from plica.codegen.lower.scheduled import Chosen
+from plica.codegen.choices import ChoiceRow, Choices
+from plica.codegen.lower.scheduled import ChosenSchedule
 from plica.core.diagnostic import Malformed
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.rewrite.contract import Contract
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
 from plica.search.record import Database, Record
 from plica.search.record.order import in_order
-from plica.search.rule import begun
+from plica.search.sketch_rule import begun
 from plica.search.target import tuning_of
 from plica.search.task import Task, tasks_of
 
@@ -71,15 +71,15 @@ def records_of(database: Database, target: str) -> Records:
 
 def choices(tasks: Sequence[Task], records: Records, target: AnyTarget) -> Choices:
     """What is chosen for the kernels of a model."""
-    chosen: dict[str, Chosen] = {}
-    rows: list[Row] = []
+    chosen: dict[str, ChosenSchedule] = {}
+    rows: list[ChoiceRow] = []
     for task in tasks:
         reasons: list[str] = []
         for each in records.best.get(task.key, ()):
             found = applied(each, task, target)
-            if isinstance(found, Chosen):
+            if isinstance(found, ChosenSchedule):
                 chosen[task.key] = found
-                rows.append(Row(task.name, task.weight, "tuned", _said(each)))
+                rows.append(ChoiceRow(task.name, task.weight, "tuned", _said(each)))
                 break
             reasons.append(found)
         else:
@@ -89,7 +89,7 @@ def choices(tasks: Sequence[Task], records: Records, target: AnyTarget) -> Choic
                 why = "It was tuned, but for another machine."
             else:
                 why = "It was never tuned."
-            rows.append(Row(task.name, task.weight, "default", why))
+            rows.append(ChoiceRow(task.name, task.weight, "default", why))
     return Choices(chosen, tuple(rows))
 
 
@@ -100,7 +100,7 @@ def chosen_for(
     return choices(tasks_of(module, target, contract), records, target)
 
 
-def applied(record: Record, task: Task, target: AnyTarget) -> Chosen | str:
+def applied(record: Record, task: Task, target: AnyTarget) -> ChosenSchedule | str:
     """The schedule of a record, or why it no longer is one."""
     named = tuning_of(target).form
     form = None if named is None else named(record.form, task, target)
@@ -114,7 +114,7 @@ def applied(record: Record, task: Task, target: AnyTarget) -> Chosen | str:
         kernel = scheduled(trace, begun(form, task.facts.constant).kernel)
     except ScheduleRefused as refused:
         return f"The trace of its record is refused: {refused.diagnostics[0].message}"
-    return Chosen(form, trace, kernel)
+    return ChosenSchedule(form, trace, kernel)
 
 
 def _said(of: Record) -> str:

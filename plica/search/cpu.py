@@ -10,9 +10,9 @@ from typing import Any, Final
 from plica.codegen.llvm import toolchain
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.target import Target
-from plica.ir.loop import Kernel
-from plica.ir.stages import Stages
-from plica.search.measure import Limits, LocalMeasurer
+from plica.ir.loop.stages import Stages
+from plica.ir.loop.statement import Kernel
+from plica.search.measure import LocalMeasurer, TrialLimits
 from plica.search.policy.fold import Policy
 from plica.search.policy.named import TRANSFER, policy_named
 from plica.search.policy.taught import lessons_of, taught
@@ -21,7 +21,7 @@ from plica.search.space import Space
 from plica.search.space_of import form_named, space_of, space_of_kernel
 from plica.search.target import Tuning
 from plica.search.task import Task
-from plica.search.tune_loop import Subject
+from plica.search.tune_loop import TuningSubject
 
 
 def fingerprint(target: Target) -> str:
@@ -55,12 +55,12 @@ def _form(name: str, task: Task, target: Target) -> Stages | None:
     return form_named(name, task, machine_of(target))
 
 
-def _measurer(target: Target, limits: Limits | None) -> LocalMeasurer:
-    return LocalMeasurer(target, limits or Limits(threads=target.cores))
+def _measurer(target: Target, limits: TrialLimits | None) -> LocalMeasurer:
+    return LocalMeasurer(target, limits or TrialLimits(threads=target.cores))
 
 
 def _policy(
-    name: str, subjects: Sequence[Subject], target: Target, database: Database
+    name: str, subjects: Sequence[TuningSubject], target: Target, database: Database
 ) -> Policy[Any]:  # what an explorer remembers is its own
     machine = machine_of(target)
     if name != TRANSFER:

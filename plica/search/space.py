@@ -12,7 +12,7 @@ Everything here is a pure function; what is random takes a `random.Random`.
 
 >>> from random import Random
 >>> from plica.schedule import do, block, loops, split, vectorize, sample_tile, trace_of
->>> from plica.ir.script import from_text
+>>> from plica.ir.text.script import from_text
 >>> kernel = from_text(DOUBLED).values[0]
 >>> @do
 ... def tiled():
@@ -37,8 +37,8 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.ir.loop import Kernel
-from plica.ir.stages import Stages, from_kernel
+from plica.ir.loop.stages import Stages, from_kernel
+from plica.ir.loop.statement import Kernel
 from plica.schedule.instruction import Decision, Sampling
 from plica.schedule.problem import Problem, ScheduleRefused
 from plica.schedule.replay import begin, taken

@@ -8,8 +8,8 @@ is one form with one trace, and is named by rule, form and trace:
 was never tuned.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Apply, Function, Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Apply, Function, Var
+>>> from plica.ir.type.term import tensor
 >>> from plica.schedule.form import Facts
 >>> from plica.search.task import Task
 >>> x, w = Var(Name("x"), tensor((64, 64), "f32")), Var(Name("w"), tensor((64, 64), "f32"))
@@ -27,30 +27,30 @@ from typing import Final, TypeAlias
 
 from plica.core.collector import paused
 from plica.core.digest import digest
-from plica.ir.loop import Kernel
-from plica.ir.stages import Stages
+from plica.ir.loop.stages import Stages
+from plica.ir.loop.statement import Kernel
 from plica.schedule.default import Machine, formed
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
-from plica.search.rule import Asked, Rule, Work, begun, installed
 from plica.search.sketch.general import EACH, LOOPS, NEST, ROWS, TILING
+from plica.search.sketch.heuristic import HEURISTIC, NARROW
 from plica.search.sketch.near import NEARBY
-from plica.search.sketch.thumb import NARROW, THUMB
+from plica.search.sketch_rule import Asked, SketchRule, SpaceWork, begun, installed
 from plica.search.space import Sketch, Space, sketch
 
-RULES: Final = (THUMB, NEST, NEARBY, NARROW, ROWS, EACH, TILING, LOOPS)
+RULES: Final = (HEURISTIC, NEST, NEARBY, NARROW, ROWS, EACH, TILING, LOOPS)
 """Plica's own rules."""
 
 Draft: TypeAlias = tuple[str, Stages, Trace]
 """The name of a sketch, its form and its trace."""
 
 
-def space_of(task: Work, machine: Machine) -> Space:
+def space_of(task: SpaceWork, machine: Machine) -> Space:
     """The space of a task; it has no sketches where nothing about the work can be decided."""
     return _space(asked_of(task), machine)
 
 
-def asked_of(task: Work) -> Asked:
+def asked_of(task: SpaceWork) -> Asked:
     """What rules are asked about a task."""
     return Asked(task.stages, task.facts)
 
@@ -67,7 +67,7 @@ def space_of_kernel(kernel: Kernel, machine: Machine) -> Space:
     return Space(tuple(found))
 
 
-def form_named(name: str, task: Work, machine: Machine) -> Stages | None:
+def form_named(name: str, task: SpaceWork, machine: Machine) -> Stages | None:
     """The form that a sketch of that name begins with, None where there is none any more."""
     word, _, rest = name.partition("/")
     form = rest.partition("/")[0]
@@ -98,21 +98,21 @@ def _space(asked: Asked, machine: Machine) -> Space:
 
 def _drafts(asked: Asked, machine: Machine) -> Iterator[Draft]:
     """All sketches to be, the default schedule first."""
-    by_thumb = list(_of(THUMB, asked, machine))
+    by_thumb = list(_of(HEURISTIC, asked, machine))
     default = formed(asked.stages, asked.facts, machine)
     if default is None or not by_thumb or by_thumb[0][1] is not default.stages:
         yield from _of(NEST, asked, machine)  # what a build without tuning does
     yield from by_thumb
     for rule in (*RULES, *installed()):
-        if rule not in (THUMB, NEST):
+        if rule not in (HEURISTIC, NEST):
             yield from _of(rule, asked, machine)
 
 
-def _of(rule: Rule, asked: Asked, machine: Machine) -> Iterator[Draft]:
+def _of(rule: SketchRule, asked: Asked, machine: Machine) -> Iterator[Draft]:
     for form, found in rule.forms(asked, machine):
         kernel = begun(found, asked.facts.constant).kernel
         for name, trace in rule.traces(kernel, machine):
             yield f"{rule.name}/{form}/{name}", found, trace
 
 
-__all__ = ["RULES", "Rule", "asked_of", "form_named", "space_of", "space_of_kernel"]
+__all__ = ["RULES", "SketchRule", "asked_of", "form_named", "space_of", "space_of_kernel"]

@@ -22,19 +22,19 @@ from attrs import frozen
 
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.core.diagnostic import CompilerBug
-from plica.ir.loop import Kernel
-from plica.ir.module import Module
-from plica.ir.stages import Stages
+from plica.ir.graph.module import Module
+from plica.ir.loop.stages import Stages
+from plica.ir.loop.statement import Kernel
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 if TYPE_CHECKING:  # rooms that ask for this record
-    from plica.search.measure import Limits, Measurer
+    from plica.search.measure import Measurer, TrialLimits
     from plica.search.policy.fold import Policy
     from plica.search.record.database import Database
     from plica.search.space import Space
     from plica.search.task import Task
-    from plica.search.tune import How, Tuned
-    from plica.search.tune_loop import Subject
+    from plica.search.tune import Tuned, TuneOptions
+    from plica.search.tune_loop import TuningSubject
 
 
 @frozen(eq=False)
@@ -53,11 +53,11 @@ class Tuning:
     space_of_kernel: Callable[[Kernel, Any], Space] | None = None
     form: Callable[[str, Task, Any], Stages | None] | None = None
     """The form that a record begins with, by its name."""
-    measurer: Callable[[Any, Limits | None], AbstractContextManager[Measurer]] | None = None
-    policy: Callable[[str, Sequence[Subject], Any, Database], Policy[Any]] | None = None
+    measurer: Callable[[Any, TrialLimits | None], AbstractContextManager[Measurer]] | None = None
+    policy: Callable[[str, Sequence[TuningSubject], Any, Database], Policy[Any]] | None = None
     pools: bool = False
     """Whether candidates can be measured on the devices of a pool."""
-    whole: Callable[[Module, Any, Database, How], Tuned] | None = None
+    whole: Callable[[Module, Any, Database, TuneOptions], Tuned] | None = None
     known: Callable[[Database, Any], Any] = lambda database, target: None
 
 

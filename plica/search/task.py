@@ -7,7 +7,7 @@ is compiled: which of what it reads is constant, and what may happen to floats. 
 the same are one task of twice the weight.
 
 >>> from plica.codegen.llvm.toolchain import host
->>> from plica.ir.script import from_text
+>>> from plica.ir.text.script import from_text
 >>> found = tasks(from_text(TWICE), DEFAULT_CONTRACT, (), host())
 >>> [(each.name, each.weight) for each in found]
 [('matmul', 2)]
@@ -27,11 +27,11 @@ from plica.codegen.lower.step import steps_below
 from plica.codegen.lower.workload import workload
 from plica.codegen.road import Job, grouped
 from plica.core.digest import digest
-from plica.ir.graph import Call, Expr, Function, If
-from plica.ir.infer import infer
-from plica.ir.loop import Kernel
-from plica.ir.module import Module
-from plica.ir.stages import Stages, from_kernel
+from plica.ir.graph.expression import Call, Expr, Function, If
+from plica.ir.graph.module import Module
+from plica.ir.loop.stages import Stages, from_kernel
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.infer import infer
 from plica.rewrite.contract import Contract
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.rewrite.history import begun

@@ -15,13 +15,13 @@ from typing import Any, Final
 from attrs import frozen
 
 from plica.codegen.backend import AnyTarget
-from plica.ir.loop import Kernel
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
+from plica.ir.loop.statement import Kernel
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.schedule.trace import Trace
-from plica.search.measure import Limits, Measurer
+from plica.search.measure import Measurer, TrialLimits
 from plica.search.policy.fold import Policy
 from plica.search.progress import duration, shown
 from plica.search.record import Database, fingerprint, versions
@@ -29,14 +29,14 @@ from plica.search.report import page
 from plica.search.space import Point
 from plica.search.target import tuning_of
 from plica.search.task import KernelTask, tasks
-from plica.search.tune_loop import Course, Run, Subject, tuned
+from plica.search.tune_loop import Course, Run, TuningSubject, tuned
 
 USUAL: Final = "guided"
 """The policy, where none is named."""
 
 
 @frozen(eq=False)
-class How:
+class TuneOptions:
     """How to search: trials in all, the seed of what is random, and who shows how it goes."""
 
     trials: int
@@ -44,7 +44,7 @@ class How:
     progress: bool = True
     policy: str = USUAL
     seconds: float | None = None
-    limits: Limits | None = None
+    limits: TrialLimits | None = None
 
 
 @frozen(eq=False)
@@ -97,19 +97,19 @@ def tuned_module(  # noqa: PLR0917  # a search is these things
     packs: Sequence[Pack],
     target: AnyTarget,
     database: Database,
-    how: How,
+    how: TuneOptions,
     measurer: Measurer | None = None,
 ) -> Tuned:
     """Search the schedules of all kernels of a module for a machine."""
     of = tuning_of(target).space
     if of is None:
         raise not_by_kernels(target)
-    subjects: list[Subject] = []
+    subjects: list[TuningSubject] = []
     fixed: list[str] = []
     for task in tasks(module, contract, packs, target):
         space = of(task, target)
         if space.sketches and space.size > 1:
-            subjects.append(Subject(task, space))
+            subjects.append(TuningSubject(task, space))
         else:
             fixed.append(task.name)
     return searched(subjects, tuple(fixed), target, database, how, measurer)
@@ -120,7 +120,7 @@ def tuned_kernel(  # noqa: PLR0917  # as `tuned_module`
     name: str,
     target: AnyTarget,
     database: Database,
-    how: How,
+    how: TuneOptions,
     measurer: Measurer | None = None,
 ) -> Tuned:
     """Search the schedules of a kernel that somebody wrote."""
@@ -128,18 +128,18 @@ def tuned_kernel(  # noqa: PLR0917  # as `tuned_module`
     if of is None:
         raise not_by_kernels(target)
     space = of(kernel, target)
-    subject = Subject(KernelTask(kernel, name), space)
+    subject = TuningSubject(KernelTask(kernel, name), space)
     many = space.size > 1
     return searched([subject] if many else [], () if many else (name,), target, database, how,
                     measurer)  # fmt: skip
 
 
 def searched(  # noqa: PLR0917  # as `tuned_module`
-    subjects: Sequence[Subject],
+    subjects: Sequence[TuningSubject],
     fixed: tuple[str, ...],
     target: AnyTarget,
     database: Database,
-    how: How,
+    how: TuneOptions,
     measurer: Measurer | None = None,
 ) -> Tuned:
     """Search for some pieces of work; candidates are measured in processes of this machine."""
@@ -163,12 +163,12 @@ def not_by_kernels(target: AnyTarget) -> UnsupportedError:
 
 
 def _run(  # noqa: PLR0917  # as `tuned_module`
-    subjects: Sequence[Subject],
+    subjects: Sequence[TuningSubject],
     policy: Policy[Any],  # what an explorer remembers is its own
     measurer: Measurer,
     target: AnyTarget,
     database: Database,
-    how: How,
+    how: TuneOptions,
 ) -> tuple[Course, ...]:
     run = Run(policy, measurer, database, fingerprint(target), how.seed, versions(target))
     with shown(how.progress, how.trials) as listener:

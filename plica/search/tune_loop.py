@@ -21,10 +21,10 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from attrs import evolve, field, frozen
 
-from plica.codegen.work import operations
-from plica.search.measure import Measured, Measurer, Work, ranked
+from plica.codegen.operation_count import operations
+from plica.search.measure import Measured, Measurer, SpaceWork, ranked
 from plica.search.observation import Observation
-from plica.search.policy.fold import Known, Policy, State
+from plica.search.policy.fold import ObservedSpace, Policy, SearchState
 from plica.search.record.database import Database
 from plica.search.record.order import FINAL
 from plica.search.record.record import Record, record
@@ -40,7 +40,7 @@ BARREN: Final = 512
 Versions: TypeAlias = tuple[tuple[str, str], ...]
 
 
-class Piece(Work, Protocol):
+class TuningPiece(SpaceWork, Protocol):
     """A task, as far as the loop goes: work with a digest, a name, and how often it occurs."""
 
     @property
@@ -58,15 +58,15 @@ class Arbiter(Protocol):
     """A measurer that can also time a few points in turns."""
 
     def finals(
-        self, task: Work, space: Space, points: Sequence[Point], rounds: int = 0
+        self, task: SpaceWork, space: Space, points: Sequence[Point], rounds: int = 0
     ) -> tuple[Measured, ...]: ...
 
 
 @frozen(eq=False, slots=False)
-class Subject:
+class TuningSubject:
     """A piece of work, and the space of its schedules."""
 
-    task: Piece
+    task: TuningPiece
     space: Space
 
     @cached_property
@@ -79,7 +79,7 @@ class Subject:
 class Course:
     """How the search for one piece of work went."""
 
-    subject: Subject
+    subject: TuningSubject
     observations: tuple[Observation, ...] = ()
     batches: tuple[float | None, ...] = ()
     """The best cost after each batch."""
@@ -139,7 +139,7 @@ class Run:
     seed: int = 0
     versions: Versions = ()
 
-    def record(self, subject: Subject, of: Measured, trial: int, suffix: str = "") -> Record:
+    def record(self, subject: TuningSubject, of: Measured, trial: int, suffix: str = "") -> Record:
         """The record of what was measured."""
         return record(
             subject.task.key,
@@ -156,7 +156,7 @@ class Run:
             trial=trial,
         )
 
-    def known(self, subject: Subject) -> dict[tuple[str, str], Record]:
+    def known(self, subject: TuningSubject) -> dict[tuple[str, str], Record]:
         """What the database holds of this run, by form and trace."""
         return {
             (each.form, each.trace_json): each
@@ -166,11 +166,11 @@ class Run:
             and each.versions == self.versions
         }
 
-    def begun(self, subject: Subject) -> _Search:
+    def begun(self, subject: TuningSubject) -> _Search:
         """The search for one piece of work before anything is observed."""
         if not subject.space.sketches:
             # Nothing about this work can be decided.
-            over = State(Known(subject.space), self.seed, None, finished=True)
+            over = SearchState(ObservedSpace(subject.space), self.seed, None, finished=True)
             return _Search(Course(subject), over, (), {})
         state, points = self.policy.step(self.policy.begin(subject.space, self.seed))
         return _Search(Course(subject), state, points, self.known(subject))
@@ -181,7 +181,7 @@ class _Search:
     """A search under way: a value, made anew with every batch."""
 
     course: Course
-    state: State[Any]
+    state: SearchState[Any]
     left: tuple[Point, ...]
     """What was proposed and has not been observed."""
     known: dict[tuple[str, str], Record]
@@ -196,7 +196,7 @@ class _Search:
 
 
 def tuned(
-    subjects: Sequence[Subject],
+    subjects: Sequence[TuningSubject],
     run: Run,
     trials: int,
     *,

@@ -1,14 +1,14 @@
 """training: optimisers in the graph language, and compiled steps."""
 
 from plica.training.optimiser import Optimiser, adam, momentum, optimiser, sgd
-from plica.training.step import Step, step
+from plica.training.step import TrainingStep, step
 from plica.training.trainer import State, Trainer, trainer
 
 __all__ = [
     "Optimiser",
     "State",
-    "Step",
     "Trainer",
+    "TrainingStep",
     "adam",
     "momentum",
     "optimiser",

@@ -21,11 +21,11 @@ from typing import Final
 from attrs import frozen
 
 from plica.core.diagnostic import did_you_mean
-from plica.ir.graph import Function
-from plica.ir.infer import infer
-from plica.ir.module import Module
-from plica.ir.script import Scripted, from_text
-from plica.ir.type import TensorType, TupleType, Type
+from plica.ir.graph.expression import Function
+from plica.ir.graph.module import Module
+from plica.ir.text.script import Scripted, from_text
+from plica.ir.type.infer import infer
+from plica.ir.type.term import TensorType, TupleType, Type
 from plica.runtime.error import Diagnostic, InputError, Place
 
 _FILE: Final = "update_script.py"

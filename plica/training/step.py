@@ -5,8 +5,8 @@
 It is ordinary: derived, optimised and compiled like any model, to one native function.
 
 >>> from plica.core.name import Name
->>> from plica.ir.interpret import interpret
->>> from plica.ir.type import tensor
+>>> from plica.ir.interpret.interpreter import interpret
+>>> from plica.ir.type.term import tensor
 >>> from plica.training.optimiser import sgd
 >>> w = Var(Name("w"), tensor((), "f32"))
 >>> made = step(Function((), (), (w,), None, w * w), sgd(0.25))
@@ -23,18 +23,18 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.ir.dtype import DType, f32
-from plica.ir.graph import Call, Const, Expr, Function, Project, Tuple, Var, const
-from plica.ir.infer import infer
-from plica.ir.module import Module
-from plica.ir.module import module as module_of
+from plica.ir.graph.expression import Call, Const, Expr, Function, Project, Tuple, Var, const
+from plica.ir.graph.module import Module
+from plica.ir.graph.module import module as module_of
 from plica.ir.op.elementwise import cast
-from plica.ir.type import TensorType, TupleType, Type
+from plica.ir.type.dtype import DType, f32
+from plica.ir.type.infer import infer
+from plica.ir.type.term import TensorType, TupleType, Type
 from plica.rewrite.gradient import value_and_grad
 from plica.rewrite.gradient.derive import Program, Which
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.partial import evaluate_partially
-from plica.rewrite.graph.walk import Supply, expressions, operands, with_operands
+from plica.rewrite.graph.walk import NameSupply, expressions, operands, with_operands
 from plica.runtime.error import Diagnostic, InputError, Place
 from plica.training.optimiser import TIME, Optimiser
 
@@ -43,7 +43,7 @@ _ONE: Final = const(1.0, f32)
 
 
 @frozen(eq=False)
-class Step:
+class TrainingStep:
     """A module, the names and types of the weights it changes, and by what."""
 
     module: Module
@@ -51,7 +51,7 @@ class Step:
     optimiser: Optimiser
 
 
-def step(loss: Program, optimiser: Optimiser, wrt: Which = None) -> Step:
+def step(loss: Program, optimiser: Optimiser, wrt: Which = None) -> TrainingStep:
     """One step downhill on a loss: `wrt` are its weights, all that it takes of floats if none.
 
     The memory is that of each weight in turn, after the number of steps taken where the optimiser
@@ -64,7 +64,7 @@ def step(loss: Program, optimiser: Optimiser, wrt: Which = None) -> Step:
     assert isinstance(ret, TupleType)
     chosen = _weights(function, wrt)
     _check(chosen)
-    supply = Supply(*derived.values, *derived.names)
+    supply = NameSupply(*derived.values, *derived.names)
     kept = {str(each.name) for each in function.params}
     for name in (WEIGHTS, MEMORY, *optimiser.open):
         if name in kept - {str(each.name) for each in chosen}:
@@ -109,7 +109,7 @@ def step(loss: Program, optimiser: Optimiser, wrt: Which = None) -> Step:
     made = {inner if name is main else name: value for name, value in derived.items()}
     module = evaluate_partially(infer(module_of({**made, outer: whole}, outer)))
     names = [str(each.name) for each in chosen]
-    return Step(module, tuple(zip(names, types, strict=True)), optimiser)
+    return TrainingStep(module, tuple(zip(names, types, strict=True)), optimiser)
 
 
 _UNIT: Final = TupleType(())
@@ -156,7 +156,7 @@ def _tensor(of: Type | None) -> TensorType:
 @lru_cache(maxsize=256)
 def _flat(rule: Function) -> Function:
     """The rule as dataflow."""
-    main = Var(Supply(rule).name("main"), None)
+    main = Var(NameSupply(rule).name("main"), None)
     return to_dataflow(evaluate_partially(infer(module_of({main: rule}, main)))).main_function()
 
 

@@ -6,9 +6,9 @@ allocated.
 
 >>> import numpy as np
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Function, Var
+>>> from plica.ir.graph.expression import Function, Var
 >>> from plica.ir.op.reduction import sum_
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> from plica.training.optimiser import sgd
 >>> w, x = Var(Name("w"), tensor((2,), "f32")), Var(Name("x"), tensor((2,), "f32"))
 >>> train = trainer(Function((), (), (w, x), None, sum_((w - x) * (w - x))), sgd(0.25), wrt="w")
@@ -38,7 +38,7 @@ from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, address_of
 from plica.runtime.port import Port
 from plica.training.optimiser import Optimiser
-from plica.training.step import Step, step
+from plica.training.step import TrainingStep, step
 
 Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is that of a weight
 
@@ -47,7 +47,7 @@ ROOMS: Final = 3
 """Memory for so many states is kept to be used again."""
 
 
-class Room:
+class StateBuffer:
     """Memory for one state, and whether anybody holds a part of it."""
 
     def __init__(self, ports: Sequence[Port]) -> None:
@@ -72,7 +72,7 @@ class State:
     weights: tuple[Array, ...]
     memory: tuple[Any, ...]
     """For each weight a tuple of arrays, after the number of steps where it is counted."""
-    _room: Room = field(repr=False)
+    _room: StateBuffer = field(repr=False)
 
     def __getitem__(self, name: str) -> Array:
         """A weight by its name."""
@@ -86,7 +86,7 @@ class State:
 class Trainer:
     """A compiled step: `loss, state = train(state, x, y)`, one native call."""
 
-    def __init__(self, of: Step, exe: Executable) -> None:
+    def __init__(self, of: TrainingStep, exe: Executable) -> None:
         if type(exe) is not Executable:
             raise UnsupportedError(
                 Diagnostic(
@@ -105,7 +105,7 @@ class Trainer:
         self._counts = of.optimiser.counts
         held = len(self.names) * (1 + self._slots) + self._counts
         self._loss, self._held, self._data = exe.outputs[0], exe.outputs[1:], exe.inputs[held:]
-        self._rooms: list[Room] = []
+        self._rooms: list[StateBuffer] = []
         self._choosing = Lock()
 
     def start(self, **weights: object) -> State:
@@ -124,7 +124,7 @@ class Trainer:
             Port(name, port.shape, port.dtype, port.numpy)
             for name, port in zip(self.names, self.exe.inputs, strict=False)
         ]
-        room = Room(self._held)
+        room = StateBuffer(self._held)
         for array in room.arrays[len(ports) :]:
             array[...] = 0
         for port, array in zip(ports, room.arrays, strict=False):
@@ -145,7 +145,7 @@ class Trainer:
         self.exe.run([*given, address_of(loss), *room.addresses])
         return loss, self._state(room)
 
-    def _state(self, room: Room) -> State:
+    def _state(self, room: StateBuffer) -> State:
         """What lies in some memory, which is kept for when nobody holds it."""
         with self._choosing:
             self._rooms = [*self._rooms[1 - ROOMS :], room]
@@ -157,13 +157,13 @@ class Trainer:
             memory += [tuple(rest[at : at + self._slots]) for at in every]
         return State(self.names, tuple(weights), tuple(memory), room)
 
-    def _room(self) -> Room:
+    def _room(self) -> StateBuffer:
         """Memory that no state has."""
         with self._choosing:
             for at, each in enumerate(self._rooms):
                 if each.is_free:
                     return self._rooms.pop(at)
-        return Room(self._held)
+        return StateBuffer(self._held)
 
     def _taken(self, args: tuple[object, ...], named: dict[str, object]) -> list[Array]:
         """The inputs of the loss that are no weights, and the open settings."""

@@ -7,7 +7,7 @@ one number for each weight; `t` is the number of the step, from 1 on; the rest a
 from __future__ import annotations
 
 from plica import op
-from plica.ir.script import function
+from plica.ir.text.script import function
 from plica.script import Tensor, f32
 
 

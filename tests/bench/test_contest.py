@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from plica.bench import How, compete
+from plica.bench import PeerOptions, compete
 from plica.bench.peer import PEERS, Peer
 from plica.frontend.zoo.export import to_onnx
 from tests.frontend.zoo.small import SMALL, input_of
@@ -25,7 +25,7 @@ def test_two_systems_take_turns(model: Path) -> None:
         model,
         [input_of(SMALL["mlp"]())],
         ["onnxruntime"],
-        how=How(threads=1, contract="fused"),
+        how=PeerOptions(threads=1, contract="fused"),
         rounds=2,
         seconds=0.0,
         progress=said.append,

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from plica.bench.peer import PEERS, How, difference, why_missing
-from plica.ir.interpret import interpret
+from plica.bench.peer import PEERS, PeerOptions, difference, why_missing
+from plica.ir.interpret.interpreter import interpret
 from plica.runtime.error import UnsupportedError
 from tests.frontend.zoo.small import SMALL, input_of
 from tests.frontend.zoo.test_export import exported
@@ -32,14 +32,14 @@ def test_a_peer_computes_what_the_network_means(peer: str, name: str, tmp_path: 
         pytest.skip(absent)
     network = SMALL[name]()
     x = input_of(network)
-    run = PEERS[peer].prepare(saved(name, tmp_path), [x], How())
+    run = PEERS[peer].prepare(saved(name, tmp_path), [x], PeerOptions())
     assert difference(list(run()), [interpret(network, x)]) < 2e-5
 
 
 def test_plica_is_a_peer_like_any_other(tmp_path: Path) -> None:
     network = SMALL["mlp"]()
     x = input_of(network)
-    run = PEERS["plica"].prepare(saved("mlp", tmp_path), [x], How(contract="exact"))
+    run = PEERS["plica"].prepare(saved("mlp", tmp_path), [x], PeerOptions(contract="exact"))
     assert difference(list(run()), [interpret(network, x)]) < 1e-6
 
 
@@ -51,7 +51,7 @@ def test_torch_lists_all_that_it_has_no_row_for(tmp_path: Path) -> None:
     nodes = [helper.make_node("Mish", ["x"], ["a"]), helper.make_node("Selu", ["a"], ["y"])]
     onnx.save(helper.make_model(helper.make_graph(nodes, "g", [x], [y])), tmp_path / "m.onnx")
     with pytest.raises(UnsupportedError, match="Mish, Selu"):
-        PEERS["torch"].prepare(tmp_path / "m.onnx", [np.ones(3, np.float32)], How())
+        PEERS["torch"].prepare(tmp_path / "m.onnx", [np.ones(3, np.float32)], PeerOptions())
 
 
 @given(st.lists(st.floats(-1e3, 1e3, width=32), min_size=1), st.floats(0, 1e-2))

@@ -10,14 +10,14 @@ import numpy as np
 
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold
-from plica.codegen.place import place
+from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.program import Launch, Program, Slot
 from plica.codegen.target import Target
-from plica.ir.dim import evaluate
-from plica.ir.dtype import dtype
-from plica.ir.loop import Kernel
-from plica.ir.scalar import Buffer
-from plica.ir.tensor import Compute
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.statement import Kernel
+from plica.ir.loop.tensor import Compute
+from plica.ir.type.dim import evaluate
+from plica.ir.type.dtype import dtype
 from tests.codegen.nests import nest
 
 Array = np.ndarray[Any, Any]
@@ -61,7 +61,7 @@ def native_kernels(
     names = ("kernel",) * len(kernels)
     program = Program(tuple(kernels), names, tuple(slots), (tuple(steps),), 0, ())
     machine = target or toolchain.host()
-    native = toolchain.build(fold(program, place(program), machine, contract), machine)
+    native = toolchain.build(fold(program, workspace_plan(program), machine, contract), machine)
     given = [np.ascontiguousarray(array) for array in arrays]
     made = [np.zeros(slot.fixed, slot.dtype.numpy) for slot in slots[len(read) :]]
     table = np.array([array.ctypes.data for array in (*given, *made)] + [0], np.uintp)

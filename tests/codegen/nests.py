@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from plica.codegen.lower.nest import nest as nest_of_stages
-from plica.ir.loop import Kernel
-from plica.ir.stages import stages_of
-from plica.ir.tensor import Compute
+from plica.ir.loop.stages import stages_of
+from plica.ir.loop.statement import Kernel
+from plica.ir.loop.tensor import Compute
 
 
 def nest(of: Compute) -> Kernel:

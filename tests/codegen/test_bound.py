@@ -7,12 +7,12 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.codegen.lower.bound import facts_of, implied, interval
+from plica.analysis.constant_bound import facts_of, implied, interval
 from plica.core.term import Term
-from plica.ir.dim import evaluate
-from plica.ir.dtype import i32, i64
-from plica.ir.scalar import And, Cast, Le, Lit, Lt, Scalar, Select
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.scalar import And, Cast, Le, Lit, Lt, Scalar, Select
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dim import evaluate
+from plica.ir.type.dtype import i32, i64
 from tests.strategies import index_terms
 
 ROW, COLUMN = axis("i"), axis("j")

@@ -12,10 +12,10 @@ import plica
 from plica.codegen.lower import scheduled
 from plica.codegen.lower.nest import nest
 from plica.frontend.zoo import mobilenet, resnet, transformer
-from plica.ir import stages
-from plica.ir.define import define
-from plica.ir.loop import Kernel
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
+from plica.ir.loop import stages
+from plica.ir.loop.define import define
+from plica.ir.loop.statement import Kernel
 
 NETWORKS: dict[str, Callable[[], Module]] = {
     "resnet18": partial(resnet, 18, image=64, width=0.5),

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from plica.codegen.lower.decompose import decompose, instance, is_primitive
-from plica.codegen.lower.resolve import is_resolved, resolve
+from plica.codegen.lower.graph_flattening import flatten_graph, is_resolved
 from plica.core.name import Name
-from plica.ir.graph import Function, If, Tuple, Var
-from plica.ir.infer import infer
-from plica.ir.interpret import interpret
-from plica.ir.module import Module, module
+from plica.ir.graph.expression import Function, If, Tuple, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.interpret.interpreter import interpret
 from plica.ir.op import find, names
-from plica.ir.type import tensor
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
 from tests.codegen.native import assert_close
 from tests.conftest import Golden
 
@@ -27,7 +27,7 @@ def softmax_module() -> Module:
     soft = record(X, axis=-1)
     main = Var(Name("main"), None)
     body = Tuple((If(C, soft, X), soft))
-    return resolve(infer(module({main: Function((), (), (X, C), None, body)}, main)))
+    return flatten_graph(infer(module({main: Function((), (), (X, C), None, body)}, main)))
 
 
 def test_text(golden: Golden) -> None:

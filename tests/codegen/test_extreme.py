@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from plica.core.name import Name
-from plica.ir.dtype import DType, bf16, f16, f32, f64
-from plica.ir.graph import Expr, Function, Tuple, Var
-from plica.ir.interpret import interpret
-from plica.ir.module import Module, module
+from plica.ir.graph.expression import Expr, Function, Tuple, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.interpret.interpreter import interpret
 from plica.ir.op import find
-from plica.ir.type import tensor
+from plica.ir.type.dtype import DType, bf16, f16, f32, f64
+from plica.ir.type.term import tensor
 from plica.pipeline import compile
 
 FLOATS = [f16, bf16, f32, f64]

@@ -10,18 +10,18 @@ import pytest
 
 from plica.cli import main
 from plica.codegen.fuzz import fuzz
-from plica.codegen.llvm.around import Around
+from plica.codegen.llvm.loop_context import LoopContext
 from plica.codegen.lower.passes import lowered
 from plica.codegen.native import run_native
 from plica.codegen.plant import PASSES
 from plica.codegen.smaller import smaller
-from plica.codegen.subject import Elsewhere, Passed, Wrong, judge, subject
-from plica.ir.dtype import f32
-from plica.ir.loop import For, Kernel, Store
+from plica.codegen.subject import Elsewhere, Passed, WrongCode, judge, subject
+from plica.ir.loop.scalar import index
+from plica.ir.loop.statement import For, Kernel, Store
+from plica.ir.loop.tensor import axis, buffer
 from plica.ir.passes import Pass
-from plica.ir.scalar import index
-from plica.ir.tensor import axis, buffer
-from plica.runtime.apart import can_part
+from plica.ir.type.dtype import f32
+from plica.runtime.process import can_part
 from tests.conftest import PROFILE
 
 EXAMPLES = {"ci": 30, "dev": 200}.get(PROFILE, 3_000)
@@ -54,7 +54,7 @@ def test_a_planted_bound_is_found() -> None:
 
 def test_an_access_that_nothing_checks_dies_at_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
     """The code is made to believe that every index is inside."""
-    monkeypatch.setattr(Around, "is_inside", lambda *_: True)
+    monkeypatch.setattr(LoopContext, "is_inside", lambda *_: True)
     report = fuzz(20, seed=3, guard=True, passes=PASSES["bound"])
     assert report.finding is not None
     assert report.finding.kind == "bounds"
@@ -93,7 +93,7 @@ def test_code_that_raises_is_a_finding() -> None:
     drawn = subject(0, 1)
     assert drawn is not None
     verdict = judge(drawn, (Pass("broken", "It raises.", broken, kind="lower"),))
-    assert isinstance(verdict, Wrong)
+    assert isinstance(verdict, WrongCode)
     assert (verdict.kind, verdict.broken) == ("crash", "broken")
     assert "ZeroDivisionError" in verdict.reason
 

@@ -18,13 +18,10 @@ from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.arithmetic import cast as meant_cast
-from plica.ir.dim import dim_var
-from plica.ir.dtype import COMPUTED, DTYPES, DType, bool_, f16, f32, f64, i8, i32, i64
-from plica.ir.evaluate import evaluate
-from plica.ir.loop import For, Kernel, Store
-from plica.ir.run import run_kernel
-from plica.ir.scalar import (
+from plica.ir.interpret.array_arithmetic import cast as meant_cast
+from plica.ir.interpret.evaluate import evaluate
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import (
     BINARY,
     COMPARISON,
     UNARY_FLOAT,
@@ -50,7 +47,10 @@ from plica.ir.scalar import (
     ShiftRight,
     dtype_of,
 )
-from plica.ir.tensor import axis, buffer, compute, reduce
+from plica.ir.loop.statement import For, Kernel, Store
+from plica.ir.loop.tensor import axis, buffer, compute, reduce
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import COMPUTED, DTYPES, DType, bool_, f16, f32, f64, i8, i32, i64
 from tests.codegen.native import (
     PRECISION,
     assert_close,

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 
 from plica.codegen.lower.nest import nest as nest_of_stages
 from plica.codegen.lower.scheduled import plain
-from plica.codegen.place import place
+from plica.codegen.memory_plan import workspace_plan
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
-from plica.ir.dim import dim_var
-from plica.ir.dtype import bool_, f16, f32, i64
-from plica.ir.evaluate import evaluate
-from plica.ir.loop import Alloc, For, Store, statements
-from plica.ir.run import run_kernel
-from plica.ir.scalar import Cast, Lit, Load, Lt, Reduce, Scalar, ScalarVar, Select
-from plica.ir.show import show_kernel
-from plica.ir.stage import placeholder, stage
-from plica.ir.stages import Stages, evaluate_stages, exposed, stages
-from plica.ir.tensor import Compute, buffer, compute, reduce
+from plica.ir.interpret.evaluate import evaluate
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Cast, Lit, Load, Lt, Reduce, Scalar, ScalarVar, Select
+from plica.ir.loop.stage import placeholder, stage
+from plica.ir.loop.stages import Stages, evaluate_stages, exposed, stages
+from plica.ir.loop.statement import Alloc, For, Store, statements
+from plica.ir.loop.tensor import Compute, buffer, compute, reduce
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import bool_, f16, f32, i64
 from plica.pipeline import lower
 from plica.rewrite.fuse.to_stages import alone
 from plica.schedule.generate.stages import KINDS, Case
@@ -221,4 +221,4 @@ def test_text_of_stages(golden: Golden) -> None:
 
 def test_no_memory_between() -> None:
     of = module_of(CASES["a bias"], A, B, C)
-    assert place(lower(of).program).size == 0
+    assert workspace_plan(lower(of).program).size == 0

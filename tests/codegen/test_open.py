@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import plica
 from plica.core.name import Name
-from plica.ir.dim import dim_var
-from plica.ir.dtype import f32
-from plica.ir.graph import Apply, Function, Var
-from plica.ir.module import Module, module
-from plica.ir.type import TensorType
+from plica.ir.graph.expression import Apply, Function, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import f32
+from plica.ir.type.term import TensorType
 from plica.runtime.error import InputError, PlicaError, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.open_executable import OpenExecutable, dims_of

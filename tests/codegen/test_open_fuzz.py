@@ -11,16 +11,16 @@ import plica
 from plica.cli import main
 from plica.cli.fuzz_open import open_code
 from plica.codegen.llvm.open import OpenRegions
-from plica.codegen.llvm.writer import Writer
+from plica.codegen.llvm.writer import LlvmWriter
 from plica.codegen.open_fuzz import fuzz
 from plica.codegen.open_fuzz.case import Case, arrays_for, open_cases, with_names
 from plica.codegen.open_fuzz.peer import MEANING
 from plica.codegen.program import Launch
 from plica.core.fold import post_order
-from plica.ir.graph import Apply
+from plica.ir.graph.expression import Apply
 from plica.pipeline import compiled
 from plica.rewrite.fuzz.driver import one_case
-from plica.runtime.apart import can_part
+from plica.runtime.process import can_part
 from tests.conftest import PROFILE
 
 EXAMPLES = {"ci": 20, "dev": 150}.get(PROFILE, 2_000)
@@ -31,7 +31,7 @@ def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLICA_CACHE", str(tmp_path / "store"))
 
 
-def first_dims(self: OpenRegions, w: Writer, step: Launch) -> list[str]:
+def first_dims(self: OpenRegions, w: LlvmWriter, step: Launch) -> list[str]:
     """A mistake: the dims of whichever kernel came first, by their names."""
     own = self.program.kernels[step.kernel].dims
     return [f"i64 {self._number(w, self.program.dims.index(dim))}" for dim in own]

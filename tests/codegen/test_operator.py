@@ -11,11 +11,11 @@ from hypothesis import given, settings
 
 import tests.ir.reference.case_neural
 from plica.core.name import Name
-from plica.ir.graph import Function, Var
-from plica.ir.interpret import interpret
-from plica.ir.module import Module, module
+from plica.ir.graph.expression import Function, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.interpret.interpreter import interpret
 from plica.ir.op import find, names
-from plica.ir.type import tensor
+from plica.ir.type.term import tensor
 from plica.pipeline import compile
 from tests.codegen.native import assert_close
 from tests.conftest import PROFILE

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.codegen.lower.region import Tree
+from plica.codegen.lower.region import RegionTree
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> tuple[Tree, list[int], dict[int, int]]:
+def trees(draw: st.DrawFn) -> tuple[RegionTree, list[int], dict[int, int]]:
     """A tree, the parent of each region, and the other branch of each branch."""
-    tree, parents = Tree(), [0]
+    tree, parents = RegionTree(), [0]
     siblings: dict[int, int] = {}
     for _ in range(draw(st.integers(0, 12))):
         parent = draw(st.integers(0, len(parents) - 1))
@@ -35,7 +35,7 @@ def above(region: int, parents: list[int]) -> list[int]:
 
 @given(trees(), st.data())
 def test_common_is_the_deepest_region_around_all(
-    made: tuple[Tree, list[int], dict[int, int]], data: st.DataObject
+    made: tuple[RegionTree, list[int], dict[int, int]], data: st.DataObject
 ) -> None:
     tree, parents, _ = made
     some = data.draw(st.lists(st.integers(0, len(parents) - 1), min_size=1, max_size=5))
@@ -46,7 +46,7 @@ def test_common_is_the_deepest_region_around_all(
 
 @given(trees(), st.data())
 def test_reduced_is_where_the_use_is_certain(
-    made: tuple[Tree, list[int], dict[int, int]], data: st.DataObject
+    made: tuple[RegionTree, list[int], dict[int, int]], data: st.DataObject
 ) -> None:
     tree, parents, siblings = made
     some = set(data.draw(st.lists(st.integers(0, len(parents) - 1), min_size=1, max_size=8)))
@@ -63,7 +63,7 @@ def test_reduced_is_where_the_use_is_certain(
 
 
 def test_deep_trees_are_no_trouble() -> None:
-    tree = Tree()
+    tree = RegionTree()
     at, sides = 0, []
     for _ in range(20_000):
         at, other = tree.branches(at)

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import plica.codegen.lower.resolve
+import plica.codegen.lower.graph_flattening
+from plica.codegen.lower.graph_flattening import flatten_graph, is_resolved
 from plica.codegen.lower.prepare import GROUP
-from plica.codegen.lower.resolve import is_resolved, resolve
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.ir.driver import run
-from plica.ir.graph import Apply, Call, Expr, Function, If, Let, Tuple, Var
-from plica.ir.infer import infer
-from plica.ir.interpret import interpret
-from plica.ir.module import Module, module
-from plica.ir.script import from_text
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Apply, Call, Expr, Function, If, Let, Tuple, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.text.script import from_text
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
 from plica.runtime.error import UnsupportedError
 from tests.codegen.native import assert_close
 from tests.conftest import Golden
@@ -45,9 +45,9 @@ def leaves(value: Any) -> list[Any]:
 def test_meaning_is_kept_and_every_pass_is_sound(data: st.DataObject) -> None:
     of = infer(data.draw(static_modules()))
     args = data.draw(inputs_for(of))
-    resolved = resolve(of)
+    resolved = flatten_graph(of)
     assert is_resolved(resolved)
-    assert resolve(resolved) is resolved
+    assert flatten_graph(resolved) is resolved
     for ours, meant in zip(
         leaves(interpret(resolved, *args)), leaves(interpret(of, *args)), strict=True
     ):
@@ -85,7 +85,7 @@ def main(x: Tensor[(2, 2), f32], c: Tensor[(), bool]):
     return chosen, pair[1]
 """
     )
-    golden(str(resolve(from_text(source))), "resolve")
+    golden(str(flatten_graph(from_text(source))), "resolve")
 
 
 def test_a_function_chosen_at_run_time_is_refused() -> None:
@@ -99,7 +99,7 @@ def main(x: Tensor[(2,), f32], c: Tensor[(), bool]):
 """
     )
     with pytest.raises(UnsupportedError, match="A function is chosen by an `if` at run time"):
-        resolve(from_text(source))
+        flatten_graph(from_text(source))
 
 
 def chain(length: int) -> Module:
@@ -113,7 +113,7 @@ def chain(length: int) -> Module:
 
 
 def test_a_let_chain_20000_deep() -> None:
-    resolved = resolve(chain(20_000))
+    resolved = flatten_graph(chain(20_000))
     applied = [node for node in post_order(resolved.main_function()) if isinstance(node, Apply)]
     assert len(applied) == 20_000
 
@@ -131,7 +131,7 @@ def test_a_doubling_chain_through_calls() -> None:
         last = name
     assert last is not None
     whole = module({**functions, main: Function((), (), (x,), None, Call(last, (x,)))}, main)
-    resolved = resolve(infer(whole))
+    resolved = flatten_graph(infer(whole))
     assert sum(isinstance(node, Apply) for node in post_order(resolved.main_function())) == 60
     found = interpret(resolved, np.zeros(2, np.float32))
     assert isinstance(found, np.ndarray)
@@ -139,7 +139,7 @@ def test_a_doubling_chain_through_calls() -> None:
 
 
 def test_a_program_that_grows_too_big_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plica.codegen.lower.resolve, "LIMIT", 1_000)
+    monkeypatch.setattr(plica.codegen.lower.graph_flattening, "LIMIT", 1_000)
     x = Var(Name("x"), tensor((2,), "f32"))
     main = Var(Name("main"), None)
     functions: dict[Any, Any] = {}
@@ -152,7 +152,7 @@ def test_a_program_that_grows_too_big_is_refused(monkeypatch: pytest.MonkeyPatch
     assert last is not None
     whole = module({**functions, main: Function((), (), (x,), None, Call(last, (x,)))}, main)
     with pytest.raises(UnsupportedError, match="too big once every call is written out"):
-        resolve(infer(whole))
+        flatten_graph(infer(whole))
 
 
 def test_what_both_branches_agree_on_is_not_chosen() -> None:
@@ -160,7 +160,7 @@ def test_what_both_branches_agree_on_is_not_chosen() -> None:
     body = If(c, Tuple((x, x + 1.0)), Tuple((x, x + 2.0)))
     main = Var(Name("main"), None)
     whole = infer(module({main: Function((), (), (x, c), None, body)}, main))
-    resolved = resolve(whole).main_function().body
+    resolved = flatten_graph(whole).main_function().body
     assert isinstance(resolved, Tuple)
     assert resolved.items[0] is x
     assert isinstance(resolved.items[1], If)
@@ -176,7 +176,7 @@ def doubling(levels: int, again: str) -> str:
 def test_calls_that_double_are_refused_before_they_are_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(plica.codegen.lower.resolve, "LIMIT", 10**9)  # it is not come to
+    monkeypatch.setattr(plica.codegen.lower.graph_flattening, "LIMIT", 10**9)  # it is not come to
     with pytest.raises(UnsupportedError, match="too big once every call") as refused:
         plica.compile(plica.from_text(doubling(40, "{f}({f}(x))")), cache=False)
     assert refused.value.diagnostics[0].found == f"{2**41} calls"

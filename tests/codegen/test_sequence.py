@@ -7,21 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.analysis.memory import check_plan, least, most
 from plica.codegen.llvm.fold import fold
 from plica.codegen.llvm.processor import find_target
-from plica.codegen.place import Plan, overwritable, place
+from plica.codegen.memory_plan import WorkspacePlan, overwritable, workspace_plan
 from plica.codegen.program import Choose, Copy, Force, Launch, Program
 from plica.codegen.target import Target
 from plica.core.name import Name
-from plica.ir.graph import Apply, Expr, Function, If, Tuple, Var, const
-from plica.ir.infer import infer
-from plica.ir.interpret import interpret
-from plica.ir.module import module
+from plica.ir.graph.expression import Apply, Expr, Function, If, Tuple, Var, const
+from plica.ir.graph.module import module
+from plica.ir.interpret.interpreter import interpret
 from plica.ir.op import find
-from plica.ir.type import tensor
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
 from plica.pipeline import build, compile, lower, sequenced
 from plica.rewrite.history import begun
-from plica.rewrite.plan import check_plan, least, most
 from plica.runtime.error import UnsupportedError
 from tests.conftest import Golden
 from tests.strategies import static_modules
@@ -173,7 +173,7 @@ def test_a_thousand_choices_inside_one_another() -> None:
         body = If(test, X + float(number), body)
     of = program_of(body, X)
     assert sum(isinstance(step, Choose) for steps in of.regions for step in steps) == 1_000
-    text = fold(of, place(of), find_target("cpu"))
+    text = fold(of, workspace_plan(of), find_target("cpu"))
     assert len(text) < 3_000_000
 
 
@@ -181,7 +181,7 @@ def test_unused_results_are_not_computed() -> None:
     record = find("split")
     assert record is not None
     parts = record(X, 3)
-    from plica.ir.graph import Project
+    from plica.ir.graph.expression import Project
 
     of = program_of(Project(parts, 1) + 1.0, X)
     assert kinds(of) == ["split + add"]
@@ -193,7 +193,7 @@ def total(of: Expr) -> Expr:
 
 def test_offsets_are_aligned_and_apart() -> None:
     """Two sums that one kernel needs together."""
-    plan = place(program_of(X * total(X) + total(X * X), X))
+    plan = workspace_plan(program_of(X * total(X) + total(X * X), X))
     assert sorted(offset for _, offset in plan.offsets) == [0, 64]
     assert plan.size == 128
     assert check_plan(plan.memory) == ()
@@ -204,7 +204,7 @@ def test_memory_is_used_again() -> None:
     body: Expr = X
     for _ in range(10):
         body = total(body) * X
-    plan = place(program_of(body, X))
+    plan = workspace_plan(program_of(body, X))
     assert len(plan.offsets) == 10
     assert plan.size == 128
     assert check_plan(plan.memory) == ()
@@ -215,7 +215,7 @@ def test_a_result_is_written_over_what_dies() -> None:
     a = apply("exp", X)
     b = a * total(a)
     body = Tuple((b * total(b), total(X)))
-    plan = place(program_of(body, X))
+    plan = workspace_plan(program_of(body, X))
     assert [each.in_place_of is not None for each in plan.memory.tenants].count(True) == 1
     assert check_plan(plan.memory) == ()
     found = result_of(body, (X,), VALUES)
@@ -240,7 +240,7 @@ def test_what_a_thunk_touches_stays_until_it_may_run_last() -> None:
     shared = apply("log", base * total(base))
     middle = total(X * 3.0) * X
     body = Tuple((If(C, shared + 1.0, X), middle, If(D, shared * 2.0, X)))
-    plan = place(program_of(body, X, C, D))
+    plan = workspace_plan(program_of(body, X, C, D))
     assert check_plan(plan.memory) == ()
     for c in (True, False):
         for d in (True, False):
@@ -257,7 +257,7 @@ def test_what_a_thunk_touches_stays_until_it_may_run_last() -> None:
 @given(st.data())
 def test_plans_are_right(data: st.DataObject) -> None:
     plan = lower(infer(data.draw(static_modules()))).plan
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, WorkspacePlan)
     assert check_plan(plan.memory) == ()
     assert least(plan.memory.tenants) <= plan.memory.size <= most(plan.memory.tenants)
 
@@ -270,7 +270,7 @@ def test_text(golden: Golden) -> None:
     assert record is not None
     of = program_of(Tuple((If(C, X + 1.0, X), record(X, at))), X, C, at)
     assert any(isinstance(step, Copy) for steps in of.regions for step in steps)
-    golden(fold(of, place(of), target), "fold")
+    golden(fold(of, workspace_plan(of), target), "fold")
 
 
 def test_a_tensor_no_memory_can_hold_is_refused() -> None:

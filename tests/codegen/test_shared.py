@@ -10,15 +10,15 @@ import plica
 from plica.codegen.lower.shared import shared
 from plica.core.binding import free_vars
 from plica.core.name import Name
-from plica.ir.dtype import f32, i64
-from plica.ir.evaluate import evaluate
-from plica.ir.graph import Function, Var
-from plica.ir.loop import For, Kernel, Seq, Store, statements
+from plica.ir.graph.expression import Function, Var
+from plica.ir.interpret.evaluate import evaluate
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Lit, ScalarVar
+from plica.ir.loop.statement import For, Kernel, Seq, Store, statements
+from plica.ir.loop.tensor import buffer, compute, reduce
 from plica.ir.op.reduction import sum_
-from plica.ir.run import run_kernel
-from plica.ir.scalar import Lit, ScalarVar
-from plica.ir.tensor import buffer, compute, reduce
-from plica.ir.type import tensor
+from plica.ir.type.dtype import f32, i64
+from plica.ir.type.term import tensor
 from plica.op import nn
 from tests.codegen.native import assert_close, shape_of
 from tests.codegen.nests import nest

@@ -12,10 +12,10 @@ import pytest
 import plica
 from plica import op
 from plica.core.name import Name
-from plica.ir.dtype import DType, bf16, f16, f32, f64
-from plica.ir.graph import Expr, Function, Tuple, Var
-from plica.ir.module import Module, module
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Expr, Function, Tuple, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.type.dtype import DType, bf16, f16, f32, f64
+from plica.ir.type.term import tensor
 
 EDGES = (0.0, -0.0, math.nan, 1.0, -1.0, math.inf, -math.inf)
 PAIRS = tuple(product(EDGES, EDGES)) * 3

@@ -11,15 +11,15 @@ import pytest
 import plica
 from plica.codegen.cuda.fold import fold
 from plica.codegen.lower.passes import lower
-from plica.ir.arithmetic import cast as meant
-from plica.ir.define import defined
-from plica.ir.dtype import DTYPES, DType, f16, f32, f64, i8, i32
-from plica.ir.float_code import float_code
-from plica.ir.graph import const
-from plica.ir.loop import Kernel
-from plica.ir.scalar import Cast, Scalar, Select
-from plica.ir.tensor import buffer, compute
-from plica.ir.verify import well_formed
+from plica.ir.graph.expression import const
+from plica.ir.interpret.array_arithmetic import cast as meant
+from plica.ir.loop.define import defined
+from plica.ir.loop.scalar import Cast, Scalar, Select
+from plica.ir.loop.statement import Kernel
+from plica.ir.loop.tensor import buffer, compute
+from plica.ir.loop.verify import well_formed
+from plica.ir.type.dtype import DTYPES, DType, f16, f32, f64, i8, i32
+from plica.ir.type.float_code import float_code
 from plica.rewrite.packs.cast import keeps
 from plica.schedule.default.gpu import Gpu, gpu_schedule
 from tests.codegen.cuda.emulate import COMPILER

@@ -7,13 +7,9 @@ import pytest
 import plica
 from plica.codegen.lower.supported import unsupported
 from plica.core.name import Name
-from plica.ir.dim import dim_var
-from plica.ir.dtype import f32
-from plica.ir.graph import Call, Expr, Function, Let, Match, PAny, Tuple, Var
-from plica.ir.graph import Clause as Case
-from plica.ir.infer import infer
-from plica.ir.loop import Kernel, Store
-from plica.ir.module import (
+from plica.ir.graph.expression import Call, Expr, Function, Let, Match, PAny, Tuple, Var
+from plica.ir.graph.expression import Clause as Case
+from plica.ir.graph.module import (
     ConstructorDef,
     DataDef,
     Definition,
@@ -22,9 +18,13 @@ from plica.ir.module import (
     constructors,
     module,
 )
-from plica.ir.scalar import Lit
-from plica.ir.tensor import axis, buffer
-from plica.ir.type import DataName, DataType, FuncType, Type, TypeVar, tensor
+from plica.ir.loop.scalar import Lit
+from plica.ir.loop.statement import Kernel, Store
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import f32
+from plica.ir.type.infer import infer
+from plica.ir.type.term import DataName, DataType, FuncType, Type, TypeVar, tensor
 from plica.pipeline import compile
 from plica.runtime.error import UnsupportedError
 

@@ -6,9 +6,9 @@ import pytest
 
 from plica.codegen.llvm.kernel import emit
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dtype import f32
-from plica.ir.loop import NOTHING, TRUE, Barrier, Invoke, Kernel, Stmt, While, block
-from plica.ir.tensor import buffer
+from plica.ir.loop.statement import NOTHING, TRUE, Barrier, Invoke, Kernel, Stmt, While, block
+from plica.ir.loop.tensor import buffer
+from plica.ir.type.dtype import f32
 
 
 @pytest.mark.parametrize(

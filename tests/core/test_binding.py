@@ -23,10 +23,10 @@ from plica.core.digest import alpha_equal
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term, children, rebuild
-from plica.ir.dtype import f32
-from plica.ir.graph import Function, Tuple, Var
-from plica.ir.scalar import Lit
-from plica.ir.type import TensorType, TypeVar, dim_var, tensor
+from plica.ir.graph.expression import Function, Tuple, Var
+from plica.ir.loop.scalar import Lit
+from plica.ir.type.dtype import f32
+from plica.ir.type.term import TensorType, TypeVar, dim_var, tensor
 from tests.core.test_term import chain, doubling
 from tests.strategies import modules, terms, toys
 from tests.strategies.term import Bind, Fix, Leaf, Many, Mixed, Pair, Ref, Toy, toy_vars

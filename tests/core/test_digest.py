@@ -17,12 +17,12 @@ from plica.core.binding import substitute
 from plica.core.digest import Path, alpha_equal, at, digest, first_difference, steps
 from plica.core.name import Name
 from plica.core.term import Term, rebuild
-from plica.ir.dtype import f32
-from plica.ir.graph import Function, Let, Tuple, Var, const
-from plica.ir.module import Module, module
-from plica.ir.scalar import Buffer, Lit
-from plica.ir.tensor import compute
-from plica.ir.type import FuncType, TypeVar, dim_var, tensor
+from plica.ir.graph.expression import Function, Let, Tuple, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.scalar import Buffer, Lit
+from plica.ir.loop.tensor import compute
+from plica.ir.type.dtype import f32
+from plica.ir.type.term import FuncType, TypeVar, dim_var, tensor
 from tests.core.test_binding import X1, X, Y, lets, naive_substitute
 from tests.core.test_term import chain, doubling
 from tests.strategies import modules, terms, toys

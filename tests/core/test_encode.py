@@ -26,9 +26,9 @@ from plica.core.encode import (
     to_rows,
 )  # fmt: skip
 from plica.core.term import Term
-from plica.ir.dtype import f32, i64
-from plica.ir.graph import const
-from plica.ir.scalar import Add, Lit
+from plica.ir.graph.expression import const
+from plica.ir.loop.scalar import Add, Lit
+from plica.ir.type.dtype import f32, i64
 from tests.core.test_digest import golden_terms
 from tests.core.test_term import chain, doubling
 from tests.strategies import terms

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from plica.core.name import Name
 from plica.core.term import Term, children, class_of, field_kinds, field_names, rebuild
-from plica.ir.dtype import f32
-from plica.ir.scalar import Add, Lit, Scalar
+from plica.ir.loop.scalar import Add, Lit, Scalar
+from plica.ir.type.dtype import f32
 from tests.strategies import terms, toys
 from tests.strategies.term import PLAIN, Bind, Leaf, Many, Mixed, Pair, Ref, Toy
 

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from plica.core.binding import free_vars
 from plica.core.diagnostic import IllTyped
 from plica.core.name import Name
-from plica.ir.combiner import Combine, combine
-from plica.ir.define import define, defined
-from plica.ir.dim import dim_var
-from plica.ir.dtype import f32, i32, i64
-from plica.ir.evaluate import evaluate
-from plica.ir.loop import Block, For, Kernel, Store, statements
+from plica.ir.interpret.evaluate import evaluate
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.combiner import Combine, combine
+from plica.ir.loop.define import define, defined
+from plica.ir.loop.scalar import And, Buffer, Cast, Eq, Lit, Lt, Or, Reduce, Scalar, Select, index
+from plica.ir.loop.stage import Each, extern, fold, placeholder, scan, stage
+from plica.ir.loop.statement import Block, For, Kernel, Store, statements
+from plica.ir.loop.tensor import Compute, axis, buffer, compute, reduce
+from plica.ir.loop.verify import well_formed
 from plica.ir.op import find, names
-from plica.ir.run import run_kernel
-from plica.ir.scalar import And, Buffer, Cast, Eq, Lit, Lt, Or, Reduce, Scalar, Select, index
-from plica.ir.show import show_kernel
-from plica.ir.stage import Each, extern, fold, placeholder, scan, stage
-from plica.ir.tensor import Compute, axis, buffer, compute, reduce
-from plica.ir.verify import well_formed
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import f32, i32, i64
 from tests.codegen.native import assert_close, shape_of
 from tests.conftest import Golden
 from tests.ir.reference import CASES, attributes, run, types_of

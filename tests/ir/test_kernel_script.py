@@ -10,11 +10,11 @@ import plica
 from plica.core.diagnostic import ScriptError
 from plica.core.digest import digest
 from plica.core.name import Name
-from plica.ir.dim import dim_var
-from plica.ir.dtype import f16, f32, i32, i64
 from plica.ir.generate.loop import block_kernels
-from plica.ir.graph import Apply, Call, Function, Var
-from plica.ir.loop import (
+from plica.ir.graph.expression import Apply, Call, Function, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.scalar import Add, Buffer, Cast, Lit, Load, Lt, Reduce, Scalar, ScalarVar, Select
+from plica.ir.loop.statement import (
     NOTHING,
     Alloc,
     Barrier,
@@ -32,12 +32,12 @@ from plica.ir.loop import (
     block,
     written,
 )
-from plica.ir.module import Module, module
-from plica.ir.scalar import Add, Buffer, Cast, Lit, Load, Lt, Reduce, Scalar, ScalarVar, Select
-from plica.ir.script import ScriptedKernel, from_text
-from plica.ir.show import show_kernel, show_module
-from plica.ir.tensor import axis, buffer
-from plica.ir.type import tensor
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.text.script import ScriptedKernel, from_text
+from plica.ir.text.show import show_kernel, show_module
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import f16, f32, i32, i64
+from plica.ir.type.term import tensor
 from tests.conftest import Golden
 from tests.scripts import kernel as live
 from tests.strategies import kernels

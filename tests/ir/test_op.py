@@ -13,15 +13,15 @@ from hypothesis import given, settings
 import plica.op
 from plica.core.diagnostic import CODES, IllTyped
 from plica.core.name import Name
-from plica.ir.dim import dim_var, evaluate, same_dim
-from plica.ir.dtype import DTYPES
-from plica.ir.graph import Apply, Literal, Var, const
-from plica.ir.infer import type_of
-from plica.ir.kind import KINDS, kind
+from plica.ir.graph.expression import Apply, Literal, Var, const
+from plica.ir.loop.fusion_kind import KINDS, kind
 from plica.ir.op import Mismatch, Operator, aliases, find, names
 from plica.ir.op.attribute import read_dim
-from plica.ir.shape_function import shapes_of
-from plica.ir.type import TensorType, TupleType, tensor
+from plica.ir.op.shape_function import shapes_of
+from plica.ir.type.dim import dim_var, evaluate, same_dim
+from plica.ir.type.dtype import DTYPES
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, TupleType, tensor
 from plica.op import nn
 from tests.ir.reference import CASES, REFERENCE, attributes, close, run, types_of
 

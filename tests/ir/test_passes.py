@@ -13,11 +13,9 @@ from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.driver import PrintIR, Timing, run
-from plica.ir.dtype import f32
-from plica.ir.graph import Apply, Const, Expr, Function, Tuple, Var, const
-from plica.ir.infer import infer
-from plica.ir.module import Module, module
+from plica.ir.driver import PassTiming, PrintIR, run
+from plica.ir.graph.expression import Apply, Const, Expr, Function, Tuple, Var, const
+from plica.ir.graph.module import Module, module
 from plica.ir.passes import (
     Pass,
     PassError,
@@ -27,7 +25,9 @@ from plica.ir.passes import (
     forms,
     function_pass,
 )
-from plica.ir.type import tensor
+from plica.ir.type.dtype import f32
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
 
 MAIN = Var(Name("main"), None)
 x = Var(Name("x"), tensor((4,), f32))
@@ -175,7 +175,7 @@ def test_declared_forms_are_verified_in_debug_mode() -> None:
 
 def test_instruments_watch_and_change_nothing() -> None:
     ticks = count()
-    timing = Timing(lambda: float(next(ticks)))
+    timing = PassTiming(lambda: float(next(ticks)))
     lines: list[str] = []
     pipeline = Pipeline((DROP, appended(1), Pass("rest", "Does nothing.", lambda of: of)))
     watched = run(pipeline, START, (timing, PrintIR(lines.append)), debug=True)

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.core.diagnostic import EvaluationError
-from plica.ir.graph import Function
-from plica.ir.infer import infer
-from plica.ir.interpret import interpret
-from plica.ir.module import Module
+from plica.ir.graph.expression import Function
+from plica.ir.graph.module import Module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.interpret.value import build, same_value
 from plica.ir.prelude import list_items, list_value, prelude
-from plica.ir.script import from_text
-from plica.ir.value import build, same_value
+from plica.ir.text.script import from_text
+from plica.ir.type.infer import infer
 from tests.scripts import prelude_use
 
 NUMBERS = st.lists(st.integers(-100, 100), max_size=8)

@@ -16,17 +16,28 @@ import plica
 from plica.core.diagnostic import CompilerBug, IllTyped, ScriptError
 from plica.core.digest import digest
 from plica.core.name import Name
-from plica.ir.dim import dim_var, same_dim
-from plica.ir.graph import Apply, Call, Const, Function, If, Let, Literal, Project, Tuple, Var
-from plica.ir.interpret import interpret
-from plica.ir.module import Extern, Module
+from plica.ir.graph.expression import (
+    Apply,
+    Call,
+    Const,
+    Function,
+    If,
+    Let,
+    Literal,
+    Project,
+    Tuple,
+    Var,
+)
+from plica.ir.graph.module import Extern, Module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.loop.scalar import Scalar
 from plica.ir.op import find
-from plica.ir.scalar import Scalar
-from plica.ir.script import Scripted, as_module, from_text, read_text
-from plica.ir.script.dim import read_dim
-from plica.ir.script.expression import INSTEAD, PYTHONIC, operator_meant
-from plica.ir.script.origin import MOST
-from plica.ir.show.type import show_dim
+from plica.ir.text.script import Scripted, as_module, from_text, read_text
+from plica.ir.text.script.dim import read_dim
+from plica.ir.text.script.expression import INSTEAD, PYTHONIC, operator_meant
+from plica.ir.text.script.origin import MOST
+from plica.ir.text.show.type import show_dim
+from plica.ir.type.dim import dim_var, same_dim
 from plica.runtime.error import PlicaError
 from plica.script import Fn, Tensor, bf16, dim, f32, forall
 from plica.script import partial as partial_word

@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 from plica.core.digest import digest, first_difference
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.dim import dim_var
-from plica.ir.dtype import DType, bf16, bool_, f16, f32, f64, i8, u64
-from plica.ir.graph import (
+from plica.ir.graph.expression import (
     Apply,
     Call,
     Clause,
@@ -37,18 +35,20 @@ from plica.ir.graph import (
     Var,
     const,
 )  # fmt: skip
-from plica.ir.infer import infer, type_of
-from plica.ir.loop import Kernel, Seq, Store
-from plica.ir.module import Defined, Definition, Extern, Module, module
+from plica.ir.graph.module import Defined, Definition, Extern, Module, module
+from plica.ir.loop.scalar import Buffer, Lit, ScalarVar, index
+from plica.ir.loop.statement import Kernel, Seq, Store
 from plica.ir.op import find
-from plica.ir.scalar import Buffer, Lit, ScalarVar, index
-from plica.ir.script import from_text, read_text
-from plica.ir.show import show_expr, show_module, show_type
-from plica.ir.show.distinct import distinct
-from plica.ir.show.layout import Spot, meet
-from plica.ir.show.name import Supply, spelling
-from plica.ir.type import FuncType, TensorType, TupleType, Type, tensor
-from plica.ir.word import WORDS, is_reserved
+from plica.ir.text.script import from_text, read_text
+from plica.ir.text.show import show_expr, show_module, show_type
+from plica.ir.text.show.distinct import distinct
+from plica.ir.text.show.layout import StatementSpot, meet
+from plica.ir.text.show.name import IdentifierSupply, spelling
+from plica.ir.text.word import WORDS, is_reserved
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import DType, bf16, bool_, f16, f32, f64, i8, u64
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import FuncType, TensorType, TupleType, Type, tensor
 from tests.conftest import Golden
 from tests.strategies import (
     constants,
@@ -228,12 +228,12 @@ def test_awkward_hints(hint: str) -> None:
 
 @given(st.lists(names(), max_size=20))
 def test_a_supply_gives_each_identifier_once_and_keeps_what_it_gave(given_: list[Name]) -> None:
-    supply = Supply(WORDS)
+    supply = IdentifierSupply(WORDS)
     drawn = [supply.draw(name) for name in given_]
     assert len(set(drawn)) == len(drawn)
     assert all(text.isidentifier() and text not in WORDS for text in drawn)
     assert not any(is_reserved(text) for text in drawn)
-    again = Supply(WORDS)
+    again = IdentifierSupply(WORDS)
     assert [again.draw(Name(text)) for text in reversed(drawn)] == drawn[::-1]
 
 
@@ -316,11 +316,11 @@ def test_functions_and_branches_as_values() -> None:
 def test_meet_is_the_lowest_common_ancestor(
     steps: list[tuple[int, bool]], data: st.DataObject
 ) -> None:
-    spots = [Spot()]
+    spots = [StatementSpot()]
     for up, deep in steps:
-        spots.append(Spot(spots[-1] if deep else spots[up % len(spots)]))
+        spots.append(StatementSpot(spots[-1] if deep else spots[up % len(spots)]))
 
-    def line(spot: Spot) -> list[Spot]:
+    def line(spot: StatementSpot) -> list[StatementSpot]:
         found = [spot]
         while found[-1].up is not found[-1]:
             found.append(found[-1].up)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from plica.ir.dtype import bool_, f16, f32, i32, i64
-from plica.ir.loop import Alloc, Branch, For, Kernel, Seq, Stmt, Store
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     BINARY,
     And,
     Cast,
@@ -20,8 +18,10 @@ from plica.ir.scalar import (
     Scalar,
     Select,
 )
-from plica.ir.show import show_kernel
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.statement import Alloc, Branch, For, Kernel, Seq, Stmt, Store
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dtype import bool_, f16, f32, i32, i64
 from tests.conftest import Golden
 from tests.strategies import kernels
 

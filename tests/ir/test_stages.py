@@ -15,13 +15,10 @@ from plica.core.digest import digest
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term, children, rebuild
-from plica.ir.dim import dim_var
-from plica.ir.dtype import f32
-from plica.ir.loop import Store
-from plica.ir.run import run_kernel
-from plica.ir.scalar import Buffer, Lit, Load, Lt, Scalar, Select, index
-from plica.ir.stage import Each, Extern, Stage, placeholder, scan, stage
-from plica.ir.stages import (
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Buffer, Lit, Load, Lt, Scalar, Select, index
+from plica.ir.loop.stage import Each, ExternStage, Stage, placeholder, scan, stage
+from plica.ir.loop.stages import (
     Names,
     Stages,
     compute_of,
@@ -37,7 +34,10 @@ from plica.ir.stages import (
     stages_of,
     with_element,
 )
-from plica.ir.tensor import axis, compute, reduce
+from plica.ir.loop.statement import Store
+from plica.ir.loop.tensor import axis, compute, reduce
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import f32
 from plica.schedule.generate.stages import KINDS, Case
 from tests.conftest import Golden
 
@@ -147,7 +147,7 @@ def test_what_others_read_or_the_launch_keeps_has_no_epilogue() -> None:
 
 def test_statements_come_in_no_pairs() -> None:
     out = placeholder("y", (1,), f32)
-    of = stages((), (Extern((out,), Store(out, (index(0),), Lit(1, f32))),))
+    of = stages((), (ExternStage((out,), Store(out, (index(0),), Lit(1, f32))),))
     with pytest.raises(CompilerBug, match="in pairs"):
         pairs(of)
     with pytest.raises(CompilerBug, match="as kernels only"):

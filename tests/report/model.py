@@ -8,9 +8,9 @@ from pathlib import Path
 import onnx
 
 from plica.codegen.llvm.processor import find_target
-from plica.frontend.onnx.origin import Reading, read_onnx
+from plica.frontend.onnx.origin import OnnxReading, read_onnx
 from plica.frontend.zoo.export import to_onnx
-from plica.report import Compiled, Study, compiled, examine
+from plica.report import StudiedModel, Study, compiled, examine
 from tests.frontend.zoo.small import SMALL
 
 
@@ -22,13 +22,13 @@ def model_file(name: str, folder: Path) -> Path:
 
 
 @cache
-def read_small(name: str) -> Reading:
+def read_small(name: str) -> OnnxReading:
     """A network as it is read back."""
     return read_onnx(to_onnx(SMALL[name]()))
 
 
 @cache
-def compiled_small(name: str) -> Compiled:
+def compiled_small(name: str) -> StudiedModel:
     """A network compiled for one thread of this machine."""
     return compiled(name, read_small(name), find_target("cpu"))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from plica.core.name import Name
-from plica.ir.dtype import i64
-from plica.ir.scalar import Add, Lit, Max, Min, Mul, Scalar, ScalarVar, Sub
+from plica.ir.loop.scalar import Add, Lit, Max, Min, Mul, Scalar, ScalarVar, Sub
+from plica.ir.type.dtype import i64
 from plica.rewrite import index_constants, index_holes, rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.rule import Rule
 
 x, y = index_holes("x y")
@@ -16,7 +16,7 @@ c, d = index_constants("c d")
 VARIABLES = tuple(ScalarVar(Name(name), i64) for name in "abcd")
 
 
-def _sum(m: Match) -> Scalar:
+def _sum(m: PatternMatch) -> Scalar:
     return Add(m.x, Lit(m.c.value + m.d.value, i64))
 
 

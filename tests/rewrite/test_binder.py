@@ -13,7 +13,7 @@ from plica import op
 from plica.core.binding import free_vars
 from plica.core.digest import digest
 from plica.core.name import Name
-from plica.ir.graph import (
+from plica.ir.graph.expression import (
     Call,
     Clause,
     Function,
@@ -27,8 +27,8 @@ from plica.ir.graph import (
     Tuple,
     Var,
 )
-from plica.ir.module import module
-from plica.ir.type import tensor
+from plica.ir.graph.module import module
+from plica.ir.type.term import tensor
 from plica.rewrite import either, hole, holes, rewrite, rule
 from plica.rewrite.check.verdict import Refuted, Tested, Untested
 from plica.rewrite.make import tabled

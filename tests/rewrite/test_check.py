@@ -14,7 +14,7 @@ from plica import op
 from plica.cli import main
 from plica.core.diagnostic import RuleRefused
 from plica.rewrite import (
-    Match,
+    PatternMatch,
     approx,
     exact,
     holes,
@@ -182,7 +182,7 @@ def test_a_rule_that_was_never_tried_is_untested_and_not_good() -> None:
 
 
 def test_a_rule_that_fails_on_an_instance_is_refuted() -> None:
-    def fussy(m: Match) -> Any:
+    def fussy(m: PatternMatch) -> Any:
         assert m.x.type.shape != (), "a scalar"
         return m.x
 

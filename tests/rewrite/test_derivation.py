@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dtype import i64
-from plica.ir.scalar import Add, Lit, Mul, Scalar, ScalarVar
+from plica.ir.loop.scalar import Add, Lit, Mul, Scalar, ScalarVar
+from plica.ir.type.dtype import i64
 from plica.rewrite import became, first_bad, fork, rewrite, rule, why
 from plica.rewrite.derivation import at, provenance
 from tests.rewrite.index_terms import RULES, VARIABLES, c, index_terms, x

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.core.diagnostic import RuleRefused
-from plica.ir.check import check
-from plica.ir.graph import Apply, Expr, Function, Tuple
-from plica.ir.infer import infer, type_of
+from plica.ir.graph.check import check
+from plica.ir.graph.expression import Apply, Expr, Function, Tuple
 from plica.ir.op import find
-from plica.ir.type import TupleType
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TupleType
 from plica.rewrite import Rule, either, first_bad, holes, optional, rewrite, rule, why
 from plica.rewrite.check.region import chains
 from plica.rewrite.check.run import check as check_rule

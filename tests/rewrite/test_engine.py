@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from plica.core.diagnostic import RuleRefused
 from plica.core.name import Name
-from plica.ir.dtype import i64
-from plica.ir.scalar import Lit, Scalar, ScalarVar
+from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
+from plica.ir.type.dtype import i64
 from plica.rewrite import index_holes, pack, rewrite, rule
 from plica.rewrite.derivation import at
 from tests.rewrite.index_terms import RULES, VARIABLES, index_terms, value, x, y

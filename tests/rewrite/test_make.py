@@ -11,8 +11,8 @@ import pytest
 from plica import op
 from plica.core.diagnostic import RuleRefused
 from plica.core.name import Name
-from plica.ir.graph import Var, const
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Var, const
+from plica.ir.type.term import tensor
 from plica.rewrite import (
     approx,
     constants,

@@ -10,10 +10,10 @@ import pytest
 from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.frontend.zoo import mobilenet, resnet
-from plica.ir.graph import Apply, Const
-from plica.ir.infer import infer
-from plica.ir.interpret import interpret
-from plica.ir.module import Module
+from plica.ir.graph.expression import Apply, Const
+from plica.ir.graph.module import Module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.type.infer import infer
 from plica.pipeline import lower
 from plica.rewrite import became, exact, first_bad, holes, pack, rewrite, rule, why
 from plica.rewrite.derivation import Derivation, at, provenance

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from plica.core.diagnostic import RuleRefused
 from plica.core.digest import digest
-from plica.ir.check import check
-from plica.ir.graph import Call, Expr, Function, If, Tuple, attr
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module
+from plica.ir.graph.check import check
+from plica.ir.graph.expression import Call, Expr, Function, If, Tuple, attr
+from plica.ir.graph.module import Module
+from plica.ir.type.infer import infer, type_of
 from plica.rewrite import holes
 from plica.rewrite.dominate import dominates
 from plica.rewrite.graph.walk import expressions

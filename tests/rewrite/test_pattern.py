@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from plica.core.name import Name
-from plica.ir.graph import Apply, If, Let, Tuple, Var, const
+from plica.ir.graph.expression import Apply, If, Let, Tuple, Var, const
+from plica.ir.graph.operator import Operator
 from plica.ir.op import find
-from plica.ir.operator import Operator
-from plica.ir.type import tensor
+from plica.ir.type.term import tensor
 from plica.rewrite import Rest, constants, either, hole, holes, match, optional
 
 x, y, p = holes("x y p")

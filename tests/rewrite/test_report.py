@@ -8,8 +8,8 @@ import pytest
 
 import plica
 from plica import op
-from plica.ir.graph import Let
-from plica.ir.scalar import Max, Min, index
+from plica.ir.graph.expression import Let
+from plica.ir.loop.scalar import Max, Min, index
 from plica.rewrite import (
     Rule,
     approx,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from plica.core.diagnostic import RuleRefused
 from plica.core.term import Term
-from plica.ir.scalar import Scalar
+from plica.ir.loop.scalar import Scalar
 from plica.rewrite import (
     Derivation,
     Strategy,

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plica.core.digest import digest
-from plica.ir.infer import infer
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
+from plica.ir.type.infer import infer
 from plica.rewrite import either, holes
-from plica.rewrite.device import place
+from plica.rewrite.device_placement import place
 from plica.rewrite.dominate import dominates
 from plica.rewrite.layout.convert import convert_layout
 from plica.rewrite.partition import inline_composites, partition

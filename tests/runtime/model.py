@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from plica.ir.module import Module
-from plica.ir.script import from_text
+from plica.ir.graph.module import Module
+from plica.ir.text.script import from_text
 from plica.pipeline import compile
 from plica.runtime.executable import Executable
 

@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 
 from plica.codegen.llvm import toolchain
 from plica.runtime import archive, host
-from plica.runtime.artefact import Artefact, Machine, Record, Tenant, from_members, to_members
+from plica.runtime.artefact import (
+    Artefact,
+    ArtefactMachine,
+    CompilationRecord,
+    StoredAllocation,
+    from_members,
+    to_members,
+)
 from plica.runtime.error import ArtefactError, EvaluationError, InputError
 from plica.runtime.link import can_link
 from plica.runtime.load import executable, load
@@ -127,7 +134,7 @@ def refused(artefact: Artefact, path: Path) -> str:
 
 
 def test_a_plan_that_overlaps_is_refused(tmp_path: Path) -> None:
-    one, two = Tenant(0, 64, 0, 2, None, None), Tenant(0, 64, 1, 3, None, None)
+    one, two = StoredAllocation(0, 64, 0, 2, None, None), StoredAllocation(0, 64, 1, 3, None, None)
     path = tmp_path / "m.plica"
     assert "overlap" in refused(changed(plan=(one, two), workspace=128), path)
     assert "outside" in refused(changed(plan=(one,), workspace=8), path)
@@ -143,9 +150,9 @@ def test_a_plan_that_overlaps_is_refused(tmp_path: Path) -> None:
 def test_a_derivation_outside_its_contract_is_refused(tmp_path: Path) -> None:
     zero = "0" * 32
     steps = (("mul-distribute", "reassociates", zero, zero),)
-    record = Record(zero, "exact", steps, "")
+    record = CompilationRecord(zero, "exact", steps, "")
     assert "does not allow" in refused(changed(record=lambda: record), tmp_path / "m.plica")
-    wrong = Record(zero, "exact", (("a", "exact", "b", zero),), "")
+    wrong = CompilationRecord(zero, "exact", (("a", "exact", "b", zero),), "")
     assert "damaged" in refused(changed(record=lambda: wrong), tmp_path / "m.plica")
 
 
@@ -164,7 +171,7 @@ def test_other_machines_are_refused(tmp_path: Path) -> None:
     mine = model().artefact.machine
     lacks = {"x86_64": "+amx-bf16", "aarch64": "+sme"}[mine.architecture]
     with pytest.raises(ArtefactError, match="another kind") as caught:
-        executable(changed(machine=Machine("riscv64-unknown-linux-gnu", "generic", ())))
+        executable(changed(machine=ArtefactMachine("riscv64-unknown-linux-gnu", "generic", ())))
     assert caught.value.code == "other-machine"
     assert host.lacking(mine.architecture, (lacks,), {"fpu"}) == (lacks[1:],)
     assert host.lacking(mine.architecture, (lacks,), set()) == ()

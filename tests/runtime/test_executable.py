@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from plica.core.name import Name
-from plica.ir.graph import Expr, Function, Project, Tuple, Var, const
-from plica.ir.module import Module, module
+from plica.ir.graph.expression import Expr, Function, Project, Tuple, Var, const
+from plica.ir.graph.module import Module, module
 from plica.ir.op import find
-from plica.ir.type import TupleType, Type, tensor
+from plica.ir.type.term import TupleType, Type, tensor
 from plica.pipeline import compile
 from plica.runtime.element import ELEMENTS
 from plica.runtime.error import EvaluationError, InputError, UnsupportedError

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plica.runtime.artefact import Machine
+from plica.runtime.artefact import ArtefactMachine
 from plica.runtime.error import ArtefactError, UnsupportedError
 from plica.runtime.export import export, header_text, identifier
 from plica.runtime.link import can_link
@@ -90,7 +90,7 @@ def test_a_library_for_another_machine_is_refused_by_name(
 ) -> None:
     monkeypatch.delenv("CC", raising=False)
     triple = "riscv64-unknown-linux-gnu"
-    other = replace(model().artefact, machine=Machine(triple, "generic", ()))
+    other = replace(model().artefact, machine=ArtefactMachine(triple, "generic", ()))
     with pytest.raises(UnsupportedError, match=f"no library for {triple}") as caught:
         export(other, tmp_path / "libx.so")
     assert caught.value.code == "missing-tool"

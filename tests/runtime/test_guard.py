@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plica.runtime.apart import Died, apart, can_part
 from plica.runtime.guard import Guarded, Side, can_guard
+from plica.runtime.process import Died, apart, can_part
 
 pytestmark = pytest.mark.skipif(
     not (can_guard() and can_part()), reason="pages are protected on POSIX only"

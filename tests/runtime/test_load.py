@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plica.ir.interpret import interpret
-from plica.ir.script import from_text
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.text.script import from_text
 from plica.pipeline import compile
 from tests.conftest import PROFILE
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.codegen.llvm import pool, toolchain
-from plica.runtime.link import Code, can_link, link
+from plica.runtime.link import LinkedCode, can_link, link
 from plica.runtime.pool import use_threads
 
 pytestmark = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
@@ -55,7 +55,7 @@ define void @nested(ptr %env, i64 %count) {
 """
 
 
-def program(threads: int) -> tuple[Code, Callable[[str, int], list[int]]]:
+def program(threads: int) -> tuple[LinkedCode, Callable[[str, int], list[int]]]:
     here = toolchain.host()
     head = f'target triple = "{here.triple}"\n'
     code = link((toolchain.emit(head + PROGRAM + pool.text(here.triple), here),))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plica.ir.script import from_text
+from plica.ir.text.script import from_text
 from plica.pipeline import compile
 from plica.runtime.error import InputError
 from plica.runtime.link import can_link

@@ -19,15 +19,15 @@ from plica.codegen.lower.passes import lower as lowered
 from plica.codegen.native import run_native
 from plica.core.digest import digest, digests
 from plica.frontend.zoo import resnet
-from plica.ir.module import Module
-from plica.ir.run import run_kernel
-from plica.ir.script import from_text
+from plica.ir.graph.module import Module
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.text.script import from_text
 from plica.pipeline import compile, lower, record
 from plica.runtime.error import ArtefactError, InputError
 from plica.runtime.executable import Executable
 from plica.runtime.follow import CONTRACTS, derivation_problems, strictness
 from plica.runtime.load import load
-from plica.runtime.record import Record, read_record, record_members
+from plica.runtime.record import CompilationRecord, read_record, record_members
 from plica.schedule import Trace, replay
 from plica.schedule.replay import kernel_of
 from tests.strategies import static_modules
@@ -44,7 +44,7 @@ def main(x: Tensor[(32, 64), f32], w: Tensor[(64, 48), f32]) -> Tensor[(32, 48),
 
 
 @lru_cache(maxsize=1)
-def recorded() -> Record:
+def recorded() -> CompilationRecord:
     return record(lower(NET))
 
 
@@ -61,17 +61,17 @@ def test_what_is_recorded_is_a_chain() -> None:
     assert read_record(record_members(of)) == of
 
 
-def _first_rule(of: Record, **fields: str) -> Record:
+def _first_rule(of: CompilationRecord, **fields: str) -> CompilationRecord:
     return replace(of, rules=(replace(of.rules[0], **fields), *of.rules[1:]))
 
 
-def _last_stage(of: Record, name: str) -> Record:
+def _last_stage(of: CompilationRecord, name: str) -> CompilationRecord:
     return replace(of, stages=(*of.stages[:-1], replace(of.stages[-1], name=name)))
 
 
 ZERO = "0" * 32
 # fmt: off
-WRONG: dict[str, tuple[str, Callable[[Record], Record]]] = {
+WRONG: dict[str, tuple[str, Callable[[CompilationRecord], CompilationRecord]]] = {
     "source":     ("begins with another", lambda of: replace(of, module=ZERO)),
     "no-source":  ("where it starts",     lambda of: replace(of, module="?")),
     "result":     ("ends with another",   lambda of: replace(of, result=ZERO)),
@@ -118,7 +118,9 @@ def test_a_derivation_is_taken_again() -> None:
         (lambda of: replace(of, rules=(replace(of.rules[0], digest="0" * 32),)), "rule"),
     ],
 )
-def test_other_steps_are_told(change: Callable[[Record], Record], words: str) -> None:
+def test_other_steps_are_told(
+    change: Callable[[CompilationRecord], CompilationRecord], words: str
+) -> None:
     with pytest.raises(ArtefactError, match=words):
         rederive(NET, change(recorded()))
 

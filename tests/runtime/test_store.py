@@ -18,12 +18,12 @@ from plica.codegen.llvm.unit import units
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
 from plica.frontend.zoo import resnet
-from plica.ir.graph import Apply, Call, Function
-from plica.ir.module import Module
-from plica.ir.script import from_text
+from plica.ir.graph.expression import Apply, Call, Function
+from plica.ir.graph.module import Module
+from plica.ir.text.script import from_text
 from plica.pipeline import compile, lower
 from plica.runtime.link import can_link
-from plica.runtime.store import LIMIT, Store, key_of, user_store
+from plica.runtime.store import LIMIT, ArtefactStore, key_of, user_store
 from tests.runtime.model import inputs, module
 
 pytestmark = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
@@ -39,7 +39,7 @@ def test_keys_tell_parts_apart(a: list[bytes], b: list[bytes]) -> None:
 
 
 def test_a_damaged_entry_is_as_none(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = ArtefactStore(tmp_path)
     store.put(key_of("a"), b"value")
     assert store.get(key_of("a")) == b"value"
     (path,) = entries(tmp_path)
@@ -53,7 +53,7 @@ def test_a_damaged_entry_is_as_none(tmp_path: Path) -> None:
 
 
 def test_an_entry_in_the_place_of_another_is_as_none(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = ArtefactStore(tmp_path)
     store.put(key_of("a"), b"one")
     store.put(key_of("b"), b"two")
     store._path(key_of("a")).write_bytes(store._path(key_of("b")).read_bytes())
@@ -77,13 +77,13 @@ def test_an_entry_of_another_kind_is_made_again(
     kept = entries(tmp_path)
     assert len(kept) > 2
     for path in kept:
-        Store(tmp_path).put(path.parent.name + path.name, data)
+        ArtefactStore(tmp_path).put(path.parent.name + path.name, data)
     again = compile(from_text(text), threads=1)(given)
     assert np.array_equal(again, given + amount)
 
 
 def test_what_was_used_least_recently_goes(tmp_path: Path) -> None:
-    store = Store(tmp_path, limit=5000)
+    store = ArtefactStore(tmp_path, limit=5000)
     for number in range(10):
         store.put(key_of(str(number)), bytes(1000))
     for number, path in enumerate(store._path(key_of(str(each))) for each in range(10)):
@@ -95,7 +95,7 @@ def test_what_was_used_least_recently_goes(tmp_path: Path) -> None:
 
 
 def test_many_writers_at_once(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = ArtefactStore(tmp_path)
     seen: list[bytes | None] = []
 
     def work(number: int) -> None:
@@ -114,7 +114,7 @@ def test_many_writers_at_once(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_used_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    store = Store(tmp_path / "file")
+    store = ArtefactStore(tmp_path / "file")
     store.put(key_of("a"), b"value")
     assert store.get(key_of("a")) is None
 
@@ -172,14 +172,14 @@ def main(x: Tensor[(8, 8), f32], w: Tensor[(8, 8), f32]) -> Tensor[(8, 8), f32]:
 """
 
 
-def compiled(of: Module, store: Store) -> tuple[str, ...]:
+def compiled(of: Module, store: ArtefactStore) -> tuple[str, ...]:
     here = toolchain.host()
     lowered = lower(of)
     return units(lowered.program, lowered.plan, here, False, store).compiled
 
 
 def test_editing_an_operator_compiles_the_kernels_that_contain_it(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = ArtefactStore(tmp_path)
     before, after = (
         from_text(CHAIN.format(edited=name)) for name in ("op.nn.relu", "op.nn.sigmoid")
     )
@@ -215,7 +215,7 @@ def groups_with(of: Module, name: str) -> int:
 
 
 def test_an_edit_of_a_resnet_compiles_the_groups_that_contain_it(tmp_path: Path) -> None:
-    store, here = Store(tmp_path), toolchain.host()
+    store, here = ArtefactStore(tmp_path), toolchain.host()
     of = resnet(50, image=32, width=0.0625, classes=10)
 
     def compiled(module: Module) -> tuple[int, int]:
@@ -234,7 +234,7 @@ def test_an_edit_of_a_resnet_compiles_the_groups_that_contain_it(tmp_path: Path)
 
 @pytest.mark.slow
 def test_another_class_count_compiles_the_last_layers_only(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = ArtefactStore(tmp_path)
     first = compiled(resnet(18, image=32, width=0.125, classes=10), store)
     again = compiled(resnet(18, image=32, width=0.125, classes=12), store)
     assert 0 < len(again) < len(first) / 4
@@ -247,7 +247,7 @@ def mode(path: Path) -> int:
 def test_the_folder_is_for_its_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        Store(tmp_path / "new" / "store").put(key_of("a"), b"value")
+        ArtefactStore(tmp_path / "new" / "store").put(key_of("a"), b"value")
     finally:
         os.umask(before)
     assert mode(tmp_path / "new" / "store") == 0o700
@@ -258,7 +258,7 @@ def test_the_folder_is_for_its_owner_alone_whatever_the_umask(tmp_path: Path) ->
 
 @pytest.mark.parametrize("writable", [0o777, 0o775, 0o722])
 def test_a_folder_that_others_may_write_to_is_left_alone(tmp_path: Path, writable: int) -> None:
-    store = Store(tmp_path / "store")
+    store = ArtefactStore(tmp_path / "store")
     store.put(key_of("a"), b"value")
     (tmp_path / "store").chmod(writable)
     with pytest.warns(RuntimeWarning, match="unsafe-store") as told:
@@ -273,7 +273,7 @@ def test_a_folder_that_others_may_write_to_is_left_alone(tmp_path: Path, writabl
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs two users")
 def test_what_belongs_to_somebody_else_is_left_alone(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store")
+    store = ArtefactStore(tmp_path / "store")
     store.put(key_of("a"), b"value")
     (entry,) = entries(tmp_path / "store")
     os.chown(entry, 65534, 65534)
@@ -286,7 +286,7 @@ def test_what_belongs_to_somebody_else_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_fifo_in_the_place_of_an_entry_is_not_waited_for(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store")
+    store = ArtefactStore(tmp_path / "store")
     store.put(key_of("a"), b"value")
     (entry,) = entries(tmp_path / "store")
     entry.unlink()

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from plica.ir.dim import known
-from plica.ir.loop import Kernel
-from plica.ir.stages import Stages, kernel_of
+from plica.ir.loop.stages import Stages, kernel_of
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.dim import known
 from plica.schedule.hoist import constants, hoist
 
 Array = np.ndarray[Any, Any]

@@ -6,11 +6,11 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.ir.dim import dim
-from plica.ir.dtype import f32, i64
-from plica.ir.loop import Alloc, For, Kernel, Stmt, Store, block, seq
-from plica.ir.scalar import And, Buffer, Lit, Lt, Max, Not, Scalar, ScalarVar, Select, lit
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.scalar import And, Buffer, Lit, Lt, Max, Not, Scalar, ScalarVar, Select, lit
+from plica.ir.loop.statement import Alloc, For, Kernel, Stmt, Store, block, seq
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dim import dim
+from plica.ir.type.dtype import f32, i64
 
 
 @frozen

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from plica.ir.dim import DimLike, dim, dim_var
-from plica.ir.dtype import f32
-from plica.ir.loop import Alloc, For, Kernel, Stmt, Store, block, seq
-from plica.ir.scalar import Buffer, Lit, Load, Max, Scalar, ScalarVar, Select, index
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.scalar import Buffer, Lit, Load, Max, Scalar, ScalarVar, Select, index
+from plica.ir.loop.statement import Alloc, For, Kernel, Stmt, Store, block, seq
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dim import DimLike, dim, dim_var
+from plica.ir.type.dtype import f32
 
 n, m = dim_var("n"), dim_var("m")
 

@@ -11,13 +11,13 @@ from contextlib import contextmanager
 import pytest
 from attrs import frozen
 
+from plica.analysis.site import replace, with_parts
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.loop import Kernel, Store, annotated
-from plica.ir.scalar import Scalar, lit
+from plica.ir.loop.scalar import Scalar, lit
+from plica.ir.loop.statement import Kernel, Store, annotated
 from plica.schedule import Handle, Instruction, Problem, instruction, kinds
 from plica.schedule.instruction import Edited, Scene, primitive
-from plica.schedule.site import replace, with_parts
 
 
 @frozen(eq=False)

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.ir.dim import dim_var
-from plica.ir.dtype import i32
-from plica.ir.loop import TRUE, For, Kernel, Stmt, Store, block, seq
-from plica.ir.scalar import Buffer, Lt, Max, Scalar, ScalarVar, index, lit
-from plica.ir.tensor import axis, buffer
+from plica.analysis.site import map_of
+from plica.ir.loop.scalar import Buffer, Lt, Max, Scalar, ScalarVar, index, lit
+from plica.ir.loop.statement import TRUE, For, Kernel, Stmt, Store, block, seq
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import i32
 from plica.schedule import ScheduleRefused, do, fuse, loops, record, reorder, split
 from plica.schedule import block as block_named
-from plica.schedule.do import Block, Body
+from plica.schedule.do import Body, DoBlock
 from plica.schedule.replay import kernel_of
-from plica.schedule.site import map_of
 from tests.schedule.kernel import matmul, same_function
 
 SIZE = 26
@@ -76,7 +76,7 @@ def _nest(draw: DrawFn, x: Buffer, y: Buffer, number: int, depth: int) -> Stmt:
     return stmt
 
 
-def keeps(kernel: Kernel, schedule: Block, **sizes: int) -> bool:
+def keeps(kernel: Kernel, schedule: DoBlock, **sizes: int) -> bool:
     """Whether a schedule was accepted; if so, the kernel must mean the same as before."""
     try:
         after = record(schedule, kernel).module

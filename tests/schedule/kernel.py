@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 
 from plica.core.term import Term
-from plica.ir.dim import DimLike, dim
-from plica.ir.dtype import f32
-from plica.ir.loop import Alloc, For, Kernel, Stmt, Store, block, seq
-from plica.ir.run import run_kernel
-from plica.ir.scalar import Buffer, Max, Scalar, ScalarVar, lit
-from plica.ir.size import shape_of
-from plica.ir.tensor import axis, buffer
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Buffer, Max, Scalar, ScalarVar, lit
+from plica.ir.loop.statement import Alloc, For, Kernel, Stmt, Store, block, seq
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dim import DimLike, dim
+from plica.ir.type.dtype import f32
+from plica.ir.type.size import shape_of
 
 
 def matmul(m: DimLike = 6, n: DimLike = 5, k: DimLike = 4) -> Kernel:

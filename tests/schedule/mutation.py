@@ -12,17 +12,17 @@ from typing import Any, Final, TypeAlias
 import pytest
 from attrs import evolve, frozen
 
+from plica.analysis.site import map_of, replace, with_body, with_parts
 from plica.core.binding import substitute
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.dtype import i64
-from plica.ir.loop import NOTHING, TRUE, Block, For, Kernel, Stmt, Store
-from plica.ir.scalar import FloorDiv, Mul, Not, Scalar, ScalarVar, index, lit
+from plica.ir.loop.scalar import FloorDiv, Mul, Not, Scalar, ScalarVar, index, lit
+from plica.ir.loop.statement import NOTHING, TRUE, Block, For, Kernel, Stmt, Store
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
 from plica.schedule.instruction import Edited, Instruction, Scene, kinds
 from plica.schedule.problem import Problem
-from plica.schedule.site import map_of, replace, with_body, with_parts
 
 Plant: TypeAlias = Callable[[pytest.MonkeyPatch, str], None]
 
@@ -156,7 +156,7 @@ def outer_extent_only(term: Any) -> Any:
 
 def floor_instead(term: Any, *context: Any) -> Any:
     """`n // k` turns where `(n + k - 1) // k` are needed."""
-    from plica.schedule.around import simple  # only here
+    from plica.analysis.enclosing import simple  # only here
 
     if isinstance(term, FloorDiv) and hasattr(term.left, "left"):
         return simple(FloorDiv(term.left.left, term.right), *context)

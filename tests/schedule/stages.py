@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.ir.dim import dim_var
-from plica.ir.dtype import f32
-from plica.ir.loop import Alloc, Branch, For, Kernel, Stmt, Store, block, seq
-from plica.ir.scalar import And, Le, Lt, Select, index, lit
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.scalar import And, Le, Lt, Select, index, lit
+from plica.ir.loop.statement import Alloc, Branch, For, Kernel, Stmt, Store, block, seq
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import f32
 from plica.schedule import ScheduleRefused, loops, reorder, split
 from plica.schedule import block as block_named
 from plica.schedule.do import Body, do

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from plica.ir.show import show_kernel
+from plica.ir.text.show import show_kernel
 from plica.schedule import annotate, block, loops
 from plica.schedule.do import Body
 from plica.schedule.primitive.annotate import KEYS, declare_key

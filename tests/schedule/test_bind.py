@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.codegen.lower.passes import lower
-from plica.ir.dim import dim_var
-from plica.ir.loop import Kernel
-from plica.ir.show import show_kernel
+from plica.ir.loop.statement import Kernel
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim_var
 from plica.schedule import (
     bind,
     block,

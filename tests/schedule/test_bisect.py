@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plica.ir.loop import Kernel
-from plica.ir.module import Module
+from plica.analysis.site import map_of
+from plica.ir.graph.module import Module
+from plica.ir.loop.statement import Kernel
 from plica.runtime.error import InputError
 from plica.schedule import Handle, Step, Trace, bisect, blame, minimise, unannotate
 from plica.schedule.minimise import simpler, without
 from plica.schedule.problem import Problem
-from plica.schedule.replay import State, begin, kernel_of, taken
-from plica.schedule.site import map_of
+from plica.schedule.replay import ReplayState, begin, kernel_of, taken
 from plica.schedule.trace import renumbered
 from tests.schedule.foreign import Note, Spoil
 from tests.schedule.kernel import matmul, same_function
@@ -89,7 +89,7 @@ def legal(trace: Trace) -> Kernel | None:
         if isinstance(after, Problem):
             return None
         state = after
-    assert isinstance(state, State)
+    assert isinstance(state, ReplayState)
     return state.kernel
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.ir.dim import dim_var
-from plica.ir.show import show_kernel
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim_var
 from plica.schedule import block, cache_inplace, decompose_reduction, do, loops
 from plica.schedule.do import Body
 from tests.conftest import Golden

@@ -5,14 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.analysis.site import map_of
 from plica.core.digest import digest
-from plica.ir.dim import dim_var
-from plica.ir.dtype import f32
-from plica.ir.loop import Alloc, For, Kernel, Store, seq
-from plica.ir.loop import block as block_of
-from plica.ir.scalar import index
-from plica.ir.show import show_kernel
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.scalar import index
+from plica.ir.loop.statement import Alloc, For, Kernel, Store, seq
+from plica.ir.loop.statement import block as block_of
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import f32
 from plica.schedule import (
     bind,
     block,
@@ -25,7 +26,6 @@ from plica.schedule import (
     split,
 )
 from plica.schedule.do import Body
-from plica.schedule.site import map_of
 from tests.conftest import Golden
 from tests.schedule.hostile import after, keeps, refusal
 from tests.schedule.kernel import matmul, stencil

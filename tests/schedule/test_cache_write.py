@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.analysis.site import map_of
 from plica.core.digest import digest
-from plica.ir.dim import dim_var
-from plica.ir.show import show_kernel
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim_var
 from plica.schedule import bind, block, cache_write, do, loops, reverse_compute_inline, split
 from plica.schedule.do import Body
-from plica.schedule.site import map_of
 from tests.conftest import Golden
 from tests.schedule.hostile import after, keeps, refusal
 from tests.schedule.kernel import matmul

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.ir.dim import dim_var
-from plica.ir.loop import Block, For, Seq
-from plica.ir.show import show_kernel
+from plica.analysis.site import map_of
+from plica.ir.loop.statement import Block, For, Seq
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim_var
 from plica.schedule import (
     block,
     blockize,
@@ -22,7 +23,6 @@ from plica.schedule import (
     split,
 )
 from plica.schedule.do import Body
-from plica.schedule.site import map_of
 from tests.conftest import Golden
 from tests.schedule.hostile import after, keeps, refusal
 from tests.schedule.kernel import chain, matmul, product_and_relu, stencil

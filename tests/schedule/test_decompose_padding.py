@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from plica.ir.dim import DimLike, dim, dim_var
-from plica.ir.dtype import f32
-from plica.ir.loop import For, Kernel, Store, seq
-from plica.ir.loop import block as make_block
-from plica.ir.scalar import And, Le, Lt, Scalar, ScalarVar, Select, index, lit
-from plica.ir.show import show_kernel
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.scalar import And, Le, Lt, Scalar, ScalarVar, Select, index, lit
+from plica.ir.loop.statement import For, Kernel, Store, seq
+from plica.ir.loop.statement import block as make_block
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import DimLike, dim, dim_var
+from plica.ir.type.dtype import f32
 from plica.schedule import ScheduleRefused, bind, decompose_padding, do, loops, split, trace_of
 from plica.schedule import block as find
 from plica.schedule.do import Body

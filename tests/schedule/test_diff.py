@@ -27,7 +27,7 @@ from plica.schedule import (
     unroll,
 )
 from plica.schedule.align import signatures
-from plica.schedule.diff import Insert, Keep, Move
+from plica.schedule.diff import Insert, Keep, MovedStep
 from plica.schedule.do import Body
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import handles
@@ -111,12 +111,12 @@ def test_moved_steps() -> None:
     b = trace_of(ordered("k", "i", "j"), matmul())
     found = diff(a, b)
     assert [type(each).__name__ for each in found.edits if not isinstance(each, Keep)] == [
-        "Move",
+        "MovedStep",
         "Leave",
     ]
     assert apply(found, a) is b
     assert apply(found, a, ()) is a
-    assert isinstance(found.hunks[0][0], Move)
+    assert isinstance(found.hunks[0][0], MovedStep)
 
 
 def test_decisions_are_told_apart() -> None:

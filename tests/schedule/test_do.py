@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from plica.analysis.site import map_of
 from plica.core.binding import rename, substitute
 from plica.core.digest import digest
 from plica.core.name import Name
-from plica.ir.loop import NOTHING, For, Kernel
+from plica.ir.loop.statement import NOTHING, For, Kernel
 from plica.runtime.error import PlicaError
 from plica.schedule import (
     Handle,
@@ -31,7 +32,6 @@ from plica.schedule import (
 )
 from plica.schedule.do import Body
 from plica.schedule.replay import scheduled
-from plica.schedule.site import map_of
 from tests.schedule.kernel import matmul, same_function
 
 

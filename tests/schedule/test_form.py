@@ -19,8 +19,7 @@ from plica.codegen.form_fuzz.judge import MACHINES, Way, judge
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.dtype import f32, f64, i8, i32, u8
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     And,
     Buffer,
     Cast,
@@ -34,9 +33,10 @@ from plica.ir.scalar import (
     dtype_of,
     index,
 )
-from plica.ir.stage import Each, placeholder, stage
-from plica.ir.stages import Stages, stages
-from plica.ir.tensor import reduce
+from plica.ir.loop.stage import Each, placeholder, stage
+from plica.ir.loop.stages import Stages, stages
+from plica.ir.loop.tensor import reduce
+from plica.ir.type.dtype import f32, f64, i8, i32, u8
 from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default import FORMS, Machine, formed
 from plica.schedule.default.gpu import GPU_FORMS, Gpu
@@ -174,9 +174,9 @@ def test_a_wrong_form_is_found_and_named(kind: str, apply: Apply, message: str) 
 # --- libraries ------------------------------------------------------------------------------------
 
 LIBRARY: Final = """
-from plica.ir.scalar import Buffer, index
-from plica.ir.stage import Each
-from plica.ir.stages import Names, stages
+from plica.ir.loop.scalar import Buffer, index
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, stages
 from plica.rewrite.contract import exact
 from plica.schedule.form import Form
 

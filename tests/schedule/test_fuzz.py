@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from plica.cli import main
 from plica.core.diagnostic import EvaluationError
-from plica.ir.run import run_kernel
-from plica.schedule import pose
+from plica.ir.interpret.kernel import run_kernel
+from plica.schedule import precondition as pose
 from plica.schedule.fuzz import differs, fuzz
 from plica.schedule.generate import random_case, untried, walk
 from plica.schedule.instruction import kinds

@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 
 from plica.core.digest import digest
-from plica.ir.loop import Kernel
-from plica.ir.tensor import axis
+from plica.ir.loop.statement import Kernel
+from plica.ir.loop.tensor import axis
 from plica.schedule import Trace
 from plica.schedule.replay import scheduled
 from tests.conftest import TESTS, Golden

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.core.name import Name
-from plica.ir.dtype import DType, f32, i8, i32, i64
-from plica.ir.evaluate import evaluate
-from plica.ir.scalar import And, Cast, Le, Lit, Load, Lt, Scalar, ScalarVar, Select, index
-from plica.ir.stage import Each, Extern, placeholder, stage
-from plica.ir.stages import Stages, compute_of, evaluate_stages, kernel_of, stages
-from plica.ir.tensor import axis, buffer, reduce
+from plica.ir.interpret.evaluate import evaluate
+from plica.ir.loop.scalar import And, Cast, Le, Lit, Load, Lt, Scalar, ScalarVar, Select, index
+from plica.ir.loop.stage import Each, ExternStage, placeholder, stage
+from plica.ir.loop.stages import Stages, compute_of, evaluate_stages, kernel_of, stages
+from plica.ir.loop.tensor import axis, buffer, reduce
+from plica.ir.type.dtype import DType, f32, i8, i32, i64
 from plica.schedule.generate.stages import numbers
 from plica.schedule.hoist import constants, hoist
 from tests.schedule.begun import read_after
@@ -169,7 +169,7 @@ def test_statements_stay() -> None:
     packed = stage("p", (4,), lambda i: w[3 - i])
     kernel = kernel_of(stages((packed.out,), (stage("y", (4,), lambda i: packed[i] * 2),)))
     result = kernel.params[-1]
-    of = stages((w,), (packed, Extern((result,), kernel.body)))
+    of = stages((w,), (packed, ExternStage((result,), kernel.body)))
     apart = hoist(of, (True,))
     assert apart.before == (packed,)
     assert apart.rest.stages == of.stages[1:]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from plica.ir.define import defined
-from plica.ir.dtype import f32
-from plica.ir.loop import Kernel
-from plica.ir.tensor import buffer, compute, reduce
+from plica.ir.loop.define import defined
+from plica.ir.loop.statement import Kernel
+from plica.ir.loop.tensor import buffer, compute, reduce
+from plica.ir.type.dtype import f32
 from plica.schedule import ScheduleRefused, bind, block, loops
 from plica.schedule.do import Body, do, run
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.ir.dim import dim_var
-from plica.ir.loop import Kernel
-from plica.ir.show import show_kernel
+from plica.ir.loop.statement import Kernel
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim_var
 from plica.schedule import annotate, block, do, loop_partition, loops, unroll
 from plica.schedule.do import Body
 from tests.conftest import Golden

@@ -24,7 +24,7 @@ from plica.schedule import (
     unannotate,
     unroll,
 )
-from plica.schedule.do import Block, Body
+from plica.schedule.do import Body, DoBlock
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import handles
 from tests.schedule.kernel import matmul
@@ -37,7 +37,7 @@ def kinds_of(trace: Trace) -> list[str]:
     return [step.instruction.kind for step in trace.steps]
 
 
-def normal(schedule: Block) -> Trace:
+def normal(schedule: DoBlock) -> Trace:
     return normalise(trace_of(schedule, matmul()), matmul())
 
 

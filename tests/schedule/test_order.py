@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.ir.dim import dim_var
-from plica.ir.loop import Alloc, For, Kernel, Stmt
+from plica.analysis.site import map_of, replace, with_body
+from plica.ir.loop.statement import Alloc, For, Kernel, Stmt
+from plica.ir.type.dim import dim_var
 from plica.schedule import ScheduleRefused, block, compute_at, do, loops, record, split
 from plica.schedule.do import Body
 from plica.schedule.instruction import Scene
 from plica.schedule.order import is_own, open_loops
 from plica.schedule.replay import kernel_of
-from plica.schedule.site import map_of, replace, with_body
 from tests.schedule.kernel import chain, matmul, product_and_relu, same_function, stencil
 
 PROGRAMS = st.sampled_from(

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plica.ir.dim import dim_var
-from plica.ir.dtype import f32
-from plica.ir.loop import For, Kernel, Store
-from plica.ir.loop import block as make_block
-from plica.ir.scalar import Scalar, index, lit
-from plica.ir.show import show_kernel
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.scalar import Scalar, index, lit
+from plica.ir.loop.statement import For, Kernel, Store
+from plica.ir.loop.statement import block as make_block
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import f32
 from plica.schedule import ScheduleRefused, do, loops, pad_einsum, split, trace_of, unroll
 from plica.schedule import block as find
 from plica.schedule.do import Body

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.ir.dim import dim_var
-from plica.ir.loop import Kernel
-from plica.ir.show import show_kernel
+from plica.ir.loop.statement import Kernel
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim_var
 from plica.schedule import block, compute_at, do, fuse, loops, parallel, record, reorder, split
 from plica.schedule.do import Body
 from plica.schedule.replay import kernel_of

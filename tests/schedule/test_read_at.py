@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.core.digest import digest
-from plica.ir.dim import dim_var
-from plica.ir.show import show_kernel
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim_var
 from plica.schedule import (
     bind,
     block,

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.analysis.site import map_of
 from plica.core.digest import digest
 from plica.schedule import block, reorder_block_iter_var
 from plica.schedule.do import Body
-from plica.schedule.site import map_of
 from tests.schedule.hostile import after, refusal
 from tests.schedule.kernel import matmul
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.ir.dim import dim_var
-from plica.ir.dtype import f32
-from plica.ir.loop import Alloc, For, Kernel, Store, seq
-from plica.ir.loop import block as block_of
-from plica.ir.scalar import index
-from plica.ir.show import show_kernel
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.scalar import index
+from plica.ir.loop.statement import Alloc, For, Kernel, Store, seq
+from plica.ir.loop.statement import block as block_of
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import f32
 from plica.schedule import block, cache_write, compute_at, do, loops, reverse_compute_at, split
 from plica.schedule.do import Body
 from tests.conftest import Golden

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.ir.dtype import f32
-from plica.ir.loop import Alloc, For, Kernel, Store, block, seq
-from plica.ir.scalar import Lt, Reduce, Select, index, lit
-from plica.ir.show import show_kernel
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.scalar import Lt, Reduce, Select, index, lit
+from plica.ir.loop.statement import Alloc, For, Kernel, Store, block, seq
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dtype import f32
 from plica.schedule import block as block_named
 from plica.schedule import do, loops, reverse_compute_inline, split
 from plica.schedule.do import Body

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.ir.dim import DimLike, dim, dim_var
-from plica.ir.dtype import i32
-from plica.ir.loop import For, Kernel, Seq, Stmt, Store
-from plica.ir.loop import block as block_of
-from plica.ir.scalar import BitXor, Lt, Max, Min, Mul, Scalar, lit
-from plica.ir.show import show_kernel
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.scalar import BitXor, Lt, Max, Min, Mul, Scalar, lit
+from plica.ir.loop.statement import For, Kernel, Seq, Stmt, Store
+from plica.ir.loop.statement import block as block_of
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import DimLike, dim, dim_var
+from plica.ir.type.dtype import i32
 from plica.schedule import bind, block, do, fuse, loops, parallel, reorder, rfactor, split
 from plica.schedule.do import Body
 from tests.conftest import Golden

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plica.ir.dim import dim_var
+from plica.ir.type.dim import dim_var
 from plica.schedule import (
     block,
     compute_at,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plica.ir.dim import dim_var
-from plica.ir.show import show_kernel
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim_var
 from plica.schedule import bind, block, compute_at, loops, set_scope, split
 from plica.schedule.do import Body
 from tests.conftest import Golden

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.analysis.site import map_of
 from plica.core.binding import free_vars
 from plica.core.digest import digest
-from plica.ir.dim import dim, dim_var
-from plica.ir.dtype import i32
-from plica.ir.loop import For, Kernel, Store
-from plica.ir.show import show_kernel
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.statement import For, Kernel, Store
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim, dim_var
+from plica.ir.type.dtype import i32
 from plica.schedule import annotate, block, do, fuse, loops, parallel, split
 from plica.schedule.do import Body
-from plica.schedule.site import map_of
 from tests.conftest import Golden
 from tests.schedule.hostile import after, keeps, nests, products, refusal
 from tests.schedule.kernel import matmul

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.ir.dim import dim_var, evaluate
-from plica.ir.scalar import Scalar, index
-from plica.ir.show import show_kernel
+from plica.ir.loop.scalar import Scalar, index
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim_var, evaluate
 from plica.schedule import block, storage_align
 from plica.schedule.do import Body
 from plica.schedule.primitive.storage_align import aligned

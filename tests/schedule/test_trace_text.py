@@ -17,8 +17,8 @@ import plica.schedule
 from plica.core.diagnostic import Malformed, ScriptError
 from plica.core.name import Name
 from plica.core.term import Term, field_names
-from plica.ir.index_map import IndexMap, index_map
-from plica.ir.tensor import axis
+from plica.ir.loop.index_map import IndexMap, index_map
+from plica.ir.loop.tensor import axis
 from plica.runtime.error import PlicaError
 from plica.schedule import (
     Handle,
@@ -31,7 +31,7 @@ from plica.schedule import (
     spell,
     trace_of,
 )
-from plica.schedule.do import Block
+from plica.schedule.do import DoBlock
 from plica.schedule.handle import Sort
 from plica.schedule.instruction import primitive
 from plica.schedule.replay import kernel_of
@@ -158,7 +158,7 @@ def test_python_run_by_python_records_the_same_trace(choices: list[tuple[int, in
         names: dict[str, Any] = {}
         exec(text, names)  # what we printed ourselves
         schedule = names["schedule"]
-        assert isinstance(schedule, Block)
+        assert isinstance(schedule, DoBlock)
         assert trace_of(schedule, kernel) is trace
 
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.core.digest import digest
-from plica.ir.dim import dim_var
-from plica.ir.index_map import IndexMap, index_map
-from plica.ir.show import show_kernel
+from plica.ir.loop.index_map import IndexMap, index_map
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim_var
 from plica.schedule import block, do, transform_layout
 from plica.schedule.do import Body
 from tests.conftest import Golden

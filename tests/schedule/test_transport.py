@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plica.ir.loop import Kernel
+from plica.ir.loop.statement import Kernel
 from plica.schedule import (
     Handle,
     Step,

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from plica.analysis.site import with_parts
 from plica.core.diagnostic import EvaluationError
-from plica.ir.dim import dim_var
-from plica.ir.dtype import f32, i64
-from plica.ir.loop import (
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Lit, Load, Lt, Ramp, Reduce, Scalar, Select, index
+from plica.ir.loop.statement import (
     Alloc,
     Bind,
     Block,
@@ -25,10 +26,9 @@ from plica.ir.loop import (
     Store,
     block,
 )
-from plica.ir.run import run_kernel
-from plica.ir.scalar import Lit, Load, Lt, Ramp, Reduce, Scalar, Select, index
-from plica.ir.tensor import axis, buffer
-from plica.schedule.site import with_parts
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import f32, i64
 from plica.schedule.verify import in_bounds, regions_cover
 
 n = dim_var("n")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from plica.ir.loop import Kernel
+from plica.ir.loop.statement import Kernel
 from plica.schedule import (
     ScheduleRefused,
     Trace,
@@ -24,7 +24,7 @@ from plica.schedule import (
     unroll,
     vectorize,
 )
-from plica.schedule.do import Block, Body
+from plica.schedule.do import Body, DoBlock
 
 SIZES = (2, 3, 4, 5)
 
@@ -67,5 +67,5 @@ def walk(name: str, choices: Sequence[tuple[int, int]]) -> Body:
 
 def walked(kernel: Kernel, choices: Sequence[tuple[int, int]], name: str = "C") -> Trace:
     """The trace of a walk."""
-    schedule: Block = walk(name, choices)
+    schedule: DoBlock = walk(name, choices)
     return trace_of(schedule, kernel)

@@ -13,16 +13,16 @@ from collections.abc import Callable, Sequence
 
 from attrs import evolve, frozen
 
-from plica.ir.dtype import f32
-from plica.ir.stage import placeholder, stage
-from plica.ir.stages import Stages, stages
+from plica.ir.loop.stage import placeholder, stage
+from plica.ir.loop.stages import Stages, stages
+from plica.ir.type.dtype import f32
 from plica.schedule.form import Facts
-from plica.search.measure import Measured, Work
+from plica.search.measure import Measured, SpaceWork
 from plica.search.policy.example import SQUARE, cost
 from plica.search.policy.fold import index_of
 from plica.search.record.database import Database
 from plica.search.space import Point, Space
-from plica.search.tune_loop import Run, Subject, tuned
+from plica.search.tune_loop import Run, TuningSubject, tuned
 from tests.search.policy.every import POLICIES
 
 _X = placeholder("x", (64, 64), f32)
@@ -53,7 +53,7 @@ class Synthetic:
 
     def measure(
         self,
-        task: Work,
+        task: SpaceWork,
         space: Space,
         points: Sequence[Point],
         arrived: Callable[[Measured], None] | None = None,
@@ -74,7 +74,7 @@ class Judged(Synthetic):
     """A measurer that can compare, too; there the last one wins."""
 
     def finals(
-        self, task: Work, space: Space, points: Sequence[Point], rounds: int = 0
+        self, task: SpaceWork, space: Space, points: Sequence[Point], rounds: int = 0
     ) -> tuple[Measured, ...]:
         """The points with other times than before."""
         return tuple([Measured(e, "ok", (1.0 / (n + 1),) * 5) for n, e in enumerate(points)])
@@ -92,7 +92,9 @@ def came_of(task: Task, point: Point) -> Measured:
     return Measured(point, "ok", (time_, 1.01 * time_), 0.01, stages)
 
 
-SUBJECTS = tuple([Subject(Task(name, weight), SQUARE) for name, weight in (("a", 1), ("b", 4))])
+SUBJECTS = tuple(
+    [TuningSubject(Task(name, weight), SQUARE) for name, weight in (("a", 1), ("b", 4))]
+)
 RUN = Run(POLICIES["guided"], Synthetic(), Database(), "nowhere", versions=(("plica", "0"),))
 
 

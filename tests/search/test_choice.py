@@ -7,7 +7,7 @@ import pytest
 from attrs import evolve
 
 import plica
-from plica.codegen.choices import Row, table
+from plica.codegen.choices import ChoiceRow, table
 from plica.codegen.llvm.toolchain import host
 from plica.codegen.lower.scheduled import machine_of
 from plica.rewrite.optimise import DEFAULT_CONTRACT
@@ -55,7 +55,7 @@ def test_the_best_record_is_used_and_the_numbers_stay() -> None:
         _ = plain.tuning
 
 
-def rows_of(*records: Record) -> tuple[Row, ...]:
+def rows_of(*records: Record) -> tuple[ChoiceRow, ...]:
     with Database() as database:
         database.put_all(records)
         found = records_of(database, HERE)
@@ -134,5 +134,8 @@ def test_the_digest_tells_records_apart() -> None:
 
 
 def test_a_table_has_a_line_for_each_kernel() -> None:
-    rows = (Row("matmul", 2, "tuned", "it is"), Row("exp", 1, "default", "It was never tuned."))
+    rows = (
+        ChoiceRow("matmul", 2, "tuned", "it is"),
+        ChoiceRow("exp", 1, "default", "It was never tuned."),
+    )
     assert len(table(rows).splitlines()) == 3

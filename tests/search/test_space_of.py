@@ -16,16 +16,16 @@ from plica.codegen.lower.scheduled import on_processor
 from plica.core.diagnostic import RuleRefused
 from plica.core.digest import digest
 from plica.core.name import Name
-from plica.ir.graph import Apply, Var
-from plica.ir.stages import Stages
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Apply, Var
+from plica.ir.loop.stages import Stages
+from plica.ir.type.term import tensor
 from plica.rewrite.contract import exact
 from plica.schedule import form as forms
 from plica.schedule.default import Machine
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled as replayed
 from plica.schedule.trace import Trace
-from plica.search.rule import GROUP, Rule, begun
+from plica.search.sketch_rule import GROUP, SketchRule, begun
 from plica.search.space_of import form_named, space_of, space_of_kernel
 from plica.search.task import DEFAULT_CONTRACT, Task, tasks
 from tests.conftest import Golden
@@ -199,7 +199,7 @@ class _Point:
 def test_installed_rules_add_sketches(monkeypatch: pytest.MonkeyPatch) -> None:
     from plica.search.sketch.general import tiling_forms
 
-    mine = Rule("mine", tiling_forms, lambda kernel, machine: [("nothing", Trace(()))])
+    mine = SketchRule("mine", tiling_forms, lambda kernel, machine: [("nothing", Trace(()))])
     given: list[_Point] = [_Point("mine", mine)]
 
     def points(group: str) -> list[_Point]:

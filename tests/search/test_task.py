@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from plica.codegen.llvm.toolchain import host
 from plica.core.name import Name
-from plica.ir.graph import Apply, Var, const
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Apply, Var, const
+from plica.ir.type.term import tensor
 from plica.rewrite.contract import exact, reassociates
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.search.task import tasks

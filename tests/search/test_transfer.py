@@ -8,7 +8,7 @@ from plica.codegen.llvm import toolchain
 from plica.search.policy.taught import TAUGHT
 from plica.search.record.database import Database
 from plica.search.record.record import Record
-from plica.search.tune import How, searched
+from plica.search.tune import TuneOptions, searched
 from tests.search.synthetic import SUBJECTS, Synthetic
 
 HERE = evolve(toolchain.host(), cores=1)
@@ -16,7 +16,7 @@ HERE = evolve(toolchain.host(), cores=1)
 
 def taught(database: Database, trials: int) -> list[Record]:
     """The records of a run after lessons, as they were proposed."""
-    how = How(trials, progress=False, policy="transfer")
+    how = TuneOptions(trials, progress=False, policy="transfer")
     searched(SUBJECTS, (), HERE, database, how, Synthetic())
     mine = [each for each in database if each.policy.startswith(TAUGHT)]
     return sorted(mine, key=lambda each: (each.key, each.trial))
@@ -25,7 +25,7 @@ def taught(database: Database, trials: int) -> list[Record]:
 def lessons() -> Database:
     """A database with the records of another policy."""
     database = Database()
-    how = How(48, progress=False, policy="random")
+    how = TuneOptions(48, progress=False, policy="random")
     searched(SUBJECTS, (), HERE, database, how, Synthetic())
     return database
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from plica.search.measure import Measured, Work
+from plica.search.measure import Measured, SpaceWork
 from plica.search.policy.fold import Policy
 from plica.search.policy.grid import Grid
 from plica.search.progress import shown
@@ -25,7 +25,7 @@ from plica.search.record.order import FINAL
 from plica.search.record.record import Record
 from plica.search.report import page, plot, without_search
 from plica.search.space import Point, Space
-from plica.search.tune_loop import BARREN, Course, Run, Subject, tuned
+from plica.search.tune_loop import BARREN, Course, Run, TuningSubject, tuned
 from tests.search.synthetic import RUN, SUBJECTS, Judged, Synthetic
 
 FEW = settings(max_examples=max(3, settings().max_examples // 5))
@@ -91,7 +91,7 @@ def test_a_run_whose_measurer_fails_goes_on_from_there(lost: int) -> None:
     class After(Synthetic):
         def measure(
             self,
-            task: Work,
+            task: SpaceWork,
             space: Space,
             points: Sequence[Point],
             arrived: object = None,
@@ -173,7 +173,7 @@ def test_work_of_which_everything_is_refused_is_given_up() -> None:
     class Refuses(Synthetic):
         def measure(
             self,
-            task: Work,
+            task: SpaceWork,
             space: Space,
             points: Sequence[Point],
             arrived: object = None,
@@ -193,7 +193,7 @@ def test_work_of_which_everything_is_refused_is_given_up() -> None:
 
 def test_work_about_which_nothing_can_be_decided_is_passed_over() -> None:
     run, measurer = new()
-    fixed = Subject(SUBJECTS[1].task, Space(()))
+    fixed = TuningSubject(SUBJECTS[1].task, Space(()))
     courses = tuned((fixed, SUBJECTS[0]), run, 12)
     assert [each.trials for each in courses] == [0, 12]
     assert {name for name, _ in measurer.measured} == {"a"}

@@ -7,18 +7,18 @@ from typing import Any, Final
 import numpy as np
 
 from plica.core.name import Name
-from plica.ir.graph import Apply, Expr, Function, Var, const
-from plica.ir.infer import type_of
-from plica.ir.loop import Kernel
-from plica.ir.module import Module, module
-from plica.ir.stages import Stages, evaluate_stages
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Apply, Expr, Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.stages import Stages, evaluate_stages
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import tensor
 from plica.rewrite.contract import reassociates
 from plica.schedule.default import Machine
 from plica.schedule.form import Facts
 from plica.schedule.hoist import constants
 from plica.schedule.unlowered import run_unlowered
-from plica.search.rule import begun
+from plica.search.sketch_rule import begun
 from plica.search.task import Task
 
 Array = np.ndarray[Any, Any]

@@ -11,9 +11,8 @@ from hypothesis.strategies import DrawFn
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dtype import f32, i32
 from plica.ir.generate.program import modules
-from plica.ir.graph import (
+from plica.ir.graph.expression import (
     Apply,
     Call,
     Clause,
@@ -31,8 +30,9 @@ from plica.ir.graph import (
     Var,
     const,
 )  # fmt: skip
-from plica.ir.module import ConstructorDef, DataDef, Module, constructors, module
-from plica.ir.type import DataName, DataType, FuncType, TensorType, Type, tensor
+from plica.ir.graph.module import ConstructorDef, DataDef, Module, constructors, module
+from plica.ir.type.dtype import f32, i32
+from plica.ir.type.term import DataName, DataType, FuncType, TensorType, Type, tensor
 
 SCALAR: Final[TensorType] = tensor((), f32)
 TREE: Final = DataName(Name("Planted"))

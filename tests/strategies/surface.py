@@ -17,7 +17,7 @@ from plica.core.fold import fold, post_order
 from plica.core.name import Name
 from plica.core.term import Term, rebuild
 from plica.ir.generate.choice import between
-from plica.ir.graph import (
+from plica.ir.graph.expression import (
     Apply,
     Call,
     Clause,
@@ -29,8 +29,8 @@ from plica.ir.graph import (
     Literal,
     Var,
 )  # fmt: skip
-from plica.ir.module import Module
-from plica.ir.type import FuncType, Type
+from plica.ir.graph.module import Module
+from plica.ir.type.term import FuncType, Type
 
 WEAK: Final = frozenset(
     ("add", "subtract", "multiply", "maximum", "minimum", "less", "less_equal", "greater",

@@ -11,11 +11,11 @@ from hypothesis.strategies import DrawFn
 
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dtype import f32
 from plica.ir.generate.name import names
 from plica.ir.generate.program import modules
 from plica.ir.generate.scalar import computes, index_terms, kernels, scalars
 from plica.ir.generate.type import types
+from plica.ir.type.dtype import f32
 
 
 @frozen(eq=False)

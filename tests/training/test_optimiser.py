@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import plica
 from plica.core.name import Name
-from plica.ir.graph import Function, Project, Var
+from plica.ir.graph.expression import Function, Project, Var
 from plica.ir.op.reduction import sum_
-from plica.ir.type import TupleType, tensor
+from plica.ir.type.term import TupleType, tensor
 from plica.training import Optimiser, adam, momentum, optimiser, sgd, step
 from tests.scripts import update
 

@@ -9,10 +9,10 @@ import pytest
 
 import plica
 from plica.core.name import Name
-from plica.ir.dim import dim_var
-from plica.ir.graph import Function, Var
+from plica.ir.graph.expression import Function, Var
 from plica.ir.op.reduction import mean, sum_
-from plica.ir.type import tensor
+from plica.ir.type.dim import dim_var
+from plica.ir.type.term import tensor
 from plica.op import nn
 from plica.training import Trainer, adam, momentum, sgd, step, trainer
 

@@ -7,7 +7,7 @@ import pytest
 from plica_rulepack import PROBABILITY
 
 import plica
-from plica.ir.infer import infer
+from plica.ir.type.infer import infer
 from plica.rewrite import Rule, approx, exact, rewrite
 from plica.rewrite.check.verdict import Tested
 

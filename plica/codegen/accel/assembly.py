@@ -14,11 +14,11 @@ Operands of 0 are left out.  A stream begins with its tensors and its micro-oper
 
 from __future__ import annotations
 
-from plica.codegen.accel.declaration import FLAGS, Machine
+from plica.codegen.accel.declaration import FLAGS, Accelerator
 from plica.codegen.accel.encode import decode_micro, encode_micro
 from plica.codegen.accel.instruction import (
+    AccelInstruction,
     BadInstruction,
-    Instruction,
     Stream,
     Tensor,
     check,
@@ -30,13 +30,13 @@ from plica.core.diagnostic import did_you_mean
 from plica.runtime.error import Diagnostic, Place
 
 
-def show(machine: Machine, each: Instruction) -> str:
+def show(machine: Accelerator, each: AccelInstruction) -> str:
     """One line."""
     given = [f"{name}={value}" for name, value in values(machine, each).items() if value]
     return " ".join([each.name, *given, *(f"!{flag}" for flag in flags(each))])
 
 
-def read(machine: Machine, line: str, number: int = 1) -> Instruction:
+def read(machine: Accelerator, line: str, number: int = 1) -> AccelInstruction:
     """The instruction of a line."""
     name, *words = line.split() or ("",)
     if not name:
@@ -51,12 +51,12 @@ def read(machine: Machine, line: str, number: int = 1) -> Instruction:
                 raise _bad(number, f"There is no flag {word!r}.", ", ".join(FLAGS), word, hint)
             tokens |= 1 << FLAGS.index(word[1:])
     operands = tuple(given.get(field.name, 0) for field in operation.operands)
-    made = Instruction(name, operands, tokens)
+    made = AccelInstruction(name, operands, tokens)
     check(machine, made)
     return made
 
 
-def show_stream(machine: Machine, stream: Stream) -> str:
+def show_stream(machine: Accelerator, stream: Stream) -> str:
     """The whole stream; `read_stream` gives the same back."""
     lines = [
         f".tensor {each.name} {each.scope} {each.at} {each.elements}" for each in stream.tensors
@@ -68,9 +68,9 @@ def show_stream(machine: Machine, stream: Stream) -> str:
     return "\n".join(lines) + "\n"
 
 
-def read_stream(machine: Machine, text: str) -> Stream:
+def read_stream(machine: Accelerator, text: str) -> Stream:
     """The stream of a text."""
-    code: list[Instruction] = []
+    code: list[AccelInstruction] = []
     micro: list[int] = []
     tensors: list[Tensor] = []
     for number, line in enumerate(text.splitlines(), 1):

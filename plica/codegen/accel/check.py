@@ -28,10 +28,10 @@ from typing import Literal, TypeAlias
 from attrs import frozen
 
 from plica.codegen.accel.assembly import show
-from plica.codegen.accel.conflict import Conflict, conflicts
-from plica.codegen.accel.declaration import Machine, Sweep
+from plica.codegen.accel.conflict import InstructionConflict, conflicts
+from plica.codegen.accel.declaration import Accelerator, Sweep
 from plica.codegen.accel.footprint import Array, Footprint, footprints
-from plica.codegen.accel.instruction import MICRO, Instruction, Stream
+from plica.codegen.accel.instruction import MICRO, AccelInstruction, Stream
 from plica.codegen.accel.order import BadStream, Token, matched, units_of
 from plica.runtime.error import Diagnostic, Place
 
@@ -48,7 +48,7 @@ class Fault:
     text: str
 
 
-def verify(machine: Machine, stream: Stream) -> None:
+def verify(machine: Accelerator, stream: Stream) -> None:
     """Refuse a stream that can go wrong."""
     faults = check(machine, stream)
     if faults:
@@ -56,7 +56,9 @@ def verify(machine: Machine, stream: Stream) -> None:
         raise BadStream(*(Diagnostic("bad-stream", each.text, place) for each in faults[:8]))
 
 
-def check(machine: Machine, stream: Stream, known: list[Footprint] | None = None) -> list[Fault]:
+def check(
+    machine: Accelerator, stream: Stream, known: list[Footprint] | None = None
+) -> list[Fault]:
     """Everything that is wrong; of races the first for each pair of instructions."""
     code = stream.code
     outside: dict[int, Diagnostic] = {}
@@ -102,7 +104,7 @@ def check(machine: Machine, stream: Stream, known: list[Footprint] | None = None
     return faults
 
 
-def redundant(machine: Machine, stream: Stream) -> list[Token]:
+def redundant(machine: Accelerator, stream: Stream) -> list[Token]:
     """The tokens each of which alone could go from a stream that is right."""
     code = stream.code
     tokens = matched(machine, code)
@@ -115,7 +117,7 @@ class _Graph:
     """What happens before what, made ready for asking what one token is good for."""
 
     def __init__(
-        self, machine: Machine, stream: Stream, tokens: list[Token], order: list[int]
+        self, machine: Accelerator, stream: Stream, tokens: list[Token], order: list[int]
     ) -> None:
         self.order = order
         self.rank = {at: number for number, at in enumerate(order)}
@@ -172,7 +174,7 @@ def _before(units: Sequence[int]) -> list[int]:
 
 
 def _topological(
-    machine: Machine, code: Sequence[Instruction], tokens: list[Token], bounded: bool
+    machine: Accelerator, code: Sequence[AccelInstruction], tokens: list[Token], bounded: bool
 ) -> list[int]:
     """The instructions in an order that all edges allow; those on a circle, or after it, not."""
     after: list[list[int]] = [[] for _ in code]
@@ -209,7 +211,7 @@ def _topological(
 
 
 def _clocks(
-    machine: Machine, code: Sequence[Instruction], tokens: list[Token], order: list[int]
+    machine: Accelerator, code: Sequence[AccelInstruction], tokens: list[Token], order: list[int]
 ) -> list[Clock]:
     """For each instruction the last one of every unit that has happened when it begins."""
     units = units_of(machine, code)
@@ -230,14 +232,14 @@ def _clocks(
     return clocks
 
 
-def _race(each: Conflict) -> str:
+def _race(each: InstructionConflict) -> str:
     if each.kind == "END":
         return "The stream may end before its work is done."
     return f"{each.kind} on {each.space}: nothing makes the second wait for the first."
 
 
 def _recurrences(
-    machine: Machine, code: Sequence[Instruction], known: list[Footprint]
+    machine: Accelerator, code: Sequence[AccelInstruction], known: list[Footprint]
 ) -> list[tuple[Kind, str, int]]:
     found: list[tuple[Kind, str, int]] = []
     seen: dict[Footprint, bool] = {}
@@ -258,7 +260,7 @@ def recurs(written: Array, latency: int) -> bool:
 
 
 def _changed(
-    machine: Machine, stream: Stream, known: list[Footprint]
+    machine: Accelerator, stream: Stream, known: list[Footprint]
 ) -> list[tuple[Kind, str, int]]:
     """Stores into the micro-operations: what the rest was decided from would not hold."""
     held = next((each for each in stream.tensors if each.name == MICRO), None)
@@ -277,7 +279,7 @@ def _changed(
 
 
 def _behind(
-    machine: Machine, stream: Stream, known: list[Footprint]
+    machine: Accelerator, stream: Stream, known: list[Footprint]
 ) -> list[tuple[Kind, str, int]]:
     """Accesses to memory behind the last tensor; nothing is known where there are no tensors."""
     if not stream.tensors:

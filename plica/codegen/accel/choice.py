@@ -17,9 +17,9 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.accel.conv import Convolution, Tiling, convolution
+from plica.codegen.accel.conv import Convolution, ConvTiling, convolution
 from plica.codegen.accel.cycle import Timed, simulate
-from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.instruction import BadInstruction, Stream
 from plica.codegen.accel.stream import build
 from plica.codegen.accel.tiling import ranked
@@ -31,10 +31,10 @@ TRIALS: Final = 6
 
 
 @frozen
-class Chosen:
+class ChosenTiling:
     """A tiling, its stream, the stream in time, and what the other tilings took."""
 
-    tiling: Tiling
+    tiling: ConvTiling
     stream: Stream
     timed: Timed
     others: tuple[Timed, ...]
@@ -42,13 +42,13 @@ class Chosen:
 
 @lru_cache(maxsize=256)
 def choose(
-    machine: Machine, of: Convolution, trials: int = TRIALS, known: Tiling | None = None
-) -> Chosen:
+    machine: Accelerator, of: Convolution, trials: int = TRIALS, known: ConvTiling | None = None
+) -> ChosenTiling:
     """The best of some tilings for each number of threads, and of one that is known to be good.
 
     Its stream is checked.  A layer no tile of which fits is refused.
     """
-    found: list[tuple[Tiling, Stream, Timed]] = []
+    found: list[tuple[ConvTiling, Stream, Timed]] = []
     wrong: tuple[Diagnostic, ...] = ()
     for threads in THREADS:
         guesses = ranked(machine, of, threads, trials)
@@ -69,4 +69,4 @@ def choose(
         raise UnsupportedError(first, *wrong)
     tiling, _, timed = min(found, key=lambda each: each[2].cycles)
     stream = build(machine, convolution(machine, of, tiling))
-    return Chosen(tiling, stream, timed, tuple([each for _, _, each in found]))
+    return ChosenTiling(tiling, stream, timed, tuple([each for _, _, each in found]))

@@ -20,8 +20,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from attrs import frozen
 
-from plica.codegen.accel.declaration import Machine
-from plica.codegen.accel.footprint import Array, Footprint, Patch, Rows, footprints
+from plica.codegen.accel.declaration import Accelerator
+from plica.codegen.accel.footprint import Array, ByteRows, Footprint, Patch, footprints
 from plica.codegen.accel.instruction import Stream
 from plica.codegen.accel.order import units_of
 
@@ -32,7 +32,7 @@ MEMORY = "memory"
 
 
 @frozen
-class Conflict:
+class InstructionConflict:
     """`second` must come after `first`, the last of its unit that it depends on in this way."""
 
     first: int
@@ -44,7 +44,7 @@ class Conflict:
 class Tracker:
     """Who touched each atom last, as one goes through a stream in order."""
 
-    def __init__(self, machine: Machine, stream: Stream, known: list[Footprint]) -> None:
+    def __init__(self, machine: Accelerator, stream: Stream, known: list[Footprint]) -> None:
         self.units = units_of(machine, stream.code)
         self.count = len(machine.units)
         self.atoms, self.names = _atoms(machine, self.units, known)
@@ -75,8 +75,8 @@ class Tracker:
 
 
 def conflicts(
-    machine: Machine, stream: Stream, known: list[Footprint] | None = None
-) -> Iterator[Conflict]:
+    machine: Accelerator, stream: Stream, known: list[Footprint] | None = None
+) -> Iterator[InstructionConflict]:
     """For each instruction, the latest of every other unit that it must come after."""
     tracker = Tracker(machine, stream, footprints(machine, stream) if known is None else known)
     last = [-1] * tracker.count
@@ -91,12 +91,12 @@ def conflicts(
                     latest[unit] = last[unit], "END", -1
         for unit in sorted(latest):
             first, kind, atom = latest[unit]
-            yield Conflict(first, at, kind, tracker.names[atom] if atom >= 0 else "")
+            yield InstructionConflict(first, at, kind, tracker.names[atom] if atom >= 0 else "")
         last[tracker.units[at]] = at
 
 
 def _atoms(
-    machine: Machine, units: list[int], known: list[Footprint]
+    machine: Accelerator, units: list[int], known: list[Footprint]
 ) -> tuple[list[Atoms], list[str]]:
     """The atoms that each instruction reads and writes, and the space of each atom."""
     users: dict[str, set[int]] = {}
@@ -179,6 +179,6 @@ def _in_memory(
         yield at, (np.unique(atoms) + first).tolist()
 
 
-def _spans(rows: Rows) -> Array:
+def _spans(rows: ByteRows) -> Array:
     starts = rows.start + np.arange(rows.rows) * rows.stride
     return np.stack([starts, starts + rows.size], axis=1)

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import get_args
 
+from plica.analysis.index.bounds import bounds
+from plica.analysis.index.context import EMPTY
 from plica.codegen.accel.part import (
     MOST_BITS,
     WORD,
@@ -32,11 +34,9 @@ from plica.codegen.accel.part import (
 )
 from plica.core.diagnostic import did_you_mean
 from plica.core.fold import post_order
-from plica.ir.scalar import Load, Reduce, ScalarVar
-from plica.ir.size import shape_of
-from plica.ir.tensor import Compute
-from plica.rewrite.index.bounds import bounds
-from plica.rewrite.index.context import EMPTY
+from plica.ir.loop.scalar import Load, Reduce, ScalarVar
+from plica.ir.loop.tensor import Compute
+from plica.ir.type.size import shape_of
 from plica.runtime.error import Diagnostic, Place
 
 

@@ -7,7 +7,7 @@
 
 >>> from plica.codegen.accel.vta import osdi
 >>> shape = Convolution(channels=32, height=6, width=6, outputs=32, kernel=3, pad=1, shift=8)
->>> flow = convolution(osdi(), shape, Tiling(height=3, width=6, outputs=2, inputs=1, threads=2))
+>>> flow = convolution(osdi(), shape, ConvTiling(height=3, width=6, outputs=2, inputs=1, threads=2))
 >>> [each.name for each in flow.tiles]
 ['data', 'weight', 'sums']
 
@@ -26,15 +26,15 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from attrs import frozen
 
-from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.epilogue import Step, epilogue
 from plica.codegen.accel.flow import (
     NO_PADS,
     ZERO,
-    Block,
     Flow,
     Loop,
     Memory,
+    Steps,
     Stmt,
     Threads,
     Tile,
@@ -43,8 +43,8 @@ from plica.codegen.accel.flow import (
     Work,
 )
 from plica.codegen.accel.units import Role, Unit, Units, units_of
-from plica.ir.scalar import Max, Min, Scalar, index
-from plica.ir.tensor import axis
+from plica.ir.loop.scalar import Max, Min, Scalar, index
+from plica.ir.loop.tensor import axis
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 Array = np.ndarray[Any, Any]
@@ -81,7 +81,7 @@ class Convolution:
 
 
 @frozen
-class Tiling:
+class ConvTiling:
     """The sizes of a tile: rows, columns, blocks of result channels, blocks of input channels.
 
     Threads work on neighbouring tiles across the result's channels or its rows.  Where the weights
@@ -97,7 +97,9 @@ class Tiling:
     keep: bool = False
 
 
-def dense(machine: Machine, rows: int, inputs: int, outputs: int, shift: int = 8) -> Convolution:
+def dense(
+    machine: Accelerator, rows: int, inputs: int, outputs: int, shift: int = 8
+) -> Convolution:
     """A matrix product as a convolution over a line of `rows`."""
     del machine
     return Convolution(inputs, 1, rows, outputs, shift=shift)
@@ -113,7 +115,7 @@ def finish_of(units: Units, of: Convolution) -> tuple[Step, ...]:
     return steps
 
 
-def convolution(machine: Machine, of: Convolution, tiling: Tiling) -> Flow:
+def convolution(machine: Accelerator, of: Convolution, tiling: ConvTiling) -> Flow:
     """The flow of a convolution; sizes the machine cannot do are refused."""
     units = units_of(machine)
     _check(of, tiling, units)
@@ -226,8 +228,8 @@ def convolution(machine: Machine, of: Convolution, tiling: Tiling) -> Flow:
         store = Loop(c, to, Transfer(put, sums, c * area, y, at, hs * here, vs, index(ow), ()))
 
     loads = (fetch,) if keep else (weigh, fetch)
-    part = Block((*loads, clear, multiply))
-    inside: Stmt = Block((Loop(k, -(-ci // ti), part), *finish, store))
+    part = Steps((*loads, clear, multiply))
+    inside: Stmt = Steps((Loop(k, -(-ci // ti), part), *finish, store))
     columns_of = -(-ow // tw)
     if tiling.threads > 1:
         body: Stmt = Loop(v, columns_of, Threads(thread, tiling.threads, inside))
@@ -235,7 +237,7 @@ def convolution(machine: Machine, of: Convolution, tiling: Tiling) -> Flow:
         body = Loop(v, columns_of, Loop(thread, 1, inside))
     body = Loop(h, counts["height"], body)
     if keep:
-        body = Block((Loop(k, 1, weigh), body))
+        body = Steps((Loop(k, 1, weigh), body))
     tensors = (x, w, *outside.values(), y)
     tiles = (data, weight, sums, *inside_of.values())
     return Flow(tensors, tiles, Loop(o, counts["outputs"], body))
@@ -255,7 +257,7 @@ def _left(start: Scalar, size: int, whole: int) -> Scalar:
     return Max(Min(index(size), whole - start), ZERO)
 
 
-def _check(of: Convolution, tiling: Tiling, units: Units) -> None:
+def _check(of: Convolution, tiling: ConvTiling, units: Units) -> None:
     sizes = (tiling.height, tiling.width, tiling.outputs, tiling.inputs, tiling.threads)
     if min(of.channels, of.height, of.width, of.outputs, of.stride, of.kernel, *sizes) < 1:
         raise _refused("Sizes of a convolution and of its tiles are positive.", str((of, tiling)))
@@ -287,7 +289,7 @@ def _refused(message: str, found: str, expected: str | None = None) -> Unsupport
     )
 
 
-def pack_input(machine: Machine, array: Array) -> Array:
+def pack_input(machine: Accelerator, array: Array) -> Array:
     """`[channels, height, width]`, or as many images as an element has rows, in blocks."""
     side = units_of(machine).data
     images = array if array.ndim == 4 else array[None]
@@ -295,7 +297,7 @@ def pack_input(machine: Machine, array: Array) -> Array:
     return np.asarray(packed[0], side.scope.dtype.numpy)
 
 
-def pack_weight(machine: Machine, array: Array) -> Array:
+def pack_weight(machine: Accelerator, array: Array) -> Array:
     """`[outputs, channels, kernel, kernel]` in blocks of both."""
     units = units_of(machine)
     o, c, k, _ = array.shape
@@ -307,7 +309,7 @@ def pack_weight(machine: Machine, array: Array) -> Array:
     return np.ascontiguousarray(blocks.astype(units.weight.scope.dtype.numpy))
 
 
-def pack_outputs(machine: Machine, array: Array) -> Array:
+def pack_outputs(machine: Accelerator, array: Array) -> Array:
     """A number for each output, as elements of sums: the same in all rows."""
     units = units_of(machine)
     blocks = array.reshape(-1, 1, units.columns).repeat(units.rows, 1)
@@ -316,7 +318,7 @@ def pack_outputs(machine: Machine, array: Array) -> Array:
     return np.ascontiguousarray(blocks.astype(units.sums.dtype.numpy))
 
 
-def unpack_output(machine: Machine, of: Convolution, array: Array) -> Array:
+def unpack_output(machine: Accelerator, of: Convolution, array: Array) -> Array:
     """The result as `[outputs, height, width]`, with the rows of its elements in front if many."""
     units = units_of(machine)
     layout = units.result_layout("NCHW")

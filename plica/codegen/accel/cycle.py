@@ -22,7 +22,7 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from plica.codegen.accel.declaration import Machine, Sweep
+from plica.codegen.accel.declaration import Accelerator, Sweep
 from plica.codegen.accel.footprint import Footprint, footprints
 from plica.codegen.accel.instruction import Stream
 from plica.codegen.accel.meaning import contraction
@@ -57,7 +57,7 @@ class Timed:
         return self.turns / self.cycles if self.cycles else 0.0
 
 
-def simulate(machine: Machine, stream: Stream, known: list[Footprint] | None = None) -> Timed:
+def simulate(machine: Accelerator, stream: Stream, known: list[Footprint] | None = None) -> Timed:
     """The stream in time; one whose units wait for each other for ever is an error."""
     code = stream.code
     if known is None:
@@ -168,7 +168,7 @@ def simulate(machine: Machine, stream: Stream, known: list[Footprint] | None = N
     )  # fmt: skip
 
 
-def cost(machine: Machine, name: str, touched: Footprint) -> tuple[int, int, int]:
+def cost(machine: Accelerator, name: str, touched: Footprint) -> tuple[int, int, int]:
     """The cycles apart from memory, the rows, and the cycles of each row."""
     timing = machine.timing
     if touched.memory is not None:
@@ -180,7 +180,7 @@ def cost(machine: Machine, name: str, touched: Footprint) -> tuple[int, int, int
     return 0, 0, 0
 
 
-def _work(machine: Machine, stream: Stream, known: list[Footprint]) -> tuple[int, int, int]:
+def _work(machine: Accelerator, stream: Stream, known: list[Footprint]) -> tuple[int, int, int]:
     turns = operations = moved = 0
     sizes: dict[str, int] = {}
     for each, touched in zip(stream.code, known, strict=True):
@@ -195,7 +195,7 @@ def _work(machine: Machine, stream: Stream, known: list[Footprint]) -> tuple[int
     return turns, operations, moved
 
 
-def _operations(machine: Machine, name: str) -> int:
+def _operations(machine: Accelerator, name: str) -> int:
     """Multiplications and additions of one turn of a contraction, 0 for anything else."""
     does = machine.operation(name).does
     assert isinstance(does, Sweep)

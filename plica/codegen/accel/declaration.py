@@ -59,11 +59,11 @@ __all__ = [
     "PUSH_NEXT",
     "PUSH_PREV",
     "WORD",
+    "Accelerator",
     "BadAccelerator",
     "Does",
     "Field",
     "Idle",
-    "Machine",
     "Micro",
     "Move",
     "Operation",
@@ -86,8 +86,10 @@ class BadAccelerator(PlicaError):
 
 
 @frozen(eq=False)
-class Machine(Term):
+class Accelerator(Term):
     """An accelerator.  `finish` ends a stream, in a unit by which all work has been done."""
+
+    written = "codegen.accel.declaration.Machine"
 
     name: str
     bits: int
@@ -124,12 +126,12 @@ def pack(start: int, /, **bits: int) -> tuple[Field, ...]:
 
 
 @lru_cache(maxsize=64)
-def table(machine: Machine) -> dict[str, Operation]:
+def table(machine: Accelerator) -> dict[str, Operation]:
     """The operations by name."""
     return {each.name: each for each in machine.operations}
 
 
-def queue_of(machine: Machine, unit: str, flag: str) -> Queue | None:
+def queue_of(machine: Accelerator, unit: str, flag: str) -> Queue | None:
     """The queue that a flag of an instruction in the unit speaks of, if there is one."""
     at = machine.units.index(unit) + (1 if flag.endswith("next") else -1)
     if not 0 <= at < len(machine.units):

@@ -14,57 +14,68 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from plica.codegen.accel import declaration as d
-from plica.codegen.accel.declaration import FLAGS, Machine
-from plica.codegen.accel.instruction import Instruction, Stream
+from plica.codegen.accel.declaration import FLAGS, Accelerator
+from plica.codegen.accel.instruction import AccelInstruction, Stream
 from plica.codegen.accel.meaning import to_formula
-from plica.runtime.accel.device import Bits, Copy, Device, Kind, Memory, Reach, Sweep
-from plica.runtime.accel.functional import Program, Room
+from plica.runtime.accel.device import (
+    AccelDevice,
+    Bits,
+    DeviceMemory,
+    DeviceSweep,
+    InstructionKind,
+    OperandReach,
+    RowCopy,
+)
+from plica.runtime.accel.functional import AccelProgram, MemorySpan
 
 
 @lru_cache(maxsize=64)
-def device_of(machine: Machine) -> Device:
+def device_of(machine: Accelerator) -> AccelDevice:
     """The device that a machine is."""
     memories = [
-        Memory(each.name, each.depth, each.shape, each.dtype.numpy.name) for each in machine.scopes
+        DeviceMemory(each.name, each.depth, each.shape, each.dtype.numpy.name)
+        for each in machine.scopes
     ]
     micro = None
     if machine.micro is not None:
         micro = machine.micro.scope, tuple([_bits(each) for each in machine.micro.fields])
     kinds = tuple([_kind(machine, each) for each in machine.operations])
-    return Device(machine.name, machine.bits, tuple(memories), kinds, machine.finish, micro)
+    return AccelDevice(machine.name, machine.bits, tuple(memories), kinds, machine.finish, micro)
 
 
 @lru_cache(maxsize=64)
-def numbers(machine: Machine) -> dict[str, int]:
+def numbers(machine: Accelerator) -> dict[str, int]:
     """The number of each kind of instruction, by its name."""
     return {each.name: at for at, each in enumerate(machine.operations)}
 
 
-def coded(machine: Machine, code: Sequence[Instruction]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+def coded(
+    machine: Accelerator, code: Sequence[AccelInstruction]
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """Instructions as the runtime has them."""
     number = numbers(machine)
     return tuple([(number[each.name], each.operands) for each in code])
 
 
-def program_of(machine: Machine, stream: Stream) -> Program:
+def program_of(machine: Accelerator, stream: Stream) -> AccelProgram:
     """A stream as the runtime has it."""
-    rooms = [Room(each.name, each.scope, each.at, each.elements) for each in stream.tensors]
-    return Program(device_of(machine), coded(machine, stream.code), stream.micro, tuple(rooms))
+    rooms = [MemorySpan(each.name, each.scope, each.at, each.elements) for each in stream.tensors]
+    return AccelProgram(device_of(machine), coded(machine, stream.code), stream.micro, tuple(rooms))
 
 
 def _bits(of: d.Field) -> Bits:
     return Bits(of.at, of.bits, of.signed)
 
 
-def _kind(machine: Machine, of: d.Operation) -> Kind:
+def _kind(machine: Accelerator, of: d.Operation) -> InstructionKind:
     fields = {each.name: each for each in of.fields}
     fixed = [(_bits(fields[name]), value) for name, value in of.fixed]
     flags = [each.at for each in of.fields if each.name in FLAGS]
     operands = [(each.name, _bits(each)) for each in of.operands]
-    return Kind(of.name, tuple(operands), tuple(fixed), tuple(flags), _does(machine, of))
+    return InstructionKind(of.name, tuple(operands), tuple(fixed), tuple(flags), _does(machine, of))
 
 
-def _does(machine: Machine, of: d.Operation) -> Copy | Sweep | None:
+def _does(machine: Accelerator, of: d.Operation) -> RowCopy | DeviceSweep | None:
     words = [each.name for each in of.operands]
     does = of.does
 
@@ -75,17 +86,17 @@ def _does(machine: Machine, of: d.Operation) -> Copy | Sweep | None:
         rows = (at(does.rows), at(does.stride)) if does.rows else (-1, -1)
         pads = tuple([at(each) for each in does.pads])
         places = at(does.sram), at(does.dram), at(does.width)
-        return Copy(does.scope, does.way == "out", *places, *rows, pads)
+        return RowCopy(does.scope, does.way == "out", *places, *rows, pads)
     if isinstance(does, d.Sweep):
         bases = words
         if does.micro and machine.micro is not None:
             bases = [each.name for each in machine.micro.fields]
 
-        def reach(given: d.Reach) -> Reach:
+        def reach(given: d.Reach) -> OperandReach:
             strides = tuple([at(each) for each in given.strides])
-            return Reach(given.scopes, bases.index(given.base), strides)
+            return OperandReach(given.scopes, bases.index(given.base), strides)
 
         loops, micro = (tuple([at(word) for word in each]) for each in (does.loops, does.micro))
         reads = tuple([reach(each) for each in does.reads])
-        return Sweep(loops, micro, reach(does.writes), reads, to_formula(does.meaning))
+        return DeviceSweep(loops, micro, reach(does.writes), reads, to_formula(does.meaning))
     return None

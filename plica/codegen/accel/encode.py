@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from plica.codegen.accel.declaration import FLAGS, Field, Machine, Operation
-from plica.codegen.accel.instruction import BadInstruction, Instruction, check, find
+from plica.codegen.accel.declaration import FLAGS, Accelerator, Field, Operation
+from plica.codegen.accel.instruction import AccelInstruction, BadInstruction, check, find
 from plica.runtime.error import Diagnostic, Place
 
 
-def encode(machine: Machine, each: Instruction) -> int:
+def encode(machine: Accelerator, each: AccelInstruction) -> int:
     """The word of an instruction."""
     check(machine, each)
     operation = find(machine, each.name)
@@ -35,7 +35,7 @@ def encode(machine: Machine, each: Instruction) -> int:
     return word
 
 
-def decode(machine: Machine, word: int) -> Instruction:
+def decode(machine: Accelerator, word: int) -> AccelInstruction:
     """The instruction of a word; a word that is none is an error."""
     if not 0 <= word < 1 << machine.bits:
         raise _bad(machine, word, f"A word of {machine.name} has {machine.bits} bits.")
@@ -49,18 +49,18 @@ def decode(machine: Machine, word: int) -> Instruction:
         raise _bad(machine, word, f"Bits that {operation.name} does not use are set.", extra)
     operands = tuple(_read(field, word) for field in operation.operands)
     tokens = sum((word >> at & 1) << bit for bit, at in _flags(operation))
-    made = Instruction(operation.name, operands, tokens)
+    made = AccelInstruction(operation.name, operands, tokens)
     check(machine, made)
     return made
 
 
-def to_bytes(machine: Machine, code: Sequence[Instruction]) -> bytes:
+def to_bytes(machine: Accelerator, code: Sequence[AccelInstruction]) -> bytes:
     """The words of a program one after the other, least byte first."""
     size = -(-machine.bits // 8)
     return b"".join([encode(machine, each).to_bytes(size, "little") for each in code])
 
 
-def from_bytes(machine: Machine, data: bytes) -> tuple[Instruction, ...]:
+def from_bytes(machine: Accelerator, data: bytes) -> tuple[AccelInstruction, ...]:
     """The program of words; what is no whole number of them is refused."""
     size = -(-machine.bits // 8)
     if len(data) % size:
@@ -73,7 +73,7 @@ def from_bytes(machine: Machine, data: bytes) -> tuple[Instruction, ...]:
     return tuple(decode(machine, int.from_bytes(data[at : at + size], "little")) for at in words)
 
 
-def encode_micro(machine: Machine, **fields: int) -> int:
+def encode_micro(machine: Accelerator, **fields: int) -> int:
     """The word of a micro-operation."""
     assert machine.micro is not None
     word = 0
@@ -91,7 +91,7 @@ def encode_micro(machine: Machine, **fields: int) -> int:
     return word
 
 
-def decode_micro(machine: Machine, word: int) -> dict[str, int]:
+def decode_micro(machine: Accelerator, word: int) -> dict[str, int]:
     """The fields of a micro-operation."""
     assert machine.micro is not None
     return {field.name: _read(field, word) for field in machine.micro.fields}
@@ -126,7 +126,7 @@ def _read(field: Field, word: int) -> int:
     return value - (1 << field.bits) if field.signed and value >> field.bits - 1 else value
 
 
-def _bad(machine: Machine, word: int, message: str, found: str | None = None) -> BadInstruction:
+def _bad(machine: Accelerator, word: int, message: str, found: str | None = None) -> BadInstruction:
     place = Place(node=machine.name)
     shown = found or f"{word:#x}"
     return BadInstruction(Diagnostic("bad-instruction", message, place, None, shown))

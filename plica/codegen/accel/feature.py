@@ -14,12 +14,12 @@ same order.  The cycles of a unit are what its instructions take when nothing ma
 from __future__ import annotations
 
 from plica.codegen.accel.cycle import cost
-from plica.codegen.accel.declaration import Machine, Move, Sweep
+from plica.codegen.accel.declaration import Accelerator, Move, Sweep
 from plica.codegen.accel.footprint import footprints
 from plica.codegen.accel.instruction import Stream
 
 
-def features(machine: Machine, stream: Stream) -> dict[str, int]:
+def features(machine: Accelerator, stream: Stream) -> dict[str, int]:
     """How often each operation comes, what it moves or how often it turns, and units' cycles."""
     found: dict[str, int] = {}
     for each in machine.operations:

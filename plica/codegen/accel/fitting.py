@@ -5,7 +5,7 @@ wrong numbers without a word, so it is refused before anything is made of it.
 
 >>> from plica.codegen.accel.flow import ZERO
 >>> from plica.codegen.accel.vta import vta
->>> from plica.ir.scalar import index
+>>> from plica.ir.loop.scalar import index
 >>> x, a = Memory("x", "inp", 8), Tile("a", "inp", 4)
 >>> load = Transfer("load.inp", a, ZERO, x, ZERO, index(1), index(8), index(8))
 >>> fit(vta(), Flow((x,), (a,), load))
@@ -26,13 +26,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from plica.codegen.accel.declaration import Idle, Machine, Move, Sweep
+from plica.codegen.accel.declaration import Accelerator, Idle, Move, Sweep
 from plica.codegen.accel.flow import (
-    Block,
     Flow,
     Leaf,
     Loop,
     Memory,
+    Steps,
     Stmt,
     Threads,
     Tile,
@@ -45,7 +45,7 @@ from plica.codegen.accel.unroll import MOST_STEPS, Array, evaluate, numbers_of
 from plica.core.diagnostic import did_you_mean
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.scalar import ScalarVar
+from plica.ir.loop.scalar import ScalarVar
 from plica.runtime.error import Diagnostic, Place, PlicaError
 
 
@@ -53,7 +53,7 @@ class BadFlow(PlicaError):
     """A statement of a flow is not for the machine, or leaves its tiles or tensors."""
 
 
-def fit(machine: Machine, flow: Flow) -> None:
+def fit(machine: Accelerator, flow: Flow) -> None:
     """Refuse a flow that is not for the machine; a flow with too many steps is not looked at."""
     rooms: list[Tile | Memory] = [*flow.tiles, *flow.tensors]
     names = [each.name for each in rooms]
@@ -86,13 +86,13 @@ def fit(machine: Machine, flow: Flow) -> None:
                     least = f"at least {int(isinstance(node, Threads))}"
                     raise _bad(str(var.name), "A loop has too few turns.", least, str(extent))
                 stack.append((body, (*loops, (var, extent))))
-            case Block(stmts):
+            case Steps(stmts):
                 stack += [(each, loops) for each in stmts]
             case Transfer() | Work():
                 _check_places(node, loops)
 
 
-def _check_transfer(machine: Machine, flow: Flow, of: Transfer) -> None:
+def _check_transfer(machine: Accelerator, flow: Flow, of: Transfer) -> None:
     does = find(machine, of.operation).does
     if not isinstance(does, Move):
         raise _not_a(of.operation, "A transfer is of an operation that moves.", "Move", does)
@@ -111,7 +111,7 @@ def _check_transfer(machine: Machine, flow: Flow, of: Transfer) -> None:
         raise _bad(of.operation, "A transfer has four pads or none.", "4", str(len(of.pads)))
 
 
-def _check_work(machine: Machine, flow: Flow, of: Work) -> None:
+def _check_work(machine: Accelerator, flow: Flow, of: Work) -> None:
     operation = find(machine, of.operation)
     does = operation.does
     if not isinstance(does, Sweep):
@@ -142,7 +142,7 @@ def _check_tile(flow: Flow, operation: str, tile: Tile) -> None:
         raise _bad(operation, "A tile is not in the flow.", names, tile.name)
 
 
-def _scopes(machine: Machine, scope: str) -> set[str]:
+def _scopes(machine: Accelerator, scope: str) -> set[str]:
     """The scopes in which a tile of a scope is: what is written to it goes to them too."""
     found = {scope}
     for each in machine.operations:

@@ -11,7 +11,7 @@ any depth: the builder of streams finds the hardware's loops in it and makes mic
 rest.
 Tiles inside `Threads` are one for each thread, where `private` says so.
 
->>> from plica.ir.tensor import axis
+>>> from plica.ir.loop.tensor import axis
 >>> i = axis("i")
 >>> x, a = Memory("x", "inp", 64), Tile("a", "inp", 16)
 >>> loads = Loop(i, 4, Transfer("load.inp", a, index(0), x, i * 16, index(1), index(16), index(16)))
@@ -26,7 +26,7 @@ from typing import TypeAlias
 from attrs import frozen
 
 from plica.core.term import Term
-from plica.ir.scalar import Scalar, ScalarVar, index
+from plica.ir.loop.scalar import Scalar, ScalarVar, index
 
 ZERO = index(0)
 NO_PADS = (ZERO, ZERO, ZERO, ZERO)
@@ -94,8 +94,10 @@ class Work(Term):
 
 
 @frozen(eq=False)
-class Block(Term):
+class Steps(Term):
     """One after the other."""
+
+    written = "codegen.accel.flow.Block"
 
     stmts: tuple[Stmt, ...]
 
@@ -119,7 +121,7 @@ class Threads(Term):
 
 
 Leaf: TypeAlias = Transfer | Work
-Stmt: TypeAlias = Leaf | Block | Loop | Threads
+Stmt: TypeAlias = Leaf | Steps | Loop | Threads
 
 
 @frozen(eq=False)

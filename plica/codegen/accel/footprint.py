@@ -7,7 +7,7 @@
 >>> [(patch.space, patch.elements.tolist()) for patch in touched.writes]
 [('inp', [8, 9, 10, 11, 12, 13, 14, 15, 16])]
 >>> touched.memory
-Rows(start=0, size=48, rows=2, stride=160, writes=False)
+ByteRows(start=0, size=48, rows=2, stride=160, writes=False)
 
 What micro-operations say is known before anything runs: they are loaded from a tensor that nothing
 writes, by the unit that uses them or in step with it.
@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from plica.codegen.accel.declaration import Machine, Move, Sweep
+from plica.codegen.accel.declaration import Accelerator, Move, Sweep
 from plica.codegen.accel.device import device_of, numbers
-from plica.codegen.accel.instruction import MICRO, Instruction, Stream, position
-from plica.runtime.accel.device import Copy
-from plica.runtime.accel.device import Sweep as Swept
+from plica.codegen.accel.instruction import MICRO, AccelInstruction, Stream, position
+from plica.runtime.accel.device import DeviceSweep as Swept
+from plica.runtime.accel.device import RowCopy
 from plica.runtime.accel.functional import distinct
 from plica.runtime.accel.geometry import Turns, box, out_of_range, turns
 from plica.runtime.error import Diagnostic, EvaluationError
@@ -41,7 +41,7 @@ class Patch:
 
 
 @frozen
-class Rows:
+class ByteRows:
     """Bytes in memory: rows of `size`, `stride` apart."""
 
     start: int
@@ -62,7 +62,7 @@ class Footprint:
 
     reads: tuple[Patch, ...] = ()
     writes: tuple[Patch, ...] = ()
-    memory: Rows | None = None
+    memory: ByteRows | None = None
     turns: Turns | None = None
     pads: int = 0
 
@@ -71,7 +71,7 @@ NOTHING = Footprint()
 
 
 def footprints(
-    machine: Machine, stream: Stream, outside: dict[int, Diagnostic] | None = None
+    machine: Accelerator, stream: Stream, outside: dict[int, Diagnostic] | None = None
 ) -> list[Footprint]:
     """The footprint of each instruction; an access outside a scope is an error.
 
@@ -106,7 +106,7 @@ def footprints(
 class _Micro:
     """What the scope of micro-operations holds as the stream goes on."""
 
-    def __init__(self, machine: Machine, stream: Stream) -> None:
+    def __init__(self, machine: Accelerator, stream: Stream) -> None:
         self.machine = machine
         if machine.micro is None:
             return
@@ -116,7 +116,7 @@ class _Micro:
         self.bytes = scope.bytes
         self.words = np.array(stream.micro, np.int64)
 
-    def load(self, each: Instruction, known: Footprint) -> None:
+    def load(self, each: AccelInstruction, known: Footprint) -> None:
         rows = known.memory
         if rows is None:
             return
@@ -127,7 +127,7 @@ class _Micro:
         target = known.writes[0].elements
         self.held[target[0] : target[0] + count] = self.words[first : first + count]
 
-    def read(self, each: Instruction, does: Sweep) -> Array:
+    def read(self, each: AccelInstruction, does: Sweep) -> Array:
         first, last = (each.operands[position(self.machine, each.name, w)] for w in does.micro)
         if last > len(self.held):
             raise out_of_range(each.name, "micro-operations", last, len(self.held))
@@ -135,8 +135,8 @@ class _Micro:
 
 
 def footprint(
-    machine: Machine,
-    each: Instruction,
+    machine: Accelerator,
+    each: AccelInstruction,
     words: Array | None,
     patches: dict[tuple[str, bytes], Patch],
 ) -> Footprint:
@@ -149,14 +149,14 @@ def footprint(
     def patch(space: str, elements: Array) -> Patch:
         return patches.setdefault((space, elements.tobytes()), Patch(space, elements))
 
-    if isinstance(does, Copy):
+    if isinstance(does, RowCopy):
         memory = device.memory(does.memory)
         found = box(does, memory, operands, each.name)
         if found is None:
             return NOTHING
         tall, wide = found.shape(memory.bytes)
         here = patch(does.memory, np.arange(found.at, found.at + tall * wide))
-        rows = Rows(found.start, found.size, found.rows, found.stride, does.out)
+        rows = ByteRows(found.start, found.size, found.rows, found.stride, does.out)
         if does.out:
             return Footprint((here,), (), rows)
         pads = tall * wide - found.rows * (found.size // memory.bytes)

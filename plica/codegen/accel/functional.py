@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.device import program_of
 from plica.codegen.accel.instruction import Stream
 from plica.runtime.accel.functional import Simulator
@@ -33,7 +33,7 @@ __all__ = ["Array", "run"]
 
 
 def run(
-    machine: Machine,
+    machine: Accelerator,
     stream: Stream,
     tensors: Mapping[str, Array],
     order: Sequence[int] | None = None,

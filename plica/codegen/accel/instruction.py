@@ -20,13 +20,21 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from plica.codegen.accel.declaration import FLAGS, Idle, Machine, Move, Operation, queue_of, table
+from plica.codegen.accel.declaration import (
+    FLAGS,
+    Accelerator,
+    Idle,
+    Move,
+    Operation,
+    queue_of,
+    table,
+)
 from plica.core.diagnostic import did_you_mean
 from plica.core.term import Term
 from plica.runtime.accel.functional import MICRO
 from plica.runtime.error import Diagnostic, Place, PlicaError
 
-__all__ = ["MICRO", "BadInstruction", "Instruction", "Stream", "Tensor", "instruction"]
+__all__ = ["MICRO", "AccelInstruction", "BadInstruction", "Stream", "Tensor", "instruction"]
 
 Values: TypeAlias = Mapping[str, int]
 
@@ -36,8 +44,10 @@ class BadInstruction(PlicaError):
 
 
 @frozen(eq=False)
-class Instruction(Term):
+class AccelInstruction(Term):
     """One instruction; `tokens` are its flags as bits."""
+
+    written = "codegen.accel.instruction.Instruction"
 
     name: str
     operands: tuple[int, ...]
@@ -58,7 +68,7 @@ class Tensor(Term):
 class Stream(Term):
     """A program: its code, its micro-operations, and where everything is in memory."""
 
-    code: tuple[Instruction, ...]
+    code: tuple[AccelInstruction, ...]
     micro: tuple[int, ...] = ()
     tensors: tuple[Tensor, ...] = ()
 
@@ -67,13 +77,15 @@ class Stream(Term):
 
 
 def instruction(
-    machine: Machine, name: str, /, tokens: Iterable[str] = (), **operands: int
-) -> Instruction:
+    machine: Accelerator, name: str, /, tokens: Iterable[str] = (), **operands: int
+) -> AccelInstruction:
     """An instruction by the names of its operands; those not given are 0."""
     return made(machine, name, operands, tokens)
 
 
-def made(machine: Machine, name: str, operands: Values, tokens: Iterable[str] = ()) -> Instruction:
+def made(
+    machine: Accelerator, name: str, operands: Values, tokens: Iterable[str] = ()
+) -> AccelInstruction:
     """The same, of operands in a mapping."""
     operation = find(machine, name)
     known = {field.name for field in operation.operands}
@@ -83,12 +95,12 @@ def made(machine: Machine, name: str, operands: Values, tokens: Iterable[str] = 
                 name, f"{name} has no operand {word!r}.", None, word, did_you_mean(word, known)
             )
     values = tuple(operands.get(field.name, 0) for field in operation.operands)
-    new = Instruction(name, values, sum(1 << FLAGS.index(flag) for flag in tokens))
+    new = AccelInstruction(name, values, sum(1 << FLAGS.index(flag) for flag in tokens))
     check(machine, new)
     return new
 
 
-def find(machine: Machine, name: str) -> Operation:
+def find(machine: Accelerator, name: str) -> Operation:
     """The operation of a name; a name it has not is an error."""
     found = table(machine).get(name)
     if found is None:
@@ -97,7 +109,7 @@ def find(machine: Machine, name: str) -> Operation:
     return found
 
 
-def check(machine: Machine, each: Instruction) -> None:
+def check(machine: Accelerator, each: AccelInstruction) -> None:
     """Refuse an operand that its field cannot hold, and a flag of a queue that does not exist."""
     operation = find(machine, each.name)
     fields = operation.operands
@@ -115,7 +127,7 @@ def check(machine: Machine, each: Instruction) -> None:
 
 
 @lru_cache(maxsize=1024)
-def legal_tokens(machine: Machine, name: str) -> int:
+def legal_tokens(machine: Accelerator, name: str) -> int:
     """The flags that an instruction of the name may have, as bits."""
     operation = machine.operation(name)
     here = {field.name for field in operation.fields}
@@ -126,30 +138,30 @@ def legal_tokens(machine: Machine, name: str) -> int:
     )
 
 
-def flags(each: Instruction) -> tuple[str, ...]:
+def flags(each: AccelInstruction) -> tuple[str, ...]:
     """The names of the flags that are set."""
     return tuple(flag for bit, flag in enumerate(FLAGS) if each.tokens >> bit & 1)
 
 
 @lru_cache(maxsize=1024)
-def position(machine: Machine, name: str, word: str) -> int:
+def position(machine: Accelerator, name: str, word: str) -> int:
     """Where an operand stands among the operands."""
     return [field.name for field in machine.operation(name).operands].index(word)
 
 
-def operand(machine: Machine, each: Instruction, word: str) -> int:
+def operand(machine: Accelerator, each: AccelInstruction, word: str) -> int:
     """The value of an operand by its name."""
     return each.operands[position(machine, each.name, word)]
 
 
-def values(machine: Machine, each: Instruction) -> dict[str, int]:
+def values(machine: Accelerator, each: AccelInstruction) -> dict[str, int]:
     """All operands by name."""
     fields = machine.operation(each.name).operands
     return {field.name: value for field, value in zip(fields, each.operands, strict=True)}
 
 
 @lru_cache(maxsize=64)
-def nothing(machine: Machine, unit: str) -> str:
+def nothing(machine: Accelerator, unit: str) -> str:
     """The operation of the unit that carries tokens and, with operands of 0, does nothing."""
     for wanted in (Idle, Move):
         for each in machine.operations:
@@ -158,10 +170,10 @@ def nothing(machine: Machine, unit: str) -> str:
     raise _bad(unit, f"No operation of the unit {unit} can carry tokens alone.", "a move", "none")
 
 
-def idle(machine: Machine, unit: str, tokens: int) -> Instruction:
+def idle(machine: Accelerator, unit: str, tokens: int) -> AccelInstruction:
     """An instruction of the unit that only carries tokens."""
     name = nothing(machine, unit)
-    return Instruction(name, (0,) * len(machine.operation(name).operands), tokens)
+    return AccelInstruction(name, (0,) * len(machine.operation(name).operands), tokens)
 
 
 def _bad(

@@ -16,20 +16,20 @@ as an immediate, that is a dim of the kernel, and so a number of each invocation
 
 from __future__ import annotations
 
-from plica.codegen.accel.declaration import Machine, Operation, Sweep
+from plica.codegen.accel.declaration import Accelerator, Operation, Sweep
 from plica.codegen.accel.meaning import contraction
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dtype import i64
-from plica.ir.intrinsic import TensorIntrinsic, intrinsic
-from plica.ir.loop import For, Kernel, Stmt, Store
-from plica.ir.memory import Scope, declare_scope
-from plica.ir.scalar import Add, Buffer, Cast, Load, Reduce, Scalar, ScalarVar
-from plica.ir.tensor import Compute
+from plica.ir.loop.intrinsic import TensorIntrinsic, intrinsic
+from plica.ir.loop.memory_scope import MemoryScope, declare_scope
+from plica.ir.loop.scalar import Add, Buffer, Cast, Load, Reduce, Scalar, ScalarVar
+from plica.ir.loop.statement import For, Kernel, Stmt, Store
+from plica.ir.loop.tensor import Compute
+from plica.ir.type.dtype import i64
 
 
-def declare(machine: Machine) -> tuple[TensorIntrinsic, ...]:
+def declare(machine: Accelerator) -> tuple[TensorIntrinsic, ...]:
     """Declare the scopes and the intrinsics of a machine; doing so twice is fine."""
     scopes(machine)
     return tuple(
@@ -39,7 +39,7 @@ def declare(machine: Machine) -> tuple[TensorIntrinsic, ...]:
     )
 
 
-def scopes(machine: Machine) -> tuple[Scope, ...]:
+def scopes(machine: Accelerator) -> tuple[MemoryScope, ...]:
     """The memory scopes of the loop language that are the machine's."""
     return tuple(
         declare_scope(f"{machine.name}.{each.name}", each.depth * each.bytes)

@@ -3,12 +3,12 @@
 >>> import numpy as np
 >>> from plica.codegen.accel.vta import vta
 >>> from plica.core.name import Name
->>> from plica.ir.dtype import i32
->>> from plica.ir.graph import Function, Var, const
->>> from plica.ir.module import module
+>>> from plica.ir.type.dtype import i32
+>>> from plica.ir.graph.expression import Function, Var, const
+>>> from plica.ir.graph.module import module
 >>> from plica.ir.op.convolution import conv
 >>> from plica.ir.op.elementwise import cast
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> from plica.rewrite.quantise.form import integer_convolutions, integer_layer
 >>> x, main = Var(Name("x"), tensor((1, 16, 4, 4), "i8")), Var(Name("main"), None)
 >>> w = const(np.ones((8, 16, 3, 3), np.int8))
@@ -35,14 +35,14 @@ import numpy as np
 from attrs import frozen
 
 from plica.codegen.accel.conv import Convolution, finish_of, pack_outputs, pack_weight
-from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.epilogue import epilogue
 from plica.codegen.accel.tiling import tilings
 from plica.codegen.accel.units import Units, units_of
-from plica.ir.dim import known
-from plica.ir.infer import type_of
-from plica.ir.layout import Layout, show_layout
-from plica.ir.type import TensorType
+from plica.ir.loop.layout import Layout, show_layout
+from plica.ir.type.dim import known
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
 from plica.rewrite.quantise.form import IntegerConvolution
 
 Array = np.ndarray[Any, Any]
@@ -63,7 +63,7 @@ class Stays:
 
 
 @frozen(eq=False, slots=False)
-class Layer:
+class AccelLayer:
     """A layer that an accelerator does, `batch` times for each call: with as many rows at once."""
 
     of: IntegerConvolution
@@ -136,7 +136,7 @@ def _filled(given: Array, count: int) -> Array:
     return found
 
 
-def layer_of(machine: Machine, of: IntegerConvolution) -> Layer | Stays:
+def layer_of(machine: Accelerator, of: IntegerConvolution) -> AccelLayer | Stays:
     """The layer as the machine does it, or why it does not."""
     units = units_of(machine)
     missing = epilogue(units, of.bias is not None, of.shift, of.low, of.high)
@@ -158,7 +158,7 @@ def layer_of(machine: Machine, of: IntegerConvolution) -> Layer | Stays:
         if len(numbers) != 2:
             return Stays(of, "what it reads is no matrix")
         found = _sized(of, units, (1, -(-numbers[0] // rows)))
-        return _if_fits(machine, Layer(of, found, 1, units))
+        return _if_fits(machine, AccelLayer(of, found, 1, units))
     if len(numbers) != 4 or of.weight.ndim != 4:
         return Stays(of, "it has not two spatial axes")
     if of.groups != 1:
@@ -178,7 +178,7 @@ def layer_of(machine: Machine, of: IntegerConvolution) -> Layer | Stays:
     ahead = 0 if units.data.can_pad else pad
     plane = (height + 2 * ahead, width + 2 * ahead)
     found = _sized(of, units, plane, kernel, pad - ahead)
-    return _if_fits(machine, Layer(of, found, -(-batch // rows), units, ahead))
+    return _if_fits(machine, AccelLayer(of, found, -(-batch // rows), units, ahead))
 
 
 def _whole(size: int, block: int) -> int:
@@ -199,7 +199,7 @@ def _sized(
     )  # fmt: skip
 
 
-def _if_fits(machine: Machine, layer: Layer) -> Layer | Stays:
+def _if_fits(machine: Accelerator, layer: AccelLayer) -> AccelLayer | Stays:
     if not tilings(machine, layer.convolution, 1):
         return Stays(layer.of, "not even its smallest tile fits into the scopes")
     return layer

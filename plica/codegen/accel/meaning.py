@@ -8,7 +8,8 @@
 >>> to_formula(vta().operation("alu.add").does.meaning).steps
 (('axis', 0), ('axis', 1), ('load', 0, (0, 1)), ('load', 1, (0, 1)), ('add', 2, 3))
 
-A sum of products that is added to the old element is a `Contraction`, which one call of BLAS does
+A sum of products that is added to the old element is a `FormulaContraction`, which one call of
+BLAS does
 for all elements that meet the same right side.  Anything else is evaluated step by step, each a
 numpy operation over all elements (`plica.runtime.accel.formula`).
 """
@@ -24,12 +25,12 @@ from attrs import frozen
 
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir import scalar as s
-from plica.ir.dtype import DType
-from plica.ir.scalar import Buffer, Cast, Lit, Load, Mul, Reduce, Scalar, ScalarVar, Select
-from plica.ir.size import shape_of
-from plica.ir.tensor import Compute
-from plica.runtime.accel.formula import Formula, Product, Step, evaluate
+from plica.ir.loop import scalar as s
+from plica.ir.loop.scalar import Buffer, Cast, Lit, Load, Mul, Reduce, Scalar, ScalarVar, Select
+from plica.ir.loop.tensor import Compute
+from plica.ir.type.dtype import DType
+from plica.ir.type.size import shape_of
+from plica.runtime.accel.formula import ContractionStep, Formula, Step, evaluate
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 Array = np.ndarray[Any, Any]
@@ -47,7 +48,7 @@ _REDUCE: Final = {"sum": "sum", "prod": "prod", "max": "most", "min": "least"}
 
 
 @frozen
-class Contraction:
+class FormulaContraction:
     """`old + sum of left * right`: letters of the left, of the right, of the result."""
 
     subscripts: tuple[str, str, str]
@@ -67,7 +68,7 @@ class Contraction:
 
 
 @lru_cache(maxsize=256)
-def contraction(meaning: Compute) -> Contraction | None:
+def contraction(meaning: Compute) -> FormulaContraction | None:
     """The meaning as a contraction added to the first element, if it is one."""
     body = meaning.body
     if not isinstance(body, s.Add) or not meaning.inputs:
@@ -104,7 +105,7 @@ def contraction(meaning: Compute) -> Contraction | None:
     result = "".join(letters[axis] for axis in meaning.axes)
     if set(result) != set(words[0]) ^ set(words[1]):
         return None  # an axis of the result on both sides, or on none, is no product of matrices
-    return Contraction((words[0], words[1], result), (which[0], which[1]), inner)
+    return FormulaContraction((words[0], words[1], result), (which[0], which[1]), inner)
 
 
 @lru_cache(maxsize=256)
@@ -127,11 +128,11 @@ def to_formula(meaning: Compute) -> Formula:
             steps.append(_step(node, at, number, inputs))
             at[node] = len(steps) - 1
     found = contraction(meaning)
-    product: Product | None = None
+    product: ContractionStep | None = None
     if found is not None:
         a, b = found.operands
         dtype = found.exact((meaning.inputs[a].dtype, meaning.inputs[b].dtype))
-        product = Product(found.subscripts, found.operands, dtype)
+        product = ContractionStep(found.subscripts, found.operands, dtype)
     return Formula(_sizes(meaning.shape), inner, tuple(steps), product)
 
 

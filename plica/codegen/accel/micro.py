@@ -6,7 +6,7 @@ fields and the pipeline's latency allow.
 
 >>> from plica.codegen.accel.vta import vta
 >>> paths = Path(0, (64, 0, 8, 1)), Path(0, (0, 1, 10, 1)), Path(0, (3, 1, 0, 0))
->>> nest = Nest("gemm", (4, 3, 8, 8), paths)
+>>> nest = OperationNest("gemm", (4, 3, 8, 8), paths)
 >>> folded = fold_nest(vta(), nest)
 >>> [(each.values["iter_out"], each.values["iter_in"], len(each.places)) for each in folded]
 [(8, 8, 12)]
@@ -23,7 +23,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from plica.codegen.accel.check import recurs
-from plica.codegen.accel.declaration import Machine, Reach, Sweep
+from plica.codegen.accel.declaration import Accelerator, Reach, Sweep
 from plica.codegen.accel.instruction import find
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
@@ -39,7 +39,7 @@ class Path:
 
 
 @frozen
-class Nest:
+class OperationNest:
     """Loops around an operation; the first path is written, the others are read."""
 
     operation: str
@@ -56,7 +56,7 @@ class Folded:
     places: tuple[dict[str, int], ...]
 
 
-def fold_nest(machine: Machine, nest: Nest) -> list[Folded]:
+def fold_nest(machine: Accelerator, nest: OperationNest) -> list[Folded]:
     """The instructions of a nest, in order; none where a loop has no turns."""
     if 0 in nest.extents:
         return []
@@ -77,7 +77,7 @@ def fold_nest(machine: Machine, nest: Nest) -> list[Folded]:
     )
 
 
-def merged(nest: Nest) -> Nest:
+def merged(nest: OperationNest) -> OperationNest:
     """The same turns in the same order with fewer loops."""
     extents: list[int] = []
     strides: list[list[int]] = []  # a row for each loop
@@ -105,7 +105,7 @@ def reaches_of(does: Sweep) -> tuple[Reach, ...]:
     return (does.writes, *(each for each in does.reads if (each.base, each.strides) != written))
 
 
-def _orders(nest: Nest, peeled: int, depth: int) -> Iterator[tuple[int, ...]]:
+def _orders(nest: OperationNest, peeled: int, depth: int) -> Iterator[tuple[int, ...]]:
     """Ways to choose loops: those written out as instructions, then hardware's, then the rest."""
     loops = range(len(nest.extents))
     if peeled:  # an instruction for each turn of loops that write the same element again
@@ -126,7 +126,7 @@ def _orders(nest: Nest, peeled: int, depth: int) -> Iterator[tuple[int, ...]]:
 
 
 def _attempt(
-    machine: Machine, does: Sweep, nest: Nest, order: tuple[int, ...], peeled: int
+    machine: Accelerator, does: Sweep, nest: OperationNest, order: tuple[int, ...], peeled: int
 ) -> list[Folded] | None:
     """The instructions of one choice of loops, None where a field or the latency forbids it."""
     depth = len(does.loops)
@@ -174,12 +174,12 @@ def _attempt(
     return found
 
 
-def _micro_scope(machine: Machine) -> str:
+def _micro_scope(machine: Accelerator) -> str:
     assert machine.micro is not None
     return machine.micro.scope
 
 
-def _shifts(nest: Nest, inside: tuple[int, ...]) -> list[tuple[int, ...]]:
+def _shifts(nest: OperationNest, inside: tuple[int, ...]) -> list[tuple[int, ...]]:
     """How far each micro-operation is from the first, for every path."""
     return [
         tuple(
@@ -190,7 +190,9 @@ def _shifts(nest: Nest, inside: tuple[int, ...]) -> list[tuple[int, ...]]:
     ]
 
 
-def _written(nest: Nest, hardware: tuple[int, ...], shifts: list[tuple[int, ...]]) -> Array:
+def _written(
+    nest: OperationNest, hardware: tuple[int, ...], shifts: list[tuple[int, ...]]
+) -> Array:
     """The elements written, turn by turn."""
     at = np.array([shift[0] for shift in shifts])
     for loop in reversed(hardware):

@@ -17,34 +17,41 @@ import numpy as np
 from attrs import frozen
 
 from plica.codegen.accel.assembly import show_stream
-from plica.codegen.accel.choice import TRIALS, Chosen, choose
-from plica.codegen.accel.conv import Convolution, Tiling
-from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.choice import TRIALS, ChosenTiling, choose
+from plica.codegen.accel.conv import Convolution, ConvTiling
+from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.device import device_of
 from plica.codegen.accel.encode import to_bytes
 from plica.codegen.accel.instruction import Stream
-from plica.codegen.accel.layer import NOTHING, Layer, Stays, layer_of
-from plica.codegen.accel.packing import Launch as Packing
+from plica.codegen.accel.layer import NOTHING, AccelLayer, Stays, layer_of
+from plica.codegen.accel.packing import LayerLaunch as Packing
 from plica.codegen.accel.packing import Packed, packed
 from plica.codegen.accel.reason import FORM, Near, near, remedies
-from plica.codegen.accel.split import Stage, flat_inputs, levels, stages
+from plica.codegen.accel.split import HostStage, flat_inputs, levels, stages
 from plica.codegen.accel.target import AccelTarget
-from plica.codegen.lower.resolve import resolve
+from plica.codegen.lower.graph_flattening import flatten_graph
 from plica.core.digest import digest
-from plica.ir.dim import known
-from plica.ir.graph import Expr
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module
-from plica.ir.type import TensorType
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.module import Module
+from plica.ir.type.dim import known
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType
 from plica.rewrite.quantise.form import IntegerConvolution, integer_convolutions
-from plica.runtime.accel.artefact import AccelArtefact, Coded, Cost, Launch, Part, Step
-from plica.runtime.accel.functional import Room
+from plica.runtime.accel.artefact import (
+    AccelArtefact,
+    Coded,
+    Cost,
+    NativePart,
+    ProgramLaunch,
+    Step,
+)
+from plica.runtime.accel.functional import MemorySpan
 from plica.runtime.artefact import Artefact
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.interface import Interface
 
 Array = np.ndarray[Any, Any]
-Known: TypeAlias = Callable[[Convolution], Tiling | None]
+Known: TypeAlias = Callable[[Convolution], ConvTiling | None]
 
 
 @frozen
@@ -54,7 +61,7 @@ class Offloaded:
     source: Module
     target: AccelTarget
     graph: Packed
-    stages: tuple[Stage, ...]
+    stages: tuple[HostStage, ...]
     stays: tuple[Stays, ...]
     near: tuple[Near, ...] = ()
 
@@ -73,9 +80,9 @@ class Offloaded:
 
 def offload(module: Module, target: AccelTarget) -> Offloaded:
     """What runs where; a model with nothing for the accelerator is refused."""
-    one = resolve(infer(module))
+    one = flatten_graph(infer(module))
     found = [layer_of(target.machine, each) for each in _layers(one)]
-    layers = [each for each in found if isinstance(each, Layer)]
+    layers = [each for each in found if isinstance(each, AccelLayer)]
     stays = tuple([each for each in found if isinstance(each, Stays)])
     others = near(one, {each.of.layer for each in found})
     empty = bool(stays) and all(each.why == NOTHING for each in stays)
@@ -147,8 +154,8 @@ def tunings(of: Offloaded, known: Known = lambda _: None) -> str:
     return "\n".join([f"{of.target}: {len(rows)} kinds of layers", *rows.values()]) + "\n"
 
 
-def _coded(machine: Machine, stream: Stream) -> Coded:
-    rooms = [Room(each.name, each.scope, each.at, each.elements) for each in stream.tensors]
+def _coded(machine: Accelerator, stream: Stream) -> Coded:
+    rooms = [MemorySpan(each.name, each.scope, each.at, each.elements) for each in stream.tensors]
     return Coded(to_bytes(machine, stream.code), stream.micro, tuple(rooms))
 
 
@@ -168,21 +175,21 @@ class _Assembly:
         self.count = len(self.values)
         self.results: dict[Expr, int] = {}
         """What stages give: an output that is an input too is another array."""
-        self.programs: dict[Convolution, tuple[int, Chosen]] = {}
+        self.programs: dict[Convolution, tuple[int, ChosenTiling]] = {}
         self.constants: list[Array] = []
 
     def new(self) -> int:
         self.count += 1
         return self.count - 1
 
-    def part(self, number: int, of: Stage) -> None:
+    def part(self, number: int, of: HostStage) -> None:
         """A stage: what it gives has numbers from here on."""
         takes = tuple([self.values[each] for each in of.inputs])
         for each in of.results:
             self.results[each] = self.new()
             self.values.setdefault(each, self.results[each])
         gives = tuple([self.results[each] for each in of.results])
-        self.steps.append(Part(number, takes, gives))
+        self.steps.append(NativePart(number, takes, gives))
 
     def launch(self, number: int, of: Packing) -> None:
         """A layer; those of one shape share their program."""
@@ -201,7 +208,7 @@ class _Assembly:
         assert isinstance(stored, TensorType)
         timed = chosen.timed
         self.steps.append(
-            Launch(
+            ProgramLaunch(
                 f"launch{number}: {layer.shape}",
                 program,
                 self.values[of.data],

@@ -23,8 +23,8 @@ from random import Random
 
 from attrs import frozen
 
-from plica.codegen.accel.declaration import FLAGS, Machine, queue_of
-from plica.codegen.accel.instruction import Instruction
+from plica.codegen.accel.declaration import FLAGS, Accelerator, queue_of
+from plica.codegen.accel.instruction import AccelInstruction
 from plica.runtime.error import Diagnostic, Place, PlicaError
 
 
@@ -42,7 +42,9 @@ class Token:
 
 
 @lru_cache(maxsize=4096)
-def queues_at(machine: Machine, unit: str, tokens: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def queues_at(
+    machine: Accelerator, unit: str, tokens: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The queues that flags pop from, and those that they push to, by number."""
     pops: list[int] = []
     pushes: list[int] = []
@@ -55,13 +57,13 @@ def queues_at(machine: Machine, unit: str, tokens: int) -> tuple[tuple[int, ...]
     return tuple(pops), tuple(pushes)
 
 
-def units_of(machine: Machine, code: Sequence[Instruction]) -> list[int]:
+def units_of(machine: Accelerator, code: Sequence[AccelInstruction]) -> list[int]:
     """The unit of each instruction, by number."""
     number = {each.name: machine.units.index(each.unit) for each in machine.operations}
     return [number[each.name] for each in code]
 
 
-def matched(machine: Machine, code: Sequence[Instruction]) -> list[Token]:
+def matched(machine: Accelerator, code: Sequence[AccelInstruction]) -> list[Token]:
     """Every token: the k-th push of a queue with its k-th pop, in the order of the queues."""
     pushes: list[list[int]] = [[] for _ in machine.queues]
     pops: list[list[int]] = [[] for _ in machine.queues]
@@ -83,8 +85,8 @@ def matched(machine: Machine, code: Sequence[Instruction]) -> list[Token]:
 
 
 def legal_order(
-    machine: Machine,
-    code: Sequence[Instruction],
+    machine: Accelerator,
+    code: Sequence[AccelInstruction],
     seed: int | None = None,
     late: int | None = None,
     bounded: bool = True,

@@ -11,12 +11,12 @@ moved at all.
 >>> import numpy as np
 >>> from plica.codegen.accel.layer import layer_of
 >>> from plica.codegen.accel.vta import vta
->>> from plica.ir.dtype import i32
->>> from plica.ir.graph import const
->>> from plica.ir.infer import infer
+>>> from plica.ir.type.dtype import i32
+>>> from plica.ir.graph.expression import const
+>>> from plica.ir.type.infer import infer
 >>> from plica.ir.op.convolution import conv
 >>> from plica.ir.op.elementwise import cast
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> from plica.rewrite.quantise.form import integer_convolutions, integer_layer
 >>> w = cast(const(np.ones((16, 16, 1, 1), np.int8)), i32)
 >>> x, main = Var(Name("x"), tensor((1, 16, 4, 4), "i8")), Var(Name("main"), None)
@@ -38,31 +38,31 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from plica.codegen.accel.layer import Layer
+from plica.codegen.accel.layer import AccelLayer
 from plica.core.diagnostic import CompilerBug
 from plica.core.name import Name
-from plica.ir.dim import known
-from plica.ir.dtype import DType, i8
-from plica.ir.graph import Expr, Function, Project, Tuple, Var
-from plica.ir.infer import type_of
-from plica.ir.layout import as_it_is
-from plica.ir.module import module
+from plica.ir.graph.expression import Expr, Function, Project, Tuple, Var
+from plica.ir.graph.module import module
+from plica.ir.loop.layout import as_it_is
+from plica.ir.loop.scalar import index
 from plica.ir.op.elementwise import cast
-from plica.ir.scalar import index
-from plica.ir.type import TensorType, TupleType, Type
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType, i8
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, TupleType, Type
 from plica.rewrite.graph.fold import fold_constants
-from plica.rewrite.graph.walk import Supply, operands
-from plica.rewrite.layout.convert import Converter
+from plica.rewrite.graph.walk import NameSupply, operands
+from plica.rewrite.layout.convert import LayoutConverter
 from plica.rewrite.layout.rules import LAYOUT
 from plica.rewrite.layout.transform import operator, shape_of, transform
 from plica.rewrite.pack import rewrite
 
 
 @frozen
-class Launch:
+class LayerLaunch:
     """A layer, the variable that stands for what it gives, and what it reads, in blocks."""
 
-    layer: Layer
+    layer: AccelLayer
     result: Var
     data: Expr
 
@@ -72,11 +72,11 @@ class Packed:
     """A graph with launches: its parameters, what is launched in order, what it gives."""
 
     params: tuple[Var, ...]
-    launches: tuple[Launch, ...]
+    launches: tuple[LayerLaunch, ...]
     outputs: tuple[Expr, ...]
 
 
-def packed(of: Function, layers: Sequence[Layer]) -> Packed:
+def packed(of: Function, layers: Sequence[AccelLayer]) -> Packed:
     """The body of a resolved function with these layers of it launched; tuples are taken apart."""
     packer = _Packer({each.of.root: each for each in layers}, of)
     leaves = tensors(of.body)
@@ -92,7 +92,7 @@ def packed(of: Function, layers: Sequence[Layer]) -> Packed:
         of.params,
         tuple(
             [
-                Launch(each.layer, each.result, data)
+                LayerLaunch(each.layer, each.result, data)
                 for each, data in zip(launches, items[:count], strict=True)
             ]
         ),
@@ -128,14 +128,14 @@ def _tidy(of: Function) -> tuple[Expr, ...]:
     return folded.items
 
 
-class _Packer(Converter):
+class _Packer(LayoutConverter):
     """A converter to which the value of a layer is a variable in the layout of the machine."""
 
-    def __init__(self, layers: Mapping[Expr, Layer], of: Function) -> None:
+    def __init__(self, layers: Mapping[Expr, AccelLayer], of: Function) -> None:
         super().__init__({}, exact=True)
         self.layers = layers
-        self.launches: list[Launch] = []
-        self.supply = Supply(of)
+        self.launches: list[LayerLaunch] = []
+        self.supply = NameSupply(of)
 
     def visit_all(self, root: Expr) -> None:
         """Visit what is below, but not what layers are made of."""
@@ -165,14 +165,14 @@ class _Packer(Converter):
         stored = layout.shape_of([index(size) for size in filled])
         assert stored is not None  # whole blocks
         result = Var(self.supply.name("launch"), TensorType(stored, units.result.scope.dtype))
-        self.launches.append(Launch(layer, result, self.read_by(layer)))
+        self.launches.append(LayerLaunch(layer, result, self.read_by(layer)))
         given = _as(result, i8)
         if filled != sizes:  # what fills up the last block is nobody's
             self.plain_forms[node] = transform(given, layout, as_it_is(layout.rank), logical)
         else:
             self.keep(node, layout, given)
 
-    def read_by(self, layer: Layer) -> Expr:
+    def read_by(self, layer: AccelLayer) -> Expr:
         """What a layer reads, as its machine wants it: padded, in blocks, in the scope's type."""
         data, dtype = layer.of.data, layer.units.data.scope.dtype
         if not layer.pad:

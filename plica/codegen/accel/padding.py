@@ -6,8 +6,8 @@ A guard is a conjunction of comparisons, each linear in one loop of the copy: so
 off the beginning or the end of that loop, and there the copy writes zeros.
 
 >>> import numpy as np
->>> from plica.ir.scalar import And, Lt
->>> from plica.ir.tensor import axis
+>>> from plica.ir.loop.scalar import And, Lt
+>>> from plica.ir.loop.tensor import axis
 >>> h, r = axis("h"), axis("r")
 >>> found = margins(And(Lt(index(0), h + r), Lt(h + r, index(9))), ((r, 6),))
 >>> before, after = found[r]
@@ -21,9 +21,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from plica.analysis.index.polynomial import Polynomial, polynomial, to_term
 from plica.core.fold import post_order
-from plica.ir.scalar import And, Eq, Le, Lit, Load, Lt, Max, Min, Scalar, ScalarVar, Select, index
-from plica.rewrite.index.polynomial import Polynomial, polynomial, to_term
+from plica.ir.loop.scalar import (
+    And,
+    Eq,
+    Le,
+    Lit,
+    Load,
+    Lt,
+    Max,
+    Min,
+    Scalar,
+    ScalarVar,
+    Select,
+    index,
+)
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 Margin = tuple[Scalar, Scalar]

@@ -1,6 +1,6 @@
 """The parts of a declaration: scopes, fields, token queues, operations and what they do.
 
->>> from plica.ir.dtype import i8
+>>> from plica.ir.type.dtype import i8
 >>> Scope("inp", 2048, (1, 16), i8).bytes
 16
 
@@ -18,9 +18,9 @@ from attrs import frozen
 
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dtype import DType
-from plica.ir.scalar import Buffer, index
-from plica.ir.tensor import Compute
+from plica.ir.loop.scalar import Buffer, index
+from plica.ir.loop.tensor import Compute
+from plica.ir.type.dtype import DType
 
 FLAGS: Final = ("pop_prev", "pop_next", "push_prev", "push_next")
 POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT = 1, 2, 4, 8

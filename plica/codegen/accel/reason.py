@@ -6,10 +6,10 @@ not in it comes near in some way: it is of floats, what it reads has a zero poin
 
 >>> import numpy as np
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Function, Var, const
->>> from plica.ir.module import module
+>>> from plica.ir.graph.expression import Function, Var, const
+>>> from plica.ir.graph.module import module
 >>> from plica.ir.op.linear import dense
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> x, main = Var(Name("x"), tensor((1, 4), "f32")), Var(Name("main"), None)
 >>> y = dense(x, const(np.ones((4, 4), np.float32)))
 >>> [str(each) for each in near(module({main: Function((), (), (x,), None, y)}, main))]
@@ -25,11 +25,11 @@ import numpy as np
 from attrs import frozen
 
 from plica.core.fold import post_order
-from plica.ir.dtype import i8, i32
-from plica.ir.graph import Apply, Const, Expr, attr
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module
-from plica.ir.type import TensorType, static_shape
+from plica.ir.graph.expression import Apply, Const, Expr, attr
+from plica.ir.graph.module import Module
+from plica.ir.type.dtype import i8, i32
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType, static_shape
 from plica.rewrite.closed import is_closed
 from plica.rewrite.quantise.annotate import LAYERS
 

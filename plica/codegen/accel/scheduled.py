@@ -8,9 +8,9 @@ refused.
 
 >>> from plica.codegen.accel.intrinsic import declare
 >>> from plica.codegen.accel.vta import vta
->>> from plica.ir.dtype import i8
->>> from plica.ir.loop import Kernel
->>> from plica.ir.tensor import axis, buffer
+>>> from plica.ir.type.dtype import i8
+>>> from plica.ir.loop.statement import Kernel
+>>> from plica.ir.loop.tensor import axis, buffer
 >>> words = declare(vta())
 >>> x, y = buffer("x", (32,), i8), buffer("y", (32,), i8)
 >>> i = axis("i")
@@ -27,7 +27,8 @@ from math import prod
 
 from attrs import evolve, frozen
 
-from plica.codegen.accel.declaration import Machine, Move, Operation, Sweep
+from plica.analysis.index.polynomial import Polynomial, polynomial, to_term
+from plica.codegen.accel.declaration import Accelerator, Move, Operation, Sweep
 from plica.codegen.accel.declaration import Scope as Held
 from plica.codegen.accel.flow import (
     ZERO,
@@ -41,17 +42,16 @@ from plica.codegen.accel.flow import (
     Transfer,
     Work,
 )
-from plica.codegen.accel.flow import Block as Together
+from plica.codegen.accel.flow import Steps as Together
 from plica.codegen.accel.intrinsic import kernel_of
 from plica.codegen.accel.padding import Margin, margins, unguarded
 from plica.core.fold import post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir import loop as ir
-from plica.ir.loop import Alloc, For, Invoke, Kernel, Region, Seq, Store, substatements
-from plica.ir.scalar import Buffer, Cast, Lit, Load, Scalar, ScalarVar, index
-from plica.ir.size import shape_of
-from plica.rewrite.index.polynomial import Polynomial, polynomial, to_term
+from plica.ir.loop import statement as ir
+from plica.ir.loop.scalar import Buffer, Cast, Lit, Load, Scalar, ScalarVar, index
+from plica.ir.loop.statement import Alloc, For, Invoke, Kernel, Region, Seq, Store, substatements
+from plica.ir.type.size import shape_of
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 ONE = index(1)
@@ -76,7 +76,7 @@ class _Line:
     margin: Margin | None = None
 
 
-def flow_of(machine: Machine, kernel: Kernel) -> Flow:
+def flow_of(machine: Accelerator, kernel: Kernel) -> Flow:
     """The flow of a kernel without blocks; what the machine cannot do is refused."""
     reading = _Reading(machine, kernel)
     body = reading.close(reading.read(kernel.body))
@@ -87,7 +87,7 @@ def flow_of(machine: Machine, kernel: Kernel) -> Flow:
 class _Reading:
     """What is known of the buffers of a kernel while it is read."""
 
-    def __init__(self, machine: Machine, kernel: Kernel) -> None:
+    def __init__(self, machine: Accelerator, kernel: Kernel) -> None:
         self.machine = machine
         self.tensors: dict[Buffer, Memory] = {}
         self.tiles: dict[Buffer, Tile] = {}

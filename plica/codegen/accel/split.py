@@ -9,8 +9,8 @@ copy that somebody needs later is made then.
 
 >>> import numpy as np
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor((2,), "f32"))
 >>> (only,) = stages(Packed((x,), (), (x * 2.0,)))
 >>> [str(each.name) for each in only.inputs], only.level, len(only.results)
@@ -26,16 +26,25 @@ from attrs import frozen
 
 from plica.codegen.accel.packing import Packed, tensors
 from plica.core.name import Name
-from plica.ir.graph import Const, Constructor, Expr, Function, Literal, Project, Tuple, Var
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module, module
-from plica.ir.type import TensorType, TupleType
-from plica.rewrite.graph.walk import Supply, expressions, operands, with_operands
+from plica.ir.graph.expression import (
+    Const,
+    Constructor,
+    Expr,
+    Function,
+    Literal,
+    Project,
+    Tuple,
+    Var,
+)
+from plica.ir.graph.module import Module, module
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType, TupleType
+from plica.rewrite.graph.walk import NameSupply, expressions, operands, with_operands
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 
 @frozen
-class Stage:
+class HostStage:
     """What is computed at one level: from which terms, which terms, and how."""
 
     level: int
@@ -79,7 +88,7 @@ def _rise(root: Expr, found: dict[Expr, int], results: set[Var]) -> None:
             found[node] = max((found[part] for part in operands(node)), default=0)
 
 
-def stages(of: Packed) -> tuple[Stage, ...]:
+def stages(of: Packed) -> tuple[HostStage, ...]:
     """What the processor does, by level; a level at which there is nothing to do has no stage."""
     level = levels(of)
     given = set(flat_inputs(of)) | {each.result for each in of.launches}
@@ -114,9 +123,9 @@ def _is_free(node: Expr) -> bool:
 
 def _stage(
     at: int, results: list[Expr], wanted: dict[Expr, None], level: dict[Expr, int], given: set[Expr]
-) -> Stage:
+) -> HostStage:
     """The function that computes some terms from those that are known by then."""
-    supply = Supply(*results)
+    supply = NameSupply(*results)
     become: dict[Expr, Expr] = {}
     inputs: dict[Expr, Var] = {}
     stack: list[tuple[Expr, bool]] = [(each, False) for each in reversed(results)]
@@ -136,7 +145,7 @@ def _stage(
     body = Tuple(tuple([become[each] for each in results]))
     main = Var(Name("main"), None)
     function = Function((), (), tuple(inputs.values()), None, body)
-    return Stage(at, tuple(inputs), tuple(results), infer(module({main: function}, main)))
+    return HostStage(at, tuple(inputs), tuple(results), infer(module({main: function}, main)))
 
 
 def _hint(node: Expr) -> str:

@@ -8,7 +8,7 @@ the scope is a ring, and those that were put out are loaded again.  What does no
 >>> from plica.codegen.accel.assembly import show
 >>> from plica.codegen.accel.flow import ZERO
 >>> from plica.codegen.accel.vta import vta
->>> from plica.ir.scalar import index
+>>> from plica.ir.loop.scalar import index
 >>> x, a = Memory("x", "inp", 8), Tile("a", "inp", 8)
 >>> load = Transfer("load.inp", a, ZERO, x, ZERO, index(2), index(4), index(4))
 >>> for each in build(vta(), Flow((x,), (a,), load)).code:
@@ -28,12 +28,12 @@ from attrs import frozen
 
 from plica.codegen.accel import token, virtual_thread
 from plica.codegen.accel.check import check
-from plica.codegen.accel.declaration import Machine, Move, Operation, Sweep
+from plica.codegen.accel.declaration import Accelerator, Move, Operation, Sweep
 from plica.codegen.accel.encode import encode_micro
 from plica.codegen.accel.fitting import fit
 from plica.codegen.accel.flow import Flow, Memory, Tile, Transfer
-from plica.codegen.accel.instruction import MICRO, Instruction, Stream, Tensor, find, made
-from plica.codegen.accel.micro import Nest, Path, fold_nest
+from plica.codegen.accel.instruction import MICRO, AccelInstruction, Stream, Tensor, find, made
+from plica.codegen.accel.micro import OperationNest, Path, fold_nest
 from plica.codegen.accel.unroll import unroll
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term
@@ -51,7 +51,7 @@ class _Step:
     words: Words | None
 
 
-def build(machine: Machine, flow: Flow, checked: bool = True) -> Stream:
+def build(machine: Accelerator, flow: Flow, checked: bool = True) -> Stream:
     """The stream of a flow.
 
     A statement that is not for the machine, a tile that does not fit, or a number that no field
@@ -76,7 +76,9 @@ def build(machine: Machine, flow: Flow, checked: bool = True) -> Stream:
             memo[key] = known
         steps += known
     micro, code = _with_micro(machine, steps, tensors)
-    code.append(Instruction(machine.finish, (0,) * len(find(machine, machine.finish).operands)))
+    code.append(
+        AccelInstruction(machine.finish, (0,) * len(find(machine, machine.finish).operands))
+    )
     if micro and machine.micro is not None:
         tensors = (
             *tensors,
@@ -90,7 +92,7 @@ def build(machine: Machine, flow: Flow, checked: bool = True) -> Stream:
     return stream
 
 
-def _tiles(machine: Machine, tiles: Sequence[Tile]) -> dict[Term, int]:
+def _tiles(machine: Accelerator, tiles: Sequence[Tile]) -> dict[Term, int]:
     """Where each tile begins in its scope."""
     used = dict.fromkeys((scope.name for scope in machine.scopes), 0)
     bases: dict[Term, int] = {}
@@ -113,7 +115,7 @@ def _tiles(machine: Machine, tiles: Sequence[Tile]) -> dict[Term, int]:
     return bases
 
 
-def _tensors(machine: Machine, tensors: Sequence[Memory]) -> tuple[Tensor, ...]:
+def _tensors(machine: Accelerator, tensors: Sequence[Memory]) -> tuple[Tensor, ...]:
     """Where each tensor is in memory: one after the other, aligned for every kind of element."""
     whole = math.lcm(*(scope.bytes for scope in machine.scopes))
     found: list[Tensor] = []
@@ -125,7 +127,7 @@ def _tensors(machine: Machine, tensors: Sequence[Memory]) -> tuple[Tensor, ...]:
     return tuple(found)
 
 
-def _micro_at(machine: Machine, tensors: Sequence[Tensor]) -> int:
+def _micro_at(machine: Accelerator, tensors: Sequence[Tensor]) -> int:
     assert machine.micro is not None
     whole = math.lcm(*(scope.bytes for scope in machine.scopes))
     ends = [(each.at + each.elements) * machine.scope(each.scope).bytes for each in tensors]
@@ -134,7 +136,7 @@ def _micro_at(machine: Machine, tensors: Sequence[Tensor]) -> int:
 
 
 def _transfer(
-    machine: Machine, leaf: Transfer, numbers: tuple[int, ...], base: int, start: int
+    machine: Accelerator, leaf: Transfer, numbers: tuple[int, ...], base: int, start: int
 ) -> list[_Step]:
     """The moves of a transfer: rows that follow each other in memory are one row."""
     sram, dram, rows, width, stride, *pads = numbers
@@ -176,7 +178,7 @@ def _no_pads(operation: Operation) -> UnsupportedError:
 
 
 def _sweep(
-    machine: Machine, leaf: Any, numbers: tuple[int, ...], bases: dict[Term, int]
+    machine: Accelerator, leaf: Any, numbers: tuple[int, ...], bases: dict[Term, int]
 ) -> list[_Step]:
     # Any: `unroll` gives transfers and work, and this one is work
     count = len(leaf.extents)
@@ -185,7 +187,7 @@ def _sweep(
     for at, touch in enumerate(leaf.touches):
         base, *strides = rest[at * (count + 1) : (at + 1) * (count + 1)]
         paths.append(Path(bases[touch.tile] + base, tuple(strides)))
-    nest = Nest(leaf.operation, extents, tuple(paths), leaf.given)
+    nest = OperationNest(leaf.operation, extents, tuple(paths), leaf.given)
     does = find(machine, leaf.operation).does
     assert isinstance(does, Sweep)
     found: list[_Step] = []
@@ -198,8 +200,8 @@ def _sweep(
 
 
 def _with_micro(
-    machine: Machine, steps: list[_Step], tensors: Sequence[Tensor]
-) -> tuple[Words, list[Instruction]]:
+    machine: Accelerator, steps: list[_Step], tensors: Sequence[Tensor]
+) -> tuple[Words, list[AccelInstruction]]:
     """The micro-operations, and the instructions with the loads of them that they need."""
     if machine.micro is None:
         return (), [made(machine, each.name, dict(each.values)) for each in steps]
@@ -216,14 +218,14 @@ def _with_micro(
         for each in machine.operations
         if isinstance(each.does, Move) and each.does.scope == machine.micro.scope
     )
-    code: list[Instruction] = []
+    code: list[AccelInstruction] = []
     if micro and len(micro) <= depth:
         code.append(_load(machine, load, 0, start, len(micro)))
         places = dict(kernels)
     else:
         places = {}
     ring = 0
-    known: dict[_Step, Instruction] = {}
+    known: dict[_Step, AccelInstruction] = {}
     for each in steps:
         if each.words is None:
             code.append(_made(machine, each, None, known))
@@ -245,8 +247,8 @@ def _with_micro(
 
 
 def _made(
-    machine: Machine, each: _Step, at: int | None, known: dict[_Step, Instruction]
-) -> Instruction:
+    machine: Accelerator, each: _Step, at: int | None, known: dict[_Step, AccelInstruction]
+) -> AccelInstruction:
     found = known.get(each)
     if found is None:
         values = dict(each.values)
@@ -258,7 +260,9 @@ def _made(
     return found
 
 
-def _load(machine: Machine, load: Operation, sram: int, dram: int, size: int) -> Instruction:
+def _load(
+    machine: Accelerator, load: Operation, sram: int, dram: int, size: int
+) -> AccelInstruction:
     does = load.does
     assert isinstance(does, Move)
     values = {does.sram: sram, does.dram: dram, does.width: size}

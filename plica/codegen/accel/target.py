@@ -18,7 +18,7 @@ from typing import ClassVar, Final
 
 from attrs import frozen
 
-from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.declaration import Accelerator
 from plica.core.diagnostic import did_you_mean
 from plica.runtime.error import Diagnostic, UnsupportedError
 
@@ -41,7 +41,7 @@ def machines() -> dict[str, str]:
 
 
 @lru_cache(maxsize=64)
-def machine_named(name: str) -> Machine:
+def machine_named(name: str) -> Accelerator:
     """The declaration of that name; a wrong name is refused with the nearest right one."""
     known = OWN if name in OWN else machines()
     if name not in known:
@@ -52,7 +52,7 @@ def machine_named(name: str) -> Machine:
         )
     found = resolve_name(known[name])
     given = found() if callable(found) else found
-    if not isinstance(given, Machine):
+    if not isinstance(given, Accelerator):
         message = f"The entry point {name} of {GROUP} is no machine but {given!r}."
         raise UnsupportedError(Diagnostic("unsupported", message))
     return given
@@ -67,7 +67,7 @@ class AccelTarget:
     backend: ClassVar[str] = "accel"
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> Accelerator:
         """Its declaration."""
         return machine_named(self.name)
 

@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections import Counter
 from functools import lru_cache
 
-from plica.codegen.accel.conv import Across, Convolution, Tiling, finish_of
-from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.conv import Across, Convolution, ConvTiling, finish_of
+from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.units import units_of
 
 ACROSS: tuple[Across, ...] = ("height", "outputs")
 
 
-def fits(machine: Machine, of: Convolution, tiling: Tiling) -> bool:
+def fits(machine: Accelerator, of: Convolution, tiling: ConvTiling) -> bool:
     """Whether the tiles of all threads fit into their scopes."""
     units = units_of(machine)
     tall, wide = _input(of, tiling)
@@ -39,11 +39,11 @@ def fits(machine: Machine, of: Convolution, tiling: Tiling) -> bool:
     )
 
 
-def tilings(machine: Machine, of: Convolution, threads: int) -> list[Tiling]:
+def tilings(machine: Accelerator, of: Convolution, threads: int) -> list[ConvTiling]:
     """Every tiling that fits, of sizes that leave the last tile the least smaller."""
     units = units_of(machine)
     ci, co = -(-of.channels // units.depth), -(-of.outputs // units.columns)
-    found: dict[Tiling, None] = {}
+    found: dict[ConvTiling, None] = {}
     for across in ACROSS[: 1 if threads == 1 else 2]:
         for height in _even(of.out_height):
             for width in _even(of.out_width):
@@ -52,19 +52,19 @@ def tilings(machine: Machine, of: Convolution, threads: int) -> list[Tiling]:
                         for keep in (False, True)[
                             : 2 if inputs == ci and across == "height" else 1
                         ]:
-                            each = Tiling(height, width, outputs, inputs, threads, across, keep)
+                            each = ConvTiling(height, width, outputs, inputs, threads, across, keep)
                             if fits(machine, of, each) and not _idle(of, co, each):
                                 found[each] = None
     return list(found)
 
 
-def ranked(machine: Machine, of: Convolution, threads: int, most: int = 32) -> list[Tiling]:
+def ranked(machine: Accelerator, of: Convolution, threads: int, most: int = 32) -> list[ConvTiling]:
     """The tilings that are guessed to be the fastest, the best first."""
     every = tilings(machine, of, threads)
     return sorted(every, key=lambda each: (estimate(machine, of, each), str(each)))[:most]
 
 
-def estimate(machine: Machine, of: Convolution, tiling: Tiling) -> float:
+def estimate(machine: Accelerator, of: Convolution, tiling: ConvTiling) -> float:
     """Cycles, roughly: what compute takes and what memory takes, hidden or not."""
     timing = machine.timing
     units = units_of(machine)
@@ -107,17 +107,17 @@ def estimate(machine: Machine, of: Convolution, tiling: Tiling) -> float:
     return float(max(compute, memory) + 0.15 * min(compute, memory) + waiting)
 
 
-def _row(machine: Machine, size: int) -> int:
+def _row(machine: Accelerator, size: int) -> int:
     return -(-size // machine.timing.bus) + machine.timing.row
 
 
-def _input(of: Convolution, tiling: Tiling) -> tuple[int, int]:
+def _input(of: Convolution, tiling: ConvTiling) -> tuple[int, int]:
     down = 1 if of.kernel == 1 else of.stride
     tall = (tiling.height - 1) * down + of.kernel
     return tall, (tiling.width - 1) * of.stride + of.kernel
 
 
-def _idle(of: Convolution, co: int, tiling: Tiling) -> bool:
+def _idle(of: Convolution, co: int, tiling: ConvTiling) -> bool:
     """Whether some thread would never have a tile."""
     whole, size = (
         (co, tiling.outputs) if tiling.across == "outputs" else (of.out_height, tiling.height)

@@ -32,16 +32,16 @@ from plica.codegen.accel.declaration import (
     POP_PREV,
     PUSH_NEXT,
     PUSH_PREV,
-    Machine,
+    Accelerator,
     queue_of,
 )
 from plica.codegen.accel.footprint import Footprint
-from plica.codegen.accel.instruction import Instruction, Stream, idle
+from plica.codegen.accel.instruction import AccelInstruction, Stream, idle
 from plica.codegen.accel.order import BadStream, units_of
 from plica.runtime.error import Diagnostic, Place
 
 
-def insert(machine: Machine, stream: Stream, known: list[Footprint] | None = None) -> Stream:
+def insert(machine: Accelerator, stream: Stream, known: list[Footprint] | None = None) -> Stream:
     """The stream with tokens; those it had are replaced."""
     bare = evolve(stream, code=tuple(_bare(each) for each in stream.code))
     units = units_of(machine, bare.code)
@@ -50,7 +50,7 @@ def insert(machine: Machine, stream: Stream, known: list[Footprint] | None = Non
     for conflict in conflicts(machine, bare, known):
         needed[conflict.second].append(conflict.first)
 
-    code: list[Instruction] = []
+    code: list[AccelInstruction] = []
     tokens: list[int] = []
     where: list[int] = []  # an instruction's place in the new code
     clocks: list[list[int]] = []  # the last of each unit that happened before, in the new code
@@ -58,7 +58,7 @@ def insert(machine: Machine, stream: Stream, known: list[Footprint] | None = Non
     lines: list[list[int]] = [[] for _ in machine.units]
     owner: list[int] = []
 
-    def append(each: Instruction, unit: int) -> int:
+    def append(each: AccelInstruction, unit: int) -> int:
         at = len(code)
         code.append(each)
         tokens.append(0)
@@ -107,7 +107,7 @@ def insert(machine: Machine, stream: Stream, known: list[Footprint] | None = Non
         where.append(append(each, unit))
         tokens[-1] |= pops
     made = tuple(
-        each if not flags else Instruction(each.name, each.operands, flags)
+        each if not flags else AccelInstruction(each.name, each.operands, flags)
         for each, flags in zip(code, tokens, strict=True)
     )
     return evolve(stream, code=made)
@@ -118,7 +118,7 @@ def _join(clock: list[int], other: list[int]) -> None:
         clock[unit] = max(clock[unit], at)
 
 
-def _push(machine: Machine, source: int, target: int) -> int:
+def _push(machine: Accelerator, source: int, target: int) -> int:
     flag = "push_next" if target > source else "push_prev"
     if queue_of(machine, machine.units[source], flag) is None:
         ends = f"{machine.units[source]} -> {machine.units[target]}"
@@ -132,5 +132,5 @@ def _pop(source: int, target: int) -> int:
     return POP_PREV if source < target else POP_NEXT
 
 
-def _bare(each: Instruction) -> Instruction:
-    return Instruction(each.name, each.operands) if each.tokens else each
+def _bare(each: AccelInstruction) -> AccelInstruction:
+    return AccelInstruction(each.name, each.operands) if each.tokens else each

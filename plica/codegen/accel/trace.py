@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from plica.codegen.accel.assembly import show
 from plica.codegen.accel.cycle import STALLS, Timed
-from plica.codegen.accel.declaration import Machine, Sweep
+from plica.codegen.accel.declaration import Accelerator, Sweep
 from plica.codegen.accel.instruction import Stream
 from plica.codegen.accel.meaning import contraction
 
@@ -29,7 +29,7 @@ HIGH: Final = 420
 EDGE: Final = 56
 
 
-def chrome_trace(machine: Machine, stream: Stream, timed: Timed) -> str:
+def chrome_trace(machine: Accelerator, stream: Stream, timed: Timed) -> str:
     """One line for each unit; a cycle is shown as a microsecond."""
     events: list[dict[str, Any]] = [  # Any: what JSON holds
         {"name": "thread_name", "ph": "M", "pid": 0, "tid": at, "args": {"name": unit}}
@@ -44,7 +44,7 @@ def chrome_trace(machine: Machine, stream: Stream, timed: Timed) -> str:
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}, separators=(",", ":"))
 
 
-def peak(machine: Machine) -> int:
+def peak(machine: Accelerator) -> int:
     """Operations in a cycle, of the best contraction."""
     best = 0
     for each in machine.operations:
@@ -56,7 +56,7 @@ def peak(machine: Machine) -> int:
     return best
 
 
-def roofline(machine: Machine, timed: Sequence[tuple[str, Timed]]) -> str:
+def roofline(machine: Accelerator, timed: Sequence[tuple[str, Timed]]) -> str:
     """A page: operations a second over operations a byte, and a table of what units wait for."""
     giga = machine.timing.megahertz / 1e3
     top, slope = peak(machine) * giga, machine.timing.bus * machine.timing.ports * giga
@@ -135,7 +135,7 @@ def _ticks(low: float, high: float) -> list[float]:
     return [each for each in found if low <= each <= high]
 
 
-def _row(machine: Machine, name: str, timed: Timed) -> str:
+def _row(machine: Accelerator, name: str, timed: Timed) -> str:
     cells = [name, str(timed.cycles), f"{timed.utilisation:.1%}"]
     for unit in machine.units:
         cells.append(str(timed.busy[unit]))

@@ -27,13 +27,13 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import frozen
 
-from plica.codegen.accel.declaration import Machine, Move, Operation, Scope, Sweep
+from plica.codegen.accel.declaration import Accelerator, Move, Operation, Scope, Sweep
 from plica.codegen.accel.meaning import contraction
 from plica.core.diagnostic import CompilerBug
-from plica.ir import scalar as s
-from plica.ir.dtype import DType, i8, i32
-from plica.ir.layout import Layout, read_layout
-from plica.ir.scalar import Cast, Lit, Load, Scalar, ScalarVar
+from plica.ir.loop import scalar as s
+from plica.ir.loop.layout import Layout, read_layout
+from plica.ir.loop.scalar import Cast, Lit, Load, Scalar, ScalarVar
+from plica.ir.type.dtype import DType, i8, i32
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 Role: TypeAlias = Literal["sums", "data", "weight", "tensor"]
@@ -105,7 +105,7 @@ class Side:
 class Units:
     """What a machine computes integer layers with; `changes` are those by a number, or a tensor."""
 
-    machine: Machine
+    machine: Accelerator
     multiply: Unit
     clear: Unit
     data: Side
@@ -169,7 +169,7 @@ _OF_RESULT: Final = str.maketrans("mn", "nc")
 
 
 @lru_cache(maxsize=64)
-def units_of(machine: Machine) -> Units:
+def units_of(machine: Accelerator) -> Units:
     """What the machine computes integer layers with; one that lacks something is refused."""
     why = ["no operation that adds products of elements of two scopes to a third, of i32"]
     for found in _candidates(machine):
@@ -183,7 +183,7 @@ def units_of(machine: Machine) -> Units:
     raise UnsupportedError(Diagnostic("unsupported", message, place, expected, why[-1], hint))
 
 
-def _candidates(machine: Machine) -> Iterator[Units | str]:
+def _candidates(machine: Accelerator) -> Iterator[Units | str]:
     """For every product, with either side as the data, the units; or what is missing for it.
 
     The fewest rows come first: a layer of one image then wastes the least.
@@ -199,7 +199,7 @@ _Shape: TypeAlias = tuple[Scope, str]
 
 
 def _product(
-    machine: Machine, operation: Operation, swapped: bool
+    machine: Accelerator, operation: Operation, swapped: bool
 ) -> tuple[Unit, tuple[Scope, str, int], _Shape, _Shape] | None:
     """The operation as a product of data and weights, if it is one; the data with its rows."""
     does = operation.does
@@ -227,7 +227,7 @@ def _product(
 
 
 def _with_sides(
-    machine: Machine, multiply: Unit, data: _Shape, weight: _Shape, sums: _Shape
+    machine: Accelerator, multiply: Unit, data: _Shape, weight: _Shape, sums: _Shape
 ) -> Units | str:
     moves: list[Operation] = []
     for scope, _ in (data, weight):
@@ -273,7 +273,7 @@ def _holds(dtype: DType, other: DType) -> bool:
     return low <= other.bounds[0] and other.bounds[1] <= high
 
 
-def _move(machine: Machine, scope: str, way: str) -> Operation | None:
+def _move(machine: Accelerator, scope: str, way: str) -> Operation | None:
     """The move of a scope's elements that way."""
     for each in machine.operations:
         if isinstance(each.does, Move) and (each.does.scope, each.does.way) == (scope, way):

@@ -4,8 +4,8 @@ The time of a leaf is linear in the loop variables, and its numbers are index ex
 evaluated for all turns at once.
 
 >>> from plica.codegen.accel.flow import Loop, Memory, Tile, Transfer
->>> from plica.ir.scalar import index
->>> from plica.ir.tensor import axis
+>>> from plica.ir.loop.scalar import index
+>>> from plica.ir.loop.tensor import axis
 >>> i = axis("i")
 >>> x, a = Memory("x", "inp", 64), Tile("a", "inp", 16)
 >>> load = Transfer("load.inp", a, index(0), x, i * 16, index(1), index(16), index(16))
@@ -20,12 +20,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.codegen.accel.flow import Block, Leaf, Loop, Stmt, Threads, Transfer, Work
+from plica.codegen.accel.flow import Leaf, Loop, Steps, Stmt, Threads, Transfer, Work
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import fold, post_order
 from plica.core.term import Term
-from plica.ir import scalar as s
-from plica.ir.scalar import Lit, Scalar, ScalarVar
+from plica.ir.loop import scalar as s
+from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 Array = np.ndarray[Any, Any]
@@ -52,7 +52,7 @@ def unroll(body: Stmt) -> list[tuple[Leaf, tuple[int, ...]]]:
                 size = 1
             case Loop():
                 size = node.extent * sizes[node.body]
-            case Block():
+            case Steps():
                 size = sum(sizes[each] for each in node.stmts)
             case Threads():
                 raise CompilerBug("virtual threads are lowered before a flow is unrolled")
@@ -74,7 +74,7 @@ def unroll(body: Stmt) -> list[tuple[Leaf, tuple[int, ...]]]:
         node, at, loops = stack.pop()
         if isinstance(node, Loop):
             stack.append((node.body, at, (*loops, (node.var, node.extent, sizes[node.body]))))
-        elif isinstance(node, Block):
+        elif isinstance(node, Steps):
             for each in node.stmts:
                 stack.append((each, at, loops))
                 at += sizes[each]

@@ -14,8 +14,8 @@ Private tiles become one tile for each thread, side by side.
 
 >>> from plica.codegen.accel.flow import ZERO, Memory
 >>> from plica.codegen.accel.vta import vta
->>> from plica.ir.scalar import index
->>> from plica.ir.tensor import axis
+>>> from plica.ir.loop.scalar import index
+>>> from plica.ir.loop.tensor import axis
 >>> t, x, a = axis("t"), Memory("x", "inp", 8), Tile("a", "inp", 4)
 >>> load = Transfer("load.inp", a, ZERO, x, t * 4, index(1), index(4), index(4))
 >>> lower(vta(), Flow((x,), (a,), Threads(t, 2, load))).tiles[0].elements
@@ -26,14 +26,24 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from plica.codegen.accel.declaration import Machine
-from plica.codegen.accel.flow import Block, Flow, Loop, Stmt, Threads, Tile, Touch, Transfer, Work
+from plica.codegen.accel.declaration import Accelerator
+from plica.codegen.accel.flow import (
+    Flow,
+    Loop,
+    Steps,
+    Stmt,
+    Threads,
+    Tile,
+    Touch,
+    Transfer,
+    Work,
+)
 from plica.core.fold import fold, map_bottom_up, post_order
 from plica.core.term import Term
-from plica.ir.scalar import ScalarVar
+from plica.ir.loop.scalar import ScalarVar
 
 
-def lower(machine: Machine, flow: Flow) -> Flow:
+def lower(machine: Accelerator, flow: Flow) -> Flow:
     """The flow without `Threads`."""
     body = flow.body
     sizes: dict[Term, int] = {each: each.elements for each in flow.tiles}
@@ -69,7 +79,7 @@ def _apart(body: Stmt, thread: ScalarVar, sizes: dict[Tile, int]) -> Stmt:
     return changed
 
 
-def _distribute(machine: Machine, thread: ScalarVar, count: int, body: Stmt) -> Stmt:
+def _distribute(machine: Accelerator, thread: ScalarVar, count: int, body: Stmt) -> Stmt:
     """The loop over the threads, moved inwards to the regions."""
 
     def algebra(
@@ -86,7 +96,7 @@ def _distribute(machine: Machine, thread: ScalarVar, count: int, body: Stmt) -> 
                 if len(units) == 1:
                     return node, Loop(thread, count, node), units
                 return node, Loop(var, extent, spread), units
-            case Block(stmts):
+            case Steps(stmts):
                 regions: list[Stmt] = []
                 together: list[Stmt] = []
                 of: frozenset[str] = frozenset()
@@ -96,7 +106,7 @@ def _distribute(machine: Machine, thread: ScalarVar, count: int, body: Stmt) -> 
                     assert isinstance(spread, Stmt)
                     every |= units
                     if together and units != of:
-                        regions.append(Loop(thread, count, Block(tuple(together))))
+                        regions.append(Loop(thread, count, Steps(tuple(together))))
                         together = []
                     if len(units) == 1:
                         together.append(each)
@@ -104,11 +114,11 @@ def _distribute(machine: Machine, thread: ScalarVar, count: int, body: Stmt) -> 
                     else:
                         regions.append(spread)
                 if together:
-                    regions.append(Loop(thread, count, Block(tuple(together))))
+                    regions.append(Loop(thread, count, Steps(tuple(together))))
                 if len(every) == 1:
                     return node, Loop(thread, count, node), every
                 del stmts
-                return node, Block(tuple(regions)), every
+                return node, Steps(tuple(regions)), every
             case _:
                 return node, node, frozenset()
 

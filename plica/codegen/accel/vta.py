@@ -18,8 +18,7 @@ from attrs import frozen
 
 from plica.codegen.accel import declaration as d
 from plica.core.name import Name
-from plica.ir.dtype import i8, i32, u32
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     Buffer,
     Cast,
     Max,
@@ -31,7 +30,8 @@ from plica.ir.scalar import (
     ShiftRight,
     lit,
 )
-from plica.ir.tensor import Compute, compute, reduce
+from plica.ir.loop.tensor import Compute, compute, reduce
+from plica.ir.type.dtype import i8, i32, u32
 
 PYNQ: Final = d.Timing(megahertz=100)
 PADS: Final = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
@@ -59,7 +59,7 @@ DEFAULT: Final = Configuration()
 
 
 @lru_cache(maxsize=16)
-def vta(of: Configuration = DEFAULT) -> d.Machine:
+def vta(of: Configuration = DEFAULT) -> d.Accelerator:
     """The machine of a configuration; one whose words would be too long is refused."""
     b, n = 1 << of.batch, 1 << of.block
     uop = d.Scope("uop", (1 << of.uop) // 4, (), u32)
@@ -127,7 +127,7 @@ def vta(of: Configuration = DEFAULT) -> d.Machine:
             alus.append(d.Operation(word, "compute", alu, (*fixed, *more), does, of.interval))
 
     # fmt: off
-    return d.Machine(
+    return d.Accelerator(
         "vta", 128, (uop, inp, wgt, acc, out), ("load", "compute", "store"),
         tuple(d.Queue(source, target) for source, target in ENDS),
         (
@@ -144,6 +144,6 @@ def vta(of: Configuration = DEFAULT) -> d.Machine:
     # fmt: on
 
 
-def osdi() -> d.Machine:
+def osdi() -> d.Accelerator:
     """The configuration of the OSDI'18 paper: 200 MHz, 32 KB of weights, vectors at full speed."""
     return vta(Configuration(wgt=15, interval=1, timing=d.Timing(megahertz=200)))

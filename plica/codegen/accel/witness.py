@@ -16,9 +16,9 @@ import numpy as np
 from attrs import evolve, frozen
 
 from plica.codegen.accel.check import Fault, check
-from plica.codegen.accel.declaration import FLAGS, Machine, queue_of
+from plica.codegen.accel.declaration import FLAGS, Accelerator, queue_of
 from plica.codegen.accel.functional import Array, run
-from plica.codegen.accel.instruction import Instruction, Stream
+from plica.codegen.accel.instruction import AccelInstruction, Stream
 from plica.codegen.accel.order import BadStream, Token, legal_order, units_of
 
 SEEDS, RACES, BEFORE = 8, 4, 32
@@ -33,7 +33,7 @@ class Witness:
 
 
 def witness(
-    machine: Machine,
+    machine: Accelerator,
     stream: Stream,
     tensors: Mapping[str, Array],
     faults: Sequence[Fault] | None = None,
@@ -64,7 +64,7 @@ def witness(
     return None
 
 
-def without(machine: Machine, stream: Stream, token: Token) -> Stream:
+def without(machine: Accelerator, stream: Stream, token: Token) -> Stream:
     """The stream with one token neither pushed nor popped."""
     code = list(stream.code)
     queue = machine.queues[token.queue]
@@ -76,5 +76,5 @@ def without(machine: Machine, stream: Stream, token: Token) -> Stream:
                 if name.startswith(word) and queue_of(machine, unit, name) is queue
             )
             each = code[at]
-            code[at] = Instruction(each.name, each.operands, each.tokens & ~(1 << flag))
+            code[at] = AccelInstruction(each.name, each.operands, each.tokens & ~(1 << flag))
     return evolve(stream, code=tuple(code))

@@ -7,11 +7,11 @@ from functools import partial
 from plica.codegen.c import toolchain
 from plica.codegen.c.program import fold, kernel_name
 from plica.codegen.interface import aligned_bytes, interface, tenants
-from plica.codegen.place import Plan
+from plica.codegen.memory_plan import WorkspacePlan
+from plica.codegen.operation_count import operations
 from plica.codegen.program import Launch, Program
 from plica.codegen.road import Job, Lowered, record
-from plica.codegen.work import operations
-from plica.runtime.artefact import Artefact, Machine
+from plica.runtime.artefact import Artefact, ArtefactMachine
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.link import link
 from plica.runtime.profile import Launched
@@ -19,7 +19,7 @@ from plica.runtime.profile import Launched
 
 def text_of(lowered: Lowered) -> str:
     """The C text of a lowered module."""
-    if not isinstance(lowered.plan, Plan):
+    if not isinstance(lowered.plan, WorkspacePlan):
         message = "C is made for sizes that are known; those of this model are open."
         hint = "Give the model its sizes, or compile it for 'cpu'."
         named = ", ".join(str(each.name) for each in lowered.program.dims)
@@ -31,11 +31,11 @@ def emit_c(lowered: Lowered, job: Job) -> Artefact:
     """All that will be loaded, on this machine or one like it."""
     program, plan = lowered.program, lowered.plan
     code = toolchain.emit(text_of(lowered))
-    assert isinstance(plan, Plan)  # or there were no text
+    assert isinstance(plan, WorkspacePlan)  # or there were no text
     launches = [step for steps in program.regions for step in steps if isinstance(step, Launch)]
     return Artefact(
         interface(lowered.module.main_function(), program),
-        Machine(toolchain.triple(), "generic", ()),
+        ArtefactMachine(toolchain.triple(), "generic", ()),
         1,
         (code,),
         tuple([aligned_bytes(each) for each in program.constants]),
@@ -53,7 +53,7 @@ def _launched(of: Launch, program: Program) -> Launched:
     return Launched(kernel_name(of.kernel, program), operations(program.kernels[of.kernel]), size)
 
 
-def entry(program: Program, plan: Plan, fused: bool) -> tuple[int, object]:
+def entry(program: Program, plan: WorkspacePlan, fused: bool) -> tuple[int, object]:
     """Code of a program in this process; C never rounds a product and a sum at once."""
     code = link([toolchain.emit(fold(program, plan))])
     return code.address("plica_main"), code

@@ -24,7 +24,7 @@ from plica.codegen.emit.coded import Words, conversions
 from plica.codegen.emit.dialect import Dialect
 from plica.codegen.emit.operator import operation
 from plica.codegen.emit.prelude import HELPERS, extreme, instance
-from plica.ir.dtype import DTYPES, DType, f32, f64, i64
+from plica.ir.type.dtype import DTYPES, DType, f32, f64, i64
 
 __all__ = ["C99", "HEAD", "f32", "helpers", "i64"]
 

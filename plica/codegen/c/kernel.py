@@ -3,9 +3,9 @@
 Every loop is a serial one, which means the same.  A kernel gives back whether some index was
 outside its buffer.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.loop import For, Store
->>> from plica.ir.tensor import axis, buffer
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import For, Store
+>>> from plica.ir.loop.tensor import axis, buffer
 >>> x, y, i = buffer("x", (3,), f32), buffer("y", (3,), f32), axis("i")
 >>> double = Kernel((), (x, y), 1, For(i, y.shape[0], "serial", Store(y, (i,), x[i] + x[i])))
 >>> print(function(double, "double_", True).text)
@@ -31,19 +31,19 @@ from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.statement import write
 from plica.core.name import Name
-from plica.ir.loop import Kernel
+from plica.ir.loop.statement import Kernel
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 
 @frozen
-class Function:
+class FunctionText:
     """The text of a function, and the helpers it calls."""
 
     text: str
     helpers: frozenset[str]
 
 
-def function(kernel: Kernel, name: str, apart: bool) -> Function:
+def function(kernel: Kernel, name: str, apart: bool) -> FunctionText:
     """The function of a kernel; `apart` says that no two of its buffers overlap."""
     if kernel.dims:
         message = "C is made for sizes that are known; those of this model are open."
@@ -61,4 +61,4 @@ def function(kernel: Kernel, name: str, apart: bool) -> Function:
     write([kernel.body], rows(values))
     head = f"static bool {name}({', '.join(params) or 'void'}) {{"
     lines = [head, "  bool failed = false;", values.lines.text(), "  return failed;", "}", ""]
-    return Function("\n".join(lines), frozenset(values.helpers))
+    return FunctionText("\n".join(lines), frozenset(values.helpers))

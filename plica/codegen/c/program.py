@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from plica.codegen.c.dialect import C99, HEAD, helpers
-from plica.codegen.c.kernel import Function, function
-from plica.codegen.place import Plan
+from plica.codegen.c.kernel import FunctionText, function
+from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Space
 from plica.core.diagnostic import CompilerBug
 
@@ -21,7 +21,7 @@ ENTRY: Final = "plica_main"
 _SPACES: Final[tuple[Space, ...]] = ("input", "output", "constant")
 
 
-def fold(program: Program, plan: Plan) -> str:
+def fold(program: Program, plan: WorkspacePlan) -> str:
     """The C text of a program without open sizes."""
     overlap = {
         step.kernel
@@ -48,7 +48,7 @@ def kernel_name(number: int, program: Program) -> str:
     return f"k{number}_{plain}"
 
 
-def _regions(program: Program, plan: Plan) -> list[str]:
+def _regions(program: Program, plan: WorkspacePlan) -> list[str]:
     """The functions that launch kernels, the entry last; all are declared before."""
     code = 0
     parts: list[str] = []
@@ -77,7 +77,7 @@ def _regions(program: Program, plan: Plan) -> list[str]:
     return [*heads, "", *parts, "\n".join(entry)]
 
 
-def _step(step: object, code: int, program: Program, plan: Plan) -> list[str]:
+def _step(step: object, code: int, program: Program, plan: WorkspacePlan) -> list[str]:
     """The lines of one step; a launch that fails gives back its number."""
     match step:
         case Launch(kernel, args, _) if not isinstance(step, Chunks):
@@ -100,7 +100,7 @@ def _call(region: int) -> list[str]:
     return [f"  const long long code = r{region}(table, work);", "  if (code) return code;"]
 
 
-def _pointer(number: int, program: Program, plan: Plan) -> str:
+def _pointer(number: int, program: Program, plan: WorkspacePlan) -> str:
     """Where a slot is; the type is that of the parameter it is given for."""
     slot = program.slots[number]
     if slot.space == "temporary":
@@ -110,4 +110,4 @@ def _pointer(number: int, program: Program, plan: Plan) -> str:
     return f"table[{base + slot.index}]"
 
 
-__all__ = ["C99", "ENTRY", "Function", "fold", "kernel_name"]
+__all__ = ["C99", "ENTRY", "FunctionText", "fold", "kernel_name"]

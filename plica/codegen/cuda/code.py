@@ -1,6 +1,6 @@
 """Code: the text of a kernel for threads, and how its functions are launched.
 
->>> empty = Code("", (), ())
+>>> empty = KernelCode("", (), ())
 >>> empty.text
 ''
 """
@@ -20,7 +20,7 @@ Extents: TypeAlias = tuple[int, int, int]
 
 
 @frozen
-class Launch:
+class KernelLaunch:
     """A function of the text, and how many threads run it; `shared` is what it asks for."""
 
     function: str
@@ -32,14 +32,14 @@ class Launch:
 
 
 @frozen
-class Code:
+class KernelCode:
     """The functions of a kernel, its launches in order, and the bytes of each scratch buffer.
 
     Every function takes the buffers of the kernel, then the scratch buffers.
     """
 
     functions: str
-    launches: tuple[Launch, ...]
+    launches: tuple[KernelLaunch, ...]
     scratch: tuple[int, ...]
     helpers: frozenset[str] = frozenset()
 
@@ -49,7 +49,7 @@ class Code:
         return joined((self,))
 
 
-def joined(of: Sequence[Code]) -> str:
+def joined(of: Sequence[KernelCode]) -> str:
     """The text of several kernels, with what they call once."""
     helpers = frozenset[str]().union(*[each.helpers for each in of])
     before = filter(None, [prelude(helpers), intrinsics(helpers)])

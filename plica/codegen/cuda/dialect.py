@@ -19,7 +19,7 @@ from typing import Final
 from plica.codegen.cuda.prelude import text
 from plica.codegen.emit.dialect import Dialect
 from plica.codegen.emit.operator import operation
-from plica.ir.dtype import DType, f32, f64, i64
+from plica.ir.type.dtype import DType, f32, f64, i64
 
 __all__ = ["CUDA", "WIDE", "f32", "i64"]
 

@@ -16,27 +16,27 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from plica.codegen.cuda.bulk import ATOM, SWIZZLED, copied, is_tile
-from plica.codegen.cuda.code import Code, Extents, Launch, joined
+from plica.analysis.statement import refused
+from plica.codegen.cuda.code import Extents, KernelCode, KernelLaunch, joined
 from plica.codegen.cuda.dialect import CUDA, WIDE
-from plica.codegen.cuda.group import is_product
 from plica.codegen.cuda.intrinsic import LANE, come_together, invocation
-from plica.codegen.cuda.neighbour import Neighbours
 from plica.codegen.cuda.nest import chooses_registers, launches_of
+from plica.codegen.cuda.tma import ATOM, SWIZZLED, copied, is_tile
+from plica.codegen.cuda.vector_access import VectorAccess
 from plica.codegen.cuda.wait import Waits, asynchronous
+from plica.codegen.cuda.wgmma import is_product
 from plica.codegen.emit import clike
 from plica.codegen.emit.clike import count_of
 from plica.codegen.emit.expression import Expressions
 from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.statement import Row, Step, write
-from plica.codegen.lower.statement import refused
 from plica.core.diagnostic import CompilerBug
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.dtype import i64
-from plica.ir.loop import (
+from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.scalar import Buffer, ScalarVar, dtype_of
+from plica.ir.loop.statement import (
     THREADS,
     Alloc,
     Barrier,
@@ -50,8 +50,8 @@ from plica.ir.loop import (
     Store,
     statements,
 )
-from plica.ir.memory import scope
-from plica.ir.scalar import Buffer, ScalarVar, dtype_of
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
 from plica.runtime.cuda.tile import TileMap
 
 WARPS: Final = "threadIdx.y"
@@ -64,7 +64,7 @@ LANES: Final = 64
 """Neighbours that are written out, at most."""
 
 
-def fold(kernel: Kernel, name: str, origin: str = "") -> Code:
+def fold(kernel: Kernel, name: str, origin: str = "") -> KernelCode:
     """CUDA C++ for a kernel lowered for threads; `origin` is said in a comment."""
     if kernel.dims:
         raise CompilerBug(f"The kernel {name} has symbolic dims.")
@@ -72,7 +72,7 @@ def fold(kernel: Kernel, name: str, origin: str = "") -> Code:
     nests = list(launches_of(kernel.body, scratch))
     params = (*kernel.params, *scratch)
     functions: list[str] = []
-    launches: list[Launch] = []
+    launches: list[KernelLaunch] = []
     helpers: set[str] = set()
     for number, nest in enumerate(nests):
         function = name if len(nests) == 1 else f"{name}_{number}"
@@ -82,7 +82,7 @@ def fold(kernel: Kernel, name: str, origin: str = "") -> Code:
         helpers |= made.values.helpers
     head = f"// {origin}\n" if origin else ""
     body = "\n".join(functions)
-    return Code(
+    return KernelCode(
         f"{head}{body}",
         tuple(launches),
         tuple([count_of(each) * each.dtype.bytes for each in scratch]),
@@ -114,14 +114,14 @@ class _Function:
         self.maps: dict[TileMap, str] = {}
         come_together(nest)
         self.waits = Waits(asynchronous(nest, name), self.values)
-        self.near = Neighbours(self.values, self.waits.of.handed)
+        self.near = VectorAccess(self.values, self.waits.of.handed)
         write([nest], self._rows())
 
-    def launch(self) -> Launch:
+    def launch(self) -> KernelLaunch:
         """What the function needs to run."""
         size = self._arranged()[1] + 8 * self.waits.of.ring
         three = self._three("blockIdx"), self._three("threadIdx")
-        return Launch(self.name, *three, size, tuple(self.maps))
+        return KernelLaunch(self.name, *three, size, tuple(self.maps))
 
     def text(self) -> str:
         threads = 1
@@ -284,4 +284,4 @@ def _padded(size: int) -> int:
     return -(-size // WIDE) * WIDE
 
 
-__all__ = ["Code", "Launch", "fold", "joined"]
+__all__ = ["KernelCode", "KernelLaunch", "fold", "joined"]

@@ -9,7 +9,7 @@ A case is a kernel that was drawn, one of three schedules of it, and what the in
 Cases are made anywhere; `on_gpu` runs one on the GPU, into memory that is poisoned.  Whole numbers
 must come out exactly, and fractions within rounding.
 
->>> isinstance(case(0, 1), Case)
+>>> isinstance(case(0, 1), CudaCase)
 True
 """
 
@@ -24,34 +24,34 @@ import attrs
 import numpy as np
 from attrs import frozen
 
-from plica.codegen.cuda.fold import Code, fold
+from plica.codegen.cuda.fold import KernelCode, fold
 from plica.codegen.cuda.scheduled import threaded
 from plica.codegen.cuda.toolchain import compiled
 from plica.codegen.lower.passes import lower
 from plica.codegen.native import shape_of
-from plica.codegen.subject import Subject, margins, meaning
+from plica.codegen.subject import FuzzSubject, margins, meaning
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term
-from plica.ir.define import defined
-from plica.ir.dtype import DType, bf16, f16, f32
-from plica.ir.loop import Kernel
-from plica.ir.scalar import Cast, Max, Scalar, dtype_of
-from plica.ir.specialise import specialise
-from plica.ir.stage import stage
-from plica.ir.stages import Stages, kernel_of, stages
-from plica.ir.tensor import Compute, buffer, compute, reduce
-from plica.ir.value import Array
-from plica.ir.verify import well_formed
-from plica.runtime.cuda.driver import Device, DeviceError, device
+from plica.ir.interpret.value import Array
+from plica.ir.loop.define import defined
+from plica.ir.loop.scalar import Cast, Max, Scalar, dtype_of
+from plica.ir.loop.specialise import specialise
+from plica.ir.loop.stage import stage
+from plica.ir.loop.stages import Stages, kernel_of, stages
+from plica.ir.loop.statement import Kernel
+from plica.ir.loop.tensor import Compute, buffer, compute, reduce
+from plica.ir.loop.verify import well_formed
+from plica.ir.type.dtype import DType, bf16, f16, f32
+from plica.runtime.cuda.driver import CudaDevice, DeviceError, device
 from plica.runtime.error import EvaluationError, PlicaError
 from plica.schedule.default.gpu import Gpu
 from plica.schedule.default.gpu.form import tiled
 from plica.schedule.default.gpu.operand import operands
-from plica.schedule.default.gpu.product import Tile
+from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule
 from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.fuzz import CRASHES
-from plica.schedule.generate.argument import Here, Nothing
+from plica.schedule.generate.argument import Here, NoArgument
 from plica.schedule.generate.kernel import random_case
 from plica.schedule.generate.step import random_step, walk
 from plica.schedule.instruction import kinds
@@ -68,9 +68,13 @@ WARPS: Final = (Warps(2, 2, 2, 4, 2), Warps(2, 2, 2, 4, 2, ahead=3), Warps(2, 2,
 """Tiles of warps for small matrices."""
 
 TILES: Final = (
-    Tile(16, 16, 4, 2, 2), Tile(16, 16, 4, 2, 4), Tile(32, 16, 8, 2, 4, ahead=1),
-    Tile(16, 32, 8, 4, 4, ahead=1), Tile(32, 32, 4, 4, 4), Tile(32, 32, 16, 4, 4, ahead=1),
-)  # fmt: skip
+    ProductTile(16, 16, 4, 2, 2),
+    ProductTile(16, 16, 4, 2, 4),
+    ProductTile(32, 16, 8, 2, 4, ahead=1),
+    ProductTile(16, 32, 8, 4, 4, ahead=1),
+    ProductTile(32, 32, 4, 4, 4),
+    ProductTile(32, 32, 16, 4, 4, ahead=1),
+)
 """Tiles for small matrices."""
 
 TRIES: Final = 3
@@ -85,12 +89,12 @@ EDGE: Final = 64
 
 
 @frozen(eq=False)
-class Case:
+class CudaCase:
     """Code, what it reads, what it must write, and by how much that may differ."""
 
     number: int
     kind: str
-    code: Code
+    code: KernelCode
     fused: bool
     inputs: tuple[Array, ...]
     expected: tuple[Array, ...]
@@ -99,12 +103,12 @@ class Case:
     kernel: str
 
 
-Runner: TypeAlias = Callable[[Case], "Sequence[Array] | str"]
+Runner: TypeAlias = Callable[[CudaCase], "Sequence[Array] | str"]
 """What a case writes, or why it failed."""
 
 
 @frozen
-class Report:
+class CudaFuzzReport:
     """How many cases ran, of which kind, what was left out and why, and what was wrong."""
 
     examples: int
@@ -118,7 +122,7 @@ class Report:
         return attrs.asdict(self)
 
 
-def case(seed: int, number: int, length: int = 6) -> Case | str:
+def case(seed: int, number: int, length: int = 6) -> CudaCase | str:
     """The same numbers, the same case; or why there is none."""
     random = Random(f"cuda/{seed}/{number}")
     kind = KINDS[number % len(KINDS)]
@@ -140,7 +144,7 @@ def case(seed: int, number: int, length: int = 6) -> Case | str:
         code = fold(lower(made, "gpu"), "fuzzed")
     except PlicaError as error:  # the trace asks for what no pass can make
         return f"lowering refuses it: {error.code}"
-    return Case(
+    return CudaCase(
         number,
         kind,
         code,
@@ -153,7 +157,7 @@ def case(seed: int, number: int, length: int = 6) -> Case | str:
     )
 
 
-def _walked(random: Random, length: int) -> tuple[Subject, Kernel] | str:
+def _walked(random: Random, length: int) -> tuple[FuzzSubject, Kernel] | str:
     drawn = random_case(random)
     sizes: dict[Term, int] = dict(drawn.sizes.items())
     kernel = specialise(drawn.kernel, sizes)
@@ -169,23 +173,25 @@ def _walked(random: Random, length: int) -> tuple[Subject, Kernel] | str:
     for _ in range(BINDS):
         try:
             binding = Step(random_step(Here(state, random), kinds()["bind"]))
-        except Nothing:
+        except NoArgument:
             break
         after = taken(state, binding)
         if not isinstance(after, Problem):
             steps.append(binding)
             state = after
-    return Subject(kernel, drawn.arrays, Trace(tuple(steps)), random.random() < 0.5), state.kernel
+    return FuzzSubject(
+        kernel, drawn.arrays, Trace(tuple(steps)), random.random() < 0.5
+    ), state.kernel
 
 
-def _by_thumb(random: Random) -> tuple[Subject, Kernel] | str:
+def _by_thumb(random: Random) -> tuple[FuzzSubject, Kernel] | str:
     of = _chain(random)
     plain = defined(of)
     gpu = Gpu(processors=4, warp=random.choice((4, 32)), threads=random.choice((8, 64, 256)))
     found = threaded(plain, gpu)
     if found is None:
         return "no rule of thumb schedules it"
-    return Subject(plain, _values(plain, random), found[0], random.random() < 0.5), found[1]
+    return FuzzSubject(plain, _values(plain, random), found[0], random.random() < 0.5), found[1]
 
 
 def _chain(random: Random) -> Compute:
@@ -217,7 +223,7 @@ def _values(kernel: Kernel, random: Random) -> tuple[Array, ...]:
     return tuple([values.integers(-4, 5, shape_of(e)).astype(e.dtype.numpy) for e in params])
 
 
-def _product(random: Random) -> tuple[Subject, Kernel] | str:
+def _product(random: Random) -> tuple[FuzzSubject, Kernel] | str:
     dtype = random.choice((f32, f16, bf16))
     of = _window(random, dtype) if random.random() < 0.4 else _matrices(random, dtype)
     parts, found = random.choice((1, 1, 2)), operands(of)
@@ -236,7 +242,7 @@ def _product(random: Random) -> tuple[Subject, Kernel] | str:
         return "the schedule is refused"
     plain = kernel_of(of)
     fused = random.random() < 0.5
-    return Subject(plain, _values(plain, random), made[0], fused), made[1]
+    return FuzzSubject(plain, _values(plain, random), made[0], fused), made[1]
 
 
 def _matrices(random: Random, dtype: DType) -> Stages:
@@ -273,7 +279,7 @@ def _wide(of: Scalar) -> Scalar:
     return of if dtype_of(of) is f32 else Cast(of, f32)
 
 
-def differs(of: Case, found: Sequence[Array]) -> str:
+def differs(of: CudaCase, found: Sequence[Array]) -> str:
     """Where results first differ from the expected ones, or nothing."""
     for number, (ours, meant, margin) in enumerate(
         zip(found, of.expected, of.margins, strict=True)
@@ -287,12 +293,12 @@ def differs(of: Case, found: Sequence[Array]) -> str:
     return ""
 
 
-def built(of: Case, architecture: str) -> bytes:
+def built(of: CudaCase, architecture: str) -> bytes:
     """The cubin of a case."""
     return compiled(of.code.text, architecture, fused=of.fused).code
 
 
-def on_gpu(gpu: Device, of: Case, cubin: bytes) -> list[Array] | str:
+def on_gpu(gpu: CudaDevice, of: CudaCase, cubin: bytes) -> list[Array] | str:
     """What a case writes on the GPU, or what is wrong with how it does."""
     stream, module = gpu.stream(), gpu.load(cubin)
     rooms = []
@@ -326,7 +332,7 @@ def on_gpu(gpu: Device, of: Case, cubin: bytes) -> list[Array] | str:
     return found
 
 
-def report(cases: Iterable[Case | str], seed: int, runner: Runner) -> Report:
+def report(cases: Iterable[CudaCase | str], seed: int, runner: Runner) -> CudaFuzzReport:
     """What comes of cases; it ends with the first fault, after which a GPU does nothing more."""
     ran: Counter[str] = Counter()
     steps: Counter[str] = Counter()
@@ -350,29 +356,29 @@ def report(cases: Iterable[Case | str], seed: int, runner: Runner) -> Report:
         if wrong:
             findings.append(_told(each, wrong))
     kinds_, steps_, skipped_ = (dict(sorted(of.items())) for of in (ran, steps, skipped))
-    return Report(sum(ran.values()), seed, kinds_, steps_, skipped_, tuple(findings))
+    return CudaFuzzReport(sum(ran.values()), seed, kinds_, steps_, skipped_, tuple(findings))
 
 
-def fuzz(examples: int = 200, seed: int = 0, *, length: int = 6) -> Report:
+def fuzz(examples: int = 200, seed: int = 0, *, length: int = 6) -> CudaFuzzReport:
     """So many cases on the GPU of this machine, one after another."""
     gpu = device()
 
-    def cases() -> Iterator[Case | str]:
+    def cases() -> Iterator[CudaCase | str]:
         ran = number = 0
         while ran < examples and number < TRIES * examples:
             drawn = case(seed, number, length)
-            ran += isinstance(drawn, Case)
+            ran += isinstance(drawn, CudaCase)
             number += 1
             yield drawn
 
     return report(cases(), seed, lambda of: on_gpu(gpu, of, built(of, gpu.architecture)))
 
 
-def _told(of: Case, wrong: str) -> str:
+def _told(of: CudaCase, wrong: str) -> str:
     return f"case {of.number} ({of.kind}): {wrong}\n{of.kernel}\n{of.trace}"
 
 
-def safely(seed: int, number: int, length: int = 6) -> Case | str:
+def safely(seed: int, number: int, length: int = 6) -> CudaCase | str:
     """The case, a crash of making it said as a finding would be."""
     try:
         return case(seed, number, length)

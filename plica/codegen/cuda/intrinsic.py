@@ -17,18 +17,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from plica.codegen.cuda import bulk, group
-from plica.codegen.cuda.place import valued
+from plica.analysis.statement import refused
+from plica.codegen.cuda import tma as bulk
+from plica.codegen.cuda import wgmma as group
+from plica.codegen.cuda.address import valued
 from plica.codegen.emit.expression import Expressions
-from plica.codegen.lower.statement import refused
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
-from plica.ir.dim import known
-from plica.ir.intrinsic import find_intrinsic
-from plica.ir.loop import Branch, For, Invoke, Region, Stmt, substatements
-from plica.ir.memory import WARP, scope
-from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, index
+from plica.ir.loop.intrinsic import find_intrinsic
+from plica.ir.loop.memory_scope import WARP, scope
+from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, index
+from plica.ir.loop.statement import Branch, For, Invoke, Region, Stmt, substatements
+from plica.ir.type.dim import known
 
 _HEAD: Final = "__device__ __forceinline__"
 

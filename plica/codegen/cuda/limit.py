@@ -1,9 +1,9 @@
 """Limits: launches that a GPU would not run are refused before they are compiled.
 
->>> check([Launch("k", (1, 1, 1), (2048, 1, 1), 0)], Gpu(), "k")
+>>> check([KernelLaunch("k", (1, 1, 1), (2048, 1, 1), 0)], Gpu(), "k")
 Traceback (most recent call last):
     ...
-plica.codegen.lower.statement.LoweringRefused: ...
+plica.analysis.statement.LoweringRefused: ...
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from plica.codegen.cuda.code import Launch
-from plica.codegen.lower.statement import refused
+from plica.analysis.statement import refused
+from plica.codegen.cuda.code import KernelLaunch
 from plica.schedule.default.gpu.machine import BLOCKS, DEEPEST, LONGEST, Gpu
 
 
-def check(launches: Iterable[Launch], gpu: Gpu, name: str) -> None:
+def check(launches: Iterable[KernelLaunch], gpu: Gpu, name: str) -> None:
     """Refuse launches of a kernel with more threads, blocks or shared memory than there can be."""
     for each in launches:
         if prod(each.block) > gpu.block or each.block[2] > DEEPEST:

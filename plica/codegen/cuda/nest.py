@@ -1,7 +1,7 @@
 """Nests: the launches of a kernel, and what is seen of one before it is written.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.tensor import axis, buffer
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.tensor import axis, buffer
 >>> y, i = buffer("y", (4,), f32), axis("i")
 >>> has_threads(For(i, y.shape[0], "threadIdx.x", Store(y, (i,), i)))
 True
@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from plica.codegen.lower.statement import refused
+from plica.analysis.statement import refused
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.loop import (
+from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.scalar import And, Buffer, Eq, Lit, Load, Scalar, ScalarVar
+from plica.ir.loop.statement import (
     THREADS,
     Alloc,
     Barrier,
@@ -28,8 +29,7 @@ from plica.ir.loop import (
     statements,
     substatements,
 )
-from plica.ir.memory import scope
-from plica.ir.scalar import And, Buffer, Eq, Lit, Load, Scalar, ScalarVar
+from plica.ir.type.dim import known
 
 
 def launches_of(root: Stmt, scratch: list[Buffer]) -> Iterator[Stmt]:

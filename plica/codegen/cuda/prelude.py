@@ -1,6 +1,7 @@
 """Prelude: small device functions that generated code may call, in CUDA C++.
 
-They give operations the meaning `plica.ir.scalar` states where the operator of the language has
+They give operations the meaning `plica.ir.loop.scalar` states where the operator of the language
+has
 another, or none.  Only those that are used are written out; no header is needed.
 
 >>> print(text({"p_min_f32"}))
@@ -19,7 +20,7 @@ from typing import Final
 
 from plica.codegen.emit.coded import Words, conversions
 from plica.codegen.emit.prelude import HELPERS, extreme, template
-from plica.ir.dtype import DTYPES, bf16, f16
+from plica.ir.type.dtype import DTYPES, bf16, f16
 
 _HEAD: Final = "__device__ __forceinline__"
 

@@ -6,8 +6,8 @@ Of what could be done the first that can be lowered is taken, and why others wer
 kept.  What nothing fits is done by one thread, as a processor would.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Apply, Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Apply, Var
+>>> from plica.ir.type.term import tensor
 >>> x, w = Var(Name("x"), tensor((70, 32), "f16")), Var(Name("w"), tensor((32, 90), "f16"))
 >>> function = Function((), (), (x, w), tensor((70, 90), "f16"), Apply("matmul", (x, w)))
 >>> made = for_threads(function, Facts((False, True), (), reassociates), Gpu())
@@ -22,20 +22,20 @@ from functools import lru_cache
 
 from attrs import evolve
 
+from plica.analysis.statement import LoweringRefused
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.limit import check
 from plica.codegen.lower.passes import LOWERING, lowered
 from plica.codegen.lower.scheduled import (
     NOTHING,
-    Chosen,
+    ChosenSchedule,
     Scheduled,
     Scheduler,
     from_form,
     plain,
 )
-from plica.codegen.lower.statement import LoweringRefused
-from plica.ir.graph import Function
-from plica.ir.loop import Kernel
+from plica.ir.graph.expression import Function
+from plica.ir.loop.statement import Kernel
 from plica.rewrite.contract import Contract, reassociates
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default.gpu import Gpu, candidates
@@ -51,10 +51,12 @@ from plica.schedule.trace import Trace
 __all__ = ["Facts", "for_threads", "reassociates", "refused", "threaded", "threads"]
 
 
-def threads(gpu: Gpu, contract: Contract, tuned: Mapping[str, Chosen] = NOTHING) -> Scheduler:
+def threads(
+    gpu: Gpu, contract: Contract, tuned: Mapping[str, ChosenSchedule] = NOTHING
+) -> Scheduler:
     """Kernels for a GPU."""
 
-    def schedule(function: Function, facts: Facts, chosen: Chosen | None) -> Scheduled:
+    def schedule(function: Function, facts: Facts, chosen: ChosenSchedule | None) -> Scheduled:
         return for_threads(function, facts, gpu, chosen)
 
     return Scheduler(schedule, contract, tuned)
@@ -62,7 +64,7 @@ def threads(gpu: Gpu, contract: Contract, tuned: Mapping[str, Chosen] = NOTHING)
 
 @lru_cache(maxsize=1024)
 def for_threads(
-    function: Function, facts: Facts, gpu: Gpu, chosen: Chosen | None = None
+    function: Function, facts: Facts, gpu: Gpu, chosen: ChosenSchedule | None = None
 ) -> Scheduled:
     """The kernel of a function; what was `chosen` takes the place of what the default would be."""
     if chosen is not None:

@@ -10,16 +10,16 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.cuda.fold import Code, fold, joined
+from plica.codegen.cuda.fold import KernelCode, fold, joined
 from plica.codegen.cuda.limit import check
 from plica.codegen.cuda.toolchain import compiled_at_once, version
 from plica.codegen.llvm.fold import kernel_name
+from plica.codegen.operation_count import operations
 from plica.codegen.program import Choose, Copy, Launch, Program
-from plica.codegen.work import operations
 from plica.runtime.cuda.step import DeviceCopy, DeviceLaunch, DeviceStep
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.profile import Launched
-from plica.runtime.store import Store, key_of
+from plica.runtime.store import ArtefactStore, key_of
 from plica.runtime.verify import COPY
 from plica.schedule.default.gpu.machine import Gpu
 
@@ -43,7 +43,7 @@ class Unit:
 def unit(program: Program, gpu: Gpu | None = None) -> Unit:
     """The text and the steps of a program without choices, for a GPU of some limits."""
     _check_choices(program)
-    codes: list[Code] = []
+    codes: list[KernelCode] = []
     for number, kernel in enumerate(program.kernels):
         codes.append(
             fold(kernel, f"k{number}_{_word(program.names[number])}", program.names[number])
@@ -75,9 +75,9 @@ def unit(program: Program, gpu: Gpu | None = None) -> Unit:
     return Unit(joined(codes), tuple(steps), tuple(most), tuple(launched), _parts(codes))
 
 
-def _parts(codes: list[Code]) -> tuple[str, ...]:
+def _parts(codes: list[KernelCode]) -> tuple[str, ...]:
     """The text of some kernels in parts of about one size: they are compiled at once."""
-    found: list[list[Code]] = [[]]
+    found: list[list[KernelCode]] = [[]]
     size = 0
     for each in codes:
         if size > PART:
@@ -108,7 +108,7 @@ def _check_choices(program: Program) -> None:
 
 
 def cubins(
-    of: Unit, architecture: str, *, fused: bool, store: Store | None = None
+    of: Unit, architecture: str, *, fused: bool, store: ArtefactStore | None = None
 ) -> tuple[bytes, ...]:
     """The code of a unit; what was compiled before is in the store, by the digest of its text."""
     keys = [key_of("cubin", each, architecture, str(fused), str(version())) for each in of.parts]

@@ -10,18 +10,18 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.cuda.bulk import check_swizzled, is_tile
-from plica.codegen.cuda.group import has_products, is_product, sums_of
+from plica.analysis.statement import refused
+from plica.codegen.cuda.in_flight_buffer import in_flight_buffers
+from plica.codegen.cuda.in_flight_depth import flat, groups, in_flight_depth, in_flight_slack
 from plica.codegen.cuda.intrinsic import handed
-from plica.codegen.cuda.lent import lent
 from plica.codegen.cuda.nest import by_one_thread, under_way
-from plica.codegen.cuda.patience import flat, groups, leisure, patience
+from plica.codegen.cuda.tma import check_swizzled, is_tile
+from plica.codegen.cuda.wgmma import has_products, is_product, sums_of
 from plica.codegen.emit.clike import count_of
 from plica.codegen.emit.expression import Expressions
 from plica.codegen.emit.statement import Step
-from plica.codegen.lower.statement import refused
-from plica.ir.loop import Barrier, For, Seq, Stmt, statements
-from plica.ir.scalar import Buffer
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.statement import Barrier, For, Seq, Stmt, statements
 
 LONGEST_RING: Final = 64
 """Copies of tiles that may be under way, at most."""
@@ -44,7 +44,7 @@ class Asynchronous:
 
 def asynchronous(nest: Stmt, name: str) -> Asynchronous:
     """What a launch begins and does not wait for at once."""
-    kept = handed(nest) | lent(nest)
+    kept = handed(nest) | in_flight_buffers(nest)
     copies = groups(nest, kept)
     sums = tuple(sums_of(nest))
     check_swizzled(nest, copies, is_product)
@@ -101,7 +101,7 @@ class Waits:
         """Statements one after another: copies begun before a loop may be under way in it."""
         for at, each in enumerate(of.stmts if self.of.copies else ()):
             if isinstance(each, For):
-                less = patience([*flat(of.stmts[:at])], each, self.of.copies)
+                less = in_flight_depth([*flat(of.stmts[:at])], each, self.of.copies)
                 self._patient[each] = min(less, self._patient.get(each, less))
         return of.stmts
 
@@ -113,7 +113,7 @@ class Waits:
         """A loop (its body, and what closes it) with products in it: all are done after it."""
         if not self.of.multiplies or not has_products(loop):
             return steps
-        self._products = leisure(loop, self.of.copies, is_product)
+        self._products = in_flight_slack(loop, self.of.copies, is_product)
         body, close = steps
         waits = isinstance(next(flat((loop.body,)), None), Barrier)
         return (body, *(() if waits else (self.finish,)), close, self.finish)

@@ -7,7 +7,7 @@ from typing import Final
 
 from plica.codegen.backend import Backend, Texts
 from plica.codegen.dynamic.assemble import DynamicLowered
-from plica.codegen.dynamic.face import face_of, maker
+from plica.codegen.dynamic.interface import interface_of, maker
 from plica.codegen.dynamic.page import PAGES
 from plica.codegen.dynamic.show import show
 from plica.codegen.llvm import toolchain
@@ -28,7 +28,7 @@ def build(page: Pipeline, lowered: DynamicLowered, job: Job) -> DynamicExecutabl
     if not can_link():
         message = "Programs with data and recursion are compiled on Linux alone."
         raise UnsupportedError(Diagnostic("unsupported", message))
-    make = maker(lowered.final, face_of(lowered.final)[1])
+    make = maker(lowered.final, interface_of(lowered.final)[1])
     texts = texts_of(lambda: lowered, job)
     return DynamicExecutable(emitted(page, lowered, job), texts=texts, make=make)
 

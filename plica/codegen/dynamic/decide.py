@@ -4,7 +4,7 @@ A program without data, recursion and functions chosen when it runs can be writt
 which is the faster code.  So can some programs that have these, once all that depends on no input
 is decided.  All others are dynamic.
 
->>> from plica.ir.script import from_text
+>>> from plica.ir.text.script import from_text
 >>> recursive = '''
 ... @plica.function
 ... def power(x: Tensor[(), f32], n: i64) -> Tensor[(), f32]:
@@ -25,10 +25,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plica.codegen.lower.supported import has_too_many, unsupported
-from plica.ir.graph import Function, If, Match
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module
-from plica.ir.type import holds_function
+from plica.ir.graph.expression import Function, If, Match
+from plica.ir.graph.module import Module
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import holds_function
 from plica.rewrite.graph.walk import expressions
 from plica.runtime.late import late
 

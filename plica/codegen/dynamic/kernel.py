@@ -4,8 +4,8 @@ As in static programs a scheduler chooses, and constants may be packed beforehan
 (`plica.codegen.lower.scheduled`).
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor((3,), "f32"))
 >>> chosen = choose(Function((), (), (x,), x.type, x + x), (x,), PLAIN)
 >>> chosen.source, chosen.reads == (x,), chosen.bytes
@@ -19,14 +19,14 @@ from math import prod
 
 from attrs import frozen
 
+from plica.codegen.lower.linearise import PLAIN
 from plica.codegen.lower.scheduled import Scheduler, read_by
-from plica.codegen.lower.sequence import PLAIN
-from plica.codegen.program import Origin
-from plica.ir.dim import known
-from plica.ir.graph import Const, Expr, Function
-from plica.ir.loop import Kernel
-from plica.ir.scalar import Buffer
-from plica.ir.type import TensorType
+from plica.codegen.program import KernelOrigin
+from plica.ir.graph.expression import Const, Expr, Function
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.dim import known
+from plica.ir.type.term import TensorType
 from plica.rewrite.fuse.reading import parts, reading
 
 __all__ = ["PLAIN", "Launchable", "choose", "viewed"]
@@ -42,7 +42,7 @@ class Launchable:
     scratch: tuple[int, ...]
     bytes: int
     source: str
-    origin: Origin | None = None
+    origin: KernelOrigin | None = None
 
 
 def viewed(function: Function) -> int | Const | None:

@@ -4,7 +4,7 @@ A tensor is one object and a value of a data type is one; a tuple is none: its p
 side, in registers and in the fields of objects alike.  So every type has *leaves*, its tensors and
 data from left to right.
 
->>> from plica.ir.type import TupleType, tensor
+>>> from plica.ir.type.term import TupleType, tensor
 >>> x, y = tensor((2,), "f32"), tensor((), "i64")
 >>> [str(each) for each in leaves(TupleType((x, TupleType((y, x)))))]
 ['Tensor[(2,), f32]', 'Tensor[(), i64]', 'Tensor[(2,), f32]']
@@ -15,9 +15,9 @@ data from left to right.
 from __future__ import annotations
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.module import Module
-from plica.ir.type import DataType, TensorType, TupleType, Type
-from plica.ir.value import field_types
+from plica.ir.graph.module import Module
+from plica.ir.interpret.value import field_types
+from plica.ir.type.term import DataType, TensorType, TupleType, Type
 
 
 def leaves(of: Type | None) -> list[Type]:

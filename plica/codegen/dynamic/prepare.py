@@ -17,16 +17,16 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from plica.codegen.dynamic.known import place_known
-from plica.codegen.dynamic.settle import settle
+from plica.codegen.dynamic.constant_argument import place_known
+from plica.codegen.dynamic.shape_specialisation import specialise_shapes
 from plica.codegen.lower.decompose import instance, written_out
-from plica.ir.graph import Apply, Call, Expr, Function, Project, Tuple, Var
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Defined, Definition, Module
-from plica.ir.module import module as module_of
+from plica.ir.graph.expression import Apply, Call, Expr, Function, Project, Tuple, Var
+from plica.ir.graph.module import Defined, Definition, Module
+from plica.ir.graph.module import module as module_of
 from plica.ir.op import find
 from plica.ir.passes import Pass, Pipeline, renamed
-from plica.ir.type import FuncType, TupleType
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import FuncType, TupleType
 from plica.rewrite.fuse import fuse, is_primitive
 from plica.rewrite.fuse.decide import inside
 from plica.rewrite.fuse.group import PRIMITIVE
@@ -34,7 +34,7 @@ from plica.rewrite.fuse.reading import parts
 from plica.rewrite.fuse.to_stages import alone
 from plica.rewrite.graph import find_pass
 from plica.rewrite.graph.anf import to_anf
-from plica.rewrite.graph.walk import Supply, map_expressions, map_functions, with_operands
+from plica.rewrite.graph.walk import NameSupply, map_expressions, map_functions, with_operands
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 _Named: TypeAlias = Callable[[Function], Var]
@@ -70,7 +70,7 @@ def _expanded(node: Expr) -> Expr:
 def name_kernels(module: Module) -> Module:
     """The module with a definition for each kernel, and calls of those for operators."""
     known = infer(module)
-    supply = Supply(*known.values, *known.names)
+    supply = NameSupply(*known.values, *known.names)
     names: dict[Function, Var] = {}
 
     def named(function: Function) -> Var:
@@ -138,25 +138,34 @@ def kernels_of(module: Module) -> dict[Var, Function]:
     return {name: value for name, value in module.functions() if is_primitive(value)}
 
 
-# fmt: off
-FIRST_ORDER: Final = Pipeline((
-    Pass("settle",       "Sizes are numbers wherever main says what they are.", settle),
-    find_pass("defunctionalize"),
-    Pass("settle-again", "Functions that were values are called with sizes, too.", settle),
-    Pass("refuse-open",  "What is left must be functions of known sizes.", refuse_open),
-    find_pass("inline"),
-    renamed(find_pass("remove-dead"), "drop-unused"),
-    Pass("place-known",  "Constants that functions hand on can be packed.", place_known),
-))
+FIRST_ORDER: Final = Pipeline(
+    (
+        Pass("settle", "Sizes are numbers wherever main says what they are.", specialise_shapes),
+        find_pass("defunctionalize"),
+        Pass(
+            "settle-again",
+            "Functions that were values are called with sizes, too.",
+            specialise_shapes,
+        ),
+        Pass("refuse-open", "What is left must be functions of known sizes.", refuse_open),
+        find_pass("inline"),
+        renamed(find_pass("remove-dead"), "drop-unused"),
+        Pass("place-known", "Constants that functions hand on can be packed.", place_known),
+    )
+)
 """From the whole language to functions that call each other by name."""
 
-NAMED_KERNELS: Final = Pipeline((
-    renamed(find_pass("to-dataflow"), "join-lets"),
-    Pass("decompose",    "Only operators with a tensor definition become kernels.", write_out),
-    Pass("fuse",         "What can be computed together costs one kernel.", fuse),
-    Pass("name-kernels", "Kernels are called as functions are.", name_kernels),
-    Pass("to-anf",       "Name every value outside of kernels, in the lowest scope that needs it.",
-         anf_around_kernels),
-))
-# fmt: on
+NAMED_KERNELS: Final = Pipeline(
+    (
+        renamed(find_pass("to-dataflow"), "join-lets"),
+        Pass("decompose", "Only operators with a tensor definition become kernels.", write_out),
+        Pass("fuse", "What can be computed together costs one kernel.", fuse),
+        Pass("name-kernels", "Kernels are called as functions are.", name_kernels),
+        Pass(
+            "to-anf",
+            "Name every value outside of kernels, in the lowest scope that needs it.",
+            anf_around_kernels,
+        ),
+    )
+)
 """From those functions to steps that call kernels."""

@@ -14,13 +14,14 @@
 A register holds one object: a tensor, or a value of a data type.  Tuples are taken apart: a value
 of tuple type is as many registers as it has tensors and data in it, and so is a tuple inside of
 data.  A routine owns what its registers hold.  Arguments of routines, fields of objects and results
-pass to their new owner; kernels, choices and selections only look.  `plica.codegen.dynamic.count`
+pass to their new owner; kernels, choices and selections only look.
+`plica.codegen.dynamic.reference_count`
 writes down where that takes a `Dup` or a `Drop`.  A cell is a value that is computed when it is
 first needed, if ever.
 
 Regions are numbered, so a routine nests as deep as the program does while this data stays flat.
 
->>> Region((KernelCall(0, (), (0, 0), Size(1, index(12)), (), "add"),), Yield((1,))).end
+>>> RoutineRegion((KernelCall(0, (), (0, 0), Size(1, index(12)), (), "add"),), Yield((1,))).end
 Yield(registers=(1,))
 """
 
@@ -31,15 +32,38 @@ from typing import TypeAlias
 from attrs import field, frozen
 
 from plica.codegen.dynamic.tree import Node
-from plica.codegen.program import Origin
-from plica.ir.graph import Const
-from plica.ir.loop import Kernel
-from plica.ir.scalar import Scalar, index
+from plica.codegen.program import KernelOrigin
+from plica.ir.graph.expression import Const
+from plica.ir.loop.scalar import Scalar, index
+from plica.ir.loop.statement import Kernel
 
 __all__ = [
-    "Build", "Cell", "Choose", "Close", "Constant", "Drop", "Dup", "End", "Fail", "Failure",
-    "Field", "Force", "Invoke", "KernelCall", "Nothing", "Open", "Program", "Region", "Routine",
-    "Select", "Size", "Step", "Tail", "Unpack", "Yield", "index",
+    "Build",
+    "CallStep",
+    "Cell",
+    "ChooseStep",
+    "Close",
+    "Constant",
+    "Drop",
+    "Dup",
+    "DynamicProgram",
+    "End",
+    "Fail",
+    "Failure",
+    "FallThrough",
+    "FieldStep",
+    "ForceStep",
+    "KernelCall",
+    "OpenCell",
+    "Routine",
+    "RoutineRegion",
+    "SelectStep",
+    "Size",
+    "Step",
+    "Tail",
+    "Unpack",
+    "Yield",
+    "index",
 ]  # fmt: skip
 
 
@@ -84,7 +108,7 @@ class Build:
 
 
 @frozen
-class Invoke:
+class CallStep:
     """Call a routine and go on with its results."""
 
     routine: int
@@ -93,7 +117,7 @@ class Invoke:
 
 
 @frozen
-class Choose:
+class ChooseStep:
     """Run one of two regions; what it yields is in the targets."""
 
     condition: int
@@ -103,20 +127,20 @@ class Choose:
 
 
 @frozen
-class Clause:
+class SelectClause:
     """One way on: what it takes out of the roots, and the region that runs then."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[FieldStep, ...]
     region: int
 
 
 @frozen
-class Select:
+class SelectStep:
     """Run the clause that a decision tree comes to, by looking at the tags of the roots."""
 
     roots: tuple[int, ...]
     tree: tuple[Node, ...]
-    clauses: tuple[Clause, ...]
+    clauses: tuple[SelectClause, ...]
     failure: int
     targets: tuple[int, ...]
 
@@ -136,14 +160,14 @@ class Cell:
 
 
 @frozen
-class Open:
+class OpenCell:
     """A cell begins, empty."""
 
     cell: int
 
 
 @frozen
-class Force:
+class ForceStep:
     """The values of a cell."""
 
     cell: int
@@ -151,7 +175,7 @@ class Force:
 
 
 @frozen
-class Field:
+class FieldStep:
     """Look at a part of an object and own it too; `path` counts fields from the root.
 
     `count` is how many fields the innermost object has.
@@ -194,8 +218,8 @@ class Unpack:
 
 
 Step: TypeAlias = (
-    KernelCall | Constant | Build | Invoke | Choose | Select | Open | Force
-    | Field | Dup | Drop | Close | Unpack
+    KernelCall | Constant | Build | CallStep | ChooseStep | SelectStep | OpenCell | ForceStep
+    | FieldStep | Dup | Drop | Close | Unpack
 )  # fmt: skip
 
 
@@ -222,15 +246,15 @@ class Fail:
 
 
 @frozen
-class Nothing:
+class FallThrough:
     """The last step decides what comes, in tail position."""
 
 
-End: TypeAlias = Yield | Tail | Fail | Nothing
+End: TypeAlias = Yield | Tail | Fail | FallThrough
 
 
 @frozen
-class Region:
+class RoutineRegion:
     """Steps, and what comes after them; one that does not return leaves the routine."""
 
     steps: tuple[Step, ...]
@@ -246,7 +270,7 @@ class Routine:
     params: int
     registers: int
     results: int
-    regions: tuple[Region, ...]
+    regions: tuple[RoutineRegion, ...]
     cells: tuple[Cell, ...] = ()
     immortal: frozenset[int] = frozenset()
     """Registers of constants, which nobody counts."""
@@ -268,7 +292,7 @@ class Failure:
 
 
 @frozen
-class Program:
+class DynamicProgram:
     """Routines, and the kernels and constants they refer to."""
 
     routines: tuple[Routine, ...]
@@ -277,4 +301,4 @@ class Program:
     names: tuple[str, ...]
     constants: tuple[Const, ...]
     failures: tuple[Failure, ...]
-    origins: tuple[Origin | None, ...] = field(default=(), eq=False, repr=False)
+    origins: tuple[KernelOrigin | None, ...] = field(default=(), eq=False, repr=False)

@@ -1,8 +1,8 @@
 """Showing dynamic programs: one line a step, for people.
 
->>> from plica.codegen.dynamic.program import Build, Region, Routine, Yield
->>> one = Routine("one", 1, 2, 1, (Region((Build(1, 0, (0,)),), Yield((1,)), True),))
->>> print(show(Program((one,), 0, (), (), (), ())))
+>>> from plica.codegen.dynamic.program import Build, RoutineRegion, Routine, Yield
+>>> one = Routine("one", 1, 2, 1, (RoutineRegion((Build(1, 0, (0,)),), Yield((1,)), True),))
+>>> print(show(DynamicProgram((one,), 0, (), (), (), ())))
 one(r0):
     r1 = tag 0 (r0)
     return r1
@@ -15,21 +15,21 @@ from typing import assert_never
 
 from plica.codegen.dynamic.program import (
     Build,
-    Choose,
+    CallStep,
+    ChooseStep,
     Close,
     Constant,
     Drop,
     Dup,
+    DynamicProgram,
     Fail,
-    Field,
-    Force,
-    Invoke,
+    FallThrough,
+    FieldStep,
+    ForceStep,
     KernelCall,
-    Nothing,
-    Open,
-    Program,
+    OpenCell,
     Routine,
-    Select,
+    SelectStep,
     Step,
     Tail,
     Unpack,
@@ -38,12 +38,12 @@ from plica.codegen.dynamic.program import (
 from plica.codegen.dynamic.tree import Leaf, Miss, Node, Switch
 
 
-def show(program: Program) -> str:
+def show(program: DynamicProgram) -> str:
     """The routines of a program."""
     return "\n\n".join([_routine(each, program) for each in program.routines])
 
 
-def _routine(of: Routine, program: Program) -> str:
+def _routine(of: Routine, program: DynamicProgram) -> str:
     cells = [f"c{number}" for number in range(of.borrowed)]
     lines = [f"{of.name}({', '.join([_list(range(of.params)), *cells]).strip(', ')}):"]
     todo = [(0, 1, "")]
@@ -65,7 +65,7 @@ def _routine(of: Routine, program: Program) -> str:
                 lines.append(f"{indent}jump {program.routines[routine].name}({_list(args)})")
             case Fail(failure):
                 lines.append(f"{indent}fail {failure}")
-            case Nothing():
+            case FallThrough():
                 pass
             case _:
                 assert_never(region.end)
@@ -75,14 +75,14 @@ def _routine(of: Routine, program: Program) -> str:
 
 def _ways(step: Step) -> list[tuple[int, str]]:
     """The regions inside of a step."""
-    if isinstance(step, Choose):
+    if isinstance(step, ChooseStep):
         return [(step.then, "then"), (step.orelse, "else")]
-    if isinstance(step, Select):
+    if isinstance(step, SelectStep):
         return [(each.region, f"clause {number}") for number, each in enumerate(step.clauses)]
     return []
 
 
-def _step(step: Step, of: Routine, program: Program) -> str:
+def _step(step: Step, of: Routine, program: DynamicProgram) -> str:
     match step:
         case KernelCall():
             made = f"r{step.output.target}"
@@ -91,21 +91,21 @@ def _step(step: Step, of: Routine, program: Program) -> str:
             return f"r{target} = constant {number}"
         case Build(target, tag, fields):
             return f"r{target} = tag {tag} ({_list(fields)})"
-        case Invoke(routine, args, targets):
+        case CallStep(routine, args, targets):
             return f"{_list(targets)} = {program.routines[routine].name}({_list(args)})".lstrip()
-        case Choose(condition, then, orelse, targets):
+        case ChooseStep(condition, then, orelse, targets):
             return f"{_to(targets)}if r{condition}: b{then} else b{orelse}"
-        case Select(roots, tree, clauses, _, targets):
+        case SelectStep(roots, tree, clauses, _, targets):
             shown = "; ".join([_node(each) for each in tree])
             return f"{_to(targets)}match {_list(roots)}: {shown}" + "".join(
                 [f"; {n} -> b{each.region}" for n, each in enumerate(clauses)]
             )
-        case Open(cell):
+        case OpenCell(cell):
             thunk = of.cells[cell]
             return f"open c{cell}: {program.routines[thunk.routine].name}({_list(thunk.args)})"
-        case Force(cell, targets):
+        case ForceStep(cell, targets):
             return f"{_to(targets)}force c{cell}"
-        case Field(target, root, path, _):
+        case FieldStep(target, root, path, _):
             return f"r{target} = r{root}.{'.'.join(map(str, path))}"
         case Dup(register):
             return f"dup r{register}"

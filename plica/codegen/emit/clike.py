@@ -6,9 +6,9 @@ A target takes these and puts its own in their place: loops over threads, memory
 >>> from plica.codegen.emit.identifier import Identifiers
 >>> from plica.codegen.emit.lines import Lines
 >>> from plica.codegen.emit.statement import write
->>> from plica.ir.dtype import f32
->>> from plica.ir.scalar import index
->>> from plica.ir.tensor import axis, buffer
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.scalar import index
+>>> from plica.ir.loop.tensor import axis, buffer
 >>> plain = Dialect("plain", {"i64": "long", "f32": "float"}, suffixes={})
 >>> values = Expressions(plain, Lines(), Identifiers())
 >>> y, i = buffer("y", (3,), f32), axis("i")
@@ -26,14 +26,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 
+from plica.analysis.constant_bound import interval
+from plica.analysis.statement import refused
 from plica.codegen.emit.contraction import products
 from plica.codegen.emit.expression import Expressions
 from plica.codegen.emit.statement import Row, Step
-from plica.codegen.lower.bound import interval
-from plica.codegen.lower.statement import refused
-from plica.ir.dim import evaluate
-from plica.ir.loop import NOTHING, Alloc, Barrier, Bind, Branch, For, Store
-from plica.ir.scalar import Buffer, Lit, dtype_of
+from plica.ir.loop.scalar import Buffer, Lit, dtype_of
+from plica.ir.loop.statement import NOTHING, Alloc, Barrier, Bind, Branch, For, Store
+from plica.ir.type.dim import evaluate
 
 __all__ = ["Lit", "allocate", "count_of", "loop", "rows"]
 

@@ -3,7 +3,7 @@
 Each such dtype has three functions: `p_pack_D` (a value as its code), `p_unpack_D` and `p_round_D`
 (a value as the dtype holds it).  The text follows from the row of the dtype alone.
 
->>> from plica.ir.dtype import u4
+>>> from plica.ir.type.dtype import u4
 >>> print(*conversions(u4, Words("static")).values(), sep="", end="")
 static unsigned char p_pack_u4(unsigned char a) { return a & 15; }
 static unsigned char p_unpack_u4(unsigned char a) { return a & 15; }
@@ -16,8 +16,8 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.ir.dtype import DType
-from plica.ir.float_code import float_code
+from plica.ir.type.dtype import DType
+from plica.ir.type.float_code import float_code
 
 _CODES: Final = {1: "unsigned char", 2: "unsigned short"}
 """The type of a code, by its bytes."""

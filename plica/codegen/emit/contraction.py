@@ -6,8 +6,8 @@ are equal, and a variance below zero has no root: nan where the definition says 
 tolerance.  For the same reason squares are rounded before they are summed, so that the mean of
 equal squares is that square.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.tensor import axis, buffer
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.tensor import axis, buffer
 >>> x, y, total = (buffer(name, (4,), f32) for name in ("x", "y", "total"))
 >>> i = axis("i")
 >>> accumulations(total, total[0] + x[i] * y[i]) == {total[0] + x[i] * y[i]}
@@ -18,8 +18,8 @@ True
 
 from __future__ import annotations
 
-from plica.ir.dtype import f32, f64
-from plica.ir.scalar import Add, Buffer, Load, Mul, Reduce, Scalar, dtype_of
+from plica.ir.loop.scalar import Add, Buffer, Load, Mul, Reduce, Scalar, dtype_of
+from plica.ir.type.dtype import f32, f64
 
 
 def accumulations(buffer: Buffer, value: Scalar) -> frozenset[Scalar]:

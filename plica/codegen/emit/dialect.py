@@ -10,7 +10,8 @@ next.  LLVM's text has registers for expressions; it fills the rows of the folds
 >>> plain.loop.format(type="int", name="i", extent="4")
 'for (int i = 0; i < 4; ++i)'
 
-What an operator asks of the place it stands in is a `Site`; the row `operator` answers with the
+What an operator asks of the place it stands in is a `OperatorPlace`; the row `operator` answers
+with the
 text of the operator on the texts of its operands.
 """
 
@@ -25,14 +26,14 @@ import numpy as np
 from attrs import field, frozen
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dtype import DType, bool_, f32, f64, i32
-from plica.ir.scalar import Scalar
+from plica.ir.loop.scalar import Scalar
+from plica.ir.type.dtype import DType, bool_, f32, f64, i32
 from plica.runtime.element import Kind
 
-__all__ = ["Dialect", "Operator", "Site", "f32", "i32"]
+__all__ = ["Dialect", "Operator", "OperatorPlace", "f32", "i32"]
 
 
-class Site(Protocol):
+class OperatorPlace(Protocol):
     """Where an operator stands: what it may call, and what is known there."""
 
     @property
@@ -52,11 +53,11 @@ class Site(Protocol):
         """Whether a product may be rounded together with the sum it is added to."""
 
 
-Operator: TypeAlias = Callable[[Scalar, Sequence[str], Site], str]
+Operator: TypeAlias = Callable[[Scalar, Sequence[str], OperatorPlace], str]
 """The text of a scalar operator on the texts of its operands, at a site."""
 
 
-def _none(node: Scalar, operands: Sequence[str], site: Site) -> str:
+def _none(node: Scalar, operands: Sequence[str], site: OperatorPlace) -> str:
     raise CompilerBug(f"The dialect {site.dialect.name} has no operators.")
 
 

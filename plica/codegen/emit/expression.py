@@ -10,20 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from plica.analysis.constant_bound import Interval, interval
 from plica.codegen.emit.contraction import summed_factors
 from plica.codegen.emit.dialect import Dialect
 from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
-from plica.codegen.emit.order import Order, Step, operands, order
+from plica.codegen.emit.order import Order, OrderStep, operands, order
 from plica.codegen.emit.scalar import Frame, Row, Walk, fold, nest
-from plica.codegen.lower.bound import Interval, interval
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.combiner import MEANING
-from plica.ir.dim import evaluate, polynomial
-from plica.ir.dtype import DType, bool_, i64
-from plica.ir.scalar import (
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.scalar import (
     And,
     Buffer,
     Cast,
@@ -37,7 +35,9 @@ from plica.ir.scalar import (
     dtype_of,
     index,
 )
-from plica.ir.vector import has_vectors
+from plica.ir.loop.vector import has_vectors
+from plica.ir.type.dim import evaluate, polynomial
+from plica.ir.type.dtype import DType, bool_, i64
 
 LONGEST: Final = 96
 """An expression that is longer gets a name."""
@@ -206,13 +206,13 @@ class Expressions:
 
     # --- rows ----------------------------------------------------------------------------------
 
-    def _variable(self, step: Step, frame: Frame[str]) -> str:
+    def _variable(self, step: OrderStep, frame: Frame[str]) -> str:
         name = self.vars.get(step.node)
         if name is None:
             raise CompilerBug(f"{step.node!r} is not bound in the kernel.")
         return name
 
-    def _load(self, step: Step, frame: Frame[str]) -> str:
+    def _load(self, step: OrderStep, frame: Frame[str]) -> str:
         node, (at, *checked) = step.node, frame.operands(step)
         element = self.dialect.element.format(buffer=self.buffers[node.buffer], at=at)
         value = self.unpacked(element, node.buffer)
@@ -229,7 +229,7 @@ class Expressions:
         lines.close()
         return name
 
-    def _operator(self, step: Step, frame: Frame[str]) -> str:
+    def _operator(self, step: OrderStep, frame: Frame[str]) -> str:
         return self.named(step.node, self.dialect.operator(step.node, frame.operands(step), self))
 
     def named(self, node: Scalar, text: str) -> str:
@@ -241,7 +241,7 @@ class Expressions:
         self.lines.do(self.dialect.value.format(type=kind, name=name, text=text))
         return name
 
-    def _guarded(self, step: Step, frame: Frame[str]) -> Walk[str]:
+    def _guarded(self, step: OrderStep, frame: Frame[str]) -> Walk[str]:
         """One of two values, of which only the one that is chosen is computed."""
         sides, (test,) = self._sides(step.node), frame.operands(step)
         assert sides is not None
@@ -258,7 +258,7 @@ class Expressions:
         self.lines.close()
         return name
 
-    def _reduced(self, step: Step, frame: Frame[str]) -> Walk[str]:
+    def _reduced(self, step: OrderStep, frame: Frame[str]) -> Walk[str]:
         """A reduction: loops in which the body is added to what there is so far."""
         node, dialect, lines = step.node, self.dialect, self.lines
         start, join = MEANING[node.combiner]

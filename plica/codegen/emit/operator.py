@@ -1,6 +1,7 @@
 """Operators of C-like targets: one term over the texts of its operands.
 
-What such languages do otherwise than `plica.ir.scalar` says is a helper of the target's prelude.
+What such languages do otherwise than `plica.ir.loop.scalar` says is a helper of the target's
+prelude.
 Integers that come from memory wrap around; index terms never do, so they are plain.
 """
 
@@ -8,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plica.codegen.emit.dialect import Site
+from plica.codegen.emit.dialect import OperatorPlace
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dtype import DType, bool_, f64
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     Add,
     Cast,
     Eq,
@@ -30,10 +30,11 @@ from plica.ir.scalar import (
     dtype_of,
     row_of,
 )
-from plica.ir.scalar_row import ScalarRow
+from plica.ir.loop.scalar_row import ScalarRow
+from plica.ir.type.dtype import DType, bool_, f64
 
 
-def operation(node: Scalar, kids: Sequence[str], site: Site) -> str:
+def operation(node: Scalar, kids: Sequence[str], site: OperatorPlace) -> str:
     """The text of a term over the texts of its operands."""
     match node:
         case Add() | Sub() | Mul():
@@ -66,8 +67,8 @@ def _first(node: Scalar, row: ScalarRow) -> Scalar:
     return node if not row.is_bool else node._children[0]  # type: ignore[return-value]  # a scalar
 
 
-def _by_template(row: ScalarRow, of: DType, kids: Sequence[str], site: Site) -> str:
-    """What the template of a row says (`plica.ir.scalar_row`)."""
+def _by_template(row: ScalarRow, of: DType, kids: Sequence[str], site: OperatorPlace) -> str:
+    """What the template of a row says (`plica.ir.loop.scalar_row`)."""
     dialect = site.dialect
     text = dialect.templates.get(row.name, row.dialects.get(dialect.name, row.c)).get(of.kind)
     if not text:
@@ -88,12 +89,12 @@ def _end(of: DType) -> str:
     return "" if of is f64 else "f"
 
 
-def _rounded(text: str, of: DType, site: Site) -> str:
+def _rounded(text: str, of: DType, site: OperatorPlace) -> str:
     """The value as its dtype holds it, after an operation in the dtype of registers."""
     return site.call(f"p_round_{of.name}", (), (text,)) if of.is_coded else text
 
 
-def _arithmetic(node: Scalar, of: DType, kids: Sequence[str], site: Site) -> str:
+def _arithmetic(node: Scalar, of: DType, kids: Sequence[str], site: OperatorPlace) -> str:
     row = row_of(node)
     assert row is not None
     if of is bool_:  # numpy's: or, and; a difference of bools is where they differ
@@ -106,7 +107,7 @@ def _arithmetic(node: Scalar, of: DType, kids: Sequence[str], site: Site) -> str
     return f"({kids[0]} {row.sign} {kids[1]})"
 
 
-def _extreme(word: str, of: DType, kids: Sequence[str], site: Site) -> str:
+def _extreme(word: str, of: DType, kids: Sequence[str], site: OperatorPlace) -> str:
     if of.is_float:
         return site.call(f"p_{word}_{'f64' if of is f64 else 'f32'}", (), kids)
     if of is bool_:
@@ -114,7 +115,7 @@ def _extreme(word: str, of: DType, kids: Sequence[str], site: Site) -> str:
     return site.dialect.extreme(word, of, kids)
 
 
-def _cast(value: str, source: DType, to: DType, site: Site) -> str:
+def _cast(value: str, source: DType, to: DType, site: OperatorPlace) -> str:
     if source is to:
         return value
     if to is bool_:

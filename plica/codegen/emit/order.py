@@ -5,7 +5,7 @@ the place where a term is written is here, so the copies of an unrolled loop sha
 opens a scope of its own (a reduction, a guarded read) is one step: what is inside is ordered when
 it is come to, since what is known by then is not written again.
 
->>> from plica.ir.tensor import axis
+>>> from plica.ir.loop.tensor import axis
 >>> i = axis("i")
 >>> made = order((i * 4 + 1, i * 4), operands, lambda node: type(node).__name__, str)
 >>> [(step.row, step.kids) for step in made.steps], made.roots
@@ -19,14 +19,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from attrs import frozen
 
-from plica.ir.dtype import DType
-from plica.ir.scalar import Lit, Load, Reduce, Scalar, ScalarVar, dtype_of
+from plica.ir.loop.scalar import Lit, Load, Reduce, Scalar, ScalarVar, dtype_of
+from plica.ir.type.dtype import DType
 
 V = TypeVar("V")
 """What a value is in the text: an expression, a register …"""
 
 
-class Step(NamedTuple):
+class OrderStep(NamedTuple):
     """One part of a term: the row that writes it, and the numbers of its operands."""
 
     row: Any  # as `plica.codegen.emit.scalar` calls it
@@ -40,7 +40,7 @@ class Step(NamedTuple):
 class Order(Generic[V]):
     """The parts of some terms; `start` has the values of those that are known before."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[OrderStep, ...]
     numbers: Mapping[Scalar, int]
     start: tuple[V | None, ...]
     roots: tuple[int, ...]
@@ -64,13 +64,13 @@ def _nothing(node: Scalar) -> None:
 def order(
     roots: Sequence[Scalar],
     operands_of: Callable[[Scalar], tuple[Scalar, ...]],
-    row_of: Callable[[Scalar], Any],  # Any: as in `Step`
+    row_of: Callable[[Scalar], Any],  # Any: as in `OrderStep`
     literal: Callable[[Lit], V],
     known: Callable[[Scalar], V | None] = _nothing,
 ) -> Order[V]:
     """The order of some terms; what is `known` has its value already."""
     numbers: dict[Scalar, int] = {}
-    steps: list[Step] = []
+    steps: list[OrderStep] = []
     start: list[V | None] = []
     stack: list[Any] = list(reversed(roots))  # a term to visit, or one to leave and its operands
     while stack:
@@ -100,5 +100,5 @@ def order(
         start.append(None)
         places = tuple([numbers[kid] for kid in kids])
         dtypes = tuple([dtype_of(kid) for kid in kids])
-        steps.append(Step(row_of(node), number, node, places, dtypes))
+        steps.append(OrderStep(row_of(node), number, node, places, dtypes))
     return Order(tuple(steps), numbers, tuple(start), tuple([numbers[root] for root in roots]))

@@ -1,4 +1,5 @@
-"""Helpers of C-like targets: functions that give operators the meaning `plica.ir.scalar` states.
+"""Helpers of C-like targets: functions that give operators the meaning `plica.ir.loop.scalar`
+states.
 
 Each is a function of some types, `T` the first of them, in which `T(x)` is a cast: a target that
 has templates writes it as one, another puts each type in its place.

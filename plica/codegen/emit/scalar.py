@@ -7,7 +7,7 @@ A frame is a scope while it is written: the values of its parts so far.  `within
 the terms in an inner scope, in which what is known around it need not be written again.
 
 >>> from plica.codegen.emit.order import operands, order
->>> from plica.ir.tensor import axis
+>>> from plica.ir.loop.tensor import axis
 >>> i = axis("i")
 >>> rows = {ScalarVar: lambda step, frame: "i",
 ...         Add: lambda step, frame: "({} + {})".format(*frame.operands(step))}
@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, Generic, TypeAlias
 
-from plica.codegen.emit.order import Order, Step, V
-from plica.ir.scalar import Add, Scalar, ScalarVar
+from plica.codegen.emit.order import Order, OrderStep, V
+from plica.ir.loop.scalar import Add, Scalar, ScalarVar
 
 __all__ = ["Add", "Frame", "Nest", "Row", "ScalarVar", "Walk", "Within", "fold", "nest"]
 
@@ -45,7 +45,7 @@ class Frame(Generic[V]):
         found = self.found
         return [found[root] for root in self.order.roots]
 
-    def operands(self, step: Step) -> list[V]:
+    def operands(self, step: OrderStep) -> list[V]:
         """The values of the operands of a part."""
         found = self.found
         return [found[kid] for kid in step[3]]
@@ -56,9 +56,9 @@ class Frame(Generic[V]):
         return None if number is None else self.found[number]
 
 
-Row: TypeAlias = Callable[[Step, Frame[V]], V]
+Row: TypeAlias = Callable[[OrderStep, Frame[V]], V]
 Walk: TypeAlias = Generator[Sequence[Scalar], Frame[V], V]
-Nest: TypeAlias = Callable[[Step, Frame[V]], "Walk[V]"]
+Nest: TypeAlias = Callable[[OrderStep, Frame[V]], "Walk[V]"]
 Within: TypeAlias = Callable[[Sequence[Scalar], Frame[V]], Order[V]]
 """The order of terms inside a frame, in which what is visible from there is known."""
 

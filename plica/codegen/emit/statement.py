@@ -3,9 +3,9 @@
 A row writes what comes first and answers with what is still to be written, in order: statements, or
 calls that write what stands between them.  So statements nest as deep as they like.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.tensor import axis, buffer
->>> from plica.ir.scalar import index
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> from plica.ir.loop.scalar import index
 >>> y, i = buffer("y", (3,), f32), axis("i")
 >>> said = []
 >>> rows = {
@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.loop import STATEMENTS, For, Seq, Stmt, Store
+from plica.ir.loop.statement import STATEMENTS, For, Seq, Stmt, Store
 
 __all__ = ["For", "Row", "Rows", "Step", "Store", "write"]
 

@@ -18,24 +18,24 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from attrs import frozen
 
-from plica.codegen.dot import DOTS
+from plica.analysis.site import map_of
+from plica.codegen.dot_product import DOTS
 from plica.codegen.subject import CPU, Passes
 from plica.core.diagnostic import EvaluationError
-from plica.ir.dtype import DType
-from plica.ir.loop import Kernel
-from plica.ir.stage import Each
-from plica.ir.stages import Stages, evaluate_stages, kernel_of
-from plica.ir.value import Array
+from plica.ir.interpret.value import Array
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.dtype import DType
 from plica.schedule.default import FORMS, Machine
 from plica.schedule.default.choose import TEMPLATES, Template, by_template, recorded
 from plica.schedule.default.gpu import GPU_FORMS, Gpu
-from plica.schedule.do import Block as Do
+from plica.schedule.do import DoBlock as Do
 from plica.schedule.form import Form
 from plica.schedule.fuzz import CRASHES
 from plica.schedule.generate.stages import Case, shape_of
 from plica.schedule.hoist import constants, hoist
 from plica.schedule.problem import ScheduleRefused
-from plica.schedule.site import map_of
 from plica.schedule.unlowered import run_unlowered
 
 Level: TypeAlias = Literal["form", "template", "pass"]

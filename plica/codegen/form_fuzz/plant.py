@@ -14,12 +14,12 @@ from plica.codegen.form_fuzz.judge import Way
 from plica.codegen.plant import planted, with_a_longer_loop
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.loop import Kernel
-from plica.ir.scalar import Lit, Reduce, index
-from plica.ir.stages import Stages
+from plica.ir.loop.scalar import Lit, Reduce, index
+from plica.ir.loop.stages import Stages
+from plica.ir.loop.statement import Kernel
 from plica.schedule.default import FORMS, Machine
 from plica.schedule.default.choose import TEMPLATES
-from plica.schedule.do import Block, Body, do
+from plica.schedule.do import Body, DoBlock, do
 from plica.schedule.form import Facts, Form
 from plica.schedule.primitive import block, loops, parallel
 
@@ -48,7 +48,7 @@ def wrong_form(of: Form) -> Form:
     return evolve(of, apply=apply)
 
 
-def tile_with_shared_lanes(kernel: Kernel, machine: Machine) -> Block | None:
+def tile_with_shared_lanes(kernel: Kernel, machine: Machine) -> DoBlock | None:
     """The template of register tiles, in which cores then share the lanes of vectors."""
     tile = TEMPLATES["register-tile"](kernel, machine)
     if tile is None:

@@ -13,15 +13,15 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.codegen.llvm.lane import TRUE, Lanes, Value, constant, valued, wrapped
+from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant, valued, wrapped
 from plica.codegen.llvm.scalar import pack, unpack
-from plica.codegen.llvm.turn import Turner
-from plica.codegen.llvm.word import literal, memory, register
+from plica.codegen.llvm.spelling import literal, memory, register
+from plica.codegen.llvm.transpose import RegisterTranspose
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dim import evaluate, known, product
-from plica.ir.dtype import bool_, i64
-from plica.ir.scalar import Buffer, Scalar
+from plica.ir.loop.scalar import Buffer, Scalar
+from plica.ir.type.dim import evaluate, known, product
+from plica.ir.type.dtype import bool_, i64
 
 APART: Final = 4
 """How far apart lanes may lie for all between them to be read as well."""
@@ -32,7 +32,7 @@ Size: TypeAlias = "int | Scalar"
 
 
 @frozen(eq=False)
-class Place:
+class BufferAddress:
     """Where a buffer is: its address, and how many elements lie between neighbours of each dim."""
 
     pointer: str
@@ -60,12 +60,12 @@ class Place:
         return 1 + sum(s * (n - 1) for s, n in zip(steps, sizes, strict=True))
 
 
-def place_of(buffer: Buffer, pointer: str) -> Place:
+def place_of(buffer: Buffer, pointer: str) -> BufferAddress:
     """Where a buffer is that begins at an address."""
     shape, of = sizes_of(buffer.shape), buffer.dtype
     facts = memory(of), of.bytes, memory(of) == register(of)
     if buffer.strides:
-        return Place(pointer, shape, sizes_of(buffer.strides), *facts, False)
+        return BufferAddress(pointer, shape, sizes_of(buffer.strides), *facts, False)
     strides: list[Size] = []
     for at in range(len(shape)):
         rest = shape[at + 1 :]
@@ -73,7 +73,7 @@ def place_of(buffer: Buffer, pointer: str) -> Place:
             strides.append(prod([each for each in rest if isinstance(each, int)]))
         else:
             strides.append(product(buffer.shape[at + 1 :]))
-    return Place(pointer, shape, tuple(strides), *facts, len(shape) == 1)
+    return BufferAddress(pointer, shape, tuple(strides), *facts, len(shape) == 1)
 
 
 def sizes_of(dims: Sequence[Scalar]) -> tuple[Size, ...]:
@@ -95,24 +95,24 @@ def numbers(buffer: Buffer, dims: Sequence[Size]) -> tuple[int, ...]:
     return tuple(found)
 
 
-class Access:
+class MemoryEmitter:
     """Reads and writes the buffers that are in reach."""
 
     def __init__(self, lanes: Lanes) -> None:
         self.lanes = lanes
-        self.turner = Turner(lanes)
+        self.turner = RegisterTranspose(lanes)
         self.width = 512  # bits of a vector
-        self.places: dict[Buffer, Place] = {}
-        self.size: Callable[[Scalar], Value] = _none  # the value of an open size
+        self.places: dict[Buffer, BufferAddress] = {}
+        self.size: Callable[[Scalar], LaneValue] = _none  # the value of an open size
 
-    def linear(self, buffer: Buffer, indices: Sequence[Value]) -> Value:
+    def linear(self, buffer: Buffer, indices: Sequence[LaneValue]) -> LaneValue:
         """How many elements a place is from the first."""
         place = self.places[buffer]
         if place.is_flat:
             return indices[0]
         lanes, text = self.lanes, ""
         step = plus = 0
-        vectors: list[Value] = []
+        vectors: list[LaneValue] = []
         for index, stride in zip(indices, place.strides, strict=True):
             if not isinstance(stride, int):
                 vectors.append(lanes.mul(index, self.size(stride)))
@@ -127,12 +127,12 @@ class Access:
                 if stride != 1:
                     part = lanes.pure(f"mul nsw i64 {part}, {stride}")
                 text = lanes.pure(f"add nsw i64 {text}, {part}") if text else part
-        found = Value(text, step, wrapped(plus))
+        found = LaneValue(text, step, wrapped(plus))
         for each in vectors:
             found = lanes.add(each, found) if found != _FIRST else each
         return found
 
-    def address(self, buffer: Buffer, at: Value, sound: bool) -> str:
+    def address(self, buffer: Buffer, at: LaneValue, sound: bool) -> str:
         """The address of the first lane; `sound` says that without `plus` it is inside as well."""
         place = self.places[buffer]
         kind, pointer = place.kind, place.pointer
@@ -146,7 +146,9 @@ class Access:
 
     # --- reading -------------------------------------------------------------------------------
 
-    def load(self, buffer: Buffer, indices: Sequence[Value], inside: Value, sound: bool) -> Value:
+    def load(
+        self, buffer: Buffer, indices: Sequence[LaneValue], inside: LaneValue, sound: bool
+    ) -> LaneValue:
         """The element in every lane where `inside` holds; it is 0 elsewhere."""
         lanes = self.lanes
         at = self.linear(buffer, indices)
@@ -163,7 +165,7 @@ class Access:
             stored = unpack(lanes.w, stored, buffer.dtype, n)
         return valued((stored, None if n else 0, 0))
 
-    def _where(self, inside: Value, kind: str, read: Callable[[], str]) -> str:
+    def _where(self, inside: LaneValue, kind: str, read: Callable[[], str]) -> str:
         """What is read if a condition holds, 0 otherwise."""
         if inside == TRUE:
             return read()
@@ -180,7 +182,7 @@ class Access:
         w.start(skip)
         return w.let(f"phi {kind} [ {stored}, %{end} ], [ zeroinitializer, %{before} ]")
 
-    def _read(self, buffer: Buffer, at: Value, sound: bool) -> str:
+    def _read(self, buffer: Buffer, at: LaneValue, sound: bool) -> str:
         step = at.step
         if step is None:
             return self._gathered(buffer, at)
@@ -194,7 +196,7 @@ class Access:
             return self._gathered(buffer, at) if turned is None else turned
         return self._picked(buffer, at, None)
 
-    def _picked(self, buffer: Buffer, at: Value, mask: str | None) -> str:
+    def _picked(self, buffer: Buffer, at: LaneValue, mask: str | None) -> str:
         """Lanes a few elements apart: whole vectors are read, and the lanes picked from them.
 
         All from the first lane to the last lies inside the buffer, as both of them do; the last
@@ -237,7 +239,7 @@ class Access:
         mask = f"<{len(lanes)} x i32> <{order}>"
         return self.lanes.w.let(f"shufflevector {kind} {left}, {kind} {right}, {mask}")
 
-    def _turned(self, buffer: Buffer, at: Value) -> str | None:
+    def _turned(self, buffer: Buffer, at: LaneValue) -> str | None:
         """A column of a tile in registers, whose rows are vectors; None where it is none."""
         n, size = self.lanes.count, buffer.dtype.bytes
         step = at.step or 0
@@ -258,7 +260,7 @@ class Access:
         pointer, key = self.places[buffer].pointer, f"{first} {step} {n}"
         return self.turner.column(pointer, key, number, (kind, size, width), row)
 
-    def _gathered(self, buffer: Buffer, at: Value) -> str:
+    def _gathered(self, buffer: Buffer, at: LaneValue) -> str:
         w, n = self.lanes.w, self.lanes.count
         kind, align = memory(buffer.dtype), buffer.dtype.bytes
         found = "poison"
@@ -267,19 +269,19 @@ class Access:
             found = w.let(f"insertelement <{n} x {kind}> {found}, {kind} {one}, i64 {lane}")
         return found
 
-    def _each(self, buffer: Buffer, at: Value) -> list[str]:
+    def _each(self, buffer: Buffer, at: LaneValue) -> list[str]:
         """The address of each lane."""
         w, n = self.lanes.w, self.lanes.count
         if at.step is not None:
-            apart = [Value(at.text, 0, at.plus + at.step * lane) for lane in range(n)]
+            apart = [LaneValue(at.text, 0, at.plus + at.step * lane) for lane in range(n)]
         else:
             apart = [
-                Value(w.let(f"extractelement <{n} x i64> {at.text}, i64 {lane}"))
+                LaneValue(w.let(f"extractelement <{n} x i64> {at.text}, i64 {lane}"))
                 for lane in range(n)
             ]
         return [self.address(buffer, each, False) for each in apart]
 
-    def _masked(self, buffer: Buffer, at: Value, mask: str, sound: bool) -> str:
+    def _masked(self, buffer: Buffer, at: LaneValue, mask: str, sound: bool) -> str:
         """Read the lanes in which a condition holds."""
         if at.step == 1:
             return self._vector(buffer, self.address(buffer, at, sound), mask)
@@ -296,7 +298,7 @@ class Access:
         return w.let(f"call {kind} {name}(<{n} x ptr> align {align} {places}, {rest})")
 
     @contextmanager
-    def only_where(self, inside: Value) -> Iterator[None]:
+    def only_where(self, inside: LaneValue) -> Iterator[None]:
         """Do what is written inside if a condition holds."""
         if inside == TRUE:
             yield
@@ -314,7 +316,12 @@ class Access:
     # --- writing -------------------------------------------------------------------------------
 
     def store(  # an element, and what is known of its place
-        self, buffer: Buffer, indices: Sequence[Value], value: Value, mask: Value, sound: bool
+        self,
+        buffer: Buffer,
+        indices: Sequence[LaneValue],
+        value: LaneValue,
+        mask: LaneValue,
+        sound: bool,
     ) -> None:
         """Write the element of every lane that takes part."""
         lanes, w, n = self.lanes, self.lanes.w, self.lanes.count
@@ -344,7 +351,7 @@ class Access:
             one = w.let(f"extractelement <{n} x {kind}> {stored}, i64 {lane}")
             w.do(f"store {kind} {one}, ptr {place}, align {align}")
 
-    def _store_masked(self, buffer: Buffer, at: Value, stored: str, mask: str) -> None:
+    def _store_masked(self, buffer: Buffer, at: LaneValue, stored: str, mask: str) -> None:
         """Write the lanes in which a condition holds."""
         w, n = self.lanes.w, self.lanes.count
         one, align = memory(buffer.dtype), buffer.dtype.bytes
@@ -363,7 +370,7 @@ class Access:
 _FIRST: Final = constant(0)
 
 
-def _none(of: Scalar) -> Value:
+def _none(of: Scalar) -> LaneValue:
     raise CompilerBug(f"The size {of!r} is open, and there is no value for it.")
 
 
@@ -371,6 +378,6 @@ _SHORT: Final = {"float": "f32", "double": "f64"}
 """How the types that have another name are called in the names of LLVM's functions."""
 
 
-def nothing(buffer: Buffer) -> Value:
+def nothing(buffer: Buffer) -> LaneValue:
     """What a load from an empty buffer gives."""
-    return constant(0) if buffer.dtype is i64 else Value(literal(0, buffer.dtype))
+    return constant(0) if buffer.dtype is i64 else LaneValue(literal(0, buffer.dtype))

@@ -10,10 +10,10 @@ from plica.codegen.interface import aligned_bytes, interface, tenants
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import kernel_name, launches
 from plica.codegen.llvm.unit import units
-from plica.codegen.place import Plan
+from plica.codegen.memory_plan import WorkspacePlan
+from plica.codegen.operation_count import operations
 from plica.codegen.road import Job, Lowered, record
-from plica.codegen.work import operations
-from plica.runtime.artefact import Artefact, Machine
+from plica.runtime.artefact import Artefact, ArtefactMachine
 from plica.runtime.profile import Launched
 
 
@@ -29,11 +29,11 @@ class EmitLlvm:
         made = units(program, plan, target, lowered.fused, job.store, lowered.signless, self.level)
         return Artefact(
             interface(lowered.module.main_function(), program),
-            Machine(target.triple, target.cpu, target.features),
+            ArtefactMachine(target.triple, target.cpu, target.features),
             job.threads,
             made.objects,
             tuple([aligned_bytes(each) for each in program.constants]),
-            plan.size if isinstance(plan, Plan) else 0,
+            plan.size if isinstance(plan, WorkspacePlan) else 0,
             tuple([launch.source for launch in launches(program)]),
             tuple(
                 [
@@ -45,7 +45,7 @@ class EmitLlvm:
                     for each in launches(program)
                 ]
             ),
-            tenants(plan) if isinstance(plan, Plan) else (),
+            tenants(plan) if isinstance(plan, WorkspacePlan) else (),
             (("llvm", toolchain.llvm_version()), *job.versions),
             partial(record, lowered),
         )

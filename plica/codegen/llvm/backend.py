@@ -14,7 +14,7 @@ from plica.codegen.llvm.fold import fold, launches
 from plica.codegen.llvm.page import PAGES
 from plica.codegen.llvm.processor import find_target
 from plica.codegen.lower.scheduled import machine_of
-from plica.codegen.place import Plan
+from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import Target
 from plica.ir.passes import Pipeline
@@ -48,7 +48,7 @@ def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
         native.address,
         interface(lowered.module.main_function(), program),
         constants=[aligned_bytes(each) for each in program.constants],
-        workspace=plan.size if isinstance(plan, Plan) else 0,
+        workspace=plan.size if isinstance(plan, WorkspacePlan) else 0,
         sources=[launch.source for launch in launches(program)],
         texts=texts,
         target=str(job.target),

@@ -3,8 +3,8 @@
 A size of an open program comes from a caller, and any is legal; what is computed from it may be
 more than a machine has, but must never be a small number by wrapping round.
 
->>> from plica.ir.dim import dim_var
->>> w = Writer()
+>>> from plica.ir.type.dim import dim_var
+>>> w = LlvmWriter()
 >>> n = dim_var("n")
 >>> checked = Checked(w, {n: "%n"})
 >>> checked.text(n * n), checked.failed
@@ -18,10 +18,10 @@ from typing import Final
 
 from plica.codegen.emit.order import operands
 from plica.codegen.llvm.scalar import operate
-from plica.codegen.llvm.writer import Writer
+from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
-from plica.ir.scalar import Add, Lit, Mul, Scalar, ScalarVar, Sub
+from plica.ir.loop.scalar import Add, Lit, Mul, Scalar, ScalarVar, Sub
 
 WORDS: Final[Mapping[type[Scalar], str]] = {Add: "sadd", Sub: "ssub", Mul: "smul"}
 
@@ -29,7 +29,7 @@ WORDS: Final[Mapping[type[Scalar], str]] = {Add: "sadd", Sub: "ssub", Mul: "smul
 class Checked:
     """Writes the values of index terms, and whether any did not fit."""
 
-    def __init__(self, w: Writer, dims: Mapping[ScalarVar, str]) -> None:
+    def __init__(self, w: LlvmWriter, dims: Mapping[ScalarVar, str]) -> None:
         self.w = w
         self.failed = "false"
         self.negative = "false"

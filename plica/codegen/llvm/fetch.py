@@ -7,9 +7,9 @@
 
 Nothing depends on it: a line that is outside of all buffers is not read, and no fault.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.loop import Store
->>> from plica.ir.tensor import axis, buffer
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import Store
+>>> from plica.ir.loop.tensor import axis, buffer
 >>> x, y, i, j = buffer("x", (9, 8), f32), buffer("y", (9, 8), f32), axis("i"), axis("j")
 >>> rows = For(j, index(8), "vectorized", Store(y, (i, j), x[i, j] + y[i, 0]))
 >>> [str(each.buffer.name) for each in loads_along(rows)]
@@ -22,12 +22,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from plica.codegen.llvm.lane import constant
-from plica.codegen.llvm.value import Values
+from plica.codegen.llvm.value import LlvmValues
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.loop import For, Store, statements
-from plica.ir.scalar import Load, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import Load, Scalar, ScalarVar, index
+from plica.ir.loop.statement import For, Store, statements
 
 LINE: Final = 64
 """Bytes that come at once."""
@@ -36,7 +36,7 @@ MOST: Final = 64
 """Lines that are asked for in one iteration, at most."""
 
 
-def fetch(values: Values, loop: For, strip: int) -> None:
+def fetch(values: LlvmValues, loop: For, strip: int) -> None:
     """Ask for the lines that a strip of a loop will read some elements ahead."""
     ahead = dict(loop.annotations).get("fetch")
     if not isinstance(ahead, int):
@@ -51,7 +51,7 @@ def fetch(values: Values, loop: For, strip: int) -> None:
 
 
 def fetch_next(
-    values: Values, loop: For, count: int | None, around: Sequence[tuple[ScalarVar, int | None]]
+    values: LlvmValues, loop: For, count: int | None, around: Sequence[tuple[ScalarVar, int | None]]
 ) -> None:
     """Ask for a share of the vectors that will be read when those read now are done with.
 

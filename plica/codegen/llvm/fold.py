@@ -17,9 +17,9 @@ from attrs import frozen
 
 from plica.codegen.llvm import clock, helper, pool
 from plica.codegen.llvm.kernel import Text, emit
-from plica.codegen.llvm.writer import Writer, declarations
-from plica.codegen.open_place import OpenPlan
-from plica.codegen.place import Plan
+from plica.codegen.llvm.writer import LlvmWriter, declarations
+from plica.codegen.memory_plan import WorkspacePlan
+from plica.codegen.open_memory_plan import OpenPlan
 from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Space
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
@@ -44,7 +44,7 @@ class Callee:
     can_fail: bool
 
 
-AnyPlan: TypeAlias = Plan | OpenPlan
+AnyPlan: TypeAlias = WorkspacePlan | OpenPlan
 
 _SPACES: Final[tuple[Space, ...]] = ("input", "output", "constant")
 
@@ -146,7 +146,7 @@ def regions_text(
 
 def regions(program: Program, plan: AnyPlan, callees: Mapping[Variant, Callee]) -> Regions:
     """What launches the kernels of a program."""
-    if isinstance(plan, Plan):
+    if isinstance(plan, WorkspacePlan):
         return Regions(program, plan, callees)
     from plica.codegen.llvm.open import OpenRegions  # which are regions
 
@@ -176,7 +176,9 @@ class Regions:
         self.program = program
         self.plan = plan
         self.kernels = kernels
-        self.flags = plan.flags if isinstance(plan, Plan) else 0  # where those of thunks begin
+        self.flags = (
+            plan.flags if isinstance(plan, WorkspacePlan) else 0
+        )  # where those of thunks begin
         counts = [len(program.space(space)) for space in _SPACES]
         self.base: dict[Space, int] = {
             space: sum(counts[:number]) for number, space in enumerate(_SPACES)
@@ -224,26 +226,26 @@ class Regions:
             ]
         self._define(name, self._calls(pieces))
 
-    def _piece(self, region: int, start: int, end: int) -> Writer:
-        w = Writer()
+    def _piece(self, region: int, start: int, end: int) -> LlvmWriter:
+        w = LlvmWriter()
         self.room = PIECE
         self._steps(w, region, start, end, 0)
         return w
 
-    def _calls(self, names: Sequence[str]) -> Writer:
-        w = Writer()
+    def _calls(self, names: Sequence[str]) -> LlvmWriter:
+        w = LlvmWriter()
         for name in names:
             self._call(w, name)
         return w
 
-    def _define(self, name: str, w: Writer) -> str:
+    def _define(self, name: str, w: LlvmWriter) -> str:
         w.do("ret void" if self.result == "void" else "ret i64 0")
         head = f"define internal {self.result} @{name}(ptr %table, ptr %work) optnone noinline"
         self.parts.append("\n".join([f"{head} nounwind {{", "entry:", *w.lines, "}"]))
         return name
 
     def _entry(self) -> str:
-        w = Writer()
+        w = LlvmWriter()
         at = w.let(f"getelementptr inbounds ptr, ptr %table, i64 {self.workspace}")
         w.do(f"%work = load ptr, ptr {at}, align 8")
         if self.program.thunks:
@@ -256,10 +258,10 @@ class Regions:
         head = f"define i64 @{ENTRY}(ptr %table) optnone noinline nounwind {{"
         return "\n".join([head, "entry:", *w.lines, "}"])
 
-    def _prepare(self, w: Writer) -> None:
+    def _prepare(self, w: LlvmWriter) -> None:
         """What is done before the first step."""
 
-    def _call(self, w: Writer, name: str) -> None:
+    def _call(self, w: LlvmWriter, name: str) -> None:
         """Run a region or a piece of one; leave with its code if it failed."""
         if self.result == "void":
             w.do(f"call void @{name}(ptr %table, ptr %work)")
@@ -267,7 +269,7 @@ class Regions:
         code = w.let(f"call i64 @{name}(ptr %table, ptr %work)")
         self._leave(w, w.let(f"icmp ne i64 {code}, 0"), code)
 
-    def _steps(self, w: Writer, region: int, start: int, end: int, depth: int) -> None:
+    def _steps(self, w: LlvmWriter, region: int, start: int, end: int, depth: int) -> None:
         """Some steps of a region; `depth` is how many branches are written inside one another."""
         for place in range(start, min(end, len(self.program.regions[region]))):
             step = self.program.regions[region][place]
@@ -314,30 +316,30 @@ class Regions:
                     w.do(f"br label %{done}")
                     w.start(done)
 
-    def _branch(self, w: Writer, region: int, depth: int) -> None:
+    def _branch(self, w: LlvmWriter, region: int, depth: int) -> None:
         """A branch: written here if it is small, otherwise called."""
         if depth < NESTED and len(self.program.regions[region]) <= self.room:
             self._steps(w, region, 0, PIECE, depth + 1)
         else:
             self._needed(w, region)
 
-    def _needed(self, w: Writer, region: int) -> None:
+    def _needed(self, w: LlvmWriter, region: int) -> None:
         """Call a region that is a function of its own."""
         self.called[region] = None
         self._call(w, f"r{region}")
 
-    def _leave(self, w: Writer, when: str, code: str) -> None:
+    def _leave(self, w: LlvmWriter, when: str, code: str) -> None:
         fail, on = w.labels("fail", "on")
         w.do(f"br i1 {when}, label %{fail}, label %{on}")
         w.start(fail)
         w.do(f"ret i64 {code}")
         w.start(on)
 
-    def _chunks(self, w: Writer, step: Chunks, code: int) -> None:
+    def _chunks(self, w: LlvmWriter, step: Chunks, code: int) -> None:
         """Run kernels on rows of a number that is known later."""
         raise CompilerBug("There are chunks in a program whose sizes are all known.")
 
-    def _sizes_given(self, w: Writer, step: Launch) -> list[str]:
+    def _sizes_given(self, w: LlvmWriter, step: Launch) -> list[str]:
         """The open sizes that a launch gives to its kernel."""
         own = self.program.kernels[step.kernel].dims
         if own:
@@ -345,15 +347,15 @@ class Regions:
             raise CompilerBug(f"{step.source} has no size for {names} of its kernel.")
         return []
 
-    def _bytes(self, w: Writer, slot: int) -> str:
+    def _bytes(self, w: LlvmWriter, slot: int) -> str:
         """How many bytes a slot has."""
         return str(self.program.slots[slot].bytes)
 
-    def _temporary(self, w: Writer, slot: int) -> str:
+    def _temporary(self, w: LlvmWriter, slot: int) -> str:
         """Where a temporary is."""
         return w.let(f"getelementptr inbounds i8, ptr %work, i64 {self.plan.where[slot]}")
 
-    def _pointer(self, w: Writer, number: int) -> str:
+    def _pointer(self, w: LlvmWriter, number: int) -> str:
         slot = self.program.slots[number]
         if slot.space == "temporary":
             return self._temporary(w, number)

@@ -17,8 +17,8 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.llvm.word import literal
-from plica.ir.dtype import DType, f32, f64, i32
+from plica.codegen.llvm.spelling import literal
+from plica.ir.type.dtype import DType, f32, f64, i32
 
 HALVES: Final = 12582912.0
 """1.5 * 2^23: adding it leaves an integer, rounded to even, in the last bits of an f32."""

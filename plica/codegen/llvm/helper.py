@@ -13,10 +13,10 @@ from typing import Final
 
 from plica.codegen.llvm.formula import text as formula
 from plica.codegen.llvm.formula import turns
-from plica.codegen.llvm.word import literal
+from plica.codegen.llvm.spelling import literal
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dtype import DTYPES, DType, f32, f64
-from plica.ir.float_code import float_code
+from plica.ir.type.dtype import DTYPES, DType, f32, f64
+from plica.ir.type.float_code import float_code
 
 _BF16: Final = """\
 define internal float @plica.round.bf16(float %x) alwaysinline {
@@ -133,7 +133,7 @@ define internal float @plica.unpack.f16(i16 %x) alwaysinline {
 }
 """
 
-# Of any other format, by its numbers (`plica.ir.float_code`).
+# Of any other format, by its numbers (`plica.ir.type.float_code`).
 _CODED: Final = """\
 define internal i{w} @plica.pack.{n}(float %x) alwaysinline {{
   %whole = bitcast float %x to i32

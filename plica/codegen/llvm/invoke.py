@@ -7,14 +7,14 @@ added to.  All are read and written as they lie in memory, so their last element
 from __future__ import annotations
 
 from plica.codegen.llvm.access import numbers
-from plica.codegen.llvm.value import Values
+from plica.codegen.llvm.value import LlvmValues
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dim import known
-from plica.ir.intrinsic import find_intrinsic
-from plica.ir.loop import Invoke, Region
+from plica.ir.loop.intrinsic import find_intrinsic
+from plica.ir.loop.statement import Invoke, Region
+from plica.ir.type.dim import known
 
 
-def invoke(call: Invoke, values: Values) -> None:
+def invoke(call: Invoke, values: LlvmValues) -> None:
     """Call LLVM's function for an intrinsic."""
     found = find_intrinsic(call.name)
     hints = {} if found is None else dict(found.hints)
@@ -52,7 +52,7 @@ def _elements(of: Region) -> int:
     return count
 
 
-def _address(of: Region, values: Values) -> str:
+def _address(of: Region, values: LlvmValues) -> str:
     """Where a region begins; its elements must lie one behind another."""
     place = values.access.places[of.buffer]
     step = 1

@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
+from plica.analysis.constant_bound import Interval, facts_of
 from plica.codegen.emit.statement import Row, Step, write
 from plica.codegen.llvm.access import place_of
-from plica.codegen.llvm.around import within
 from plica.codegen.llvm.fetch import fetch, fetch_next
-from plica.codegen.llvm.lane import FALSE, TRUE, Value, constant
+from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant
+from plica.codegen.llvm.loop_context import within
 from plica.codegen.llvm.scope import negated
-from plica.codegen.llvm.value import Values
-from plica.codegen.llvm.word import memory
-from plica.codegen.llvm.writer import Writer
-from plica.codegen.lower.bound import Interval, facts_of
+from plica.codegen.llvm.spelling import memory
+from plica.codegen.llvm.value import LlvmValues
+from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
-from plica.ir.dim import Polynomial, known
-from plica.ir.loop import (
+from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, dtype_of
+from plica.ir.loop.statement import (
     NOTHING,
     Alloc,
     Bind,
@@ -45,7 +45,7 @@ from plica.ir.loop import (
     Store,
     statements,
 )
-from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, dtype_of
+from plica.ir.type.dim import Polynomial, known
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ WIDTH: Final = 512
 """How many bits of a vector are used where nothing is known of the machine."""
 
 FENCED: Final = 256
-"""From so many bits on turning a tile takes more than two rounds (`plica.codegen.llvm.turn`)."""
+"""From so many bits on turning a tile takes more than two rounds
+(`plica.codegen.llvm.transpose`).
+"""
 
 OPEN: Final = (0, 2**40)
 """What is known of a dim: no array is larger in any direction."""
@@ -100,13 +102,13 @@ def emit(  # noqa: PLR0917  # what is known of where it will run
     `shared` gives the iterations of parallel loops to the pool.  `signless` allows the sign of a
     zero to be another.
     """
-    w = Writer(signless=signless)
-    values = Values(w, fused)
+    w = LlvmWriter(signless=signless)
+    values = LlvmValues(w, fused)
     places = values.access.places
     params = []
     for number, dim in enumerate(kernel.dims):
         params.append(f"i64 %d{number}")
-        values.around.bind(dim, Value(f"%d{number}"), OPEN)
+        values.around.bind(dim, LaneValue(f"%d{number}"), OPEN)
     for number, buffer in enumerate(kernel.params):
         pointer = f"%b{number}"
         places[buffer] = place_of(buffer, pointer)
@@ -158,7 +160,7 @@ def _shared_facts(buffer: Buffer, size: int) -> str:
 class _Statements:
     """Writes statements: the rows of the statement fold, and what they know of one another."""
 
-    def __init__(self, values: Values, width: int, name: str | None = None) -> None:
+    def __init__(self, values: LlvmValues, width: int, name: str | None = None) -> None:
         self.values = values
         self.name = name  # bodies of parallel loops are named after it; None if there are none
         self.bodies: list[str] = []  # functions beside this one
@@ -223,7 +225,7 @@ class _Statements:
                 var = loop.var.name
                 raise CompilerBug(f"Lowering left the {loop.kind} loop {var} in a kernel.")
 
-    def _fill(self, loop: For, inner: Values) -> str:
+    def _fill(self, loop: For, inner: LlvmValues) -> str:
         """Write the body of a parallel loop into a function of its own."""
         inner.access.turner.fenced = self.values.access.turner.fenced
         inside = _Statements(inner, self.width)
@@ -236,7 +238,7 @@ class _Statements:
         facts = "noinline nounwind" + (f' "prefer-vector-width"="{width}"' if width else "")
         return f"{facts} {PLAIN}" if self.plain or self.values.loops else facts
 
-    def _extent(self, loop: For) -> tuple[Value, Interval]:
+    def _extent(self, loop: For) -> tuple[LaneValue, Interval]:
         """How often a loop runs, and the least and greatest that may be."""
         count = known(loop.extent)
         if count is not None:
@@ -321,7 +323,11 @@ class _Statements:
         )
 
     def _assume(
-        self, body: Stmt, condition: Scalar | None, mask: Value = TRUE, test: Value | None = None
+        self,
+        body: Stmt,
+        condition: Scalar | None,
+        mask: LaneValue = TRUE,
+        test: LaneValue | None = None,
     ) -> Sequence[Step]:
         """A side of a branch, in which a condition holds; in some lanes only if there is a test."""
         if body is NOTHING:

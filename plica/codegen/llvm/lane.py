@@ -4,12 +4,12 @@ A value is the same in all lanes, or a vector, or (for an i64) `text + plus + st
 index of neighbours stays one number however many lanes there are, and the copies of an unrolled
 loop differ in `plus` only.  What is computed from such numbers is remembered while it is in reach.
 
->>> lanes = Lanes(Writer())
->>> i, two = Value("%i"), constant(2)
+>>> lanes = Lanes(LlvmWriter())
+>>> i, two = LaneValue("%i"), constant(2)
 >>> lanes.add(lanes.mul(i, constant(4)), two)
-Value(text='%1', step=0, plus=2)
+LaneValue(text='%1', step=0, plus=2)
 >>> lanes.mul(i, constant(4))
-Value(text='%1', step=0, plus=0)
+LaneValue(text='%1', step=0, plus=0)
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
-from plica.codegen.llvm.word import flag, literal, register, wide
-from plica.codegen.llvm.writer import Writer
+from plica.codegen.llvm.spelling import flag, literal, register, wide
+from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dtype import DType, bool_, i64
+from plica.ir.type.dtype import DType, bool_, i64
 
 
-class Value(NamedTuple):
+class LaneValue(NamedTuple):
     """A value: its name in the text, none for 0; `step` is None where that names a vector."""
 
     text: str
@@ -42,23 +42,25 @@ class Value(NamedTuple):
         return self.plus if not self.text and self.step == 0 else None
 
 
-valued: Final[Callable[[tuple[str, int | None, int]], Value]] = partial(tuple.__new__, Value)
+valued: Final[Callable[[tuple[str, int | None, int]], LaneValue]] = partial(
+    tuple.__new__, LaneValue
+)
 """A value of its three parts: it is made for every part of every term."""
 
-TRUE: Final = Value("true")
-FALSE: Final = Value("false")
+TRUE: Final = LaneValue("true")
+FALSE: Final = LaneValue("false")
 
 
 @lru_cache(maxsize=4096)
-def constant(number: int) -> Value:
+def constant(number: int) -> LaneValue:
     """An i64, modulo 2^64."""
-    return Value("", 0, wrapped(number))
+    return LaneValue("", 0, wrapped(number))
 
 
 class Lanes:
     """Writes values; `count` is the number of lanes of the vectorized loop that is open, or 0."""
 
-    def __init__(self, w: Writer) -> None:
+    def __init__(self, w: LlvmWriter) -> None:
         self.w = w
         self.count = 0
         self._known: dict[str, str] = {}
@@ -105,7 +107,7 @@ class Lanes:
 
     # --- how a value is used -------------------------------------------------------------------
 
-    def scalar(self, value: Value) -> str:
+    def scalar(self, value: LaneValue) -> str:
         """The value that all lanes have, or that of the first lane."""
         if value.step is None:
             raise CompilerBug("A vector is used as one value.")
@@ -113,7 +115,7 @@ class Lanes:
             return str(value.plus)
         return self.pure(f"add i64 {value.text}, {value.plus}") if value.plus else value.text
 
-    def vector(self, value: Value, of: DType) -> str:
+    def vector(self, value: LaneValue, of: DType) -> str:
         """A value in every lane."""
         if value.step is None:
             return value.text
@@ -136,7 +138,7 @@ class Lanes:
 
     # --- arithmetic of i64 ---------------------------------------------------------------------
 
-    def add(self, a: Value, b: Value, facts: str = "") -> Value:
+    def add(self, a: LaneValue, b: LaneValue, facts: str = "") -> LaneValue:
         """`a + b`; `facts` is `nsw` where that cannot overflow."""
         if a.step is None or b.step is None:
             return self._wide("add", a, b)
@@ -145,16 +147,16 @@ class Lanes:
             text = self.pure(f"add {facts}i64 {a.text}, {b.text}")
         return valued((text, a.step + b.step, wrapped(a.plus + b.plus)))
 
-    def sub(self, a: Value, b: Value, facts: str = "") -> Value:
+    def sub(self, a: LaneValue, b: LaneValue, facts: str = "") -> LaneValue:
         """`a - b`."""
         if a.step is None or b.step is None:
             return self._wide("sub", a, b)
         text = a.text
         if b.text:
             text = self.pure(f"sub {facts}i64 {a.text or 0}, {b.text}") if a.text != b.text else ""
-        return Value(text, a.step - b.step, wrapped(a.plus - b.plus))
+        return LaneValue(text, a.step - b.step, wrapped(a.plus - b.plus))
 
-    def mul(self, a: Value, b: Value, facts: str = "") -> Value:
+    def mul(self, a: LaneValue, b: LaneValue, facts: str = "") -> LaneValue:
         """`a * b`."""
         if b.number is None:
             a, b = b, a
@@ -167,46 +169,46 @@ class Lanes:
                 text = self.pure(f"mul {facts}i64 {text}, {times}")
             return valued((text, a.step * times, wrapped(a.plus * times)))
         if a.is_uniform and b.is_uniform:
-            return Value(self.pure(f"mul i64 {self.scalar(a)}, {self.scalar(b)}"))
+            return LaneValue(self.pure(f"mul i64 {self.scalar(a)}, {self.scalar(b)}"))
         return self._wide("mul", a, b)
 
-    def _wide(self, word: str, a: Value, b: Value) -> Value:
+    def _wide(self, word: str, a: LaneValue, b: LaneValue) -> LaneValue:
         left, right = self.vector(a, i64), self.vector(b, i64)
-        return Value(self.w.let(f"{word} <{self.count} x i64> {left}, {right}"), None)
+        return LaneValue(self.w.let(f"{word} <{self.count} x i64> {left}, {right}"), None)
 
     # --- conditions ----------------------------------------------------------------------------
 
-    def both(self, a: Value, b: Value) -> Value:
+    def both(self, a: LaneValue, b: LaneValue) -> LaneValue:
         """Whether two conditions hold."""
         if a == TRUE or b == FALSE:
             return b
         return a if b == TRUE or a == FALSE else self._join("and", a, b)
 
-    def either(self, a: Value, b: Value) -> Value:
+    def either(self, a: LaneValue, b: LaneValue) -> LaneValue:
         """Whether one of two conditions holds."""
         if a == FALSE or b == TRUE:
             return b
         return a if b == FALSE or a == TRUE else self._join("or", a, b)
 
-    def negated(self, a: Value) -> Value:
+    def negated(self, a: LaneValue) -> LaneValue:
         """Whether a condition does not hold."""
         if a in (TRUE, FALSE):
             return FALSE if a == TRUE else TRUE
         n = 0 if a.is_uniform else self.count
-        return Value(self.w.let(f"xor {flag(n)} {a.text}, {literal(True, bool_, n)}"), a.step)
+        return LaneValue(self.w.let(f"xor {flag(n)} {a.text}, {literal(True, bool_, n)}"), a.step)
 
-    def some(self, a: Value) -> str:
+    def some(self, a: LaneValue) -> str:
         """Whether a condition holds in any lane."""
         if a.is_uniform:
             return a.text
         n = self.count
         return self.w.let(f"call i1 @llvm.vector.reduce.or.v{n}i1(<{n} x i1> {a.text})")
 
-    def _join(self, word: str, a: Value, b: Value) -> Value:
+    def _join(self, word: str, a: LaneValue, b: LaneValue) -> LaneValue:
         if a.is_uniform and b.is_uniform:
-            return Value(self.w.let(f"{word} i1 {a.text}, {b.text}"))
+            return LaneValue(self.w.let(f"{word} i1 {a.text}, {b.text}"))
         left, right = self.vector(a, bool_), self.vector(b, bool_)
-        return Value(self.w.let(f"{word} {flag(self.count)} {left}, {right}"), None)
+        return LaneValue(self.w.let(f"{word} {flag(self.count)} {left}, {right}"), None)
 
 
 def wrapped(number: int) -> int:

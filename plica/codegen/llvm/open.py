@@ -19,14 +19,14 @@ from typing import Final
 from plica.codegen.llvm.checked import Checked
 from plica.codegen.llvm.fold import Callee, Regions, Variant
 from plica.codegen.llvm.kernel import OPEN
-from plica.codegen.llvm.lane import Value, constant
-from plica.codegen.llvm.value import Values
-from plica.codegen.llvm.writer import Writer
-from plica.codegen.open_place import OpenPlan
-from plica.codegen.program import Chunks, Copy, Launch, Piece, Program
+from plica.codegen.llvm.lane import LaneValue, constant
+from plica.codegen.llvm.value import LlvmValues
+from plica.codegen.llvm.writer import LlvmWriter
+from plica.codegen.open_memory_plan import OpenPlan
+from plica.codegen.program import Chunks, Copy, Launch, Program, RowKernel
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dim import is_size
-from plica.ir.scalar import Scalar, ScalarVar, index
+from plica.ir.loop.scalar import Scalar, ScalarVar, index
+from plica.ir.type.dim import is_size
 from plica.runtime.open_executable import NEGATIVE, SIZES, TOO_LARGE
 
 APART: Final = 64
@@ -57,7 +57,7 @@ class OpenRegions(Regions):
 
     def _sizes(self) -> str:
         """The function that says sizes: every sum and product in it is checked."""
-        w = Writer()
+        w = LlvmWriter()
         dims: dict[ScalarVar, str] = {}
         for number, dim in enumerate(self.program.dims):
             at = w.let(f"getelementptr inbounds i64, ptr %dims, i64 {number}")
@@ -91,7 +91,7 @@ class OpenRegions(Regions):
         head = f"define void @{SIZES}(ptr %dims, ptr %out) nounwind {{"
         return "\n".join([head, "entry:", *w.lines, "}"])
 
-    def _prepare(self, w: Writer) -> None:
+    def _prepare(self, w: LlvmWriter) -> None:
         """Write down the numbers that are looked up later."""
         at = w.let(f"getelementptr inbounds ptr, ptr %table, i64 {self.workspace + 1}")
         values = self._opened(w, w.let(f"load ptr, ptr {at}, align 8"))
@@ -103,15 +103,15 @@ class OpenRegions(Regions):
             at = w.let(f"getelementptr inbounds i64, ptr %work, i64 {number}")
             w.do(f"store i64 {text}, ptr {at}, align 8")
 
-    def _opened(self, w: Writer, dims: str) -> Values:
+    def _opened(self, w: LlvmWriter, dims: str) -> LlvmValues:
         """Values of terms over the dims, which are read from memory."""
-        values = Values(w)
+        values = LlvmValues(w)
         for number, dim in enumerate(self.program.dims):
             at = w.let(f"getelementptr inbounds i64, ptr {dims}, i64 {number}")
-            values.around.bind(dim, Value(w.let(f"load i64, ptr {at}, align 8")), OPEN)
+            values.around.bind(dim, LaneValue(w.let(f"load i64, ptr {at}, align 8")), OPEN)
         return values
 
-    def _laid_out(self, w: Writer, values: Values) -> list[str]:
+    def _laid_out(self, w: LlvmWriter, values: LlvmValues) -> list[str]:
         """Where each room begins; all of them are known to fit by now."""
         lanes = values.lanes
         end = constant(self.flags + len(self.program.thunks))
@@ -120,14 +120,14 @@ class OpenRegions(Regions):
             over = lanes.scalar(lanes.add(end, constant(APART - 1)))
             start = w.let(f"and i64 {over}, {-APART}")
             starts.append(start)
-            end = lanes.add(Value(start), size)
+            end = lanes.add(LaneValue(start), size)
         return starts
 
-    def _number(self, w: Writer, number: int) -> str:
+    def _number(self, w: LlvmWriter, number: int) -> str:
         at = w.let(f"getelementptr inbounds i64, ptr %work, i64 {number}")
         return w.let(f"load i64, ptr {at}, align 8")
 
-    def _chunks(self, w: Writer, step: Chunks, code: int) -> None:
+    def _chunks(self, w: LlvmWriter, step: Chunks, code: int) -> None:
         """Run kernels on rows: each piece as often as it fits into what is left.
 
         What is then left of a few rows goes together with some that are done already, if there
@@ -158,7 +158,12 @@ class OpenRegions(Regions):
                 done = self._together(w, piece, bases, (now, many), code)
 
     def _together(
-        self, w: Writer, piece: Piece, bases: Sequence[str], counts: tuple[str, str], code: int
+        self,
+        w: LlvmWriter,
+        piece: RowKernel,
+        bases: Sequence[str],
+        counts: tuple[str, str],
+        code: int,
     ) -> str:
         """Do the last rows with some before them, if there are any left; how many are done then."""
         done, many = counts
@@ -175,7 +180,9 @@ class OpenRegions(Regions):
         w.start(end)
         return w.let(f"phi i64 [ {done}, %{before} ], [ {many}, %{behind} ]")
 
-    def _piece_at(self, w: Writer, piece: Piece, bases: Sequence[str], row: str, code: int) -> None:
+    def _piece_at(
+        self, w: LlvmWriter, piece: RowKernel, bases: Sequence[str], row: str, code: int
+    ) -> None:
         """Run a kernel on the rows from one on."""
         callee = self.kernels[piece.kernel, None]
         given = []
@@ -191,7 +198,7 @@ class OpenRegions(Regions):
         else:
             w.do(f"call void @{callee.name}({', '.join(given)})")
 
-    def _sizes_given(self, w: Writer, step: Launch) -> list[str]:
+    def _sizes_given(self, w: LlvmWriter, step: Launch) -> list[str]:
         """The open sizes that a launch gives to its kernel."""
         own = self.program.kernels[step.kernel].dims
         if len(own) != len(step.sizes):
@@ -199,19 +206,19 @@ class OpenRegions(Regions):
         places = [self.program.dims.index(size) for size in step.sizes]
         return [f"i64 {self._number(w, place)}" for place in places]
 
-    def _bytes(self, w: Writer, slot: int) -> str:
+    def _bytes(self, w: LlvmWriter, slot: int) -> str:
         """How many bytes a slot has."""
         return self._number(w, self.last + self.copied[slot])
 
-    def _temporary(self, w: Writer, slot: int) -> str:
+    def _temporary(self, w: LlvmWriter, slot: int) -> str:
         """Where a temporary is."""
         start = self._number(w, self.first + self.plan.where[slot])
         return w.let(f"getelementptr inbounds i8, ptr %work, i64 {start}")
 
 
-def _values(values: Values, terms: Sequence[Scalar]) -> list[Value]:
+def _values(values: LlvmValues, terms: Sequence[Scalar]) -> list[LaneValue]:
     return values.evaluate(terms) if terms else []
 
 
-def _texts(values: Values, terms: Sequence[Scalar]) -> list[str]:
+def _texts(values: LlvmValues, terms: Sequence[Scalar]) -> list[str]:
     return [values.lanes.scalar(each) for each in _values(values, terms)]

@@ -14,22 +14,22 @@ from typing import TypeAlias
 
 from attrs import evolve
 
-from plica.codegen.llvm.around import Loop
-from plica.codegen.llvm.lane import TRUE, Value
+from plica.analysis.constant_bound import Interval
+from plica.codegen.llvm.lane import TRUE, LaneValue
+from plica.codegen.llvm.loop_context import OpenLoop
 from plica.codegen.llvm.pool import PARALLEL
-from plica.codegen.llvm.value import Values
-from plica.codegen.llvm.word import register
-from plica.codegen.llvm.writer import Writer
-from plica.codegen.lower.bound import Interval
+from plica.codegen.llvm.spelling import register
+from plica.codegen.llvm.value import LlvmValues
+from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.binding import free_vars
-from plica.ir.loop import For
-from plica.ir.scalar import Buffer, ScalarVar, dtype_of
+from plica.ir.loop.scalar import Buffer, ScalarVar, dtype_of
+from plica.ir.loop.statement import For
 
 Facts: TypeAlias = Callable[[Buffer, int], str]
 """What LLVM may know of a buffer of so many bytes."""
 
 
-def can_share(values: Values, count: int | None) -> bool:
+def can_share(values: LlvmValues, count: int | None) -> bool:
     """Whether the iterations of a loop may be given to the pool where it stands."""
     around = values.around
     return count != 1 and around.lane is None and around.mask == TRUE
@@ -37,11 +37,11 @@ def can_share(values: Values, count: int | None) -> bool:
 
 def share(  # noqa: PLR0917  # a loop, and where it stands
     loop: For,
-    many: tuple[Value, Interval],
+    many: tuple[LaneValue, Interval],
     name: str,
-    outer: Values,
+    outer: LlvmValues,
     facts: Facts,
-    fill: Callable[[Values], str],
+    fill: Callable[[LlvmValues], str],
 ) -> list[str]:
     """Call the pool for a loop; the lines of the functions it needs.
 
@@ -49,7 +49,7 @@ def share(  # noqa: PLR0917  # a loop, and where it stands
     the loop into the function it is given the values of, and says what LLVM is to be told of that.
     """
     pointers, scalars = _captured(loop, outer)
-    inner = Values(Writer(signless=outer.w.signless), outer.fused)
+    inner = LlvmValues(LlvmWriter(signless=outer.w.signless), outer.fused)
     w = inner.w
     params: list[tuple[str, str, str]] = []  # type in the environment, with facts, text outside
     for number, (pointer, buffers) in enumerate(pointers.items()):
@@ -65,7 +65,7 @@ def share(  # noqa: PLR0917  # a loop, and where it stands
             inner.around.bind(var, value, bounds)
             continue
         kind = register(dtype_of(var))
-        inner.around.bind(var, Value(f"%p{len(params)}"), bounds)
+        inner.around.bind(var, LaneValue(f"%p{len(params)}"), bounds)
         params.append((kind, kind, outer.lanes.scalar(value)))
     inner.around.facts = list(outer.around.facts)
     body, after, next_, done = w.labels("body", "after", "%next", "done")
@@ -77,10 +77,10 @@ def share(  # noqa: PLR0917  # a loop, and where it stands
         w.do(f"br i1 {some}, label %{body}, label %{done}")
     w.start(body)
     now = w.let(f"phi i64 [ %begin, %entry ], [ {next_}, %{after} ]")
-    inner.around.bind(loop.var, Value(now), (0, max(0, most - 1)))
+    inner.around.bind(loop.var, LaneValue(now), (0, max(0, most - 1)))
     attributes = fill(inner)
     labels = (body, after, next_, done)
-    inner.around.close(Loop(loop.var, "%end", 1, labels, inner.lanes.mark()))
+    inner.around.close(OpenLoop(loop.var, "%end", 1, labels, inner.lanes.mark()))
     if inner.fails is not None:
         _report(inner, f"%p{len(params)}")
         params.append(("ptr", "ptr nonnull", _flag(outer)))
@@ -95,7 +95,7 @@ def share(  # noqa: PLR0917  # a loop, and where it stands
     return [*lines, *chunk]
 
 
-def _captured(loop: For, outer: Values) -> tuple[dict[str, list[Buffer]], list[ScalarVar]]:
+def _captured(loop: For, outer: LlvmValues) -> tuple[dict[str, list[Buffer]], list[ScalarVar]]:
     """What a loop uses from outside: buffers by where they are, and the variables there are."""
     free = free_vars(loop.body)
     pointers: dict[str, list[Buffer]] = {}
@@ -105,7 +105,7 @@ def _captured(loop: For, outer: Values) -> tuple[dict[str, list[Buffer]], list[S
     return pointers, list(outer.around.vars)
 
 
-def _flag(outer: Values) -> str:
+def _flag(outer: LlvmValues) -> str:
     """Where the function around notes that a check failed."""
     if outer.fails is None:
         outer.fails = outer.reserve("i1")
@@ -113,7 +113,7 @@ def _flag(outer: Values) -> str:
     return outer.fails
 
 
-def _report(inner: Values, flag: str) -> None:
+def _report(inner: LlvmValues, flag: str) -> None:
     """Tell the function around that a check failed; several chunks may, and all say the same."""
     w = inner.w
     failed = w.let(f"load i1, ptr {inner.fails}")
@@ -125,7 +125,7 @@ def _report(inner: Values, flag: str) -> None:
     w.start(done)
 
 
-def _call(outer: Values, chunk: str, values: list[tuple[str, str]], count: Value) -> None:
+def _call(outer: LlvmValues, chunk: str, values: list[tuple[str, str]], count: LaneValue) -> None:
     """Write down what the chunks need, and let the pool run them."""
     w = outer.w
     env = outer.reserve("i64", max(2, len(values)))
@@ -136,7 +136,7 @@ def _call(outer: Values, chunk: str, values: list[tuple[str, str]], count: Value
 
 
 def _chunk(name: str, kinds: list[str]) -> list[str]:
-    w = Writer()
+    w = LlvmWriter()
     args = []
     for number, kind in enumerate(kinds):
         at = w.let(f"getelementptr inbounds i64, ptr %env, i64 {number}")

@@ -1,4 +1,4 @@
-"""Scalar operations in LLVM's text: the meaning `plica.ir.scalar` states, for every operand.
+"""Scalar operations in LLVM's text: the meaning `plica.ir.loop.scalar` states, for every operand.
 
 Every operation takes a number of lanes, `n`: 0 for a single value, otherwise all operands are
 vectors of so many lanes and so is the result.  Nothing here can trap or be undefined (divisions by
@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from plica.codegen.llvm.formula import FORMULAS
-from plica.codegen.llvm.word import flag, literal, memory, register, suffix, wide
-from plica.codegen.llvm.writer import Writer
+from plica.codegen.llvm.spelling import flag, literal, memory, register, suffix, wide
+from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dtype import DType, bool_, f64, i8
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     Cast,
     FloorDiv,
     FloorMod,
@@ -26,11 +25,14 @@ from plica.ir.scalar import (
     dtype_of,
     row_of,
 )
-from plica.ir.scalar_row import ScalarRow
+from plica.ir.loop.scalar_row import ScalarRow
+from plica.ir.type.dtype import DType, bool_, f64, i8
 from plica.runtime.element import Kind
 
 
-def operate(w: Writer, node: Scalar, kids: Sequence[str], natural: bool = False, n: int = 0) -> str:
+def operate(
+    w: LlvmWriter, node: Scalar, kids: Sequence[str], natural: bool = False, n: int = 0
+) -> str:
     """The value of a node from those of its operands.
 
     `natural` says that both operands of a quotient or remainder are known not to be negative, and
@@ -65,9 +67,9 @@ def _first(node: Scalar) -> Scalar:
 
 
 def _by_word(  # noqa: PLR0917  # what is written, and of what
-    w: Writer, row: ScalarRow, word: str, of: DType, kids: Sequence[str], n: int
+    w: LlvmWriter, row: ScalarRow, word: str, of: DType, kids: Sequence[str], n: int
 ) -> str:
-    """What the word of a row says (`plica.ir.scalar_row`)."""
+    """What the word of a row says (`plica.ir.loop.scalar_row`)."""
     if not word:
         return kids[0]
     kind = register(of, n)
@@ -87,7 +89,7 @@ def _by_word(  # noqa: PLR0917  # what is written, and of what
     return rounded(w, found, of, n) if row.rounds and not row.is_bool else found
 
 
-def rounded(w: Writer, value: str, of: DType, n: int = 0) -> str:
+def rounded(w: LlvmWriter, value: str, of: DType, n: int = 0) -> str:
     """The value as its dtype holds it, after an operation in f32."""
     if not of.is_narrow:
         return value
@@ -96,7 +98,7 @@ def rounded(w: Writer, value: str, of: DType, n: int = 0) -> str:
     )
 
 
-def unpack(w: Writer, stored: str, of: DType, n: int = 0) -> str:
+def unpack(w: LlvmWriter, stored: str, of: DType, n: int = 0) -> str:
     """What was loaded, as a value in a register."""
     if of is bool_:
         return w.let(f"icmp ne {wide('i8', n)} {stored}, {literal(0, i8, n)}")
@@ -108,7 +110,7 @@ def unpack(w: Writer, stored: str, of: DType, n: int = 0) -> str:
     return stored
 
 
-def pack(w: Writer, value: str, of: DType, n: int = 0) -> str:
+def pack(w: LlvmWriter, value: str, of: DType, n: int = 0) -> str:
     """A value as it is stored."""
     if of is bool_:
         return w.let(f"zext {flag(n)} {value} to {wide('i8', n)}")
@@ -121,7 +123,7 @@ def pack(w: Writer, value: str, of: DType, n: int = 0) -> str:
 
 
 def by_lane(
-    w: Writer, n: int, result: str, args: Sequence[tuple[str, str]], of_one: Callable[..., str]
+    w: LlvmWriter, n: int, result: str, args: Sequence[tuple[str, str]], of_one: Callable[..., str]
 ) -> str:
     """An operation on single values for each lane in turn; the types are those of one lane."""
     if not n:
@@ -134,14 +136,14 @@ def by_lane(
     return found
 
 
-def multiply_add(w: Writer, terms: Sequence[str], of: DType, n: int = 0) -> str:
+def multiply_add(w: LlvmWriter, terms: Sequence[str], of: DType, n: int = 0) -> str:
     """`a * b + c` of three terms, rounded once."""
     kind = register(of, n)
     return w.call(f"llvm.fma.{suffix(of, n)}", kind, [(kind, each) for each in terms])
 
 
 def _floor(  # noqa: PLR0917  # and whether it is natural
-    w: Writer, quotient: bool, of: DType, kids: Sequence[str], natural: bool, n: int = 0
+    w: LlvmWriter, quotient: bool, of: DType, kids: Sequence[str], natural: bool, n: int = 0
 ) -> str:
     a, b = kids
     kind = register(of, n)
@@ -182,7 +184,7 @@ def _floor(  # noqa: PLR0917  # and whether it is natural
 
 
 def _extreme(  # and which
-    w: Writer, greatest: bool, of: DType, kids: Sequence[str], n: int = 0
+    w: LlvmWriter, greatest: bool, of: DType, kids: Sequence[str], n: int = 0
 ) -> str:
     a, b = kids
     kind = register(of, n)
@@ -197,7 +199,7 @@ def _extreme(  # and which
     return w.call(name, kind, [(kind, a), (kind, b)])
 
 
-def _power(w: Writer, of: DType, kids: Sequence[str], n: int = 0) -> str:
+def _power(w: LlvmWriter, of: DType, kids: Sequence[str], n: int = 0) -> str:
     a, b = kids
     one = register(of)
     args = [(one, a), (one, b)]
@@ -216,7 +218,7 @@ def _power(w: Writer, of: DType, kids: Sequence[str], n: int = 0) -> str:
     return w.let(f"select {flag(n)} {negative}, {kind} {nil}, {kind} {found}")
 
 
-def _shift(w: Writer, left: bool, of: DType, kids: Sequence[str], n: int = 0) -> str:
+def _shift(w: LlvmWriter, left: bool, of: DType, kids: Sequence[str], n: int = 0) -> str:
     a, b = kids
     kind = register(of, n)
     fits = w.let(f"icmp ult {kind} {b}, {literal(of.bits, of, n)}")
@@ -229,7 +231,7 @@ def _shift(w: Writer, left: bool, of: DType, kids: Sequence[str], n: int = 0) ->
     return moved if arithmetic else w.let(f"select {flag(n)} {fits}, {kind} {moved}, {kind} {nil}")
 
 
-def cast(w: Writer, value: str, source: DType, to: DType, n: int = 0) -> str:
+def cast(w: LlvmWriter, value: str, source: DType, to: DType, n: int = 0) -> str:
     """A value in another dtype."""
     if source is to:
         return value
@@ -256,7 +258,7 @@ def cast(w: Writer, value: str, source: DType, to: DType, n: int = 0) -> str:
             return w.let(f"{'trunc' if narrower else wider} {before} {value} to {after}")
 
 
-def _refloat(w: Writer, value: str, source: DType, to: DType, n: int = 0) -> str:
+def _refloat(w: LlvmWriter, value: str, source: DType, to: DType, n: int = 0) -> str:
     if to is f64:
         return w.let(f"fpext {wide('float', n)} {value} to {wide('double', n)}")
     if source is f64:
@@ -267,7 +269,7 @@ def _refloat(w: Writer, value: str, source: DType, to: DType, n: int = 0) -> str
     return rounded(w, value, to, n)
 
 
-def _classify(w: Writer, name: str, of: DType, value: str, n: int = 0) -> str:
+def _classify(w: LlvmWriter, name: str, of: DType, value: str, n: int = 0) -> str:
     if not of.is_float:
         return literal(False, bool_, n)
     kind = register(of, n)
@@ -277,7 +279,7 @@ def _classify(w: Writer, name: str, of: DType, value: str, n: int = 0) -> str:
     return w.let(f"fcmp oeq {kind} {size}, {literal(float('inf'), of, n)}")
 
 
-def _sign(w: Writer, of: DType, value: str, n: int = 0) -> str:
+def _sign(w: LlvmWriter, of: DType, value: str, n: int = 0) -> str:
     kind = register(of, n)
     if of.is_float:
         zero = literal(0.0, of, n)
@@ -298,20 +300,20 @@ def _sign(w: Writer, of: DType, value: str, n: int = 0) -> str:
     return w.let(f"select {flag(n)} {less}, {kind} {literal(-1, of, n)}, {kind} {plus}")
 
 
-def _absolute(w: Writer, of: DType, kids: Sequence[str], n: int = 0) -> str:
+def _absolute(w: LlvmWriter, of: DType, kids: Sequence[str], n: int = 0) -> str:
     kind, nil = register(of, n), literal(0, of, n)
     less = w.let(f"icmp slt {kind} {kids[0]}, {nil}")
     turned = w.let(f"sub {kind} {nil}, {kids[0]}")
     return w.let(f"select {flag(n)} {less}, {kind} {turned}, {kind} {kids[0]}")
 
 
-def _inverse_root(w: Writer, of: DType, kids: Sequence[str], n: int = 0) -> str:
+def _inverse_root(w: LlvmWriter, of: DType, kids: Sequence[str], n: int = 0) -> str:
     kind = register(of, n)
     root = rounded(w, w.call(f"llvm.sqrt.{suffix(of, n)}", kind, [(kind, kids[0])]), of, n)
     return rounded(w, w.let(f"fdiv {kind} {literal(1.0, of, n)}, {root}"), of, n)
 
 
-def _truncated(w: Writer, of: DType, kids: Sequence[str], n: int = 0) -> str:
+def _truncated(w: LlvmWriter, of: DType, kids: Sequence[str], n: int = 0) -> str:
     """The remainder with the sign of the left side; 0 where the right side is 0."""
     a, b = kids
     kind = register(of, n)
@@ -326,7 +328,7 @@ def _truncated(w: Writer, of: DType, kids: Sequence[str], n: int = 0) -> str:
     return w.let(f"select {flag(n)} {special}, {kind} {nil}, {kind} {r}")
 
 
-_SPECIAL: Final[dict[str, Callable[[Writer, DType, Sequence[str], int], str]]] = {
+_SPECIAL: Final[dict[str, Callable[[LlvmWriter, DType, Sequence[str], int], str]]] = {
     "Min": lambda w, of, kids, n: _extreme(w, False, of, kids, n),
     "Max": lambda w, of, kids, n: _extreme(w, True, of, kids, n),
     "Pow": _power,

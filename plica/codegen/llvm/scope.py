@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
+from plica.analysis.constant_bound import FACTS, facts_of
+from plica.analysis.index.context import conjuncts
 from plica.codegen.emit.scalar import Frame
 from plica.codegen.llvm.access import sizes_of
-from plica.codegen.llvm.around import Around
-from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value
-from plica.codegen.lower.bound import FACTS, facts_of
-from plica.ir.dim import Polynomial, polynomial
-from plica.ir.scalar import (
+from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue
+from plica.codegen.llvm.loop_context import LoopContext
+from plica.ir.loop.scalar import (
     And,
     Le,
     Load,
@@ -28,13 +28,13 @@ from plica.ir.scalar import (
     Select,
     index,
 )
-from plica.rewrite.index.context import conjuncts
+from plica.ir.type.dim import Polynomial, polynomial
 
 Edge: TypeAlias = tuple[Scalar, Scalar | None, bool]
 """An operand, the guard it stands behind, and how that must come out."""
 
 
-def unsafe(frame: Frame[Value]) -> set[Scalar]:
+def unsafe(frame: Frame[LaneValue]) -> set[Scalar]:
     """The parts in a scope with a load below them that may have been outside."""
     found: set[Scalar] = set(frame.checked)
     if found:
@@ -47,11 +47,11 @@ def unsafe(frame: Frame[Value]) -> set[Scalar]:
 
 
 def outside(
-    frame: Frame[Value],
+    frame: Frame[LaneValue],
     root: Scalar,
-    around: Around,
+    around: LoopContext,
     operands_of: Callable[[Scalar], tuple[Scalar, ...]],
-) -> Value:
+) -> LaneValue:
     """Whether an index was outside in a load that `root` really needed."""
     if not frame.checked:
         return FALSE
@@ -59,7 +59,7 @@ def outside(
     if root not in doubtful:
         return FALSE
     lanes: Lanes = around.lanes
-    alive: dict[Scalar, Value] = {root: TRUE}
+    alive: dict[Scalar, LaneValue] = {root: TRUE}
     facts: dict[Scalar, tuple[Scalar, ...]] = {root: ()}
     found = FALSE
     for step in reversed(frame.order.steps):
@@ -86,7 +86,7 @@ def outside(
     return found
 
 
-def _is_proved(node: Scalar, conditions: Sequence[Scalar], around: Around) -> bool:
+def _is_proved(node: Scalar, conditions: Sequence[Scalar], around: LoopContext) -> bool:
     """Whether the guards around a load show that its indices are inside."""
     if not isinstance(node, Load) or not conditions:
         return False

@@ -34,7 +34,7 @@ _LONGEST: Final = 300.0  # seconds
 
 
 @frozen(eq=False)
-class Native:
+class NativeCode:
     """Machine code in this process: the address of its entry, and what keeps it alive."""
 
     address: int
@@ -91,17 +91,17 @@ def llvm_version() -> str:
     return ".".join(str(part) for part in binding.llvm_version_info)
 
 
-def build(text: str, target: Target) -> Native:
+def build(text: str, target: Target) -> NativeCode:
     """Compile LLVM text for this machine and load it."""
     check_host(target)
     if can_link():
         code = link((emit(text, target),))
-        return Native(code.address(ENTRY), code)
+        return NativeCode(code.address(ENTRY), code)
     machine = _machine(target, jit=True)
     module = _optimised(text, machine)
     engine = binding.create_mcjit_compiler(module, machine)
     engine.finalize_object()
-    return Native(engine.get_function_address(ENTRY), engine)
+    return NativeCode(engine.get_function_address(ENTRY), engine)
 
 
 def emit(text: str, target: Target, level: int = 2) -> bytes:

@@ -32,7 +32,7 @@ from plica.codegen.program import Program
 from plica.codegen.target import Target
 from plica.core.digest import digest
 from plica.runtime.host import cores
-from plica.runtime.store import Store, key_of
+from plica.runtime.store import ArtefactStore, key_of
 
 OBJECT: Final = b"\x7fELF"  # what every object in the store begins with
 FAILS: Final = 1
@@ -52,7 +52,7 @@ def units(  # noqa: PLR0917  # as `fold`, and where objects are kept
     plan: AnyPlan,
     target: Target,
     contract: bool = False,
-    store: Store | None = None,
+    store: ArtefactStore | None = None,
     signless: bool = False,
     level: int = 2,
 ) -> Units:
@@ -111,7 +111,13 @@ def _beside() -> Iterator[Later]:
 
 
 def _kept(  # noqa: PLR0917  # a kernel, and where its object is kept
-    key: str, flags: int, text: Text, name: str, target: Target, store: Store | None, level: int
+    key: str,
+    flags: int,
+    text: Text,
+    name: str,
+    target: Target,
+    store: ArtefactStore | None,
+    level: int,
 ) -> bytes:
     """The object of a kernel, which is put into the store."""
     found = toolchain.emit(alone(text, name, target), target, level)
@@ -120,7 +126,7 @@ def _kept(  # noqa: PLR0917  # a kernel, and where its object is kept
     return found
 
 
-def made(text: str, target: Target, store: Store | None) -> bytes:
+def made(text: str, target: Target, store: ArtefactStore | None) -> bytes:
     """The object of a text."""
     if store is None:
         return toolchain.emit(text, target)

@@ -13,24 +13,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plica.codegen.emit.contraction import accumulations, factors, summed_factors
-from plica.codegen.emit.order import Order, Step, order
+from plica.codegen.emit.order import Order, OrderStep, order
 from plica.codegen.emit.scalar import Frame, Row, Walk, fold, nest
-from plica.codegen.llvm.access import Access, Size, nothing
-from plica.codegen.llvm.around import FAR, Around, within
-from plica.codegen.llvm.easy import EASY, easy, is_natural, summed
-from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, Value, constant, valued, wrapped
-from plica.codegen.llvm.recipe import Recipe, of_literal, parts, recipe
+from plica.codegen.llvm.access import MemoryEmitter, Size, nothing
+from plica.codegen.llvm.evaluation_order import EvaluationOrder, of_literal, parts, recipe
+from plica.codegen.llvm.free_value import EASY, easy, is_natural, summed
+from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue, constant, valued, wrapped
+from plica.codegen.llvm.loop_context import FAR, LoopContext, within
 from plica.codegen.llvm.scalar import multiply_add, operate
 from plica.codegen.llvm.scope import outside, unsafe
-from plica.codegen.llvm.word import flag as flag_of
-from plica.codegen.llvm.word import literal, register
-from plica.codegen.llvm.writer import Writer
+from plica.codegen.llvm.spelling import flag as flag_of
+from plica.codegen.llvm.spelling import literal, register
+from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
-from plica.ir.combiner import MEANING
-from plica.ir.dim import known
-from plica.ir.dtype import DType, bool_, i64
-from plica.ir.scalar import (
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.scalar import (
     Add,
     Buffer,
     FloorDiv,
@@ -43,25 +41,27 @@ from plica.ir.scalar import (
     ScalarVar,
     dtype_of,
 )
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType, bool_, i64
 
 
-class Values:
+class LlvmValues:
     """Emits values into a writer; knows the loops that are open and the buffers there are.
 
     `fused` allows a product and the running sum it is added to to be rounded once.
     """
 
-    def __init__(self, w: Writer, fused: bool = False) -> None:
+    def __init__(self, w: LlvmWriter, fused: bool = False) -> None:
         self.w = w
         self.fused = fused
         self.lanes = Lanes(w)
-        self.around = Around(self.lanes)
-        self.access = Access(self.lanes)
+        self.around = LoopContext(self.lanes)
+        self.access = MemoryEmitter(self.lanes)
         self.access.size = self._size
         self.registers: list[str] = []  # lines that reserve memory in the function's first block
         self.fails: str | None = None  # where a failed check is noted
         self.loops = False  # whether some term is a loop
-        self._recipes: dict[tuple[Scalar, ...], Recipe] = {}
+        self._recipes: dict[tuple[Scalar, ...], EvaluationOrder] = {}
         self._contracted: frozenset[Scalar] = frozenset()  # sums that are rounded with a product
 
     # --- memory --------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class Values:
         with self.access.only_where(fits):
             self.access.store(buffer, found[1:], found[0], around.mask, sound)
 
-    def _fit(self, places: Sequence[tuple[Value, Size]]) -> Value:
+    def _fit(self, places: Sequence[tuple[LaneValue, Size]]) -> LaneValue:
         """Whether all indices are below their counts, and not negative."""
         lanes, found = self.lanes, TRUE
         for value, count in places:
@@ -119,17 +119,17 @@ class Values:
                 size = self._size(count)
                 most = lanes.vector(size, i64) if n else lanes.scalar(size)
             fits = f"icmp ult {register(i64, n)} {text}, {most}"
-            found = lanes.both(found, Value(self.w.let(fits), None if n else 0))
+            found = lanes.both(found, LaneValue(self.w.let(fits), None if n else 0))
         return found
 
-    def _size(self, of: Scalar) -> Value:
+    def _size(self, of: Scalar) -> LaneValue:
         """The value of an open size."""
         (found,) = self.evaluate([of])
         return found
 
     # --- terms ---------------------------------------------------------------------------------
 
-    def evaluate(self, roots: Sequence[Scalar]) -> list[Value]:
+    def evaluate(self, roots: Sequence[Scalar]) -> list[LaneValue]:
         """The values of terms here and now; loads are made again each time."""
         key = tuple(roots)
         made = self._recipes.get(key)
@@ -143,15 +143,15 @@ class Values:
                 self._note(outside(frame, root, self.around, self._operands))
         return frame.results
 
-    def _within(self, roots: Sequence[Scalar], frame: Frame[Value]) -> Order[Value]:
+    def _within(self, roots: Sequence[Scalar], frame: Frame[LaneValue]) -> Order[LaneValue]:
         """The order of terms in a loop: a check that was made outside says nothing inside."""
-        around: list[tuple[Frame[Value], set[Scalar]]] = []
-        at: Frame[Value] | None = frame
+        around: list[tuple[Frame[LaneValue], set[Scalar]]] = []
+        at: Frame[LaneValue] | None = frame
         while at is not None:
             around.append((at, unsafe(at)))
             at = at.outer
 
-        def known_(node: Scalar) -> Value | None:
+        def known_(node: Scalar) -> LaneValue | None:
             for scope, doubtful in around:
                 value = scope.value(node)
                 if value is not None and node not in doubtful:
@@ -160,7 +160,7 @@ class Values:
 
         return order(roots, self._operands, self._row, of_literal, known_)
 
-    def _row(self, node: Scalar) -> Row[Value] | tuple[str, object]:
+    def _row(self, node: Scalar) -> Row[LaneValue] | tuple[str, object]:
         """What writes a part."""
         match node:
             case ScalarVar():
@@ -180,13 +180,13 @@ class Values:
 
     # --- rows ----------------------------------------------------------------------------------
 
-    def _variable(self, step: Step, frame: Frame[Value]) -> Value:
+    def _variable(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         found = self.around.vars.get(step[2])
         if found is None:
             raise CompilerBug(f"The variable {step.node.name} is not bound.")
         return found
 
-    def _sum(self, step: Step, frame: Frame[Value]) -> Value:
+    def _sum(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         """The sum of two indices: of numbers that are known, or with one, it takes nothing."""
         _, _, node, (left, right), _ = step
         a, b = frame.found[left], frame.found[right]
@@ -197,7 +197,7 @@ class Values:
             plus = wrapped(plus)
         return valued((a[0] or b[0], a[1] + b[1], plus))
 
-    def _product(self, step: Step, frame: Frame[Value]) -> Value:
+    def _product(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         """The product of two indices."""
         _, _, node, (left, right), _ = step
         a, b = frame.found[left], frame.found[right]
@@ -205,7 +205,7 @@ class Values:
             return summed(node, a, b, self.around)
         return constant(a[2] * b[2])
 
-    def _loaded(self, step: Step, frame: Frame[Value]) -> Value:
+    def _loaded(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         node, found = step[2], frame.found
         places = [found[kid] for kid in step[3]]
         value, failed = self._load(node.buffer, node.indices, places)
@@ -213,7 +213,7 @@ class Values:
             frame.checked[node] = failed
         return value
 
-    def _operation(self, step: Step, frame: Frame[Value]) -> Value:
+    def _operation(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         node, found = step[2], frame.operands(step)
         value = easy(node, found, self.around)
         if value is not None:
@@ -222,7 +222,7 @@ class Values:
         texts, n = self._texts(step[4], found)
         return valued((operate(self.w, node, texts, natural, n), None if n else 0, 0))
 
-    def _plain(self, step: Step, frame: Frame[Value]) -> Value:
+    def _plain(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         """What always takes an instruction."""
         texts, n = self._texts(step[4], frame.operands(step))
         return valued((operate(self.w, step[2], texts, False, n), None if n else 0, 0))
@@ -235,7 +235,7 @@ class Values:
         factors_of = summed_factors(node) if self.fused else None
         return (node.body,) if factors_of is None else factors_of
 
-    def _texts(self, dtypes: Sequence[DType], found: Sequence[Value]) -> tuple[list[str], int]:
+    def _texts(self, dtypes: Sequence[DType], found: Sequence[LaneValue]) -> tuple[list[str], int]:
         """Operands as one instruction takes them, and how many lanes that has; 0 for one value."""
         lanes = self.lanes
         for each in found:
@@ -246,17 +246,17 @@ class Values:
                 ], lanes.count
         return [lanes.scalar(value) for value in found], 0
 
-    def _fused(self, step: Step, frame: Frame[Value]) -> Value:
+    def _fused(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         """A running sum and a product, rounded once."""
         (a, b, c), n = self._texts(step[4], frame.operands(step))
         return valued((multiply_add(self.w, (a, b, c), dtype_of(step[2]), n), None if n else 0, 0))
 
     def _load(
-        self, buffer: Buffer, indices: Sequence[Scalar], found: Sequence[Value]
-    ) -> tuple[Value, Value | None]:
+        self, buffer: Buffer, indices: Sequence[Scalar], found: Sequence[LaneValue]
+    ) -> tuple[LaneValue, LaneValue | None]:
         """The element, and whether an index was outside; None where that cannot be."""
         lanes, around = self.lanes, self.around
-        unsure: list[tuple[Value, Size]] = []
+        unsure: list[tuple[LaneValue, Size]] = []
         needed, sound = TRUE, True
         shape = self.access.places[buffer].shape
         for index, value, count in zip(indices, found, shape, strict=True):
@@ -279,7 +279,7 @@ class Values:
 
     # --- reductions ----------------------------------------------------------------------------
 
-    def _reduced(self, step: Step, frame: Frame[Value]) -> Walk[Value]:
+    def _reduced(self, step: OrderStep, frame: Frame[LaneValue]) -> Walk[LaneValue]:
         """A reduction: loops around the body, which is added to what there is so far."""
         node, w, lanes, around = step.node, self.w, self.lanes, self.around
         if any(known(extent) == 0 for extent in node.extents):
@@ -305,7 +305,7 @@ class Values:
         for each in added:
             fails = lanes.either(fails, outside(inner, each, around, self._operands))
         if fails != FALSE:
-            before = Value(w.let(f"load {flags}, ptr {flag}"), None if n else 0)
+            before = LaneValue(w.let(f"load {flags}, ptr {flag}"), None if n else 0)
             now = lanes.either(before, fails)
             w.do(f"store {flags} {lanes.vector(now, bool_) if n else now.text}, ptr {flag}")
         so_far = w.let(f"load {kind}, ptr {total}")
@@ -318,9 +318,9 @@ class Values:
         for loop in reversed(loops):
             around.close(loop)
         del around.facts[facts:]
-        found = Value(w.let(f"load {kind}, ptr {total}"), None if n else 0)
+        found = LaneValue(w.let(f"load {kind}, ptr {total}"), None if n else 0)
         if fails != FALSE:
-            frame.checked[node] = Value(w.let(f"load {flags}, ptr {flag}"), None if n else 0)
+            frame.checked[node] = LaneValue(w.let(f"load {flags}, ptr {flag}"), None if n else 0)
         return found
 
     def _width(self, node: Reduce) -> int:
@@ -332,7 +332,7 @@ class Values:
 
     # --- checks --------------------------------------------------------------------------------
 
-    def _note(self, failed: Value) -> None:
+    def _note(self, failed: LaneValue) -> None:
         """Remember that an index was outside, in a lane that takes part."""
         failed = self.lanes.both(self.around.mask, failed)
         if failed == FALSE:
@@ -345,7 +345,7 @@ class Values:
         self.w.do(f"store i1 {now}, ptr {self.fails}")
 
 
-def _start(node: Reduce) -> Value:
+def _start(node: Reduce) -> LaneValue:
     """What a reduction begins with."""
     start, _ = MEANING[node.combiner]
     first = start(dtype_of(node))

@@ -1,6 +1,6 @@
 """Writer: LLVM text under construction, with fresh names and what it refers to.
 
->>> w = Writer()
+>>> w = LlvmWriter()
 >>> w.let("add i64 1, 2")
 '%1'
 >>> w.call("tanf", "float", [("float", "%x")])
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 
-class Writer:
+class LlvmWriter:
     """Lines of one function; `block` is the label the next line stands under.
 
     Where it is `signless`, the sign of a zero does not matter.

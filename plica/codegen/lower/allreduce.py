@@ -23,13 +23,16 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.lower.statement import refused, walked, with_body, with_substatements
+from plica.analysis.index.context import conjuncts
+from plica.analysis.site import distinct, map_of
+from plica.analysis.statement import refused, walked, with_body, with_substatements
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.combiner import MEANING
-from plica.ir.dim import known
-from plica.ir.loop import (
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.scalar import And, Buffer, Combiner, Eq, Load, Lt, Scalar, ScalarVar, index
+from plica.ir.loop.statement import (
     NOTHING,
     Alloc,
     Barrier,
@@ -42,10 +45,7 @@ from plica.ir.loop import (
     Store,
     substatements,
 )
-from plica.ir.memory import scope
-from plica.ir.scalar import And, Buffer, Combiner, Eq, Load, Lt, Scalar, ScalarVar, index
-from plica.rewrite.index.context import conjuncts
-from plica.schedule.site import distinct, map_of
+from plica.ir.type.dim import known
 
 WORDS: Final[dict[type, Combiner]] = {join: word for word, (_, join) in MEANING.items()}  # type: ignore[misc]  # the joins are node classes
 
@@ -74,7 +74,7 @@ def allreduce(kernel: Kernel) -> Kernel:
 
 
 @frozen(eq=False)
-class Chain:
+class ReductionChain:
     """A loop over threads, loops inside, and a block that reduces across the threads."""
 
     lane: For
@@ -88,7 +88,7 @@ class Chain:
         return frozenset[Term]().union(*chosen)
 
 
-def _chain(lane: For) -> Chain | None:
+def _chain(lane: For) -> ReductionChain | None:
     loops: list[For] = []
     inside = lane.body
     while isinstance(inside, For) and inside.kind in ("serial", "unrolled"):
@@ -96,7 +96,7 @@ def _chain(lane: For) -> Chain | None:
         inside = inside.body
     if not isinstance(inside, Block):
         return None
-    chain = Chain(lane, tuple(loops), inside)
+    chain = ReductionChain(lane, tuple(loops), inside)
     return chain if lane.var in chain.bound(reducing=True) else None
 
 
@@ -134,7 +134,7 @@ def _update(block: Block) -> Update:
     raise refused(message, block.label, expected, "another body")
 
 
-def _lowered(chain: Chain, around: tuple[For, ...], used: set[Name]) -> Stmt:
+def _lowered(chain: ReductionChain, around: tuple[For, ...], used: set[Name]) -> Stmt:
     lane, block, update = chain.lane, chain.block, _update(chain.block)
     threads = known(lane.extent)
     assert threads is not None
@@ -187,7 +187,7 @@ def _lowered(chain: Chain, around: tuple[For, ...], used: set[Name]) -> Stmt:
     return For(lane.var, lane.extent, lane.kind, Alloc(part, Alloc(own, inner)), lane.annotations)
 
 
-def _check(chain: Chain, dims: tuple[ScalarVar, ...]) -> None:
+def _check(chain: ReductionChain, dims: tuple[ScalarVar, ...]) -> None:
     message = f"The block {str(chain.block.label)!r} cannot be reduced across threads."
     where = chain.block.label
     if known(chain.lane.extent) is None:

@@ -21,8 +21,11 @@ from typing import Final, TypeAlias
 
 from attrs import evolve, frozen
 
-from plica.codegen.lower.access import Access, accesses, never_meet
-from plica.codegen.lower.statement import (
+from plica.analysis.index import Context
+from plica.analysis.index.context import conjuncts
+from plica.analysis.meeting import IndexedAccess, accesses, never_meet
+from plica.analysis.site import distinct
+from plica.analysis.statement import (
     contexts,
     mapped,
     outermost,
@@ -35,8 +38,9 @@ from plica.core.binding import free_vars, substitute
 from plica.core.name import Name, fresh
 from plica.core.task import Task, run
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.loop import (
+from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.scalar import Buffer, Eq, Lit, Scalar, ScalarVar
+from plica.ir.loop.statement import (
     NOTHING,
     THREADS,
     Alloc,
@@ -51,15 +55,11 @@ from plica.ir.loop import (
     statements,
     substatements,
 )
-from plica.ir.memory import scope
-from plica.ir.scalar import Buffer, Eq, Lit, Scalar, ScalarVar
-from plica.rewrite.index import Context
-from plica.rewrite.index.context import conjuncts
-from plica.schedule.site import distinct
+from plica.ir.type.dim import known
 
 SHARED: Final = "shared"
 
-Pending: TypeAlias = "tuple[Access, ...]"
+Pending: TypeAlias = "tuple[IndexedAccess, ...]"
 Walk: TypeAlias = Task[tuple[Stmt, Pending]]
 
 
@@ -239,7 +239,7 @@ class _Inserting:
     def agrees(self, term: Scalar) -> bool:
         return free_vars(term).isdisjoint(self.lanes) and not reads_memory(term)
 
-    def meet(self, old: Access, new: Access, here: _Here) -> bool:
+    def meet(self, old: IndexedAccess, new: IndexedAccess, here: _Here) -> bool:
         """Whether two threads may touch one element, one of them writing."""
         if old.buffer is not new.buffer or not (old.written or new.written):
             return False
@@ -249,7 +249,7 @@ class _Inserting:
         return self.met[key]
 
 
-def _before(access: Access, var: ScalarVar) -> Access:
+def _before(access: IndexedAccess, var: ScalarVar) -> IndexedAccess:
     """An access of the iteration before."""
     other = ScalarVar(Name(f"{var.name.hint}_before", var.name.index), var.dtype)
     moved: dict[Term, Term] = {var: other}

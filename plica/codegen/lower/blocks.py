@@ -19,11 +19,11 @@ from __future__ import annotations
 from functools import reduce
 from typing import TypeAlias
 
-from plica.codegen.lower.statement import refused, walked, with_body, with_substatements
+from plica.analysis.statement import refused, walked, with_body, with_substatements
 from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
-from plica.ir.dim import polynomial
-from plica.ir.loop import (
+from plica.ir.loop.scalar import And, Eq, Scalar, like
+from plica.ir.loop.statement import (
     NOTHING,
     THREADS,
     TRUE,
@@ -36,7 +36,7 @@ from plica.ir.loop import (
     Stmt,
     substatements,
 )
-from plica.ir.scalar import And, Eq, Scalar, like
+from plica.ir.type.dim import polynomial
 
 State: TypeAlias = tuple[frozenset[Term], frozenset[Term]]  # variables of threads, and counts
 

@@ -6,9 +6,9 @@ Rows follow one another in memory, so any run of them is a kernel of its own who
 numbers, with all that rules of thumb know of such: 64 rows at a time, then 16, 4, 1.
 
 >>> from plica.core.name import Name
->>> from plica.ir.dim import dim_var
->>> from plica.ir.graph import Apply, Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.dim import dim_var
+>>> from plica.ir.graph.expression import Apply, Var
+>>> from plica.ir.type.term import tensor
 >>> n = dim_var("n")
 >>> x, w = Var(Name("x"), tensor((n, 32), "f32")), Var(Name("w"), tensor((8, 32), "f32"))
 >>> of = Function((), (), (x, w), tensor((n, 8), "f32"), Apply("nn.dense", (x, w)))
@@ -28,17 +28,17 @@ from typing import Final
 from attrs import frozen
 
 from plica.codegen.lower.scheduled import plain
-from plica.codegen.work import operations
+from plica.codegen.operation_count import operations
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dim import known, product
-from plica.ir.graph import Function, Var
-from plica.ir.loop import For, Kernel, Stmt, Store, statements
-from plica.ir.module import module
-from plica.ir.scalar import Buffer, Lit, Load, Scalar, ScalarVar
-from plica.ir.sized import sized
+from plica.ir.graph.expression import Function, Var
+from plica.ir.graph.module import module
+from plica.ir.graph.shape_specialisation import sized
+from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar
+from plica.ir.loop.statement import For, Kernel, Stmt, Store, statements
+from plica.ir.type.dim import known, product
 
 SIZES: Final = (64, 16, 4, 1)
 """How many rows are done at once, the most that are left."""
@@ -51,7 +51,7 @@ SHARED: Final = 64
 
 
 @frozen(eq=False)
-class Rows:
+class ChunkRows:
     """The first axes of a kernel's result, their sizes, and which arguments have the same rows."""
 
     axes: int
@@ -65,7 +65,7 @@ class Rows:
 
 
 @lru_cache(maxsize=4096)
-def rows_of(function: Function) -> Rows | None:
+def rows_of(function: Function) -> ChunkRows | None:
     """The rows of a fused function, None where it has none, or is open in more than their number.
 
     Sizes of the first axes are dims, each of which stands nowhere else.
@@ -90,7 +90,7 @@ def rows_of(function: Function) -> Rows | None:
             return None
         rowed.append(same)
     own = dict(zip(kernel.params, rowed, strict=True))
-    return Rows(count, tuple(dims), tuple(rowed)) if _alike(kernel, own, places) else None
+    return ChunkRows(count, tuple(dims), tuple(rowed)) if _alike(kernel, own, places) else None
 
 
 def _outermost(kernel: Kernel, count: int) -> tuple[ScalarVar, ...] | None:
@@ -161,7 +161,7 @@ def _terms(stmt: Stmt) -> list[Term]:
     return found
 
 
-def chunk(function: Function, rows: Rows, size: int) -> Function:
+def chunk(function: Function, rows: ChunkRows, size: int) -> Function:
     """The function on so many rows."""
     main = Var(Name("main"), None)
     whole = Function(rows.dims, (), function.params, function.ret, function.body, function.attrs)
@@ -169,7 +169,7 @@ def chunk(function: Function, rows: Rows, size: int) -> Function:
     return sized(module({main: whole}, main), numbers).main_function()
 
 
-def sizes_of(function: Function, rows: Rows) -> tuple[int, ...]:
+def sizes_of(function: Function, rows: ChunkRows) -> tuple[int, ...]:
     """How many rows are worth being done at once."""
     of = plain(chunk(function, rows, 1)).kernel
     pairs = zip(of.params, rows.rowed, strict=True)
@@ -178,6 +178,6 @@ def sizes_of(function: Function, rows: Rows) -> tuple[int, ...]:
     return (1,) if each > MUCH and each > SHARED * shared else SIZES
 
 
-def row_bytes(of: Buffer, rows: Rows) -> int:
+def row_bytes(of: Buffer, rows: ChunkRows) -> int:
     """The bytes of one row of a buffer."""
     return of.dtype.bytes * prod([known(size) or 0 for size in of.shape[rows.axes :]])

@@ -20,13 +20,16 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.codegen.lower.reach import reach
-from plica.codegen.lower.statement import contexts, outermost, walked, with_body, with_substatements
+from plica.analysis.enclosing import simple
+from plica.analysis.index import Context, can_prove
+from plica.analysis.statement import contexts, outermost, walked, with_body, with_substatements
+from plica.analysis.symbolic_bound import reach
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
-from plica.ir.dim import Polynomial, from_polynomial, known
-from plica.ir.loop import (
+from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.scalar import Buffer, Le, Load, Min, Reduce, Scalar, ScalarVar, index
+from plica.ir.loop.statement import (
     Alloc,
     Bind,
     Block,
@@ -38,10 +41,7 @@ from plica.ir.loop import (
     Store,
     substatements,
 )
-from plica.ir.memory import scope
-from plica.ir.scalar import Buffer, Le, Load, Min, Reduce, Scalar, ScalarVar, index
-from plica.rewrite.index import Context, can_prove
-from plica.schedule.around import simple
+from plica.ir.type.dim import Polynomial, from_polynomial, known
 
 BANKS: Final = 32
 """Elements after which memory that threads share begins again with its first bank."""
@@ -113,7 +113,7 @@ def _strides(old: Buffer, shape: Sequence[Scalar]) -> tuple[Scalar, ...] | None:
 
 
 @frozen(eq=False)
-class Span:
+class AxisSpan:
     """Along an axis: from `start`, `extent` places."""
 
     start: Scalar
@@ -179,14 +179,14 @@ def _places(
 
 def _spans(
     buffer: Buffer, body: Stmt, context: Context, lanes: frozenset[ScalarVar]
-) -> list[Span | None] | None:
+) -> list[AxisSpan | None] | None:
     places = _places(body, buffer, context)
     if not places:
         return None
     loops = [each.var for each in _all_statements(body) if isinstance(each, For | Bind)]
     inner, plain = lanes.union(loops), context
     context = context.without(lanes)
-    spans: list[Span | None] = []
+    spans: list[AxisSpan | None] = []
     # Behind a guard a place may be a number that is a variable elsewhere.
     alike = places
     if scope(buffer.scope).reach == "thread":
@@ -206,7 +206,7 @@ def _span(
     inner: frozenset[ScalarVar],
     size: Scalar,
     context: Context,
-) -> Span | None:
+) -> AxisSpan | None:
     """The span of one axis, None where it stays as it is."""
     low: Polynomial | None = None
     high: Polynomial | None = None
@@ -226,12 +226,12 @@ def _span(
     if count is not None and count < 1:
         return None  # nothing is touched, or nothing is known
     if count is not None and whole is not None:
-        return Span(start, extent) if count < whole else None
+        return AxisSpan(start, extent) if count < whole else None
     if extent is simple(size, context):
         return None
     if can_prove(Le(extent, size), context):
-        return Span(start, extent)
-    return Span(start, Min(extent, size)) if can_prove(Le(index(0), start), context) else None
+        return AxisSpan(start, extent)
+    return AxisSpan(start, Min(extent, size)) if can_prove(Le(index(0), start), context) else None
 
 
 def _extreme(a: Polynomial, b: Polynomial, upper: bool) -> Polynomial | None:

@@ -16,19 +16,19 @@ from typing import Any
 import attrs
 
 from plica.codegen.lower.extent import extents_of_inputs
-from plica.codegen.lower.resolve import resolve
+from plica.codegen.lower.graph_flattening import flatten_graph
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term, rebuild
 from plica.ir import op
-from plica.ir.graph import Apply, Attrs, Expr, Function, Project, Tuple, Var
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module, module
+from plica.ir.graph.expression import Apply, Attrs, Expr, Function, Project, Tuple, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.scalar import ScalarVar
 from plica.ir.passes import form
-from plica.ir.scalar import ScalarVar
-from plica.ir.type import Type
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import Type
 
 
 def is_primitive(of: Module) -> bool:
@@ -93,4 +93,4 @@ def instance(name: str, attributes: Attrs, types: tuple[Type, ...]) -> Function:
     main = Var(Name(name.replace(".", "_")), None)
     dims = {var: None for each in types for var in free_vars(each) if isinstance(var, ScalarVar)}
     whole = module({main: Function(tuple(dims), (), params, None, body)}, main)
-    return decompose(resolve(infer(whole))).main_function()
+    return decompose(flatten_graph(infer(whole))).main_function()

@@ -8,8 +8,8 @@ A bound that is a multiple of a step is not crossed within the step.  So guards 
 neighbours, which then are moved at once.  And a register of a thread is said by the loops it came
 from, whatever guards say about those: all places of a buffer then are alike.
 
->>> from plica.ir.tensor import axis
->>> from plica.rewrite.index import EMPTY
+>>> from plica.ir.loop.tensor import axis
+>>> from plica.analysis.index import EMPTY
 >>> i, v = axis("i"), axis("v")
 >>> known_ = EMPTY.loop(i, 50).loop(v, 2)
 >>> coarser(Lt(i * 2 + v, index(90)), known_) is Lt(i, index(45))
@@ -22,7 +22,10 @@ from __future__ import annotations
 
 from functools import reduce
 
-from plica.codegen.lower.statement import (
+from plica.analysis.enclosing import simple
+from plica.analysis.index import Context, bounds
+from plica.analysis.index.context import conjuncts
+from plica.analysis.statement import (
     contexts,
     outermost,
     reads_memory,
@@ -33,11 +36,8 @@ from plica.codegen.lower.statement import (
 from plica.core.binding import substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
-from plica.ir.dim import known, polynomial
-from plica.ir.dtype import i64
-from plica.ir.loop import THREADS, Branch, For, Kernel, Stmt, Store
-from plica.ir.memory import scope
-from plica.ir.scalar import (
+from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.scalar import (
     Add,
     And,
     Buffer,
@@ -51,9 +51,9 @@ from plica.ir.scalar import (
     dtype_of,
     index,
 )
-from plica.rewrite.index import Context, bounds
-from plica.rewrite.index.context import conjuncts
-from plica.schedule.around import simple
+from plica.ir.loop.statement import THREADS, Branch, For, Kernel, Stmt, Store
+from plica.ir.type.dim import known, polynomial
+from plica.ir.type.dtype import i64
 
 
 def digits(kernel: Kernel) -> Kernel:

@@ -13,10 +13,11 @@ already what runs when.
 
 from __future__ import annotations
 
+from plica.analysis.statement import mapped, refused, with_body
 from plica.codegen.lower.pipeline import STAGE
-from plica.codegen.lower.statement import mapped, refused, with_body
 from plica.core.fold import post_order
-from plica.ir.loop import (
+from plica.ir.loop.scalar import Buffer, Load
+from plica.ir.loop.statement import (
     Alloc,
     Block,
     For,
@@ -28,7 +29,6 @@ from plica.ir.loop import (
     annotated,
     statements,
 )
-from plica.ir.scalar import Buffer, Load
 
 KEY = "double_buffer"
 

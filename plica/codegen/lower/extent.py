@@ -15,13 +15,13 @@ import attrs
 
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.dim import known, product
-from plica.ir.dtype import i64
-from plica.ir.graph import Apply, Expr, Function, Project, Var, const
-from plica.ir.infer import type_of
+from plica.ir.graph.expression import Apply, Expr, Function, Project, Var, const
+from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Lit, Max, Min, Mul, Scalar, ScalarVar, Sub
 from plica.ir.op.relation import axes_of
-from plica.ir.scalar import Add, FloorDiv, FloorMod, Lit, Max, Min, Mul, Scalar, ScalarVar, Sub
-from plica.ir.type import TensorType, TupleType
+from plica.ir.type.dim import known, product
+from plica.ir.type.dtype import i64
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, TupleType
 
 _WORDS: Final[dict[type, str]] = {
     Add: "add",

@@ -16,10 +16,10 @@ from functools import reduce
 
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
-from plica.ir.dim import known, product
-from plica.ir.loop import Alloc, Kernel, Region, Store
-from plica.ir.memory import scope
-from plica.ir.scalar import Add, Buffer, FloorMod, Load, Scalar, index
+from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.scalar import Add, Buffer, FloorMod, Load, Scalar, index
+from plica.ir.loop.statement import Alloc, Kernel, Region, Store
+from plica.ir.type.dim import known, product
 
 
 def flatten(kernel: Kernel, *, params: bool = False) -> Kernel:

@@ -20,13 +20,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from plica.codegen.lower.statement import mapped, reads_memory, with_body
+from plica.analysis.index.context import conjuncts
+from plica.analysis.statement import mapped, reads_memory, with_body
 from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.loop import NOTHING, Alloc, Bind, Branch, For, Kernel, Seq, Stmt
-from plica.ir.scalar import And, Eq, Lt, Scalar, like
-from plica.rewrite.index.context import conjuncts
+from plica.ir.loop.scalar import And, Eq, Lt, Scalar, like
+from plica.ir.loop.statement import NOTHING, Alloc, Bind, Branch, For, Kernel, Seq, Stmt
+from plica.ir.type.dim import known
 
 
 def hoist(kernel: Kernel) -> Kernel:

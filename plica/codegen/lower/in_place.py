@@ -13,10 +13,10 @@ That is less memory, and the result's own comes nearer while there is still some
 A buffer goes there if the last who reads it is the only one to touch the result, element by element
 as it is read, and all of it.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.loop import statements
->>> from plica.ir.scalar import index
->>> from plica.ir.tensor import axis, buffer
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import statements
+>>> from plica.ir.loop.scalar import index
+>>> from plica.ir.loop.tensor import axis, buffer
 >>> x, out, e = buffer("x", (4, 8), f32), buffer("out", (4, 8), f32), buffer("e", (8,), f32)
 >>> i, j, k = axis("i"), axis("j"), axis("k")
 >>> first = For(j, index(8), "serial", Store(e, (j,), x[i, j]))
@@ -34,9 +34,9 @@ from attrs import evolve
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
-from plica.ir.dim import known, same_dim
-from plica.ir.loop import Alloc, For, Kernel, Seq, Stmt, Store, statements
-from plica.ir.scalar import Buffer, Load, Scalar
+from plica.ir.loop.scalar import Buffer, Load, Scalar
+from plica.ir.loop.statement import Alloc, For, Kernel, Seq, Stmt, Store, statements
+from plica.ir.type.dim import known, same_dim
 
 
 def in_place(kernel: Kernel) -> Kernel:

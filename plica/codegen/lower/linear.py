@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from plica.codegen.llvm.fold import AnyPlan
-from plica.codegen.lower.sequence import sequence
-from plica.codegen.open_place import place_open
-from plica.codegen.place import place
+from plica.codegen.lower.linearise import sequence
+from plica.codegen.memory_plan import workspace_plan
+from plica.codegen.open_memory_plan import plan_open_memory
 from plica.codegen.program import Program
 from plica.codegen.road import Job
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.ir.passes import Pass
 
 
@@ -21,7 +21,7 @@ def linearise(module: Module, job: Job) -> Program:
 
 def plan_memory(program: Program) -> AnyPlan:
     """Where each value of a program lies."""
-    return place_open(program) if program.dims else place(program)
+    return plan_open_memory(program) if program.dims else workspace_plan(program)
 
 
 SCHEDULE: Final = Pass(

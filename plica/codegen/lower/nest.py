@@ -23,16 +23,14 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.lower.walk import VECTOR, Walk, is_row, strips
+from plica.codegen.lower.loop_order import VECTOR, LoopOrder, is_row, strips
 from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.combiner import MEANING
-from plica.ir.dim import known
-from plica.ir.loop import Alloc, For, Kernel, LoopKind, Seq, Stmt, Store
-from plica.ir.scalar import (
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.scalar import (
     Buffer,
     Lit,
     Load,
@@ -42,8 +40,10 @@ from plica.ir.scalar import (
     dtype_of,
     index,
 )
-from plica.ir.stage import Each
-from plica.ir.stages import Names, Stages, exposed, kernel_of, loads, pairs
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages, exposed, kernel_of, loads, pairs
+from plica.ir.loop.statement import Alloc, For, Kernel, LoopKind, Seq, Stmt, Store
+from plica.ir.type.dim import known
 from plica.schedule.default.row import rows_of
 
 ROW: Final = 16 * 1024
@@ -57,7 +57,7 @@ SHORT: Final = 16
 
 
 @frozen
-class Stored:
+class StoredElement:
     """What is stored once an element is reduced: `value` at `indices`, where it reads the element
     from `reduced` at the axes of the reduction."""
 
@@ -66,7 +66,7 @@ class Stored:
     value: Scalar
 
 
-def stored(fold: Each, epilogue: Each | None) -> Stored | None:
+def stored(fold: Each, epilogue: Each | None) -> StoredElement | None:
     """An epilogue over the axes of its reduction."""
     if epilogue is None:
         return None
@@ -80,7 +80,7 @@ def stored(fold: Each, epilogue: Each | None) -> Stored | None:
         places.setdefault(axis, index(0))  # it has length 1
     value = substitute(epilogue.value, places)
     assert isinstance(value, Scalar)
-    return Stored(fold.out, tuple([places[axis] for axis in epilogue.axes]), value)
+    return StoredElement(fold.out, tuple([places[axis] for axis in epilogue.axes]), value)
 
 
 def nest(of: Stages) -> Kernel:
@@ -108,7 +108,7 @@ def _by_row(of: Stages, every: Sequence[tuple[Each, Each | None]], rows: int) ->
     steps: list[Stmt] = []
     for fold, epilogue in every:
         one = _of_row(fold, row, kept)
-        made, after = fold, Stored(one.out, one.axes, Load(one.out, one.axes))
+        made, after = fold, StoredElement(one.out, one.axes, Load(one.out, one.axes))
         if epilogue is not None:
             made = epilogue
             found = stored(one, _of_row(epilogue, row, {**kept, fold.out: one.out}))
@@ -116,7 +116,7 @@ def _by_row(of: Stages, every: Sequence[tuple[Each, Each | None]], rows: int) ->
             after = found
         if made.out in of.outputs:
             target = made.out
-            after = Stored(after.reduced, (*row, *after.indices), after.value)
+            after = StoredElement(after.reduced, (*row, *after.indices), after.value)
         else:
             target = Buffer(names.name("kept"), made.out.shape[rows:], made.out.dtype)
             kept[made.out] = target
@@ -150,7 +150,7 @@ def open_sizes(of: Sequence[Buffer], body: Stmt) -> tuple[ScalarVar, ...]:
     return tuple([var for var in found if isinstance(var, ScalarVar)] + more)
 
 
-def elements(of: Each, out: Buffer, after: Stored | None) -> Stmt:
+def elements(of: Each, out: Buffer, after: StoredElement | None) -> Stmt:
     """The loops that fill a buffer with the elements of a stage."""
     places, terms = (of.axes, []) if after is None else (after.indices, [after.value])
     found = strips(of, places, terms)
@@ -159,7 +159,7 @@ def elements(of: Each, out: Buffer, after: Stored | None) -> Stmt:
     return _walked(of, out, after, _walk(of, after))
 
 
-def _walked(of: Each, out: Buffer, after: Stored | None, walk: Walk) -> Stmt:
+def _walked(of: Each, out: Buffer, after: StoredElement | None, walk: LoopOrder) -> Stmt:
     """The loops of a walk."""
     reductions = exposed(walk.body)
     if not reductions:
@@ -202,7 +202,7 @@ def _walked(of: Each, out: Buffer, after: Stored | None, walk: Walk) -> Stmt:
     return loops_around(outer, stmt)
 
 
-def _in_place(of: Each, reduction: Reduce, out: Buffer, after: Stored | None) -> bool:
+def _in_place(of: Each, reduction: Reduce, out: Buffer, after: StoredElement | None) -> bool:
     """Whether a reduction is accumulated where its element ends: if nothing follows it, or if the
     row is too long to be kept elsewhere."""
     if after is None:
@@ -211,7 +211,7 @@ def _in_place(of: Each, reduction: Reduce, out: Buffer, after: Stored | None) ->
     return same and _row_bytes(of, [reduction]) > ROW
 
 
-def _last(value: Scalar, walk: Walk, out: Buffer, after: Stored | None) -> Stmt:
+def _last(value: Scalar, walk: LoopOrder, out: Buffer, after: StoredElement | None) -> Stmt:
     """The store of an element whose reduction is done."""
     if after is None:
         return Store(out, walk.indices, value)
@@ -228,26 +228,26 @@ def _last(value: Scalar, walk: Walk, out: Buffer, after: Stored | None) -> Stmt:
     return Store(out, tuple(terms[1:]), whole)
 
 
-def _walk(of: Each, after: Stored | None) -> Walk:
+def _walk(of: Each, after: StoredElement | None) -> LoopOrder:
     """Row by row where rows are contiguous, otherwise a few neighbours at a time."""
     loops = tuple(zip(of.axes, of.out.shape, strict=True))
     reductions = exposed(of.value)
     if any(axis in of.axes for each in reductions for axis in each.axes):
         raise CompilerBug("A reduction binds an axis of the tensor it is part of.")
     if not reductions:
-        return Walk(loops, of.axes, of.value, 0, kind=_kind(of, [of.value], after))
+        return LoopOrder(loops, of.axes, of.value, 0, kind=_kind(of, [of.value], after))
     if _row_fits(of, reductions, after):
         kind = _kind(of, [each.body for each in reductions], after)
-        return Walk(loops, of.axes, of.value, 1, kind=kind)
+        return LoopOrder(loops, of.axes, of.value, 1, kind=kind)
     long = [place for place, size in enumerate(of.out.shape) if (known(size) or 0) > 1]
     if not long or _count(reductions) < SHORT:
-        return Walk(loops, of.axes, of.value, 0)
+        return LoopOrder(loops, of.axes, of.value, 0)
     place = long[-1]
     axis, size = of.axes[place], known(of.out.shape[place])
     assert size is not None
     tile = max((count for count in range(1, TILE + 1) if size % count == 0), default=1)
     if tile == 1:
-        return Walk(loops, of.axes, of.value, 0)
+        return LoopOrder(loops, of.axes, of.value, 0)
     taken = {node.name for node in post_order(of) if isinstance(node, ScalarVar)}
     one = ScalarVar(fresh(Name("tile"), taken), axis.dtype)
     lane = ScalarVar(fresh(Name("lane"), taken), axis.dtype)
@@ -255,7 +255,7 @@ def _walk(of: Each, after: Stored | None) -> Walk:
     body = substitute(of.value, {axis: there})
     assert isinstance(body, Scalar)
     tiled = (one, Lit(size // tile, axis.dtype))
-    return Walk(
+    return LoopOrder(
         (*loops[:place], tiled, *loops[place + 1 :], (lane, Lit(tile, axis.dtype))),
         (*of.axes[:place], there, *of.axes[place + 1 :]),
         body,
@@ -287,7 +287,7 @@ class _Cell:
         return Load(self.buffer, self.indices)
 
 
-def _kind(of: Each, bodies: Sequence[Scalar], after: Stored | None) -> LoopKind:
+def _kind(of: Each, bodies: Sequence[Scalar], after: StoredElement | None) -> LoopKind:
     """Vectorized if neighbours along the last axis are neighbours in all that is touched."""
     if not of.axes or (known(of.out.shape[-1]) or 0) < VECTOR:
         return "serial"
@@ -304,7 +304,7 @@ def _row_bytes(of: Each, reductions: Sequence[Reduce]) -> int:
     return max(dtype_of(each).bytes for each in reductions) * (length or 0)
 
 
-def _row_fits(of: Each, reductions: Sequence[Reduce], after: Stored | None) -> bool:
+def _row_fits(of: Each, reductions: Sequence[Reduce], after: StoredElement | None) -> bool:
     """Whether the last axis may go innermost: it is contiguous in what is read, and not long."""
     if not of.axes:
         return False

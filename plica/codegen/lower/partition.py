@@ -25,8 +25,11 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.lower.reach import reach
-from plica.codegen.lower.statement import (
+from plica.analysis.enclosing import simple
+from plica.analysis.index import Context
+from plica.analysis.index.context import FALSE, TRUE, conjuncts
+from plica.analysis.site import distinct
+from plica.analysis.statement import (
     contexts,
     mapped,
     outermost,
@@ -35,27 +38,13 @@ from plica.codegen.lower.statement import (
     with_body,
     with_substatements,
 )
+from plica.analysis.symbolic_bound import reach
 from plica.codegen.lower.tidy import decided
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.dim import from_polynomial, known, polynomial
-from plica.ir.dtype import i64
-from plica.ir.loop import (
-    THREADS,
-    Bind,
-    Branch,
-    For,
-    Kernel,
-    Seq,
-    Stmt,
-    Store,
-    annotated,
-    statements,
-    substatements,
-)
-from plica.ir.memory import scope
-from plica.ir.scalar import (
+from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.scalar import (
     And,
     Eq,
     Le,
@@ -69,10 +58,21 @@ from plica.ir.scalar import (
     dtype_of,
     index,
 )
-from plica.rewrite.index import Context
-from plica.rewrite.index.context import FALSE, TRUE, conjuncts
-from plica.schedule.around import simple
-from plica.schedule.site import distinct
+from plica.ir.loop.statement import (
+    THREADS,
+    Bind,
+    Branch,
+    For,
+    Kernel,
+    Seq,
+    Stmt,
+    Store,
+    annotated,
+    statements,
+    substatements,
+)
+from plica.ir.type.dim import from_polynomial, known, polynomial
+from plica.ir.type.dtype import i64
 
 MOST: Final = 16
 """How many loops of a kernel are cut, at most: each cut doubles or trebles what is inside."""
@@ -124,7 +124,7 @@ def _chosen(kernel: Kernel) -> frozenset[Term]:
 
 
 @frozen(eq=False)
-class Cut:
+class LoopCut:
     """The middle of a loop, `start` to `stop`; what some conditions are before, in and after it."""
 
     start: Scalar
@@ -134,7 +134,7 @@ class Cut:
     after: dict[Scalar, Scalar]
 
 
-def _parts(loop: For, cut: Cut) -> tuple[Stmt, ...]:
+def _parts(loop: For, cut: LoopCut) -> tuple[Stmt, ...]:
     found: list[Stmt] = []
     for start, stop, settled in (
         (index(0), cut.start, cut.before),
@@ -165,7 +165,7 @@ def _settle(stmt: Stmt, settled: dict[Scalar, Scalar]) -> Stmt:
     return Branch(reduce(And, kept), stmt.then, stmt.orelse) if kept else stmt.then
 
 
-def _cut(loop: For, context: Context) -> Cut | None:
+def _cut(loop: For, context: Context) -> LoopCut | None:
     """Where to cut a loop, None where nothing is won."""
     if dtype_of(loop.var) is not i64:
         return None
@@ -196,7 +196,7 @@ def _cut(loop: For, context: Context) -> Cut | None:
     }
     before = {each: other[each] for each, of in exact.items() if _is(of.starts, starts)}
     after = {each: other[each] for each, of in exact.items() if _is(of.stops, stops)}
-    return Cut(start, stop, before, settled, after)
+    return LoopCut(start, stop, before, settled, after)
 
 
 def _is(mine: Sequence[Scalar], every: Sequence[Scalar]) -> bool:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from plica.codegen.lower.blocks import blocks_to_loops
+from plica.codegen.lower.buffer_sinking import sink_buffers
 from plica.codegen.lower.compact import compact
 from plica.codegen.lower.double_buffer import double_buffer
 from plica.codegen.lower.flatten import flatten
@@ -20,14 +21,13 @@ from plica.codegen.lower.hoist import hoist
 from plica.codegen.lower.in_place import in_place
 from plica.codegen.lower.partition import partition
 from plica.codegen.lower.pipeline import pipeline
-from plica.codegen.lower.place import place
 from plica.codegen.lower.reuse import reuse
 from plica.codegen.lower.tidy import tidy
 from plica.codegen.lower.unroll import unroll
 from plica.codegen.lower.vectorise import vectorise
 from plica.codegen.lower.virtual_thread import virtual_threads
 from plica.core.diagnostic import did_you_mean
-from plica.ir.loop import Kernel
+from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass, Pipeline
 from plica.runtime.error import Diagnostic, InputError
 from plica.runtime.late import late
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from plica.codegen.lower.allreduce import allreduce
     from plica.codegen.lower.barrier import barriers
     from plica.codegen.lower.digit import digits
-    from plica.codegen.lower.narrow import narrow
-    from plica.codegen.lower.once import once
-    from plica.codegen.lower.own import own
+    from plica.codegen.lower.index_narrowing import narrow_indices
+    from plica.codegen.lower.register_promotion import promote_to_registers
+    from plica.codegen.lower.single_thread import predicate_single_thread
 else:
     allreduce = late("plica.codegen.lower.allreduce:allreduce")
     barriers = late("plica.codegen.lower.barrier:barriers")
     digits = late("plica.codegen.lower.digit:digits")
-    narrow = late("plica.codegen.lower.narrow:narrow")
-    once = late("plica.codegen.lower.once:once")
-    own = late("plica.codegen.lower.own:own")
+    narrow_indices = late("plica.codegen.lower.index_narrowing:narrow_indices")
+    predicate_single_thread = late("plica.codegen.lower.single_thread:predicate_single_thread")
+    promote_to_registers = late("plica.codegen.lower.register_promotion:promote_to_registers")
 
 Target: TypeAlias = Literal["cpu", "gpu", "accel"]
 EVERY: Final[tuple[Target, ...]] = ("cpu", "gpu", "accel")
@@ -55,31 +55,29 @@ def _lower(name: str, why: str, run: Callable[[Kernel], Kernel]) -> Pass:
     return Pass(name, why, run, kind="lower")
 
 
-# fmt: off
 LOWER: Final[tuple[Pass, ...]] = (
-    _lower("allreduce",       "Reductions across threads become trees.",         allreduce),
-    _lower("double-buffer",   "Blocks that run ahead become pipeline stages.",   double_buffer),
-    _lower("place",           "Buffers live where they are needed.",             place),
-    _lower("blocks-to-loops", "Bindings are put in, predicates are branches.",   blocks_to_loops),
-    _lower("once",            "One thread does what all would do alike.",        once),
-    _lower("digits",          "Guards ask about high digits of a place alone.",  digits),
-    _lower("compact",         "Buffers are as large as what is touched.",        compact),
-    _lower("pipeline",        "Statements run in different iterations.",         pipeline),
-    _lower("virtual-threads", "Threads are interleaved into one stream.",        virtual_threads),
-    _lower("hoist",           "Branches leave the loops they do not depend on.", hoist),
-    _lower("tidy",            "Index terms become simple.",                      tidy),
-    _lower("partition",       "Guards leave the middle of loops.",               partition),
-    _lower("unroll",          "Loops that ask for it are written out.",          unroll),
-    _lower("tidy-again",      "What was cut and copied becomes simple.",         tidy),
-    _lower("own",             "What no other thread sees is in registers.",      own),
-    _lower("in-place",        "Rows are kept where the result goes.",            in_place),
-    _lower("vectorise",       "Loops over lanes have a number of them.",         vectorise),
-    _lower("flatten",         "Buffers have one axis.",                          flatten),
-    _lower("reuse",           "Buffers share memory.",                           reuse),
-    _lower("barriers",        "Threads wait where they meet.",                   barriers),
-    _lower("narrow",          "Index terms have 32 bits.",                       narrow),
+    _lower("allreduce", "Reductions across threads become trees.", allreduce),
+    _lower("double-buffer", "Blocks that run ahead become pipeline stages.", double_buffer),
+    _lower("place", "Buffers live where they are needed.", sink_buffers),
+    _lower("blocks-to-loops", "Bindings are put in, predicates are branches.", blocks_to_loops),
+    _lower("once", "One thread does what all would do alike.", predicate_single_thread),
+    _lower("digits", "Guards ask about high digits of a place alone.", digits),
+    _lower("compact", "Buffers are as large as what is touched.", compact),
+    _lower("pipeline", "Statements run in different iterations.", pipeline),
+    _lower("virtual-threads", "Threads are interleaved into one stream.", virtual_threads),
+    _lower("hoist", "Branches leave the loops they do not depend on.", hoist),
+    _lower("tidy", "Index terms become simple.", tidy),
+    _lower("partition", "Guards leave the middle of loops.", partition),
+    _lower("unroll", "Loops that ask for it are written out.", unroll),
+    _lower("tidy-again", "What was cut and copied becomes simple.", tidy),
+    _lower("own", "What no other thread sees is in registers.", promote_to_registers),
+    _lower("in-place", "Rows are kept where the result goes.", in_place),
+    _lower("vectorise", "Loops over lanes have a number of them.", vectorise),
+    _lower("flatten", "Buffers have one axis.", flatten),
+    _lower("reuse", "Buffers share memory.", reuse),
+    _lower("barriers", "Threads wait where they meet.", barriers),
+    _lower("narrow", "Index terms have 32 bits.", narrow_indices),
 )
-# fmt: on
 
 _ONLY: Final[dict[str, Target]] = {
     "allreduce": "gpu",

@@ -24,21 +24,32 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from plica.codegen.lower.statement import mapped, outermost, refused, with_body
+from plica.analysis.enclosing import simple
+from plica.analysis.index import Context
+from plica.analysis.statement import mapped, outermost, refused, with_body
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.loop import NOTHING, Alloc, Branch, For, Kernel, Region, Seq, Stmt, Store, annotated
-from plica.ir.scalar import Buffer, Load, Lt, Max, Scalar, index
-from plica.rewrite.index import Context
+from plica.ir.loop.scalar import Buffer, Load, Lt, Max, Scalar, index
+from plica.ir.loop.statement import (
+    NOTHING,
+    Alloc,
+    Branch,
+    For,
+    Kernel,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    annotated,
+)
+from plica.ir.type.dim import known
 from plica.runtime.late import late
-from plica.schedule.around import simple
 
 if TYPE_CHECKING:
-    from plica.codegen.lower.access import accesses
+    from plica.analysis.meeting import accesses
 else:
-    accesses = late("plica.codegen.lower.access:accesses")
+    accesses = late("plica.analysis.meeting:accesses")
 
 STAGE, ORDER = "software_pipeline_stage", "software_pipeline_order"
 SPARE = "software_pipeline_spare"
@@ -51,7 +62,7 @@ def pipeline(kernel: Kernel) -> Kernel:
 
 
 @frozen(eq=False)
-class Plan:
+class PipelinePlan:
     """The statements of a loop, when each runs, and how many versions its buffers have."""
 
     loop: For
@@ -96,7 +107,7 @@ def _pipelined(stmt: Stmt, context: Context) -> Stmt:
     return new
 
 
-def _plan(loop: For, context: Context) -> Plan:
+def _plan(loop: For, context: Context) -> PipelinePlan:
     notes = dict(loop.annotations)
     held: list[Buffer] = []
     body = loop.body
@@ -121,12 +132,12 @@ def _plan(loop: For, context: Context) -> Plan:
     for each in held:
         if each.strides or loop.var in free_vars(each):
             raise refused(message, where, "buffers of one form", f"{each.name} has its own")
-    plan = Plan(loop, stmts, tuple(stages), tuple(places), {})
+    plan = PipelinePlan(loop, stmts, tuple(stages), tuple(places), {})
     _check(plan, held, context)
     return plan
 
 
-def _check(plan: Plan, held: list[Buffer], context: Context) -> None:
+def _check(plan: PipelinePlan, held: list[Buffer], context: Context) -> None:
     """Refuse an order that breaks a dependence; count the versions of each buffer."""
     loop, message = plan.loop, f"The loop {str(plan.loop.var.name)!r} cannot be pipelined."
     touched = [accesses(each, context.loop(loop.var, loop.extent)) for each in plan.stmts]
@@ -163,7 +174,7 @@ def _versioned(buffer: Buffer, versions: int) -> Buffer:
     return Buffer(buffer.name, shape, buffer.dtype, buffer.scope, (), buffer.align)
 
 
-def _at(plan: Plan, number: int, iteration: Scalar) -> Stmt:
+def _at(plan: PipelinePlan, number: int, iteration: Scalar) -> Stmt:
     """A statement of the loop at an iteration."""
     var = plan.loop.var
 
@@ -186,7 +197,7 @@ def _at(plan: Plan, number: int, iteration: Scalar) -> Stmt:
     return substitute(own, {var: simple(iteration)})  # type: ignore[return-value]  # a statement
 
 
-def _guarded(plan: Plan, number: int, iteration: Scalar) -> Stmt:
+def _guarded(plan: PipelinePlan, number: int, iteration: Scalar) -> Stmt:
     """A statement at an iteration, if there is one."""
     condition = simple(Lt(iteration, plan.loop.extent))
     stmt = _at(plan, number, iteration)

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from plica.codegen.lower.decompose import decompose
-from plica.codegen.lower.resolve import resolve
+from plica.codegen.lower.graph_flattening import flatten_graph
 from plica.codegen.road import Job
-from plica.ir.dtype import f32
-from plica.ir.infer import infer
 from plica.ir.passes import Pass, Pipeline, renamed
+from plica.ir.type.dtype import f32
+from plica.ir.type.infer import infer
 from plica.rewrite.fuse import fuse
 from plica.rewrite.graph import find_pass
 from plica.rewrite.pack import Pack
@@ -50,7 +50,7 @@ GROUP: Final = Pipeline(
         Pass(
             "resolve",
             "Calls, lets and tuples are known before the program runs.",
-            resolve,
+            flatten_graph,
             before=("inferred",),
             after=("resolved",),
         ),

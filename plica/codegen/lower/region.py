@@ -5,7 +5,7 @@ is needed in one region runs there.  What both branches of an `If` need runs bef
 branches need and others do not becomes a thunk: a region of its own, forced where it is needed and
 run at most once.  So a graph of n nodes gives n steps, whatever its branches share.
 
->>> tree = Tree()
+>>> tree = RegionTree()
 >>> then, orelse = tree.branches(0)
 >>> tree.reduced([then, orelse]), tree.reduced([then, 0])
 ([0], [0])
@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
 
-class Tree:
+class RegionTree:
     """A growing tree of numbered regions with the root 0; common ancestors in logarithmic time."""
 
     def __init__(self) -> None:

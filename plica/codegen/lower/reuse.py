@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from plica.codegen.lower.statement import walked, with_body, with_substatements
+from plica.analysis.statement import walked, with_body, with_substatements
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.loop import Alloc, Kernel, Region, Seq, Stmt, Store, substatements
-from plica.ir.scalar import Buffer, Load, index
+from plica.ir.loop.scalar import Buffer, Load, index
+from plica.ir.loop.statement import Alloc, Kernel, Region, Seq, Stmt, Store, substatements
+from plica.ir.type.dim import known
 
 
 def reuse(kernel: Kernel) -> Kernel:

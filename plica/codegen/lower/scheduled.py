@@ -6,8 +6,8 @@ A kernel reads inputs of the function, and what is made of constant ones beforeh
 helps, plain loops fit.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Apply, Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Apply, Var
+>>> from plica.ir.type.term import tensor
 >>> x, w = Var(Name("x"), tensor((8, 32), "f32")), Var(Name("w"), tensor((32, 64), "f32"))
 >>> function = Function((), (), (x, w), tensor((8, 64), "f32"), Apply("matmul", (x, w)))
 >>> made = on_processor(function, Facts((False, True)), Machine(512, 32))
@@ -23,21 +23,21 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from attrs import evolve, field, frozen
 
-from plica.codegen.dot import dot_of
+from plica.analysis.statement import LoweringRefused
+from plica.codegen.dot_product import dot_of
 from plica.codegen.lower.nest import nest
 from plica.codegen.lower.passes import LOWERING, lowered
 from plica.codegen.lower.shared import shared
-from plica.codegen.lower.statement import LoweringRefused
 from plica.codegen.lower.step import shown
-from plica.codegen.program import Origin
+from plica.codegen.program import KernelOrigin
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
-from plica.ir.dtype import i8, i32
-from plica.ir.graph import Const, Expr, Function, const
-from plica.ir.loop import Kernel
-from plica.ir.scalar import Buffer
-from plica.ir.stages import Stages, kernel_of
+from plica.ir.graph.expression import Const, Expr, Function, const
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.stages import Stages, kernel_of
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.dtype import i8, i32
 from plica.rewrite.contract import Contract, exact
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.late import late
@@ -48,7 +48,7 @@ from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
     from plica.codegen.lower.workload import workload
-    from plica.ir.arithmetic import Array
+    from plica.ir.interpret.array_arithmetic import Array
 else:
     workload = late("plica.codegen.lower.workload:workload")
 
@@ -65,7 +65,7 @@ class Scheduled:
     digest: str
     reads: tuple[int | Buffer, ...]
     source: str
-    origin: Origin | None = None
+    origin: KernelOrigin | None = None
     hoisted: Hoisted | None = None
     params: tuple[int, ...] = ()
     """Which parameter of the function each input of the whole is, for what is made before."""
@@ -79,7 +79,7 @@ class Scheduled:
 
 
 @frozen(eq=False)
-class Chosen:
+class ChosenSchedule:
     """A schedule that was found elsewhere, by tuning: the stages it begins with, and what it makes
     of those."""
 
@@ -91,10 +91,12 @@ class Chosen:
 class Schedule(Protocol):
     """How a target schedules a function whose inputs are known so far."""
 
-    def __call__(self, function: Function, facts: Facts, chosen: Chosen | None) -> Scheduled: ...
+    def __call__(
+        self, function: Function, facts: Facts, chosen: ChosenSchedule | None
+    ) -> Scheduled: ...
 
 
-NOTHING: Final[Mapping[str, Chosen]] = {}
+NOTHING: Final[Mapping[str, ChosenSchedule]] = {}
 """No schedules that were found by tuning."""
 
 
@@ -104,7 +106,7 @@ class Scheduler:
 
     schedule: Schedule
     contract: Contract = exact
-    tuned: Mapping[str, Chosen] = field(factory=lambda: NOTHING)
+    tuned: Mapping[str, ChosenSchedule] = field(factory=lambda: NOTHING)
     looks_at_bytes: bool = False
     """Whether it matters which constants hold numbers of 8 bits."""
     chunks: bool = False
@@ -118,7 +120,7 @@ class Scheduler:
     def __call__(self, function: Function, args: Sequence[Expr]) -> Scheduled:
         """The kernel of a function on some arguments."""
         facts = self.facts(function, args)
-        chosen: Chosen | None = None
+        chosen: ChosenSchedule | None = None
         # What was tuned has dims of its own, by other names: it serves what has none.
         if self.tuned and not to_stages(function).stages.dims:
             chosen = self.tuned.get(workload(function, facts))
@@ -173,11 +175,11 @@ def machine_of(target: Target) -> Machine:
 
 
 def processor(
-    machine: Machine | None, contract: Contract, tuned: Mapping[str, Chosen] = NOTHING
+    machine: Machine | None, contract: Contract, tuned: Mapping[str, ChosenSchedule] = NOTHING
 ) -> Scheduler:
     """Kernels for a machine; plain loops where none is given."""
 
-    def schedule(function: Function, facts: Facts, chosen: Chosen | None) -> Scheduled:
+    def schedule(function: Function, facts: Facts, chosen: ChosenSchedule | None) -> Scheduled:
         return (
             plain(function) if machine is None else on_processor(function, facts, machine, chosen)
         )
@@ -196,7 +198,7 @@ def plain(function: Function) -> Scheduled:
 
 @lru_cache(maxsize=1024)
 def on_processor(
-    function: Function, facts: Facts, machine: Machine, chosen: Chosen | None = None
+    function: Function, facts: Facts, machine: Machine, chosen: ChosenSchedule | None = None
 ) -> Scheduled:
     """The kernel of a function; what was `chosen` takes the place of what the default would be.
 
@@ -242,5 +244,5 @@ def from_form(
     whole = to_stages(function)
     apart = hoist(form, facts.constant)
     reads = tuple([whole.reads[e] if isinstance(e, int) else e for e in apart.reads])
-    origin = Origin(kernel_of(apart.rest), trace)
+    origin = KernelOrigin(kernel_of(apart.rest), trace)
     return Scheduled(kernel, digest(kernel), reads, whole.source, origin, apart, whole.reads)

@@ -6,9 +6,9 @@ Only where each iteration stores, and reads of what is stored, in a row of its o
 is enough to do.  Kernels with a schedule say themselves what cores share.
 
 >>> from plica.codegen.lower.nest import nest
->>> from plica.ir.stages import stages_of
->>> from plica.ir.dtype import f32
->>> from plica.ir.tensor import buffer, compute
+>>> from plica.ir.loop.stages import stages_of
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.tensor import buffer, compute
 >>> x = buffer("x", (512, 300), f32)
 >>> halves = nest(stages_of(compute((x,), (512, 600), lambda i, j: x[i, j // 2])))
 >>> few = nest(stages_of(compute((x,), (4, 3), lambda i, j: x[i, j])))
@@ -25,8 +25,8 @@ from attrs import evolve
 
 from plica.core.fold import fold, post_order
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.loop import (
+from plica.ir.loop.scalar import Buffer, Load, Scalar
+from plica.ir.loop.statement import (
     STATEMENTS,
     Alloc,
     Barrier,
@@ -39,7 +39,7 @@ from plica.ir.loop import (
     Store,
     While,
 )
-from plica.ir.scalar import Buffer, Load, Scalar
+from plica.ir.type.dim import known
 
 LEAST: Final = 1 << 17
 """Fewer stores than that are not worth waking other cores."""

@@ -3,8 +3,8 @@
 A view is made by no step: it shows what another tensor holds.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor((2, 3), "f32"))
 >>> made_by(x) is None, len(list(leaves(Tuple((x, x)))))
 (True, 2)
@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from plica.ir.graph import Apply, Call, Expr, If, Project, Tuple
-from plica.ir.infer import type_of
-from plica.ir.type import TupleType
+from plica.ir.graph.expression import Apply, Call, Expr, If, Project, Tuple
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TupleType
 from plica.rewrite.fuse.reading import parts, reading
 from plica.rewrite.graph.walk import operands
 

@@ -3,10 +3,10 @@
 Everything else is refused, and all of it is listed at once: a symbolic dim, a recursive function,
 an algebraic data type, an extern, a kernel called from the graph, a function as input or output.
 
->>> from plica.ir.graph import Function, Var
->>> from plica.ir.module import module
+>>> from plica.ir.graph.expression import Function, Var
+>>> from plica.ir.graph.module import module
 >>> from plica.core.name import Name
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor(("n",), "f32"))
 >>> main = Var(Name("main"), None)
 >>> whole = module({main: Function((), (), (x,), x.type, x)}, main)
@@ -24,10 +24,10 @@ from typing import Final
 from plica.core.binding import free_vars
 from plica.core.fold import fold, post_order
 from plica.core.term import Term
-from plica.ir.graph import Function, Let, Var
-from plica.ir.loop import Kernel
-from plica.ir.module import DataDef, Definition, Extern, Module
-from plica.ir.type import (
+from plica.ir.graph.expression import Function, Let, Var
+from plica.ir.graph.module import DataDef, Definition, Extern, Module
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.term import (
     DataName,
     DataType,
     FuncType,

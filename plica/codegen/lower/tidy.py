@@ -15,7 +15,11 @@ from __future__ import annotations
 
 from functools import reduce
 
-from plica.codegen.lower.statement import (
+from plica.analysis.enclosing import simple
+from plica.analysis.enclosing import tidy as shorter
+from plica.analysis.index import Context, can_prove
+from plica.analysis.index.context import FALSE, TRUE, conjuncts, negated
+from plica.analysis.statement import (
     contexts,
     outermost,
     reads_memory,
@@ -26,9 +30,8 @@ from plica.codegen.lower.statement import (
 from plica.core.binding import substitute
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
-from plica.ir.dim import known
-from plica.ir.dtype import i64
-from plica.ir.loop import (
+from plica.ir.loop.scalar import And, Buffer, Lit, Load, Reduce, Scalar, Select, dtype_of
+from plica.ir.loop.statement import (
     NOTHING,
     THREADS,
     Bind,
@@ -42,12 +45,9 @@ from plica.ir.loop import (
     Store,
     seq,
 )
-from plica.ir.scalar import And, Buffer, Lit, Load, Reduce, Scalar, Select, dtype_of
-from plica.ir.vector import has_vectors
-from plica.rewrite.index import Context, can_prove
-from plica.rewrite.index.context import FALSE, TRUE, conjuncts, negated
-from plica.schedule.around import simple
-from plica.schedule.around import tidy as shorter
+from plica.ir.loop.vector import has_vectors
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
 
 
 def tidy(kernel: Kernel) -> Kernel:

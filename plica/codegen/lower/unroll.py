@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.codegen.lower.statement import mapped, refused, with_body
+from plica.analysis.statement import mapped, refused, with_body
 from plica.core.binding import substitute
-from plica.ir.dim import known
-from plica.ir.loop import For, Kernel, Seq, Stmt
-from plica.ir.scalar import Lit
+from plica.ir.loop.scalar import Lit
+from plica.ir.loop.statement import For, Kernel, Seq, Stmt
+from plica.ir.type.dim import known
 
 MOST: Final = 1024
 """How many copies of a body one loop may make."""

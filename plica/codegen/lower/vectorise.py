@@ -9,9 +9,9 @@ cores inside.
 
 from __future__ import annotations
 
-from plica.codegen.lower.statement import refused
-from plica.ir.dim import known
-from plica.ir.loop import THREADS, Barrier, For, Kernel, Stmt, While, statements
+from plica.analysis.statement import refused
+from plica.ir.loop.statement import THREADS, Barrier, For, Kernel, Stmt, While, statements
+from plica.ir.type.dim import known
 
 
 def vectorise(kernel: Kernel) -> Kernel:

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import Final
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dtype import i32
-from plica.ir.loop import For, Kernel, statements
+from plica.ir.loop.scalar import dtype_of
+from plica.ir.loop.statement import For, Kernel, statements
+from plica.ir.loop.verify import well_formed
 from plica.ir.passes import Pass
-from plica.ir.scalar import dtype_of
-from plica.ir.verify import well_formed
+from plica.ir.type.dtype import i32
 from plica.runtime.error import Diagnostic
 from plica.schedule.verify import in_bounds, regions_cover
 

@@ -18,7 +18,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plica.codegen.lower.statement import (
+from plica.analysis.index import Context
+from plica.analysis.site import distinct
+from plica.analysis.statement import (
     contexts,
     outermost,
     reads_memory,
@@ -30,7 +32,8 @@ from plica.codegen.lower.statement import (
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
-from plica.ir.loop import (
+from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
+from plica.ir.loop.statement import (
     Alloc,
     Barrier,
     Branch,
@@ -43,16 +46,13 @@ from plica.ir.loop import (
     statements,
     substatements,
 )
-from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar
-from plica.rewrite.index import Context
 from plica.runtime.late import late
-from plica.schedule.site import distinct
 
 if TYPE_CHECKING:
-    from plica.codegen.lower.access import Access, accesses, never_meet
+    from plica.analysis.meeting import IndexedAccess, accesses, never_meet
 else:
-    accesses = late("plica.codegen.lower.access:accesses")
-    never_meet = late("plica.codegen.lower.access:never_meet")
+    accesses = late("plica.analysis.meeting:accesses")
+    never_meet = late("plica.analysis.meeting:never_meet")
 
 
 def virtual_threads(kernel: Kernel) -> Kernel:
@@ -153,5 +153,5 @@ def _check(loop: For, own: tuple[Buffer, ...], context: Context) -> None:
                 raise refused(message, where, expected, found)
 
 
-def _apart(one: Access, two: Access, loop: For, context: Context) -> bool:
+def _apart(one: IndexedAccess, two: IndexedAccess, loop: For, context: Context) -> bool:
     return never_meet(one, two, loop.var, [each.var for each in context.ranges])

@@ -5,8 +5,8 @@ names and no values of weights, of which inputs are known when the program is co
 may happen to floats.  It is what tuning records are found by.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.type.term import tensor
 >>> def doubled(name):
 ...     x = Var(Name(name), tensor((3,), "f32"))
 ...     return Function((), (), (x,), x.type, x + x)
@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 
 from plica.core.digest import digest
-from plica.ir.graph import Function
+from plica.ir.graph.expression import Function
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.form import Facts
 

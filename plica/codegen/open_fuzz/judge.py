@@ -24,16 +24,16 @@ from plica.codegen.open_fuzz.case import Case, arrays_for, with_names
 from plica.codegen.open_fuzz.peer import Array, meaning
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term
-from plica.ir.dim import dim_var, known
-from plica.ir.interpret import interpret
-from plica.ir.module import Module
-from plica.ir.scalar import Scalar
-from plica.ir.show.type import show_dim
-from plica.ir.type import TensorType
-from plica.runtime.apart import Died, apart
+from plica.ir.graph.module import Module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.loop.scalar import Scalar
+from plica.ir.text.show.type import show_dim
+from plica.ir.type.dim import dim_var, known
+from plica.ir.type.term import TensorType
 from plica.runtime.error import EvaluationError, InputError, PlicaError, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.open_executable import OpenExecutable
+from plica.runtime.process import Died, apart
 
 Compile: TypeAlias = Callable[[Module, int, "str | None"], Executable]
 """One code for a module, on so many threads, under a contract; what has none is refused."""
@@ -54,7 +54,7 @@ GROWN: Final = 30.0
 
 
 @frozen
-class Verdict:
+class CaseVerdict:
     """What became of a case."""
 
     kind: Kind
@@ -68,18 +68,20 @@ class Verdict:
         return self.kind in ("meaning", "names", "crash")
 
 
-def judge(of: Case, compiled: Compile, *, renames: bool = True, isolated: bool = True) -> Verdict:
+def judge(
+    of: Case, compiled: Compile, *, renames: bool = True, isolated: bool = True
+) -> CaseVerdict:
     """What becomes of a case, in a process of its own if `isolated`: it may die."""
     if not isolated:
         return judged(of, compiled, renames=renames)
     said = apart(lambda: json.dumps(asdict(judged(of, compiled, renames=renames))).encode())
     if isinstance(said, Died):
         last = str(said).strip().splitlines()[-1:] or ["it says nothing"]
-        return Verdict("crash", last[0])
-    return Verdict(**json.loads(said))
+        return CaseVerdict("crash", last[0])
+    return CaseVerdict(**json.loads(said))
 
 
-def judged(of: Case, compiled: Compile, *, renames: bool = True) -> Verdict:
+def judged(of: Case, compiled: Compile, *, renames: bool = True) -> CaseVerdict:
     """What becomes of a case, in this process."""
     try:
         found = _agrees(of, compiled(of.module, of.threads, of.contract), of.module, of.sizes)
@@ -90,25 +92,25 @@ def judged(of: Case, compiled: Compile, *, renames: bool = True) -> Verdict:
         exe = compiled(other, of.threads, of.contract)
         wrong = _names_wrong(exe, other, tuple([names[each] for each in of.dims]))
         if wrong is not None:
-            return Verdict("names", wrong)
+            return CaseVerdict("names", wrong)
         sizes = [{names[name]: size for name, size in each.items()} for each in of.sizes]
         again = _agrees(of, exe, other, sizes)
         if again.is_wrong:
             return evolve(again, reason=f"with other names, {again.reason}")
         return evolve(found, runs=found.runs + again.runs)
     except UnsupportedError as error:
-        return Verdict("refused", error.diagnostics[0].message)
+        return CaseVerdict("refused", error.diagnostics[0].message)
     except CRASHES as error:
         # Whatever is raised is what is looked for here: it is reported with its place.
         last = traceback.extract_tb(error.__traceback__)[-1]
         said = " ".join(str(error).split())[:400]
         where = f"{Path(last.filename).name}, {last.name}"
-        return Verdict("crash", f"{type(error).__name__}: {said} ({where})")
+        return CaseVerdict("crash", f"{type(error).__name__}: {said} ({where})")
 
 
 def _agrees(
     of: Case, exe: Executable, module: Module, sizes: Sequence[Mapping[str, int]]
-) -> Verdict:
+) -> CaseVerdict:
     """Whether the code computes what the module means at all sizes."""
     assert isinstance(exe, OpenExecutable)
     runs = without = 0
@@ -124,16 +126,18 @@ def _agrees(
             except (InputError, EvaluationError):
                 continue
             said = f"there is a value where the interpreter says: {error.diagnostics[0].message}"
-            return Verdict("meaning", f"at {at} {said}")
+            return CaseVerdict("meaning", f"at {at} {said}")
         try:
             found = _flat(exe(*arrays))
         except (InputError, EvaluationError) as error:
-            return Verdict("meaning", f"at {at} the code refuses: {error.diagnostics[0].message}")
+            return CaseVerdict(
+                "meaning", f"at {at} the code refuses: {error.diagnostics[0].message}"
+            )
         runs += 1
         wrong = _difference(found, expected, _truths(module, arrays, each))
         if wrong is not None:
-            return Verdict("meaning", f"at {at} {wrong}")
-    return Verdict("passed", runs=runs, without_value=without)
+            return CaseVerdict("meaning", f"at {at} {wrong}")
+    return CaseVerdict("passed", runs=runs, without_value=without)
 
 
 def _flat(of: Any) -> tuple[Array, ...]:

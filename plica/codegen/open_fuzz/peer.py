@@ -4,8 +4,8 @@ It knows the operators that `plica.ir.generate.opened` draws, and takes every si
 Plica knows of shapes, dims and their normal forms has no part in it but where a program says one.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor(("n",), "f32"))
 >>> meaning(x + x, {x: np.ones(2)}, {})
 array([2., 2.])
@@ -22,9 +22,9 @@ import numpy as np
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.dim import evaluate
-from plica.ir.graph import Apply, Const, Expr, If, Tuple, Var
-from plica.ir.scalar import Scalar
+from plica.ir.graph.expression import Apply, Const, Expr, If, Tuple, Var
+from plica.ir.loop.scalar import Scalar
+from plica.ir.type.dim import evaluate
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Attrs: TypeAlias = dict[str, Any]  # Any: what attributes hold

@@ -14,9 +14,9 @@ from typing import Any, Final
 import attrs
 
 from plica.codegen.open_fuzz.case import Case, open_cases
-from plica.codegen.open_fuzz.judge import Compile, Verdict, judge
+from plica.codegen.open_fuzz.judge import CaseVerdict, Compile, judge
 from plica.core.fold import post_order
-from plica.ir.graph import Apply
+from plica.ir.graph.expression import Apply
 from plica.rewrite.check.report import as_comment, text
 from plica.rewrite.fuzz.driver import Known, one_case
 
@@ -74,7 +74,7 @@ class Report:
 class Wrong(AssertionError):
     """Raised inside hypothesis where a case goes wrong."""
 
-    def __init__(self, case: Case, verdict: Verdict) -> None:
+    def __init__(self, case: Case, verdict: CaseVerdict) -> None:
         super().__init__(verdict.reason)
         self.case, self.verdict = case, verdict
 
@@ -103,9 +103,9 @@ def fuzz(
             say(f"{number - first + 1} of {examples}")
         again = bool(renames) and number % renames == 0
         asked = partial(judge, compiled=compiled, renames=again, isolated=isolated)
-        judged = Known[Case, Verdict](asked, _key, Verdict("passed"), tries)
+        judged = Known[Case, CaseVerdict](asked, _key, CaseVerdict("passed"), tries)
 
-        def one(case: Case, counts: bool, judged: Known[Case, Verdict] = judged) -> None:
+        def one(case: Case, counts: bool, judged: Known[Case, CaseVerdict] = judged) -> None:
             verdict = judged(case)
             if counts:
                 _count(report, case, verdict)
@@ -128,7 +128,7 @@ def _key(of: Case) -> Hashable:
     return of.module, sizes, of.threads, of.contract, of.turn
 
 
-def _count(report: Report, case: Case, verdict: Verdict) -> None:
+def _count(report: Report, case: Case, verdict: CaseVerdict) -> None:
     report.examples += 1
     body = case.module.main_function().body
     report.operators.update(node.op for node in post_order(body) if isinstance(node, Apply))

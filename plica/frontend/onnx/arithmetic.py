@@ -4,7 +4,7 @@ Where every input of a node is known up to symbolic dims, so is its result.  An 
 in the table, or a case in which the answer depends on the size of a dim, leaves the result unknown,
 and the term that the row built stands for it.
 
->>> from plica.ir.dim import dim_var
+>>> from plica.ir.type.dim import dim_var
 >>> _divided(dim_var("n"), 0) is None
 True
 """
@@ -18,16 +18,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.frontend.onnx.node import Node
-from plica.frontend.onnx.value import Array, Value, as_objects, of_terms
-from plica.ir.dim import known, normal_dim, polynomial, same_dim
-from plica.ir.graph import const
-from plica.ir.scalar import FloorDiv, Max, Min, Scalar, ScalarVar, index
+from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.value import Array, TensorValue, as_objects, of_terms
+from plica.ir.graph.expression import const
+from plica.ir.loop.scalar import FloorDiv, Max, Min, Scalar, ScalarVar, index
+from plica.ir.type.dim import known, normal_dim, polynomial, same_dim
 
 Term = Any  # int or Scalar: numpy's arrays of objects do not say
 
 
-def shape_arithmetic(node: Node, value: Value) -> Value:
+def shape_arithmetic(node: OnnxNode, value: TensorValue) -> TensorValue:
     """The value with what is known of its integers beside it."""
     compute = _TABLE.get(node.proto.op_type)
     if compute is None or value.dims is not None or not _any_terms(node):
@@ -41,11 +41,11 @@ def shape_arithmetic(node: Node, value: Value) -> Value:
     if found is None:
         return value
     if value.type.dtype.kind == "bool":
-        return Value(const(np.asarray(found, bool)))
+        return TensorValue(const(np.asarray(found, bool)))
     return of_terms(found, value.expr, value.type.dtype)
 
 
-def split_arithmetic(node: Node, values: list[Value]) -> list[Value]:
+def split_arithmetic(node: OnnxNode, values: list[TensorValue]) -> list[TensorValue]:
     """The parts of a vector of index terms, where a node splits one."""
     first = node.inputs[0] if node.inputs else None
     if node.proto.op_type != "Split" or first is None or first.dims is None:
@@ -60,12 +60,12 @@ def split_arithmetic(node: Node, values: list[Value]) -> list[Value]:
     ]
 
 
-def _any_terms(node: Node) -> bool:
+def _any_terms(node: OnnxNode) -> bool:
     return any(each is not None and each.dims is not None for each in node.inputs)
 
 
 def _elementwise(function: Callable[[Term, Term], Term | None]) -> Callable[..., Array | None]:
-    def compute(node: Node, *arrays: Array) -> Array | None:
+    def compute(node: OnnxNode, *arrays: Array) -> Array | None:
         whole = arrays[0]
         for each in arrays[1:]:
             left, right = np.broadcast_arrays(whole, each)
@@ -125,7 +125,7 @@ def _greatest(a: Term, b: Term) -> Term | None:
     return normal_dim(Max(*(x if isinstance(x, Scalar) else index(x) for x in (a, b))))
 
 
-def _gather(node: Node, data: Array, indices: Array) -> Array | None:
+def _gather(node: OnnxNode, data: Array, indices: Array) -> Array | None:
     axis = node.integer("axis", 0)
     size = data.shape[axis]
     if any(not isinstance(each, int) or not -size <= each < size for each in indices.flat):
@@ -133,20 +133,20 @@ def _gather(node: Node, data: Array, indices: Array) -> Array | None:
     return np.asarray(np.take(data, indices.astype(np.int64), axis=axis), object)
 
 
-def _squeeze(node: Node, data: Array, axes: Array | None = None) -> Array:
+def _squeeze(node: OnnxNode, data: Array, axes: Array | None = None) -> Array:
     given = node.integers("axes") if axes is None else tuple(int(each) for each in axes.flat)
     if given is None:
         return np.squeeze(data)
     return np.squeeze(data, tuple(axis % data.ndim for axis in given))
 
 
-def _unsqueeze(node: Node, data: Array, axes: Array | None = None) -> Array:
+def _unsqueeze(node: OnnxNode, data: Array, axes: Array | None = None) -> Array:
     given = node.integers("axes") if axes is None else tuple(int(each) for each in axes.flat)
     return np.expand_dims(data, tuple(given or ()))
 
 
 def _slice(
-    node: Node,
+    node: OnnxNode,
     data: Array,
     starts: Array | None = None,
     ends: Array | None = None,
@@ -171,14 +171,14 @@ def _slice(
     return data[tuple(cut)]
 
 
-def _reshape(node: Node, data: Array, shape: Array) -> Array | None:
+def _reshape(node: OnnxNode, data: Array, shape: Array) -> Array | None:
     if any(not isinstance(each, int) for each in shape.flat):
         return None
     sizes = [data.shape[at] if size == 0 else size for at, size in enumerate(shape.flat)]
     return data.reshape(sizes)
 
 
-def _where(node: Node, condition: Array, yes: Array, no: Array) -> Array | None:
+def _where(node: OnnxNode, condition: Array, yes: Array, no: Array) -> Array | None:
     if any(not isinstance(each, int | bool) for each in condition.flat):
         return None
     flags, a, b = np.broadcast_arrays(condition, yes, no)
@@ -186,7 +186,7 @@ def _where(node: Node, condition: Array, yes: Array, no: Array) -> Array | None:
     return as_objects(flat, flags.shape)
 
 
-def _product(node: Node, data: Array, axes: Array | None = None) -> Array | None:
+def _product(node: OnnxNode, data: Array, axes: Array | None = None) -> Array | None:
     if data.ndim != 1:
         return None
     whole = math.prod(data.tolist(), start=1)
@@ -194,14 +194,14 @@ def _product(node: Node, data: Array, axes: Array | None = None) -> Array | None
     return as_objects([whole], (1,) if keep else ())
 
 
-def _total(node: Node, data: Array, axes: Array | None = None) -> Array | None:
+def _total(node: OnnxNode, data: Array, axes: Array | None = None) -> Array | None:
     if data.ndim != 1:
         return None
     whole: Term = sum(data.tolist())
     return as_objects([whole], (1,) if node.flag("keepdims", True) else ())
 
 
-def _expand(node: Node, data: Array, shape: Array) -> Array | None:
+def _expand(node: OnnxNode, data: Array, shape: Array) -> Array | None:
     if any(not isinstance(each, int) for each in shape.flat):
         return None
     return np.asarray(data * np.ones(tuple(shape.flat), object), object)

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Final
 from plica.core.diagnostic import MOST_BYTES, EvaluationError, IllTyped, Malformed, too_large
 from plica.frontend.onnx.arithmetic import shape_arithmetic, split_arithmetic
 from plica.frontend.onnx.missing import REASONS
-from plica.frontend.onnx.node import Node, name_of
+from plica.frontend.onnx.node import OnnxNode, name_of
 from plica.frontend.onnx.order import ordered
 from plica.frontend.onnx.schema import violations
 from plica.frontend.onnx.storage import array_of
 from plica.frontend.onnx.table import TABLE
-from plica.frontend.onnx.value import SMALL, Value, settled, size_of
-from plica.ir.graph import Const, Expr, const
-from plica.ir.infer import type_of
-from plica.ir.type import static_shape
+from plica.frontend.onnx.value import SMALL, TensorValue, settled, size_of
+from plica.ir.graph.expression import Const, Expr, const
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import static_shape
 from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError
 from plica.runtime.late import late
 
@@ -46,15 +46,15 @@ DEEPEST: Final = 60
 KEPT: Final = ("DequantizeLinear",)
 """What is not computed here: whoever works in integers looks for those behind it."""
 
-Scope = ChainMap[str, "Value | None"]  # None: the node that makes it was refused
+Scope = ChainMap[str, "TensorValue | None"]  # None: the node that makes it was refused
 Functions = Mapping[tuple[str, str, str], "FunctionProto"]
 
 
-class Unknown(Exception):
+class RefusedInput(Exception):
     """A graph inside a node needs what was refused before; that was said already."""
 
 
-class Converter:
+class NodeConverter:
     """Reads nodes; `errors` holds what was refused on the way."""
 
     def __init__(self, folder: Path | None, functions: Functions, recursion: bool = True) -> None:
@@ -80,21 +80,23 @@ class Converter:
 
     def _outputs(
         self, proto: NodeProto, scope: Scope, opsets: Mapping[str, int], prefix: str
-    ) -> Sequence[Value | None]:
+    ) -> Sequence[TensorValue | None]:
         given = [scope[name] if name else None for name in proto.input]
         if any(value is None for name, value in zip(proto.input, given, strict=True) if name):
             return ()  # what it needs was refused already
         domain = domain_of(proto)
-        node = Node(proto, opsets.get(domain, 0), given, self.folder, self, (scope, opsets), prefix)
+        node = OnnxNode(
+            proto, opsets.get(domain, 0), given, self.folder, self, (scope, opsets), prefix
+        )
         try:
             return self._converted(node, domain)
-        except Unknown:
+        except RefusedInput:
             return ()
         except PlicaError as error:
             self.errors.append(placed(error, node))
             return ()
 
-    def _converted(self, node: Node, domain: str) -> Sequence[Value | None]:
+    def _converted(self, node: OnnxNode, domain: str) -> Sequence[TensorValue | None]:
         proto = node.proto
         local = self.functions.get((domain, proto.op_type, proto.overload))
         if local is not None:
@@ -109,10 +111,11 @@ class Converter:
                 raise unsupported_operator(proto, domain, node.place)
             return self._expanded(node, standard, node.scope[1])
         made = row(node)
-        results = [made] if isinstance(made, Expr | Value) else list(made)
+        results = [made] if isinstance(made, Expr | TensorValue) else list(made)
         node.finish(len(results))
         values = [
-            each if isinstance(each, Value) else Value(_folded(each, node)) for each in results
+            each if isinstance(each, TensorValue) else TensorValue(_folded(each, node))
+            for each in results
         ]
         for each in values:
             type_of(each.expr)  # an ill-typed term is refused here, where the node is known
@@ -122,8 +125,8 @@ class Converter:
         return split_arithmetic(node, values)
 
     def _expanded(
-        self, node: Node, function: FunctionProto, around: Mapping[str, int]
-    ) -> Sequence[Value | None]:
+        self, node: OnnxNode, function: FunctionProto, around: Mapping[str, int]
+    ) -> Sequence[TensorValue | None]:
         """The nodes of a function in place of its call."""
         inside: Scope = ChainMap({})
         given = {name: node.value(at) for at, name in enumerate(function.input)}
@@ -139,7 +142,9 @@ class Converter:
                 node.malformed("A function does not make an output.", function.output[at], "none")
         return [inside.get(name) for name in function.output]
 
-    def body(self, node: Node, graph: GraphProto, given: Sequence[Value]) -> list[Value]:
+    def body(
+        self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]
+    ) -> list[TensorValue]:
         """The outputs of a graph inside a node on given inputs."""
         scope, opsets = node.scope
         inside: Scope = scope.new_child()
@@ -149,18 +154,18 @@ class Converter:
             node.malformed("A body has the wrong number of inputs.", str(len(given)), str(names))
         inside.update(zip(names, given, strict=True))
         self._inside(node, graph.node, inside, opsets)
-        found: list[Value] = []
+        found: list[TensorValue] = []
         for output in graph.output:
             if output.name not in inside:
                 node.malformed("A body's output is made by nothing.", "a value", output.name)
             value = inside[output.name]
             if value is None:
-                raise Unknown
+                raise RefusedInput
             found.append(value)
         return found
 
     def _inside(
-        self, node: Node, nodes: Iterable[NodeProto], scope: Scope, opsets: Mapping[str, int]
+        self, node: OnnxNode, nodes: Iterable[NodeProto], scope: Scope, opsets: Mapping[str, int]
     ) -> None:
         """Nodes that stand inside of another one."""
         if self._depth >= DEEPEST:
@@ -211,7 +216,7 @@ def _calls(nodes: Iterable[NodeProto]) -> Iterator[tuple[str, str, str]]:
     return ((domain_of(each), each.op_type, each.overload) for each, _ in every_node(nodes))
 
 
-def _check_size(value: Value, node: Node) -> None:
+def _check_size(value: TensorValue, node: OnnxNode) -> None:
     """Refuse what no memory holds: a few bytes of a file may ask for it."""
     count = size_of(value.expr)
     if count is not None and count * value.type.dtype.bytes > MOST_BYTES:
@@ -219,7 +224,7 @@ def _check_size(value: Value, node: Node) -> None:
         raise UnsupportedError(replace(said, place=Place(node=node.place)))
 
 
-def _folded(expr: Expr, node: Node) -> Expr:
+def _folded(expr: Expr, node: OnnxNode) -> Expr:
     """A constant where the node has constant inputs only, and few elements."""
     if isinstance(expr, Const) or node.proto.op_type in KEPT:
         return expr
@@ -231,9 +236,9 @@ def _folded(expr: Expr, node: Node) -> Expr:
     return settled(expr)
 
 
-def initialisers(graph: GraphProto, folder: Path | None) -> dict[str, Value]:
+def initialisers(graph: GraphProto, folder: Path | None) -> dict[str, TensorValue]:
     """The stored tensors of a graph by name."""
-    found: dict[str, Value] = {}
+    found: dict[str, TensorValue] = {}
     if graph.sparse_initializer:
         message = "The model stores sparse tensors."
         names = ", ".join(each.values.name for each in graph.sparse_initializer)
@@ -244,11 +249,11 @@ def initialisers(graph: GraphProto, folder: Path | None) -> dict[str, Value]:
             message = "A stored tensor has no name of its own."
             place = Place(node=tensor.name or graph.name or "graph")
             raise Malformed(Diagnostic("bad-model", message, place, "a new name", tensor.name))
-        found[tensor.name] = Value(const(array_of(tensor, folder)))
+        found[tensor.name] = TensorValue(const(array_of(tensor, folder)))
     return found
 
 
-def placed(error: PlicaError, node: Node) -> PlicaError:
+def placed(error: PlicaError, node: OnnxNode) -> PlicaError:
     """An error at a node; what typing refuses is the model's fault where all sizes are numbers."""
     if not isinstance(error, IllTyped | EvaluationError):
         return error

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
-from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.schema import schema_of
-from plica.ir.dim import known
+from plica.ir.type.dim import known
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
@@ -47,7 +47,7 @@ def has_definition(name: str, version: int, domain: str) -> bool:
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
-def definition(node: Node, domain: str) -> FunctionProto | None:
+def definition(node: OnnxNode, domain: str) -> FunctionProto | None:
     """The standard's definition of a node's operator, None where it has none."""
     schema = _schema(node.proto.op_type, node.opset, domain)
     if schema is None:
@@ -74,7 +74,7 @@ def _function(data: bytes) -> FunctionProto:
     return function
 
 
-def _types(node: Node) -> list[bytes]:
+def _types(node: OnnxNode) -> list[bytes]:
     """The types of a node's inputs in ONNX's own form."""
     from onnx import TypeProto
 
@@ -94,7 +94,9 @@ def _types(node: Node) -> list[bytes]:
     return found
 
 
-def bound_nodes(function: FunctionProto, call: Node, absent: Collection[str]) -> list[NodeProto]:
+def bound_nodes(
+    function: FunctionProto, call: OnnxNode, absent: Collection[str]
+) -> list[NodeProto]:
     """The nodes of a function with the attributes of a call in place of those it refers to."""
     from onnx import NodeProto
 

@@ -8,7 +8,7 @@ call.  Which inputs it needs the values of is found out by reading.
 >>> x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 4]) for n in "xy")
 >>> s = helper.make_tensor_value_info("s", TensorProto.INT64, [2])
 >>> graph = helper.make_graph([helper.make_node("Reshape", ["x", "s"], ["y"])], "g", [x, s], [y])
->>> family = Family(helper.make_model(graph))
+>>> family = ModelFamily(helper.make_model(graph))
 >>> [str(each) for each in family.inputs]
 ["x: Tensor[('n', 4), f32]", 's: Tensor[(2,), i64]']
 >>> import numpy as np
@@ -30,7 +30,7 @@ from plica.frontend.onnx.missing import MissingOperators
 from plica.frontend.onnx.model import open_model
 from plica.frontend.onnx.node import NeedsValue
 from plica.frontend.onnx.storage import dtype_of
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
 from plica.runtime.open_port import OpenPort
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
 
-class Family:
+class ModelFamily:
     """An opened model, and what is known of its inputs."""
 
     def __init__(self, source: str | PathLike[str] | bytes | ModelProto) -> None:

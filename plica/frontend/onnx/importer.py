@@ -36,7 +36,7 @@ from plica.core.collector import paused
 from plica.core.diagnostic import Malformed
 from plica.core.name import Name
 from plica.frontend.onnx.convert import (
-    Converter,
+    NodeConverter,
     Scope,
     check_expansion,
     domain_of,
@@ -51,13 +51,13 @@ from plica.frontend.onnx.model import Opened, open_model
 from plica.frontend.onnx.node import NeedsValue, name_of
 from plica.frontend.onnx.storage import MOST_AXES, dtype_of
 from plica.frontend.onnx.table import TABLE
-from plica.frontend.onnx.value import Value
-from plica.ir.dim import dim_var
-from plica.ir.graph import Expr, Function, Tuple, Var, const
-from plica.ir.infer import infer
-from plica.ir.module import Module, module
-from plica.ir.scalar import Scalar, ScalarVar, index
-from plica.ir.type import TensorType, static_shape
+from plica.frontend.onnx.value import TensorValue
+from plica.ir.graph.expression import Expr, Function, Tuple, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.scalar import Scalar, ScalarVar, index
+from plica.ir.type.dim import dim_var
+from plica.ir.type.infer import infer
+from plica.ir.type.term import TensorType, static_shape
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
 from plica.runtime.late import late
 
@@ -102,7 +102,7 @@ def from_opened(
 
 def imported(
     opened: Opened, dims: dict[str, int], fixed: dict[str, Any], recursion: bool
-) -> tuple[Module, Mapping[str, Value | None]]:
+) -> tuple[Module, Mapping[str, TensorValue | None]]:
     """The module of a model, and what each name of its graph came to be."""
     model, graph = opened.model, opened.model.graph
     functions = {
@@ -130,13 +130,13 @@ def imported(
             scope[each.name] = _fixed(each.name, fixed.pop(each.name), of)
         else:
             params.append(Var(Name(each.name), of))
-            scope[each.name] = Value(params[-1])
+            scope[each.name] = TensorValue(params[-1])
     if fixed:
         unknown = ", ".join(sorted(fixed))
         message = "A value is fixed for an input that the model does not have."
         there = ", ".join(each.name for each in declared) or "no inputs"
         raise InputError(Diagnostic("input-unknown", message, None, there, unknown))
-    converter = Converter(opened.folder, functions, recursion)
+    converter = NodeConverter(opened.folder, functions, recursion)
     converter.nodes(graph.node, scope, opsets)
     if converter.errors:
         raise combined(converter.errors)
@@ -169,7 +169,7 @@ def _module(graph: GraphProto, params: list[Var], scope: Scope) -> Module:
     return infer(module({main: Function(tuple(used), (), tuple(params), None, body, attrs)}, main))
 
 
-def _check_output(info: ValueInfoProto, value: Value) -> None:
+def _check_output(info: ValueInfoProto, value: TensorValue) -> None:
     """An output that says its element type must have it."""
     said = info.type.tensor_type.elem_type if info.type.HasField("tensor_type") else 0
     if said and dtype_of(said, info.name) is not value.type.dtype:
@@ -231,24 +231,24 @@ def combined(errors: list[PlicaError]) -> PlicaError:
     return UnsupportedError(listed[0], *listed[1:])
 
 
-def _fixed(name: str, given: Any, of: TensorType) -> Value:
+def _fixed(name: str, given: Any, of: TensorType) -> TensorValue:
     """An input with a value."""
     array = np.asarray(given)
     if array.dtype != of.dtype.numpy or array.ndim != len(of.shape):
         message = f"The value for {name!r} does not fit it."
         found = f"{array.dtype} of shape {array.shape}"
         raise InputError(Diagnostic("input-type", message, Place(node=name), str(of), found))
-    return Value(const(array, of.dtype))
+    return TensorValue(const(array, of.dtype))
 
 
-def _replaced(name: str, given: Any, stored: Value) -> Value:
+def _replaced(name: str, given: Any, stored: TensorValue) -> TensorValue:
     """A value in place of one that the file holds: of the same type, so that all else fits."""
     array = np.asarray(given)
     if array.dtype != stored.type.dtype.numpy or array.shape != static_shape(stored.type):
         message = f"The value for {name!r} does not fit the one that the file holds."
         found, place = f"{array.dtype} of shape {array.shape}", Place(node=name)
         raise InputError(Diagnostic("input-type", message, place, str(stored.type), found))
-    return Value(const(array, stored.type.dtype))
+    return TensorValue(const(array, stored.type.dtype))
 
 
 class _Shapes:

@@ -5,8 +5,9 @@ name as the place.  What a row has not asked for is noticed: an attribute or an 
 present and unread would be a meaning lost in silence, so it is refused.
 
 >>> from onnx import helper
->>> from plica.ir.graph import const
->>> node = Node(helper.make_node("Relu", ["x"], ["y"], name="r"), 17, (Value(const([1.0])),))
+>>> from plica.ir.graph.expression import const
+>>> node = OnnxNode(helper.make_node("Relu", ["x"], ["y"], name="r"), 17,
+...     (TensorValue(const([1.0])),))
 >>> node.place, str(node.type(0).dtype)
 ('r', 'f64')
 """
@@ -22,12 +23,12 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.core.diagnostic import Malformed
 from plica.frontend.onnx.storage import MOST_AXES, Array, array_of
-from plica.frontend.onnx.value import Value
-from plica.ir.dim import known
-from plica.ir.graph import Expr, Var
+from plica.frontend.onnx.value import TensorValue
+from plica.ir.graph.expression import Expr, Var
+from plica.ir.loop.scalar import Scalar
 from plica.ir.op.relation import Shape
-from plica.ir.scalar import Scalar
-from plica.ir.type import TensorType
+from plica.ir.type.dim import known
+from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ class Bodies(Protocol):
     def recursion(self) -> bool:
         """Whether a loop of unknown length may become a function that calls itself."""
 
-    def body(self, node: Node, graph: GraphProto, given: Sequence[Value]) -> list[Value]:
+    def body(
+        self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]
+    ) -> list[TensorValue]:
         """The outputs of a graph inside a node on given inputs."""
 
     def fresh(self, hint: str) -> str:
@@ -67,14 +70,14 @@ SAY_VALUES: Final = (
 )
 
 
-class Node:
+class OnnxNode:
     """An operator with its inputs, attributes and version."""
 
     def __init__(  # noqa: PLR0917  # what an operator of a model is made of
         self,
         proto: NodeProto,
         opset: int,
-        inputs: Sequence[Value | None],
+        inputs: Sequence[TensorValue | None],
         folder: Path | None = None,
         bodies: Bodies | None = None,
         scope: Any = None,  # whatever `bodies` needs to find names
@@ -89,12 +92,12 @@ class Node:
 
     # --- inputs ----------------------------------------------------------------------------------
 
-    def value(self, at: int) -> Value | None:
+    def value(self, at: int) -> TensorValue | None:
         """An input, None where it is left out."""
         self._read.add(at)
         return self.inputs[at] if at < len(self.inputs) else None
 
-    def need(self, at: int) -> Value:
+    def need(self, at: int) -> TensorValue:
         """An input that must be there."""
         found = self.value(at)
         if found is None:
@@ -184,10 +187,10 @@ class Node:
             self._unknown(at, self.need(at))
         return [int(each) for each in found]  # type: ignore[arg-type]  # all are int by now
 
-    def _unknown(self, at: int, value: Value) -> NoReturn:
+    def _unknown(self, at: int, value: TensorValue) -> NoReturn:
         self.undecided(f"Input {at} of {self.proto.op_type}", value)
 
-    def undecided(self, what: str, value: Value) -> NoReturn:
+    def undecided(self, what: str, value: TensorValue) -> NoReturn:
         """Something must be known to read the model, and depends on what it is run on."""
         inputs = tuple(sorted({str(v.name) for v in free_vars(value.expr) if isinstance(v, Var)}))
         named = ", ".join(map(repr, inputs))
@@ -285,7 +288,7 @@ class Node:
         found: GraphProto = self._attribute(name, "graph", _REQUIRED)
         return found
 
-    def run(self, graph: GraphProto, *given: Value) -> list[Value]:
+    def run(self, graph: GraphProto, *given: TensorValue) -> list[TensorValue]:
         """The outputs of a graph inside the node."""
         assert self._bodies is not None
         return self._bodies.body(self, graph, given)

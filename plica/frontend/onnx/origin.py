@@ -27,15 +27,15 @@ from plica.frontend.onnx.importer import imported
 from plica.frontend.onnx.model import input_names, open_model
 from plica.frontend.onnx.node import name_of
 from plica.frontend.onnx.order import ordered
-from plica.ir.graph import Const, Expr, Literal, Var
-from plica.ir.module import Module
+from plica.ir.graph.expression import Const, Expr, Literal, Var
+from plica.ir.graph.module import Module
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 
 @frozen(eq=False)
-class Reading:
+class OnnxReading:
     """A module, and the names of the nodes that its expressions come from."""
 
     module: Module
@@ -52,7 +52,7 @@ def read_onnx(
     dims: Mapping[str, int] | None = None,
     fixed: Mapping[str, Any] | None = None,
     recursion: bool = True,
-) -> Reading:
+) -> OnnxReading:
     """A model as `from_onnx` reads it, with the names of its nodes.
 
     Without `recursion` a loop of unknown length needs the values of the inputs that decide it.
@@ -69,7 +69,7 @@ def read_onnx(
         roots = [each.expr for each in values if each is not None]
         for term in _fresh(roots, found):
             found[term] = (*found.get(term, ()), name_of(node))
-    return Reading(module, found, dict(fixed or {}), input_names(opened.model))
+    return OnnxReading(module, found, dict(fixed or {}), input_names(opened.model))
 
 
 def _fresh(roots: list[Expr], known: Mapping[Expr, object]) -> list[Expr]:

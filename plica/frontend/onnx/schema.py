@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from plica.core.diagnostic import did_you_mean
-from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.node import OnnxNode
 from plica.runtime.error import Diagnostic, Place
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def schema_of(name: str, version: int, domain: str) -> OpSchema | None:
     return defs.get_schema(name, max_inclusive_version=version, domain=domain)
 
 
-def violations(node: Node, domain: str) -> list[Diagnostic]:
+def violations(node: OnnxNode, domain: str) -> list[Diagnostic]:
     """How a node breaks the schema of its operator."""
     proto = node.proto
     schema = schema_of(proto.op_type, node.opset, domain)
@@ -65,7 +65,7 @@ def violations(node: Node, domain: str) -> list[Diagnostic]:
     return wrong
 
 
-def _types(node: Node, schema: OpSchema, say: Any) -> None:
+def _types(node: OnnxNode, schema: OpSchema, say: Any) -> None:
     allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
     bound: dict[str, str] = {}
     for at, value in enumerate(node.inputs):

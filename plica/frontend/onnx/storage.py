@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import numpy as np
 
 from plica.core.diagnostic import Malformed
-from plica.ir.dtype import DTYPES, DType
+from plica.ir.type.dtype import DTYPES, DType
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ Exported models compute shapes: `Shape`, `Gather`, `Concat`, then `Reshape`.  Su
 followed while the model is read.  What depends on no input is computed by the interpreter and
 becomes a constant; integers that depend on symbolic dims are kept as index terms beside the term.
 
->>> from plica.ir.dim import dim_var
->>> half = Value(const([0, 0], "i64"), np.array([dim_var("n"), 4], object))
+>>> from plica.ir.type.dim import dim_var
+>>> half = TensorValue(const([0, 0], "i64"), np.array([dim_var("n"), 4], object))
 >>> [str(type(each).__name__) for each in half.dims]
 ['ScalarVar', 'int']
 """
@@ -21,19 +21,19 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.dim import known, normal_dim
-from plica.ir.dtype import DType
-from plica.ir.graph import Apply, Call, Const, Expr, Function, Var, const
-from plica.ir.infer import infer, type_of
-from plica.ir.module import module
-from plica.ir.scalar import Scalar
-from plica.ir.type import TensorType, static_shape
+from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, Var, const
+from plica.ir.graph.module import module
+from plica.ir.loop.scalar import Scalar
+from plica.ir.type.dim import known, normal_dim
+from plica.ir.type.dtype import DType
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType, static_shape
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
-    from plica.ir.interpret import interpret
+    from plica.ir.interpret.interpreter import interpret
 else:
-    interpret = late("plica.ir.interpret:interpret")
+    interpret = late("plica.ir.interpret.interpreter:interpret")
 
 Array = np.ndarray[Any, Any]
 
@@ -45,7 +45,7 @@ LARGE: Final = 1 << 22
 
 
 @attrs.frozen(eq=False)
-class Value:
+class TensorValue:
     """A tensor of the model; `dims` holds its integers where they are known or index terms."""
 
     expr: Expr
@@ -81,7 +81,7 @@ def as_objects(values: object, shape: tuple[int, ...]) -> Array:
     return flat.reshape(shape)
 
 
-def of_terms(terms: Array, expr: Expr, dtype: DType) -> Value:
+def of_terms(terms: Array, expr: Expr, dtype: DType) -> TensorValue:
     """A value whose integers are index terms; a constant where all are numbers."""
     flat: list[Any] = []
     for each in terms.reshape(-1):
@@ -92,9 +92,9 @@ def of_terms(terms: Array, expr: Expr, dtype: DType) -> Value:
     if all(isinstance(each, int) for each in flat):
         low, high = dtype.bounds
         if all(low <= each <= high for each in flat):
-            return Value(const(np.asarray(flat, dtype.numpy).reshape(terms.shape), dtype))
-        return Value(expr)
-    return Value(expr, settled_)
+            return TensorValue(const(np.asarray(flat, dtype.numpy).reshape(terms.shape), dtype))
+        return TensorValue(expr)
+    return TensorValue(expr, settled_)
 
 
 def size_of(expr: Expr) -> int | None:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plica.frontend.torch.dtype import array_of, tensor_of_array
-from plica.frontend.torch.plan import Part, Plan, changes, module_of, plan
+from plica.frontend.torch.plan import TorchPart, TorchPlan, changes, module_of, plan
 from plica.frontend.torch.symbol import Symbols
 from plica.frontend.torch.view import with_views_last
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.runtime.error import Diagnostic, InputError, PlicaError
 from plica.runtime.executable import Executable
 
@@ -56,10 +56,10 @@ def compiled(
         warnings.warn(message, TorchFallback, stacklevel=2)
         return graph.forward
 
-    stored = Stored(_stored(inputs) if freeze else {})
+    stored = StoredTensors(_stored(inputs) if freeze else {})
 
     def inference(traced: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
-        run = Traced(with_views_last(traced), compile_module, stored)
+        run = TracedGraph(with_views_last(traced), compile_module, stored)
         boxed: Callable[..., Any] = make_boxed_func(run)
         return boxed
 
@@ -83,7 +83,7 @@ def compiled(
     return frozen
 
 
-class Stored:
+class StoredTensors:
     """Tensors that count as constants, by their places among the inputs of a graph.
 
     A module may have other tensors at the next call: a parameter can be replaced as well as
@@ -127,7 +127,7 @@ def _stored(inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
     }
 
 
-def _with_attributes(graph: fx.GraphModule, stored: Stored) -> fx.GraphModule:
+def _with_attributes(graph: fx.GraphModule, stored: StoredTensors) -> fx.GraphModule:
     import copy
 
     changed = copy.copy(graph)
@@ -145,16 +145,18 @@ def _with_attributes(graph: fx.GraphModule, stored: Stored) -> fx.GraphModule:
     return changed
 
 
-class Traced:
+class TracedGraph:
     """A traced graph one can call: parts that Plica has compiled, and nodes of torch."""
 
-    def __init__(self, graph: fx.GraphModule, compile_module: Compile, stored: Stored) -> None:
+    def __init__(
+        self, graph: fx.GraphModule, compile_module: Compile, stored: StoredTensors
+    ) -> None:
         self.graph, self.compile = graph, compile_module
         self.holders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         self.frozen = dict(zip(self.holders, stored.held.values(), strict=False))
         self._stored, self._edition = stored, stored.edition
-        self._plan: Plan | None = None
-        self._code: dict[tuple[Part, tuple[int, ...]], Executable | None] = {}
+        self._plan: TorchPlan | None = None
+        self._code: dict[tuple[TorchPart, tuple[int, ...]], Executable | None] = {}
         self._names, self._sources = _sources(self.holders)
         self._held = {
             node: getattr(graph, node.target) for node in graph.graph.nodes if node.op == "get_attr"
@@ -174,27 +176,27 @@ class Traced:
         values: dict[fx.Node, Any] = dict(zip(self.holders, args, strict=True))
         values |= self._held
         for step in self._plan.steps:
-            if isinstance(step, Part):
+            if isinstance(step, TorchPart):
                 self._part(step, values, symbols, sizes)
             else:
                 values[step] = _called(step, values)
         return _filled(self._output, values)
 
-    def _divided(self, symbols: Symbols) -> Plan:
+    def _divided(self, symbols: Symbols) -> TorchPlan:
         nodes = [node for node in self.graph.graph.nodes if node.op == "call_function"]
         changing = [node for node in nodes if changes(node)]
         if changing:
             names = ", ".join(sorted({str(node.target) for node in changing}))
             message = f"A graph that changes tensors is left to torch: {names}."
             warnings.warn(message, TorchFallback, stacklevel=2)
-            return Plan(tuple(nodes), ())
+            return TorchPlan(tuple(nodes), ())
         found = plan(self.graph, symbols)
         if found.refused:
             warnings.warn(_listed(found.refused), TorchFallback, stacklevel=2)
         return found
 
     def _part(
-        self, part: Part, values: dict[fx.Node, Any], symbols: Symbols, sizes: tuple[int, ...]
+        self, part: TorchPart, values: dict[fx.Node, Any], symbols: Symbols, sizes: tuple[int, ...]
     ) -> None:
         if not part.outputs:
             return
@@ -216,7 +218,7 @@ class Traced:
         for node, array in zip(part.outputs, arrays, strict=True):
             values[node] = _laid_out(tensor_of_array(array), node.meta["val"], symbols)
 
-    def _made(self, part: Part, symbols: Symbols) -> Executable | None:
+    def _made(self, part: TorchPart, symbols: Symbols) -> Executable | None:
         try:
             return self.compile(module_of(self.graph, part, symbols, self.frozen))
         except PlicaError as error:  # other sizes than those the graph was divided for

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plica.ir.dtype import DTYPES, DType
-from plica.ir.dtype import dtype as to_dtype
+from plica.ir.type.dtype import DTYPES, DType
+from plica.ir.type.dtype import dtype as to_dtype
 from plica.runtime.element import ELEMENTS
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ Parameters, buffers and constants become constants of the module; inputs keep th
 size that was exported as a `Dim` is a symbolic dim of that name.  What Plica does not have is
 listed all at once, each with its line of Python.  docs/torch.md has examples.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor((2,), "f32"))
 >>> [str(each.name) for each in assembled([x], x, ["y"]).main_function().params]
 ['x']
@@ -24,12 +24,12 @@ from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.node import shape_of
 from plica.frontend.torch.reader import UNKNOWN, Reader, constant_of, unsupported
 from plica.frontend.torch.symbol import Symbols
-from plica.ir.dim import dim
-from plica.ir.graph import Expr, Function, Tuple, Var, const
-from plica.ir.infer import infer
-from plica.ir.module import Module, module
-from plica.ir.scalar import ScalarVar
-from plica.ir.type import TensorType
+from plica.ir.graph.expression import Expr, Function, Tuple, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.type.dim import dim
+from plica.ir.type.infer import infer
+from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
 
 if TYPE_CHECKING:

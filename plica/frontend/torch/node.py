@@ -13,10 +13,10 @@ from typing import Any, Final, NoReturn, TypeAlias
 from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.symbol import Size, Symbols
 from plica.frontend.word import shape
-from plica.ir.dim import known
-from plica.ir.dtype import DType
-from plica.ir.graph import Expr
-from plica.ir.infer import type_of
+from plica.ir.graph.expression import Expr
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType
+from plica.ir.type.infer import type_of
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 Made: TypeAlias = "Expr | Sequence[Expr | None]"
@@ -25,7 +25,7 @@ Made: TypeAlias = "Expr | Sequence[Expr | None]"
 _PLACEMENT: Final = ("layout", "device", "pin_memory", "memory_format", "non_blocking", "implicit")
 
 
-class Node:
+class TorchNode:
     """An operator with its arguments: terms for tensors, numbers and index terms for the rest."""
 
     def __init__(  # noqa: PLR0917  # what an operator of a program is made of

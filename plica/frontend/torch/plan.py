@@ -20,10 +20,10 @@ from plica.frontend.torch.node import shape_of
 from plica.frontend.torch.reader import UNKNOWN, Reader, constant_of, place_of
 from plica.frontend.torch.symbol import Symbols
 from plica.frontend.torch.view import is_made_last
-from plica.ir.dim import dim
-from plica.ir.graph import Expr, Tuple, Var
-from plica.ir.module import Module
-from plica.ir.type import TensorType
+from plica.ir.graph.expression import Expr, Tuple, Var
+from plica.ir.graph.module import Module
+from plica.ir.type.dim import dim
+from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic, PlicaError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(eq=False)
-class Part:
+class TorchPart:
     """Nodes that become one module: its parameters and its outputs, as nodes of the graph."""
 
     nodes: tuple[fx.Node, ...]
@@ -40,14 +40,14 @@ class Part:
 
 
 @attrs.frozen(eq=False)
-class Plan:
+class TorchPlan:
     """Parts and single nodes of torch, in the order in which they run."""
 
-    steps: tuple[Part | fx.Node, ...]
+    steps: tuple[TorchPart | fx.Node, ...]
     refused: tuple[Diagnostic, ...]
 
 
-def plan(root: fx.GraphModule, symbols: Symbols) -> Plan:
+def plan(root: fx.GraphModule, symbols: Symbols) -> TorchPlan:
     """Divide the nodes of a graph; the symbols have numbers."""
     refused: list[Diagnostic] = []
     ours = _ours(root, symbols, refused)
@@ -68,13 +68,13 @@ def plan(root: fx.GraphModule, symbols: Symbols) -> Plan:
             level = drawn = max(level, drawn)
         levels[node] = level
         order.setdefault(level, []).append(node)
-    steps: list[Part | fx.Node] = []
+    steps: list[TorchPart | fx.Node] = []
     for level in sorted(order):
         steps += order[level] if level % 2 else [_part(order[level])]
-    return Plan(tuple(steps), tuple(refused))
+    return TorchPlan(tuple(steps), tuple(refused))
 
 
-def _part(nodes: Sequence[fx.Node]) -> Part:
+def _part(nodes: Sequence[fx.Node]) -> TorchPart:
     inside = set(nodes)
     inputs: dict[fx.Node, None] = {}
     for node in nodes:
@@ -86,7 +86,7 @@ def _part(nodes: Sequence[fx.Node]) -> Part:
         for node in nodes
         if hasattr(node.meta.get("val"), "dtype") and any(user not in inside for user in node.users)
     ]
-    return Part(tuple(nodes), tuple(inputs), tuple(outputs))
+    return TorchPart(tuple(nodes), tuple(inputs), tuple(outputs))
 
 
 def _ours(root: fx.GraphModule, symbols: Symbols, refused: list[Diagnostic]) -> set[fx.Node]:
@@ -145,7 +145,7 @@ def changes(node: fx.Node) -> bool:
 # --- from parts to modules -----------------------------------------------------------------------
 
 
-def module_of(root: fx.GraphModule, part: Part, symbols: Symbols, frozen: Any) -> Module:
+def module_of(root: fx.GraphModule, part: TorchPart, symbols: Symbols, frozen: Any) -> Module:
     """The module of a part; `frozen` says which inputs are constants: nodes to tensors."""
     params: list[Var] = []
     values = _values(root, part.inputs, symbols, params, frozen)

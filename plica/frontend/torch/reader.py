@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plica.core.diagnostic import CompilerBug, EvaluationError, IllTyped
 from plica.frontend.torch.dtype import array_of, dtype_of
-from plica.frontend.torch.node import Node, shape_of
+from plica.frontend.torch.node import TorchNode, shape_of
 from plica.frontend.torch.symbol import Symbols
 from plica.frontend.torch.table import TABLE
-from plica.ir.dim import known
-from plica.ir.graph import Expr, const
-from plica.ir.infer import type_of
-from plica.ir.type import TensorType
+from plica.ir.graph.expression import Expr, const
+from plica.ir.type.dim import known
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Reader:
         bound = _bound(node, target)
         given = {name: _resolved(each, values) for name, each in bound.items()}
         metas = {name: _resolved_meta(each) for name, each in bound.items()}
-        made = Node(target, place_of(node), given, metas, said, self.symbols)
+        made = TorchNode(target, place_of(node), given, metas, said, self.symbols)
         result = row(made)
         made.finish()
         self._check(node, said, result)

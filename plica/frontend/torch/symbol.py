@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from plica.ir.dim import dim_var, known, normal_dim
-from plica.ir.scalar import FloorDiv, FloorMod, Max, Min, Scalar, index
+from plica.ir.loop.scalar import FloorDiv, FloorMod, Max, Min, Scalar, index
+from plica.ir.type.dim import dim_var, known, normal_dim
 
 Size = int | Scalar
 Sympy = Any  # sympy has no types, and is only there where torch is

@@ -20,7 +20,7 @@ from plica.frontend.zoo.mobile import mobilenet
 from plica.frontend.zoo.perceptron import mlp
 from plica.frontend.zoo.recurrent import lstm_lm, lstm_weights
 from plica.frontend.zoo.residual import resnet
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 
 __all__ = [
     "NETWORKS",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from plica.frontend.zoo.layer import Layers, apply, given, scaled, whole
-from plica.ir.graph import Expr
-from plica.ir.module import Module
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.module import Module
 
 CONVOLUTIONS: Final = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """Channels, window and stride."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from math import sqrt
 
 from plica.frontend.zoo.layer import Layers, apply, given, sizes, whole
-from plica.ir.graph import Expr, const
-from plica.ir.module import Module
+from plica.ir.graph.expression import Expr, const
+from plica.ir.graph.module import Module
 
 
 def transformer(

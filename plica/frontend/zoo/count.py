@@ -16,8 +16,8 @@ from typing import Final
 
 from plica.core.fold import post_order
 from plica.frontend.zoo.layer import sizes
-from plica.ir.graph import Apply, Const
-from plica.ir.module import Module
+from plica.ir.graph.expression import Apply, Const
+from plica.ir.graph.module import Module
 
 
 def parameters(of: Module) -> int:

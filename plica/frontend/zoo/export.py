@@ -18,9 +18,9 @@ import numpy as np
 from plica.core.fold import post_order
 from plica.frontend.zoo.layer import sizes
 from plica.frontend.zoo.recurrent import Weights
-from plica.ir.graph import Apply, Const, Expr, Var
-from plica.ir.module import Module
-from plica.ir.type import TensorType
+from plica.ir.graph.expression import Apply, Const, Expr, Var
+from plica.ir.graph.module import Module
+from plica.ir.type.term import TensorType
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -29,7 +29,7 @@ OPSET: Final = 17
 IR_VERSION: Final = 9
 
 
-class Writer:
+class OnnxWriter:
     """The nodes and stored tensors of a model, as they are written."""
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ def to_onnx(of: Module) -> ModelProto:
     """The model of a network with one input and one output."""
     main = of.main_function()
     (x,) = main.params
-    writer = Writer()
+    writer = OnnxWriter()
     order = [node for node in post_order(main.body) if isinstance(node, Apply)]
     layers = {node.args[0] for node in order if _is_biased(node)}
     writer.names[x] = str(x.name)
@@ -147,7 +147,7 @@ def _is_biased(node: Apply) -> bool:
     return known and isinstance(layer, Apply) and layer.op in ("nn.dense", "nn.conv")
 
 
-def _written(writer: Writer, node: Apply) -> str:
+def _written(writer: OnnxWriter, node: Apply) -> str:
     attrs = dict(node.attrs)
     if _is_biased(node):
         layer = node.args[0]
@@ -172,7 +172,7 @@ def _written(writer: Writer, node: Apply) -> str:
     return writer.node(kind, *inputs, **words(attrs))
 
 
-def _layer(writer: Writer, layer: Apply, bias: str | None) -> str:
+def _layer(writer: OnnxWriter, layer: Apply, bias: str | None) -> str:
     """A convolution or a dense layer with its bias."""
     x, weight = layer.args
     extra = () if bias is None else (bias,)
@@ -188,7 +188,7 @@ def _layer(writer: Writer, layer: Apply, bias: str | None) -> str:
 
 def lstm_to_onnx(x: Var, weights: Weights) -> ModelProto:
     """The language model over tokens `x`, each of its layers one LSTM node."""
-    writer = Writer()
+    writer = OnnxWriter()
     y = writer.node("Gather", writer.name(weights.embedding), str(x.name), axis=0)
     last = ""
     for cell in weights.cells:

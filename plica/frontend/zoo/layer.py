@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from plica.core.name import Name
-from plica.ir.graph import Const, Expr, Function, Var, const
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module, module
+from plica.ir.graph.expression import Const, Expr, Function, Var, const
+from plica.ir.graph.module import Module, module
 from plica.ir.op import find
-from plica.ir.type import TensorType, static_shape, tensor
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType, static_shape, tensor
 
 
 def apply(name: str, *args: Expr | tuple[Expr, ...], **attributes: Any) -> Expr:

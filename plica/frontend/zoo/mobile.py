@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from plica.frontend.zoo.layer import Layers, apply, given, scaled, sizes, whole
-from plica.ir.graph import Expr
-from plica.ir.module import Module
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.module import Module
 
 # Channels and stride of each block of version 1.
 SEPARABLE: Final = (

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from plica.frontend.zoo.layer import Layers, apply, given, whole
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 
 
 def mlp(

@@ -12,12 +12,12 @@ from __future__ import annotations
 from attrs import frozen
 
 from plica.frontend.zoo.layer import Layers, apply, given, sizes, whole
-from plica.ir.graph import Const, Expr, Project
-from plica.ir.module import Module
+from plica.ir.graph.expression import Const, Expr, Project
+from plica.ir.graph.module import Module
 
 
 @frozen(eq=False)
-class Cell:
+class LstmWeights:
     """The weights of one LSTM; the gates are input, output, forget, cell, one below the other."""
 
     inputs: Const  # (4 * hidden, inputs)
@@ -30,7 +30,7 @@ class Weights:
     """All weights of a language model, so that other systems can be given the same."""
 
     embedding: Const  # (words, hidden)
-    cells: tuple[Cell, ...]
+    cells: tuple[LstmWeights, ...]
     out: Const  # (words, hidden)
     bias: Const  # (words,)
 
@@ -40,7 +40,7 @@ def lstm_weights(words: int = 10_000, hidden: int = 650, layers: int = 2, seed: 
     draw = Layers(seed)
     embedding = draw.weight(words, hidden, sums=2)
     cells = [
-        Cell(
+        LstmWeights(
             draw.weight(4 * hidden, hidden, sums=2 * hidden),
             draw.weight(4 * hidden, hidden, sums=2 * hidden),
             draw.vector(4 * hidden),
@@ -70,7 +70,7 @@ def lstm_lm(
     return whole(x, apply("add", apply("nn.dense", last, weights.out), weights.bias))
 
 
-def _layer(cell: Cell, x: Expr) -> Expr:
+def _layer(cell: LstmWeights, x: Expr) -> Expr:
     """The states of all steps: (steps, batch, hidden)."""
     steps, batch, _ = sizes(x)
     hidden = sizes(cell.state)[1]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from plica.frontend.zoo.layer import Layers, apply, given, scaled, sizes, whole
-from plica.ir.graph import Expr
-from plica.ir.module import Module
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.module import Module
 
 # How many blocks each stage has, and whether they are bottlenecks.
 RESNETS: Final[dict[int, tuple[tuple[int, ...], bool]]] = {

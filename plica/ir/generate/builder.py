@@ -10,17 +10,17 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from plica.core.binding import substitute
 from plica.core.name import Name, fresh
-from plica.ir.dim import dim_var
-from plica.ir.dtype import DType, f32
 from plica.ir.generate.choice import between, pick
 from plica.ir.generate.name import hints
-from plica.ir.generate.scope import Scope
+from plica.ir.generate.scope import GenerationScope
 from plica.ir.generate.value import dtypes
-from plica.ir.graph import Attrs, Constructor, Var
-from plica.ir.module import DataDef, constructors
-from plica.ir.scalar import Lit, Scalar, ScalarVar
-from plica.ir.type import DataName, DataType, FuncType, TensorType, TupleType, Type
-from plica.ir.type import TypeVar as TypeVariable
+from plica.ir.graph.expression import Attrs, Constructor, Var
+from plica.ir.graph.module import DataDef, constructors
+from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import DType, f32
+from plica.ir.type.term import DataName, DataType, FuncType, TensorType, TupleType, Type
+from plica.ir.type.term import TypeVar as TypeVariable
 
 V = TypeVar("V")
 
@@ -99,7 +99,7 @@ class Builder:
         found: TensorType = self.choose(self.palette)
         return found
 
-    def type(self, scope: Scope, depth: int = 2, functions: bool = True) -> Type:
+    def type(self, scope: GenerationScope, depth: int = 2, functions: bool = True) -> Type:
         """A type that has a value in this scope, though maybe only one that is in it already."""
         kinds = ["tensor", "tensor", "tensor"]
         here = [each.type for each in scope.pool if functions or is_first_order(each.type)]

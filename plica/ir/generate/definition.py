@@ -14,18 +14,29 @@ from hypothesis import strategies as st
 
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.dtype import i64
 from plica.ir.generate.builder import Builder, fields_of, is_first_order
 from plica.ir.generate.growth import CALL_LIMIT, bind, body, call_known, choose, grow, make
 from plica.ir.generate.operation import apply
 from plica.ir.generate.pattern import catch_all, variables
 from plica.ir.generate.scalar import dims as dims_over
-from plica.ir.generate.scope import Known, Scope, typed
+from plica.ir.generate.scope import GenerationScope, KnownExpression, typed
 from plica.ir.generate.type import dims_in
-from plica.ir.graph import Call, Clause, Expr, Function, If, Match, PConstructor, Tuple, Var, const
-from plica.ir.module import ConstructorDef, DataDef, Defined, Definition, Extern
-from plica.ir.scalar import ScalarVar
-from plica.ir.type import DataName, DataType, FuncType, TensorType, TupleType, Type, TypeVar
+from plica.ir.graph.expression import (
+    Call,
+    Clause,
+    Expr,
+    Function,
+    If,
+    Match,
+    PConstructor,
+    Tuple,
+    Var,
+    const,
+)
+from plica.ir.graph.module import ConstructorDef, DataDef, Defined, Definition, Extern
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.type.dtype import i64
+from plica.ir.type.term import DataName, DataType, FuncType, TensorType, TupleType, Type, TypeVar
 
 DEPTH: Final = 4
 EXTERNS: Final[Mapping[str, Callable[..., Any]]] = {
@@ -63,7 +74,7 @@ def data_type(builder: Builder) -> tuple[DataName, DataDef]:
 
 
 def signature(
-    builder: Builder, scope: Scope, first_order: bool = False
+    builder: Builder, scope: GenerationScope, first_order: bool = False
 ) -> tuple[tuple[ScalarVar, ...], tuple[TypeVar, ...], list[Var]]:
     """Dims, type variables and parameters of a function; every dim stands alone somewhere."""
     own = builder.dims(builder.count(0, 2))
@@ -100,7 +111,7 @@ def _over(builder: Builder, a: TypeVar) -> Type:
     return found
 
 
-def plain(builder: Builder, scope: Scope, depth: int) -> Definitions:
+def plain(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:
     """A function of what came before; it may be polymorphic, symbolic and higher order."""
     dims, types, params = signature(builder, scope)
     inner = scope.inner(params, dims, types)
@@ -112,7 +123,7 @@ def plain(builder: Builder, scope: Scope, depth: int) -> Definitions:
     return [(_global(builder, function), function)]
 
 
-def counting(builder: Builder, scope: Scope, depth: int) -> Definitions:
+def counting(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:
     """A function that calls itself while its first argument, cut off at DEPTH, is positive."""
     dims, types, params = signature(builder, scope)
     ret = builder.choose([typed(each) for each in params] or [builder.tensor_type()])
@@ -123,7 +134,7 @@ def counting(builder: Builder, scope: Scope, depth: int) -> Definitions:
     return [(itself, function)]
 
 
-def mutual(builder: Builder, scope: Scope, depth: int) -> Definitions:
+def mutual(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:
     """Two functions that call each other while their first argument is positive."""
     param = builder.tensor_type()
     type = FuncType((), (), (_SCALAR, param), param)
@@ -136,7 +147,9 @@ def mutual(builder: Builder, scope: Scope, depth: int) -> Definitions:
     return made
 
 
-def count_down(builder: Builder, scope: Scope, depth: int, type: FuncType, again: Var) -> Function:
+def count_down(
+    builder: Builder, scope: GenerationScope, depth: int, type: FuncType, again: Var
+) -> Function:
     """`if count <= 0: base else: f(again(min(count, DEPTH) - 1, ...))`, count comes first."""
     count, *params = (Var(builder.name(), each) for each in type.params)
     zero, one, top = const(0, i64), const(1, i64), const(DEPTH, i64)
@@ -163,7 +176,7 @@ def count_down(builder: Builder, scope: Scope, depth: int, type: FuncType, again
     return Function(type.dims, type.types, (count, *params), type.ret, choice, builder.attributes())
 
 
-def structural(builder: Builder, scope: Scope, depth: int) -> Definitions:
+def structural(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:
     """A function that follows the structure of a data value."""
     if not builder.data:
         return counting(builder, scope, depth)
@@ -192,7 +205,7 @@ def structural(builder: Builder, scope: Scope, depth: int) -> Definitions:
     return [(itself, function)]
 
 
-def local_recursion(builder: Builder, scope: Scope, depth: int) -> Definitions:
+def local_recursion(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:
     """A function that lets a recursive function of its own and calls it."""
     param = builder.tensor_type()
     x = Var(builder.name(), param)
@@ -203,7 +216,7 @@ def local_recursion(builder: Builder, scope: Scope, depth: int) -> Definitions:
     return [(_global(builder, outer), outer)]
 
 
-def loop(builder: Builder, scope: Scope, depth: int, x: Var) -> None:
+def loop(builder: Builder, scope: GenerationScope, depth: int, x: Var) -> None:
     """Let a function that calls itself, and call it on a tensor."""
     param = typed(x)
     type = FuncType((), (), (_SCALAR, param), param)
@@ -215,7 +228,7 @@ def loop(builder: Builder, scope: Scope, depth: int, x: Var) -> None:
     scope.add(Call(itself, (const(builder.count(0, DEPTH), i64), x)), param)
 
 
-def higher_order(builder: Builder, scope: Scope, depth: int) -> Definitions:
+def higher_order(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:
     """A function of functions: it applies one twice, or composes two into a closure."""
     a, b, c = builder.type_vars(3)
     f, g = (
@@ -245,9 +258,9 @@ def extern(builder: Builder) -> tuple[Var, Extern]:
 TEMPLATES: Final = (plain, counting, structural, higher_order, mutual, local_recursion)
 
 
-def main(builder: Builder, scope: Scope, depth: int) -> tuple[Var, Function]:
+def main(builder: Builder, scope: GenerationScope, depth: int) -> tuple[Var, Function]:
     """The function a module runs: tensors and tuples of them in, anything but a function out."""
-    plain_scope = Scope([each for each in scope.pool if is_first_order(each.type)])
+    plain_scope = GenerationScope([each for each in scope.pool if is_first_order(each.type)])
     kept, builder.data = builder.data, []
     dims, _, params = signature(builder, plain_scope, first_order=True)
     builder.data = kept
@@ -269,7 +282,7 @@ def main(builder: Builder, scope: Scope, depth: int) -> tuple[Var, Function]:
     return _global(builder, function), function
 
 
-def use(builder: Builder, scope: Scope, callee: Known, depth: int) -> None:
+def use(builder: Builder, scope: GenerationScope, callee: KnownExpression, depth: int) -> None:
     """A call of a definition, bound by a let so that it stays; then of what it returns."""
     if isinstance(callee.expr, Var) and builder.cost.get(callee.expr, 1) > CALL_LIMIT:
         return
@@ -283,26 +296,26 @@ def use(builder: Builder, scope: Scope, callee: Known, depth: int) -> None:
         callee = found
 
 
-def _results(builder: Builder, scope: Scope, depth: int) -> Known:
+def _results(builder: Builder, scope: GenerationScope, depth: int) -> KnownExpression:
     """A body whose result has several parts at times, so that little of it is in vain."""
     for _ in range(builder.count(1, 4 + 2 * depth)):
         grow(builder, scope, depth)
     usable = [each for each in scope.pool[::-1] if is_first_order(each.type)]
     if not usable:
         wanted = builder.tensor_type()
-        usable = [Known(choose(builder, scope, depth, wanted).expr, wanted)]
+        usable = [KnownExpression(choose(builder, scope, depth, wanted).expr, wanted)]
     parts = usable[: builder.count(1, 3)]
     if len(parts) == 1:
-        return Known(scope.close(parts[0].expr), parts[0].type)
+        return KnownExpression(scope.close(parts[0].expr), parts[0].type)
     items = Tuple(tuple(each.expr for each in parts))
-    return Known(scope.close(items), TupleType(tuple(each.type for each in parts)))
+    return KnownExpression(scope.close(items), TupleType(tuple(each.type for each in parts)))
 
 
-def without_definitions(builder: Builder, scope: Scope) -> Scope:
+def without_definitions(builder: Builder, scope: GenerationScope) -> GenerationScope:
     """The scope without functions that may take many steps: recursion multiplies them."""
     costly = {var for var, steps in builder.cost.items() if steps > 5}
     pool = [each for each in scope.pool if not _calls(each.expr, costly)]
-    return Scope(pool, scope.dims, scope.types)
+    return GenerationScope(pool, scope.dims, scope.types)
 
 
 def _calls(expr: Expr, costly: set[Var]) -> bool:

@@ -11,13 +11,12 @@ from typing import Final
 
 from hypothesis import reject
 
-from plica.ir.dtype import DType, bool_
 from plica.ir.generate.builder import Builder, fields_of, instantiate, is_first_order
 from plica.ir.generate.neural import any_operator, layer
 from plica.ir.generate.operation import filled, operation
 from plica.ir.generate.pattern import catch_all, split, variables
-from plica.ir.generate.scope import Known, Scope, typed
-from plica.ir.graph import (
+from plica.ir.generate.scope import GenerationScope, KnownExpression, typed
+from plica.ir.graph.expression import (
     Call,
     Clause,
     Constructor,
@@ -30,45 +29,50 @@ from plica.ir.graph import (
     Tuple,
     Var,
 )  # fmt: skip
-from plica.ir.scalar import Lit, Scalar
-from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type
+from plica.ir.loop.scalar import Lit, Scalar
+from plica.ir.type.dtype import DType, bool_
+from plica.ir.type.term import DataType, FuncType, TensorType, TupleType, Type
 
 CALL_LIMIT: Final = 200
 """No call site is written whose callee may take more steps than this."""
 
 
-def body(builder: Builder, scope: Scope, depth: int, type: Type | None = None) -> Known:
+def body(
+    builder: Builder, scope: GenerationScope, depth: int, type: Type | None = None
+) -> KnownExpression:
     """Grow the scope a little and give back a result of the type (of any type if None)."""
     for _ in range(builder.count(0, 1 + 2 * depth)):
         grow(builder, scope, depth)
     result = choose(builder, scope, depth, type)
     builder.retired.extend(var for var, _ in scope.lets)
-    return Known(scope.close(result.expr), result.type)
+    return KnownExpression(scope.close(result.expr), result.type)
 
 
-def choose(builder: Builder, scope: Scope, depth: int, type: Type | None) -> Known:
+def choose(
+    builder: Builder, scope: GenerationScope, depth: int, type: Type | None
+) -> KnownExpression:
     """Something of the type, preferably something made lately."""
     if type is not None:
         found = make(builder, scope, type, depth)
-        return Known(reject() if found is None else found, type)
+        return KnownExpression(reject() if found is None else found, type)
     if not scope.pool:
         wanted = builder.tensor_type()
-        return Known(_must(make(builder, scope, wanted, depth)), wanted)
-    latest: Known = builder.choose(scope.pool[::-1])
+        return KnownExpression(_must(make(builder, scope, wanted, depth)), wanted)
+    latest: KnownExpression = builder.choose(scope.pool[::-1])
     return latest
 
 
-def make(builder: Builder, scope: Scope, type: Type, depth: int) -> Expr | None:
+def make(builder: Builder, scope: GenerationScope, type: Type, depth: int) -> Expr | None:
     """An expression of the type, None where nothing in this scope can have it."""
     known = scope.of(type)
     if known and not builder.chance(4):
-        found: Known = builder.choose(known[::-1])
+        found: KnownExpression = builder.choose(known[::-1])
         return found.expr
     made = _fresh(builder, scope, type, depth)
     return known[-1].expr if made is None and known else made
 
 
-def _fresh(builder: Builder, scope: Scope, type: Type, depth: int) -> Expr | None:
+def _fresh(builder: Builder, scope: GenerationScope, type: Type, depth: int) -> Expr | None:
     match type:
         case TensorType():
             return filled(builder.draw, type)
@@ -88,13 +92,15 @@ def _fresh(builder: Builder, scope: Scope, type: Type, depth: int) -> Expr | Non
 
 
 def _construct(
-    builder: Builder, scope: Scope, way: Constructor, type: DataType, depth: int
+    builder: Builder, scope: GenerationScope, way: Constructor, type: DataType, depth: int
 ) -> Expr | None:
     parts = [make(builder, scope, each, depth - 1) for each in fields_of(way, type)]
     return None if None in parts else Call(way, tuple(map(_must, parts)), type.args)
 
 
-def _function_of(builder: Builder, scope: Scope, type: FuncType, depth: int) -> Expr | None:
+def _function_of(
+    builder: Builder, scope: GenerationScope, type: FuncType, depth: int
+) -> Expr | None:
     params = tuple(builder.var(each) for each in type.params)
     if len(set(params)) < len(params):
         params = tuple(Var(builder.name(), each) for each in type.params)
@@ -114,7 +120,7 @@ def _function_of(builder: Builder, scope: Scope, type: FuncType, depth: int) -> 
 # --- constructs ----------------------------------------------------------------------------------
 
 
-def grow(builder: Builder, scope: Scope, depth: int) -> None:
+def grow(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """Add one construct to the scope; some of them do not always fit."""
     ways = SIMPLE if depth <= 0 else (*SIMPLE, *NESTED)
     before = len(scope.pool)
@@ -128,35 +134,35 @@ def grow(builder: Builder, scope: Scope, depth: int) -> None:
             bind(builder, scope, value)
 
 
-def bind(builder: Builder, scope: Scope, value: Known) -> None:
+def bind(builder: Builder, scope: GenerationScope, value: KnownExpression) -> None:
     """A let of something that is known."""
     var = Var(builder.name(), value.type)
     scope.lets.append((var, value.expr))
     scope.add(var, value.type)
 
 
-def grow_operation(builder: Builder, scope: Scope, depth: int) -> None:
+def grow_operation(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """An operator."""
     operation(builder.draw, scope)
 
 
-def grow_any_operator(builder: Builder, scope: Scope, depth: int) -> None:
+def grow_any_operator(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """An operator of the registry, whichever fits."""
     any_operator(builder.draw, scope)
 
 
-def grow_layer(builder: Builder, scope: Scope, depth: int) -> None:
+def grow_layer(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A layer of a network."""
     layer(builder.draw, scope)
 
 
-def grow_constant(builder: Builder, scope: Scope, depth: int) -> None:
+def grow_constant(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A constant."""
     wanted = builder.tensor_type()
     scope.add(_must(filled(builder.draw, wanted)), wanted)
 
 
-def grow_tuple(builder: Builder, scope: Scope, depth: int) -> None:
+def grow_tuple(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A tuple of what is known, or the unit value."""
     items = [builder.choose(scope.pool[::-1]) for _ in range(builder.count(0, 3)) if scope.pool]
     scope.add(
@@ -164,7 +170,7 @@ def grow_tuple(builder: Builder, scope: Scope, depth: int) -> None:
     )
 
 
-def grow_projection(builder: Builder, scope: Scope, depth: int) -> None:
+def grow_projection(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """An item of a tuple that is known."""
     found = scope.having(lambda type: isinstance(type, TupleType) and bool(type.items))
     if not found and scope.pool:
@@ -172,19 +178,19 @@ def grow_projection(builder: Builder, scope: Scope, depth: int) -> None:
         items = tuple(each.expr for each in parts), tuple(each.type for each in parts)
         found = [scope.add(Tuple(items[0]), TupleType(items[1]))]
     if found:
-        whole: Known = builder.choose(found[::-1])
+        whole: KnownExpression = builder.choose(found[::-1])
         assert isinstance(whole.type, TupleType)
         index = builder.count(0, len(whole.type.items) - 1)
         scope.add(Project(whole.expr, index), whole.type.items[index])
 
 
-def grow_let(builder: Builder, scope: Scope, depth: int) -> None:
+def grow_let(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A let of something that is known, which may be a variable itself."""
     if scope.pool:
         bind(builder, scope, builder.choose(scope.pool[::-1]))
 
 
-def grow_value(builder: Builder, scope: Scope, depth: int) -> None:
+def grow_value(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A value of some type: data, a function, a tuple."""
     type = builder.type(scope)
     made = make(builder, scope, type, depth)
@@ -192,7 +198,7 @@ def grow_value(builder: Builder, scope: Scope, depth: int) -> None:
         scope.add(made, type)
 
 
-def grow_if(builder: Builder, scope: Scope, depth: int) -> None:
+def grow_if(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A choice between two bodies of one type."""
     type = builder.type(scope, 1)
     condition = make(builder, scope, TensorType((), bool_), depth)
@@ -203,7 +209,7 @@ def grow_if(builder: Builder, scope: Scope, depth: int) -> None:
     scope.add(If(_must(condition), then.expr, orelse.expr), type)
 
 
-def grow_match(builder: Builder, scope: Scope, depth: int) -> None:
+def grow_match(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A total match on something that is known."""
     type = builder.type(scope, 1)
     value = _scrutinee(builder, scope, depth)
@@ -220,11 +226,11 @@ def grow_match(builder: Builder, scope: Scope, depth: int) -> None:
     scope.add(Match(value.expr, tuple(clauses)), type)
 
 
-def _scrutinee(builder: Builder, scope: Scope, depth: int) -> Known | None:
+def _scrutinee(builder: Builder, scope: GenerationScope, depth: int) -> KnownExpression | None:
     """Something with parts: known, or a tuple of data and other things, as nested patterns like."""
     found = scope.having(lambda type: isinstance(type, DataType | TupleType))
     if found and not builder.chance(3):
-        known: Known = builder.choose(found[::-1])
+        known: KnownExpression = builder.choose(found[::-1])
         return known
     wanted: Type = TupleType((builder.type(scope, 1), builder.type(scope, 1)))
     if builder.data:
@@ -232,10 +238,10 @@ def _scrutinee(builder: Builder, scope: Scope, depth: int) -> Known | None:
         data = DataType(name, tuple(builder.type(scope, 1) for _ in definition.types))
         wanted = data if builder.chance(2) else TupleType((data, builder.type(scope, 1)))
     made = make(builder, scope, wanted, depth)
-    return None if made is None else Known(made, wanted)
+    return None if made is None else KnownExpression(made, wanted)
 
 
-def grow_partial_match(builder: Builder, scope: Scope, depth: int) -> None:
+def grow_partial_match(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A match that covers less than its type, on a value that it does cover."""
     if not builder.data:
         return
@@ -253,7 +259,7 @@ def grow_partial_match(builder: Builder, scope: Scope, depth: int) -> None:
         scope.add(Match(value, (Clause(pattern, result.expr),), total=False), result.type)
 
 
-def grow_function(builder: Builder, scope: Scope, depth: int) -> None:
+def grow_function(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A closure over what is known; at times polymorphic or with dims of its own."""
     types = builder.type_vars(1) if builder.chance(4) else ()
     dims = builder.dims(1) if builder.chance(4) else ()
@@ -277,16 +283,18 @@ def grow_function(builder: Builder, scope: Scope, depth: int) -> None:
         call_known(builder, scope, known, depth)
 
 
-def grow_call(builder: Builder, scope: Scope, depth: int) -> None:
+def grow_call(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A call of something that is known."""
     found = scope.having(lambda type: isinstance(type, FuncType))
     found = [each for each in found if _cost(builder, each.expr) <= CALL_LIMIT]
     if found:
-        callee: Known = builder.choose(found[::-1])
+        callee: KnownExpression = builder.choose(found[::-1])
         call_known(builder, scope, callee, depth)
 
 
-def call_known(builder: Builder, scope: Scope, callee: Known, depth: int) -> Known | None:
+def call_known(
+    builder: Builder, scope: GenerationScope, callee: KnownExpression, depth: int
+) -> KnownExpression | None:
     """A call of this function with arguments made for it."""
     signature = callee.type
     assert isinstance(signature, FuncType)
@@ -299,7 +307,7 @@ def call_known(builder: Builder, scope: Scope, callee: Known, depth: int) -> Kno
     return scope.add(Call(callee.expr, tuple(map(_must, args)), types), ret)
 
 
-def _size(builder: Builder, scope: Scope) -> Scalar:
+def _size(builder: Builder, scope: GenerationScope) -> Scalar:
     if scope.dims and builder.chance(2):
         known: Scalar = builder.choose(scope.dims)
         return known
@@ -315,7 +323,7 @@ def _must(expr: Expr | None) -> Expr:
     return expr
 
 
-Way = Callable[[Builder, Scope, int], None]
+Way = Callable[[Builder, GenerationScope, int], None]
 _I64: Final = DType("i64")
 SIMPLE: Final[tuple[Way, ...]] = (
     grow_operation, grow_operation, grow_any_operator, grow_any_operator, grow_layer, grow_tuple,

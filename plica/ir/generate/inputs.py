@@ -10,10 +10,10 @@ from hypothesis.strategies import DrawFn
 
 from plica.core.binding import free_vars
 from plica.core.term import Term
-from plica.ir.dim import evaluate
 from plica.ir.generate.value import arrays
-from plica.ir.module import Module
-from plica.ir.type import TensorType, TupleType, Type
+from plica.ir.graph.module import Module
+from plica.ir.type.dim import evaluate
+from plica.ir.type.term import TensorType, TupleType, Type
 
 
 @st.composite

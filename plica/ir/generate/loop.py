@@ -3,7 +3,7 @@
 They are well formed and well typed, but mean little: loops may be endless and indices outside.
 
 >>> from hypothesis import find, settings
->>> from plica.ir.loop import Block, statements
+>>> from plica.ir.loop.statement import Block, statements
 >>> found = find(
 ...     block_kernels(),
 ...     lambda kernel: any(isinstance(each, Block) for each in statements(kernel.body)),
@@ -24,12 +24,11 @@ from hypothesis.strategies import DrawFn
 
 from plica.core.binding import free_vars, rename
 from plica.core.name import Name
-from plica.ir.dim import dim_var
-from plica.ir.dtype import bool_, i64
 from plica.ir.generate.choice import between, pick
 from plica.ir.generate.scalar import index_terms, scalars
 from plica.ir.generate.value import dtypes
-from plica.ir.loop import (
+from plica.ir.loop.scalar import Add, Broadcast, Buffer, Lit, Load, Ramp, Scalar, ScalarVar, Shuffle
+from plica.ir.loop.statement import (
     ITER_KINDS,
     TRUE,
     Alloc,
@@ -48,8 +47,9 @@ from plica.ir.loop import (
     Store,
     While,
 )
-from plica.ir.scalar import Add, Broadcast, Buffer, Lit, Load, Ramp, Scalar, ScalarVar, Shuffle
-from plica.ir.tensor import axis
+from plica.ir.loop.tensor import axis
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import bool_, i64
 
 STATEMENTS: Final = (
     "store", "update", "block", "for", "seq", "branch", "alloc", "bind", "while", "invoke",

@@ -9,13 +9,13 @@ from typing import Any, Final, TypeAlias
 
 from hypothesis.strategies import DrawFn
 
-from plica.ir.dim import dim
 from plica.ir.generate.choice import between, pick
-from plica.ir.generate.scope import Known, Scope
+from plica.ir.generate.scope import GenerationScope, KnownExpression
 from plica.ir.generate.value import constants
-from plica.ir.graph import Apply, Expr
-from plica.ir.operator import Mismatch, find, names
-from plica.ir.type import TensorType, Type, static_shape
+from plica.ir.graph.expression import Apply, Expr
+from plica.ir.graph.operator import Mismatch, find, names
+from plica.ir.type.dim import dim
+from plica.ir.type.term import TensorType, Type, static_shape
 
 Typed: TypeAlias = tuple[Expr, Type]
 Layer: TypeAlias = Callable[[DrawFn, Expr, TensorType, tuple[int, ...]], "Typed | None"]
@@ -34,7 +34,7 @@ def typed_apply(op: str, args: tuple[Typed, ...], **attributes: Any) -> Typed | 
     return None if isinstance(type, Mismatch) else (applied, type)
 
 
-def layer(draw: DrawFn, scope: Scope) -> Known | None:
+def layer(draw: DrawFn, scope: GenerationScope) -> KnownExpression | None:
     """One more layer on a tensor that is known."""
     found = [(each.expr, each.type) for each in scope.pool if isinstance(each.type, TensorType)]
     if not found:
@@ -109,7 +109,7 @@ def plain_operators() -> dict[int, tuple[str, ...]]:
     return {count: tuple(words) for count, words in found.items()}
 
 
-def any_operator(draw: DrawFn, scope: Scope) -> Known | None:
+def any_operator(draw: DrawFn, scope: GenerationScope) -> KnownExpression | None:
     """Any operator of the registry that takes tensors which are known."""
     count = pick(draw, (1, 2, 1, 2, 3))
     op = pick(draw, plain_operators()[count])

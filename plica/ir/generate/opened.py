@@ -18,19 +18,19 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from plica.core.name import Name
-from plica.ir.dim import dim_var, known, product
-from plica.ir.dtype import f32, i64
 from plica.ir.generate.choice import between, pick
 from plica.ir.generate.neural import Typed, typed_apply
-from plica.ir.generate.scope import Known, Scope
-from plica.ir.graph import Const, Expr, Function, If, Tuple, Var
-from plica.ir.infer import infer
-from plica.ir.module import Module, module
-from plica.ir.scalar import Lit, Scalar
-from plica.ir.type import TensorType, tensor
+from plica.ir.generate.scope import GenerationScope, KnownExpression
+from plica.ir.graph.expression import Const, Expr, Function, If, Tuple, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.scalar import Lit, Scalar
+from plica.ir.type.dim import dim_var, known, product
+from plica.ir.type.dtype import f32, i64
+from plica.ir.type.infer import infer
+from plica.ir.type.term import TensorType, tensor
 from plica.runtime.error import PlicaError
 
-Row: TypeAlias = Callable[[DrawFn, Typed, Scope], "Typed | None"]
+Row: TypeAlias = Callable[[DrawFn, Typed, GenerationScope], "Typed | None"]
 
 NAMES: Final = ("n", "h", "w", "k")
 
@@ -53,10 +53,10 @@ def open_modules(draw: DrawFn, most: int = 6) -> Module:
     shapes = [pick(draw, SHAPES) for _ in range(draw(between(1, 3)))]
     names = dict.fromkeys(size for shape in shapes for size in shape if isinstance(size, str))
     params = tuple([Var(Name(f"x{at}"), tensor(each, f32)) for at, each in enumerate(shapes)])
-    scope = Scope([])
+    scope = GenerationScope([])
     for param, shape in zip(params, shapes, strict=True):
         scope.add(param, tensor(shape, f32))
-    results: list[Known] = []
+    results: list[KnownExpression] = []
     count = draw(between(1, most))
     for number in range(count):
         last_one = number == count - 1 and count > 1
@@ -72,7 +72,7 @@ def open_modules(draw: DrawFn, most: int = 6) -> Module:
     return infer(module({main: Function(dims, (), params, None, body)}, main))
 
 
-def _grown(draw: DrawFn, scope: Scope, rows: Sequence[Row]) -> Known | None:
+def _grown(draw: DrawFn, scope: GenerationScope, rows: Sequence[Row]) -> KnownExpression | None:
     """One more tensor, mostly of what was made last."""
     back = min(pick(draw, (0, 0, 0, 0, 0, 1, 2)), len(scope.pool) - 1)
     x = scope.pool[-1 - back]
@@ -134,13 +134,13 @@ def _apply(op: str, *args: Typed | None, **attributes: Any) -> Typed | None:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def unary(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def unary(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """An elementwise operator."""
     words = ("tanh", "nn.relu", "nn.sigmoid", "negative", "absolute", "nn.silu")
     return _apply(pick(draw, words), x)
 
 
-def binary(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def binary(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """Arithmetic with another tensor, or with a number."""
     same = [(each.expr, each.type) for each in scope.pool]
     other = pick(draw, (_number(0.5), *same[::-1]))
@@ -148,7 +148,7 @@ def binary(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
     return _apply(pick(draw, ("add", "multiply", "subtract", "maximum")), *pair)
 
 
-def reduced(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def reduced(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """A sum, a mean, a maximum, the variance: along one axis, two, or all."""
     axis = _axis(draw, x)
     if axis is None:
@@ -159,14 +159,14 @@ def reduced(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
     return _apply(op, x, axis=axes, keepdims=bool(draw(between(0, 1))))
 
 
-def averaged(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def averaged(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """A mean over all axes but the first, or but two."""
     rank = len(_shape(x))
     axes = tuple(range(min(rank, draw(between(1, 2))), rank))
     return _apply(pick(draw, ("mean", "mean", "var")), x, axis=axes or None)
 
 
-def centred(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def centred(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """A tensor less its mean, or relative to its sum, along an axis."""
     axis = _axis(draw, x)
     if axis is None:
@@ -175,7 +175,7 @@ def centred(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
     return _apply(pick(draw, ("subtract", "multiply")), x, middle)
 
 
-def normed(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def normed(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """A softmax or a norm."""
     axis = _axis(draw, x)
     if axis is None:
@@ -189,7 +189,7 @@ def normed(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
     return _apply(op, x, _values(draw, (last,)), _values(draw, (last,)))
 
 
-def turned(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def turned(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """Axes in another order."""
     rank = len(_shape(x))
     if rank < 2:
@@ -197,7 +197,7 @@ def turned(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
     return _apply("transpose", x, axes=tuple(draw(st.permutations(range(rank)))[::-1]))
 
 
-def moved(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def moved(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """Elements in another order along an axis, or sums of those before."""
     axis = _axis(draw, x)
     if axis is None:
@@ -213,7 +213,7 @@ def moved(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
             return _apply("cumsum", x, axis=axis, reverse=True, exclusive=True)
 
 
-def reshaped(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def reshaped(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """Two axes as one, one as two, all as one, or one more of size 1."""
     shape = _shape(x)
     axis = _axis(draw, x)
@@ -232,7 +232,7 @@ def reshaped(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
     return _apply("reshape", x, shape=(product(shape),))
 
 
-def padded(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def padded(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """A border."""
     if not _shape(x):
         return None
@@ -241,7 +241,7 @@ def padded(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
     return _apply("pad", x, pad_width=widths, mode=pick(draw, ("constant", "edge")))
 
 
-def sliced(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def sliced(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """A part of an axis: without its ends, every second element, the first few."""
     axis = _axis(draw, x)
     if axis is None:
@@ -254,7 +254,7 @@ def sliced(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
     return _apply("slice", x, starts=starts, stops=stops, steps=steps, axes=tuple(axes))
 
 
-def halved(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def halved(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """Every second or third element of all axes whose sizes are open, or the greatest of them."""
     every = [at for at, size in enumerate(_shape(x)) if known(size) is None]
     step = draw(between(2, 3))
@@ -265,7 +265,7 @@ def halved(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
     return _apply("slice", x, starts=starts, stops=stops, steps=steps, axes=tuple(every))
 
 
-def joined(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def joined(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """Tensors one after another, or on top of one another."""
     axis = _axis(draw, x)
     if axis is None:
@@ -284,7 +284,7 @@ def _without(x: Typed, axis: int) -> tuple[Scalar, ...] | None:
     return (*shape[:axis], *shape[axis + 1 :]) if axis < len(shape) else None
 
 
-def repeated(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def repeated(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """A tensor several times."""
     axis = _axis(draw, x)
     if axis is None:
@@ -294,7 +294,7 @@ def repeated(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
     return _apply("tile", x, reps=tuple([2 if at == axis else 1 for at in range(len(_shape(x)))]))
 
 
-def pooled(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def pooled(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """A pool; strides halve sizes."""
     inner = len(_shape(x)) - 2
     if inner < 1:
@@ -308,7 +308,7 @@ def pooled(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
     return _apply(kind, x, **whole, ceil_mode=draw(between(0, 3)) == 3)
 
 
-def convolved(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def convolved(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """A convolution with known weights."""
     shape = _shape(x)
     channels = known(shape[1]) if len(shape) > 2 else None
@@ -319,14 +319,14 @@ def convolved(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
     return _apply("nn.conv", x, weights, strides=strides, padding=draw(between(0, 1)))
 
 
-def enlarged(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def enlarged(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """An image whose elements are there several times."""
     if len(_shape(x)) != 4:
         return None
     return _apply("nn.upsample", x, scale=tuple([draw(between(1, 2)) for _ in range(2)]))
 
 
-def multiplied(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def multiplied(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """A product of matrices: with known weights, with another tensor, or with itself turned."""
     shape = _shape(x)
     if len(shape) < 2:
@@ -344,7 +344,7 @@ def multiplied(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
     return _apply("matmul", *((x, other) if draw(between(0, 1)) else (other, x)))
 
 
-def gathered(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def gathered(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """Elements by indices that are computed: each of the first half twice, or one for all."""
     axis = _axis(draw, x)
     if axis is None:
@@ -360,7 +360,7 @@ def _indices(values: tuple[int, ...]) -> Typed:
     return Const(i64, (len(values),), data.tobytes()), tensor((len(values),), i64)
 
 
-def sized(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def sized(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """A tensor times a size, as a number."""
     axis = _axis(draw, x)
     many = _apply("size", x, axis=axis)
@@ -368,7 +368,7 @@ def sized(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
     return _apply("multiply", x, scaled)
 
 
-def masked(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def masked(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """A tensor with zeros where an index says so."""
     axis = _axis(draw, x)
     if axis is None:
@@ -379,7 +379,7 @@ def masked(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
     return _apply("where", first, x, _number(0.0))
 
 
-def chosen(draw: DrawFn, x: Typed, scope: Scope) -> Typed | None:
+def chosen(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """One of two tensors of a type, as a size says."""
     axis = _axis(draw, x)
     many = _apply("size", x, axis=axis)

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 import plica.ir.op  # noqa: F401  # loads the operators
-from plica.ir.dim import normal_dim, product
-from plica.ir.dtype import DType, bool_
 from plica.ir.generate.choice import between, pick
-from plica.ir.generate.scope import Known, Scope
+from plica.ir.generate.scope import GenerationScope, KnownExpression
 from plica.ir.generate.value import constants, dtypes
-from plica.ir.graph import Const, Expr
-from plica.ir.operator import find
-from plica.ir.scalar import Lit, Scalar
-from plica.ir.type import TensorType, Type, static_shape
+from plica.ir.graph.expression import Const, Expr
+from plica.ir.graph.operator import find
+from plica.ir.loop.scalar import Lit, Scalar
+from plica.ir.type.dim import normal_dim, product
+from plica.ir.type.dtype import DType, bool_
+from plica.ir.type.term import TensorType, Type, static_shape
 
-Growth: TypeAlias = Callable[[DrawFn, Scope], "tuple[Expr, Type] | None"]
+Growth: TypeAlias = Callable[[DrawFn, GenerationScope], "tuple[Expr, Type] | None"]
 
 ARITHMETIC: Final = ("add", "subtract", "multiply", "maximum", "minimum")
 LOGICAL: Final = ("logical_and", "logical_or")
@@ -38,12 +38,12 @@ def apply(op: str, *args: Any) -> Expr | None:
     return None if record is None else record(*args)
 
 
-def tensors(scope: Scope) -> list[tuple[Expr, TensorType]]:
+def tensors(scope: GenerationScope) -> list[tuple[Expr, TensorType]]:
     """The tensors that are known."""
     return [(each.expr, each.type) for each in scope.pool if isinstance(each.type, TensorType)]
 
 
-def _pick(draw: DrawFn, scope: Scope, rank: int = 0) -> tuple[Expr, TensorType] | None:
+def _pick(draw: DrawFn, scope: GenerationScope, rank: int = 0) -> tuple[Expr, TensorType] | None:
     found = [(expr, type) for expr, type in tensors(scope) if len(type.shape) >= rank]
     return pick(draw, found) if found else None
 
@@ -52,7 +52,7 @@ def _done(expr: Expr | None, shape: tuple[Scalar, ...], dtype: DType) -> tuple[E
     return None if expr is None else (expr, TensorType(shape, dtype))
 
 
-def unary(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+def unary(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     """An elementwise operator of one tensor."""
     picked = _pick(draw, scope)
     if picked is None:
@@ -68,7 +68,7 @@ def unary(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
     return _done(apply(pick(draw, words[t.dtype.kind]), x), t.shape, t.dtype)
 
 
-def binary(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+def binary(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     """Arithmetic of two tensors of one type, or of a tensor and something that broadcasts."""
     picked = _pick(draw, scope)
     if picked is None:
@@ -80,7 +80,7 @@ def binary(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
     return _done(apply(pick(draw, words), *pair), t.shape, t.dtype)
 
 
-def comparison(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+def comparison(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     """A comparison."""
     picked = _pick(draw, scope)
     if picked is None:
@@ -91,7 +91,7 @@ def comparison(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
     return _done(apply(op, x, _partner(draw, scope, t)), t.shape, bool_)
 
 
-def where(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+def where(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     """A choice between two tensors, element by element."""
     picked = _pick(draw, scope)
     if picked is None:
@@ -102,7 +102,7 @@ def where(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
     return _done(apply("where", mask, x, _partner(draw, scope, t)), t.shape, t.dtype)
 
 
-def cast(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+def cast(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     """A change of dtype."""
     picked = _pick(draw, scope)
     if picked is None:
@@ -112,7 +112,7 @@ def cast(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
     return _done(apply("cast", x, to), t.shape, to)
 
 
-def transpose(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+def transpose(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     """Axes in another order."""
     picked = _pick(draw, scope, 2)
     if picked is None:
@@ -122,7 +122,7 @@ def transpose(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
     return _done(apply("transpose", x, order), tuple(t.shape[i] for i in order), t.dtype)
 
 
-def reshape(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+def reshape(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     """All elements in one axis, or one more axis of size 1."""
     picked = _pick(draw, scope)
     if picked is None:
@@ -132,7 +132,7 @@ def reshape(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
     return _done(apply("reshape", x, shape), shape, t.dtype)
 
 
-def concat(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+def concat(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     """Tensors one after another; symbolic sizes are added."""
     picked = _pick(draw, scope, 1)
     if picked is None:
@@ -148,7 +148,7 @@ def concat(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
     return _done(apply("concat", (x, y), 0), (first, *t.shape[1:]), t.dtype)
 
 
-def total(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+def total(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     """A sum or a maximum along the first axis."""
     picked = _pick(draw, scope, 1)
     if picked is None or picked[1].dtype is bool_:
@@ -157,7 +157,7 @@ def total(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
     return _done(apply("sum", x, 0), t.shape[1:], t.dtype)
 
 
-def matmul(draw: DrawFn, scope: Scope) -> tuple[Expr, Type] | None:
+def matmul(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     """A product of matrices: with a constant where the inner size is known, else with itself."""
     found = [
         (expr, type)
@@ -182,7 +182,7 @@ GROWTHS: Final[tuple[Growth, ...]] = (
 )  # fmt: skip
 
 
-def operation(draw: DrawFn, scope: Scope) -> Known | None:
+def operation(draw: DrawFn, scope: GenerationScope) -> KnownExpression | None:
     """One more operator applied to what is known."""
     grown = pick(draw, GROWTHS)(draw, scope)
     return None if grown is None else scope.add(*grown)
@@ -196,7 +196,7 @@ def filled(draw: DrawFn, of: TensorType) -> Expr | None:
     return apply("broadcast_to", draw(constants(of.dtype, ())), of.shape)
 
 
-def _partner(draw: DrawFn, scope: Scope, t: TensorType) -> Expr:
+def _partner(draw: DrawFn, scope: GenerationScope, t: TensorType) -> Expr:
     """Another tensor of this dtype whose shape is the same or broadcasts to it."""
     same = scope.of(t)
     kind = pick(draw, ("same", "scalar", "row"))

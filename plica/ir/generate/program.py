@@ -12,10 +12,10 @@ from hypothesis.strategies import DrawFn
 
 from plica.ir.generate.builder import Builder
 from plica.ir.generate.definition import TEMPLATES, Definitions, data_type, extern, main
-from plica.ir.generate.scope import Known, Scope, typed
-from plica.ir.graph import Var
-from plica.ir.module import Module, module
-from plica.ir.type import FuncType
+from plica.ir.generate.scope import GenerationScope, KnownExpression, typed
+from plica.ir.graph.expression import Var
+from plica.ir.graph.module import Module, module
+from plica.ir.type.term import FuncType
 
 
 @st.composite
@@ -31,19 +31,21 @@ def modules(draw: DrawFn, externs: bool = False, depth: int = 2) -> Module:
         made = data_type(builder)
         builder.data.append(made)
         definitions.append(made)
-    pool: list[Known] = []
+    pool: list[KnownExpression] = []
     if externs:
         definitions += [extern(builder) for _ in range(builder.count(0, 2))]
-        pool += [Known(var, typed(var)) for var, _ in definitions if isinstance(var, Var)]
+        pool += [KnownExpression(var, typed(var)) for var, _ in definitions if isinstance(var, Var)]
     for name, definition in builder.data:
         if not definition.types:  # constructors are functions too, where they need no type
             ways = builder.constructors_of(name)
-            pool += [Known(way, way.type) for way in ways if isinstance(way.type, FuncType)]
+            pool += [
+                KnownExpression(way, way.type) for way in ways if isinstance(way.type, FuncType)
+            ]
     for _ in range(builder.count(0, 3)):
         template = builder.choose(TEMPLATES)
-        found = template(builder, Scope(list(pool)), depth)
+        found = template(builder, GenerationScope(list(pool)), depth)
         definitions += found
-        pool += [Known(var, typed(var)) for var, _ in found if isinstance(var, Var)]
-    root, function = main(builder, Scope(list(pool)), depth)
+        pool += [KnownExpression(var, typed(var)) for var, _ in found if isinstance(var, Var)]
+    root, function = main(builder, GenerationScope(list(pool)), depth)
     definitions.append((root, function))
     return module(dict(definitions), root)

@@ -9,12 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from plica.core.name import Name
-from plica.ir.dim import dim_var, normal_dim
-from plica.ir.dtype import DType, bool_, f32, i64
 from plica.ir.generate.choice import between, pick
 from plica.ir.generate.value import every_dtype, numbers
-from plica.ir.loop import Alloc, Branch, For, Kernel, LoopKind, Seq, Stmt, Store
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     BOOL_INTRINSICS,
     COMPARISON,
     Add,
@@ -44,9 +41,12 @@ from plica.ir.scalar import (
     ShiftRight,
     Sub,
 )  # fmt: skip
-from plica.ir.scalar_row import ScalarRow
-from plica.ir.scalar_table import INTRINSIC_ROWS
-from plica.ir.tensor import Compute, axis
+from plica.ir.loop.scalar_row import ScalarRow
+from plica.ir.loop.scalar_table import INTRINSIC_ROWS
+from plica.ir.loop.statement import Alloc, Branch, For, Kernel, LoopKind, Seq, Stmt, Store
+from plica.ir.loop.tensor import Compute, axis
+from plica.ir.type.dim import dim_var, normal_dim
+from plica.ir.type.dtype import DType, bool_, f32, i64
 
 ARITHMETIC: Final = (Add, Sub, Mul, Min, Max)
 INTEGER_ONLY: Final = (FloorDiv, FloorMod, BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight)

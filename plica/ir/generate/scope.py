@@ -8,13 +8,13 @@ import attrs
 
 from plica.core.binding import free_vars
 from plica.core.term import Term
-from plica.ir.graph import Expr, Let, Var
-from plica.ir.scalar import ScalarVar
-from plica.ir.type import Type, TypeVar
+from plica.ir.graph.expression import Expr, Let, Var
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.type.term import Type, TypeVar
 
 
 @attrs.frozen
-class Known:
+class KnownExpression:
     """An expression that may be used here, and its type."""
 
     expr: Expr
@@ -22,13 +22,13 @@ class Known:
 
 
 @attrs.define
-class Scope:
+class GenerationScope:
     """A place in a program: what may be used there, and the lets written there so far.
 
     Whatever is taken from `pool` twice is shared in the result.
     """
 
-    pool: list[Known]
+    pool: list[KnownExpression]
     dims: tuple[ScalarVar, ...] = ()
     types: tuple[TypeVar, ...] = ()
     lets: list[tuple[Var, Expr]] = attrs.field(factory=list)
@@ -38,26 +38,26 @@ class Scope:
         variables: Iterable[Var] = (),
         dims: tuple[ScalarVar, ...] = (),
         types: tuple[TypeVar, ...] = (),
-    ) -> Scope:
+    ) -> GenerationScope:
         """A scope inside this one; what the new variables shadow is out of reach in it."""
-        new = [Known(var, typed(var)) for var in variables]
+        new = [KnownExpression(var, typed(var)) for var in variables]
         shadow = {each.expr for each in new}
         pool = self.pool
         if any(each.expr in shadow for each in pool):
             pool = [each for each in pool if free_vars(each.expr).isdisjoint(shadow)]
-        return Scope([*pool, *new], (*self.dims, *dims), (*self.types, *types))
+        return GenerationScope([*pool, *new], (*self.dims, *dims), (*self.types, *types))
 
-    def add(self, expr: Expr, type: Type) -> Known:
+    def add(self, expr: Expr, type: Type) -> KnownExpression:
         """Make an expression known."""
-        known = Known(expr, type)
+        known = KnownExpression(expr, type)
         self.pool.append(known)
         return known
 
-    def of(self, type: Type) -> list[Known]:
+    def of(self, type: Type) -> list[KnownExpression]:
         """What has exactly this type."""
         return [each for each in self.pool if each.type is type]
 
-    def having(self, wanted: Callable[[Type], bool]) -> list[Known]:
+    def having(self, wanted: Callable[[Type], bool]) -> list[KnownExpression]:
         """What has a type of this kind."""
         return [each for each in self.pool if wanted(each.type)]
 

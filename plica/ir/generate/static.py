@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.ir.dim import dim
-from plica.ir.dtype import DType, bool_, f32
 from plica.ir.generate.builder import Builder
 from plica.ir.generate.growth import (
     choose,
@@ -20,11 +18,13 @@ from plica.ir.generate.growth import (
 )  # fmt: skip
 from plica.ir.generate.neural import any_operator, layer
 from plica.ir.generate.operation import operation
-from plica.ir.generate.scope import Known, Scope, typed
+from plica.ir.generate.scope import GenerationScope, KnownExpression, typed
 from plica.ir.generate.value import dtypes, small_shapes
-from plica.ir.graph import Call, Expr, Function, If, Tuple, Var
-from plica.ir.module import Defined, Definition, Module, module
-from plica.ir.type import FuncType, TensorType, TupleType
+from plica.ir.graph.expression import Call, Expr, Function, If, Tuple, Var
+from plica.ir.graph.module import Defined, Definition, Module, module
+from plica.ir.type.dim import dim
+from plica.ir.type.dtype import DType, bool_, f32
+from plica.ir.type.term import FuncType, TensorType, TupleType
 
 
 @st.composite
@@ -54,20 +54,20 @@ def static_modules(
 
 def _function(builder: Builder, callable_: list[Var], branches: bool) -> tuple[Var, Function]:
     params = [Var(builder.name(), builder.tensor_type()) for _ in range(builder.count(1, 3))]
-    scope = Scope([]).inner(params)
+    scope = GenerationScope([]).inner(params)
     for _ in range(builder.count(1, 7)):
         _grow(builder, scope, callable_, branches)
     parts = scope.pool[::-1][: builder.count(1, 3)]
     result = parts[0]
     if len(parts) > 1:
         items = tuple(each.expr for each in parts)
-        result = Known(Tuple(items), TupleType(tuple(each.type for each in parts)))
+        result = KnownExpression(Tuple(items), TupleType(tuple(each.type for each in parts)))
     type = FuncType((), (), tuple(map(typed, params)), result.type)
     body = scope.close(result.expr)
     return Var(builder.name(), type), Function((), (), tuple(params), result.type, body)
 
 
-def _grow(builder: Builder, scope: Scope, callable_: list[Var], branches: bool) -> None:
+def _grow(builder: Builder, scope: GenerationScope, callable_: list[Var], branches: bool) -> None:
     kinds = (
         ["operator"] * 3 + ["any"] * 4 + ["layer"] * 2 + ["let", "constant", "tuple", "projection"]
     )
@@ -98,7 +98,7 @@ def _grow(builder: Builder, scope: Scope, callable_: list[Var], branches: bool) 
             _branch(builder, scope)
 
 
-def _branch(builder: Builder, scope: Scope) -> None:
+def _branch(builder: Builder, scope: GenerationScope) -> None:
     """A choice between two small bodies of one type."""
     type = builder.choose([each.type for each in scope.pool[::-1]])
     condition = make(builder, scope, TensorType((), bool_), 0)

@@ -9,12 +9,12 @@ from hypothesis.strategies import DrawFn
 
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.dim import dim_var
 from plica.ir.generate.name import names
 from plica.ir.generate.scalar import dims
 from plica.ir.generate.value import dtypes
-from plica.ir.scalar import ScalarVar
-from plica.ir.type import DataName, DataType, FuncType, TensorType, TupleType, Type, TypeVar
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.type.dim import dim_var
+from plica.ir.type.term import DataName, DataType, FuncType, TensorType, TupleType, Type, TypeVar
 
 
 @st.composite

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from hypothesis import strategies as st
 
-from plica.ir.dtype import COMPUTED, DTYPES, DType, bool_
-from plica.ir.graph import Const
+from plica.ir.graph.expression import Const
+from plica.ir.type.dtype import COMPUTED, DTYPES, DType, bool_
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

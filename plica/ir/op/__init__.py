@@ -4,6 +4,7 @@
 (True, True)
 """
 
+from plica.ir.graph.operator import Attribute, Mismatch, Operator, aliases, find, names, register
 from plica.ir.op import (  # noqa: F401  # imported for their records
     activation,
     comparison,
@@ -28,6 +29,5 @@ from plica.ir.op import (  # noqa: F401  # imported for their records
     unpool,
     winograd,
 )
-from plica.ir.operator import Attribute, Mismatch, Operator, aliases, find, names, register
 
 __all__ = ["Attribute", "Mismatch", "Operator", "aliases", "find", "names", "register"]

@@ -2,7 +2,7 @@
 
 16-bit floats are worked on in f32 and rounded once.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> x = tensor((2, 3), "f32")
 >>> relu.relation({}, x) is x
 True
@@ -13,16 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection
 
-from plica.ir.dtype import DType
-from plica.ir.graph import Expr
-from plica.ir.op.attribute import attribute, axis, choice, real
-from plica.ir.op.cotangent import sum_, where
-from plica.ir.op.elementwise import absolute, add, call, erf, exp, square, tanh
-from plica.ir.op.normalize import beside
-from plica.ir.op.record import Slope, composite, pointwise, primitive, tensor_of, widened
-from plica.ir.op.relation import FLOAT, NUMBER, axis_of, rank_is, refuse, same
-from plica.ir.operator import Attribute, Operator, Through, Values
-from plica.ir.scalar import (
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Attribute, Operator, Through, Values
+from plica.ir.loop.scalar import (
     Add,
     Buffer,
     Div,
@@ -35,8 +28,15 @@ from plica.ir.scalar import (
     Sub,
     like,
 )
-from plica.ir.tensor import Compute, compute
-from plica.ir.type import TensorType
+from plica.ir.loop.tensor import Compute, compute
+from plica.ir.op.attribute import attribute, axis, choice, real
+from plica.ir.op.cotangent import sum_, where
+from plica.ir.op.elementwise import absolute, add, call, erf, exp, square, tanh
+from plica.ir.op.normalize import beside
+from plica.ir.op.record import Derivative, composite, pointwise, primitive, tensor_of, widened
+from plica.ir.op.relation import FLOAT, NUMBER, axis_of, rank_is, refuse, same
+from plica.ir.type.dtype import DType
+from plica.ir.type.term import TensorType
 
 
 def _activation(
@@ -47,7 +47,7 @@ def _activation(
     onnx: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
     admits: Collection[DType] = FLOAT,
-    slope: Slope | None = None,
+    slope: Derivative | None = None,
 ) -> Operator:
     return pointwise(
         name,

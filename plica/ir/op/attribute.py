@@ -17,10 +17,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.ir.dim import dim, dim_var
-from plica.ir.dtype import DTYPES, DType, i64
-from plica.ir.operator import Attribute, Mismatch
-from plica.ir.scalar import FloorDiv, FloorMod, Lit, Max, Min, Scalar
+from plica.ir.graph.operator import Attribute, Mismatch
+from plica.ir.loop.scalar import FloorDiv, FloorMod, Lit, Max, Min, Scalar
+from plica.ir.type.dim import dim, dim_var
+from plica.ir.type.dtype import DTYPES, DType, i64
 
 # Any: a reader takes whatever a user wrote and returns the form its operator works with.
 Reader: TypeAlias = Callable[[Any], Any]

@@ -3,7 +3,7 @@
 Comparisons are false on nan, except `not_equal`.  Logic is for bools; bits are for integers and
 bools.  A shift by the width of the dtype or more, or by a negative number, shifts everything out.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> str(less.relation({}, tensor((3,), "f32"), tensor((), "f32")).dtype)
 'bool'
 """
@@ -12,11 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from plica.ir.dtype import DType, bool_
-from plica.ir.op.elementwise import binary, unary
-from plica.ir.op.relation import ANY, BOOL, INTEGER, NUMBER
-from plica.ir.operator import Operator
-from plica.ir.scalar import (
+from plica.ir.graph.operator import Operator
+from plica.ir.loop.scalar import (
     And,
     BitAnd,
     BitOr,
@@ -33,6 +30,9 @@ from plica.ir.scalar import (
     dtype_of,
     like,
 )
+from plica.ir.op.elementwise import binary, unary
+from plica.ir.op.relation import ANY, BOOL, INTEGER, NUMBER
+from plica.ir.type.dtype import DType, bool_
 
 
 def _compare(

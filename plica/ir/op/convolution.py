@@ -2,7 +2,7 @@
 
 Groups split channels and outputs; as many groups as channels make it depthwise.  Padding is zeros.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> _, attrs = conv.bind((1.0, 1.0), {"padding": 1, "strides": 2})
 >>> x, w = tensor((1, 3, 8, 8), "f32"), tensor((4, 3, 3, 3), "f32")
 >>> [size.value for size in conv.relation(dict(attrs), x, w).shape]
@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plica.ir.dim import known, normal_dim, product, quotient, same_dim
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Values
+from plica.ir.loop.scalar import Buffer, Eq, FloorDiv, FloorMod, Le, Lit, Lt, Scalar, index
+from plica.ir.loop.tensor import Compute
 from plica.ir.op.attribute import attribute, natural, positive
 from plica.ir.op.attribute import per_axis as per_axis_reader
 from plica.ir.op.cotangent import reshape, slice_, sum_, transpose
@@ -23,10 +25,8 @@ from plica.ir.op.pad import guarded
 from plica.ir.op.record import plus, primitive, tensor_of, times
 from plica.ir.op.relation import NUMBER, need, per_axis, rank_is, refuse, same, shown
 from plica.ir.op.window import DILATION, PADDING, STRIDES, windows
-from plica.ir.operator import Values
-from plica.ir.scalar import Buffer, Eq, FloorDiv, FloorMod, Le, Lit, Lt, Scalar, index
-from plica.ir.tensor import Compute
-from plica.ir.type import TensorType
+from plica.ir.type.dim import known, normal_dim, product, quotient, same_dim
+from plica.ir.type.term import TensorType
 
 _GROUPS = attribute("groups", positive, 1)
 

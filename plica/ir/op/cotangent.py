@@ -4,8 +4,8 @@ A pullback names operators of other files, some of which need its own; `word` fi
 run, when all are there.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.type.term import tensor
 >>> d = Var(Name("d"), tensor((2, 3), "f32"))
 >>> unbroadcast(d, tensor((2, 3), "f32"), tensor((3,), "f32")).op
 'sum'
@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dim import known
-from plica.ir.graph import Expr
-from plica.ir.operator import find
-from plica.ir.scalar import Scalar, index
-from plica.ir.type import TensorType
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import find
+from plica.ir.loop.scalar import Scalar, index
+from plica.ir.type.dim import known
+from plica.ir.type.term import TensorType
 
 
 def word(name: str) -> Callable[..., Expr]:

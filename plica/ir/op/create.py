@@ -1,6 +1,6 @@
 """Creation: tensors that depend on shapes and attributes, not on elements.
 
->>> from plica.ir.dtype import f32
+>>> from plica.ir.type.dtype import f32
 >>> full.relation({"shape": (index(2),), "value": 0.5, "dtype": f32}).shape[0].value
 2
 """
@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from plica.ir.dim import product
-from plica.ir.dtype import DType, bool_, f32, i64
+from plica.ir.graph.operator import FLAT, Operator, Values
+from plica.ir.loop.scalar import Add, Buffer, Eq, Lit, Mul, Scalar, Select, index
+from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import (
     attribute,
     axes,
@@ -27,10 +28,9 @@ from plica.ir.op.attribute import (
 )
 from plica.ir.op.record import as_dtype, plus, primitive
 from plica.ir.op.relation import axes_of, axis_of, literal, refuse
-from plica.ir.operator import FLAT, Operator, Values
-from plica.ir.scalar import Add, Buffer, Eq, Lit, Mul, Scalar, Select, index
-from plica.ir.tensor import Compute, compute
-from plica.ir.type import TensorType
+from plica.ir.type.dim import product
+from plica.ir.type.dtype import DType, bool_, f32, i64
+from plica.ir.type.term import TensorType
 
 _DTYPE = attribute("dtype", dtype, f32)
 _SHAPE = attribute("shape", dims)

@@ -1,6 +1,6 @@
 """Cutting out: parts of a tensor by their places.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> _, attrs = slice_.bind((1.0,), {"starts": 1, "stops": None, "steps": 2})
 >>> [size.value for size in slice_.relation(dict(attrs), tensor((6, 2), "f32")).shape]
 [3, 2]
@@ -10,15 +10,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from plica.ir.dim import greater, known, lesser, normal_dim, same_dim
-from plica.ir.graph import Expr
-from plica.ir.op.attribute import attribute, axes, axis, bounds, dims, integer, integers, optional
-from plica.ir.op.cotangent import pad, reshape, transpose, word
-from plica.ir.op.pad import guarded
-from plica.ir.op.record import Body, plus, primitive, tensor_of, times
-from plica.ir.op.relation import Shape, axis_of, rank_at_least, refuse
-from plica.ir.operator import Operator, Values
-from plica.ir.scalar import (
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Operator, Values
+from plica.ir.loop.scalar import (
     Buffer,
     Eq,
     FloorDiv,
@@ -30,14 +24,20 @@ from plica.ir.scalar import (
     Select,
     index,
 )
-from plica.ir.tensor import Compute, compute
-from plica.ir.type import TensorType
+from plica.ir.loop.tensor import Compute, compute
+from plica.ir.op.attribute import attribute, axes, axis, bounds, dims, integer, integers, optional
+from plica.ir.op.cotangent import pad, reshape, transpose, word
+from plica.ir.op.pad import guarded
+from plica.ir.op.record import Body, plus, primitive, tensor_of, times
+from plica.ir.op.relation import Shape, axis_of, rank_at_least, refuse
+from plica.ir.type.dim import greater, known, lesser, normal_dim, same_dim
+from plica.ir.type.term import TensorType
 
 flip, expand_dims, eye = word("flip"), word("expand_dims"), word("eye")
 iota, scatter_sum = word("iota"), word("scatter_sum")
 
 
-class Cut(NamedTuple):
+class AxisSlice(NamedTuple):
     """One axis of a slice: `length` places from `start` by `step`."""
 
     start: Scalar
@@ -45,7 +45,7 @@ class Cut(NamedTuple):
     length: Scalar
 
 
-def cut(size: Scalar, start: Scalar | None, stop: Scalar | None, step: int) -> Cut:
+def cut(size: Scalar, start: Scalar | None, stop: Scalar | None, step: int) -> AxisSlice:
     """Python's slice of an axis; negative numbers count from the end, all is cut to the axis."""
     low, high = (0, size) if step > 0 else (-1, normal_dim(size - 1))
 
@@ -68,10 +68,10 @@ def cut(size: Scalar, start: Scalar | None, stop: Scalar | None, step: int) -> C
     stride = abs(step)
     length = normal_dim((span + (stride - 1)) // stride) if stride > 1 else span
     whole = known(first) == 0 and step > 0  # then the span is a size already
-    return Cut(first, step, length if whole else greater(length, index(0)))
+    return AxisSlice(first, step, length if whole else greater(length, index(0)))
 
 
-def _slice_cuts(attrs: Values, shape: Shape) -> dict[int, Cut]:
+def _slice_cuts(attrs: Values, shape: Shape) -> dict[int, AxisSlice]:
     starts, stops, steps, chosen = (attrs[name] for name in ("starts", "stops", "steps", "axes"))
     steps = (1,) * len(starts) if steps is None else steps
     chosen = tuple(range(len(starts))) if chosen is None else chosen
@@ -84,7 +84,7 @@ def _slice_cuts(attrs: Values, shape: Shape) -> dict[int, Cut]:
         )
     if 0 in steps:
         refuse("bad-attribute", "slice takes steps other than 0.", "a step", "0")
-    cuts: dict[int, Cut] = {}
+    cuts: dict[int, AxisSlice] = {}
     for start, stop, step, at in zip(starts, stops, steps, chosen, strict=True):
         at = axis_of("slice", at, len(shape))
         if at in cuts:

@@ -2,8 +2,8 @@
 
 Of floats as Python does it; of integers by zero the quotient is 0.
 
->>> from plica.ir.dtype import f32, i32
->>> from plica.ir.scalar import Lit
+>>> from plica.ir.type.dtype import f32, i32
+>>> from plica.ir.loop.scalar import Lit
 >>> type(modulo(Lit(7, i32), Lit(2, i32))).__name__
 'FloorMod'
 >>> type(trunc_quotient(Lit(7.0, f32), Lit(2.0, f32))).__name__
@@ -12,8 +12,7 @@ Of floats as Python does it; of integers by zero the quotient is 0.
 
 from __future__ import annotations
 
-from plica.ir.op.record import widened
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     Add,
     And,
     Div,
@@ -29,6 +28,7 @@ from plica.ir.scalar import (
     dtype_of,
     like,
 )
+from plica.ir.op.record import widened
 
 
 def float_modulo(x: Scalar, y: Scalar) -> Scalar:

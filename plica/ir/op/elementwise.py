@@ -1,9 +1,9 @@
 """Elementwise arithmetic: each element of the result comes from the elements at its place.
 
 Integers wrap around, division of integers by zero gives 0, floats follow IEEE 754 as numpy does;
-`plica.ir.scalar` has the laws.  Binary operators broadcast, and both sides have one dtype.
+`plica.ir.loop.scalar` has the laws.  Binary operators broadcast, and both sides have one dtype.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> str(divide.relation({}, tensor((2, 1), "f32"), tensor((3,), "f32")).dtype)
 'f32'
 """
@@ -14,15 +14,9 @@ import math
 from collections.abc import Callable, Collection
 from typing import Any
 
-from plica.ir.dtype import DType, bool_
-from plica.ir.graph import Const, Expr
-from plica.ir.op.attribute import attribute, dtype, number, optional
-from plica.ir.op.cotangent import equal, where, word
-from plica.ir.op.division import floor_quotient, modulo, trunc_modulo, trunc_quotient
-from plica.ir.op.record import Slope, as_dtype, pointwise, primitive, read, tensor_of, widened
-from plica.ir.op.relation import ANY, FLOAT, NUMBER, literal
-from plica.ir.operator import FLAT, Flat, Operator, Values
-from plica.ir.scalar import (
+from plica.ir.graph.expression import Const, Expr
+from plica.ir.graph.operator import FLAT, Flat, Operator, Values
+from plica.ir.loop.scalar import (
     Add,
     Buffer,
     Div,
@@ -41,10 +35,24 @@ from plica.ir.scalar import (
     dtype_of,
     like,
 )
-from plica.ir.scalar_row import ScalarRow
-from plica.ir.scalar_table import ROWS
-from plica.ir.tensor import Compute, compute
-from plica.ir.type import TensorType
+from plica.ir.loop.scalar_row import ScalarRow
+from plica.ir.loop.scalar_table import ROWS
+from plica.ir.loop.tensor import Compute, compute
+from plica.ir.op.attribute import attribute, dtype, number, optional
+from plica.ir.op.cotangent import equal, where, word
+from plica.ir.op.division import floor_quotient, modulo, trunc_modulo, trunc_quotient
+from plica.ir.op.record import (
+    Derivative,
+    as_dtype,
+    pointwise,
+    primitive,
+    read,
+    tensor_of,
+    widened,
+)
+from plica.ir.op.relation import ANY, FLOAT, NUMBER, literal
+from plica.ir.type.dtype import DType, bool_
+from plica.ir.type.term import TensorType
 
 
 def call(name: str, *args: Scalar) -> Scalar:
@@ -52,7 +60,7 @@ def call(name: str, *args: Scalar) -> Scalar:
     return Intrinsic(name, args)
 
 
-def slope_of(row: ScalarRow) -> Slope | Flat | None:
+def slope_of(row: ScalarRow) -> Derivative | Flat | None:
     """The derivative of a scalar operator's row, written in operators of graphs."""
     derivative = row.derivative
     if derivative is None or isinstance(derivative, str):
@@ -79,7 +87,7 @@ def unary(
     result: DType | None = None,
     onnx: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
-    slope: Slope | Flat | None = None,
+    slope: Derivative | Flat | None = None,
 ) -> Operator:
     """Register an operator of one argument: a scalar function, or the name of an intrinsic."""
 
@@ -111,7 +119,7 @@ def binary(
     result: DType | None = None,
     onnx: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
-    slope: Slope | Flat | None = None,
+    slope: Derivative | Flat | None = None,
 ) -> Operator:
     """Register an operator of two arguments that broadcast; a class has the slope of its row."""
     if slope is None and isinstance(value, type):

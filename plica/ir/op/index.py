@@ -4,7 +4,7 @@ Negative indices count from the end.  An index outside its axis has no meaning b
 (`mode="raise"`): evaluation fails with `index-out-of-bounds`; `clip` takes the nearest place and
 `wrap` counts modulo the size.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> found = take.relation({"axis": 0, "mode": "raise"}, tensor((5, 2), "f32"), tensor((3,), "i64"))
 >>> [size.value for size in found.shape]
 [3, 2]
@@ -12,9 +12,10 @@ Negative indices count from the end.  An index outside its axis has no meaning b
 
 from __future__ import annotations
 
-from plica.ir.dim import known, normal_dim, product
-from plica.ir.dtype import f32, i64
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Through, Values
+from plica.ir.loop.scalar import Buffer, Eq, FloorMod, Lt, Max, Min, Scalar, Select, index
+from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import AXIS, attribute, axis, choice, dtype, natural, number, size
 from plica.ir.op.cotangent import reshape, unbroadcast, word, zeros
 from plica.ir.op.record import as_dtype, primitive, read, tensor_of
@@ -26,10 +27,9 @@ from plica.ir.op.relation import (
     refuse,
     same,
 )
-from plica.ir.operator import Through, Values
-from plica.ir.scalar import Buffer, Eq, FloorMod, Lt, Max, Min, Scalar, Select, index
-from plica.ir.tensor import Compute, compute
-from plica.ir.type import TensorType
+from plica.ir.type.dim import known, normal_dim, product
+from plica.ir.type.dtype import f32, i64
+from plica.ir.type.term import TensorType
 
 MODE = attribute("mode", choice("raise", "clip", "wrap"), "raise")
 

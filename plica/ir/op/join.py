@@ -1,7 +1,7 @@
 """Joining and cutting: tensors put together, cut apart, cut out and surrounded.
 
->>> from plica.ir.dim import dim_var
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.dim import dim_var
+>>> from plica.ir.type.term import tensor
 >>> n, m = dim_var("n"), dim_var("m")
 >>> found = concat.relation({"axis": 0}, tensor((n, 4), "f32"), tensor((m, 4), "f32"))
 >>> same_dim(found.shape[0], n + m)
@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from plica.ir.dim import greater, known, lesser, normal_dim, quotient, same_dim
-from plica.ir.graph import Expr, Project, Tuple
+from plica.ir.graph.expression import Expr, Project, Tuple
+from plica.ir.graph.operator import Values
+from plica.ir.loop.scalar import Buffer, Eq, Lt, Scalar, Select, index
+from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import (
     attribute,
     axis,
@@ -29,10 +31,8 @@ from plica.ir.op.relation import (
     same,
     shown,
 )
-from plica.ir.operator import Values
-from plica.ir.scalar import Buffer, Eq, Lt, Scalar, Select, index
-from plica.ir.tensor import Compute, compute
-from plica.ir.type import TensorType, TupleType
+from plica.ir.type.dim import greater, known, lesser, normal_dim, quotient, same_dim
+from plica.ir.type.term import TensorType, TupleType
 
 # --- putting together ----------------------------------------------------------------------------
 

@@ -1,10 +1,11 @@
 """Operators over tensors in other layouts: `nn.conv_laid(x, w, ("NHWC", "HWIO", "NHWC"))`.
 
 Each is derived from the operator it is named after: its type by way of the logical shapes, its
-tensor expression by rewriting the indices (`plica.ir.laid`).  The words of `layouts` are those of
+tensor expression by rewriting the indices (`plica.ir.loop.relayout`).  The words of `layouts` are
+those of
 the arguments, then that of the result; the letters are N C D H W of data and O I D H W of weights.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> _, attrs = LAID["nn.max_pool"].bind((1.0,), {"layouts": ("NHWC", "NHWC"), "kernel": 2})
 >>> found = LAID["nn.max_pool"].relation(dict(attrs), tensor((1, 8, 8, 3), "f32"))
 >>> [size.value for size in found.shape]
@@ -17,9 +18,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.graph import Expr
-from plica.ir.laid import laid
-from plica.ir.layout import Layout, layout_of
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Mismatch, Operator, Through, Values, register
+from plica.ir.loop.layout import Layout, layout_of
+from plica.ir.loop.relayout import laid
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.tensor import Compute
 from plica.ir.op.attribute import attribute, many, text
 from plica.ir.op.convolution import conv, conv_transpose
 from plica.ir.op.cotangent import reshape, transpose
@@ -27,10 +31,7 @@ from plica.ir.op.pixel import upsample
 from plica.ir.op.pool import adaptive_avg_pool, avg_pool, max_pool
 from plica.ir.op.record import tensor_of
 from plica.ir.op.relation import fitting, refuse, shown
-from plica.ir.operator import Mismatch, Operator, Through, Values, register
-from plica.ir.scalar import Buffer
-from plica.ir.tensor import Compute
-from plica.ir.type import TensorType
+from plica.ir.type.term import TensorType
 
 # fmt: off
 LETTERS: Final[dict[str, tuple[str, ...]]] = {  # of each argument, then of the result

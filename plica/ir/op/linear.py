@@ -2,8 +2,8 @@
 
 Products of 16-bit floats are summed in f32 and rounded once; integers wrap around in their dtype.
 
->>> from plica.ir.dim import dim_var
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.dim import dim_var
+>>> from plica.ir.type.term import tensor
 >>> n = dim_var("n")
 >>> found = matmul.relation({}, tensor((n, 3), "f32"), tensor((3, 5), "f32"))
 >>> found.shape[0] is n, found.shape[1].value
@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from plica.ir.dim import product, same_dim
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Values
+from plica.ir.loop.scalar import Buffer, Mul, Scalar, index
+from plica.ir.loop.tensor import Compute, compute, reduce
 from plica.ir.op.attribute import attribute, flag, text
 from plica.ir.op.cotangent import (
     broadcast_to,
@@ -38,10 +40,8 @@ from plica.ir.op.relation import (
     shown,
     wide,
 )
-from plica.ir.operator import Values
-from plica.ir.scalar import Buffer, Mul, Scalar, index
-from plica.ir.tensor import Compute, compute, reduce
-from plica.ir.type import TensorType
+from plica.ir.type.dim import product, same_dim
+from plica.ir.type.term import TensorType
 
 iota = word("iota")
 

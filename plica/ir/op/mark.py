@@ -4,24 +4,24 @@
 computed before y is there: what is computed from it is not shared with what is computed from x, so
 it is how values are computed again instead of being kept (`plica.checkpoint`).
 `on_device` and `device_copy` say where a value belongs and that it is brought there;
-`plica.rewrite.device` reads the marks and writes the copies.
+`plica.rewrite.device_placement` reads the marks and writes the copies.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> x = tensor((2, 3), "f32")
 >>> stop_gradient.relation({}, x) is x, after.relation({}, x, tensor((), "f64")) is x
 (True, True)
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
+>>> from plica.ir.graph.expression import Var
 >>> on_device(Var(Name("x"), None), "gpu").attrs
 (('device', 'gpu'),)
 """
 
 from __future__ import annotations
 
+from plica.ir.graph.operator import FLAT, Operator
+from plica.ir.loop.tensor import compute
 from plica.ir.op.attribute import attribute, text
 from plica.ir.op.record import pointwise, primitive
-from plica.ir.operator import FLAT, Operator
-from plica.ir.tensor import compute
 
 stop_gradient = pointwise(
     "stop_gradient",

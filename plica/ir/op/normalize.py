@@ -2,7 +2,7 @@
 
 Most are made of other operators.  16-bit floats are worked on in f32 and rounded at the end.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> x = tensor((2, 3), "f32")
 >>> softmax.relation({"axis": -1}, x) is x
 True
@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from plica.ir.dim import known, product, quotient
-from plica.ir.dtype import DType
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Gradient, Operator, Through, Values
+from plica.ir.loop.scalar import Add, Buffer, Div, Le, Lit, Lt, Mul, Pow, Scalar, index
+from plica.ir.loop.tensor import Compute, compute, reduce
 from plica.ir.op.attribute import AXIS, attribute, axis, integers, positive, real
 from plica.ir.op.cotangent import slice_
 from plica.ir.op.elementwise import (
@@ -54,10 +55,9 @@ from plica.ir.op.relation import (
     wide,
 )
 from plica.ir.op.shape import reshape
-from plica.ir.operator import Gradient, Operator, Through, Values
-from plica.ir.scalar import Add, Buffer, Div, Le, Lit, Lt, Mul, Pow, Scalar, index
-from plica.ir.tensor import Compute, compute, reduce
-from plica.ir.type import TensorType
+from plica.ir.type.dim import known, product, quotient
+from plica.ir.type.dtype import DType
+from plica.ir.type.term import TensorType
 
 _EPSILON = attribute("epsilon", real, 1e-5)
 

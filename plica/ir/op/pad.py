@@ -1,6 +1,6 @@
 """Padding: a tensor surrounded by a constant, or by what it holds itself.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> _, attrs = pad.bind((1.0,), {"pad_width": ((1, 2), (0, 0))})
 >>> [size.value for size in pad.relation(dict(attrs), tensor((6, 2), "f32")).shape]
 [9, 2]
@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plica.ir.dim import known, normal_dim
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Values
+from plica.ir.loop.scalar import And, Buffer, FloorMod, Le, Lit, Lt, Max, Min, Scalar, Select, index
+from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import attribute, choice, natural, number, pairs
 from plica.ir.op.cotangent import slice_, word
 from plica.ir.op.record import plus, primitive, tensor_of
 from plica.ir.op.relation import literal, need, refuse
-from plica.ir.operator import Values
-from plica.ir.scalar import And, Buffer, FloorMod, Le, Lit, Lt, Max, Min, Scalar, Select, index
-from plica.ir.tensor import Compute, compute
-from plica.ir.type import TensorType
+from plica.ir.type.dim import known, normal_dim
+from plica.ir.type.term import TensorType
 
 iota, maximum, minimum = word("iota"), word("maximum"), word("minimum")
 scatter_sum = word("scatter_sum")

@@ -1,6 +1,6 @@
 """Pixels: images (n, c, h, w) whose channels and pixels are exchanged or repeated.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> found = depth_to_space.relation(
 ...     {"block": 2, "column_row_depth": False}, tensor((1, 8, 3, 5), "f32")
 ... )
@@ -10,17 +10,17 @@
 
 from __future__ import annotations
 
-from plica.ir.dim import product, quotient
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Values
+from plica.ir.loop.scalar import Buffer, FloorDiv, index
+from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import attribute, flag, positive
 from plica.ir.op.cotangent import sum_
 from plica.ir.op.record import composite, primitive, tensor_of
 from plica.ir.op.relation import Shape, rank_at_least, refuse
 from plica.ir.op.shape import reshape, transpose
-from plica.ir.operator import Values
-from plica.ir.scalar import Buffer, FloorDiv, index
-from plica.ir.tensor import Compute, compute
-from plica.ir.type import TensorType
+from plica.ir.type.dim import product, quotient
+from plica.ir.type.term import TensorType
 
 
 def _blocks(name: str, x: TensorType, block: int, deep: bool) -> Shape:

@@ -2,7 +2,7 @@
 
 Padding takes no part in a maximum; in a mean it counts as zeros only where asked.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> _, attrs = max_pool.bind((1.0,), {"kernel": 2})
 >>> [size.value for size in max_pool.relation(dict(attrs), tensor((1, 3, 8, 8), "f32")).shape]
 [1, 3, 4, 4]
@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from plica.ir.dim import known
-from plica.ir.dtype import DType
-from plica.ir.graph import Expr, const
+from plica.ir.graph.expression import Expr, const
+from plica.ir.graph.operator import Gradient, Operator, Through, Values
+from plica.ir.loop.scalar import Buffer, Div, Lit, Lt, Max, Min, Scalar, index
+from plica.ir.loop.tensor import Compute, compute, reduce
 from plica.ir.op.attribute import attribute, flag, optional, positive
 from plica.ir.op.attribute import per_axis as per_axis_reader
 from plica.ir.op.cotangent import reshape, where, word
@@ -27,10 +28,9 @@ from plica.ir.op.record import as_dtype, composite, plus, primitive, tensor_of, 
 from plica.ir.op.reduction import max_, mean
 from plica.ir.op.relation import FLOAT, NUMBER, need, per_axis, rank_at_least, refuse, wide
 from plica.ir.op.window import DILATION, PADDING, Window, windows
-from plica.ir.operator import Gradient, Operator, Through, Values
-from plica.ir.scalar import Buffer, Div, Lit, Lt, Max, Min, Scalar, index
-from plica.ir.tensor import Compute, compute, reduce
-from plica.ir.type import TensorType
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType
+from plica.ir.type.term import TensorType
 
 _KERNEL = attribute("kernel", per_axis_reader(positive))
 _STRIDES = attribute("strides", optional(per_axis_reader(positive)), None)

@@ -7,7 +7,7 @@
 Scale and zero point broadcast: one for all, or one for each channel as (c, 1, 1).  Rounding is to
 the nearest; a tie goes to the `even` number, `up`, or `away` from zero.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> x, scale, zero = tensor((2, 3), "f32"), tensor((), "f32"), tensor((), "i8")
 >>> attrs = {"rounding": "up", "low": None, "high": None}
 >>> str(quantise.relation(attrs, x, scale, zero).dtype)
@@ -19,13 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from plica.ir.dtype import DTYPES, DType, f32, f64, i32, i64
-from plica.ir.op.attribute import attribute, choice, integer, optional
-from plica.ir.op.elementwise import call, negated
-from plica.ir.op.record import as_dtype, primitive, read
-from plica.ir.op.relation import broadcast, literal, refuse
-from plica.ir.operator import Values
-from plica.ir.scalar import (
+from plica.ir.graph.operator import Values
+from plica.ir.loop.scalar import (
     Add,
     And,
     BitAnd,
@@ -44,8 +39,13 @@ from plica.ir.scalar import (
     Sub,
     like,
 )
-from plica.ir.tensor import Compute, compute
-from plica.ir.type import TensorType
+from plica.ir.loop.tensor import Compute, compute
+from plica.ir.op.attribute import attribute, choice, integer, optional
+from plica.ir.op.elementwise import call, negated
+from plica.ir.op.record import as_dtype, primitive, read
+from plica.ir.op.relation import broadcast, literal, refuse
+from plica.ir.type.dtype import DTYPES, DType, f32, f64, i32, i64
+from plica.ir.type.term import TensorType
 
 SCALES: Final = frozenset({f32, f64})
 STORED: Final = frozenset(each for each in DTYPES if each.is_integer and each.bits <= i32.bits)

@@ -14,23 +14,23 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeAlias
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dim import known
-from plica.ir.dtype import DType
-from plica.ir.graph import Const, Expr, const
-from plica.ir.local_type import local_type
+from plica.ir.graph.expression import Const, Expr, const
+from plica.ir.graph.operator import Attribute, Flat, Gradient, Mismatch, Operator, Values, register
+from plica.ir.loop.scalar import Buffer, Cast, Lit, Scalar, dtype_of, index
+from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.cotangent import unbroadcast
 from plica.ir.op.relation import ANY, Rule, Shape, broadcast, fitting, wide
-from plica.ir.operator import Attribute, Flat, Gradient, Mismatch, Operator, Values, register
-from plica.ir.scalar import Buffer, Cast, Lit, Scalar, dtype_of, index
-from plica.ir.tensor import Compute, compute
-from plica.ir.type import TensorType, TupleType
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType
+from plica.ir.type.local_type import local_type
+from plica.ir.type.term import TensorType, TupleType
 from plica.runtime.late import late
 
 # Any: the result type is a TensorType where there is one output, a TupleType of them where several.
 Body: TypeAlias = Callable[..., "Compute | tuple[Compute, ...]"]  # (attrs, result type, *buffers)
 Build: TypeAlias = Callable[..., Expr]  # (attrs, *typed expressions)
 # ([attrs,] cotangent, result, *arguments) -> the cotangents of the arguments in the result's shape
-Slope: TypeAlias = Callable[..., "Expr | tuple[Expr | None, ...] | None"]
+Derivative: TypeAlias = Callable[..., "Expr | tuple[Expr | None, ...] | None"]
 
 
 def primitive(
@@ -115,7 +115,7 @@ def pointwise(
     admits: Collection[DType] = ANY,
     onnx: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
-    slope: Slope | Flat | None = None,
+    slope: Derivative | Flat | None = None,
 ) -> Operator:
     """Register an operator whose element depends on the elements at the same place.
 
@@ -154,7 +154,7 @@ def pointwise(
     )
 
 
-def sloping(slope: Slope | Flat, attributes: bool) -> Gradient:
+def sloping(slope: Derivative | Flat, attributes: bool) -> Gradient:
     """The gradient of an elementwise operator, from its slope."""
     if isinstance(slope, Flat):
         return slope
@@ -228,7 +228,7 @@ def tensor_of(value: Expr) -> TensorType:
     """The type of a typed tensor expression."""
     found = local_type(value)
     if found is None:  # a literal takes its dtype from its neighbours: that is inference
-        found = late("plica.ir.infer:type_of")(value)
+        found = late("plica.ir.type.infer:type_of")(value)
     if not isinstance(found, TensorType):
         raise CompilerBug(f"A decomposition takes the shape of a {type(found).__name__}.")
     return found

@@ -4,7 +4,7 @@ Sums and products keep the dtype of their argument: integers wrap around, and 16
 summed in f32 and rounded once.  Over an empty axis a sum is 0, a product 1, `all` true and `any`
 false; a maximum or minimum over an axis known to be empty is refused.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> str(sum_.relation({"axis": (0,), "keepdims": False}, tensor((2, 3), "f32")).shape[0].value)
 '3'
 """
@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from plica.ir.dim import known, product
-from plica.ir.dtype import DType, f32, i64
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Gradient, Operator, Through, Values
+from plica.ir.loop.scalar import Buffer, Combiner, Le, Lit, Scalar, Select, index
+from plica.ir.loop.tensor import Compute, compute, reduce
 from plica.ir.op.attribute import AXES, KEEPDIMS, attribute, axis, flag, integer, optional
 from plica.ir.op.comparison import equal, logical_or
 from plica.ir.op.cotangent import broadcast_to, spread_back
@@ -49,10 +50,9 @@ from plica.ir.op.relation import (
     wide,
 )
 from plica.ir.op.shape import reshape, transpose
-from plica.ir.operator import Gradient, Operator, Through, Values
-from plica.ir.scalar import Buffer, Combiner, Le, Lit, Scalar, Select, index
-from plica.ir.tensor import Compute, compute, reduce
-from plica.ir.type import TensorType
+from plica.ir.type.dim import known, product
+from plica.ir.type.dtype import DType, f32, i64
+from plica.ir.type.term import TensorType
 
 
 def reduced(shape: Shape, axes: Collection[int], keepdims: bool) -> Shape:

@@ -20,11 +20,11 @@ from itertools import pairwise
 from typing import Any, Final, NoReturn, TypeAlias
 
 from plica.core.diagnostic import OutOfRange
-from plica.ir.dim import dim, dim_var, known, same_dim
-from plica.ir.dtype import COMPUTED, DTYPES, DType, bool_, f32
-from plica.ir.operator import Mismatch, Relation, Values
-from plica.ir.scalar import Lit, Scalar
-from plica.ir.type import TensorType, TupleType, Type
+from plica.ir.graph.operator import Mismatch, Relation, Values
+from plica.ir.loop.scalar import Lit, Scalar
+from plica.ir.type.dim import dim, dim_var, known, same_dim
+from plica.ir.type.dtype import COMPUTED, DTYPES, DType, bool_, f32
+from plica.ir.type.term import TensorType, TupleType, Type
 
 __all__ = [
     "ANY", "BOOL", "FLOAT", "INTEGER", "NUMBER", "Rule", "Shape", "Unfit",

@@ -1,22 +1,22 @@
 """Repetition and turning: the same elements again, backwards, or moved around the end.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> [size.value for size in tile.relation({"reps": (2, 1)}, tensor((3,), "f32")).shape]
 [2, 3]
 """
 
 from __future__ import annotations
 
-from plica.ir.dim import normal_dim, product, same_dim
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Operator, Values
+from plica.ir.loop.scalar import Buffer, FloorDiv, FloorMod, Scalar, index
+from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import AXES, attribute, axis, dims, integers, natural, naturals
 from plica.ir.op.cotangent import reshape, sum_, unbroadcast, zeros
 from plica.ir.op.record import plus, primitive, read, tensor_of
 from plica.ir.op.relation import Shape, axes_of, axis_of, broadcast, refuse, shown
-from plica.ir.operator import Operator, Values
-from plica.ir.scalar import Buffer, FloorDiv, FloorMod, Scalar, index
-from plica.ir.tensor import Compute, compute
-from plica.ir.type import TensorType
+from plica.ir.type.dim import normal_dim, product, same_dim
+from plica.ir.type.term import TensorType
 
 
 def _broadcast_rule(attrs: Values, x: TensorType) -> TensorType:

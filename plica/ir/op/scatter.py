@@ -3,7 +3,7 @@
 They are the adjoints of `take` and `take_along_axis`: <g, take(x)> = <scatter_sum(g), x>.  Several
 values at one place are summed; a place that no index names has 0.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> _, attrs = scatter_sum.bind((1.0, 0), {"size": 5})
 >>> found = scatter_sum.relation(dict(attrs), tensor((3, 2), "f32"), tensor((3,), "i64"))
 >>> [size.value for size in found.shape]
@@ -12,18 +12,18 @@ values at one place are summed; a place that no index names has 0.
 
 from __future__ import annotations
 
-from plica.ir.dim import same_dim
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Values
+from plica.ir.loop.scalar import Buffer, Eq, Lit, Lt, Scalar, Select
+from plica.ir.loop.tensor import Compute, compute, reduce
 from plica.ir.op.attribute import AXIS, attribute, axis, dims, size
 from plica.ir.op.cotangent import word
 from plica.ir.op.index import MODE, integers, place
 from plica.ir.op.pad import guarded
 from plica.ir.op.record import as_dtype, primitive
 from plica.ir.op.relation import NUMBER, axis_of, refuse, same, wide
-from plica.ir.operator import Values
-from plica.ir.scalar import Buffer, Eq, Lit, Lt, Scalar, Select
-from plica.ir.tensor import Compute, compute, reduce
-from plica.ir.type import TensorType
+from plica.ir.type.dim import same_dim
+from plica.ir.type.term import TensorType
 
 take, take_along_axis = word("take"), word("take_along_axis")
 

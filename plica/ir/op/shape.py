@@ -3,7 +3,7 @@
 Nothing is computed here: every element of a result is one element of an argument (or padding), so
 all of these are injective index maps.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> n = dim_var("n")
 >>> wanted = {"shape": (index(-1), index(2))}
 >>> same_dim(reshape.relation(wanted, tensor((n, 4), "f32")).shape[0], 2 * n)
@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plica.ir.dim import dim_var, known, normal_dim, product, quotient, same_dim
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Values
+from plica.ir.loop.scalar import Buffer, FloorDiv, FloorMod, Scalar, index
+from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import (
     AXES,
     attribute,
@@ -32,10 +34,8 @@ from plica.ir.op.relation import (
     refuse,
     shown,
 )
-from plica.ir.operator import Values
-from plica.ir.scalar import Buffer, FloorDiv, FloorMod, Scalar, index
-from plica.ir.tensor import Compute, compute
-from plica.ir.type import TensorType
+from plica.ir.type.dim import dim_var, known, normal_dim, product, quotient, same_dim
+from plica.ir.type.term import TensorType
 
 __all__ = ["dim_var", "same_dim"]
 

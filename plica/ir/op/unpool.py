@@ -9,7 +9,7 @@ its maximum the first counts, in row-major order.
     nn.window_take    the element at such a place
     nn.window_put     its adjoint: each value added at such a place, zeros elsewhere
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> _, attrs = window_spread.bind((1.0,), {"kernel": 2, "size": (8, 8)})
 >>> found = window_spread.relation(dict(attrs), tensor((1, 3, 4, 4), "f32"))
 >>> [size.value for size in found.shape]
@@ -20,19 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plica.ir.dim import known, same_dim
-from plica.ir.dtype import i64
-from plica.ir.graph import Expr
-from plica.ir.op.attribute import attribute, dims
-from plica.ir.op.elementwise import call
-from plica.ir.op.index import integers
-from plica.ir.op.pad import guarded
-from plica.ir.op.pool import WINDOW, pool_rule, sliding_windows, window_places
-from plica.ir.op.record import as_dtype, plus, primitive, tensor_of, times
-from plica.ir.op.relation import NUMBER, refuse, wide
-from plica.ir.op.window import Window
-from plica.ir.operator import Operator, Values
-from plica.ir.scalar import (
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Operator, Values
+from plica.ir.loop.scalar import (
     And,
     Buffer,
     Eq,
@@ -46,8 +36,18 @@ from plica.ir.scalar import (
     Select,
     index,
 )
-from plica.ir.tensor import Compute, compute, reduce
-from plica.ir.type import TensorType
+from plica.ir.loop.tensor import Compute, compute, reduce
+from plica.ir.op.attribute import attribute, dims
+from plica.ir.op.elementwise import call
+from plica.ir.op.index import integers
+from plica.ir.op.pad import guarded
+from plica.ir.op.pool import WINDOW, pool_rule, sliding_windows, window_places
+from plica.ir.op.record import as_dtype, plus, primitive, tensor_of, times
+from plica.ir.op.relation import NUMBER, refuse, wide
+from plica.ir.op.window import Window
+from plica.ir.type.dim import known, same_dim
+from plica.ir.type.dtype import i64
+from plica.ir.type.term import TensorType
 
 _SIZE = attribute("size", dims)
 

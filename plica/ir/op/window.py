@@ -1,6 +1,6 @@
 """Windows: what convolutions and pools share, places of a window that slides over padded axes.
 
->>> from plica.ir.dim import dim_var
+>>> from plica.ir.type.dim import dim_var
 >>> n = dim_var("n")
 >>> Window(stride=2, dilation=1, before=1, after=1).count("nn.conv", n, index(3)) is not None
 True
@@ -12,13 +12,13 @@ from typing import Any
 
 import attrs
 
-from plica.ir.dim import known, normal_dim
+from plica.ir.graph.operator import Values
+from plica.ir.loop.scalar import Le, Lt, Min, Scalar, index
 from plica.ir.op.attribute import attribute, padding, positive
 from plica.ir.op.attribute import per_axis as per_axis_reader
 from plica.ir.op.record import plus, times
 from plica.ir.op.relation import need, per_axis, refuse, shown
-from plica.ir.operator import Values
-from plica.ir.scalar import Le, Lt, Min, Scalar, index
+from plica.ir.type.dim import known, normal_dim
 
 STRIDES = attribute("strides", per_axis_reader(positive), 1)
 PADDING = attribute("padding", padding, 0)

@@ -24,9 +24,10 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from plica.ir.dim import known
-from plica.ir.dtype import f32, f64
-from plica.ir.graph import Expr, const
+from plica.ir.graph.expression import Expr, const
+from plica.ir.graph.operator import Mismatch, Through, Values
+from plica.ir.loop.scalar import Add, Buffer, Eq, Lit, Mul, Scalar, Select, dtype_of, index
+from plica.ir.loop.tensor import Compute
 from plica.ir.op.attribute import attribute
 from plica.ir.op.convolution import conv
 from plica.ir.op.linear import einsum, sum_of_products
@@ -35,16 +36,15 @@ from plica.ir.op.record import as_dtype, composite, primitive, tensor_of
 from plica.ir.op.relation import rank_is, refuse, same, shown, wide
 from plica.ir.op.shape import reshape
 from plica.ir.op.window import PADDING, Window, sides
-from plica.ir.operator import Mismatch, Through, Values
-from plica.ir.scalar import Add, Buffer, Eq, Lit, Mul, Scalar, Select, dtype_of, index
-from plica.ir.tensor import Compute
-from plica.ir.type import TensorType
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32, f64
+from plica.ir.type.term import TensorType
 
 Matrix: TypeAlias = tuple[tuple[Fraction, ...], ...]
 
 
 @attrs.frozen
-class Tiling:
+class WinogradMatrices:
     """The matrices of one size of tile: results from products, products from data, from weights."""
 
     size: int
@@ -68,15 +68,15 @@ def matrix(text: str) -> Matrix:
     return tuple(tuple(Fraction(each) for each in row.split()) for row in text.split(";"))
 
 
-TILES: Final[dict[int, Tiling]] = {
-    2: Tiling(
+TILES: Final[dict[int, WinogradMatrices]] = {
+    2: WinogradMatrices(
         2,
         result=matrix("1 1 1 0; 0 1 -1 -1"),
         data=matrix("1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1"),
         weight=matrix("1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1"),
         back=matrix("1 0 0 0; 0 1 -1 0; 0 0 0 1"),
     ),
-    4: Tiling(
+    4: WinogradMatrices(
         4,
         result=matrix("1 1 1 1 1 0; 0 1 -1 2 -2 0; 0 1 1 4 4 0; 0 1 -1 8 -8 1"),
         data=matrix(
@@ -121,7 +121,7 @@ def chosen(at: Scalar, cases: Sequence[Scalar]) -> Scalar:
 
 
 def recovered(
-    of: Tiling, weight: Buffer, place: tuple[Scalar, ...], k: Scalar, m: Scalar
+    of: WinogradMatrices, weight: Buffer, place: tuple[Scalar, ...], k: Scalar, m: Scalar
 ) -> Scalar:
     """The element of the weight itself at `k, m`, from the transformed one."""
 

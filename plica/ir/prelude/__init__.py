@@ -1,6 +1,7 @@
 """The prelude: a library of lists, options, trees and functions in the language itself.
 
-It is a script, `library.py`.  A text's module gets it by linking (`plica.ir.link.merge`); a live
+It is a script, `library.py`.  A text's module gets it by linking (`plica.ir.graph.link.merge`); a
+live
 script imports what it uses from `plica.ir.prelude.library`, as from any Python module.
 
 >>> str(prelude().find("length").ret)
@@ -18,9 +19,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.ir.module import Module
-from plica.ir.script import from_text
-from plica.ir.value import DataValue, Value, build
+from plica.ir.graph.module import Module
+from plica.ir.interpret.value import DataValue, Value, build
+from plica.ir.text.script import from_text
 
 __all__ = ["list_items", "list_value", "prelude"]
 

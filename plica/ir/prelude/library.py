@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plica.ir.script import data, function
+from plica.ir.text.script import data, function
 
 # --- data types ------------------------------------------------------------------------------
 

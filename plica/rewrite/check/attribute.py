@@ -1,7 +1,7 @@
 """Values for the attributes of an operator: what its readers accept, from a pool that fits shapes.
 
 >>> from plica.ir.op import find
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> spec = find("sum").attributes[0]
 >>> spec.name, attribute_values(spec, [tensor((2, 3), "f32")])[:3]
 ('axis', ((0,), (1,), (-1,)))
@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.ir.dtype import DTYPES
-from plica.ir.operator import Attribute, Mismatch
-from plica.ir.type import TensorType, Type
+from plica.ir.graph.operator import Attribute, Mismatch
+from plica.ir.type.dtype import DTYPES
+from plica.ir.type.term import TensorType, Type
 from plica.rewrite.check.data import Shape, sizes
 
 WORDS: Final = (

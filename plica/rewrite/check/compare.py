@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from plica.ir.dtype import dtype
+from plica.ir.type.dtype import dtype
 from plica.rewrite.contract import APPROX, Contract, exact, signless_zero
 
 SLACK = 8.0

@@ -1,6 +1,6 @@
 """Data that rules are sensitive to: zeros of both signs, nan, inf, extremes, small numbers.
 
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> array(tensor((2, 2), "i8"), lambda options: options[0]).tolist()
 [[0, 0], [0, 0]]
 """
@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from plica.ir.dim import known
-from plica.ir.dtype import DType, bool_
-from plica.ir.type import TensorType, Type
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType, bool_
+from plica.ir.type.term import TensorType, Type
 
 Choose: TypeAlias = Callable[[Sequence[Any]], Any]  # Any: whatever the sequence holds
 Shape: TypeAlias = tuple[int, ...]

@@ -12,14 +12,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
+from plica.analysis.index.point import value
+from plica.analysis.index.verdict import (
+    ByInstance,
+    ForAll,
+    InWindow,
+    OpenQuestion,
+    WrongRule,
+    prove_rule,
+)
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.dtype import bool_
-from plica.ir.scalar import Add, FloorDiv, FloorMod, Le, Lit, Lt, Mul, Scalar, ScalarVar, Sub
+from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Le, Lit, Lt, Mul, Scalar, ScalarVar, Sub
+from plica.ir.type.dtype import bool_
 from plica.rewrite.check.report import as_comment, slug
 from plica.rewrite.check.verdict import Counterexample, Proved, Refuted, Tested, Untested, Verdict
-from plica.rewrite.index.point import value
-from plica.rewrite.index.verdict import ByInstance, ForAll, InWindow, Open, Wrong, prove_rule
 from plica.rewrite.pattern import IndexHole
 from plica.rewrite.rule import Rule
 
@@ -38,9 +45,9 @@ def check_index(rule: Rule) -> Verdict:
             what = "a computed right side" if rule.computed else "a predicate is a function"
             note = f"{what}: each instance is proved, {undecided} left open"
             return Tested(rule.name, instances, note=note)
-        case Open(why):
+        case OpenQuestion(why):
             return Untested(rule.name, why)
-        case Wrong(point, instance):
+        case WrongRule(point, instance):
             if instance is not None:
                 return Refuted(rule.name, _counterexample(rule, point, *instance))
             assert isinstance(rule.left, Scalar)
@@ -70,9 +77,9 @@ def as_pytest(name: str, reason: str, left: Scalar, right: Scalar, at: Values) -
     made = "".join(f'    {words[a]} = ScalarVar(Name("{words[a]}"), {_dtype(a)})\n' for a, _ in at)
     point = ", ".join(f"{words[atom]}: {number}" for atom, number in at)
     return f"""from plica.core.name import Name
-from plica.ir.dtype import bool_, i64
-from plica.ir.scalar import {classes}
-from plica.rewrite.index.point import value
+from plica.ir.type.dtype import bool_, i64
+from plica.ir.loop.scalar import {classes}
+from plica.analysis.index.point import value
 
 {as_comment(f"{name}: {reason}")}
 

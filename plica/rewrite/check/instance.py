@@ -23,8 +23,7 @@ from plica.core.diagnostic import IllTyped
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term, rebuild
-from plica.ir.dtype import DTYPES, bool_, f32, i64
-from plica.ir.graph import (
+from plica.ir.graph.expression import (
     Apply,
     Attrs,
     Call,
@@ -43,9 +42,10 @@ from plica.ir.graph import (
     Var,
     const,
 )
-from plica.ir.infer import type_of
-from plica.ir.operator import Mismatch, Operator, find
-from plica.ir.type import TensorType, TupleType, Type, tensor
+from plica.ir.graph.operator import Mismatch, Operator, find
+from plica.ir.type.dtype import DTYPES, bool_, f32, i64
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, TupleType, Type, tensor
 from plica.rewrite.binder import opened, scopes
 from plica.rewrite.check.attribute import alike, attribute_values
 from plica.rewrite.check.data import Choose, Shape, array, sizes

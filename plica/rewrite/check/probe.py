@@ -14,11 +14,11 @@ from plica.core.diagnostic import IllTyped, RuleRefused
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dtype import bool_
-from plica.ir.graph import Expr
-from plica.ir.infer import type_of
-from plica.ir.scalar import Lit, Scalar, ScalarVar
-from plica.ir.unify import same_type
+from plica.ir.graph.expression import Expr
+from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
+from plica.ir.type.dtype import bool_
+from plica.ir.type.infer import type_of
+from plica.ir.type.unify import same_type
 from plica.rewrite.check.instance import Instance, instance
 from plica.rewrite.check.report import closed, text
 from plica.rewrite.instantiate import plan

@@ -25,10 +25,10 @@ import attrs
 
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
-from plica.ir.graph import Apply, Expr
+from plica.ir.graph.expression import Apply, Expr
 from plica.rewrite.dominate import applied, regions
 from plica.rewrite.instantiate import plan
-from plica.rewrite.match import Match, compiled
+from plica.rewrite.match import PatternMatch, compiled
 from plica.rewrite.pattern import Dominator, Hole, alternatives, hole_names
 from plica.rewrite.rule import Rule
 
@@ -85,7 +85,7 @@ def _local(rule: Rule, left: Term) -> Rule:
     pattern = rule.left
     assert isinstance(pattern, Dominator)
 
-    def right(m: Match) -> Term | None:
+    def right(m: PatternMatch) -> Term | None:
         term = build(m.filling)
         assert isinstance(term, Expr)
         region = next((each for each in regions(pattern, term) if each.child is term), None)

@@ -15,10 +15,10 @@ import numpy as np
 
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.graph import Expr, Function, Var
-from plica.ir.infer import type_of
-from plica.ir.module import Module, module
-from plica.ir.type import FuncType
+from plica.ir.graph.expression import Expr, Function, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import FuncType
 from plica.rewrite.check.instance import Instance
 from plica.rewrite.contract import APPROX, Contract
 from plica.rewrite.rule import Rule

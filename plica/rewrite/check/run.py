@@ -17,11 +17,11 @@ from plica.core.binding import free_vars, name_of
 from plica.core.diagnostic import EvaluationError, IllTyped, RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.graph import Apply, Const, Expr, Tuple
-from plica.ir.infer import type_of
-from plica.ir.interpret import interpret
-from plica.ir.scalar import Scalar
-from plica.ir.type import TensorType
+from plica.ir.graph.expression import Apply, Const, Expr, Tuple
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.loop.scalar import Scalar
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
 from plica.rewrite.check.compare import difference
 from plica.rewrite.check.data import Choose
 from plica.rewrite.check.index import check_index

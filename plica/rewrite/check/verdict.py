@@ -13,7 +13,7 @@ import attrs
 
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.graph import Apply
+from plica.ir.graph.expression import Apply
 
 
 @attrs.frozen

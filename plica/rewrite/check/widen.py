@@ -9,9 +9,9 @@ import numpy as np
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dtype import DTYPES, f64
-from plica.ir.graph import Const, Var, const
-from plica.ir.infer import type_of
+from plica.ir.graph.expression import Const, Var, const
+from plica.ir.type.dtype import DTYPES, f64
+from plica.ir.type.infer import type_of
 from plica.rewrite.check.instance import Instance
 
 T = TypeVar("T", bound=Term)

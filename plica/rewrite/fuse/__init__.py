@@ -9,7 +9,7 @@ from plica.runtime.late import lazily
 __all__ = [
     "REASONS",
     "EdgeDecision",
-    "Limits",
+    "FusionLimits",
     "Reason",
     "defuse",
     "explain",
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from plica.rewrite.fuse.decide import REASONS, Limits, Reason
+    from plica.rewrite.fuse.decide import REASONS, FusionLimits, Reason
     from plica.rewrite.fuse.explain import EdgeDecision, explain, table
     from plica.rewrite.fuse.group import defuse, fuse, is_fused, is_primitive
 else:

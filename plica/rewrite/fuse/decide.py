@@ -15,9 +15,9 @@ disjoint, and they cannot need one another in a circle.  Everything is said of e
 not, and why.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Apply, Var
->>> from plica.ir.infer import infer_expr
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Apply, Var
+>>> from plica.ir.type.infer import infer_expr
+>>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor((2, 3), "f32"))
 >>> found = decide(infer_expr(Apply("exp", (x + 1.0,))), USUAL)
 >>> [each.reason for each in found.verdicts.values()]
@@ -33,13 +33,13 @@ from attrs import frozen
 
 from plica.core.binding import substitute
 from plica.core.term import Term
-from plica.ir.dim import known, same_dim
-from plica.ir.dtype import i8, i32, u8
-from plica.ir.graph import Expr, Function, attr
-from plica.ir.infer import type_of
-from plica.ir.kind import Kind
-from plica.ir.scalar import Scalar, ScalarVar
-from plica.ir.type import TensorType
+from plica.ir.graph.expression import Expr, Function, attr
+from plica.ir.loop.fusion_kind import Kind
+from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.type.dim import known, same_dim
+from plica.ir.type.dtype import i8, i32, u8
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
 from plica.rewrite.fuse.reading import Index, Reading, count, operator, parts, reading
 from plica.rewrite.graph.walk import operands
 
@@ -78,7 +78,7 @@ FUSED: Final = ("inlined", "epilogue", "row", "copied")
 
 
 @frozen
-class Limits:
+class FusionLimits:
     """How far fusion goes: operators of a group, operators after one another, those kept alone."""
 
     size: int = 48
@@ -86,7 +86,7 @@ class Limits:
     stop: tuple[str, ...] = ()
 
 
-USUAL: Final = Limits()
+USUAL: Final = FusionLimits()
 
 
 @frozen(eq=False)
@@ -102,7 +102,7 @@ class Verdict:
 
 
 @frozen(eq=False)
-class Spot:
+class GroupSpot:
     """Where in its group a value is computed."""
 
     place: Index
@@ -120,7 +120,7 @@ class Group:
         self.sink = sink
         self.of = of
         self.is_closed = is_closed
-        self.spots: dict[Expr, Spot] = {}
+        self.spots: dict[Expr, GroupSpot] = {}
         self.anchor: Expr | None = None
         self.anchor_kind: Kind = "opaque"
         self.axes: list[tuple[ScalarVar, Scalar]] = []
@@ -128,7 +128,7 @@ class Group:
         self.stages: tuple[Group, ...] = ()  # where groups along rows were joined
         self.rows = 0  # how many of the first axes these share
         if of is not None:
-            self.spots[sink] = Spot(of.identity, False, 1)
+            self.spots[sink] = GroupSpot(of.identity, False, 1)
             self.axes = list(zip(of.compute.axes, of.compute.shape, strict=True))
             if of.reduces:
                 self.reduce_by(sink, of)
@@ -151,7 +151,7 @@ class Decisions:
     verdicts: Mapping[Expr, Verdict]
 
 
-def decide(root: Expr, limits: Limits) -> Decisions:
+def decide(root: Expr, limits: FusionLimits) -> Decisions:
     """Group the operators of a typed expression."""
     order, users = _walk(root)
     groups: dict[Expr, Group] = {}
@@ -190,8 +190,8 @@ def _copies(  # noqa: PLR0917  # what is known of a value and of its users
     users: Iterable[Expr],
     groups: Mapping[Expr, Group],
     homes: Mapping[Expr, tuple[Group, ...]],
-    limits: Limits,
-) -> dict[Group, Spot] | None:
+    limits: FusionLimits,
+) -> dict[Group, GroupSpot] | None:
     """Where each group of its users computes a value for itself, None where one of them cannot."""
     using: dict[Group, list[Expr]] = {}
     for user in users:
@@ -199,7 +199,7 @@ def _copies(  # noqa: PLR0917  # what is known of a value and of its users
             using.setdefault(group, []).append(user)
         if user not in homes and user not in groups:
             return None
-    found: dict[Group, Spot] = {}
+    found: dict[Group, GroupSpot] = {}
     for group, theirs in using.items():
         if group.is_closed or len(group.spots) >= limits.size:
             return None
@@ -219,8 +219,8 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
     users: Iterable[Expr],
     groups: Mapping[Expr, Group],
     homes: Mapping[Expr, tuple[Group, ...]],
-    limits: Limits,
-) -> tuple[Verdict, Spot | None]:
+    limits: FusionLimits,
+) -> tuple[Verdict, GroupSpot | None]:
     """Whether a value joins the one group of its users, and where it is computed there."""
     no = _alone(value, of, limits)
     if no is not None or of is None:
@@ -255,7 +255,7 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
     return Verdict("epilogue" if of.reduces else "inlined"), spot
 
 
-def _alone(value: Expr, of: Reading | None, limits: Limits) -> Reason | None:
+def _alone(value: Expr, of: Reading | None, limits: FusionLimits) -> Reason | None:
     """Why a value is in no group with its users, whoever they are."""
     if of is None or of.kind == "opaque":
         return "opaque"
@@ -266,7 +266,7 @@ def _alone(value: Expr, of: Reading | None, limits: Limits) -> Reason | None:
     return "may-fail" if of.may_fail else None
 
 
-def _spot(value: Expr, users: Iterable[Expr], group: Group) -> Spot | Verdict:
+def _spot(value: Expr, users: Iterable[Expr], group: Group) -> GroupSpot | Verdict:
     """The one place a group needs a value at."""
     found: dict[tuple[Index, bool], None] = {}
     depth = 0
@@ -287,7 +287,7 @@ def _spot(value: Expr, users: Iterable[Expr], group: Group) -> Spot | Verdict:
     if not found:
         return Verdict("unread", next(iter(users)))
     ((where, inner),) = found
-    return Spot(where, inner, depth)
+    return GroupSpot(where, inner, depth)
 
 
 def moved(place: Index, of: Reading, to: Index) -> Index:
@@ -300,7 +300,7 @@ def moved(place: Index, of: Reading, to: Index) -> Index:
     return tuple([at[each] if each in at else substitute(each, at) for each in place])  # type: ignore[misc]  # scalars give scalars
 
 
-def _epilogue(of: Reading, spot: Spot, group: Group) -> Reason | None:
+def _epilogue(of: Reading, spot: GroupSpot, group: Group) -> Reason | None:
     """Why a reduction is not computed in a group: all of it must be read, in any order of axes."""
     if group.anchor is not None:
         return "two-reductions"
@@ -320,7 +320,7 @@ def _epilogue(of: Reading, spot: Spot, group: Group) -> Reason | None:
     return "moved" if wanted else None
 
 
-def _inlined(of: Reading, spot: Spot, group: Group) -> Reason | None:
+def _inlined(of: Reading, spot: GroupSpot, group: Group) -> Reason | None:
     """Why a value that does not reduce is not computed where it is read."""
     axes = group.axes
     if spot.inner:

@@ -1,10 +1,10 @@
 """Explaining fusion: for every edge between two operators whether they are one kernel, and why.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Apply, Function, Var
->>> from plica.ir.infer import infer
->>> from plica.ir.module import module
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Apply, Function, Var
+>>> from plica.ir.type.infer import infer
+>>> from plica.ir.graph.module import module
+>>> from plica.ir.type.term import tensor
 >>> x, main = Var(Name("x"), tensor((2, 3), "f32")), Var(Name("main"), None)
 >>> top = Apply("max", (x,), (("axis", (1,)), ("keepdims", True)))
 >>> of = infer(module({main: Function((), (), (x,), None, (x - top) * 2.0)}, main))
@@ -20,18 +20,18 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from plica.ir.graph import Expr
-from plica.ir.infer import infer
-from plica.ir.kind import Kind
-from plica.ir.module import Module
-from plica.rewrite.fuse.decide import REASONS, USUAL, Decisions, Limits, Reason, decide
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.module import Module
+from plica.ir.loop.fusion_kind import Kind
+from plica.ir.type.infer import infer
+from plica.rewrite.fuse.decide import REASONS, USUAL, Decisions, FusionLimits, Reason, decide
 from plica.rewrite.fuse.group import is_primitive
 from plica.rewrite.fuse.reading import operator, reading
 from plica.rewrite.fuse.row import with_rows
 
 
 @frozen(eq=False)
-class Node:
+class FusionNode:
     """An operator of a program: the term, its kind, and a name with its number in the function."""
 
     term: Expr
@@ -49,8 +49,8 @@ class EdgeDecision:
     `because` is the use that stands in the way, where there is one.
     """
 
-    producer: Node
-    consumer: Node
+    producer: FusionNode
+    consumer: FusionNode
     fused: bool
     reason: Reason
     because: str | None
@@ -65,7 +65,7 @@ class EdgeDecision:
         return f"{why} ({self.because})." if self.because else f"{why}."
 
 
-def explain(module: Module, limits: Limits = USUAL) -> tuple[EdgeDecision, ...]:
+def explain(module: Module, limits: FusionLimits = USUAL) -> tuple[EdgeDecision, ...]:
     """Every edge between two operators of a module, in the order in which they are computed."""
     found: list[EdgeDecision] = []
     for _, function in infer(module).functions():
@@ -75,12 +75,12 @@ def explain(module: Module, limits: Limits = USUAL) -> tuple[EdgeDecision, ...]:
 
 
 def _edges(decisions: Decisions) -> list[EdgeDecision]:
-    nodes: dict[Expr, Node] = {}
+    nodes: dict[Expr, FusionNode] = {}
     for term in decisions.order:
         if term in decisions.verdicts:
             of = reading(term)
             kind = "opaque" if of is None else of.kind
-            nodes[term] = Node(term, kind, f"{operator(term)}.{len(nodes)}")
+            nodes[term] = FusionNode(term, kind, f"{operator(term)}.{len(nodes)}")
     found: list[EdgeDecision] = []
     for term, node in nodes.items():
         verdict = decisions.verdicts[term]

@@ -7,9 +7,9 @@ Constants of one element go inside, other constants are arguments.  An operator 
 is.  What a let names stays whole: bring a program into dataflow form first.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
->>> from plica.ir.module import module
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.graph.module import module
+>>> from plica.ir.type.term import tensor
 >>> x, main = Var(Name("x"), tensor((2,), "f32")), Var(Name("main"), None)
 >>> of = infer(module({main: Function((), (), (x,), None, (x + 1.0) * (x + 1.0))}, main))
 >>> defuse(fuse(of)) is of, fuse(fuse(of)) is fuse(of)
@@ -27,13 +27,13 @@ from typing import Final
 import attrs
 
 from plica.core.name import Name
-from plica.ir.graph import Attrs, Call, Const, Expr, Function, Var, attr
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module
+from plica.ir.graph.expression import Attrs, Call, Const, Expr, Function, Var, attr
+from plica.ir.graph.module import Module
 from plica.ir.op import find
 from plica.ir.passes import form
-from plica.ir.type import Type
-from plica.rewrite.fuse.decide import USUAL, Decisions, Group, Limits, decide, inside
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import Type
+from plica.rewrite.fuse.decide import USUAL, Decisions, FusionLimits, Group, decide, inside
 from plica.rewrite.fuse.reading import operator, values_below, with_parts
 from plica.rewrite.fuse.row import with_rows
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
@@ -46,7 +46,7 @@ def is_primitive(node: Expr) -> bool:
     return isinstance(node, Function) and bool(attr(node, "primitive"))
 
 
-def fuse(module: Module, limits: Limits = USUAL) -> Module:
+def fuse(module: Module, limits: FusionLimits = USUAL) -> Module:
     """The module with a primitive function for each group of two or more operators."""
     known = infer(module)
 

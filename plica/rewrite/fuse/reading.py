@@ -6,8 +6,8 @@ argument itself under another shape.  A *value* here is an operator applied to t
 result of an operator that has several.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Apply, Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Apply, Var
+>>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor((2, 3), "f32"))
 >>> found = reading(Apply("reshape", (x,), (("shape", (index(6),)),)))
 >>> found.kind, found.is_view
@@ -23,17 +23,15 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from plica.analysis.index import EMPTY, can_prove
+from plica.analysis.index.prove import same
 from plica.core.binding import substitute
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dim import known, product, same_dim
-from plica.ir.graph import Apply, Attrs, Expr, Project
-from plica.ir.infer import type_of
-from plica.ir.kind import Kind, kind_of
-from plica.ir.op import find
-from plica.ir.op.shape import regroup
-from plica.ir.scalar import (
+from plica.ir.graph.expression import Apply, Attrs, Expr, Project
+from plica.ir.loop.fusion_kind import Kind, kind_of
+from plica.ir.loop.scalar import (
     Buffer,
     Div,
     FloorDiv,
@@ -47,10 +45,12 @@ from plica.ir.scalar import (
     dtype_of,
     index,
 )
-from plica.ir.tensor import Compute
-from plica.ir.type import TensorType, TupleType, Type
-from plica.rewrite.index import EMPTY, can_prove
-from plica.rewrite.index.prove import same
+from plica.ir.loop.tensor import Compute
+from plica.ir.op import find
+from plica.ir.op.shape import regroup
+from plica.ir.type.dim import known, product, same_dim
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, TupleType, Type
 
 Index: TypeAlias = tuple[Scalar, ...]
 

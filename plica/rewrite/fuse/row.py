@@ -12,9 +12,9 @@ A group joins that of its users if these are all in one, read it at their own ro
 reduction is among what is joined.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Apply, Var
->>> from plica.ir.infer import infer_expr
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Apply, Var
+>>> from plica.ir.type.infer import infer_expr
+>>> from plica.ir.type.term import tensor
 >>> from plica.rewrite.fuse.decide import USUAL
 >>> x = Var(Name("x"), tensor((2, 3), "f32"))
 >>> root = infer_expr(x - Apply("max", (x,), (("axis", (1,)), ("keepdims", True))))
@@ -29,11 +29,11 @@ from collections.abc import Iterable
 from math import prod
 from typing import Final, TypeAlias
 
-from plica.ir.dim import known
-from plica.ir.graph import Expr
-from plica.ir.infer import type_of
-from plica.ir.scalar import Scalar
-from plica.ir.type import TensorType
+from plica.ir.graph.expression import Expr
+from plica.ir.loop.scalar import Scalar
+from plica.ir.type.dim import known
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
 from plica.rewrite.fuse.decide import Decisions, Group, Verdict, decide, moved
 from plica.rewrite.fuse.reading import Index, operator, parts, reading
 

@@ -10,8 +10,8 @@ what follows it is the epilogue.
 
 Where fusion joined groups along rows, each of those is a stage or two.
 
->>> from plica.ir.graph import Apply
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Apply
+>>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor((3,), "f32"))
 >>> function = Function((), (), (x,), x.type, Apply("exp", (x + x,)))
 >>> print(to_stages(function).stages)
@@ -33,13 +33,13 @@ from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
 from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.dtype import i64
-from plica.ir.graph import Const, Expr, Function, Var, attr
-from plica.ir.infer import type_of
-from plica.ir.scalar import Buffer, Lit, Load, Reduce, Scalar, ScalarVar, dtype_of, index
-from plica.ir.stage import Each
-from plica.ir.stages import Stages, exposed, loads, stages
-from plica.ir.type import TensorType, Type
+from plica.ir.graph.expression import Const, Expr, Function, Var, attr
+from plica.ir.loop.scalar import Buffer, Lit, Load, Reduce, Scalar, ScalarVar, dtype_of, index
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages, exposed, loads, stages
+from plica.ir.type.dtype import i64
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, Type
 from plica.rewrite.fuse.decide import moved
 from plica.rewrite.fuse.group import is_small, labelled
 from plica.rewrite.fuse.reading import (

@@ -18,12 +18,12 @@ from plica.ir.generate.inputs import inputs_for
 from plica.ir.generate.neural import any_operator
 from plica.ir.generate.operation import operation
 from plica.ir.generate.program import modules
-from plica.ir.generate.scope import Known, Scope
+from plica.ir.generate.scope import GenerationScope, KnownExpression
 from plica.ir.generate.static import static_modules
-from plica.ir.graph import Expr, Function, Tuple, Var
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module, module
-from plica.ir.type import FuncType, TupleType
+from plica.ir.graph.expression import Expr, Function, Tuple, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import FuncType, TupleType
 from plica.rewrite.check.data import array
 from plica.rewrite.check.instance import instance
 from plica.rewrite.rule import Rule
@@ -81,7 +81,7 @@ def _around(draw: DrawFn, rule: Rule) -> Module | None:
     if found is None:
         return None
     builder = Builder(draw)
-    scope = Scope([])
+    scope = GenerationScope([])
     params = found.variables
     for param in params:
         builder.used.add(param.name)
@@ -101,8 +101,8 @@ def _around(draw: DrawFn, rule: Rule) -> Module | None:
     return module({main: Function((), (), params, ret, scope.close(result.expr))}, main)
 
 
-def _together(results: Sequence[Known]) -> Known:
+def _together(results: Sequence[KnownExpression]) -> KnownExpression:
     if len(results) == 1:
         return results[0]
     items = tuple(each.expr for each in results)
-    return Known(Tuple(items), TupleType(tuple(each.type for each in results)))
+    return KnownExpression(Tuple(items), TupleType(tuple(each.type for each in results)))

@@ -13,11 +13,11 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from plica.core.diagnostic import EvaluationError
-from plica.ir.graph import Constructor
-from plica.ir.infer import infer
-from plica.ir.interpret import interpret
-from plica.ir.module import Module
-from plica.ir.value import Closure, DataValue, Native
+from plica.ir.graph.expression import Constructor
+from plica.ir.graph.module import Module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.interpret.value import Closure, DataValue, NativeFunction
+from plica.ir.type.infer import infer
 from plica.rewrite.check.compare import difference
 from plica.rewrite.check.widen import array_in_f64, in_f64
 from plica.rewrite.contract import Contract, approx, exact
@@ -36,7 +36,7 @@ def unlike(a: Any, b: Any, contract: Contract) -> str | None:
     stack = [(a, b)]
     while stack:
         a, b = stack.pop()
-        if isinstance(a, Closure | Native | Constructor):
+        if isinstance(a, Closure | NativeFunction | Constructor):
             continue
         if isinstance(a, DataValue) and isinstance(b, DataValue):
             if a.index != b.index or len(a.fields) != len(b.fields):

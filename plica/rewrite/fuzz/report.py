@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.rewrite.check.report import as_comment, contract_name, literal, slug, text
 from plica.rewrite.contract import Contract
 

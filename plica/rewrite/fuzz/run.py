@@ -22,10 +22,10 @@ from typing import Any, Final, Literal
 import attrs
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.check import check
 from plica.ir.driver import PassBroke
-from plica.ir.infer import infer
-from plica.ir.module import Module
+from plica.ir.graph.check import check
+from plica.ir.graph.module import Module
+from plica.ir.type.infer import infer
 from plica.rewrite.check.report import as_comment, text
 from plica.rewrite.contract import Contract, exact
 from plica.rewrite.fuzz.case import Case, cases, of_programs
@@ -46,7 +46,7 @@ CRASHES: Final = (
 
 
 @attrs.frozen
-class Finding:
+class StageFinding:
     """A smallest module that a stage does wrong."""
 
     kind: Literal["meaning", "crash", "ill-formed", "native"]
@@ -60,7 +60,7 @@ class Finding:
 
 
 @attrs.frozen
-class Report:
+class GraphFuzzReport:
     """How many cases there were, what happened in them, and the finding if there is one."""
 
     examples: int
@@ -70,7 +70,7 @@ class Report:
     rounded: int
     compiled: int
     fired: dict[str, int]
-    finding: Finding | None
+    finding: StageFinding | None
 
     def to_data(self) -> dict[str, Any]:
         found = attrs.asdict(self, recurse=False)
@@ -78,10 +78,10 @@ class Report:
         return found
 
 
-class Wrong(AssertionError):
+class WrongCase(AssertionError):
     """Raised inside hypothesis where a case goes wrong."""
 
-    def __init__(self, finding: Finding) -> None:
+    def __init__(self, finding: StageFinding) -> None:
         super().__init__(finding.reason)
         self.finding = finding
 
@@ -97,7 +97,7 @@ def fuzz(
     focus: Sequence[Rule] = (),
     whole: bool = False,
     say: Callable[[str], None] | None = None,
-) -> Report:
+) -> GraphFuzzReport:
     """Modules through the stages; with `native` every so many-th is compiled and run as well.
 
     The rules of `focus` are tried first, one after another, and then in every other module; where
@@ -120,17 +120,17 @@ def fuzz(
             counts.update(undefined=not meaning.defined, rounded=meaning.rounded, compiled=compiled)
             fired.update(step.rule.name for step in history.derivation.steps)
 
-    def one(number: int) -> Finding | None:
+    def one(number: int) -> StageFinding | None:
         wanted = _turn(of_programs(focus), number)
         drawn = cases(rules, wanted, exact < contract, whole)
         try:
             one_case(partial(judged, number), drawn, seed, number)
-        except Wrong as wrong:
+        except WrongCase as wrong:
             return wrong.finding
         return None
 
     done = campaign(one, examples, say=say)
-    return Report(
+    return GraphFuzzReport(
         done.ran,
         seed,
         str(contract),
@@ -161,17 +161,17 @@ def _through(stages: Sequence[Stage], module: Module) -> History:
                 wrong.append("the module is not inferred")
         except CRASHES as error:
             reason = f"{type(error).__name__}: {'; '.join(str(error).splitlines())}"
-            raise Wrong(_finding("crash", stage.name, reason, before)) from error
+            raise WrongCase(_finding("crash", stage.name, reason, before)) from error
         if wrong:
-            raise Wrong(_finding("ill-formed", stage.name, wrong[0], before))
+            raise WrongCase(_finding("ill-formed", stage.name, wrong[0], before))
     return history
 
 
 def _finding(
     kind: Literal["crash", "ill-formed", "native"], stage: str, reason: str, module: Module
-) -> Finding:
+) -> StageFinding:
     words = as_comment(f"{stage}: {reason}")
-    return Finding(kind, stage, None, reason, f'{words}\nSOURCE = """\n{text(module)}\n"""\n')
+    return StageFinding(kind, stage, None, reason, f'{words}\nSOURCE = """\n{text(module)}\n"""\n')
 
 
 def _compare(meaning: Meaning, history: History, stages: Sequence[Stage]) -> None:
@@ -182,7 +182,7 @@ def _compare(meaning: Meaning, history: History, stages: Sequence[Stage]) -> Non
     name = found.rule or found.stage
     why = Meaning(found.before, meaning.inputs, meaning.contract).differs(found.after) or reason
     text = as_pytest(name, why, (found.before, found.after), meaning.inputs, meaning.contract)
-    raise Wrong(Finding("meaning", found.stage, found.rule, why, text))
+    raise WrongCase(StageFinding("meaning", found.stage, found.rule, why, text))
 
 
 def _compiled(native: Compiled, meaning: Meaning, module: Module) -> bool:
@@ -190,7 +190,7 @@ def _compiled(native: Compiled, meaning: Meaning, module: Module) -> bool:
     try:
         reason = meaning.native_differs(module, native)
     except PassBroke as error:
-        raise Wrong(_finding("ill-formed", error.guilty, str(error), module)) from error
+        raise WrongCase(_finding("ill-formed", error.guilty, str(error), module)) from error
     if reason:
-        raise Wrong(_finding("native", "native", reason, module))
+        raise WrongCase(_finding("native", "native", reason, module))
     return reason is None

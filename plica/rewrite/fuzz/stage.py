@@ -18,9 +18,9 @@ import attrs
 
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term
-from plica.ir.infer import infer
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.ir.passes import Pass
+from plica.ir.type.infer import infer
 from plica.rewrite.derivation import first_bad
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack

@@ -10,8 +10,8 @@ its transpose.  Each takes a module or a function marked with `plica.function`, 
 which can be interpreted, compiled, and differentiated again.
 
 >>> from plica.core.name import Name
->>> from plica.ir.interpret import interpret
->>> from plica.ir.type import tensor
+>>> from plica.ir.interpret.interpreter import interpret
+>>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor((), "f64"))
 >>> cube = Function((), (), (x,), None, x * x * x)
 >>> float(interpret(grad(cube), 2.0)), float(interpret(grad(grad(cube)), 2.0))
@@ -28,20 +28,20 @@ import attrs
 from plica.core.binding import free_vars
 from plica.core.diagnostic import did_you_mean
 from plica.core.name import Name
-from plica.ir.graph import Call, Expr, Function, Project, Tuple, Var, const
-from plica.ir.infer import infer, type_of
-from plica.ir.module import DataDef, Module, constructors
-from plica.ir.module import module as module_of
+from plica.ir.graph.expression import Call, Expr, Function, Project, Tuple, Var, const
+from plica.ir.graph.module import DataDef, Module, constructors
+from plica.ir.graph.module import module as module_of
 from plica.ir.op.create import zeros
-from plica.ir.script import Scripted, as_module
-from plica.ir.type import DataType, TensorType, TupleType, Type
+from plica.ir.text.script import Scripted, as_module
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import DataType, TensorType, TupleType, Type
 from plica.rewrite.gradient.form import prepared
 from plica.rewrite.gradient.reverse import Reverse
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.partial import evaluate_partially
 from plica.rewrite.graph.unfold import wrapped
-from plica.rewrite.graph.walk import Supply
+from plica.rewrite.graph.walk import NameSupply
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 
 Program: TypeAlias = Module | Scripted | Function
@@ -91,7 +91,7 @@ def jvp(of: Program, wrt: Which = None) -> Module:
     twice = vjp(once, tuple(range(count, count + len(pulled))))
     main, function = twice.main, twice.main_function()
     assert main is not None
-    supply = Supply(*twice.values, *twice.names)
+    supply = NameSupply(*twice.values, *twice.names)
     values, seeds = function.params[:count], function.params[count + len(pulled) :]
     # The results of the pullback are the value, which has no part in this, and the cotangents.
     tangents = [Var(supply.name("t"), once_type) for once_type in _items(seeds[-1].type)]
@@ -145,7 +145,7 @@ def _called(module: Module) -> Module:
     """The module with a main that calls the one it had."""
     function, main = module.main_function(), module.main
     assert main is not None
-    outer = Var(Supply(*module.values, *module.names).name(main.name.hint), None)
+    outer = Var(NameSupply(*module.values, *module.names).name(main.name.hint), None)
     whole = attrs.evolve(function, body=Call(main, function.params), attrs=())
     return infer(module_of({**dict(module.items()), outer: whole}, outer))
 

@@ -18,7 +18,7 @@ import attrs
 
 from plica.core.binding import free_vars
 from plica.core.name import Name
-from plica.ir.graph import (
+from plica.ir.graph.expression import (
     Apply,
     Attrs,
     Call,
@@ -30,13 +30,13 @@ from plica.ir.graph import (
     Tuple,
     Var,
 )
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module
-from plica.ir.module import module as module_of
+from plica.ir.graph.module import Module
+from plica.ir.graph.module import module as module_of
+from plica.ir.graph.operator import Decomposition, Through
+from plica.ir.loop.scalar import ScalarVar
 from plica.ir.op import find
-from plica.ir.operator import Decomposition, Through
-from plica.ir.scalar import ScalarVar
-from plica.ir.type import TensorType, TupleType, Type
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType, TupleType, Type
 from plica.rewrite.graph.anf import to_anf
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.defunctionalize import defunctionalize, is_first_order

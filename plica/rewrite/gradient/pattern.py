@@ -1,7 +1,7 @@
 """Patterns where derivatives are taken: what they bind, and names for all that has a cotangent.
 
 >>> from plica.core.name import Name
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor((2,), "f32"))
 >>> variables(PTuple((PVar(x), PAny()))) == [x]
 True
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plica.ir.graph import PAny, Pattern, PConstructor, PTuple, PVar, Var
-from plica.ir.type import DataType, TupleType, Type
+from plica.ir.graph.expression import PAny, Pattern, PConstructor, PTuple, PVar, Var
+from plica.ir.type.term import DataType, TupleType, Type
 
 if TYPE_CHECKING:
     from plica.rewrite.gradient.reverse import Reverse

@@ -17,7 +17,7 @@ import attrs
 
 from plica.core.binding import substitute
 from plica.core.task import Task, run
-from plica.ir.graph import (
+from plica.ir.graph.expression import (
     Call,
     Constructor,
     Expr,
@@ -29,22 +29,22 @@ from plica.ir.graph import (
     Tuple,
     Var,
 )
-from plica.ir.infer import type_of
-from plica.ir.module import DataDef, Defined, Definition, Module
-from plica.ir.type import DataType, FuncType, TupleType, Type
+from plica.ir.graph.module import DataDef, Defined, Definition, Module
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import DataType, FuncType, TupleType, Type
 from plica.rewrite.gradient.form import is_kept, unmarked
-from plica.rewrite.gradient.sweep import Sweep
+from plica.rewrite.gradient.sweep import BlockSweep
 from plica.rewrite.gradient.tangent import Tangents, is_zero
 from plica.rewrite.graph.unfold import wrapped
-from plica.rewrite.graph.walk import Supply
+from plica.rewrite.graph.walk import NameSupply
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 
 @attrs.define(eq=False)
-class Branch:
+class BranchSweep:
     """A block inside another, swept both ways."""
 
-    sweep: Sweep
+    sweep: BlockSweep
     result: Expr
     cotangent: Var
     bound: Sequence[Var]
@@ -106,7 +106,7 @@ class Reverse:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.table = module.definitions()
-        self.supply = Supply(*module.values, *module.names)
+        self.supply = NameSupply(*module.values, *module.names)
         self.tangents = Tangents(module, self.supply)
         self.thunks: dict[Var, tuple[Var, list[Var]]] = {}
         self.derived: dict[Var, Var] = {}
@@ -135,13 +135,13 @@ class Reverse:
         # A substitution keeps types what they are.
         return [substitute(each, mapping) for each in fields]  # type: ignore[misc]
 
-    def inner(self, body: Expr, varying: set[Var], bound: Sequence[Var]) -> Task[Branch]:
+    def inner(self, body: Expr, varying: set[Var], bound: Sequence[Var]) -> Task[BranchSweep]:
         """A block inside another, swept forwards and backwards."""
-        sweep = Sweep(self, varying)
+        sweep = BlockSweep(self, varying)
         result = yield sweep.forward(body)
         cotangent = self.fresh("d", self.tangents.of(type_of(body)))
         sweep.backward(result, self.tangents.opened(type_of(cotangent), cotangent))
-        return Branch(sweep, result, cotangent, bound)
+        return BranchSweep(sweep, result, cotangent, bound)
 
     def is_checkpoint(self, callee: Var) -> bool:
         """Whether calls of a function are computed again when derivatives are."""
@@ -173,12 +173,12 @@ class Reverse:
 
     # --- the program -------------------------------------------------------------------------
 
-    def main(self, varying: Sequence[Var]) -> tuple[Sweep, Expr, Function]:
+    def main(self, varying: Sequence[Var]) -> tuple[BlockSweep, Expr, Function]:
         """The main function swept forwards, its result, and itself."""
         function = self.module.main_function()
         assert self.module.main is not None
         self.place = str(self.module.main.name)
-        sweep = Sweep(self, set(varying))
+        sweep = BlockSweep(self, set(varying))
         return sweep, run(sweep.forward(function.body)), function
 
     def definitions(self) -> dict[Defined, Definition]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.task import Task
-from plica.ir.graph import (
+from plica.ir.graph.expression import (
     Apply,
     Call,
     Clause,
@@ -39,12 +39,12 @@ from plica.ir.graph import (
     Tuple,
     Var,
 )
-from plica.ir.infer import type_of
+from plica.ir.graph.operator import Flat, Through
+from plica.ir.loop.scalar import ScalarVar
 from plica.ir.op import find
 from plica.ir.op.mark import after
-from plica.ir.operator import Flat, Through
-from plica.ir.scalar import ScalarVar
-from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import DataType, FuncType, TensorType, TupleType, Type
 from plica.rewrite.gradient.pattern import named, variables
 from plica.rewrite.gradient.tangent import Part, is_zero, projected
 from plica.rewrite.graph.walk import is_atom
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 Back: TypeAlias = Callable[[Part], None]  # hands the cotangent of a value on
 
 
-class Sweep:
+class BlockSweep:
     """One block: what has been written forwards and backwards, and the cotangents so far."""
 
     def __init__(self, program: Reverse, varying: set[Var]) -> None:

@@ -9,9 +9,9 @@ tangents are functions of the module, one for each type they are needed at.
 
 A cotangent that is still being put together is a `Part`: None is zero, a Python tuple a tuple.
 
->>> from plica.ir.module import module
->>> from plica.ir.type import tensor
->>> tangents = Tangents(module({}), Supply())
+>>> from plica.ir.graph.module import module
+>>> from plica.ir.type.term import tensor
+>>> tangents = Tangents(module({}), NameSupply())
 >>> x, n = tensor((2,), "f32"), tensor((2,), "i32")
 >>> tangents.of(TupleType((x, n))) is TupleType((x, UNIT)), tangents.of(n) is UNIT
 (True, True)
@@ -24,7 +24,7 @@ from typing import Final, TypeAlias
 from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
-from plica.ir.graph import (
+from plica.ir.graph.expression import (
     Call,
     Clause,
     Constructor,
@@ -38,7 +38,7 @@ from plica.ir.graph import (
     Tuple,
     Var,
 )
-from plica.ir.module import (
+from plica.ir.graph.module import (
     ConstructorDef,
     DataDef,
     Defined,
@@ -46,9 +46,9 @@ from plica.ir.module import (
     Module,
     constructors,
 )
+from plica.ir.loop.scalar import ScalarVar
 from plica.ir.op.create import zeros, zeros_like
-from plica.ir.scalar import ScalarVar
-from plica.ir.type import (
+from plica.ir.type.term import (
     DataName,
     DataType,
     FuncType,
@@ -58,7 +58,7 @@ from plica.ir.type import (
     TypeVar,
     static_shape,
 )
-from plica.rewrite.graph.walk import Supply
+from plica.rewrite.graph.walk import NameSupply
 
 Part: TypeAlias = Expr | tuple["Part", ...] | None
 
@@ -68,7 +68,7 @@ UNIT: Final = TupleType(())
 class Tangents:
     """The tangents of one module; `definitions` grows with what is asked for."""
 
-    def __init__(self, module: Module, supply: Supply) -> None:
+    def __init__(self, module: Module, supply: NameSupply) -> None:
         self.data = {
             name: value
             for name, value in module.items()

@@ -7,7 +7,8 @@
                  return v_1 + v
 
 A binding stands in the lowest scope that contains all its uses; what only one branch needs is
-computed in that branch (`plica.rewrite.graph.place`).  The result of a scope needs no name, so
+computed in that branch (`plica.rewrite.graph.scope_placement`).  The result of a scope needs no
+name, so
 calls in tail position stay in tail position.
 
 Laws: `is_anf(to_anf(m))`; `to_dataflow(to_anf(m))` is `m` up to names for pure dataflow.
@@ -15,10 +16,10 @@ Laws: `is_anf(to_anf(m))`; `to_dataflow(to_anf(m))` is `m` up to names for pure 
 
 from __future__ import annotations
 
-from plica.ir.graph import Expr, Let
-from plica.ir.module import Module
+from plica.ir.graph.expression import Expr, Let
+from plica.ir.graph.module import Module
 from plica.rewrite.graph.block import in_blocks
-from plica.rewrite.graph.place import regions, strict
+from plica.rewrite.graph.scope_placement import regions, strict
 from plica.rewrite.graph.walk import is_atom
 
 

@@ -11,11 +11,11 @@ compiler of blocks wants.  `is_basic_block` is the definition.
 
 from __future__ import annotations
 
-from plica.ir.graph import Call, Expr
-from plica.ir.module import Module
+from plica.ir.graph.expression import Call, Expr
+from plica.ir.graph.module import Module
+from plica.rewrite.graph.alpha_rename import with_selves
 from plica.rewrite.graph.block import in_blocks
-from plica.rewrite.graph.place import Place, regions, strict
-from plica.rewrite.graph.separate import with_selves
+from plica.rewrite.graph.scope_placement import ValuePlace, regions, strict
 from plica.rewrite.graph.walk import is_atom
 
 
@@ -32,7 +32,7 @@ def is_basic_block(module: Module) -> bool:
     return all(_has_blocks(body) for body in bodies)
 
 
-def _crosses(node: Expr, place: Place) -> bool:
+def _crosses(node: Expr, place: ValuePlace) -> bool:
     return place.crossing
 
 

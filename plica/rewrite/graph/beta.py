@@ -4,9 +4,9 @@ A call of a polymorphic function says its type arguments; its dims follow from t
 arguments, as in inference.
 
 >>> from plica.core.name import Name
->>> from plica.ir.dim import dim_var
->>> from plica.ir.graph import const
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.dim import dim_var
+>>> from plica.ir.graph.expression import const
+>>> from plica.ir.type.term import tensor
 >>> n = dim_var("n")
 >>> x = Var(Name("x"), tensor((n,), "f32"))
 >>> twice = Function((n,), (), (x,), x.type, x + x)
@@ -22,15 +22,15 @@ from typing import Any
 from plica.core.binding import free_vars, rename, substitute
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term
-from plica.ir.dim import normal_dim
-from plica.ir.graph import Apply, Attrs, Call, Expr, Function, Let, Var
-from plica.ir.infer import type_of
-from plica.ir.operator import Mismatch, find
-from plica.ir.scalar import Scalar
-from plica.ir.type import Type
-from plica.ir.unify import Solver
-from plica.ir.unknown import is_open
-from plica.rewrite.graph.walk import Supply, map_expressions
+from plica.ir.graph.expression import Apply, Attrs, Call, Expr, Function, Let, Var
+from plica.ir.graph.operator import Mismatch, find
+from plica.ir.loop.scalar import Scalar
+from plica.ir.type.dim import normal_dim
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import Type
+from plica.ir.type.unify import Solver
+from plica.ir.type.unknown import is_open
+from plica.rewrite.graph.walk import NameSupply, map_expressions
 
 
 def instantiation(
@@ -64,7 +64,7 @@ def beta(call: Call) -> Expr | None:
     mapping = instantiation(function, call.args, call.types)
     if mapping is None:
         return None
-    supply = Supply(call)
+    supply = NameSupply(call)
     lets: list[tuple[Var, Expr]] = []
     for param, arg in zip(function.params, call.args, strict=True):
         name = rename(param, supply.name(param.name.hint))

@@ -11,18 +11,24 @@ from typing import TypeAlias
 
 import attrs
 
-from plica.ir.graph import Call, Expr, Function, Let, Var
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module
-from plica.ir.type import FuncType
+from plica.ir.graph.expression import Call, Expr, Function, Let, Var
+from plica.ir.graph.module import Module
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import FuncType
+from plica.rewrite.graph.alpha_rename import alpha_renamed, with_selves
 from plica.rewrite.graph.need import without_unused
-from plica.rewrite.graph.place import Place, Placement, is_forcing, regions, strict
-from plica.rewrite.graph.separate import separate, with_selves
+from plica.rewrite.graph.scope_placement import (
+    ScopePlacement,
+    ValuePlace,
+    is_forcing,
+    regions,
+    strict,
+)
 from plica.rewrite.graph.total import Totality
-from plica.rewrite.graph.walk import Supply, is_atom, map_functions, with_operands
+from plica.rewrite.graph.walk import NameSupply, is_atom, map_functions, with_operands
 
 Binding: TypeAlias = tuple[Var, Expr]
-Naming: TypeAlias = Callable[[Expr, Place], bool]
+Naming: TypeAlias = Callable[[Expr, ValuePlace], bool]
 
 
 def in_blocks(module: Module, named: Naming) -> Module:
@@ -34,10 +40,10 @@ def in_blocks(module: Module, named: Naming) -> Module:
 
     def write(_: Var, function: Function) -> Function:
         while True:
-            needed = without_unused(separate(function, outer))
+            needed = without_unused(alpha_renamed(function, outer))
             apart, selves = with_selves(needed, outer)
-            supply = Supply(apart, outer=taken)
-            writer = _Writer(Placement(apart.body, total), selves, supply, named)
+            supply = NameSupply(apart, outer=taken)
+            writer = _Writer(ScopePlacement(apart.body, total), selves, supply, named)
             function = attrs.evolve(apart, body=writer.body(apart.body))
             if not writer.merged:
                 return function
@@ -49,7 +55,7 @@ class _Writer:
     """The terms of one function, parts before wholes."""
 
     def __init__(
-        self, placement: Placement, selves: dict[Var, Var], supply: Supply, named: Naming
+        self, placement: ScopePlacement, selves: dict[Var, Var], supply: NameSupply, named: Naming
     ) -> None:
         self.placement = placement
         self.supply = supply
@@ -97,7 +103,7 @@ class _Writer:
             self.bindings.setdefault(place.scope, []).append((name, new))
         return self._wrapped(0, self._value(root, 0))
 
-    def _written(self, node: Expr, place: Place) -> Expr:
+    def _written(self, node: Expr, place: ValuePlace) -> Expr:
         """A value over what stands for its parts."""
         parts = [self._value(each, place.inside) for each in strict(node)]
         inner = [

@@ -23,11 +23,11 @@ from plica.core.digest import digest
 from plica.core.name import Name
 from plica.core.summary import summaries
 from plica.core.term import Term
-from plica.ir.graph import Apply, Call, Expr, Function, Let, Match, Project, Tuple, Var
-from plica.ir.infer import components, declared, infer
-from plica.ir.module import Extern, Module, Numbered
-from plica.ir.unify import same_type
-from plica.rewrite.graph.separate import is_recursive, separate
+from plica.ir.graph.expression import Apply, Call, Expr, Function, Let, Match, Project, Tuple, Var
+from plica.ir.graph.module import Extern, Module, Numbered
+from plica.ir.type.infer import components, declared, infer
+from plica.ir.type.unify import same_type
+from plica.rewrite.graph.alpha_rename import alpha_renamed, is_recursive
 from plica.rewrite.graph.uses import reachable, references
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
 from plica.runtime.late import late
@@ -52,7 +52,7 @@ def _functions(module: Module) -> Module:
     outer = frozenset(module.names)
 
     def rewrite(_: Var, function: Function) -> Function:
-        apart = separate(function, outer)
+        apart = alpha_renamed(function, outer)
         merged = _merge_lets(_merge_renamed(apart))
         return function if merged is apart else merged
 

@@ -19,11 +19,11 @@ from collections.abc import Iterable
 import attrs
 
 from plica.core.binding import free_vars
-from plica.ir.graph import Expr, Function, Let, Var
-from plica.ir.infer import infer
-from plica.ir.module import Module
+from plica.ir.graph.expression import Expr, Function, Let, Var
+from plica.ir.graph.module import Module
+from plica.ir.type.infer import infer
+from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.need import Need, without_unused
-from plica.rewrite.graph.separate import separate
 from plica.rewrite.graph.walk import expressions, is_atom, map_functions, operands, with_operands
 
 
@@ -35,7 +35,7 @@ def to_dataflow(module: Module) -> Module:
     def rewrite(_: Var, function: Function) -> Function:
         if _is_dataflow(function):
             return function
-        return _shared(without_unused(separate(function, outer)))
+        return _shared(without_unused(alpha_renamed(function, outer)))
 
     return map_functions(known, rewrite)
 

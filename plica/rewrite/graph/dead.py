@@ -19,11 +19,11 @@ from typing import Any
 import attrs
 
 from plica.core.binding import free_vars
-from plica.ir.graph import Call, Expr, Function, Let, Var
-from plica.ir.infer import infer
-from plica.ir.module import Module
-from plica.ir.type import FuncType
-from plica.rewrite.graph.separate import separate
+from plica.ir.graph.expression import Call, Expr, Function, Let, Var
+from plica.ir.graph.module import Module
+from plica.ir.type.infer import infer
+from plica.ir.type.term import FuncType
+from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.uses import escaping, reachable
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
 
@@ -34,7 +34,7 @@ def remove_dead(module: Module) -> Module:
     outer = frozenset(known.names)
 
     def rewrite(_: Var, function: Function) -> Function:
-        made = apart = separate(function, outer)
+        made = apart = alpha_renamed(function, outer)
         while not (alive := _Alive(made)).is_all():
             made = alive.function()  # a function that only dead code passed around is called now
         return function if made is apart else made

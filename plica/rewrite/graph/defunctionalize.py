@@ -29,7 +29,7 @@ import attrs
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.graph import (
+from plica.ir.graph.expression import (
     Call,
     Clause,
     Constructor,
@@ -43,16 +43,16 @@ from plica.ir.graph import (
     PVar,
     Var,
 )
-from plica.ir.infer import infer, type_of
-from plica.ir.module import DataDef, Defined, Definition, Extern, Module, constructors
-from plica.ir.module import module as module_of
-from plica.ir.type import DataType, FuncType, TupleType, Type, holds_function
+from plica.ir.graph.module import DataDef, Defined, Definition, Extern, Module, constructors
+from plica.ir.graph.module import module as module_of
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import DataType, FuncType, TupleType, Type, holds_function
+from plica.rewrite.graph.alpha_rename import alpha_renamed, is_recursive
 from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.family import Representation, Way, refusal
 from plica.rewrite.graph.lift import lift
 from plica.rewrite.graph.monomorphic import monomorphise
-from plica.rewrite.graph.separate import is_recursive, separate
-from plica.rewrite.graph.walk import Supply, expressions, operands, with_operands
+from plica.rewrite.graph.walk import NameSupply, expressions, operands, with_operands
 
 
 def defunctionalize(module: Module) -> Module:
@@ -108,7 +108,7 @@ class _Translation:
     def __init__(self, module: Module) -> None:
         self.source = module
         self.table = module.definitions()
-        self.supply = Supply(*module.values, *module.names)
+        self.supply = NameSupply(*module.values, *module.names)
         self.types = Representation(module, self.supply)
         self.bodies: list[tuple[Way, Function]] = []  # ways whose body is still to be translated
         self.place = ""
@@ -137,7 +137,7 @@ class _Translation:
         return Var(name.name, self.types.signature(of))
 
     def _function(self, value: Function) -> Function:
-        apart = separate(value, self.table)
+        apart = alpha_renamed(value, self.table)
         assert apart.ret is not None
         params = tuple([self._variable(each) for each in apart.params])
         body = self._expression(apart.body)

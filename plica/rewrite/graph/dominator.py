@@ -4,8 +4,8 @@
 place at which all that was made of `b` has come together again, and fusion may close a group there.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor((2,), "f32"))
 >>> left, right = x + 1, x * 2
 >>> tree = PostDominators(left - right)
@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from plica.core.term import Term
-from plica.ir.graph import Expr
-from plica.rewrite.graph.tree import Tree
+from plica.ir.graph.expression import Expr
+from plica.rewrite.graph.tree import ScopeTree
 from plica.rewrite.graph.walk import operands
 
 Parts = Callable[[Any], Iterable[Any]]  # Any: expressions, or whatever a graph is made of
@@ -34,8 +34,8 @@ class PostDominators:
 
     def __init__(self, root: Expr, parts: Parts = operands) -> None:
         self.nodes = sorted_from(root, parts)
-        self.tree = Tree()
-        self.number: dict[Term, int] = {root: Tree.root}
+        self.tree = ScopeTree()
+        self.number: dict[Term, int] = {root: ScopeTree.root}
         self._at: list[Any] = [root]
         common: dict[Term, int] = {}
         for node in self.nodes:
@@ -50,7 +50,7 @@ class PostDominators:
     def immediate(self, node: Any) -> Any:
         """The nearest expression every way from `node` passes, None for the result itself."""
         number = self.number[node]
-        return None if number == Tree.root else self._at[self.tree.parent[number]]
+        return None if number == ScopeTree.root else self._at[self.tree.parent[number]]
 
     def dominates(self, node: Any, other: Any) -> bool:
         """Whether every way from `other` to the result passes `node`; a node dominates itself."""
@@ -62,7 +62,7 @@ class PostDominators:
         for number in range(len(self._at) - 1, 0, -1):
             inside[self.tree.parent[number]].append(number)
         order: list[Any] = []
-        stack = [Tree.root]
+        stack = [ScopeTree.root]
         while stack:
             number = stack.pop()
             order.append(self._at[number])

@@ -15,20 +15,26 @@ import attrs
 
 from plica.core.binding import rename, substitute
 from plica.core.term import Term
-from plica.ir.graph import Call, Constructor, Expr, Function, Let, Var
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module
-from plica.ir.type import FuncType
+from plica.ir.graph.expression import Call, Constructor, Expr, Function, Let, Var
+from plica.ir.graph.module import Module
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import FuncType
+from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.known import eta_reduced
-from plica.rewrite.graph.separate import separate
-from plica.rewrite.graph.walk import Supply, expressions, map_functions, operands, with_operands
+from plica.rewrite.graph.walk import (
+    NameSupply,
+    expressions,
+    map_functions,
+    operands,
+    with_operands,
+)
 
 
 def eta_expand(module: Module) -> Module:
     """The module in which constructors and definitions stand only where they are called."""
     known = infer(module)
     table = known.definitions()
-    supply = Supply(*known.values)
+    supply = NameSupply(*known.values)
     known_as: dict[Expr, Expr] = {}
 
     def expanded(value: Expr) -> Expr:
@@ -40,7 +46,7 @@ def eta_expand(module: Module) -> Module:
         return isinstance(node, Constructor) or node in table
 
     def rewrite(_: Var, given: Function) -> Function:
-        function = separate(given, table)  # no variable of its own is called like a definition
+        function = alpha_renamed(given, table)  # no variable of its own is called like a definition
         memo: dict[Expr, Expr] = {}
         for node in expressions(function):
             parts = operands(node)
@@ -73,7 +79,7 @@ def eta_reduce(module: Module) -> Module:
     return map_functions(known, rewrite)
 
 
-def _expanded(value: Expr, supply: Supply) -> Expr:
+def _expanded(value: Expr, supply: NameSupply) -> Expr:
     of = type_of(value)
     if not isinstance(of, FuncType):
         return value

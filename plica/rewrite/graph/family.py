@@ -16,11 +16,21 @@ from plica.core.digest import digest
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.graph import Call, Clause, Constructor, Expr, Function, Match, PConstructor, PVar, Var
-from plica.ir.module import ConstructorDef, DataDef, Defined, Definition, Module, constructors
-from plica.ir.scalar import ScalarVar
-from plica.ir.type import DataName, DataType, FuncType, TupleType, Type, TypeVar
-from plica.rewrite.graph.walk import Supply
+from plica.ir.graph.expression import (
+    Call,
+    Clause,
+    Constructor,
+    Expr,
+    Function,
+    Match,
+    PConstructor,
+    PVar,
+    Var,
+)
+from plica.ir.graph.module import ConstructorDef, DataDef, Defined, Definition, Module, constructors
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.type.term import DataName, DataType, FuncType, TupleType, Type, TypeVar
+from plica.rewrite.graph.walk import NameSupply
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 COPIES: Final = 10_000
@@ -36,7 +46,7 @@ def refusal(message: str) -> UnsupportedError:
 class Way:
     """One function of a family: its constructor, what it captures, and what it does."""
 
-    family: Family
+    family: FunctionFamily
     index: int
     name: Name
     captured: tuple[Var, ...]
@@ -55,7 +65,7 @@ class Way:
 
 
 @attrs.define(eq=False)
-class Family:
+class FunctionFamily:
     """All functions of one type; the parts of the type are translated."""
 
     of: FuncType
@@ -88,7 +98,7 @@ class Family:
 class Representation:
     """The translation of types, and the families and data types it has led to."""
 
-    def __init__(self, module: Module, supply: Supply) -> None:
+    def __init__(self, module: Module, supply: NameSupply) -> None:
         self.supply = supply
         self.data: dict[DataName, DataDef] = {
             name: value
@@ -96,7 +106,7 @@ class Representation:
             if isinstance(name, DataName) and isinstance(value, DataDef)
         }
         self.copied = _copied(self.data)
-        self.families: dict[str, Family] = {}
+        self.families: dict[str, FunctionFamily] = {}
         self.copies: dict[tuple[DataName, tuple[Type, ...]], DataName] = {}
         self.made: dict[DataName, DataDef] = {}
         self._memo: dict[Type, Type] = {}
@@ -130,7 +140,7 @@ class Representation:
         params = tuple([self.of(each) for each in of.params])
         return FuncType(of.dims, of.types, params, self.of(of.ret))
 
-    def family(self, of: FuncType) -> Family:
+    def family(self, of: FuncType) -> FunctionFamily:
         """The family of a type of functions."""
         if of.types:
             raise refusal(f"A polymorphic function is a value: {of}.")
@@ -143,7 +153,7 @@ class Representation:
             params = tuple([Var(self.supply.name("x"), each) for each in whole.params])
             inside = (DataType(data, ()), *whole.params)
             apply = Var(self.supply.name("apply"), FuncType(whole.dims, (), inside, whole.ret))
-            self.families[key] = Family(whole, data, apply, params)
+            self.families[key] = FunctionFamily(whole, data, apply, params)
         return self.families[key]
 
     def way(self, value: Expr, of: FuncType, captured: tuple[Var, ...]) -> tuple[Way, bool]:

@@ -24,21 +24,21 @@ import numpy as np
 
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug, EvaluationError
-from plica.ir.graph import Apply, Const, Expr, Function, If, Let, Project, Tuple, Var
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module
-from plica.ir.size import shape_of
-from plica.ir.type import TensorType, TupleType, Type
-from plica.rewrite.graph.separate import separate
+from plica.ir.graph.expression import Apply, Const, Expr, Function, If, Let, Project, Tuple, Var
+from plica.ir.graph.module import Module
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.size import shape_of
+from plica.ir.type.term import TensorType, TupleType, Type
+from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
-    from plica.ir.machine import Machine, machine_of
+    from plica.ir.interpret.graph_machine import GraphMachine, machine_of
     from plica.rewrite.graph.quote import quote
     from plica.rewrite.graph.work import steps
 else:
-    machine_of = late("plica.ir.machine:machine_of")
+    machine_of = late("plica.ir.interpret.graph_machine:machine_of")
     quote = late("plica.rewrite.graph.quote:quote")
     steps = late("plica.rewrite.graph.work:steps")
 
@@ -79,13 +79,13 @@ class Folder:
         self.values: dict[Expr, Any] = {}  # of those somebody needed; Any: arrays, and tuples
 
     @cached_property
-    def machine(self) -> Machine:
+    def machine(self) -> GraphMachine:
         """The interpreter, for the first value that is computed."""
         return machine_of(self.module)
 
     def function(self, function: Function) -> Function:
         """A function with its constant parts computed; itself where there are none."""
-        apart = separate(function, self.names)
+        apart = alpha_renamed(function, self.names)
         nodes = expressions(apart)
         lets = {node.var: node.value for node in nodes if isinstance(node, Let)}
         memo: dict[Expr, Expr] = {}

@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from plica.ir.graph import Call, Expr, Function, Let, Var, attr
-from plica.ir.infer import infer
-from plica.ir.module import Module
-from plica.rewrite.graph.separate import is_recursive
+from plica.ir.graph.expression import Call, Expr, Function, Let, Var, attr
+from plica.ir.graph.module import Module
+from plica.ir.type.infer import infer
+from plica.rewrite.graph.alpha_rename import is_recursive
 from plica.rewrite.graph.unfold import Unfolder
 from plica.rewrite.graph.uses import recursive
 from plica.rewrite.graph.walk import expressions, map_functions, operands

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from plica.core.binding import rename, substitute
 from plica.core.term import Term
-from plica.ir.graph import (
+from plica.ir.graph.expression import (
     Call,
     Clause,
     Constructor,
@@ -37,11 +37,11 @@ from plica.ir.graph import (
     Var,
     const,
 )
-from plica.ir.infer import type_of
-from plica.ir.unify import same_type
+from plica.ir.type.infer import type_of
+from plica.ir.type.unify import same_type
 from plica.rewrite.contract import exact
 from plica.rewrite.graph.beta import beta
-from plica.rewrite.graph.walk import Supply
+from plica.rewrite.graph.walk import NameSupply
 from plica.rewrite.make import rule
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
@@ -98,7 +98,7 @@ def _matched(node: Match) -> Term | None:
     if found is None:
         return None
     clause, bindings = found
-    supply = Supply(node)
+    supply = NameSupply(node)
     fresh: dict[Term, Term] = {}
     for var, _ in bindings:
         fresh[var] = rename(var, supply.name(var.name.hint))

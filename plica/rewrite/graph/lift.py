@@ -23,15 +23,15 @@ import attrs
 
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
-from plica.ir.graph import Call, Expr, Function, Let, Var
-from plica.ir.infer import infer
-from plica.ir.module import Defined, Definition, Module
-from plica.ir.module import module as module_of
-from plica.ir.scalar import ScalarVar
-from plica.ir.type import FuncType, Type, TypeVar
+from plica.ir.graph.expression import Call, Expr, Function, Let, Var
+from plica.ir.graph.module import Defined, Definition, Module
+from plica.ir.graph.module import module as module_of
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.type.infer import infer
+from plica.ir.type.term import FuncType, Type, TypeVar
+from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.beta import instantiation
-from plica.rewrite.graph.separate import separate
-from plica.rewrite.graph.walk import Supply, expressions, is_atom, operands, with_operands
+from plica.rewrite.graph.walk import NameSupply, expressions, is_atom, operands, with_operands
 
 
 def lift(module: Module) -> Module:
@@ -88,7 +88,7 @@ class _Lifting:
 
     def __init__(self, module: Module) -> None:
         self.names: set[Any] = set(module.names)
-        self.supply = Supply(*module.values, *module.names)
+        self.supply = NameSupply(*module.values, *module.names)
         self.done: dict[Defined, Definition] = {}
         self.made = False
 
@@ -99,7 +99,7 @@ class _Lifting:
             todo.extend(self._step(*each))
 
     def _step(self, name: Var, given: Function) -> list[tuple[Var, Function]]:
-        function = separate(given, self.names)
+        function = alpha_renamed(given, self.names)
         lets = {n.value: n.var for n in expressions(function) if isinstance(n, Let)}
         lifted: dict[Expr, _Lifted] = {}  # by function, and by variable where it has one
         seen: set[Expr] = set()

@@ -5,8 +5,8 @@ A block is a chain of lets and its result, as A-normal form has it.  Position `k
 use inside a branch or a function counts where that stands in the block.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.type.term import tensor
 >>> x, y, z = (Var(Name(each), tensor((2,), "f32")) for each in "xyz")
 >>> block = Let(y, x + x, Let(z, y * y, z - x))
 >>> [(str(var.name), born, last) for var, (born, last) in intervals(block).items()]
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from plica.core.binding import free_vars
-from plica.ir.graph import Expr, Let, Var
+from plica.ir.graph.expression import Expr, Let, Var
 
 Interval: TypeAlias = tuple[int, int]
 FREE = -1

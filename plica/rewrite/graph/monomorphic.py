@@ -19,16 +19,16 @@ import attrs
 
 from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
-from plica.ir.graph import Call, Constructor, Expr, Function, Var
-from plica.ir.infer import infer
-from plica.ir.module import Defined, Definition, Module
-from plica.ir.module import module as module_of
-from plica.ir.scalar import ScalarVar
-from plica.ir.type import DataName, FuncType, Type
+from plica.ir.graph.expression import Call, Constructor, Expr, Function, Var
+from plica.ir.graph.module import Defined, Definition, Module
+from plica.ir.graph.module import module as module_of
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.type.infer import infer
+from plica.ir.type.term import DataName, FuncType, Type
 from plica.rewrite.graph.beta import instantiation
 from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.lift import lift
-from plica.rewrite.graph.walk import Supply, expressions, operands, with_operands
+from plica.rewrite.graph.walk import NameSupply, expressions, operands, with_operands
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 COPIES: Final = 1_000
@@ -63,14 +63,14 @@ class _Copies:
 
     module: Module
     table: Mapping[Term, Definition] = attrs.field(init=False)
-    supply: Supply = attrs.field(init=False)
+    supply: NameSupply = attrs.field(init=False)
     names: dict[tuple[Var, tuple[Type, ...]], Var] = attrs.field(factory=dict)
     bodies: dict[tuple[Var, tuple[Type, ...]], Function] = attrs.field(factory=dict)
     todo: list[tuple[Var, tuple[Type, ...]]] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
         self.table = self.module.definitions()
-        self.supply = Supply(*self.module.values, *self.module.names)
+        self.supply = NameSupply(*self.module.values, *self.module.names)
 
     def all(self) -> dict[Defined, Definition]:
         """The definitions that are needed."""

@@ -5,7 +5,7 @@ recursive function that only calls itself.  What a let captures that nobody need
 passes that ask what is captured, shared or recursive first drop such lets.
 
 >>> from plica.core.name import Name
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> x, y = (Var(Name(name), tensor((2,), "f32")) for name in "xy")
 >>> function = Function((), (), (x,), None, Let(y, x + x, x))
 >>> without_unused(function).body is x
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import attrs
 
-from plica.ir.graph import Apply, Expr, Function, Let, Var
+from plica.ir.graph.expression import Apply, Expr, Function, Let, Var
 from plica.rewrite.graph.walk import expressions, operands, with_operands
 
 

@@ -19,8 +19,7 @@ from typing import Final
 
 from plica.core.binding import free_vars
 from plica.core.diagnostic import EvaluationError
-from plica.ir.apart import rename_apart
-from plica.ir.graph import (
+from plica.ir.graph.expression import (
     Call,
     Const,
     Constructor,
@@ -33,9 +32,10 @@ from plica.ir.graph import (
     Var,
     attr,
 )
-from plica.ir.infer import infer, type_of
-from plica.ir.machine import Limits, Machine
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
+from plica.ir.graph.unique_binder import rename_apart
+from plica.ir.interpret.graph_machine import GraphMachine, RunLimits
+from plica.ir.type.infer import infer, type_of
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.fold import LIMIT, Folder
@@ -159,7 +159,7 @@ class _Evaluator(Unfolder):
 
     def _computed(self, call: Call) -> Walk:
         """A call that depends on nothing, as far as the interpreter comes with it."""
-        machine = Machine(self.folder.machine.program, {}, Limits(self.calls, self.calls))
+        machine = GraphMachine(self.folder.machine.program, {}, RunLimits(self.calls, self.calls))
         try:
             value = machine.run(rename_apart(call, self.table), {})
         except EvaluationError:

@@ -1,7 +1,7 @@
 """Quoting: a value of the interpreter as the expression that has it.
 
 >>> import numpy as np
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> quote(np.float32([1, 2]), tensor((2,), "f32"), {}, 1 << 20)
 Const(DType('f32'), (2), <8 bytes>)
 
@@ -17,10 +17,10 @@ import numpy as np
 
 from plica.core.binding import substitute
 from plica.core.term import Term
-from plica.ir.graph import Call, Constructor, Expr, Tuple, const
-from plica.ir.module import DataDef, constructors
-from plica.ir.type import DataType, TensorType, TupleType, Type
-from plica.ir.value import DataValue
+from plica.ir.graph.expression import Call, Constructor, Expr, Tuple, const
+from plica.ir.graph.module import DataDef, constructors
+from plica.ir.interpret.value import DataValue
+from plica.ir.type.term import DataType, TensorType, TupleType, Type
 
 
 def quote(value: Any, of: Type, table: Mapping[Term, Any], limit: int) -> Expr | None:

@@ -5,9 +5,9 @@ function from outside) and not to come to an end.  What has neither may be compu
 knows whether it is needed.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
->>> from plica.ir.module import module
->>> from plica.ir.type import FuncType, tensor
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.graph.module import module
+>>> from plica.ir.type.term import FuncType, tensor
 >>> t = tensor((2,), "f32")
 >>> x, f = Var(Name("x"), t), Var(Name("f"), FuncType((), (), (t,), t))
 >>> total = Totality(module({f: Function((), (), (x,), t, Call(f, (x,)))}, f))
@@ -25,13 +25,13 @@ from typing import Any
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.graph import Apply, Attrs, Call, Constructor, Expr, Function, Match, Var
-from plica.ir.infer import infer_expr, type_of
-from plica.ir.module import Module
+from plica.ir.graph.expression import Apply, Attrs, Call, Constructor, Expr, Function, Match, Var
+from plica.ir.graph.module import Module
+from plica.ir.loop.scalar import Buffer, Load
+from plica.ir.loop.tensor import Compute
 from plica.ir.op import find
-from plica.ir.scalar import Buffer, Load
-from plica.ir.tensor import Compute
-from plica.ir.type import TensorType, Type
+from plica.ir.type.infer import infer_expr, type_of
+from plica.ir.type.term import TensorType, Type
 from plica.rewrite.graph.uses import recursive
 from plica.rewrite.graph.walk import expressions, operands
 

@@ -3,7 +3,7 @@
 Every node keeps a jump to some ancestor, chosen so that any ancestor is a logarithmic number of
 steps away (Myers, An applicative random-access stack, 1983); a chain 20,000 deep is no problem.
 
->>> tree = Tree()
+>>> tree = ScopeTree()
 >>> left, right = tree.add(tree.root), tree.add(tree.root)
 >>> tree.common(tree.add(left), right) == tree.root, tree.is_inside(left, tree.root)
 (True, True)
@@ -12,7 +12,7 @@ steps away (Myers, An applicative random-access stack, 1983); a chain 20,000 dee
 from __future__ import annotations
 
 
-class Tree:
+class ScopeTree:
     """Nodes are numbers in the order in which they were added; the root is 0."""
 
     root = 0

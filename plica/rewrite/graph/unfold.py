@@ -19,7 +19,7 @@ import attrs
 
 from plica.core.binding import free_vars, rename, substitute
 from plica.core.term import Term
-from plica.ir.graph import (
+from plica.ir.graph.expression import (
     Apply,
     Call,
     Clause,
@@ -36,12 +36,12 @@ from plica.ir.graph import (
     Tuple,
     Var,
 )
-from plica.ir.module import Module
-from plica.ir.type import Type
+from plica.ir.graph.module import Module
+from plica.ir.type.term import Type
+from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.beta import at_sizes, at_types, instantiation
 from plica.rewrite.graph.dataflow import captured
-from plica.rewrite.graph.separate import separate
-from plica.rewrite.graph.walk import Supply, expressions, is_atom
+from plica.rewrite.graph.walk import NameSupply, expressions, is_atom
 
 
 @attrs.define(eq=False)
@@ -82,7 +82,7 @@ class Unfolder:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.table = module.definitions()
-        self.supply = Supply(*module.values, *module.names)
+        self.supply = NameSupply(*module.values, *module.names)
         self.apart: dict[Function, Function] = {}
         self.local: dict[Var, Function] = {}  # functions let in the result, by variable
         self.looping: set[Var] = set()  # those of them that call themselves
@@ -122,7 +122,7 @@ class Unfolder:
     def separated(self, function: Function) -> Function:
         """A definition with its binders apart."""
         if function not in self.apart:
-            self.apart[function] = separate(function, self.table)
+            self.apart[function] = alpha_renamed(function, self.table)
         return self.apart[function]
 
     def captured(self, function: Function) -> set[Var]:

@@ -4,8 +4,8 @@ A use is a place that holds the expression: an argument, a branch, the value of 
 expression that is shared is counted by its places, not by how often a run would come by.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Tuple, Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Tuple, Var
+>>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor((2,), "f32"))
 >>> both = Tuple((x + 1, x + 1))
 >>> use_counts(both)[x + 1], use_counts(both)[x]
@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping
 
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.graph import Call, Expr, Var
-from plica.ir.module import Defined, Definition, Module
+from plica.ir.graph.expression import Call, Expr, Var
+from plica.ir.graph.module import Defined, Definition, Module
 from plica.rewrite.graph.walk import expressions, operands
 
 
@@ -73,7 +73,7 @@ def reachable(module: Module, roots: Iterable[Defined]) -> dict[Defined, None]:
 
 def recursive(module: Module) -> dict[Var, frozenset[Var]]:
     """For each function that may come to call itself, all with which it does so together."""
-    from plica.ir.infer import components
+    from plica.ir.type.infer import components
 
     table = module.definitions()
     names = [name for name, _ in module.functions()]

@@ -4,8 +4,8 @@
 expressions alone.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor((2,), "f32"))
 >>> [type(each).__name__ for each in expressions(x + x)]
 ['Var', 'Apply']
@@ -25,7 +25,7 @@ from plica.core.collector import paused
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.graph import (
+from plica.ir.graph.expression import (
     Apply,
     Call,
     Clause,
@@ -41,8 +41,8 @@ from plica.ir.graph import (
     Tuple,
     Var,
 )
-from plica.ir.infer import infer
-from plica.ir.module import Definition, Module
+from plica.ir.graph.module import Definition, Module
+from plica.ir.type.infer import infer
 
 
 def operands(node: Expr) -> tuple[Expr, ...]:
@@ -150,7 +150,7 @@ def map_functions(module: Module, f: Callable[[Var, Function], Function]) -> Mod
         return infer(Module(known.names, tuple(values), known.main))
 
 
-class Supply:
+class NameSupply:
     """Names that nothing in some terms has, nor is among `outer`."""
 
     def __init__(self, *terms: Term, outer: Container[Name] = ()) -> None:

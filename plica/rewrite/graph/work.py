@@ -1,7 +1,7 @@
 """Work: how often an operator goes through its innermost loop, from its tensor definition.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.tensor import buffer, compute, reduce
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.tensor import buffer, compute, reduce
 >>> x = buffer("x", (2, 3), f32)
 >>> steps_of(compute((x,), (2,), lambda i: reduce("sum", (3,), lambda k: x[i, k])))
 6
@@ -17,13 +17,13 @@ from math import prod
 from plica.core.fold import fold
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.graph import Apply, Attrs, Var
-from plica.ir.infer import infer_expr, type_of
+from plica.ir.graph.expression import Apply, Attrs, Var
+from plica.ir.loop.scalar import Buffer, Reduce, Scalar
+from plica.ir.loop.tensor import Compute
 from plica.ir.op import find
-from plica.ir.scalar import Buffer, Reduce, Scalar
-from plica.ir.size import shape_of
-from plica.ir.tensor import Compute
-from plica.ir.type import TensorType, Type
+from plica.ir.type.infer import infer_expr, type_of
+from plica.ir.type.size import shape_of
+from plica.ir.type.term import TensorType, Type
 from plica.rewrite.graph.walk import expressions
 
 

@@ -26,14 +26,14 @@ from typing import Final, TypeAlias
 
 from plica.core.diagnostic import IllTyped, did_you_mean
 from plica.core.term import Term
-from plica.ir.graph import Apply, Attrs, Expr, Function, Project, Tuple, Var
-from plica.ir.infer import type_of
-from plica.ir.layout import Layout, as_it_is, layout_of, permuted, show_layout
-from plica.ir.module import Module
+from plica.ir.graph.expression import Apply, Attrs, Expr, Function, Project, Tuple, Var
+from plica.ir.graph.module import Module
+from plica.ir.graph.operator import find
+from plica.ir.loop.layout import Layout, as_it_is, layout_of, permuted, show_layout
+from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.laid import LAID, UNLAID, logical_axes, words_of
-from plica.ir.operator import find
-from plica.ir.scalar import Scalar, index
-from plica.ir.type import TensorType
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
@@ -56,7 +56,7 @@ def convert_layout(module: Module, desired: Desired) -> Module:
     another rank than the word speaks of stay as they are.
     """
     wanted = {_known(op): _words(op, given) for op, given in desired.items()}
-    converter = Converter(wanted)
+    converter = LayoutConverter(wanted)
 
     def convert(_: Var, function: Function) -> Function:
         new = converter.function(function)
@@ -105,7 +105,7 @@ def _words(op: str, given: str | Sequence[str]) -> tuple[str, ...]:
     )
 
 
-class Converter:
+class LayoutConverter:
     """The forms of every value that are at hand, in this layout and that."""
 
     def __init__(self, desired: Mapping[str, tuple[str, ...]], exact: bool = False) -> None:

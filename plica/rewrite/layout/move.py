@@ -4,11 +4,12 @@
 operator gives the result stored, and in which layout that is.  Nothing is declared per operator: a
 candidate is made by renaming axes in the attributes, and it is right when the tensor expression of
 the operator with those attributes *is* the expression over the moved tensors that
-`plica.ir.laid` derives.  Operators without an expression of their own (softmax, mean …) are few,
+`plica.ir.loop.relayout` derives.  Operators without an expression of their own (softmax, mean …)
+are few,
 listed here, and fuzzed; so are those that cut along blocks, whose expressions differ by a division.
 
->>> from plica.ir.layout import permuted
->>> from plica.ir.type import tensor
+>>> from plica.ir.loop.layout import permuted
+>>> from plica.ir.type.term import tensor
 >>> nhwc = permuted((0, 2, 3, 1))
 >>> found = moved("concat", (("axis", 1),), (tensor((1, 2, 3, 3), "f32"),) * 2, nhwc)
 >>> found.attrs, found.results[0] is nhwc, found.exact
@@ -30,16 +31,16 @@ from plica.core.digest import alpha_equal
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.graph import Attrs
-from plica.ir.kind import kind
-from plica.ir.laid import laid
-from plica.ir.layout import Layout, as_it_is, layout_of, show_layout
+from plica.ir.graph.expression import Attrs
+from plica.ir.graph.operator import Mismatch, Operator, find
+from plica.ir.loop.fusion_kind import kind
+from plica.ir.loop.layout import Layout, as_it_is, layout_of, show_layout
+from plica.ir.loop.relayout import laid
+from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, index
+from plica.ir.loop.tensor import Compute
 from plica.ir.op.laid import LAID, UNLAID, logical_axes, words_of
-from plica.ir.operator import Mismatch, Operator, find
-from plica.ir.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, index
-from plica.ir.tensor import Compute
-from plica.ir.type import TensorType, TupleType, Type
+from plica.ir.type.dim import known
+from plica.ir.type.term import TensorType, TupleType, Type
 
 Types: TypeAlias = tuple[TensorType, ...]
 

@@ -2,10 +2,10 @@
 
 Measure: each removes a `transpose` or a `reshape`.
 
->>> from plica.ir.layout import as_it_is, permuted
+>>> from plica.ir.loop.layout import as_it_is, permuted
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.type.term import tensor
 >>> from plica.rewrite.pack import rewrite
 >>> from plica.rewrite.layout.transform import shape_of, transform
 >>> x = Var(Name("x"), tensor((1, 8, 5, 5), "f32"))
@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from plica.ir.dim import known
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
+from plica.ir.type.dim import known
 from plica.rewrite.layout.transform import operator, shape_of
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole
 
@@ -38,27 +38,27 @@ def _order(axes: Any, rank: int) -> tuple[int, ...]:
     return tuple(range(rank))[::-1] if axes is None else tuple(axis % rank for axis in axes)
 
 
-def _composed(m: Match) -> Expr:
+def _composed(m: PatternMatch) -> Expr:
     rank = len(shape_of(m.x))
     inner, outer = _order(m.p, rank), _order(m.q, rank)
     return transpose(m.x, tuple(inner[at] for at in outer))
 
 
-def _keeps_order(m: Match) -> bool:
+def _keeps_order(m: PatternMatch) -> bool:
     """Whether a transpose moves nothing in memory: only axes of size 1 change places."""
     shape = shape_of(m.x)
     wide = [at for at in _order(m.p, len(shape)) if known(shape[at]) != 1]
     return wide == sorted(wide)
 
 
-def _reshaped(m: Match) -> Expr:
+def _reshaped(m: PatternMatch) -> Expr:
     shape = shape_of(m.x)
     new = tuple(shape[at] for at in _order(m.p, len(shape)))
     found: Expr = m.x if new == shape else reshape(m.x, new)
     return found
 
 
-def _has_shape(m: Match) -> bool:
+def _has_shape(m: PatternMatch) -> bool:
     return shape_of(m.x) == tuple(m.p)
 
 

@@ -8,9 +8,9 @@ do not divide is padded with zeros on the way in and sliced on the way out.  Whe
 1 change places nothing moves in memory, and a `reshape` says so.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
->>> from plica.ir.type import tensor
->>> from plica.ir.layout import as_it_is, permuted
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.type.term import tensor
+>>> from plica.ir.loop.layout import as_it_is, permuted
 >>> x = Var(Name("x"), tensor((1, 8, 5, 5), "f32"))
 >>> moved = transform(x, as_it_is(4), permuted((0, 2, 3, 1)), shape_of(x))
 >>> moved.op, dict(moved.attrs)["axes"]
@@ -30,14 +30,14 @@ from typing import Final
 from attrs import frozen
 
 from plica.core.diagnostic import CompilerBug, IllTyped
-from plica.ir.dim import known, product, quotient
-from plica.ir.graph import Const, Expr, const
-from plica.ir.infer import type_of
-from plica.ir.layout import Layout, show_layout
+from plica.ir.graph.expression import Const, Expr, const
+from plica.ir.loop.layout import Layout, show_layout
+from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op import Operator, find
 from plica.ir.op.relation import shown
-from plica.ir.scalar import Scalar, index
-from plica.ir.type import TensorType
+from plica.ir.type.dim import known, product, quotient
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic
 
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

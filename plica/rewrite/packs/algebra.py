@@ -9,9 +9,9 @@ where exp overflows; `exp(log(x)) -> x` below 0; `sqrt(x)**2 -> x` likewise; `x 
 at -inf.  Integers wrap around, so what holds modulo 2^n holds for them exactly.
 
 >>> from plica.rewrite import rewrite
->>> from plica.ir.graph import Var
+>>> from plica.ir.graph.expression import Var
 >>> from plica.core.name import Name
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> a = Var(Name("a"), tensor((2,), "i32"))
 >>> term, derivation = rewrite(-(-(a - 0)), ALGEBRA)
 >>> term is a, [step.rule.name for step in derivation.steps]
@@ -24,7 +24,7 @@ from typing import Final
 
 from plica.rewrite.contract import reassociates, signless_zero
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.packs.word import (
     c,
@@ -70,7 +70,7 @@ NEVER_BELOW_ZERO: Final = (
 )  # fmt: skip
 
 
-def joined(match: Match) -> bool:
+def joined(match: PatternMatch) -> bool:
     """Whether the two constants together are no larger than one of them."""
     a, b = shape(match.c), shape(match.e)
     return covers(a, b) or covers(b, a)

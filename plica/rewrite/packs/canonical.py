@@ -23,11 +23,11 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from plica.core.term import Term
-from plica.ir.dtype import i64
-from plica.ir.graph import Const, Expr, const
+from plica.ir.graph.expression import Const, Expr, const
 from plica.ir.op.relation import axes_of
+from plica.ir.type.dtype import i64
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.packs.word import c, covers, f, op, shape, sizes, spoken, tensor, x
 from plica.rewrite.pattern import hole, holes
@@ -86,7 +86,7 @@ def unfolded(name: str) -> tuple[Any, Any]:
     inputs = [hole(f"{each}_of") for each in of.inputs]
     attributes = {each.name: hole(f"of_{each.name}") for each in of.attributes}
 
-    def right(match: Match) -> Term:
+    def right(match: PatternMatch) -> Term:
         values = {each: match[hole_] for each, hole_ in attributes.items()}
         done: Term = of.decompose(values, *(match[each] for each in inputs))
         return done
@@ -100,23 +100,23 @@ def filled(value: Any, dims: Any, of: Any) -> Term:
     return done
 
 
-def filled_like(match: Match, value: Any) -> Term:
+def filled_like(match: PatternMatch, value: Any) -> Term:
     of = tensor(match.x)
     return filled(value, of.shape, of.dtype if match.p is None else match.p)
 
 
-def counted_like(match: Match) -> Term:
+def counted_like(match: PatternMatch) -> Term:
     done: Term = iota(shape(match.x), match.a, match.p)
     return done
 
 
-def known_size(match: Match) -> Term | None:
+def known_size(match: PatternMatch) -> Term | None:
     of = shape(match.x)
     found = sizes(tuple(of[at] for at in axes_of("size", match.a, len(of))))
     return None if found is None else const(np.prod(found, dtype=np.int64), i64)
 
 
-def known_shape(match: Match) -> Term | None:
+def known_shape(match: PatternMatch) -> Term | None:
     found = sizes(shape(match.x))
     return None if found is None else const(np.array(found, np.int64), i64)
 
@@ -125,7 +125,7 @@ def splat(name: str) -> tuple[Any, Any]:
     """A constant of equal elements beside something as large, and one of them beside it."""
     of = op(name)
 
-    def right(match: Match) -> Term | None:
+    def right(match: PatternMatch) -> Term | None:
         whole: Const = match.c
         width = whole.dtype.bytes
         count = len(whole.data) // width
@@ -139,7 +139,7 @@ def splat(name: str) -> tuple[Any, Any]:
     return of(x, c), right
 
 
-def plus_opposite(match: Match) -> Term | None:
+def plus_opposite(match: PatternMatch) -> Term | None:
     """A sum for a difference; of zeros nothing would be gained."""
     value = match.c.numpy()
     if not value.any():
@@ -149,7 +149,7 @@ def plus_opposite(match: Match) -> Term | None:
     return done
 
 
-def times_inverse(match: Match) -> Term | None:
+def times_inverse(match: PatternMatch) -> Term | None:
     """A product for a quotient by powers of two whose inverses are normal numbers."""
     value = match.c.numpy()
     wide = value.astype(np.float64)
@@ -177,17 +177,17 @@ def bounds_together(inner: Bounds, outer: Bounds) -> Bounds:
     return clipped(min(first, last)), clipped(last)
 
 
-def clipped_once(match: Match) -> Term:
+def clipped_once(match: PatternMatch) -> Term:
     done: Term = clip(match.x, *bounds_together((match.low, match.high), (match.less, match.more)))
     return done
 
 
-def relu_then_clip(match: Match) -> Term:
+def relu_then_clip(match: PatternMatch) -> Term:
     done: Term = clip(match.x, *bounds_together((0, None), (match.low, match.high)))
     return done
 
 
-def clip_then_relu(match: Match) -> Term:
+def clip_then_relu(match: PatternMatch) -> Term:
     done: Term = clip(match.x, *bounds_together((match.low, match.high), (0, None)))
     return done
 
@@ -199,13 +199,13 @@ def number(of: Expr) -> Any:
     return found if is_plain(found) and found not in (inf, -inf) else None
 
 
-def raised_then_lowered(match: Match) -> Term | None:
+def raised_then_lowered(match: PatternMatch) -> Term | None:
     lower, upper = number(match.g), number(match.h)
     done: Term | None = None if None in (lower, upper) else clip(match.x, lower, upper)
     return done
 
 
-def lowered_then_raised(match: Match) -> Term | None:
+def lowered_then_raised(match: PatternMatch) -> Term | None:
     lower, upper = number(match.h), number(match.g)
     if lower is None or upper is None or lower > upper:
         return None

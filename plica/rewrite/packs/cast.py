@@ -5,7 +5,7 @@ Measure: operators: every rule removes one.
 A cast that keeps every value may be skipped by the next one, with an exception: integers wrap around
 where floats saturate, so `i16 -> f32 -> i8` is not `i16 -> i8`.
 
->>> from plica.ir.dtype import f16, f32, f64, i8, i16, u8
+>>> from plica.ir.type.dtype import f16, f32, f64, i8, i16, u8
 >>> keeps(u8, f16), keeps(i16, f16), keeps(f32, f64), skips(i16, f32, i8), skips(i8, f32, i16)
 (True, False, True, False, True)
 """
@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import Final
 
 from plica.core.term import Term
-from plica.ir.dtype import DType, bool_
+from plica.ir.type.dtype import DType, bool_
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.packs.word import b, n, op, tensor, x
 from plica.rewrite.pattern import holes
@@ -51,7 +51,7 @@ def skips(source: DType, between: DType, target: DType) -> bool:
     return not saturates or source.is_float or keeps(source, target)
 
 
-def joined(match: Match) -> Term | None:
+def joined(match: PatternMatch) -> Term | None:
     """One cast for two."""
     if not skips(tensor(match.x).dtype, match.p, match.q):
         return None

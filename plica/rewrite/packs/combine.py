@@ -23,24 +23,24 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from plica.ir.dim import known
-from plica.ir.graph import Apply, Expr, Function, Project, Tuple, Var
-from plica.ir.infer import type_of
-from plica.ir.module import Module
+from plica.ir.graph.expression import Apply, Expr, Function, Project, Tuple, Var
+from plica.ir.graph.module import Module
+from plica.ir.graph.operator import Operator
 from plica.ir.op.convolution import conv
 from plica.ir.op.join import concat, split, stack
 from plica.ir.op.linear import batch_matmul, dense, matmul
 from plica.ir.op.relation import NUMBER
 from plica.ir.op.shape import expand_dims, squeeze
-from plica.ir.operator import Operator
 from plica.ir.passes import Pass
-from plica.ir.type import TensorType
+from plica.ir.type.dim import known
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
 from plica.rewrite.closed import is_closed
 from plica.rewrite.graph.dataflow import to_dataflow
-from plica.rewrite.graph.place import regions, strict
+from plica.rewrite.graph.scope_placement import regions, strict
 from plica.rewrite.graph.walk import map_functions, operands, with_operands
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole
 from plica.rewrite.rule import Rule
@@ -115,7 +115,7 @@ def _rule(joint: Joint, count: int) -> Rule:
     x: Any = hole("x", dtypes=NUMBER, rank=joint.ranks if joint.record is conv else None)
     settings = [hole(each.name) for each in joint.record.attributes]
 
-    def right(m: Match) -> Expr | None:
+    def right(m: PatternMatch) -> Expr | None:
         values = {each.name: m[each.name] for each in joint.record.attributes}
         return joined(joint, m.x, tuple(m[f"w{number}"] for number in range(count)), values)
 
@@ -126,7 +126,7 @@ def _rule(joint: Joint, count: int) -> Rule:
 def _batch_rule(count: int) -> Rule:
     x: Any = hole("x", dtypes=NUMBER, rank=2)
 
-    def right(m: Match) -> Expr | None:
+    def right(m: PatternMatch) -> Expr | None:
         return batched(m.x, tuple(m[f"w{number}"] for number in range(count)))
 
     layers = tuple(dense(x, weight) for weight in _weights(count, (2,)))

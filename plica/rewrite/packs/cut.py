@@ -3,8 +3,8 @@
 Measure: operators; at equal count slices over what they cut.  What needs a known size does not
 apply to a symbolic one.  No element is computed here: every rule is exact.
 
->>> from plica.ir.scalar import index
->>> numbers(Cut(index(1), 2, index(3)))
+>>> from plica.ir.loop.scalar import index
+>>> numbers(AxisSlice(index(1), 2, index(3)))
 (1, 2, 3)
 >>> bounds(1, 2, 3), bounds(0, 1, 0)
 ((1, 6), (0, 0))
@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from plica.core.term import Term
-from plica.ir.dim import known, same_dim
-from plica.ir.op.cut import Cut, cut
+from plica.ir.op.cut import AxisSlice, cut
+from plica.ir.type.dim import known, same_dim
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.packs.shape import is_order
 from plica.rewrite.packs.word import (
@@ -42,7 +42,7 @@ p: Any = hole("p", when=is_order)
 n: Any = hole("n", constant=True, rank=0, dtypes=INTEGERS)
 
 
-def numbers(of: Cut) -> tuple[int, int, int] | None:
+def numbers(of: AxisSlice) -> tuple[int, int, int] | None:
     """A cut as start, step and length; None where one is symbolic."""
     start, length = known(of.start), known(of.length)
     return None if start is None or length is None else (start, of.step, length)
@@ -53,7 +53,7 @@ def bounds(start: int, step: int, length: int) -> tuple[int, int]:
     return (start, start + step * (length - 1) + 1) if length else (0, 0)
 
 
-def cuts(sizes: Shape, starts: Any, stops: Any, steps: Any, axes: Any) -> dict[int, Cut]:
+def cuts(sizes: Shape, starts: Any, stops: Any, steps: Any, axes: Any) -> dict[int, AxisSlice]:
     """The cut along each axis that a slice names."""
     by = (1,) * len(starts) if steps is None else steps
     along = range(len(starts)) if axes is None else axes
@@ -78,7 +78,7 @@ def sliced(of: Term, wanted: Mapping[int, tuple[int, int, int]]) -> Term:
     return done
 
 
-def whole(match: Match) -> bool:
+def whole(match: PatternMatch) -> bool:
     """Whether a slice leaves nothing out."""
     sizes = shape(match.x)
     return all(
@@ -87,7 +87,7 @@ def whole(match: Match) -> bool:
     )
 
 
-def sliced_once(match: Match) -> Term | None:
+def sliced_once(match: PatternMatch) -> Term | None:
     """One slice for two."""
     sizes = shape(match.x)
     inner = cuts(sizes, match.i, match.j, match.s, match.a)
@@ -107,7 +107,7 @@ def sliced_once(match: Match) -> Term | None:
     return sliced(match.x, wanted)
 
 
-def of_one_part(match: Match) -> Term | None:
+def of_one_part(match: PatternMatch) -> Term | None:
     """A slice that lies inside one of the joined parts is a slice of that part."""
     given = match.u
     sizes = shape(concat(given, axis=match.w))
@@ -131,7 +131,7 @@ def of_one_part(match: Match) -> Term | None:
     return None
 
 
-def seam_closed(match: Match) -> Term | None:
+def seam_closed(match: PatternMatch) -> Term | None:
     """Two slices of which the second begins where the first ends, joined again."""
     sizes = shape(match.x)
     first, second = (
@@ -147,7 +147,7 @@ def seam_closed(match: Match) -> Term | None:
     return sliced(match.x, {at: (left[0], 1, left[2] + right[2])})
 
 
-def before_turning(match: Match) -> Term:
+def before_turning(match: PatternMatch) -> Term:
     """A slice of a transpose, cut first."""
     axes = range(len(match.i)) if match.a is None else match.a
     there = tuple(match.p[at] for at in axes)
@@ -155,7 +155,7 @@ def before_turning(match: Match) -> Term:
     return done
 
 
-def at_known_place(match: Match) -> Term | None:
+def at_known_place(match: PatternMatch) -> Term | None:
     """The part that a constant index names, as a slice."""
     sizes = shape(match.x)
     at = match.w % len(sizes)

@@ -25,19 +25,19 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from plica.ir.dtype import f32
-from plica.ir.graph import Apply, Expr
+from plica.ir.graph.expression import Apply, Expr
+from plica.ir.graph.operator import Operator
 from plica.ir.op.activation import gelu, sigmoid, silu
 from plica.ir.op.comparison import greater
 from plica.ir.op.elementwise import absolute, erf, exp, maximum, sign, square, tanh
 from plica.ir.op.index import where
 from plica.ir.op.normalize import log_softmax, softmax
-from plica.ir.operator import Operator
+from plica.ir.type.dtype import f32
 from plica.rewrite.contract import approx
 from plica.rewrite.graph.walk import map_expressions
 from plica.rewrite.instantiate import plan
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
 from plica.rewrite.rule import Computed
@@ -107,7 +107,7 @@ def with_fast_exp(record: Operator) -> Computed:
     build = record.decompose
     assert build is not None
 
-    def right(m: Match) -> Expr:
+    def right(m: PatternMatch) -> Expr:
         return map_expressions(_faster, build({"axis": m.axis}, m.x))
 
     return right

@@ -17,7 +17,8 @@ from __future__ import annotations
 from typing import Final
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Operator
 from plica.ir.op.activation import dropout
 from plica.ir.op.normalize import (
     batch_norm,
@@ -27,11 +28,10 @@ from plica.ir.op.normalize import (
     layer_norm,
     rms_norm,
 )
-from plica.ir.operator import Operator
 from plica.rewrite.closed import closed, varying
 from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import either, hole, holes
 from plica.rewrite.rule import Rule
@@ -52,7 +52,7 @@ def unpacked(record: Operator, **ranks: int | tuple[int, ...]) -> Rule:
     args = [hole(name, rank=ranks.get(name)) for name in record.inputs]
     settings = [hole(each.name) for each in record.attributes]
 
-    def right(found: Match) -> Expr:
+    def right(found: PatternMatch) -> Expr:
         values = {each.name: found[each.name] for each in record.attributes}
         return build(values, *(found[name] for name in record.inputs))
 

@@ -6,8 +6,8 @@ an operator, or moves a negation towards the result, or turns a comparison round
 Comparisons are false on nan but for `not_equal`, so `not (x < y)` is `x >= y` of integers alone.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.type.term import tensor
 >>> from plica.rewrite.pack import rewrite
 >>> a = Var(Name("a"), tensor((2,), "f32"))
 >>> rewrite(negated(equal(a, a)), LOGIC)[0] is isnan(a)
@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.ir.dtype import bool_
-from plica.ir.graph import If, const
+from plica.ir.graph.expression import If, const
+from plica.ir.type.dtype import bool_
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.packs.word import b, d, f, g, i, m, n, op, spread, x, y, z

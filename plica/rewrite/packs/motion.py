@@ -8,9 +8,9 @@ that another argument makes anyway is left out.
 Nothing here looks at values, so every rule is exact.
 
 >>> relu, transpose = op("nn.relu"), op("transpose")
->>> from plica.ir.graph import Var
+>>> from plica.ir.graph.expression import Var
 >>> from plica.core.name import Name
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> from plica.rewrite.pack import rewrite
 >>> a = Var(Name("a"), tensor((2, 3), "f32"))
 >>> rewrite(relu(transpose(a, (1, 0))), MOTION)[0] is transpose(relu(a), (1, 0))
@@ -25,9 +25,9 @@ from typing import Any, Final
 import numpy as np
 
 from plica.core.term import Term
-from plica.ir.graph import const
+from plica.ir.graph.expression import const
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.packs.shape import is_explicit, is_order
 from plica.rewrite.packs.word import admitted, c, covers, op, same_shape, shape, spoken, v, z
@@ -55,16 +55,16 @@ def settings(name: str) -> dict[str, Any]:
     return {each.name: hole(f"of_{each.name}") for each in op(name).attributes}
 
 
-def from_one_shape(match: Match) -> bool:
+def from_one_shape(match: PatternMatch) -> bool:
     return same_shape(shape(match.x), shape(match.y))
 
 
-def is_covered(match: Match) -> bool:
+def is_covered(match: PatternMatch) -> bool:
     """Whether the other argument is as large as the broadcast already."""
     return covers(shape(match.z), match.t)
 
 
-def turned_back(match: Match) -> Term | None:
+def turned_back(match: PatternMatch) -> Term | None:
     """`c` in the order of axes that the other argument has without its transpose."""
     rank = len(match.p)
     if len(match.c.shape) > rank:
@@ -93,7 +93,7 @@ def binary(name: str) -> Iterator[Rule]:
     x: Any = hole("x", dtypes=dtypes)
     y: Any = hole("y", dtypes=dtypes)
 
-    def with_constant(match: Match) -> Term | None:
+    def with_constant(match: PatternMatch) -> Term | None:
         other = turned_back(match)
         done: Term | None = None if other is None else transpose(of(match.x, other), match.p)
         return done

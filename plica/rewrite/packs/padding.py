@@ -20,21 +20,21 @@ import math
 from typing import Any, Final, TypeAlias
 
 from plica.core.diagnostic import IllTyped
-from plica.ir.dim import known
-from plica.ir.graph import Expr
-from plica.ir.infer import type_of
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Operator
 from plica.ir.op.activation import relu
 from plica.ir.op.convolution import conv
 from plica.ir.op.pad import pad
 from plica.ir.op.pool import avg_pool, lowest, max_pool
 from plica.ir.op.relation import FLOAT, NUMBER
 from plica.ir.op.window import sides
-from plica.ir.operator import Operator
-from plica.ir.type import TensorType
-from plica.ir.unify import same_type
+from plica.ir.type.dim import known
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
+from plica.ir.type.unify import same_type
 from plica.rewrite.contract import signless_zero
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
 
@@ -73,7 +73,7 @@ strides, padding, dilation, groups, kernel, ceil = holes(
 in_zeros = pad(x, widths, "constant", zero)
 
 
-def folded(m: Match, record: Operator, *args: Expr, **settings: Any) -> Expr | None:
+def folded(m: PatternMatch, record: Operator, *args: Expr, **settings: Any) -> Expr | None:
     """The operator on what was padded, with more padding; None where it cannot have that.
 
     `padding` is what the operator has already.  A result of another size is no result: where the
@@ -90,38 +90,38 @@ def folded(m: Match, record: Operator, *args: Expr, **settings: Any) -> Expr | N
         return None
 
 
-def pad_of(m: Match, data: Expr) -> Expr:
+def pad_of(m: PatternMatch, data: Expr) -> Expr:
     """The pad as it was found."""
     return pad(data, m.widths, "constant", m.value)
 
 
-def spatial(m: Match) -> Sides:
+def spatial(m: PatternMatch) -> Sides:
     """How much is padded along each of the axes a window slides over."""
     of = type_of(m.x if "x" in m.filling else m.f)
     assert isinstance(of, TensorType)
     return ((0, 0),) * (len(of.shape) - 2) if m.widths == 0 else m.widths[2:]
 
 
-def is_lowest(m: Match) -> bool:
+def is_lowest(m: PatternMatch) -> bool:
     """Whether what was added is below every number of the dtype."""
     of = type_of(m.x)
     assert isinstance(of, TensorType)
     return bool(m.value == lowest(of.dtype).value)
 
 
-def into_conv(m: Match) -> Expr | None:
+def into_conv(m: PatternMatch) -> Expr | None:
     return folded(
         m, conv, m.x, m.w,
         strides=m.strides, padding=m.padding, dilation=m.dilation, groups=m.groups,
     )  # fmt: skip
 
 
-def into_max_pool(m: Match) -> Expr | None:
+def into_max_pool(m: PatternMatch) -> Expr | None:
     settings = {"kernel": m.kernel, "strides": m.strides, "padding": m.padding}
     return folded(m, max_pool, m.x, **settings, dilation=m.dilation, ceil_mode=m.ceil)
 
 
-def behind_relu(m: Match) -> Expr | None:
+def behind_relu(m: PatternMatch) -> Expr | None:
     """Every window has a number in it, and that is not below zero; an empty axis has none."""
     of = type_of(m.f)
     assert isinstance(of, TensorType)
@@ -132,7 +132,7 @@ def behind_relu(m: Match) -> Expr | None:
     return folded(m, max_pool, relu(m.f), kernel=m.kernel, strides=m.strides, padding=0)
 
 
-def into_avg_pool(m: Match) -> Expr | None:
+def into_avg_pool(m: PatternMatch) -> Expr | None:
     """A mean that counts all of its padding."""
     return folded(
         m, avg_pool, m.x,
@@ -140,7 +140,7 @@ def into_avg_pool(m: Match) -> Expr | None:
     )  # fmt: skip
 
 
-def counts_alone(m: Match) -> Expr | None:
+def counts_alone(m: PatternMatch) -> Expr | None:
     """A mean without padding of its own counted all that the pad had added."""
     if any(side for pair in sides("nn.avg_pool", m.padding, len(spatial(m))) for side in pair):
         return None

@@ -28,23 +28,23 @@ from typing import Any, Final
 import numpy as np
 
 from plica.core.diagnostic import did_you_mean
-from plica.ir.dtype import DType, bf16, f16, f32
-from plica.ir.graph import Expr, Project
-from plica.ir.infer import type_of
-from plica.ir.interpret import interpret
-from plica.ir.module import Module
+from plica.ir.graph.expression import Expr, Project
+from plica.ir.graph.module import Module
+from plica.ir.graph.operator import Operator
+from plica.ir.interpret.interpreter import interpret
 from plica.ir.op import find, names
 from plica.ir.op.elementwise import cast
 from plica.ir.op.join import split
-from plica.ir.operator import Operator
 from plica.ir.passes import Pass
-from plica.ir.type import TensorType
+from plica.ir.type.dtype import DType, bf16, f16, f32
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
 from plica.rewrite.closed import closed, is_closed, value_of
 from plica.rewrite.contract import Contract, approx, exact
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack, rewrite
 from plica.rewrite.pattern import either, hole
 from plica.rewrite.rule import Computed, Rule
@@ -197,7 +197,7 @@ def _follow(record: Operator, narrow: DType) -> Rule:
 def _narrowed(record: Operator, narrow: DType) -> Computed:
     """The operator on narrow arguments, its result cast back."""
 
-    def right(m: Match) -> Expr | None:
+    def right(m: PatternMatch) -> Expr | None:
         given: list[Expr] = [m.filling[name] for name in ARGUMENTS if name in m.filling]
         if not all(fits_in(narrow, each) for each in given):
             return None

@@ -21,11 +21,11 @@ from typing import Any, Final
 import numpy as np
 
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.graph import const
+from plica.ir.graph.expression import const
+from plica.ir.type.dim import known
 from plica.rewrite.contract import Contract, exact, reassociates, signless_zero
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.packs.shape import is_explicit, is_order
 from plica.rewrite.packs.word import (
@@ -76,17 +76,17 @@ def remaining(order: tuple[int, ...], gone: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(left).index(at) for at in left)
 
 
-def folds_ones(match: Match) -> bool:
+def folds_ones(match: PatternMatch) -> bool:
     """Whether all the axes have the size 1."""
     sizes = shape(match.x)
     return all(known(sizes[at]) == 1 for at in ascending(match.a, len(sizes)))
 
 
-def folds_all(match: Match) -> bool:
+def folds_all(match: PatternMatch) -> bool:
     return len(ascending(match.a, len(match.r))) == len(match.r)
 
 
-def new_axes(match: Match) -> tuple[int, ...] | None:
+def new_axes(match: PatternMatch) -> tuple[int, ...] | None:
     """The reduced axes of a broadcast, where it made each of them, and none is empty."""
     inner, wide = shape(match.x), match.t
     skip = len(wide) - len(inner)
@@ -98,7 +98,7 @@ def new_axes(match: Match) -> tuple[int, ...] | None:
     return axes
 
 
-def without_new_axes(match: Match, wanted: Shape) -> Term | None:
+def without_new_axes(match: PatternMatch, wanted: Shape) -> Term | None:
     """What was broadcast, with the reduced axes gone again."""
     axes = new_axes(match)
     if axes is None:
@@ -111,7 +111,7 @@ def without_new_axes(match: Match, wanted: Shape) -> Term | None:
     return done
 
 
-def counted(match: Match, wanted: Shape) -> Term | None:
+def counted(match: PatternMatch, wanted: Shape) -> Term | None:
     """The sum of a broadcast: each element as often as it was repeated."""
     part, of = without_new_axes(match, wanted), tensor(match.x).dtype
     axes = new_axes(match)
@@ -123,16 +123,16 @@ def counted(match: Match, wanted: Shape) -> Term | None:
     return done
 
 
-def is_finite(match: Match) -> bool:
+def is_finite(match: PatternMatch) -> bool:
     return bool(np.isfinite(match.q.numpy().astype(np.float64)))
 
 
-def scaled_after(match: Match) -> Term:
+def scaled_after(match: PatternMatch) -> Term:
     done: Term = sum_(match.x, match.a, match.u) * match.q
     return done
 
 
-def running_over_one(match: Match, wanted: Shape) -> Term | None:
+def running_over_one(match: PatternMatch, wanted: Shape) -> Term | None:
     """A running total along an axis of size 1."""
     done: Term | None = match.x if known(wanted[match.a]) == 1 else None
     return done
@@ -145,31 +145,31 @@ def laws(name: str) -> Iterator[Rule]:
     order = ORDERED.get(name, exact)
     alone: Contract = signless_zero if name == "sum" else exact
 
-    def explicit(match: Match) -> Term:
+    def explicit(match: PatternMatch) -> Term:
         done: Term = of(match.x, ascending(match.a, len(shape(match.x))), match.u)
         return done
 
-    def at_once(match: Match) -> Term:
+    def at_once(match: PatternMatch) -> Term:
         rank = len(shape(match.x))
         first = ascending(match.a, rank)
         second = ascending(match.o, rank - len(first))
         done: Term = of(match.x, merged(first, second, rank), False)
         return done
 
-    def kept_at_once(match: Match) -> Term:
+    def kept_at_once(match: PatternMatch) -> Term:
         rank = len(shape(match.x))
         axes = {*ascending(match.a, rank), *ascending(match.o, rank)}
         done: Term = of(match.x, tuple(sorted(axes)), True)
         return done
 
-    def turned_after(match: Match) -> Term:
+    def turned_after(match: PatternMatch) -> Term:
         axes = ascending(match.a, len(match.p))
         there = tuple(sorted(match.p[at] for at in axes))
         folded = of(match.x, there, match.u)
         done: Term = transpose(folded, match.p if match.u else remaining(match.p, axes))
         return done
 
-    def flat(match: Match) -> Term:
+    def flat(match: PatternMatch) -> Term:
         done: Term = of(match.x, tuple(range(len(shape(match.x)))), False)
         return done
 

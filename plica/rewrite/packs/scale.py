@@ -28,11 +28,10 @@ import attrs
 import numpy as np
 
 from plica.core.term import Term
-from plica.ir.dim import known, same_dim
-from plica.ir.dtype import DType
-from plica.ir.graph import Apply, Expr
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module
+from plica.ir.graph.expression import Apply, Expr
+from plica.ir.graph.module import Module
+from plica.ir.graph.operator import Operator, Values
+from plica.ir.loop.scalar import index
 from plica.ir.op.activation import leaky_relu, relu
 from plica.ir.op.convolution import conv
 from plica.ir.op.convolution import conv_transpose as transposed
@@ -42,16 +41,17 @@ from plica.ir.op.reduction import sum_
 from plica.ir.op.relation import FLOAT, NUMBER, Shape
 from plica.ir.op.shape import reshape
 from plica.ir.op.window import sides
-from plica.ir.operator import Operator, Values
 from plica.ir.passes import Pass
-from plica.ir.scalar import index
-from plica.ir.type import TensorType
+from plica.ir.type.dim import known, same_dim
+from plica.ir.type.dtype import DType
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType
 from plica.rewrite.closed import closed, is_closed, value_of, varying
 from plica.rewrite.contract import reassociates
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack, rewrite
 from plica.rewrite.packs.inference import INFERENCE
 from plica.rewrite.pattern import either, hole, holes
@@ -62,7 +62,7 @@ Total: TypeAlias = Callable[[Expr, int], Expr]  # (scaled weight, rank of the da
 
 
 @attrs.frozen
-class Layer:
+class LinearLayer:
     """A linear operator: which axes of its weight belong to the channels of its ends.
 
     `inputs` and `outputs` pair an axis of the data (of the result) with one of the weight; `total`
@@ -77,12 +77,12 @@ class Layer:
     outputs: tuple[Axis, Axis]
     total: Total | None = None
 
-    def __call__(self, found: Match, data: Expr, weight: Expr) -> Expr:
+    def __call__(self, found: PatternMatch, data: Expr, weight: Expr) -> Expr:
         """The operator as it was found, on other data and with another weight."""
         args = (data, weight) if self.data == 0 else (weight, data)
         return self.record(*args, **self.settings(found))
 
-    def settings(self, found: Match) -> dict[str, Any]:
+    def settings(self, found: PatternMatch) -> dict[str, Any]:
         """The attributes of the operator as it was found."""
         return {each.name: found[each.name] for each in self.record.attributes}
 
@@ -123,17 +123,15 @@ outer, inner, last, row = map(at, (0, 1, -1, -2))
 turned_x, turned_y = turned("transpose_x", -1), turned("transpose_y", -1)
 turned_rows = turned("transpose_y", -2)
 
-# fmt: off
 LAYERS: Final = (
     #     name              operator  data, weight      channels before, after
-    Layer("conv",           conv,         0, (3, 4, 5), (inner, inner), (inner, outer), window_sum),
-    Layer("conv-transpose", transposed,   0, (3, 4, 5), (inner, outer), (inner, inner)),
-    Layer("dense",          dense,        0, (2,),      (last, last),   (last, row),    row_sum),
-    Layer("matmul",         matmul,       0, (2, 3, 4), (last, row),    (last, last),   column_sum),
-    Layer("matmul-left",    matmul,       1, (2, 3, 4), (row, last),    (row, row)),
-    Layer("batch-matmul",   batch_matmul, 0, (3,),      (turned_x, turned_rows), (last, turned_y)),
+    LinearLayer("conv", conv, 0, (3, 4, 5), (inner, inner), (inner, outer), window_sum),
+    LinearLayer("conv-transpose", transposed, 0, (3, 4, 5), (inner, outer), (inner, inner)),
+    LinearLayer("dense", dense, 0, (2,), (last, last), (last, row), row_sum),
+    LinearLayer("matmul", matmul, 0, (2, 3, 4), (last, row), (last, last), column_sum),
+    LinearLayer("matmul-left", matmul, 1, (2, 3, 4), (row, last), (row, row)),
+    LinearLayer("batch-matmul", batch_matmul, 0, (3,), (turned_x, turned_rows), (last, turned_y)),
 )
-# fmt: on
 
 (alpha,) = holes("alpha")
 x: Any = varying("x", dtypes=NUMBER)
@@ -204,7 +202,7 @@ def is_positive(factor: object) -> bool:
 positive: Any = hole("s", dtypes=FLOAT, when=is_positive)
 
 
-def around(layer: Layer) -> Iterator[Rule]:
+def around(layer: LinearLayer) -> Iterator[Rule]:
     """The rules of one layer."""
     slides = any(each.name == "groups" for each in layer.record.attributes)
     # A vector on the right leaves a product without the axis before the last.
@@ -213,7 +211,7 @@ def around(layer: Layer) -> Iterator[Rule]:
     channel_in, weight_in = layer.inputs
     channel_out, weight_out = layer.outputs
 
-    def after(m: Match) -> Expr:
+    def after(m: PatternMatch) -> Expr:
         """The layer with the scale of its result in its weight, and in what is added to it."""
         values = layer.settings(m)
         whole = layer(m, m.x, scaled(m.w, weight_out(values), m.s, values.get("groups", 1)))
@@ -223,20 +221,20 @@ def around(layer: Layer) -> Iterator[Rule]:
             return subtract(whole, multiply(m.b, m.s))
         return whole
 
-    def bent(m: Match) -> Expr:
+    def bent(m: PatternMatch) -> Expr:
         return leaky_relu(after(m), alpha=m.alpha) if "alpha" in m.filling else relu(after(m))
 
-    def before(m: Match) -> Expr:
+    def before(m: PatternMatch) -> Expr:
         values = layer.settings(m)
         return layer(m, m.x, scaled(m.w, weight_in(values), m.s, values.get("groups", 1)))
 
-    def shifted(m: Match) -> Expr:
+    def shifted(m: PatternMatch) -> Expr:
         values = layer.settings(m)
         assert layer.total is not None
         weight = scaled(m.w, weight_in(values), m.b, values.get("groups", 1))
         return layer(m, m.x, m.w) + layer.total(weight, len(shape_of(m.x)))
 
-    def scales_result(m: Match) -> bool:
+    def scales_result(m: PatternMatch) -> bool:
         whole = layer(m, m.x, m.w)
         added = m.filling.get("a", m.filling.get("b"))
         return (
@@ -245,11 +243,11 @@ def around(layer: Layer) -> Iterator[Rule]:
             and is_finite(m.s)
         )
 
-    def scales_data(m: Match) -> bool:
+    def scales_data(m: PatternMatch) -> bool:
         axis = channel_in(layer.settings(m))
         return lies_along(m.s, axis, m.x) and is_finite(m.s)
 
-    def shifts_data(m: Match) -> bool:
+    def shifts_data(m: PatternMatch) -> bool:
         values = layer.settings(m)
         if not lies_along(m.b, channel_in(values), m.x):
             return False
@@ -274,7 +272,7 @@ def around(layer: Layer) -> Iterator[Rule]:
         yield named("shifted-data", layer.pattern(either(data + b, b + data)), shifted, shifts_data)
 
 
-def inverts(m: Match) -> bool:
+def inverts(m: PatternMatch) -> bool:
     """Whether every divisor has an inverse that is neither zero, subnormal nor infinite."""
     value = value_of(m.divisor)
     if value is None:

@@ -15,10 +15,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from plica.core.term import Term
-from plica.ir.dim import known, same_dim
-from plica.ir.graph import Project
+from plica.ir.graph.expression import Project
+from plica.ir.type.dim import known, same_dim
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.packs.word import (
     Shape,
@@ -78,7 +78,7 @@ def composed(inner: tuple[int, ...], outer: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(inner[each] for each in outer)
 
 
-def with_axes(match: Match) -> Term | None:
+def with_axes(match: PatternMatch) -> Term | None:
     """The transpose with its axes counted from the front."""
     rank = len(shape(match.x))
     given = range(rank)[::-1] if match.o is None else match.o
@@ -86,20 +86,20 @@ def with_axes(match: Match) -> Term | None:
     return done
 
 
-def of_ones(match: Match, wanted: Shape) -> Term | None:
+def of_ones(match: PatternMatch, wanted: Shape) -> Term | None:
     """A transpose that keeps the order of all axes but those of size 1, as a reshape."""
     kept = [at for at in match.p if known(shape(match.x)[at]) != 1]
     done: Term | None = reshape(match.x, wanted) if kept == sorted(kept) else None
     return done
 
 
-def same_as_x(match: Match, wanted: Shape) -> Term | None:
+def same_as_x(match: PatternMatch, wanted: Shape) -> Term | None:
     """`x` where the left side has its shape."""
     done: Term | None = match.x if same_shape(shape(match.x), wanted) else None
     return done
 
 
-def without_new_axes(match: Match) -> Term | None:
+def without_new_axes(match: PatternMatch) -> Term | None:
     """A broadcast of what a reshape gave new axes in front only."""
     inner = shape(match.x)
     skip = len(match.r) - len(inner)
@@ -109,7 +109,7 @@ def without_new_axes(match: Match) -> Term | None:
     return done if same_shape(match.r[skip:], inner) else None
 
 
-def flipped_once(match: Match) -> Term | None:
+def flipped_once(match: PatternMatch) -> Term | None:
     """The axes that two flips turn together; those turned twice are left out."""
     rank = len(shape(match.x))
     first, second = ascending(match.a, rank), ascending(match.o, rank)
@@ -118,7 +118,7 @@ def flipped_once(match: Match) -> Term | None:
     return done
 
 
-def without_ones(match: Match) -> Term | None:
+def without_ones(match: PatternMatch) -> Term | None:
     """A flip without the axes that have one place or none."""
     sizes = shape(match.x)
     given = ascending(match.a, len(sizes))
@@ -127,7 +127,7 @@ def without_ones(match: Match) -> Term | None:
     return done
 
 
-def tiled_once(match: Match) -> Term:
+def tiled_once(match: PatternMatch) -> Term:
     """One tile for two, aligned at the last axis."""
     rank = max(len(match.a), len(match.o))
     first, second = ((1,) * (rank - len(reps)) + reps for reps in (match.a, match.o))
@@ -135,7 +135,7 @@ def tiled_once(match: Match) -> Term:
     return done
 
 
-def tile_as_broadcast(match: Match, wanted: Shape) -> Term | None:
+def tile_as_broadcast(match: PatternMatch, wanted: Shape) -> Term | None:
     """A tile that repeats axes of size 1 only."""
     sizes, reps = shape(match.x), match.a
     pairs = zip(sizes[::-1], reps[::-1], strict=False)
@@ -145,7 +145,7 @@ def tile_as_broadcast(match: Match, wanted: Shape) -> Term | None:
     return done
 
 
-def repeat_as_broadcast(match: Match, wanted: Shape) -> Term | None:
+def repeat_as_broadcast(match: PatternMatch, wanted: Shape) -> Term | None:
     """A repetition along an axis of size 1."""
     done: Term | None = (
         broadcast_to(match.x, wanted) if known(shape(match.x)[match.o]) == 1 else None
@@ -153,7 +153,7 @@ def repeat_as_broadcast(match: Match, wanted: Shape) -> Term | None:
     return done
 
 
-def rolled_once(match: Match) -> Term:
+def rolled_once(match: PatternMatch) -> Term:
     """One roll for two."""
     shifts = [
         given * len(axes) if len(given) == 1 else given
@@ -163,7 +163,7 @@ def rolled_once(match: Match) -> Term:
     return done
 
 
-def padded_once(match: Match) -> Term:
+def padded_once(match: PatternMatch) -> Term:
     """One padding for two with the same constant."""
     rank = len(shape(match.x))
     first, second = (
@@ -175,13 +175,13 @@ def padded_once(match: Match) -> Term:
     return done
 
 
-def halves(match: Match) -> bool:
+def halves(match: PatternMatch) -> bool:
     """Whether the parts of a concat are what a split in two gives back."""
     axis = match.a
     return axis < len(shape(match.x)) and same_dim(shape(match.x)[axis], shape(match.y)[axis])
 
 
-def cut_at_seam(match: Match) -> bool:
+def cut_at_seam(match: PatternMatch) -> bool:
     """Whether the one cut of a split is where two tensors were joined."""
     cuts = match.t
     return isinstance(cuts, tuple) and len(cuts) == 1 and same_dim(cuts[0], shape(match.x)[match.a])
@@ -193,17 +193,17 @@ def parts(count: int) -> tuple[Any, Any]:
     return concat(tuple(Project(whole, at) for at in range(count)), axis=a), x
 
 
-def least(match: Match) -> Term:
+def least(match: PatternMatch) -> Term:
     done: Term = tril(match.x, min(match.a, match.o))
     return done
 
 
-def greatest(match: Match) -> Term:
+def greatest(match: PatternMatch) -> Term:
     done: Term = triu(match.x, max(match.a, match.o))
     return done
 
 
-def concat_of_turned(match: Match) -> Term | None:
+def concat_of_turned(match: PatternMatch) -> Term | None:
     done: Term = transpose(concat((match.x, match.y), axis=match.p[match.a]), match.p)
     return done
 

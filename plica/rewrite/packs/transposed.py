@@ -28,8 +28,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from attrs import frozen
 
-from plica.ir.graph import Expr
-from plica.ir.infer import type_of
+from plica.ir.graph.expression import Expr
 from plica.ir.op.convolution import conv, conv_transpose
 from plica.ir.op.cut import slice_
 from plica.ir.op.join import concat
@@ -38,10 +37,11 @@ from plica.ir.op.pad import pad
 from plica.ir.op.relation import FLOAT
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.op.window import Window, windows
-from plica.ir.type import TensorType, static_shape
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, static_shape
 from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
 
@@ -116,7 +116,7 @@ class Transposed:
         return tuple(range(2, len(self.data)))
 
 
-def found(m: Match) -> Transposed | None:
+def found(m: PatternMatch) -> Transposed | None:
     """What was matched, None where a size is not known or there is nothing."""
     whole = conv_transpose(m.x, m.w, m.strides, m.padding, m.dilation, m.groups, m.more)
     sizes = [sizes_of(each) for each in (m.x, m.w, whole)]
@@ -137,7 +137,7 @@ def sizes_of(value: Expr) -> Sizes | None:
 # --- phases ---------------------------------------------------------------------------------------
 
 
-def by_phases(m: Match) -> Expr | None:
+def by_phases(m: PatternMatch) -> Expr | None:
     """The phases of a transposed convolution, put between each other."""
     of = found(m)
     if of is None or not 1 < prod(of.steps) <= MOST:
@@ -217,7 +217,7 @@ def between(whole: Expr, of: Transposed) -> Expr:
 # --- pixels ---------------------------------------------------------------------------------------
 
 
-def of_a_pixel(m: Match) -> Expr | None:
+def of_a_pixel(m: PatternMatch) -> Expr | None:
     """The product of the channels of one pixel with all taps."""
     of = found(m)
     if of is None or prod(of.data[2:]) != 1 or of.groups != 1 or of.result[2:] != of.weight[2:]:

@@ -15,9 +15,9 @@ Measure: each rule removes a convolution.
 >>> [rule.name for rule in WINOGRAD]
 ['conv-winograd-4x4', 'conv-winograd-2x2']
 >>> model = Costs(lanes=16, cache=2 << 20)
->>> model.best(Layer(1, 64, 64, 56, 56)), model.best(Layer(1, 512, 512, 7, 7))
+>>> model.best(WinogradLayer(1, 64, 64, 56, 56)), model.best(WinogradLayer(1, 512, 512, 7, 7))
 (4, 2)
->>> model.best(Layer(1, 3, 64, 224, 224)) is None
+>>> model.best(WinogradLayer(1, 3, 64, 224, 224)) is None
 True
 """
 
@@ -30,18 +30,18 @@ from typing import Any, Final
 import attrs
 import numpy as np
 
-from plica.ir.dim import known
-from plica.ir.dtype import f32
-from plica.ir.graph import Expr
-from plica.ir.infer import type_of
+from plica.ir.graph.expression import Expr
 from plica.ir.op.convolution import conv
 from plica.ir.op.winograd import TILES, conv_winograd, winograd_weight
-from plica.ir.type import TensorType
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
 from plica.rewrite.closed import closed, value_of
 from plica.rewrite.contract import approx
 from plica.rewrite.graph.fold import LIMIT
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
 from plica.rewrite.rule import Guard
@@ -51,7 +51,7 @@ LARGE: Final = 1e30
 
 
 @attrs.frozen
-class Layer:
+class WinogradLayer:
     """A 3x3 convolution: examples, channels, outputs, rows and columns of the result."""
 
     batch: int
@@ -76,21 +76,21 @@ class Costs:
     into, back = 8, 9  # cycles for a vector of each product of a tile, before and after
     # fmt: on
 
-    def best(self, of: Layer) -> int | None:
+    def best(self, of: WinogradLayer) -> int | None:
         """The size of tiles that costs least, None where none costs less than to go without."""
         costs = {size: self.tiled(of, size) for size in TILES}
         least = min(costs, key=lambda size: costs[size])
         return least if costs[least] < self.direct(of) else None
 
-    def pays(self, of: Layer, size: int) -> bool:
+    def pays(self, of: WinogradLayer, size: int) -> bool:
         """Whether tiles of a size cost less than to go without."""
         return self.tiled(of, size) < self.direct(of)
 
-    def direct(self, of: Layer) -> float:
+    def direct(self, of: WinogradLayer) -> float:
         """A convolution as it is defined."""
         return self.products(9 * of.batch * of.rows * of.columns, of, 9)
 
-    def tiled(self, of: Layer, size: int) -> float:
+    def tiled(self, of: WinogradLayer, size: int) -> float:
         """One by tiles of a size."""
         inner, outer = (self.vector(each) for each in (of.channels, of.outputs))
         places = TILES[size].span ** 2
@@ -102,7 +102,7 @@ class Costs:
         after = tiles * places * of.outputs / outer * self.back
         return copied + before + self.products(places * tiles, of, places) + after
 
-    def products(self, count: int, of: Layer, places: int) -> float:
+    def products(self, count: int, of: WinogradLayer, places: int) -> float:
         """So many products for each pair of channels, with weights for so many places."""
         pairs = of.channels * of.outputs
         work = count * pairs / (self.at_once * self.vector(of.outputs)) / self.share
@@ -129,12 +129,12 @@ strides, dilation = (hole(name, when=is_one) for name in ("strides", "dilation")
 convolved = conv(x, w, strides, padding, dilation, 1)
 
 
-def by_tiles(size: int, m: Match) -> Expr:
+def by_tiles(size: int, m: PatternMatch) -> Expr:
     """The convolution by tiles of a size."""
     return conv_winograd(m.x, winograd_weight(m.w, size), size, m.padding)
 
 
-def layer_of(m: Match) -> Layer | None:
+def layer_of(m: PatternMatch) -> WinogradLayer | None:
     """What was found, None where a window is not 3x3 or a size not known."""
     weight, result = type_of(m.w), type_of(conv(m.x, m.w, padding=m.padding))
     assert isinstance(weight, TensorType)
@@ -144,7 +144,7 @@ def layer_of(m: Match) -> Layer | None:
         return None
     n, outputs, rows, columns = (each or 0 for each in sizes)
     channels = known(weight.shape[1])
-    return Layer(n, channels, outputs, rows, columns) if channels else None
+    return WinogradLayer(n, channels, outputs, rows, columns) if channels else None
 
 
 def is_tame(weight: Expr) -> bool:
@@ -153,7 +153,7 @@ def is_tame(weight: Expr) -> bool:
     return value is not None and bool((np.abs(value) < LARGE).all())
 
 
-def fits(m: Match) -> bool:
+def fits(m: PatternMatch) -> bool:
     """Whether it is a 3x3 convolution whose weight can be transformed."""
     return layer_of(m) is not None and is_tame(m.w)
 
@@ -179,11 +179,11 @@ WINOGRAD: Final[Pack] = rules(fits, fits)
 def winograd_for(costs: Costs) -> Pack:
     """The pack for a machine: only where it pays there."""
 
-    def four(m: Match) -> bool:
+    def four(m: PatternMatch) -> bool:
         of = layer_of(m)
         return of is not None and costs.best(of) == 4 and is_tame(m.w)
 
-    def two(m: Match) -> bool:
+    def two(m: PatternMatch) -> bool:
         of = layer_of(m)
         return of is not None and costs.pays(of, 2) and is_tame(m.w)
 

@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from plica.core.diagnostic import CompilerBug
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dim import known, same_dim
-from plica.ir.dtype import COMPUTED, DTYPES, DType, bool_, f32
-from plica.ir.graph import Expr, Function, Var, const
-from plica.ir.infer import type_of
-from plica.ir.module import module
+from plica.ir.graph.expression import Expr, Function, Var, const
+from plica.ir.graph.module import module
+from plica.ir.loop.scalar import Scalar
 from plica.ir.op import Mismatch, find
-from plica.ir.scalar import Scalar
-from plica.ir.type import TensorType
+from plica.ir.type.dim import known, same_dim
+from plica.ir.type.dtype import COMPUTED, DTYPES, DType, bool_, f32
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
 from plica.rewrite.instantiate import plan
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pattern import constants, hole, holes
 from plica.rewrite.rule import Computed
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
-    from plica.ir.interpret import interpret
+    from plica.ir.interpret.interpreter import interpret
 else:
-    interpret = late("plica.ir.interpret:interpret")
+    interpret = late("plica.ir.interpret.interpreter:interpret")
 
 Shape: TypeAlias = tuple[Scalar, ...]
 
@@ -118,7 +118,7 @@ def evaluated(right: Any, constant: Any) -> Computed:
     """A right side in which `w` is a constant term, computed: two constants become one."""
     whole, part = plan(right), plan(constant)
 
-    def build(match: Match) -> Term:
+    def build(match: PatternMatch) -> Term:
         closed = part(match.filling)
         main = Var(Name("main"), None)
         value = interpret(module({main: Function((), (), (), None, closed)}, main))
@@ -128,11 +128,11 @@ def evaluated(right: Any, constant: Any) -> Computed:
     return build
 
 
-def shaped(left: Any, build: Callable[[Match, Shape], Term | None]) -> tuple[Any, Computed]:
+def shaped(left: Any, build: Callable[[PatternMatch, Shape], Term | None]) -> tuple[Any, Computed]:
     """A left side, and the right side that `build` makes of the match and the left side's shape."""
     whole = plan(left)
 
-    def right(match: Match) -> Term | None:
+    def right(match: PatternMatch) -> Term | None:
         return build(match, shape(whole(match.filling)))
 
     return left, right
@@ -142,7 +142,7 @@ def spread(left: Any, right: Any) -> tuple[Any, Computed]:
     """Two sides of which the right one may be smaller: it is broadcast where it is."""
     part, broadcast_to = plan(right), op("broadcast_to")
 
-    def build(match: Match, wanted: Shape) -> Term:
+    def build(match: PatternMatch, wanted: Shape) -> Term:
         found = part(match.filling)
         done: Term = found if same_shape(shape(found), wanted) else broadcast_to(found, wanted)
         return done

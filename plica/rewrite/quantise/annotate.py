@@ -11,11 +11,11 @@ Layers with constant weights are always taken; other operators where what they g
 integers anyway, since between floats they would lose and not win.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Function, Var, const
->>> from plica.ir.module import module
+>>> from plica.ir.graph.expression import Function, Var, const
+>>> from plica.ir.graph.module import module
 >>> from plica.ir.op.activation import relu
 >>> from plica.ir.op.linear import dense
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> x, main = Var(Name("x"), tensor((1, 4), "f32")), Var(Name("main"), None)
 >>> w = const(np.ones((4, 4), np.float32))
 >>> net = module({main: Function((), (), (x,), None, dense(relu(dense(x, w)), w))}, main)
@@ -33,17 +33,17 @@ import numpy as np
 from attrs import evolve, frozen
 
 from plica.core.diagnostic import did_you_mean
-from plica.ir.dtype import DType, bf16, f16, f32, f64
-from plica.ir.graph import Apply, Expr, Function, Project, Tuple, Var, attr
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module
-from plica.ir.module import module as build
+from plica.ir.graph.expression import Apply, Expr, Function, Project, Tuple, Var, attr
+from plica.ir.graph.module import Module
+from plica.ir.graph.module import module as build
 from plica.ir.op.activation import bias_add
 from plica.ir.op.window import sides
-from plica.ir.type import TensorType, static_shape
+from plica.ir.type.dtype import DType, bf16, f16, f32, f64
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType, static_shape
 from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.graph.fold import fold_constants
-from plica.rewrite.graph.walk import Supply
+from plica.rewrite.graph.walk import NameSupply
 from plica.rewrite.optimise import optimise
 from plica.rewrite.pack import Pack, pack, rewrite
 from plica.rewrite.packs.inference import unpacked
@@ -68,7 +68,7 @@ BIASES: Final[Pack] = pack("biases", unpacked(bias_add, bias=1), version="1")
 
 
 @frozen
-class Row:
+class AnnotationRow:
     """One operator: whether it is computed in integers, and if not, why."""
 
     op: str
@@ -85,7 +85,7 @@ class Annotated:
     points: tuple[Expr, ...]
     layers: Mapping[Expr, int]
     """The layers that are taken, each with the axis of its weight's outputs."""
-    rows: tuple[Row, ...]
+    rows: tuple[AnnotationRow, ...]
 
 
 def prepare(module: Module) -> Module:
@@ -148,7 +148,7 @@ def _check_keep(keep: Collection[str], ops: Collection[str]) -> None:
         raise UnsupportedError(*wrong)
 
 
-def _others(main: Function) -> list[Row]:
+def _others(main: Function) -> list[AnnotationRow]:
     """Layers of other floats than f32, which stay as they are."""
     rows = []
     for each in _dataflow(main):
@@ -157,14 +157,14 @@ def _others(main: Function) -> list[Row]:
             continue
         if isinstance(kind, TensorType) and kind.dtype in OTHERS:
             why = "Only layers of f32 are quantised."
-            rows.append(Row(each.op, str(kind), OTHERS[kind.dtype], why))
+            rows.append(AnnotationRow(each.op, str(kind), OTHERS[kind.dtype], why))
     return rows
 
 
 def tapped(of: Annotated) -> Module:
     """The module that gives the values of all points."""
     main = of.module.main_function()
-    name = Var(Supply(of.module).name("tapped"), None)
+    name = Var(NameSupply(of.module).name("tapped"), None)
     function = evolve(main, ret=None, body=Tuple(of.points), attrs=())
     return infer(build({**dict(of.module.items()), name: function}, name))
 
@@ -310,7 +310,7 @@ def _rows(
     points: dict[Expr, None],
     reasons: dict[Apply, str | None],
     demanded: set[Expr],
-) -> list[Row]:
+) -> list[AnnotationRow]:
     """What is said of each operator; what goes along with a layer is computed with it."""
     whole: set[Expr] = set()  # in integers, before they are restored
     rows = []
@@ -325,9 +325,9 @@ def _rows(
         why = reasons[each]
         if why is None or (inside and (bias or bent or carried)):
             whole.add(each)
-            rows.append(Row(each.op, str(type_of(each)), "i8"))
+            rows.append(AnnotationRow(each.op, str(type_of(each)), "i8"))
         else:
             if why == NO_FORM and (each.op in BENT or each.op in CARRIERS):
                 why = UNUSED if inside else "What it reads is in floats."
-            rows.append(Row(each.op, str(type_of(each)), "f32", why))
+            rows.append(AnnotationRow(each.op, str(type_of(each)), "f32", why))
     return rows

@@ -9,15 +9,15 @@ from typing import Final
 
 import numpy as np
 
-from plica.ir.dtype import i32
-from plica.ir.graph import Expr, const
+from plica.ir.graph.expression import Expr, const
 from plica.ir.op import find
 from plica.ir.op.elementwise import cast, subtract
 from plica.ir.op.index import take
 from plica.ir.op.quantise import dequantise, quantise
+from plica.ir.type.dtype import i32
 from plica.rewrite.closed import value_of
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pattern import hole
 from plica.rewrite.quantise.word import (
     bytes_,
@@ -47,7 +47,7 @@ def carried(name: str) -> Rule:
     record = find(name)
     assert record is not None
 
-    def right(m: Match) -> Expr | None:
+    def right(m: PatternMatch) -> Expr | None:
         scale, zero = one(m.s), one(m.z)
         if scale is None or zero is None or scale <= 0:
             return None
@@ -63,7 +63,7 @@ def tabled(name: str) -> Rule:
     record = find(name)
     assert record is not None
 
-    def right(m: Match) -> Expr | None:
+    def right(m: PatternMatch) -> Expr | None:
         parts = [value_of(each) for each in (m.s, m.z, m.u, m.o)]
         if any(each is None or each.size != 1 for each in parts):
             return None

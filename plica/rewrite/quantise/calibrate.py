@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import numpy as np
 from attrs import evolve, field, frozen
 
-from plica.ir.dtype import DType, i8, u8
+from plica.ir.type.dtype import DType, i8, u8
 from plica.runtime.error import Diagnostic, InputError, UnsupportedError
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -100,7 +100,7 @@ class Seen:
 
 
 @frozen
-class Point:
+class QuantisationPoint:
     """The scale and the zero point of a value; they fit its dtype."""
 
     scale: float
@@ -108,14 +108,14 @@ class Point:
     dtype: DType
 
 
-def chosen(seen: Seen, spec: Spec) -> Point:
+def chosen(seen: Seen, spec: Spec) -> QuantisationPoint:
     """The scale of a point at which such numbers were seen."""
     limit = seen.far if spec.method == "max" else THRESHOLDS[spec.method](seen, spec)
     if spec.symmetric:
-        return Point(step(limit / TOP, spec), 0, i8)
+        return QuantisationPoint(step(limit / TOP, spec), 0, i8)
     low, high = max(seen.low, -limit), min(seen.high, limit)
     scale = step((high - low) / 255, spec)
-    return Point(scale, int(np.clip(np.rint(-low / scale), 0, 255)), u8)
+    return QuantisationPoint(scale, int(np.clip(np.rint(-low / scale), 0, 255)), u8)
 
 
 def step(size: float, spec: Spec) -> float:

@@ -17,10 +17,10 @@ an accelerator that knows one immediate shift takes those where they agree.
 
 >>> import numpy as np
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Function, Var, const
->>> from plica.ir.module import module
+>>> from plica.ir.graph.expression import Function, Var, const
+>>> from plica.ir.graph.module import module
 >>> from plica.ir.op.convolution import conv
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> x, main = Var(Name("x"), tensor((1, 2, 4, 4), "i8")), Var(Name("main"), None)
 >>> w, b = np.ones((3, 2, 3, 3), np.int8), np.full((3, 1, 1), 8, np.int32)
 >>> y = integer_layer(conv(cast(x, i32), cast(const(w), i32), padding=1), b, 4, 0, 127)
@@ -38,12 +38,12 @@ import numpy as np
 from attrs import frozen
 
 from plica.core.fold import post_order
-from plica.ir.dtype import i8, i32
-from plica.ir.graph import Apply, Expr, const
-from plica.ir.infer import infer
-from plica.ir.module import Module
+from plica.ir.graph.expression import Apply, Expr, const
+from plica.ir.graph.module import Module
 from plica.ir.op.comparison import right_shift
 from plica.ir.op.elementwise import add, cast, clip
+from plica.ir.type.dtype import i8, i32
+from plica.ir.type.infer import infer
 from plica.rewrite.quantise.integer_contraction import integer_contraction
 
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -1,12 +1,12 @@
 """Whole modules in integers: what is quantised and restored around operators is gone.
 
 >>> from plica.core.name import Name
->>> from plica.ir.dtype import f32, i8
->>> from plica.ir.graph import Function, Var, const
->>> from plica.ir.module import module
+>>> from plica.ir.type.dtype import f32, i8
+>>> from plica.ir.graph.expression import Function, Var, const
+>>> from plica.ir.graph.module import module
 >>> from plica.ir.op.quantise import dequantise, quantise
 >>> from plica.ir.op.shape import reshape
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> x, main = Var(Name("x"), tensor((2, 3), "i8")), Var(Name("main"), None)
 >>> s, z = const(0.5, f32), const(0, i8)
 >>> body = quantise(reshape(dequantise(x, s, z), (6,)), s, z)
@@ -23,15 +23,15 @@ from __future__ import annotations
 from typing import Final
 
 from plica.core.fold import post_order
-from plica.ir.dtype import f32
-from plica.ir.graph import Apply
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module
-from plica.ir.type import TensorType
+from plica.ir.graph.expression import Apply
+from plica.ir.graph.module import Module
+from plica.ir.type.dtype import f32
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType
 from plica.rewrite.closed import is_closed
 from plica.rewrite.graph import find_pass
 from plica.rewrite.history import History, begun
-from plica.rewrite.quantise.annotate import LAYERS, Row
+from plica.rewrite.quantise.annotate import LAYERS, AnnotationRow
 from plica.rewrite.quantise.realise import REALISE
 from plica.rewrite.quantise.recognise import RECOGNISE, TIES_UP
 
@@ -65,7 +65,7 @@ def is_marked(history: History) -> bool:
     )
 
 
-def said(module: Module) -> tuple[Row, ...]:
+def said(module: Module) -> tuple[AnnotationRow, ...]:
     """What is to be said of the operators of a module that is quantised already."""
     rows = []
     for node in post_order(infer(module).main_function().body):
@@ -73,9 +73,9 @@ def said(module: Module) -> tuple[Row, ...]:
             continue
         kind = type_of(node)
         if isinstance(kind, TensorType) and kind.dtype is f32:
-            rows.append(Row(node.op, str(kind), "f32", "It is not between bytes."))
+            rows.append(AnnotationRow(node.op, str(kind), "f32", "It is not between bytes."))
         elif node.op not in ("cast", "clip", "right_shift", "fixed_multiply"):
-            rows.append(Row(node.op, str(kind), "i8"))
+            rows.append(AnnotationRow(node.op, str(kind), "i8"))
     return tuple(rows)
 
 

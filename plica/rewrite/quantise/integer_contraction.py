@@ -9,10 +9,10 @@ the indices, and its epilogue off the element.
 
 >>> import numpy as np
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var, const
+>>> from plica.ir.graph.expression import Var, const
 >>> from plica.ir.op.elementwise import cast, clip
 >>> from plica.ir.op.linear import matmul
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> x, w = Var(Name("x"), tensor((3, 4), "i8")), const(np.arange(8, dtype=np.int8).reshape(4, 2))
 >>> y = cast(clip(matmul(cast(x, i32), cast(w, i32)), min=0, max=127), i8)
 >>> found = integer_contraction(y)
@@ -28,11 +28,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from attrs import frozen
 
+from plica.analysis.index.context import conjuncts
 from plica.core.binding import substitute
-from plica.ir.dim import known, polynomial
-from plica.ir.dtype import i8, i32
-from plica.ir.graph import Const, Expr
-from plica.ir.scalar import (
+from plica.ir.graph.expression import Const, Expr
+from plica.ir.loop.scalar import (
     Add,
     Buffer,
     Cast,
@@ -50,10 +49,11 @@ from plica.ir.scalar import (
     ShiftRight,
     index,
 )
-from plica.ir.stage import Each
-from plica.ir.stages import pairs
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import pairs
+from plica.ir.type.dim import known, polynomial
+from plica.ir.type.dtype import i8, i32
 from plica.rewrite.fuse.to_stages import to_stages
-from plica.rewrite.index.context import conjuncts
 from plica.rewrite.quantise.integer_region import Region, joins, region_of
 
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -1,10 +1,10 @@
 """Regions: what a graph computes between a value of bytes and the bytes and constants below it.
 
 >>> import numpy as np
->>> from plica.ir.graph import const
+>>> from plica.ir.graph.expression import const
 >>> from plica.ir.op.elementwise import cast
 >>> from plica.ir.op.linear import matmul
->>> from plica.ir.type import tensor
+>>> from plica.ir.type.term import tensor
 >>> x, w = Var(Name("x"), tensor((3, 4), "i8")), const(np.ones((4, 2), np.int8))
 >>> region = region_of(cast(matmul(cast(x, i32), cast(w, i32)), i8))
 >>> [each.op for each in region.order], list(region.leaves.values()) == [x, w]
@@ -23,10 +23,10 @@ from typing import Final
 from attrs import frozen
 
 from plica.core.name import Name
-from plica.ir.dtype import i8, i32
-from plica.ir.graph import Apply, Const, Expr, Function, Var
-from plica.ir.infer import type_of
-from plica.ir.type import TensorType
+from plica.ir.graph.expression import Apply, Const, Expr, Function, Var
+from plica.ir.type.dtype import i8, i32
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
 from plica.rewrite.fuse.reading import reading
 from plica.rewrite.graph.walk import operands, with_operands
 

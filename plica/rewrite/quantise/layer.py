@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from plica.ir.dim import known
-from plica.ir.dtype import f32, i32
-from plica.ir.graph import Expr, const
+from plica.ir.graph.expression import Expr, const
+from plica.ir.graph.operator import Operator
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import add, cast
 from plica.ir.op.quantise import dequantise
 from plica.ir.op.reduction import sum_
 from plica.ir.op.window import sides
-from plica.ir.operator import Operator
-from plica.ir.type import static_shape
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32, i32
+from plica.ir.type.term import static_shape
 from plica.rewrite.closed import is_closed, value_of
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.quantise.fixed import Array
 from plica.rewrite.quantise.word import (
     ROOM,
@@ -43,7 +43,7 @@ def layer(record: Operator, outputs: int, after: int | None) -> Any:
     these in the result, None for as many as there are windows.
     """
 
-    def right(m: Match) -> Expr | None:
+    def right(m: PatternMatch) -> Expr | None:
         scale, zero = number(m.s), number(m.z)
         factor, point = number(m.t), number(m.y)
         if scale is None or zero is None or factor is None or point is None:
@@ -63,7 +63,7 @@ def layer(record: Operator, outputs: int, after: int | None) -> Any:
     return right
 
 
-def fits(m: Match, zero: Array, point: Array, outputs: int) -> bool:
+def fits(m: PatternMatch, zero: Array, point: Array, outputs: int) -> bool:
     """Whether no sum of a layer leaves 32 bits, with room for what is added to it."""
     far = reach(m.x, zero)
     values = value_of(m.w) if is_closed(m.w) else None
@@ -79,7 +79,7 @@ def fits(m: Match, zero: Array, point: Array, outputs: int) -> bool:
     return terms * far * reach(m.w, point) < ROOM
 
 
-def biased(m: Match) -> Expr | None:
+def biased(m: PatternMatch) -> Expr | None:
     """Sums with a bias in their own scale."""
     scale, zero, bias = number(m.s), number(m.z), number(m.c)
     if scale is None or zero is None or bias is None or np.any(zero):
@@ -93,7 +93,7 @@ def biased(m: Match) -> Expr | None:
     return dequantise(moved, m.s, m.z)
 
 
-def rescaled_sums(m: Match) -> Expr | None:
+def rescaled_sums(m: PatternMatch) -> Expr | None:
     """Sums times a constant are the same sums in another scale."""
     scale, factor = number(m.s), number(m.c)
     if scale is None or factor is None or not np.all(factor > 0):
@@ -105,7 +105,7 @@ def rescaled_sums(m: Match) -> Expr | None:
     return made if tensor(made).shape == tensor(m.sums).shape else None
 
 
-def rescaled_bytes(m: Match) -> Expr | None:
+def rescaled_bytes(m: PatternMatch) -> Expr | None:
     """Bytes times one constant are the same bytes in another scale."""
     scale, factor = one(m.s), number(m.c)
     if scale is None or factor is None or factor.size != 1 or not np.all(factor > 0):
@@ -118,7 +118,7 @@ def rescaled_bytes(m: Match) -> Expr | None:
 
 
 def averaged(
-    m: Match, axes: tuple[int, ...] | None, keepdims: bool, mean: bool = True
+    m: PatternMatch, axes: tuple[int, ...] | None, keepdims: bool, mean: bool = True
 ) -> Expr | None:
     """A mean as a sum in a finer scale, or a sum."""
     scale, zero = one(m.s), one(m.z)
@@ -133,7 +133,7 @@ def averaged(
     return restored(total, np.array(scale / count if mean else scale))
 
 
-def windowed(m: Match) -> Expr | None:
+def windowed(m: PatternMatch) -> Expr | None:
     """A mean of windows, all as large, as a convolution with ones."""
     scale, zero = one(m.s), one(m.z)
     shape = tensor(m.x).shape

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
 from plica.ir.op.activation import relu
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import clip
@@ -32,7 +32,7 @@ from plica.ir.op.pool import avg_pool, global_avg_pool
 from plica.ir.op.reduction import mean, sum_
 from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import either, hole, holes
 from plica.rewrite.quantise.arrange import CARRIERS, TABLED, carried, tabled
@@ -72,22 +72,22 @@ def tables() -> Iterator[Rule]:
     yield from (tabled(name) for name in TABLED)
 
 
-def spatial(m: Match) -> tuple[int, ...]:
+def spatial(m: PatternMatch) -> tuple[int, ...]:
     """All axes of an image but the first two."""
     return tuple(range(2, len(tensor(m.x).shape)))
 
 
-def mean_of(m: Match) -> Expr | None:
+def mean_of(m: PatternMatch) -> Expr | None:
     """A mean over the axes it says."""
     return averaged(m, m.axis, m.keepdims)
 
 
-def sum_of(m: Match) -> Expr | None:
+def sum_of(m: PatternMatch) -> Expr | None:
     """A sum over the axes it says."""
     return averaged(m, m.axis, m.keepdims, mean=False)
 
 
-def global_of(m: Match) -> Expr | None:
+def global_of(m: PatternMatch) -> Expr | None:
     """A mean over whole images."""
     return averaged(m, spatial(m), keepdims=True)
 

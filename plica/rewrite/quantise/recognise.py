@@ -18,15 +18,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.ir.dtype import DType, f32, i8, i32, u8
-from plica.ir.graph import Const, Expr, const
-from plica.ir.infer import type_of
+from plica.ir.graph.expression import Const, Expr, const
 from plica.ir.op.elementwise import cast, clip, round_
 from plica.ir.op.quantise import dequantise, quantise
-from plica.ir.type import TensorType
+from plica.ir.type.dtype import DType, f32, i8, i32, u8
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
 from plica.rewrite.closed import closed, value_of
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
 from plica.rewrite.quantise.word import STEP
@@ -39,7 +39,7 @@ o: Any = closed("o", dtypes=(i8, u8, i32))
 low, high, into = holes("low high into")
 
 
-def holds(m: Match) -> bool:
+def holds(m: PatternMatch) -> bool:
     """Whether the bounds are whole numbers of the dtype."""
     if not isinstance(m.into, DType) or m.into not in (i8, u8):
         return False
@@ -49,7 +49,7 @@ def holds(m: Match) -> bool:
     return bool(int(m.low) == m.low and int(m.high) == m.high)
 
 
-def seen(m: Match) -> Expr | None:
+def seen(m: PatternMatch) -> Expr | None:
     """The operator that rounds."""
     if not holds(m):
         return None
@@ -70,7 +70,7 @@ def _is_of(values: Any, dtype: DType) -> bool:
     return bool(np.all((wide == np.rint(wide)) & (wide >= bottom) & (wide <= top)))
 
 
-def restored(m: Match) -> Expr | None:
+def restored(m: PatternMatch) -> Expr | None:
     """The operator that gives numbers back."""
     if "z" not in m.filling:
         return dequantise(m.q, m.s, const(0, _dtype(m.q)))
@@ -88,7 +88,7 @@ def _dtype(of: Expr) -> DType:
     return kind.dtype
 
 
-def tied_up(m: Match) -> Expr:
+def tied_up(m: PatternMatch) -> Expr:
     """The same step, but the upper one in the middle of two."""
     return quantise(m.x, m.s, m.o, "up", m.low, m.high)
 

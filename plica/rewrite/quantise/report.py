@@ -1,7 +1,8 @@
 """The report of a quantisation: which operators became integers, which did not, and why.
 
->>> from plica.rewrite.quantise.annotate import Row
->>> print(Report((Row("nn.conv", "a", "i8"), Row("nn.softmax", "b", "f32", "Why not."))))
+>>> from plica.rewrite.quantise.annotate import AnnotationRow
+>>> print(QuantisationReport((AnnotationRow("nn.conv", "a", "i8"), AnnotationRow("nn.softmax", "b",
+...     "f32", "Why not."))))
  operators  form  why
          1  i8    nn.conv
          1  f32   nn.softmax: Why not.
@@ -13,14 +14,14 @@ from collections import Counter
 
 from attrs import frozen
 
-from plica.rewrite.quantise.annotate import Row
+from plica.rewrite.quantise.annotate import AnnotationRow
 
 
 @frozen
-class Report:
+class QuantisationReport:
     """A row for each operator, in the order of the data."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[AnnotationRow, ...]
 
     def count(self, form: str) -> int:
         """How many operators are of a form."""

@@ -9,13 +9,13 @@ from typing import Final
 
 import numpy as np
 
-from plica.ir.dtype import DType, f32, i8, i32
-from plica.ir.graph import Apply, Const, Expr, const
+from plica.ir.graph.expression import Apply, Const, Expr, const
 from plica.ir.op.elementwise import add, cast, clip, multiply
 from plica.ir.op.join import concat
 from plica.ir.op.quantise import fixed_multiply, quantise
+from plica.ir.type.dtype import DType, f32, i8, i32
 from plica.rewrite.closed import is_closed, value_of
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 from plica.rewrite.quantise.fixed import PRECISION, Array, common_shift, fixed_point, shift_of
 from plica.rewrite.quantise.form import integer_layer
 from plica.rewrite.quantise.word import (
@@ -30,7 +30,7 @@ from plica.rewrite.quantise.word import (
 )
 
 
-def bounds(m: Match) -> tuple[int, int]:
+def bounds(m: PatternMatch) -> tuple[int, int]:
     """The least and the greatest integer that a `quantise` gives."""
     bottom, top = (int(each) for each in tensor(m.o).dtype.bounds)
     return (bottom if m.low is None else m.low), (top if m.high is None else m.high)
@@ -42,7 +42,7 @@ FINER: Final = 8
 """So many bits of a step are kept of constants that are added."""
 
 
-def behind_relu(m: Match) -> Expr | None:
+def behind_relu(m: PatternMatch) -> Expr | None:
     """Numbers below zero are integers below the zero point."""
     zero, scale = one(m.o), number(m.u)
     if zero is None or scale is None or np.any(scale <= 0):
@@ -51,7 +51,7 @@ def behind_relu(m: Match) -> Expr | None:
     return quantise(m.f, m.u, m.o, m.rounding, min(max(bottom, int(zero)), top), m.high)
 
 
-def behind_clip(m: Match) -> Expr | None:
+def behind_clip(m: PatternMatch) -> Expr | None:
     """Bounds of numbers are bounds of integers."""
     scale, zero = one(m.u), one(m.o)
     if scale is None or zero is None or scale <= 0:
@@ -75,7 +75,7 @@ def behind_clip(m: Match) -> Expr | None:
     return quantise(m.f, m.u, m.o, m.rounding, ends[0], ends[1])
 
 
-def rescaled(m: Match) -> Expr | None:
+def rescaled(m: PatternMatch) -> Expr | None:
     """One change of scale in the place of two: sums, or bytes, become bytes."""
     has_sums = "sums" in m.filling
     data: Expr = m.sums if has_sums else m.x
@@ -137,7 +137,7 @@ def shifted(
     return made if dtype is i8 else cast(made.args[0], dtype)
 
 
-def summed(m: Match) -> Expr | None:
+def summed(m: PatternMatch) -> Expr | None:
     """A sum of bytes of several scales: products with whole numbers, and one shift for all."""
     after, end = one(m.u), one(m.o)
     leaves = addends(m.f)
@@ -178,7 +178,7 @@ def summed(m: Match) -> Expr | None:
 def addends(of: Expr) -> tuple[list[Apply], list[Array]] | None:
     """What is added: bytes that are restored, and constants; None where it is something else.
 
-    >>> from plica.ir.graph import const
+    >>> from plica.ir.graph.expression import const
     >>> addends(const(1.0, f32)) is None
     True
     """
@@ -209,7 +209,7 @@ def scaled(of: Expr, by: int) -> Expr:
     return of if by == 1 else multiply(of, const(by, i32))
 
 
-def joined(m: Match) -> Expr | None:
+def joined(m: PatternMatch) -> Expr | None:
     """Parts that are joined are quantised apart."""
     if one(m.u) is None or one(m.o) is None:
         return None

@@ -15,20 +15,20 @@ from typing import Final
 import numpy as np
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dtype import f32, i8
-from plica.ir.graph import Apply, Expr, const
-from plica.ir.module import Module
+from plica.ir.graph.expression import Apply, Expr, const
+from plica.ir.graph.module import Module
 from plica.ir.op.quantise import dequantise, quantise
+from plica.ir.type.dtype import f32, i8
 from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.graph.walk import expressions, operands, with_operands
 from plica.rewrite.quantise.annotate import Annotated, origin, with_body
-from plica.rewrite.quantise.calibrate import Point, Spec, weights
+from plica.rewrite.quantise.calibrate import QuantisationPoint, Spec, weights
 from plica.rewrite.quantise.word import along, tensor
 
 ROUNDING: Final = "up"
 
 
-def simulate(of: Annotated, points: Mapping[Expr, Point], spec: Spec) -> Module:
+def simulate(of: Annotated, points: Mapping[Expr, QuantisationPoint], spec: Spec) -> Module:
     """The module with the scales of its points, and weights as bytes."""
     done: dict[Expr, Expr] = {}
     body = of.module.main_function().body
@@ -52,7 +52,9 @@ def stored(weight: Expr, axis: int, spec: Spec) -> Expr:
     return dequantise(const(found, i8), const(scale, f32), const(0, i8))
 
 
-def _with_bias(node: Apply, made: Expr, of: Annotated, points: Mapping[Expr, Point]) -> Expr:
+def _with_bias(
+    node: Apply, made: Expr, of: Annotated, points: Mapping[Expr, QuantisationPoint]
+) -> Expr:
     """A sum of a layer and a constant, which is rounded to the steps of the layer's sums."""
     left, right = node.args
     layer, bias = (left, right) if left in of.layers else (right, left)
@@ -77,7 +79,7 @@ def _with_bias(node: Apply, made: Expr, of: Annotated, points: Mapping[Expr, Poi
     return Apply("add", (whole, new) if place == 1 else (new, whole), made.attrs)
 
 
-def rounded(value: Expr, at: Point) -> Expr:
+def rounded(value: Expr, at: QuantisationPoint) -> Expr:
     """A value that is quantised and restored."""
     scale, zero = const(at.scale, f32), const(at.zero, at.dtype)
     return dequantise(quantise(value, scale, zero, ROUNDING), scale, zero)

@@ -1,6 +1,6 @@
 """Words of the tables: holes for bytes and their scales, and numbers of constants.
 
->>> from plica.ir.graph import const
+>>> from plica.ir.graph.expression import const
 >>> one(const([[0.5]], f32)), one(const([1.0, 2.0], f32))
 (0.5, None)
 """
@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.ir.dtype import f32, i8, i32, u8
-from plica.ir.graph import Expr, const
-from plica.ir.infer import type_of
+from plica.ir.graph.expression import Expr, const
 from plica.ir.op.elementwise import cast, subtract
 from plica.ir.op.quantise import dequantise, quantise
-from plica.ir.type import TensorType
+from plica.ir.type.dtype import f32, i8, i32, u8
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
 from plica.rewrite.closed import closed, value_of
 from plica.rewrite.contract import approx
 from plica.rewrite.pattern import hole, holes

@@ -1,8 +1,8 @@
 """Equality saturation over the same rules: keep every form, then take the cheapest.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.type.term import tensor
 >>> from plica.rewrite import holes, rule
 >>> from plica.rewrite.contract import reassociates
 >>> x, y, z = holes("x y z")
@@ -23,9 +23,9 @@ from plica.runtime.late import lazily
 
 __all__ = [
     "Cost",
-    "Limits",
     "OrderDependence",
     "Saturation",
+    "SaturationLimits",
     "elements",
     "order_dependent",
     "saturate",
@@ -35,7 +35,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from plica.rewrite.saturate.cost import Cost, elements, total
-    from plica.rewrite.saturate.limit import Limits
+    from plica.rewrite.saturate.limit import SaturationLimits
     from plica.rewrite.saturate.order import OrderDependence, order_dependent
     from plica.rewrite.saturate.run import Saturation, saturate, saturation
 else:

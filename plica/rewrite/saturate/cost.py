@@ -1,8 +1,8 @@
 """Costs: what a term costs is the sum over its distinct nodes of what each costs by itself.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph import Var
->>> from plica.ir.type import tensor
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.type.term import tensor
 >>> a = Var(Name("a"), tensor((2, 3), "f32"))
 >>> shared = a * a
 >>> total(elements, shared + shared)
@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.graph import Apply, Call
-from plica.ir.infer import type_of
-from plica.ir.scalar import Scalar
-from plica.ir.type import TensorType, TupleType, Type
+from plica.ir.graph.expression import Apply, Call
+from plica.ir.loop.scalar import Scalar
+from plica.ir.type.dim import known
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, TupleType, Type
 from plica.rewrite.saturate.shape import is_leaf, open_children
 
 Cost: TypeAlias = Callable[[Term], int]

@@ -6,8 +6,8 @@
     close   afterwards: congruent nodes are merged too (union-find, parents re-hashed)
 
 >>> from plica.core.name import Name
->>> from plica.ir.dtype import i64
->>> from plica.ir.scalar import ScalarVar
+>>> from plica.ir.type.dtype import i64
+>>> from plica.ir.loop.scalar import ScalarVar
 >>> a, b = ScalarVar(Name("a"), i64), ScalarVar(Name("b"), i64)
 >>> graph = EGraph()
 >>> graph.add(a * 2) == graph.add(b * 2)

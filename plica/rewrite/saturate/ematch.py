@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from plica.core.term import Term
-from plica.ir.graph import Apply, Literal
-from plica.ir.scalar import Scalar
+from plica.ir.graph.expression import Apply, Literal
+from plica.ir.loop.scalar import Scalar
 from plica.rewrite.pattern import ANYTHING, Hole, IndexHole, Rest, hole_names
 from plica.rewrite.saturate.egraph import EGraph
 from plica.rewrite.saturate.shape import (

@@ -5,8 +5,8 @@ An edge joins two terms that a rule makes equal, or that have one shape and equa
 terms there is one way, and what it stands on is older than itself: spelling it out ends.
 
 >>> from plica.core.name import Name
->>> from plica.ir.dtype import i64
->>> from plica.ir.scalar import ScalarVar
+>>> from plica.ir.type.dtype import i64
+>>> from plica.ir.loop.scalar import ScalarVar
 >>> from plica.rewrite import index_holes, rule
 >>> (x,) = index_holes("x")
 >>> zero = rule("add-zero", x + 0, x)

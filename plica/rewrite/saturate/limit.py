@@ -3,7 +3,7 @@
 A rule that matches too often is banned for some rounds, twice as many each time, so that one rule
 that makes everything larger does not starve the others.
 
->>> ban = Backoff(Limits(matches=10, rest=2))
+>>> ban = Backoff(SaturationLimits(matches=10, rest=2))
 >>> ban.allows(0, round=0), ban.count(0, 11, round=0), ban.allows(0, round=1)
 (True, False, False)
 >>> ban.allows(0, round=3), ban.count(0, 11, round=3)
@@ -16,7 +16,7 @@ import attrs
 
 
 @attrs.frozen
-class Limits:
+class SaturationLimits:
     """Where to stop: nodes of the e-graph, rounds, matches of a rule in a round, steps of proof.
 
     The result keeps every law whatever the limits are; with more room it may only cost less.
@@ -32,7 +32,7 @@ class Limits:
 class Backoff:
     """Which rules rest, as numbers of a pack."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: SaturationLimits) -> None:
         self.limits = limits
         self._until: dict[int, int] = {}
         self._times: dict[int, int] = {}

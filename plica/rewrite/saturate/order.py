@@ -5,8 +5,8 @@ finds.  Where that is cheaper, a rule the engine used has hidden a better one: t
 rules matters, and the pair is listed.  A pack whose rules never come to an end is refused, as by
 the engine.
 
->>> from plica.ir.dtype import i64
->>> from plica.ir.scalar import FloorDiv, Lit
+>>> from plica.ir.type.dtype import i64
+>>> from plica.ir.loop.scalar import FloorDiv, Lit
 >>> from plica.rewrite import index_holes, pack, rule
 >>> (x,) = index_holes("x")
 >>> halves = pack(
@@ -30,17 +30,17 @@ import attrs
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dtype import bool_
-from plica.ir.scalar import Lit, Scalar, ScalarVar
+from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
+from plica.ir.type.dtype import bool_
 from plica.rewrite.check.instance import instance
 from plica.rewrite.pack import Pack, rewrite
 from plica.rewrite.pattern import IndexHole, alternatives
 from plica.rewrite.rule import Rule
 from plica.rewrite.saturate.cost import Cost, elements, total
-from plica.rewrite.saturate.limit import Limits
+from plica.rewrite.saturate.limit import SaturationLimits
 from plica.rewrite.saturate.run import saturation
 
-QUICK: Final = Limits(nodes=500, rounds=6)
+QUICK: Final = SaturationLimits(nodes=500, rounds=6)
 
 
 @attrs.frozen
@@ -58,7 +58,7 @@ def order_dependent(
     rules: Pack,
     examples: int = 3,
     seed: int = 0,
-    limits: Limits = QUICK,
+    limits: SaturationLimits = QUICK,
     cost: Cost = elements,
 ) -> tuple[OrderDependence, ...]:
     """The order dependences met on some instances of each rule, each pair of rules once."""

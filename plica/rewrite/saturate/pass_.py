@@ -16,12 +16,12 @@ from plica.rewrite.derivation import Rewritten
 from plica.rewrite.pack import Pack
 from plica.rewrite.rule_pass import rules
 from plica.rewrite.saturate.cost import Cost, elements
-from plica.rewrite.saturate.limit import Limits
+from plica.rewrite.saturate.limit import SaturationLimits
 from plica.rewrite.saturate.run import saturate
 from plica.rewrite.strategy import Driving, Strategy
 
 
-def cheapest(limits: Limits | None = None, cost: Cost = elements) -> Driving:
+def cheapest(limits: SaturationLimits | None = None, cost: Cost = elements) -> Driving:
     """Drives a pack by equality saturation: every form is kept, then the cheapest is taken."""
 
     def driving(pack: Pack) -> Strategy:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from plica.core.term import Term, rebuild
-from plica.rewrite.derivation import Derivation, Step, Sweep
+from plica.rewrite.derivation import Derivation, DerivationStep, RewriteSweep
 from plica.rewrite.pattern import Hole
 from plica.rewrite.rule import Rule
 from plica.rewrite.saturate.egraph import EGraph
@@ -46,8 +46,8 @@ def derivation(
 ) -> Derivation | None:
     """The derivation from the source to what was chosen; None where it has too many steps."""
     turned: dict[Rule, Rule] = {}
-    sweep = Sweep("up")
-    steps: list[Step] = []
+    sweep = RewriteSweep("up")
+    steps: list[DerivationStep] = []
     made: dict[Term, Term] = {}
     stack = [source]
     while stack:
@@ -76,7 +76,7 @@ def derivation(
             return None
         site = len(steps)
         steps.extend(
-            Step(
+            DerivationStep(
                 edge.rule if edge.forward else turned.setdefault(edge.rule, backwards(edge.rule)),
                 edge.before,
                 edge.after,

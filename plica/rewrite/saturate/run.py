@@ -18,7 +18,7 @@ import attrs
 from plica.core.collector import paused
 from plica.core.diagnostic import RuleRefused
 from plica.core.term import Term
-from plica.ir.graph import Apply
+from plica.ir.graph.expression import Apply
 from plica.rewrite.contract import Contract
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.engine import rewrite_with
@@ -30,7 +30,7 @@ from plica.rewrite.saturate.cost import Cost, elements, priced, total
 from plica.rewrite.saturate.egraph import EGraph
 from plica.rewrite.saturate.ematch import Candidates
 from plica.rewrite.saturate.extract import built, by_dag, by_tree
-from plica.rewrite.saturate.limit import Backoff, Limits
+from plica.rewrite.saturate.limit import Backoff, SaturationLimits
 from plica.rewrite.saturate.proof import derivation
 from plica.rewrite.saturate.scope import Scopes
 
@@ -58,7 +58,7 @@ class Saturation:
 def saturate(
     term: Term,
     rules: Pack | Iterable[Rule],
-    limits: Limits | None = None,
+    limits: SaturationLimits | None = None,
     *,
     cost: Cost = elements,
     contract: Contract | None = None,
@@ -71,13 +71,13 @@ def saturate(
 def saturation(
     term: Term,
     rules: Pack | Iterable[Rule],
-    limits: Limits | None = None,
+    limits: SaturationLimits | None = None,
     *,
     cost: Cost = elements,
     contract: Contract | None = None,
 ) -> Saturation:
     """As `saturate`, with an account of the search."""
-    limits = Limits() if limits is None else limits
+    limits = SaturationLimits() if limits is None else limits
     used = rules if isinstance(rules, Pack) else Pack("rules", tuple(rules), "0")
     if contract is not None:
         used = used.within(contract)
@@ -119,7 +119,7 @@ def _greedy(
     return [(total(cost, done.term), "greedy", done.term, Derivation(term, done.steps))]
 
 
-def _explore(graph: EGraph, used: Pack, limits: Limits) -> tuple[Stop, int]:
+def _explore(graph: EGraph, used: Pack, limits: SaturationLimits) -> tuple[Stop, int]:
     """Apply the rules in rounds until nothing is new or a limit is met."""
     index = _index(used)
     backoff = Backoff(limits)

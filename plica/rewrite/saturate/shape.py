@@ -3,8 +3,8 @@
 Two nodes of one shape whose open children are equal are equal.  Closed are the children in binding
 fields (parameters, patterns), which stay what they are.  Variables, constants and types are leaves.
 
->>> from plica.ir.dtype import i64
->>> from plica.ir.scalar import Lit
+>>> from plica.ir.type.dtype import i64
+>>> from plica.ir.loop.scalar import Lit
 >>> one, two = Lit(1, i64), Lit(2, i64)
 >>> shape_of(one + two) == shape_of(two + one), shape_of(one + two) == shape_of(one * two)
 (True, False)
@@ -19,10 +19,10 @@ from typing import Any, Final, TypeAlias
 
 from plica.core.binding import fields_of_children
 from plica.core.term import MANY, ONE, PLAIN, Term, field_kinds, field_names, leaf_key, rebuild
-from plica.ir.dtype import DType
-from plica.ir.graph import Const
-from plica.ir.scalar import Lit
-from plica.ir.type import TypeTerm
+from plica.ir.graph.expression import Const
+from plica.ir.loop.scalar import Lit
+from plica.ir.type.dtype import DType
+from plica.ir.type.term import TypeTerm
 
 # Any: plain data of whatever fields the class has, under which `==` is exact.
 Shape: TypeAlias = Any

@@ -24,8 +24,8 @@ import numpy as np
 from plica.runtime import artefact as native
 from plica.runtime import interface
 from plica.runtime.accel import device
-from plica.runtime.accel.device import Device
-from plica.runtime.accel.functional import MICRO, Room
+from plica.runtime.accel.device import AccelDevice
+from plica.runtime.accel.functional import MICRO, MemorySpan
 from plica.runtime.artefact import ALIGNMENT, Artefact
 from plica.runtime.elf import damaged
 from plica.runtime.error import ArtefactError, Diagnostic
@@ -48,11 +48,11 @@ class Coded:
 
     words: bytes
     micro: tuple[int, ...]
-    rooms: tuple[Room, ...]
+    rooms: tuple[MemorySpan, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class NativePart:
     """A native part: which values it takes and gives."""
 
     number: int
@@ -71,7 +71,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class ProgramLaunch:
     """A program run `batch` times over a value; its constants are by number, by room."""
 
     name: str
@@ -84,7 +84,7 @@ class Launch:
     cost: Cost
 
 
-Step: TypeAlias = Part | Launch
+Step: TypeAlias = NativePart | ProgramLaunch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +95,7 @@ class AccelArtefact:
     """The digest of the model."""
     target: str
     megahertz: int
-    device: Device
+    device: AccelDevice
     interface: Interface
     programs: tuple[Coded, ...]
     steps: tuple[Step, ...]
@@ -146,7 +146,7 @@ def to_members(of: AccelArtefact) -> dict[str, bytes]:
 
 
 def _to_data(of: Step) -> object:
-    if isinstance(of, Part):
+    if isinstance(of, NativePart):
         return ["part", of.number, list(of.takes), list(of.gives)]
     cost = [of.cost.cycles, of.cost.turns, of.cost.operations, of.cost.moved]
     held = [list(each) for each in of.constants]
@@ -203,11 +203,11 @@ def _text(members: Mapping[str, bytes], name: str) -> str:
     return members.get(name, b"").decode(errors="replace")
 
 
-def _coded(members: Mapping[str, bytes], machine: Device, at: int, given: object) -> Coded:
+def _coded(members: Mapping[str, bytes], machine: AccelDevice, at: int, given: object) -> Coded:
     words, micro = members.get(f"code/{at}.words"), members.get(f"code/{at}.micro")
     if words is None or micro is None or len(micro) % 8 or not isinstance(given, list):
         raise damaged("A program in the artefact is damaged.", str(at))
-    rooms: list[Room] = []
+    rooms: list[MemorySpan] = []
     bytes_of = {each.name: each.bytes for each in machine.memories}
     for each in given:
         match each:
@@ -216,7 +216,7 @@ def _coded(members: Mapping[str, bytes], machine: Device, at: int, given: object
                 and first >= 0 <= elements
                 and (first + elements) * bytes_of[memory] <= _MOST_BYTES
             ):
-                rooms.append(Room(name, memory, first, elements))
+                rooms.append(MemorySpan(name, memory, first, elements))
             case _:
                 raise damaged("A tensor of a program is damaged.", repr(each))
     found = tuple([int(each) for each in np.frombuffer(micro, "<u8")])
@@ -277,7 +277,7 @@ class _Reader:
             ):
                 taken, given_ = _numbers(takes), _numbers(gives)
                 self.known.update(given_)
-                return Part(number, taken, given_)
+                return NativePart(number, taken, given_)
             case [
                 "launch",
                 str(name),
@@ -298,7 +298,7 @@ class _Reader:
                 self.known.add(gives)
                 cost = Cost(cycles, turns, operations, moved)
                 sizes = _numbers(shape)
-                return Launch(name, program, takes, gives, sizes, batch, constants, cost)
+                return ProgramLaunch(name, program, takes, gives, sizes, batch, constants, cost)
         raise damaged("A step of the artefact is damaged.", repr(given)[:80])
 
     def constant(self, given: object, program: Coded) -> tuple[str, int]:

@@ -7,8 +7,8 @@
 An operand is known by its place in a kind's table, never by its name: a program is decoded once,
 and then only numbers are looked at.  Memories are known by name.
 
->>> wide = Kind("set", (("to", Bits(3, 5)),), ((Bits(0, 3), 2),), (), None)
->>> device = Device("toy", 8, (Memory("m", 4, (2,), "int8"),), (wide,), "set", None)
+>>> wide = InstructionKind("set", (("to", Bits(3, 5)),), ((Bits(0, 3), 2),), (), None)
+>>> device = AccelDevice("toy", 8, (DeviceMemory("m", 4, (2,), "int8"),), (wide,), "set", None)
 >>> decoded(device, bytes([0b10010]))
 [(0, (2,))]
 >>> from_data(to_data(device)) == device
@@ -36,7 +36,7 @@ _MOST: Final = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class DeviceMemory:
     """A memory of the accelerator: `depth` elements, each a little tensor."""
 
     name: str
@@ -70,7 +70,7 @@ class Bits:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class RowCopy:
     """Rows between main memory and a memory; the numbers are operands, -1 where there is none."""
 
     memory: str
@@ -84,7 +84,7 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class OperandReach:
     """The element that a turn touches: a base, and an operand that is the stride of each loop.
 
     The base is an operand, or a part of the micro-operation where there are such.
@@ -96,44 +96,44 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class DeviceSweep:
     """For every turn of the loops, and each micro-operation: `writes` becomes the formula."""
 
     loops: tuple[int, ...]
     micro: tuple[int, ...]
-    writes: Reach
-    reads: tuple[Reach, ...]
+    writes: OperandReach
+    reads: tuple[OperandReach, ...]
     formula: Formula
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class InstructionKind:
     """A kind of instruction: its operands by name, the bits it is known by, its token flags."""
 
     name: str
     operands: tuple[tuple[str, Bits], ...]
     fixed: tuple[tuple[Bits, int], ...]
     flags: tuple[int, ...]
-    does: Copy | Sweep | None
+    does: RowCopy | DeviceSweep | None
 
 
 @dataclass(frozen=True)
-class Device:
+class AccelDevice:
     """An accelerator; `micro` are the memory of micro-operations and the parts of one."""
 
     name: str
     bits: int
-    memories: tuple[Memory, ...]
-    kinds: tuple[Kind, ...]
+    memories: tuple[DeviceMemory, ...]
+    kinds: tuple[InstructionKind, ...]
     finish: str
     micro: tuple[str, tuple[Bits, ...]] | None
 
-    def memory(self, name: str) -> Memory:
+    def memory(self, name: str) -> DeviceMemory:
         """The memory of a name; there must be one."""
         return next(each for each in self.memories if each.name == name)
 
 
-def decoded(device: Device, data: bytes) -> list[tuple[int, tuple[int, ...]]]:
+def decoded(device: AccelDevice, data: bytes) -> list[tuple[int, tuple[int, ...]]]:
     """The instructions of words; a word that is none is an error."""
     size = -(-device.bits // 8)
     if len(data) % size:
@@ -160,7 +160,7 @@ def decoded(device: Device, data: bytes) -> list[tuple[int, tuple[int, ...]]]:
     return found
 
 
-def _number(device: Device, word: int) -> int:
+def _number(device: AccelDevice, word: int) -> int:
     """The kind that a word is of."""
     for number, kind in enumerate(device.kinds):
         if all(bits.read(word) == value for bits, value in kind.fixed):
@@ -168,12 +168,12 @@ def _number(device: Device, word: int) -> int:
     raise _bad(device, "The word is no operation of the machine.", f"{word:#x}")
 
 
-def _bad(device: Device, message: str, found: str) -> ArtefactError:
+def _bad(device: AccelDevice, message: str, found: str) -> ArtefactError:
     place = Place(node=device.name)
     return ArtefactError(Diagnostic("bad-instruction", message, place, None, found))
 
 
-def to_data(of: Device) -> Mapping[str, object]:
+def to_data(of: AccelDevice) -> Mapping[str, object]:
     """The device as JSON holds it."""
     return {
         "name": of.name,
@@ -198,17 +198,17 @@ def _plain(of: Bits) -> list[int]:
     return [of.at, of.count, int(of.signed)]
 
 
-def _does(of: Copy | Sweep | None) -> object:
-    if isinstance(of, Copy):
+def _does(of: RowCopy | DeviceSweep | None) -> object:
+    if isinstance(of, RowCopy):
         places = [of.sram, of.dram, of.width, of.rows, of.stride]
         return ["copy", of.memory, of.out, places, list(of.pads)]
-    if isinstance(of, Sweep):
+    if isinstance(of, DeviceSweep):
         reaches = [[list(r.memories), r.base, list(r.strides)] for r in (of.writes, *of.reads)]
         return ["sweep", list(of.loops), list(of.micro), reaches, formula.to_data(of.formula)]
     return None
 
 
-def from_data(given: object) -> Device:
+def from_data(given: object) -> AccelDevice:
     """The device in JSON; nothing in it is believed before it is checked."""
     match given:
         case {
@@ -234,10 +234,10 @@ def from_data(given: object) -> Device:
     read = tuple([_kind(each, bits, held, parts) for each in kinds])
     if finish not in [each.name for each in read] or len(held) < len(memories):
         raise _damaged(finish)
-    return Device(name, bits, tuple(held.values()), read, finish, parts)
+    return AccelDevice(name, bits, tuple(held.values()), read, finish, parts)
 
 
-def _memory(given: object) -> Memory:
+def _memory(given: object) -> DeviceMemory:
     match given:
         case [str(name), int(depth), [*shape], str(dtype)] if (
             0 < depth <= _MOST
@@ -245,7 +245,7 @@ def _memory(given: object) -> Memory:
             and all(type(size) is int and 0 < size <= 1 << 12 for size in shape)
             and len(shape) < 8
         ):
-            return Memory(
+            return DeviceMemory(
                 name, depth, tuple([size for size in shape if isinstance(size, int)]), dtype
             )
     raise _damaged(given)
@@ -259,8 +259,11 @@ def _bits(given: object, most: int) -> Bits:
 
 
 def _kind(
-    given: object, bits: int, held: Mapping[str, Memory], micro: tuple[str, tuple[Bits, ...]] | None
-) -> Kind:
+    given: object,
+    bits: int,
+    held: Mapping[str, DeviceMemory],
+    micro: tuple[str, tuple[Bits, ...]] | None,
+) -> InstructionKind:
     match given:
         case {
             "name": str(name),
@@ -287,18 +290,18 @@ def _kind(
             case _:
                 raise _damaged(each)
     reader = _Reader(held, [word for word, _ in named], () if micro is None else micro[1])
-    return Kind(name, tuple(named), tuple(known), tuple(flags), reader.does(does))
+    return InstructionKind(name, tuple(named), tuple(known), tuple(flags), reader.does(does))
 
 
 class _Reader:
     """What an instruction may speak of: memories, operands, parts of micro-operations."""
 
     def __init__(
-        self, held: Mapping[str, Memory], words: Sequence[str], parts: Sequence[Bits]
+        self, held: Mapping[str, DeviceMemory], words: Sequence[str], parts: Sequence[Bits]
     ) -> None:
         self.held, self.words, self.parts = held, words, parts
 
-    def does(self, given: object) -> Copy | Sweep | None:
+    def does(self, given: object) -> RowCopy | DeviceSweep | None:
         match given:
             case None:
                 return None
@@ -309,7 +312,7 @@ class _Reader:
                 rows, stride = (
                     -1 if each == -1 else self.operands([each])[0] for each in places[3:]
                 )
-                return Copy(memory, out, sram, dram, width, rows, stride, self.operands(pads))
+                return RowCopy(memory, out, sram, dram, width, rows, stride, self.operands(pads))
             case ["sweep", [*loops], [*micro], [writes, *reads], meaning] if len(micro) in (
                 (0, 2) if self.parts else (0,)
             ):
@@ -320,7 +323,7 @@ class _Reader:
                 made = formula.from_data(meaning, shapes, self.words)
                 if made.shape != self.held[target.memories[0]].shape:
                     raise _damaged(meaning)
-                return Sweep(self.operands(loops), self.operands(micro), target, read, made)
+                return DeviceSweep(self.operands(loops), self.operands(micro), target, read, made)
         raise _damaged(given)
 
     def operands(self, given: Sequence[object]) -> tuple[int, ...]:
@@ -329,13 +332,13 @@ class _Reader:
             raise _damaged(given)
         return tuple(found)
 
-    def reach(self, given: object, bases: int, loops: int) -> Reach:
+    def reach(self, given: object, bases: int, loops: int) -> OperandReach:
         match given:
             case [[*names], int(base), [*strides]] if 0 <= base < bases and len(strides) == loops:
                 memories = [each for each in names if isinstance(each, str) and each in self.held]
                 shapes = {self.held[each].shape for each in memories}
                 if len(memories) == len(names) and len(shapes) == 1:
-                    return Reach(tuple(memories), base, self.operands(strides))
+                    return OperandReach(tuple(memories), base, self.operands(strides))
         raise _damaged(given)
 
 

@@ -16,15 +16,15 @@ from typing import NoReturn
 import numpy as np
 
 from plica.runtime import archive
-from plica.runtime.accel.artefact import INPUT, OUTPUT, AccelArtefact, Launch, to_members
+from plica.runtime.accel.artefact import INPUT, OUTPUT, AccelArtefact, ProgramLaunch, to_members
 from plica.runtime.accel.device import decoded
-from plica.runtime.accel.functional import Program, Simulator
+from plica.runtime.accel.functional import AccelProgram, Simulator
 from plica.runtime.artefact import Artefact
 from plica.runtime.elf import damaged
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.port import Array
-from plica.runtime.profile import Profile, Row
+from plica.runtime.profile import Profile, ProfileRow
 
 Native = Callable[[Artefact], Executable]
 
@@ -82,13 +82,17 @@ class AccelExecutable(Executable):
         self._parts = [native(each) for each in whole.parts]
         self._simulators = [
             Simulator(
-                Program(whole.device, decoded(whole.device, each.words), each.micro, each.rooms)
+                AccelProgram(
+                    whole.device, decoded(whole.device, each.words), each.micro, each.rooms
+                )
             )
             for each in whole.programs
         ]
-        self._held = [self._elements(each) for each in whole.steps if isinstance(each, Launch)]
+        self._held = [
+            self._elements(each) for each in whole.steps if isinstance(each, ProgramLaunch)
+        ]
 
-    def _elements(self, of: Launch) -> dict[str, Array]:
+    def _elements(self, of: ProgramLaunch) -> dict[str, Array]:
         """The constants of a launch, as elements."""
         rooms = {each.name: each for each in self.whole.programs[of.program].rooms}
         found = {}
@@ -115,7 +119,7 @@ class AccelExecutable(Executable):
         values: dict[int, Array] = dict(enumerate(arrays))
         number = 0
         for step in self.whole.steps:
-            if isinstance(step, Launch):
+            if isinstance(step, ProgramLaunch):
                 values[step.gives] = self._launch(step, self._held[number], values[step.takes])
                 number += 1
             else:
@@ -130,7 +134,7 @@ class AccelExecutable(Executable):
             seen.add(each)
         return outputs[0] if self._interface.single else tuple(outputs)
 
-    def _launch(self, of: Launch, held: Mapping[str, Array], data: Array) -> Array:
+    def _launch(self, of: ProgramLaunch, held: Mapping[str, Array], data: Array) -> Array:
         """What a layer gives: one run of its program for each image of the batch."""
         simulator = self._simulators[of.program]
         rooms = {each.name: each.memory for each in self.whole.programs[of.program].rooms}
@@ -148,7 +152,7 @@ class AccelExecutable(Executable):
         **named: object,
     ) -> AccelProfile:
         """Where the time of a call goes: native kernels measured, launches as simulated."""
-        rows: dict[int, list[Row]] = {}
+        rows: dict[int, list[ProfileRow]] = {}
         order: list[int] = []
 
         def native(part: Executable, given: list[Array]) -> Array | tuple[Array, ...]:
@@ -159,17 +163,19 @@ class AccelExecutable(Executable):
             return part(*given)
 
         self._run(self._arrays(args, named), native)
-        every: list[Row] = []
+        every: list[ProfileRow] = []
         cycles: list[Cycles] = []
         clock = self.whole.megahertz * 1e6
         for step in self.whole.steps:
-            if not isinstance(step, Launch):
+            if not isinstance(step, ProgramLaunch):
                 every += rows[step.number]
                 continue
             cost, batch = step.cost, step.batch
             total = cost.cycles * batch
             seconds = total / clock * runs
-            every.append(Row(step.name, runs, seconds, cost.operations * batch, cost.moved * batch))
+            every.append(
+                ProfileRow(step.name, runs, seconds, cost.operations * batch, cost.moved * batch)
+            )
             cycles.append(Cycles(step.name, total, cost.turns / max(1, cost.cycles)))
         seconds = sum(row.seconds for row in every)
         return AccelProfile(tuple(every), runs, seconds, peak, bandwidth, tuple(cycles))
@@ -194,7 +200,7 @@ class AccelExecutable(Executable):
 
 def _tuning(whole: AccelArtefact) -> str:
     """The layers of an artefact and their cycles; how they were tiled is not part of it."""
-    launches = [each for each in whole.steps if isinstance(each, Launch)]
+    launches = [each for each in whole.steps if isinstance(each, ProgramLaunch)]
     lines = [f"{whole.target}: {len(launches)} layers"]
     lines += [f"  {each.name}: {each.cost.cycles} cycles" for each in launches]
     return "\n".join(lines) + "\n"

@@ -12,7 +12,8 @@
 array([4, 5], dtype=int32)
 
 A formula is applied to many elements at once: the arrays have an axis for them in front.  One that
-adds a sum of products to the old element says so (`Product`), and is done by BLAS where sums are
+adds a sum of products to the old element says so (`ContractionStep`), and is done by BLAS where
+sums are
 exact.
 """
 
@@ -44,7 +45,7 @@ _MOST_STEPS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class ContractionStep:
     """`old + sum of left * right`: letters of the left, of the right and of the result.
 
     `operands` are the two among the inputs, `dtype` is one in which the sums are exact.
@@ -62,7 +63,7 @@ class Formula:
     shape: tuple[int, ...]
     inner: tuple[int, ...]
     steps: tuple[Step, ...]
-    product: Product | None = None
+    product: ContractionStep | None = None
 
 
 def evaluate(of: Formula, inputs: Sequence[Array], given: Mapping[str, int]) -> Array:
@@ -207,7 +208,7 @@ def _step(
     raise damaged("A step of a formula in the artefact is damaged.", repr(given)[:80])
 
 
-def _product(given: object, inputs: Sequence[Sequence[int]], rank: int) -> Product:
+def _product(given: object, inputs: Sequence[Sequence[int]], rank: int) -> ContractionStep:
     match given:
         case [[str(x), str(y), str(z)], [int(a), int(b)], str(dtype)] if (
             0 <= a < len(inputs)
@@ -218,7 +219,7 @@ def _product(given: object, inputs: Sequence[Sequence[int]], rank: int) -> Produ
             and set(z) == set(x) ^ set(y)
             and is_dtype(dtype)
         ):
-            return Product((x, y, z), (a, b), dtype)
+            return ContractionStep((x, y, z), (a, b), dtype)
     raise damaged("A product in the artefact is damaged.", repr(given)[:80])
 
 

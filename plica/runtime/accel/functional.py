@@ -6,11 +6,11 @@ Instructions are executed in the order of the code, or in any order given.  Inte
 An access outside of a memory is an error.  `Simulator(program)` remembers what it found out about
 its instructions, so that a second run is quicker; each run has memories of its own.
 
->>> from plica.runtime.accel.device import Bits, Copy, Device, Kind, Memory
->>> both = [Kind(n, (("at", Bits(1, 3)), ("n", Bits(4, 4))), ((Bits(0, 1), out),), (),
-...              Copy("m", bool(out), 0, 0, 1)) for n, out in (("in", 0), ("out", 1))]
->>> toy = Device("toy", 8, (Memory("m", 8, (), "int8"),), tuple(both), "-", None)
->>> program = Program(toy, ((0, (0, 2)),), (), (Room("x", "m", 0, 2),))
+>>> from plica.runtime.accel.device import Bits, RowCopy, AccelDevice, InstructionKind, DeviceMemory
+>>> both = [InstructionKind(n, (("at", Bits(1, 3)), ("n", Bits(4, 4))), ((Bits(0, 1), out),), (),
+...              RowCopy("m", bool(out), 0, 0, 1)) for n, out in (("in", 0), ("out", 1))]
+>>> toy = AccelDevice("toy", 8, (DeviceMemory("m", 8, (), "int8"),), tuple(both), "-", None)
+>>> program = AccelProgram(toy, ((0, (0, 2)),), (), (MemorySpan("x", "m", 0, 2),))
 >>> Simulator(program).run({"x": np.array([7, 8], np.int8)})["x"]
 array([7, 8], dtype=int8)
 """
@@ -25,9 +25,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.runtime.accel.device import Code, Copy, Device, Kind, Memory, Sweep
-from plica.runtime.accel.formula import Product, evaluate
-from plica.runtime.accel.geometry import Box, Turns, box, out_of_range, turns
+from plica.runtime.accel.device import (
+    AccelDevice,
+    Code,
+    DeviceMemory,
+    DeviceSweep,
+    InstructionKind,
+    RowCopy,
+)
+from plica.runtime.accel.formula import ContractionStep, evaluate
+from plica.runtime.accel.geometry import CopyBox, Turns, box, out_of_range, turns
 from plica.runtime.error import Diagnostic, InputError, Place
 from plica.runtime.port import Array
 
@@ -36,7 +43,7 @@ MICRO: Final = "micro"
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class MemorySpan:
     """Elements of a memory's kind in main memory, from the element `at` on."""
 
     name: str
@@ -46,13 +53,13 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class AccelProgram:
     """Code, its micro-operations, and where everything is in main memory."""
 
-    device: Device
+    device: AccelDevice
     code: Code
     micro: tuple[int, ...]
-    rooms: tuple[Room, ...]
+    rooms: tuple[MemorySpan, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,10 +85,10 @@ class _Swept:
 class Simulator:
     """A program one can run."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: AccelProgram) -> None:
         self.program = program
         self.held = {each.name: each for each in program.device.memories}
-        self.boxes: dict[tuple[int, tuple[int, ...]], Box | None] = {}
+        self.boxes: dict[tuple[int, tuple[int, ...]], CopyBox | None] = {}
         self.sweeps: dict[tuple[int, tuple[int, ...], bytes], _Swept] = {}
         sizes = [(each.at + each.elements) * self.held[each.memory].bytes for each in program.rooms]
         self.used = max(sizes, default=0)
@@ -155,7 +162,7 @@ class _State:
         """Execute one instruction."""
         kind = self.device.kinds[number]
         does = kind.does
-        if isinstance(does, Copy):
+        if isinstance(does, RowCopy):
             memory = self.of.held[does.memory]
             key = (number, operands)
             if key not in self.of.boxes:
@@ -163,7 +170,7 @@ class _State:
             known = self.of.boxes[key]
             if known is not None:
                 self.copy(kind, does, memory, known)
-        elif isinstance(does, Sweep):
+        elif isinstance(does, DeviceSweep):
             words: Array | None = None
             if does.micro and self.device.micro is not None:
                 first, last = (operands[each] for each in does.micro)
@@ -177,7 +184,7 @@ class _State:
             if len(swept.written):
                 self.sweep(kind, does, operands, swept)
 
-    def copy(self, kind: Kind, does: Copy, memory: Memory, of: Box) -> None:
+    def copy(self, kind: InstructionKind, does: RowCopy, memory: DeviceMemory, of: CopyBox) -> None:
         if of.end > self.of.used:
             raise out_of_range(kind.name, "memory", of.end - 1, self.of.used)
         held, size = self.scopes[does.memory], memory.bytes
@@ -194,7 +201,9 @@ class _State:
             there[...] = 0
         there[top : top + of.rows, left : left + width] = main[at]
 
-    def sweep(self, kind: Kind, does: Sweep, operands: tuple[int, ...], known: _Swept) -> None:
+    def sweep(
+        self, kind: InstructionKind, does: DeviceSweep, operands: tuple[int, ...], known: _Swept
+    ) -> None:
         target = self.scopes[does.writes.memories[0]]
         product = does.formula.product
         if product is not None and does.reads[0].memories[0] == does.writes.memories[0]:
@@ -215,7 +224,9 @@ class _State:
             other = self.scopes[name]
             other[known.written] = target[known.written].astype(other.dtype)
 
-    def contract(self, does: Sweep, known: _Swept, product: Product, target: Array) -> None:
+    def contract(
+        self, does: DeviceSweep, known: _Swept, product: ContractionStep, target: Array
+    ) -> None:
         a, b = product.operands
         if known.groups is None:
             known.groups = _grouped(known.turns.written, known.turns.read[a], known.turns.read[b])
@@ -270,7 +281,7 @@ def _grouped(written: Array, left: Array, right: Array) -> list[_Group]:
     return groups
 
 
-def _parts(does: Sweep, of: Turns) -> list[Any]:
+def _parts(does: DeviceSweep, of: Turns) -> list[Any]:
     """The turns in parts within which none reads or writes what another one writes."""
     written = of.written
     count = len(written)

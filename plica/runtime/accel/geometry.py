@@ -1,9 +1,9 @@
 """Geometry: which elements an instruction touches, from its operands alone.
 
->>> from plica.runtime.accel.device import Copy, Memory
->>> memory = Memory("m", 64, (4,), "int8")
->>> box(Copy("m", False, 0, 1, 2, 3, 4), memory, (8, 2, 3, 2, 10))
-Box(start=8, stride=40, size=12, rows=2, at=8, pads=(0, 0, 0, 0))
+>>> from plica.runtime.accel.device import RowCopy, DeviceMemory
+>>> memory = DeviceMemory("m", 64, (4,), "int8")
+>>> box(RowCopy("m", False, 0, 1, 2, 3, 4), memory, (8, 2, 3, 2, 10))
+CopyBox(start=8, stride=40, size=12, rows=2, at=8, pads=(0, 0, 0, 0))
 """
 
 from __future__ import annotations
@@ -13,13 +13,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plica.runtime.accel.device import Copy, Device, Memory, Reach, Sweep
+from plica.runtime.accel.device import (
+    AccelDevice,
+    DeviceMemory,
+    DeviceSweep,
+    OperandReach,
+    RowCopy,
+)
 from plica.runtime.error import Diagnostic, EvaluationError, Place
 from plica.runtime.port import Array
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class CopyBox:
     """Rows of `size` bytes in main memory, `stride` apart, and elements from `at` on in a memory.
 
     In the memory there are rows of pads before and after, and pads in each row.
@@ -51,7 +57,9 @@ class Turns:
     read: tuple[Array, ...]
 
 
-def box(of: Copy, memory: Memory, operands: Sequence[int], name: str = "copy") -> Box | None:
+def box(
+    of: RowCopy, memory: DeviceMemory, operands: Sequence[int], name: str = "copy"
+) -> CopyBox | None:
     """What a copy moves, None if nothing; an element outside of the memory is an error."""
     width = operands[of.width]
     rows = operands[of.rows] if of.rows >= 0 else 1
@@ -64,17 +72,21 @@ def box(of: Copy, memory: Memory, operands: Sequence[int], name: str = "copy") -
     if first + total > memory.depth:
         raise out_of_range(name, of.memory, first + total - 1, memory.depth)
     start = operands[of.dram] * size
-    return Box(start, stride * size, width * size, rows, first, (top, bottom, left, right))
+    return CopyBox(start, stride * size, width * size, rows, first, (top, bottom, left, right))
 
 
 def turns(
-    device: Device, of: Sweep, operands: Sequence[int], words: Array | None, name: str = "sweep"
+    device: AccelDevice,
+    of: DeviceSweep,
+    operands: Sequence[int],
+    words: Array | None,
+    name: str = "sweep",
 ) -> Turns:
     """The turns of a sweep whose micro-operations are `words`."""
     extents = [operands[each] for each in of.loops]
     depths = {each.name: each.depth for each in device.memories}
 
-    def places(reach: Reach) -> Array:
+    def places(reach: OperandReach) -> Array:
         if words is None or device.micro is None:
             at = np.array([operands[reach.base]])
         else:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from plica.runtime.cuda.driver import Memory, Stream
-from plica.runtime.cuda.lent import CUDA, LEGACY, capsule_of
+from plica.runtime.cuda.dlpack import CUDA, LEGACY, capsule_of
+from plica.runtime.cuda.driver import CudaMemory, CudaStream
 from plica.runtime.element import ELEMENTS
 from plica.runtime.port import Array, Port
 
@@ -22,7 +22,7 @@ from plica.runtime.port import Array, Port
 class DeviceArray:
     """A tensor on a GPU; its memory is its own."""
 
-    def __init__(self, port: Port, memory: Memory, stream: Stream) -> None:
+    def __init__(self, port: Port, memory: CudaMemory, stream: CudaStream) -> None:
         self._port, self._memory, self._stream = port, memory, stream
 
     @property

@@ -38,7 +38,7 @@ class DeviceError(PlicaError):
     """A GPU is not there, has not enough memory, or has failed."""
 
 
-class Device:
+class CudaDevice:
     """One GPU, with its context; `device()` gives the one of this process."""
 
     def __init__(self, number: int = 0) -> None:
@@ -109,23 +109,23 @@ class Device:
         finally:
             self._driver.cuEventDestroy_v2(event)  # it lives on until it is past
 
-    def reserve(self, size: int) -> Memory:
+    def reserve(self, size: int) -> CudaMemory:
         """Memory on the device."""
-        return Memory(self, size)
+        return CudaMemory(self, size)
 
-    def load(self, cubin: bytes) -> Module:
+    def load(self, cubin: bytes) -> CudaModule:
         """Code on the device."""
-        return Module(self, cubin)
+        return CudaModule(self, cubin)
 
-    def stream(self) -> Stream:
+    def stream(self) -> CudaStream:
         """A queue of work."""
-        return Stream(self)
+        return CudaStream(self)
 
 
-class Memory:
+class CudaMemory:
     """Bytes on a device, given back when nothing refers to them."""
 
-    def __init__(self, of: Device, size: int) -> None:
+    def __init__(self, of: CudaDevice, size: int) -> None:
         self._device = of
         self.size = size
         self.address = 0
@@ -148,10 +148,10 @@ class Memory:
             self._device._driver.cuMemFree_v2(c_void_p(self.address))
 
 
-class Module:
+class CudaModule:
     """Loaded code; lives as long as this object."""
 
-    def __init__(self, of: Device, cubin: bytes) -> None:
+    def __init__(self, of: CudaDevice, cubin: bytes) -> None:
         self._device = of
         self._handle = c_void_p()
         of.ask("cuModuleLoadData", byref(self._handle), cubin)
@@ -169,10 +169,10 @@ class Module:
             self._device._driver.cuModuleUnload(self._handle)
 
 
-class Stream:
+class CudaStream:
     """A queue of work on a device: copies, launches and graphs, one after the other."""
 
-    def __init__(self, of: Device) -> None:
+    def __init__(self, of: CudaDevice) -> None:
         self.device = of
         self._handle = c_void_p()
         of.ask("cuStreamCreate", byref(self._handle), 1)
@@ -239,25 +239,25 @@ class Stream:
         """Let a stream of somebody's go on only when all is done that this one has now."""
         self.device._order(self.handle, other)
 
-    def noted(self, work: Callable[[], None]) -> Graph:
+    def noted(self, work: Callable[[], None]) -> CudaGraph:
         """What a function asks for, noted instead of done: one thing to run."""
         self.device.ask("cuStreamBeginCapture_v2", self._handle, RELAXED)
         work()
-        return Graph(self)
+        return CudaGraph(self)
 
-    def mark(self) -> Event:
+    def mark(self) -> CudaEvent:
         """A point in the queue, to measure from or to."""
-        return Event(self)
+        return CudaEvent(self)
 
     def __del__(self) -> None:
         if self._handle.value:
             self.device._driver.cuStreamDestroy_v2(self._handle)
 
 
-class Graph:
+class CudaGraph:
     """Work that was captured: one call runs it all."""
 
-    def __init__(self, of: Stream) -> None:
+    def __init__(self, of: CudaStream) -> None:
         self._device = of.device
         graph = c_void_p()
         self._handle = c_void_p()
@@ -267,7 +267,7 @@ class Graph:
         )
         of.device.ask("cuGraphDestroy", graph)
 
-    def run(self, stream: Stream) -> None:
+    def run(self, stream: CudaStream) -> None:
         """Put the work into a stream."""
         self._device.ask("cuGraphLaunch", self._handle, stream._handle)
 
@@ -276,16 +276,16 @@ class Graph:
             self._device._driver.cuGraphExecDestroy(self._handle)
 
 
-class Event:
+class CudaEvent:
     """A point in a stream."""
 
-    def __init__(self, of: Stream) -> None:
+    def __init__(self, of: CudaStream) -> None:
         self._device = of.device
         self._handle = c_void_p()
         of.device.ask("cuEventCreate", byref(self._handle), c_uint(0))
         of.device.ask("cuEventRecord", self._handle, of._handle)
 
-    def since(self, other: Event) -> float:
+    def since(self, other: CudaEvent) -> float:
         """Seconds from another event to this one, once both are past."""
         self._device.ask("cuEventSynchronize", self._handle)
         found = c_float()
@@ -298,14 +298,14 @@ class Event:
 
 
 _FIRST: Final = threading.Lock()
-_known: Final[dict[int, Device]] = {}
+_known: Final[dict[int, CudaDevice]] = {}
 
 
-def device(number: int = 0) -> Device:
+def device(number: int = 0) -> CudaDevice:
     """The GPU of this process; raises `DeviceError` where there is none."""
     with _FIRST:
         if number not in _known:
-            _known[number] = Device(number)
+            _known[number] = CudaDevice(number)
         found = _known[number]
     found.enter()
     return found

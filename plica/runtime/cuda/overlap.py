@@ -4,7 +4,7 @@ Inputs and outputs lie apart and before all others; temporaries lie where the me
 and two of them in one place are never needed together: but one that is written over another is, by
 the launches of a kernel that reads the one and writes the other.
 
->>> layout = Layout(1024, (0, 256, 512), (), (0,), (1,), ())
+>>> layout = SlotLayout(1024, (0, 256, 512), (), (0,), (1,), ())
 >>> step = DeviceLaunch("k", (1, 1, 1), (32, 1, 1), 0, (0, 2, 1))
 >>> list(overlaps(DeviceProgram((step,), layout), [[4], [4]], [(0, 4)], 256))
 []
@@ -17,9 +17,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from plica.runtime.cuda.step import DeviceCopy, DeviceLaunch, DeviceProgram, DeviceStep, Layout
+from plica.runtime.cuda.step import (
+    DeviceCopy,
+    DeviceLaunch,
+    DeviceProgram,
+    DeviceStep,
+    SlotLayout,
+)
 
-__all__ = ["DeviceLaunch", "Layout", "overlaps"]
+__all__ = ["DeviceLaunch", "SlotLayout", "overlaps"]
 
 
 def overlaps(

@@ -22,15 +22,22 @@ from typing import Any, Final, TypeAlias
 from plica.runtime.artefact import Artefact
 from plica.runtime.cuda import code
 from plica.runtime.cuda.array import DeviceArray
-from plica.runtime.cuda.driver import Device, Event, Graph, Memory, Module, device
+from plica.runtime.cuda.dlpack import Lent, borrowed
+from plica.runtime.cuda.driver import (
+    CudaDevice,
+    CudaEvent,
+    CudaGraph,
+    CudaMemory,
+    CudaModule,
+    device,
+)
 from plica.runtime.cuda.gather import FUNCTION, THREADS, blocks, text
-from plica.runtime.cuda.lent import Lent, borrowed
 from plica.runtime.cuda.step import DeviceCopy, DeviceStep
 from plica.runtime.elf import damaged
 from plica.runtime.error import Diagnostic, InputError, UnsupportedError
 from plica.runtime.executable import Executable, Shape
 from plica.runtime.port import Array
-from plica.runtime.profile import Profile, Row
+from plica.runtime.profile import Profile, ProfileRow
 
 Given: TypeAlias = "Array | Lent"
 
@@ -86,9 +93,9 @@ class CudaExecutable(Executable):
         self._functions = {
             name: where[name].function(name, shared) for name, shared in program.functions.items()
         }
-        self._gathers: dict[str, tuple[Module, c_void_p]] = {}
+        self._gathers: dict[str, tuple[CudaModule, c_void_p]] = {}
         self._graph = self._captured(places) if graph else None
-        self._others: OrderedDict[tuple[int, ...], Graph | None] = OrderedDict()
+        self._others: OrderedDict[tuple[int, ...], CudaGraph | None] = OrderedDict()
         self._pending: Sequence[Given] = ()
 
     def __call__(self, *args: object, stream: object = None, **named: object) -> Any:
@@ -160,7 +167,7 @@ class CudaExecutable(Executable):
             self._device.enter()
             places = self._send(self._arrays(args, named))
             for run in range(runs + 1):
-                marks: list[Event] = [self._stream.mark()]
+                marks: list[CudaEvent] = [self._stream.mark()]
                 for each in self._steps:
                     self._put(each, places)
                     marks.append(self._stream.mark())
@@ -169,7 +176,7 @@ class CudaExecutable(Executable):
                     for into, one, two in zip(times, marks, marks[1:], strict=False):
                         into.append(two.since(one))
         rows = [
-            Row(known.kernel, runs, median(each) * runs, known.operations, known.bytes)
+            ProfileRow(known.kernel, runs, median(each) * runs, known.operations, known.bytes)
             for each, known in zip(times, self.artefact.launches, strict=True)
         ]
         whole = sum(median(each) for each in times) * runs
@@ -235,7 +242,7 @@ class CudaExecutable(Executable):
         for each in self._steps:
             self._put(each, places)
 
-    def _other_graph(self, places: list[int]) -> Graph | None:
+    def _other_graph(self, places: list[int]) -> CudaGraph | None:
         """The graph for other addresses, once they have come a second time."""
         key = tuple([places[slot] for slot in (*self._layout.inputs, *self._layout.outputs)])
         if key not in self._others:
@@ -248,7 +255,7 @@ class CudaExecutable(Executable):
         self._others[key] = graph
         return graph
 
-    def _captured(self, places: list[int]) -> Graph:
+    def _captured(self, places: list[int]) -> CudaGraph:
         """All steps on some addresses, as one thing to run."""
         return self._stream.noted(partial(self._put_all, places))
 
@@ -267,7 +274,7 @@ class CudaExecutable(Executable):
         self._stream.launch(function, step.grid, step.block, step.shared, addresses, step.maps)
 
     @staticmethod
-    def _uploaded(gpu: Device, array: Array) -> Memory:
+    def _uploaded(gpu: CudaDevice, array: Array) -> CudaMemory:
         """A constant on the device."""
         memory = gpu.reserve(array.nbytes)
         stream = gpu.stream()

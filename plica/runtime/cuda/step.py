@@ -67,7 +67,7 @@ DeviceStep: TypeAlias = DeviceLaunch | DeviceCopy
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class SlotLayout:
     """Where the slots are: each in the block of memory, or a constant by its number."""
 
     size: int
@@ -84,7 +84,7 @@ class DeviceProgram:
     """All that a call does on a GPU."""
 
     steps: tuple[DeviceStep, ...]
-    layout: Layout
+    layout: SlotLayout
 
     @property
     def functions(self) -> dict[str, int]:
@@ -102,7 +102,7 @@ def arranged(
     offsets: Mapping[int, int],
     arena: int,
     scratch: Sequence[int],
-) -> Layout:
+) -> SlotLayout:
     """Where each slot lies: inputs and outputs, then the temporaries as planned, then scratch."""
     at = 0
     places = [0] * len(sizes)
@@ -119,7 +119,7 @@ def arranged(
         extra.append(at)
         at += _padded(size)
     held = [slot for slot, space in enumerate(spaces) if space == "constant"]
-    return Layout(
+    return SlotLayout(
         max(at, 1),
         tuple(places),
         tuple([(slot, number) for number, slot in enumerate(held)]),
@@ -166,7 +166,7 @@ def from_data(given: object) -> DeviceProgram:
         case _:
             raise damaged("The launches in the artefact are damaged.")
     count = len(places)
-    layout = Layout(
+    layout = SlotLayout(
         size,
         _numbers(places, size + 1),  # what is empty may lie at the end
         tuple([_pair(each, count) for each in constants]),

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from plica.runtime.artefact import ALIGNMENT, Machine, aligned_array
+from plica.runtime.artefact import ALIGNMENT, ArtefactMachine, aligned_array
 from plica.runtime.dynamic import form
 from plica.runtime.dynamic.form import Face
 from plica.runtime.elf import damaged
@@ -43,7 +43,7 @@ class DynamicArtefact:
     """A compiled program over objects, as data."""
 
     face: Face
-    machine: Machine
+    machine: ArtefactMachine
     threads: int
     objects: tuple[bytes, ...]
     constants: tuple[Array, ...]
@@ -112,7 +112,7 @@ def from_members(members: Mapping[str, bytes]) -> DynamicArtefact:
     whole[:] = np.frombuffer(params, np.uint8)
     return DynamicArtefact(
         form.from_data(face),
-        Machine(triple, cpu, tuple(features)),
+        ArtefactMachine(triple, cpu, tuple(features)),
         threads,
         tuple([members[name] for name in members if name.startswith("code/")]),
         tuple([_constant(each, whole) for each in places]),

@@ -21,8 +21,8 @@ from plica.runtime import archive, host
 from plica.runtime.artefact import Artefact
 from plica.runtime.dynamic.artefact import DynamicArtefact, to_members
 from plica.runtime.dynamic.form import flat, ports
-from plica.runtime.dynamic.state import DEEP, FULL, KEEP, RELEASE, RUN, State
-from plica.runtime.dynamic.value import NEVER, Given, Make, Ways, taken
+from plica.runtime.dynamic.state import DEEP, FULL, KEEP, RELEASE, RUN, CallMemory
+from plica.runtime.dynamic.value import NEVER, CallArguments, Make, Ways, taken
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.interface import Interface
@@ -69,7 +69,7 @@ class DynamicExecutable(Executable):
             table[number, 2] = each.__array_interface__["data"][0]
         self._table = table
         self._ways: Ways = {}
-        self._states: list[State] = []  # those no call is using
+        self._states: list[CallMemory] = []  # those no call is using
         self._flat = flat(face.result)
 
     def __call__(self, *args: object, **named: object) -> Any:  # Any: arrays, data
@@ -114,8 +114,8 @@ class DynamicExecutable(Executable):
     def __repr__(self) -> str:
         return super().__repr__().replace("<Executable", "<DynamicExecutable", 1)
 
-    def _given(self, args: Sequence[object], named: Mapping[str, object]) -> Given:
-        given = Given(self._face.data, self._ways)
+    def _given(self, args: Sequence[object], named: Mapping[str, object]) -> CallArguments:
+        given = CallArguments(self._face.data, self._ways)
         if named or len(args) != len(self._face.params):
             args = self._in_order(args, named, given.wrong)
         missing = len(given.wrong)
@@ -126,12 +126,12 @@ class DynamicExecutable(Executable):
             raise InputError(given.wrong[0], *given.wrong[1:])
         return given
 
-    def _state(self) -> State:
+    def _state(self) -> CallMemory:
         """A state of this call's own; lists pop and append in one step for all threads."""
         try:
             return self._states.pop()
         except IndexError:
-            return State(self._code, self._table.__array_interface__["data"][0])
+            return CallMemory(self._code, self._table.__array_interface__["data"][0])
 
     def _failed(self, code: int) -> EvaluationError:
         if code == DEEP:

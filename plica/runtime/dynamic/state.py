@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.runtime.link import Code
+from plica.runtime.link import LinkedCode
 
 LAYOUT: Final = 1
 """Raised when the words mean something else."""
@@ -63,10 +63,10 @@ KEEP: Final = 64 << 20
 _RESET: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-class State:
+class CallMemory:
     """The memory of one call at a time; it gives back what it holds when it goes."""
 
-    def __init__(self, code: Code, constants: int) -> None:
+    def __init__(self, code: LinkedCode, constants: int) -> None:
         self.words = np.zeros(WORDS, np.int64)
         self.address: int = self.words.__array_interface__["data"][0]
         self._code = code  # what resets it must be there as long as it is

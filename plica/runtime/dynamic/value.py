@@ -8,7 +8,7 @@ Values of data types are given as what has an `index`, a `name` and `fields`, as
 interpreter have, and as `Datum` here.
 
 >>> from plica.runtime.element import ELEMENTS
->>> given = Given((), {})
+>>> given = CallArguments((), {})
 >>> given.add("x", Port("x", (), "i64", ELEMENTS["i64"].numpy), 7)
 >>> block = given.block()
 >>> taken([block.roots[0]], [Port("x", (), "i64", ELEMENTS["i64"].numpy)], (), None)
@@ -62,7 +62,7 @@ class Datum:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ObjectBlock:
     """Objects in memory: their words, where the roots are, and what must stay where it is."""
 
     words: Array
@@ -70,7 +70,7 @@ class Block:
     kept: tuple[object, ...]
 
 
-class Given:
+class CallArguments:
     """Values given to a call, as they become objects."""
 
     def __init__(self, data: Sequence[DataForm], ways: Ways) -> None:
@@ -151,7 +151,7 @@ class Given:
                 words[at] = taken  # type: ignore[assignment]  # it is none
         self._size = size
 
-    def block(self) -> Block:
+    def block(self) -> ObjectBlock:
         """The objects in memory."""
         whole = np.empty(len(self.words) + 1, np.int64)
         whole[:-1] = self.words
@@ -162,7 +162,7 @@ class Given:
         data[start : start + self._size] = np.frombuffer(b"".join(self._bytes), np.uint8)
         whole[self._small] += _address(data) + start
         roots = [base + self.words[each] for each in self._roots]
-        return Block(whole, roots, (data, *self._kept))
+        return ObjectBlock(whole, roots, (data, *self._kept))
 
     def _tensor(self, value: Any, port: Port) -> int | Diagnostic:
         """A tensor: its elements are copied, or stay."""

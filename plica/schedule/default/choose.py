@@ -3,9 +3,9 @@
 `FORMS` says which stages to begin with, `TEMPLATES` how to schedule them; both are tables.  The
 decisions come from what is known of the machine.
 
->>> from plica.ir.stage import stage
->>> from plica.ir.stages import stages
->>> from plica.ir.tensor import buffer, reduce
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import stages
+>>> from plica.ir.loop.tensor import buffer, reduce
 >>> x, w = buffer("x", (56, 8), f32), buffer("w", (8, 64), f32)
 >>> dense = stage("y", (56, 64), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
 >>> machine = Machine(vector=512, registers=32)
@@ -25,19 +25,20 @@ from functools import lru_cache, partial
 from math import prod
 from typing import Final, TypeAlias
 
+from plica.analysis.site import map_of
 from plica.core.binding import free_vars
 from plica.core.collector import paused
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.dtype import f32, f64
-from plica.ir.loop import Block, Kernel, Store
-from plica.ir.scalar import Load, Select
-from plica.ir.stage import Each
-from plica.ir.stages import Stages, kernel_of
+from plica.ir.loop.scalar import Load, Select
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages, kernel_of
+from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.type.dtype import f32, f64
 from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.default.depthwise import is_window, window_schedule, windowed
-from plica.schedule.default.dot_schedule import dot_form, dot_schedule
+from plica.schedule.default.dot_product_schedule import dot_form, dot_schedule
 from plica.schedule.default.elementwise import elementwise_form, elementwise_schedule
 from plica.schedule.default.estimate import (
     fewest_lanes,
@@ -63,16 +64,15 @@ from plica.schedule.default.register_tile import (
 )
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.sample import sampled
-from plica.schedule.default.tile import Tile
+from plica.schedule.default.tile import RegisterTile
 from plica.schedule.default.transpose import turned
 from plica.schedule.default.winograd import tiled
-from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do, run
+from plica.schedule.do import DoBlock as Do
 from plica.schedule.form import Apply, Facts, Form, Formed, Made, in_order, installed, itself, reach
 from plica.schedule.hoist import hoist
 from plica.schedule.primitive import block, decompose_padding, loops, reorder, vectorize
 from plica.schedule.problem import ScheduleRefused
-from plica.schedule.site import map_of
 from plica.schedule.trace import Trace
 
 __all__ = [
@@ -328,7 +328,7 @@ def _is_guarded(of: Block) -> bool:
     return isinstance(of.body, Store) and isinstance(of.body.value, Select)
 
 
-def _together(of: Roles, tile: Tile, machine: Machine) -> int:
+def _together(of: Roles, tile: RegisterTile, machine: Machine) -> int:
     """How many tiles of a matrix product go together: their rows stay in a cache; 0 for all."""
     if not of.blocked or of.steps is None or any(of.extents[at] > 1 for at in of.around):
         return 0

@@ -6,10 +6,10 @@ Matrix products and convolutions of all kinds are contractions.  An axis of the 
 weight alone (`lanes`), in the data alone (`pixels`), or in both (`shared`): what can be reused
 along it follows from that.  Pools have no weight: axes along which windows slide are their pixels.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.stage import stage
->>> from plica.ir.stages import stages
->>> from plica.ir.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import stages
+>>> from plica.ir.loop.tensor import buffer, reduce
 >>> x, w = buffer("x", (4, 8), f32), buffer("w", (6, 8), f32)
 >>> dense = stage("y", (4, 6), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[n, k]))
 >>> found = contraction(stages((x, w), (dense,)))
@@ -25,12 +25,13 @@ from typing import TypeAlias
 
 from attrs import evolve, frozen
 
+from plica.analysis.enclosing import simple
+from plica.analysis.index.context import conjuncts
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.dim import known, polynomial
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     Buffer,
     Combiner,
     Le,
@@ -45,10 +46,9 @@ from plica.ir.scalar import (
     dtype_of,
     index,
 )
-from plica.ir.stage import Each
-from plica.ir.stages import Names, Stages, loads, pairs, with_element
-from plica.rewrite.index.context import conjuncts
-from plica.schedule.around import simple
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages, loads, pairs, with_element
+from plica.ir.type.dim import known, polynomial
 
 Index: TypeAlias = tuple[Scalar, ...]
 

@@ -13,9 +13,9 @@ rows above and below are known when the code is made, as the first and the last 
                 for k, l: window[tile] += x[…] * w[c, k, l]        all written out
                 out[tile] = f(window[tile])
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.stage import stage
->>> from plica.ir.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer, reduce
 >>> x, w = buffer("x", (8, 20, 20), f32), buffer("w", (8, 3, 3), f32)
 >>> conv = stage("y", (8, 18, 18), lambda c, i, j: reduce(
 ...     "sum", (3, 3), lambda k, l: x[c, i + k, j + l] * w[c, k, l]))
@@ -30,13 +30,12 @@ from __future__ import annotations
 
 from math import prod
 
+from plica.analysis.site import map_of
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.dim import known, polynomial
-from plica.ir.loop import Block, Kernel, Store
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     Buffer,
     Load,
     Mul,
@@ -47,13 +46,15 @@ from plica.ir.scalar import (
     dtype_of,
     index,
 )
-from plica.ir.stage import Each
-from plica.ir.stages import Stages, stages
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages, stages
+from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.type.dim import known, polynomial
 from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.form import inside
 from plica.schedule.default.machine import Machine
-from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import (
     annotate,
@@ -69,7 +70,6 @@ from plica.schedule.primitive import (
     unroll,
     vectorize,
 )
-from plica.schedule.site import map_of
 
 __all__ = ["contraction", "is_window", "window_schedule", "window_tile", "windowed"]
 

@@ -5,9 +5,9 @@
 
 On one core the plain nest of vectors is as good.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.stage import stage
->>> from plica.ir.tensor import buffer
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer
 >>> x = buffer("x", (1 << 20,), f32)
 >>> twice = stages((x,), (stage("y", (1 << 20,), lambda i: x[i] + x[i]),))
 >>> print(elementwise_form(twice, Machine(512, 32, cores=2)))
@@ -20,12 +20,11 @@ from __future__ import annotations
 
 from math import prod
 
+from plica.analysis.site import map_of
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.dim import known, polynomial
-from plica.ir.loop import Kernel
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     Buffer,
     FloorDiv,
     FloorMod,
@@ -36,14 +35,15 @@ from plica.ir.scalar import (
     Scalar,
     ScalarVar,
 )
-from plica.ir.stage import Each
-from plica.ir.stages import Names, Stages, stages
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages, stages
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.dim import known, polynomial
 from plica.schedule.default.machine import Machine
-from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import block, fuse, loops, parallel, split, vectorize
-from plica.schedule.site import map_of
 
 SHARED = 1 << 17
 """Fewer elements than that are not worth waking other cores."""

@@ -6,10 +6,10 @@
 
 The figures are of use beside one another: whichever form takes the fewest is chosen.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.stage import stage
->>> from plica.ir.stages import stages
->>> from plica.ir.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import stages
+>>> from plica.ir.loop.tensor import buffer, reduce
 >>> from plica.schedule.default.contraction import contraction
 >>> x, w = buffer("x", (256, 3136), f32), buffer("w", (64, 256), f32)
 >>> conv = stage("y", (64, 3136), lambda o, p: reduce(
@@ -29,8 +29,8 @@ from typing import Literal
 from attrs import frozen
 
 from plica.core.binding import free_vars
-from plica.ir.dim import known
-from plica.ir.scalar import ScalarVar
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.type.dim import known
 from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import Machine
@@ -39,7 +39,7 @@ from plica.schedule.default.tile import (
     AT_ONCE,
     PAGE,
     READS,
-    Tile,
+    RegisterTile,
     best_tile,
     cost,
     most_steps,
@@ -77,16 +77,16 @@ LEAST = 12
 
 
 @frozen
-class Choice:
+class FormChoice:
     """A form, its tile and lanes, and what that would take."""
 
     cycles: float
     form: Literal["lanes-over-n", "lanes-over-row", "column-panels"]
     lanes: int
-    tile: Tile
+    tile: RegisterTile
 
 
-def over_outputs(of: Contraction, machine: Machine) -> list[Choice]:
+def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
     """What lanes over outputs would cost."""
     if not of.lanes:
         return []
@@ -105,7 +105,7 @@ def over_outputs(of: Contraction, machine: Machine) -> list[Choice]:
     each = cost(tile, vectors, steps) * of.depth + vectors * steps * scattered
     each += _tiles(tile, vectors, steps) * _missed(of)
     room = _room(of, machine) if of.guarded else 0
-    return [Choice(each * times + room, "lanes-over-n", lanes, tile)]
+    return [FormChoice(each * times + room, "lanes-over-n", lanes, tile)]
 
 
 def fewest_lanes(size: int, lanes: int) -> int:
@@ -115,7 +115,7 @@ def fewest_lanes(size: int, lanes: int) -> int:
     return lanes
 
 
-def over_rows(of: Contraction, machine: Machine) -> list[Choice]:
+def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
     """What lanes over a row of the result would cost."""
     if not of.axes:
         return []
@@ -128,7 +128,7 @@ def over_rows(of: Contraction, machine: Machine) -> list[Choice]:
     if not of.lanes:
         if of.depth > WINDOW:
             return []
-        tile = Tile(1, 1)
+        tile = RegisterTile(1, 1)
     else:
         tile = best_tile(vectors, steps, machine.registers)
     # Neighbours of a window are no whole lines of a cache.
@@ -139,10 +139,10 @@ def over_rows(of: Contraction, machine: Machine) -> list[Choice]:
     ragged = of.sizes[row] % lanes != 0 and not machine.masks
     room = _room(of, machine) if of.guarded or strided or ragged else 0
     whole = each * _rest(of, [row, *of.lanes[-1:]]) + room
-    return [Choice(whole, "lanes-over-row", lanes, tile)]
+    return [FormChoice(whole, "lanes-over-row", lanes, tile)]
 
 
-def panels(of: Contraction, machine: Machine, *, sampled: bool = False) -> list[Choice]:
+def panels(of: Contraction, machine: Machine, *, sampled: bool = False) -> list[FormChoice]:
     """What panels of columns would cost; `sampled` data is copied once more."""
     if not has_panels(of) or of.sizes[of.lanes[-1]] < LEAST:
         return []
@@ -162,7 +162,7 @@ def panels(of: Contraction, machine: Machine, *, sampled: bool = False) -> list[
         if tile.vectors == wide:
             each = cost(tile, vectors, outputs) * of.depth + vectors * outputs
             each *= 1 if vectors % wide == 0 else RAGGED
-            found.append(Choice(each * times + copying, "column-panels", lanes, tile))
+            found.append(FormChoice(each * times + copying, "column-panels", lanes, tile))
     return found
 
 
@@ -174,7 +174,7 @@ def sums_of_rows(of: Contraction, machine: Machine) -> float:
     return each * prod([of.sizes[axis] for axis in of.axes])
 
 
-def _tiles(tile: Tile, vectors: int, steps: int) -> int:
+def _tiles(tile: RegisterTile, vectors: int, steps: int) -> int:
     return -(-vectors // tile.vectors) * -(-steps // tile.steps)
 
 

@@ -9,9 +9,9 @@ that no guard is left inside the loops of the sum.  The stages are `pad` and `pa
 needed, `sum`, and `out`.  A weight that is constant is packed beforehand (`plica.schedule.hoist`).
 What fills no tile is peeled off by the schedule.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.stage import stage
->>> from plica.ir.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer, reduce
 >>> from plica.schedule.default.contraction import contraction
 >>> x, w = buffer("x", (4, 8), f32), buffer("w", (8, 20), f32)
 >>> times = stage("y", (4, 20), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
@@ -29,11 +29,10 @@ from math import gcd, prod
 
 from attrs import frozen
 
+from plica.analysis.enclosing import simple
 from plica.core.binding import substitute
 from plica.core.name import Name
-from plica.ir.dim import known, polynomial
-from plica.ir.dtype import i64
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     And,
     Buffer,
     Le,
@@ -48,10 +47,11 @@ from plica.ir.scalar import (
     dtype_of,
     index,
 )
-from plica.ir.stage import Each
-from plica.ir.stages import Names, Stages, with_element
-from plica.ir.stages import stages as joined
-from plica.schedule.around import simple
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages, with_element
+from plica.ir.loop.stages import stages as joined
+from plica.ir.type.dim import known, polynomial
+from plica.ir.type.dtype import i64
 from plica.schedule.default.contraction import Contraction, stride
 
 

@@ -6,9 +6,9 @@
 Memory is the same, so buffers only have another shape.  Then each group is a contraction of its
 own, of the kind that rules of thumb know.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.stage import stage
->>> from plica.ir.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer, reduce
 >>> x, w = buffer("x", (24, 9), f32), buffer("w", (12, 8), f32)
 >>> conv = stage("y", (12, 9), lambda o, i: reduce(
 ...     "sum", (8,), lambda c: x[o // 4 * 8 + c, i] * w[o, c]))
@@ -23,10 +23,10 @@ from collections.abc import Sequence
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.scalar import Buffer, FloorDiv, FloorMod, Lit, Load, Scalar, ScalarVar, index
-from plica.ir.stage import Each
-from plica.ir.stages import Names, Stages, loads, stages
+from plica.ir.loop.scalar import Buffer, FloorDiv, FloorMod, Lit, Load, Scalar, ScalarVar, index
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages, loads, stages
+from plica.ir.type.dim import known
 from plica.schedule.default.contraction import Index
 
 

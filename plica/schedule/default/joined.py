@@ -8,10 +8,10 @@
 So no element asks where it comes from, and rows are vectors.  A row shorter than a vector is one
 vector of which some lanes take no part.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.scalar import Lt, Select
->>> from plica.ir.stage import stage
->>> from plica.ir.tensor import buffer
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.scalar import Lt, Select
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer
 >>> x, y = buffer("x", (8, 40, 40), f32), buffer("y", (16, 40, 40), f32)
 >>> both = stage("z", (24, 40, 40), lambda c, i, j: Select(
 ...     Lt(c, index(8)), x[c, i, j], y[c - 8, i, j]))
@@ -25,23 +25,23 @@ from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING
 
+from plica.analysis.index.context import conjuncts
+from plica.analysis.site import map_of
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.dim import known, polynomial
-from plica.ir.dtype import f32, f64
-from plica.ir.loop import Block, Kernel, Store
-from plica.ir.scalar import Buffer, Le, Lit, Load, Lt, Scalar, Select, index
-from plica.ir.stage import Each
-from plica.ir.stages import Names, Stages, loads, reductions, stages
-from plica.rewrite.index.context import conjuncts
+from plica.ir.loop.scalar import Buffer, Le, Lit, Load, Lt, Scalar, Select, index
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
+from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.type.dim import known, polynomial
+from plica.ir.type.dtype import f32, f64
 from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
-from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import block, loops, parallel, split, vectorize
-from plica.schedule.site import map_of
 
 if TYPE_CHECKING:
     from plica.schedule.primitive import loop_partition

@@ -10,7 +10,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.ir.dtype import DType, f32
+from plica.ir.type.dtype import DType, f32
 
 __all__ = ["QUAD", "Dot", "Machine", "f32"]
 

@@ -10,13 +10,13 @@
 Rows of wide data lie pages apart, so that reading a few columns of each waits for memory; a panel
 is read many times and waits once.  Lanes are neighbours of the result, so nothing is turned.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.stage import stage
->>> from plica.ir.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer, reduce
 >>> from plica.schedule.default.contraction import contraction
 >>> x, w = buffer("x", (8, 64), f32), buffer("w", (16, 8), f32)
 >>> dense = stage("y", (16, 64), lambda o, p: reduce("sum", (8,), lambda k: x[k, p] * w[o, k]))
->>> made = paneled(contraction(joined((x, w), (dense,))), Panel(Tile(2, 8), 16))
+>>> made = paneled(contraction(joined((x, w), (dense,))), Panel(RegisterTile(2, 8), 16))
 >>> for line in str(made).splitlines()[:2]:
 ...     print(line)
 packed[b < 2, k < 8, s < 8] = w[b * 8 + s, k]
@@ -29,13 +29,12 @@ from math import prod
 
 from attrs import frozen
 
+from plica.analysis.site import map_of
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.loop import Block, Kernel, Stmt, Store
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     Add,
     Buffer,
     Load,
@@ -47,17 +46,19 @@ from plica.ir.scalar import (
     dtype_of,
     index,
 )
-from plica.ir.stage import Each
-from plica.ir.stages import Names, Stages
-from plica.ir.stages import stages as joined
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages
+from plica.ir.loop.stages import stages as joined
+from plica.ir.loop.statement import Block, Kernel, Stmt, Store
+from plica.ir.type.dim import known
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import names_of, packed, packer, summed
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import SHARED, shared, written_out
 from plica.schedule.default.sample import row_length
-from plica.schedule.default.tile import Tile
-from plica.schedule.do import Block as Do
+from plica.schedule.default.tile import RegisterTile
 from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import (
     block,
@@ -71,14 +72,13 @@ from plica.schedule.primitive import (
     unroll,
     vectorize,
 )
-from plica.schedule.site import map_of
 
 
 @frozen
 class Panel:
     """A tile of sums, the lanes of a vector, and how many tiles of columns are copied at once."""
 
-    tile: Tile
+    tile: RegisterTile
     lanes: int
     group: int = 1
 
@@ -286,4 +286,4 @@ def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
     width, tiles = shape[-1], shape[-2 - terms]
     bytes_ = prod(shape[-1 - terms :]) * weight.dtype.bytes
     group = group_of(tiles, bytes_, width, machine.cores)
-    return Panel(Tile(width // lanes, steps), lanes, group)
+    return Panel(RegisterTile(width // lanes, steps), lanes, group)

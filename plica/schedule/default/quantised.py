@@ -7,8 +7,8 @@ signed or unsigned ones, whichever an instruction wants:
 
     sum (x + offset) * w  =  sum stored * w  +  (offset + shift) * sum w      stored = x - shift
 
->>> from plica.ir.stage import stage
->>> from plica.ir.tensor import buffer, reduce
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer, reduce
 >>> x, w = buffer("x", (4, 8), u8), buffer("w", (8, 6), i8)
 >>> product = stage("y", (4, 6), lambda m, n: reduce(
 ...     "sum", (8,), lambda k: (Cast(x[m, k], i32) + Lit(-3, i32)) * Cast(w[k, n], i32)))
@@ -22,8 +22,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from plica.core.binding import free_vars
-from plica.ir.dtype import DType, i8, i32, u8
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     Add,
     Buffer,
     Cast,
@@ -37,8 +36,9 @@ from plica.ir.scalar import (
     Sub,
     dtype_of,
 )
-from plica.ir.stage import Each
-from plica.ir.stages import Stages, loads, stages
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages, loads, stages
+from plica.ir.type.dtype import DType, i8, i32, u8
 from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.form import Facts
 
@@ -47,7 +47,7 @@ FAR = 1 << 30
 
 
 @frozen(eq=False)
-class Quantised:
+class QuantisedContraction:
     """A contraction over i32, and which bytes stand behind its data and its weight.
 
     `whole` reads them as if they were of i32.  `lane` is the axis whose neighbours lanes are, and
@@ -69,7 +69,7 @@ class Quantised:
     quad: ScalarVar
 
 
-def quantised(of: Stages, facts: Facts, wanted: DType) -> Quantised | None:
+def quantised(of: Stages, facts: Facts, wanted: DType) -> QuantisedContraction | None:
     """What some stages are, None where they are no sum of products of bytes.
 
     An instruction wants the data to be of a dtype.
@@ -118,7 +118,7 @@ def quantised(of: Stages, facts: Facts, wanted: DType) -> Quantised | None:
     if axes is None or (fill is None and guard is not None):
         return None
     factor = Lit(shift - zero.value, i32) if isinstance(zero, Lit) else Lit(shift, i32) - zero
-    return Quantised(
+    return QuantisedContraction(
         whole,
         evolve_dtype(whole.data.buffer, data.buffer.dtype),
         weight.buffer,

@@ -11,8 +11,8 @@ What fills no vectors side by side is added to `joined`, what fills none to `few
 
 Terms are joined in another order than they come: only for those who allow that.
 
->>> from plica.ir.stage import stage
->>> from plica.ir.tensor import buffer, reduce
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer, reduce
 >>> x = buffer("x", (4, 100), f32)
 >>> total = stage("y", (4,), lambda i: reduce("sum", (100,), lambda k: x[i, k]))
 >>> made = row_form(stages((x,), (total,)), Machine(512, 32))
@@ -27,20 +27,21 @@ from math import prod
 
 from attrs import frozen
 
+from plica.analysis.site import map_of
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.combiner import MEANING
-from plica.ir.dim import known, polynomial
-from plica.ir.dtype import f32, f64
-from plica.ir.loop import Block, Kernel
-from plica.ir.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, dtype_of, index
-from plica.ir.stage import Each
-from plica.ir.stages import Names, Stages, loads, pairs, stages, with_element
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, dtype_of, index
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages, loads, pairs, stages, with_element
+from plica.ir.loop.statement import Block, Kernel
+from plica.ir.type.dim import known, polynomial
+from plica.ir.type.dtype import f32, f64
 from plica.schedule.default.machine import Machine
-from plica.schedule.do import Block as Do
 from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import (
     annotate,
@@ -55,7 +56,6 @@ from plica.schedule.primitive import (
     unroll,
     vectorize,
 )
-from plica.schedule.site import map_of
 
 AT_ONCE = 4
 """Vectors that are under way at once, at most."""
@@ -152,7 +152,7 @@ def flattened(of: Stages) -> Stages:
 
 
 @frozen
-class Cut:
+class RowTiling:
     """How a row is cut: vectors in all, those side by side, lanes, and the length of the row."""
 
     count: int
@@ -161,7 +161,7 @@ class Cut:
     length: int
 
 
-def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> Cut | None:
+def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling | None:
     """How a reduction along a row is cut, None where vectors do not help."""
     if dtype_of(body) not in (f32, f64) or any(not known(size) for size in body.extents):
         return None
@@ -171,9 +171,9 @@ def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> Cut | None:
         return None
     if len(body.axes) > 1:
         many = next(each for each in range(most, 0, -1) if count % each == 0)
-        return Cut(count, many, lanes, length)
+        return RowTiling(count, many, lanes, length)
     many = min(most, count)
-    return Cut(count // many * many, many, lanes, length)
+    return RowTiling(count // many * many, many, lanes, length)
 
 
 def _is_row(of: Reduce) -> bool:
@@ -196,7 +196,7 @@ def _is_row(of: Reduce) -> bool:
 
 def reduced_in_parts(
     body: Reduce,
-    cut: Cut,
+    cut: RowTiling,
     axes: tuple[ScalarVar, ...],
     sizes: tuple[Scalar, ...],
     name: Names,

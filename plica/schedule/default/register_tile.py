@@ -5,10 +5,10 @@ for …, tiles of lanes, tiles of the other axis:
     for terms: sum[tile] += data * weight          vectors x single elements
     out[tile] = f(sum[tile])
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.stage import stage
->>> from plica.ir.stages import kernel_of, stages
->>> from plica.ir.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import kernel_of, stages
+>>> from plica.ir.loop.tensor import buffer, reduce
 >>> from plica.schedule.default.contraction import contraction
 >>> from plica.schedule.default.form import register_tile
 >>> x, w = buffer("x", (56, 8), f32), buffer("w", (8, 64), f32)
@@ -16,7 +16,7 @@ for …, tiles of lanes, tiles of the other axis:
 >>> of = contraction(stages((x, w), (dense,)))
 >>> found = roles(kernel_of(register_tile(of, of.lanes[-1], 16, masked=True)))
 >>> found.extents, found.blocked, tile_of(found, Machine(512, 32), 16)
-((56, 64, 8), True, Tile(vectors=2, steps=14))
+((56, 64, 8), True, RegisterTile(vectors=2, steps=14))
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ from math import prod
 
 from attrs import frozen
 
+from plica.analysis.site import map_of
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.dim import known
-from plica.ir.dtype import DType
-from plica.ir.loop import Block, Kernel, Store
-from plica.ir.scalar import Add, Buffer, Load, Max, Min, Mul, ScalarVar, Select
+from plica.ir.loop.scalar import Add, Buffer, Load, Max, Min, Mul, ScalarVar, Select
+from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType
 from plica.schedule.default.contraction import stride
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.tile import Tile, best_tile, most_steps
-from plica.schedule.do import Block as Do
+from plica.schedule.default.tile import RegisterTile, best_tile, most_steps
 from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import (
     annotate,
@@ -54,7 +55,6 @@ from plica.schedule.primitive import (
     unroll,
     vectorize,
 )
-from plica.schedule.site import map_of
 
 MOST = 27
 """Multiply-adds in the text of the innermost loop, at most."""
@@ -169,7 +169,7 @@ def _result(kernel: Kernel, total: Buffer, spatial: list[int]) -> tuple[int, ...
     return tuple([spatial[places.index(var)] for var in site.node.vars])
 
 
-def tile_of(of: Roles, machine: Machine, lanes: int) -> Tile:
+def tile_of(of: Roles, machine: Machine, lanes: int) -> RegisterTile:
     """The tile a machine's registers hold."""
     vectors = -(-of.extents[of.lane] // lanes)
     steps = 1 if of.steps is None else of.extents[of.steps]
@@ -178,12 +178,12 @@ def tile_of(of: Roles, machine: Machine, lanes: int) -> Tile:
     return best_tile(vectors, steps, machine.registers, most=most_steps(of.apart))
 
 
-def _sliding_tile(of: Roles, vectors: int, steps: int, machine: Machine) -> Tile:
+def _sliding_tile(of: Roles, vectors: int, steps: int, machine: Machine) -> RegisterTile:
     """Sums beside all weights of a window in registers: as many as there is room for."""
     taps = prod([of.extents[at] for at in of.terms])
     room = max(1, min(MOST_SLIDING // taps, machine.registers - min(taps, 9) - SPARE))
     tiles = [
-        Tile(m, r)
+        RegisterTile(m, r)
         for r in range(1, min(room, steps) + 1) if steps % r == 0
         for m in range(1, room // r + 1) if vectors % m == 0
     ]  # fmt: skip
@@ -193,7 +193,7 @@ def _sliding_tile(of: Roles, vectors: int, steps: int, machine: Machine) -> Tile
 
 def scheduled(
     of: Roles,
-    tile: Tile,
+    tile: RegisterTile,
     lanes: int,
     block_of: int = 0,
     *,
@@ -271,7 +271,7 @@ def shared(outer: Sequence[Handle]) -> Body:
     yield parallel(whole)
 
 
-def written_out(extents: Sequence[int], tile: Tile, terms: Sequence[Handle]) -> Body:
+def written_out(extents: Sequence[int], tile: RegisterTile, terms: Sequence[Handle]) -> Body:
     """The innermost terms are written out, a few of them where there are many."""
     count = tile.vectors * tile.steps
     at = max([n for n, each in enumerate(extents) if each > 1], default=0)
@@ -286,7 +286,7 @@ def written_out(extents: Sequence[int], tile: Tile, terms: Sequence[Handle]) -> 
             return
 
 
-def _passes(of: Roles, tile: Tile, block_of: int) -> int:
+def _passes(of: Roles, tile: RegisterTile, block_of: int) -> int:
     """How often the loop around the terms goes over the same weights, 0 where no one loop does."""
     counts = [of.extents[at] for at in of.around]
     if of.steps is not None:
@@ -295,7 +295,7 @@ def _passes(of: Roles, tile: Tile, block_of: int) -> int:
     return many[0] if len(many) == 1 and of.blocked and many[0] <= PASSES else 0
 
 
-def _fetched(of: Roles, tile: Tile, lanes: int, terms: list[Handle], passes: int) -> Body:
+def _fetched(of: Roles, tile: RegisterTile, lanes: int, terms: list[Handle], passes: int) -> Body:
     """A loop of terms in which each pass fetches its share of the next tile's weights."""
     extents = [of.extents[at] for at in of.terms]
     depth = prod(extents)
@@ -314,7 +314,7 @@ def _outside(of: Roles, beside: int | None) -> list[int]:
     return [at for at in of.around if at != beside]
 
 
-def beside(of: Roles, tile: Tile, machine: Machine) -> int | None:
+def beside(of: Roles, tile: RegisterTile, machine: Machine) -> int | None:
     """A loop around that should be part of every tile, since else too few sums are under way."""
     count = tile.vectors * tile.steps
     if not of.blocked or not of.batch or not of.around or count >= UNDER_WAY:
@@ -325,7 +325,7 @@ def beside(of: Roles, tile: Tile, machine: Machine) -> int | None:
 
 
 def _finished(  # noqa: PLR0917  # as the schedule
-    of: Roles, tile: Tile, lanes: int, last: Handle, outside: int, beside: int | None
+    of: Roles, tile: RegisterTile, lanes: int, last: Handle, outside: int, beside: int | None
 ) -> Body:
     """The loops of the result inside a tile, which has one for each part that is more than one."""
     every: tuple[Handle, ...] = yield loops(last)

@@ -8,8 +8,8 @@
 
 A stage of a row that is cheap is not kept, but computed again where it is read.
 
->>> from plica.ir.stage import stage
->>> from plica.ir.tensor import buffer, reduce
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer, reduce
 >>> x = buffer("x", (4, 64), f32)
 >>> top = stage("m", (4, 1), lambda i, j: reduce("max", (64,), lambda k: x[i, k]))
 >>> away = stage("y", (4, 64), lambda i, j: x[i, j] - top[i, 0])
@@ -27,9 +27,7 @@ from attrs import field, frozen
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.dtype import f32
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     Buffer,
     Div,
     FloorDiv,
@@ -47,8 +45,10 @@ from plica.ir.scalar import (
     dtype_of,
     index,
 )
-from plica.ir.stage import Each
-from plica.ir.stages import Names, Stages, loads, reductions, stages
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import AT_ONCE, in_parts, reduced_in_parts
 

@@ -5,10 +5,10 @@
 
 Then the last two axes are one, as they are where every column is read (`contraction.merged`).
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.stage import stage
->>> from plica.ir.stages import stages
->>> from plica.ir.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import stages
+>>> from plica.ir.loop.tensor import buffer, reduce
 >>> from plica.schedule.default.contraction import contraction
 >>> x, w = buffer("x", (8, 10, 12), f32), buffer("w", (4, 8), f32)
 >>> halved = stage("y", (4, 5, 6), lambda o, i, j: reduce(
@@ -28,9 +28,9 @@ from attrs import evolve
 
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
-from plica.ir.dim import known
-from plica.ir.scalar import Buffer, FloorDiv, Lit, Load, Scalar, index
-from plica.ir.stage import Each
+from plica.ir.loop.scalar import Buffer, FloorDiv, Lit, Load, Scalar, index
+from plica.ir.loop.stage import Each
+from plica.ir.type.dim import known
 from plica.schedule.default.contraction import Contraction, merged
 from plica.schedule.default.form import elements, names_of
 

@@ -6,7 +6,7 @@ two of these and fewer than two reads at once, and a multiply-add takes about fo
 through.
 
 >>> best_tile(4, 56, 32), best_tile(1, 13, 16)
-(Tile(vectors=2, steps=14), Tile(vectors=1, steps=13))
+(RegisterTile(vectors=2, steps=14), RegisterTile(vectors=1, steps=13))
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def most_steps(apart: int) -> int | None:
 
 
 @frozen
-class Tile:
+class RegisterTile:
     """So many vectors side by side, for so many steps of another axis."""
 
     vectors: int
@@ -51,17 +51,17 @@ class Tile:
         return max(many / AT_ONCE, reads / READS, LATENCY) + self.vectors / 2 + self.steps / 16
 
 
-def fits(tile: Tile, registers: int) -> bool:
+def fits(tile: RegisterTile, registers: int) -> bool:
     """Whether accumulators, a row of vectors and an element are all in registers."""
     return tile.vectors * (tile.steps + 1) + 1 <= registers
 
 
-def cost(tile: Tile, vectors: int, steps: int) -> float:
+def cost(tile: RegisterTile, vectors: int, steps: int) -> float:
     """The cycles for one term of all sums of a whole; what fills no tile has a smaller one."""
     found = 0.0
     for wide, many in _parts(vectors, tile.vectors):
         for high, often in _parts(steps, tile.steps):
-            found += many * often * Tile(wide, high).cycles
+            found += many * often * RegisterTile(wide, high).cycles
     return found
 
 
@@ -77,15 +77,15 @@ RAGGED = 1.02
 
 def best_tile(
     vectors: int, steps: int, registers: int, *, exact: bool = False, most: int | None = None
-) -> Tile:
+) -> RegisterTile:
     """The tile that costs least for so many vectors and steps, of which it has at most `most`.
 
     If `exact` it divides both.
     """
-    found, least = Tile(1, 1), float("inf")
+    found, least = RegisterTile(1, 1), float("inf")
     for m in range(1, min(vectors, registers) + 1):
         for r in range(1, min(steps, registers, most or steps) + 1):
-            tile = Tile(m, r)
+            tile = RegisterTile(m, r)
             if not fits(tile, registers):
                 break
             if exact and (vectors % m or steps % r):

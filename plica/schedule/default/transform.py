@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
+from plica.ir.loop.scalar import Add, Lit, Mul, Scalar, Sub, dtype_of
 from plica.ir.op.winograd import Matrix
-from plica.ir.scalar import Add, Lit, Mul, Scalar, Sub, dtype_of
 
 
 def products(matrix: Matrix, values: Sequence[Scalar]) -> list[Scalar]:
     """A matrix times a column, with the sums that rows share written alike.
 
     >>> from plica.ir.op.winograd import matrix
-    >>> from plica.ir.tensor import axis
+    >>> from plica.ir.loop.tensor import axis
     >>> made = products(matrix("1 2; 1 -2"), [axis("x"), axis("y")])
     >>> made[0].left is made[1].left, made[0].right is made[1].right
     (True, True)

@@ -10,9 +10,9 @@ of the result; what is left at the ends goes element by element.
     half[64 c0 + 16 r1 + l]            <-  tile[64 r1 + c0 + 4 l]
     out[…, i + 4 c1 + c0, …, j + l]    <-  half[64 c0 + c1 + 4 l]
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.stage import stage
->>> from plica.ir.tensor import buffer
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer
 >>> x = buffer("x", (32, 40), f32)
 >>> print(turned(stages((x,), (stage("y", (40, 32), lambda i, j: x[j, i]),)), Machine(512, 32)))
 y = statements
@@ -25,11 +25,11 @@ from collections.abc import Mapping, Sequence
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.loop import Alloc, For, LoopKind, Seq, Stmt, Store
-from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, index
-from plica.ir.stage import Each, Extern
-from plica.ir.stages import Names, Stages, reductions, stages
+from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, index
+from plica.ir.loop.stage import Each, ExternStage
+from plica.ir.loop.stages import Names, Stages, reductions, stages
+from plica.ir.loop.statement import Alloc, For, LoopKind, Seq, Stmt, Store
+from plica.ir.type.dim import known
 from plica.schedule.default.machine import Machine
 
 SIDE = 16
@@ -57,7 +57,7 @@ def turned(of: Stages, machine: Machine) -> Stages | None:
     if load is None or load.buffer.dtype.bytes > 4:
         return None
     body = _Turning(whole, load, sizes).body(machine.cores > 1)
-    return stages(of.inputs, (Extern((whole.out,), body),))
+    return stages(of.inputs, (ExternStage((whole.out,), body),))
 
 
 def _turned_load(of: Each, sizes: Mapping[ScalarVar, int]) -> Load | None:

@@ -4,7 +4,7 @@ The form has the loops it should have already (`winograd_nest`), by a plan for t
 (`winograd_plan`), so nothing is left for a trace to do.
 
 >>> from plica.ir.op.winograd import conv_winograd
->>> from plica.ir.tensor import buffer
+>>> from plica.ir.loop.tensor import buffer
 >>> x, w = buffer("x", (1, 32, 8, 8), f32), buffer("w", (36, 32, 32), f32)
 >>> of = conv_winograd.compute({"tile": 4, "padding": 1}, x, w)
 >>> conv = Each(buffer("y", of.shape, f32), of.axes, of.body)
@@ -17,18 +17,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plica.ir.dtype import f32, f64
-from plica.ir.stage import Each
-from plica.ir.stages import Stages, pairs, stages
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages, pairs, stages
+from plica.ir.type.dtype import f32, f64
 from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.winograd_plan import found, planned
 from plica.schedule.form import Facts
 
 if TYPE_CHECKING:
-    from plica.schedule.default.winograd_nest import Nest
+    from plica.schedule.default.winograd_nest import WinogradWriter
 else:
-    Nest = late("plica.schedule.default.winograd_nest:Nest")
+    WinogradWriter = late("plica.schedule.default.winograd_nest:WinogradWriter")
 
 __all__ = ["stages", "tiled"]
 
@@ -47,4 +47,4 @@ def tiled(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     if not facts.constant[of.inputs.index(shape.weight)]:
         return None
     plan = planned(shape, machine)
-    return None if plan is None else Nest(of, fold, epilogue, shape, plan).formed()
+    return None if plan is None else WinogradWriter(of, fold, epilogue, shape, plan).formed()

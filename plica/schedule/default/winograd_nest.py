@@ -15,17 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from plica.analysis.enclosing import simple
 from plica.core.binding import substitute
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.loop import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
+from plica.ir.loop.scalar import Add, Buffer, Lit, Load, Lt, Mul, Scalar, ScalarVar, index
+from plica.ir.loop.stage import Each, ExternStage
+from plica.ir.loop.stages import Names, Stages, loads, stages, with_element
+from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
 from plica.ir.op.winograd import Matrix
-from plica.ir.scalar import Add, Buffer, Lit, Load, Lt, Mul, Scalar, ScalarVar, index
-from plica.ir.stage import Each, Extern
-from plica.ir.stages import Names, Stages, loads, stages, with_element
-from plica.schedule.around import simple
+from plica.ir.type.dim import known
 from plica.schedule.default.transform import products
-from plica.schedule.default.winograd_plan import Plan, Shape
+from plica.schedule.default.winograd_plan import WinogradPlan, WinogradShape
 
 LINE: Final = 64
 """Bytes that come from memory together."""
@@ -34,11 +34,16 @@ WRITTEN: Final = 32
 """Multiply-adds in the text of the innermost loop, about."""
 
 
-class Nest:
+class WinogradWriter:
     """Writes the kernel: names in use, and the buffers."""
 
     def __init__(  # what was found, and what to do about it
-        self, whole: Stages, fold: Each, epilogue: Each | None, of: Shape, plan: Plan
+        self,
+        whole: Stages,
+        fold: Each,
+        epilogue: Each | None,
+        of: WinogradShape,
+        plan: WinogradPlan,
     ) -> None:
         self.whole, self.fold, self.epilogue, self.of, self.plan = whole, fold, epilogue, of, plan
         self.names = Names(whole)
@@ -84,7 +89,7 @@ class Nest:
         p, b, c, v = (self.names.var(each) for each in "pbcv")
         weight = Load(of.weight, (p, c, b * self.plan.outer + v))
         scratch = (self.room, self.data, self.product)
-        both = (Each(self.weight, (p, b, c, v), weight), Extern((*scratch, self.out), body))
+        both = (Each(self.weight, (p, b, c, v), weight), ExternStage((*scratch, self.out), body))
         return stages(self.whole.inputs, both, (*scratch, self.weight, self.out))
 
     def copy(self, n: Scalar) -> Stmt:

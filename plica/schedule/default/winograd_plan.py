@@ -3,7 +3,7 @@
 As many rows of tiles make a block as keep its data and its products in a cache; but weights that no
 cache holds come again for every block.  The tile of the products in registers is weighed with that.
 
->>> from plica.ir.tensor import buffer
+>>> from plica.ir.loop.tensor import buffer
 >>> x, w = buffer("x", (1, 64, 56, 56), f32), buffer("w", (36, 64, 64), f32)
 >>> made = conv_winograd.compute({"tile": 4, "padding": 1}, x, w)
 >>> of = found(Each(buffer("y", made.shape, f32), made.axes, made.body))
@@ -21,17 +21,17 @@ from plica.core.binding import substitute
 from plica.core.digest import digest
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.dim import known, polynomial
-from plica.ir.dtype import f32
-from plica.ir.op.winograd import TILES, Tiling, conv_winograd
-from plica.ir.scalar import Buffer, Load, Reduce, Scalar, index
-from plica.ir.stage import Each
-from plica.ir.stages import compute_of
-from plica.ir.tensor import Compute
+from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, index
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import compute_of
+from plica.ir.loop.tensor import Compute
+from plica.ir.op.winograd import TILES, WinogradMatrices, conv_winograd
+from plica.ir.type.dim import known, polynomial
+from plica.ir.type.dtype import f32
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.tile import Tile, fits
+from plica.schedule.default.tile import RegisterTile, fits
 
-__all__ = ["Plan", "Shape", "f32", "found", "planned"]
+__all__ = ["WinogradPlan", "WinogradShape", "f32", "found", "planned"]
 
 NARROW: Final = 4
 """Vectors of fewer lanes are none."""
@@ -44,12 +44,12 @@ FAR: Final = 10
 
 
 @frozen(eq=False)
-class Shape:
+class WinogradShape:
     """A Winograd convolution that was found in some work."""
 
     x: Buffer
     weight: Buffer
-    of: Tiling
+    of: WinogradMatrices
     before: tuple[int, int]
     batch: int
     channels: int
@@ -66,7 +66,7 @@ class Shape:
         return rows, columns
 
 
-def found(of: Each) -> Shape | None:
+def found(of: Each) -> WinogradShape | None:
     """The Winograd convolution that a stage is, None where it is none."""
     body = of.value
     if not isinstance(body, Reduce) or body.combiner != "sum" or len(body.axes) != 3:
@@ -89,7 +89,7 @@ def found(of: Each) -> Shape | None:
     pads = tuple(zip(before, after, strict=True))
     if not _is(compute_of(of), x, weight, tile, pads):
         return None
-    return Shape(x, weight, tile, (before[0], before[1]), n, c, o, (h, w), (rows, columns))
+    return WinogradShape(x, weight, tile, (before[0], before[1]), n, c, o, (h, w), (rows, columns))
 
 
 def _offset(place: Scalar) -> int:
@@ -97,7 +97,9 @@ def _offset(place: Scalar) -> int:
     return sum(factor for atoms, factor in polynomial(place).values() if not atoms)
 
 
-def _is(of: Compute, x: Buffer, weight: Buffer, tile: Tiling, pads: tuple[object, ...]) -> bool:
+def _is(
+    of: Compute, x: Buffer, weight: Buffer, tile: WinogradMatrices, pads: tuple[object, ...]
+) -> bool:
     """Whether a tensor expression is that of the operator: the same up to names."""
     assert conv_winograd.compute is not None
     made = conv_winograd.compute({"tile": tile.size, "padding": pads}, x, weight)
@@ -120,7 +122,7 @@ def _without_units(of: Compute) -> Compute:
 
 
 @frozen
-class Plan:
+class WinogradPlan:
     """Lanes over channels and over outputs, rows of tiles of a block, the tile of the products.
 
     `whole` is how many lanes a vector has.
@@ -130,13 +132,13 @@ class Plan:
     inner: int
     outer: int
     rows: int
-    tile: Tile
+    tile: RegisterTile
     shares: bool
     fetches: bool
     """Whether weights come from behind the cache."""
 
 
-def planned(of: Shape, machine: Machine) -> Plan | None:
+def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
     """What to do for a machine, None where channels fill no vectors."""
     lanes = machine.lanes(of.x.dtype)
     inner, outer = (_dividing(lanes, each) for each in (of.channels, of.outputs))
@@ -148,7 +150,7 @@ def planned(of: Shape, machine: Machine) -> Plan | None:
     row = places * across * (of.channels + of.outputs) * size
     vectors, near = of.outputs // outer, machine.cache(2)
     wide = outer * size / FAR if weights > near // 2 else 0.0
-    choices: list[tuple[float, int, Tile]] = []
+    choices: list[tuple[float, int, RegisterTile]] = []
     for rows in range(down, 0, -1):
         if down % rows:
             continue
@@ -164,17 +166,17 @@ def planned(of: Shape, machine: Machine) -> Plan | None:
     _, rows, tile = min(choices, key=lambda each: each[0])
     products = places * down * across * of.channels * of.outputs
     shares = machine.cores > 1 and products >= SHARED
-    return Plan(lanes, inner, outer, rows, tile, shares, weights > near // 2)
+    return WinogradPlan(lanes, inner, outer, rows, tile, shares, weights > near // 2)
 
 
-def _tiles(vectors: int, steps: int, registers: int) -> list[Tile]:
+def _tiles(vectors: int, steps: int, registers: int) -> list[RegisterTile]:
     """The tiles that registers hold and that divide so many vectors and steps."""
     return [
         tile
         for m in range(1, min(vectors, registers) + 1)
         if vectors % m == 0
         for r in range(1, min(steps, registers) + 1)
-        if steps % r == 0 and fits(tile := Tile(m, r), registers)
+        if steps % r == 0 and fits(tile := RegisterTile(m, r), registers)
     ]
 
 

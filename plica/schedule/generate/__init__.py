@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from plica.runtime.late import lazily
 
-__all__ = ["Case", "Refusal", "random_case", "random_step", "untried", "walk"]
+__all__ = ["KernelCase", "Refusal", "random_case", "random_step", "untried", "walk"]
 
 if TYPE_CHECKING:
     from plica.schedule.generate.kernel import random_case
-    from plica.schedule.generate.material import Case
+    from plica.schedule.generate.material import KernelCase
     from plica.schedule.generate.step import Refusal, random_step, untried, walk
 else:
     lazily(__name__)

@@ -20,23 +20,23 @@ from typing import Any, Final, TypeAlias, TypeVar
 import attrs
 from attrs import frozen
 
+from plica.analysis.site import Map, map_of
 from plica.core.name import Name
-from plica.ir.index_map import IndexMap
-from plica.ir.loop import THREADS, Block, For, Stmt, statements, substatements
-from plica.ir.scalar import Scalar, ScalarVar
-from plica.ir.tensor import axis
+from plica.ir.loop.index_map import IndexMap
+from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.loop.statement import THREADS, Block, For, Stmt, statements, substatements
+from plica.ir.loop.tensor import axis
 from plica.schedule.generate.intrinsic import NAMES
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction
 from plica.schedule.primitive.block import role_of
 from plica.schedule.primitive.tensorize import tensorize
-from plica.schedule.replay import State
-from plica.schedule.site import Map, map_of
+from plica.schedule.replay import ReplayState
 
 C = TypeVar("C")
 
 
-class Nothing(Exception):
+class NoArgument(Exception):
     """There is no argument of a sort where a step is to be taken."""
 
 
@@ -44,7 +44,7 @@ class Nothing(Exception):
 class Here:
     """A place in a walk: the kernel with its handles, and what chance says."""
 
-    state: State
+    state: ReplayState
     random: Random
 
     @property
@@ -54,7 +54,7 @@ class Here:
     def pick(self, options: Sequence[C]) -> C:
         """One of several."""
         if not options:
-            raise Nothing
+            raise NoArgument
         return self.random.choice(options)
 
     def loops(self) -> list[Handle]:

@@ -4,7 +4,7 @@ A kernel has one to three stages; each reads inputs and what earlier stages made
 numbers, often not divisible, or symbolic.  Numbers are small and whole, so that sums are exact in
 any order.
 
->>> from plica.ir.run import run_kernel
+>>> from plica.ir.interpret.kernel import run_kernel
 >>> made = random_case(Random(3))
 >>> results = run_kernel(made.kernel, made.arrays, made.sizes)
 >>> len(results) == len(made.kernel.params) - made.kernel.inputs
@@ -17,10 +17,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from plica.analysis.site import with_parts
 from plica.core.name import Name
-from plica.ir.dim import known
-from plica.ir.loop import Block, For, Stmt, Store, block, seq
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     Add,
     And,
     Buffer,
@@ -37,9 +36,10 @@ from plica.ir.scalar import (
     index,
     lit,
 )
-from plica.ir.tensor import axis
-from plica.schedule.generate.material import Case, Material
-from plica.schedule.site import with_parts
+from plica.ir.loop.statement import Block, For, Stmt, Store, block, seq
+from plica.ir.loop.tensor import axis
+from plica.ir.type.dim import known
+from plica.schedule.generate.material import KernelCase, Material
 
 STAGES: Final = (
     "map", "map", "reduce", "reduce", "product", "pad", "stencil", "scan", "wave", "twice",
@@ -47,7 +47,7 @@ STAGES: Final = (
 )  # fmt: skip
 
 
-def random_case(random: Random) -> Case:
+def random_case(random: Random) -> KernelCase:
     """A kernel of a few stages, and data for it."""
     maker = _Maker(random)
     for _ in range(random.randint(1, 3)):

@@ -14,12 +14,11 @@ from typing import Final
 import numpy as np
 from attrs import frozen
 
+from plica.analysis.region import boxes
 from plica.core.binding import free_vars
 from plica.core.name import Name
-from plica.ir.dim import dim_var
-from plica.ir.dtype import DType, f32, i32, i64
-from plica.ir.loop import Alloc, Kernel, Stmt, seq
-from plica.ir.scalar import (
+from plica.ir.interpret.value import Array
+from plica.ir.loop.scalar import (
     Buffer,
     Max,
     Min,
@@ -28,17 +27,18 @@ from plica.ir.scalar import (
     Sub,
     index,
 )
-from plica.ir.size import shape_of
-from plica.ir.tensor import axis
-from plica.ir.value import Array
-from plica.schedule.region import boxes
+from plica.ir.loop.statement import Alloc, Kernel, Stmt, seq
+from plica.ir.loop.tensor import axis
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import DType, f32, i32, i64
+from plica.ir.type.size import shape_of
 
 NUMBERS: Final = (1, 2, 3, 4, 4, 5, 6, 8)
 MOST_POINTS: Final = 200
 
 
 @frozen(eq=False)
-class Case:
+class KernelCase:
     """A kernel, the sizes of its dims, and arrays for what it reads."""
 
     kernel: Kernel
@@ -65,7 +65,7 @@ class Material:
         shape = self.shape(random.randint(1, 2))
         self.input(shape)
 
-    def case(self) -> Case:
+    def case(self) -> KernelCase:
         """What was made: buffers that no stage reads are results, some of the others too."""
         read = {each for stmt in self.stmts for each in _loaded(stmt)}
         results = [each for each in self.made if each not in read]
@@ -80,7 +80,7 @@ class Material:
         kernel = Kernel(tuple(used), (*self.inputs, *results), len(self.inputs), body)
         sizes = {each: self.sizes[each] for each in used}
         filled = tuple(self.filled(each, sizes) for each in self.inputs)
-        return Case(kernel, sizes, filled)
+        return KernelCase(kernel, sizes, filled)
 
     def filled(self, buffer: Buffer, sizes: Mapping[ScalarVar, int]) -> Array:
         """Small whole numbers."""

@@ -17,14 +17,14 @@ from typing import Final, TypeVar
 
 from attrs import frozen
 
-from plica.ir.loop import Kernel
-from plica.schedule.generate.argument import Given, Here, Nothing, argument, fields_of
+from plica.analysis.site import map_of
+from plica.ir.loop.statement import Kernel
+from plica.schedule.generate.argument import Given, Here, NoArgument, argument, fields_of
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction, Sampling, kinds
 from plica.schedule.primitive.block import role_of
 from plica.schedule.problem import Problem
-from plica.schedule.replay import State, begin, taken
-from plica.schedule.site import map_of
+from plica.schedule.replay import ReplayState, begin, taken
 from plica.schedule.trace import Step
 
 C = TypeVar("C")
@@ -48,12 +48,12 @@ def untried(known: Mapping[str, type[Instruction]] | None = None) -> tuple[str, 
 
 
 def random_step(here: Here, cls: type[Instruction]) -> Instruction:
-    """An instruction of a class; raises `Nothing` where it has no arguments here."""
+    """An instruction of a class; raises `NoArgument` where it has no arguments here."""
     given = Given()
     for field in fields_of(cls):
         find = argument(cls.kind, field)
         if find is None:
-            raise Nothing
+            raise NoArgument
         given[field] = find(here, given)
     return cls(**given)
 
@@ -66,14 +66,16 @@ class Refusal:
     problem: Problem
 
 
-def opening(kernel: Kernel, known: Mapping[str, type[Instruction]]) -> tuple[list[Step], State]:
+def opening(
+    kernel: Kernel, known: Mapping[str, type[Instruction]]
+) -> tuple[list[Step], ReplayState]:
     """The steps that give handles to all blocks and loops there are."""
     state, steps = begin(kernel), list[Step]()
 
     def take(instruction: Instruction) -> None:
         nonlocal state
         after = taken(state, Step(instruction))
-        assert isinstance(after, State)  # what these steps ask for is there
+        assert isinstance(after, ReplayState)  # what these steps ask for is there
         state = after
         steps.append(Step(instruction))
 
@@ -88,7 +90,7 @@ def walk(
     random: Random,
     length: int,
     focus: Sequence[str] = (),
-    watch: Callable[[State, Instruction], None] = lambda state, instruction: None,
+    watch: Callable[[ReplayState, Instruction], None] = lambda state, instruction: None,
 ) -> tuple[tuple[Step, ...], tuple[Refusal, ...]]:
     """Random steps that are legal, and those that were refused on the way.
 
@@ -108,7 +110,7 @@ def walk(
             (kind,) = random.choices(names, weights)
         try:
             instruction = random_step(here, known[kind])
-        except Nothing:
+        except NoArgument:
             continue
         watch(state, instruction)
         step = _decided(instruction, state, random)
@@ -122,7 +124,7 @@ def walk(
     return tuple(steps), tuple(refusals)
 
 
-def _decided(instruction: Instruction, state: State, random: Random) -> Step | Problem:
+def _decided(instruction: Instruction, state: ReplayState, random: Random) -> Step | Problem:
     if not isinstance(instruction, Sampling):
         return Step(instruction)
     problem = state.scene.missing(instruction) or instruction.check(state.scene)

@@ -13,12 +13,12 @@ from typing import Final, Literal
 
 from attrs import frozen
 
+from plica.analysis.site import replace, with_parts
 from plica.core.diagnostic import did_you_mean
-from plica.ir.loop import Annotations, For, Plain, annotated
+from plica.ir.loop.statement import Annotations, For, Plain, annotated
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.problem import Problem
-from plica.schedule.site import replace, with_parts
 
 KEYS: Final[dict[str, type]] = {
     "cut_choices": bool,  # a loop: cut where a choice between values begins to be, or ceases

@@ -20,14 +20,14 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from plica.analysis.site import replace
 from plica.core.diagnostic import did_you_mean
-from plica.ir.loop import THREADS, For
+from plica.ir.loop.statement import THREADS, For
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.launch import safe_threads
-from plica.schedule.pose import serial
+from plica.schedule.precondition import serial
 from plica.schedule.problem import Problem
-from plica.schedule.site import replace
 
 WORDS = (*THREADS, "virtual")
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from plica.core.diagnostic import did_you_mean
-from plica.ir.loop import Block
+from plica.ir.loop.statement import Block
 from plica.schedule.do import Find
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.problem import Problem

@@ -25,26 +25,26 @@ from functools import lru_cache
 
 from attrs import frozen
 
+from plica.analysis.dependence import children, conflicts
+from plica.analysis.enclosing import context_of, simple
+from plica.analysis.index import Context, can_prove
+from plica.analysis.index.context import conjuncts
+from plica.analysis.index.iteration import iteration_map
+from plica.analysis.region import ends_of
+from plica.analysis.site import Site, fresh_label, fresh_names, replace, with_inside, with_parts
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dtype import i64
-from plica.ir.loop import TRUE, Alloc, Block, For, IterKind, Kernel, Seq, Stmt
-from plica.ir.loop import block as make_block
-from plica.ir.scalar import And, Eq, Lt, Scalar, ScalarVar, index
-from plica.rewrite.index import Context, can_prove
-from plica.rewrite.index.context import conjuncts
-from plica.rewrite.index.iteration import iteration_map
-from plica.schedule.around import context_of, simple
+from plica.ir.loop.scalar import And, Eq, Lt, Scalar, ScalarVar, index
+from plica.ir.loop.statement import TRUE, Alloc, Block, For, IterKind, Kernel, Seq, Stmt
+from plica.ir.loop.statement import block as make_block
+from plica.ir.type.dtype import i64
 from plica.schedule.block_class import reduction_body
-from plica.schedule.dependence import children, conflicts
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.order import begins_at_zero
-from plica.schedule.pose import injective, rectangular
+from plica.schedule.precondition import injective, rectangular
 from plica.schedule.problem import Problem
-from plica.schedule.region import ends_of
-from plica.schedule.site import Site, fresh_label, fresh_names, replace, with_inside, with_parts
 
 
 @primitive("blockize")

@@ -23,22 +23,22 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from plica.analysis.dependence import scope_of
+from plica.analysis.index import EMPTY
+from plica.analysis.region import Box, clipped, hull
+from plica.analysis.site import Site, allocate, fresh_label, map_of
 from plica.core.name import Name
-from plica.ir.loop import Block, Kernel, Stmt
-from plica.ir.scalar import Buffer
-from plica.rewrite.index import EMPTY
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.statement import Block, Kernel, Stmt
 from plica.schedule.concurrent import unsafe_after
-from plica.schedule.dependence import scope_of
-from plica.schedule.flow import common, stages
+from plica.schedule.dataflow import common, stages
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.pose import known_scope, only_loops
+from plica.schedule.precondition import known_scope, only_loops
 from plica.schedule.primitive.cache_write import after_all
 from plica.schedule.problem import Problem
-from plica.schedule.reach import is_written, reached
-from plica.schedule.region import Box, clipped, hull
-from plica.schedule.rework import (
-    Place,
+from plica.schedule.scope_edit import (
+    InsertionPoint,
     copy_block,
     fresh_vars,
     nest_of,
@@ -48,7 +48,7 @@ from plica.schedule.rework import (
     with_buffer,
     with_scope,
 )
-from plica.schedule.site import Site, allocate, fresh_label, map_of
+from plica.schedule.touched_box import is_written, reached
 
 
 @primitive("cache_inplace")
@@ -129,7 +129,7 @@ def _with_copy(
     nest = nest_of(kernel, copy, spans_over(box), EMPTY)
     scope = scope_of(kernel, site)
     place = after_all(stages(scope)[site.node.label])
-    place = place if after else Place(place.host, place.at - 1)
+    place = place if after else InsertionPoint(place.host, place.at - 1)
     new = reworked(scope, lambda block: block, place, nest)
     return with_scope(kernel, site, new), label
 

@@ -23,20 +23,20 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from plica.ir.loop import Block, For, Seq, Stmt
-from plica.ir.scalar import Buffer
-from plica.schedule.around import context_of
+from plica.analysis.dependence import scope_of
+from plica.analysis.enclosing import context_of
+from plica.analysis.region import Box
+from plica.analysis.site import allocate, fresh_label
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.statement import Block, For, Seq, Stmt
 from plica.schedule.concurrent import unsafe_after
-from plica.schedule.dependence import scope_of
-from plica.schedule.flow import Stage, common, depth_of, stages, steady
+from plica.schedule.dataflow import FlowStage, common, depth_of, stages, steady
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.pose import known_scope, only_loops
+from plica.schedule.precondition import known_scope, only_loops
 from plica.schedule.problem import Problem
-from plica.schedule.reach import is_filled, is_written, reached
-from plica.schedule.region import Box
-from plica.schedule.rework import (
-    Place,
+from plica.schedule.scope_edit import (
+    InsertionPoint,
     copy_block,
     fresh_vars,
     front_of,
@@ -47,14 +47,14 @@ from plica.schedule.rework import (
     with_buffer,
     with_scope,
 )
-from plica.schedule.site import allocate, fresh_label
+from plica.schedule.touched_box import is_filled, is_written, reached
 
 
 @frozen(eq=False)
-class Spot:
+class CopySpot:
     """Where a copy goes: the place, the loops around it, and what it takes."""
 
-    place: Place
+    place: InsertionPoint
     shared: tuple[For, ...]
     box: Box
 
@@ -96,7 +96,7 @@ class CacheRead(Instruction):
         kernel, site = scene.kernel, scene.block(self.block)
         buffer, readers = self.meant(scene)
         spot = self.spot(scene)
-        assert isinstance(spot, Spot)
+        assert isinstance(spot, CopySpot)
         assert not isinstance(readers, Problem)
         cache = staged_buffer(kernel, buffer, self.scope)
         label = fresh_label(kernel, str(cache.name))
@@ -116,14 +116,14 @@ class CacheRead(Instruction):
         new = reworked(scope, change, spot.place, nest)
         return Edited(allocate(with_scope(kernel, site, new), (cache,)), (label,))
 
-    def meant(self, scene: Scene) -> tuple[Buffer, list[Stage] | Problem]:
+    def meant(self, scene: Scene) -> tuple[Buffer, list[FlowStage] | Problem]:
         """The buffer, and the blocks that are to read the copy."""
         site = scene.block(self.block)
         every = stages(scope_of(scene.kernel, site))
         buffer = every[site.node.label].inputs[self.index]
         if not self.consumers:
             return buffer, [each for each in every.values() if buffer in each.inputs]
-        found: list[Stage] = []
+        found: list[FlowStage] = []
         for handle in self.consumers:
             block = scene.block(handle).node
             stage = every.get(block.label)
@@ -133,7 +133,7 @@ class CacheRead(Instruction):
             found.append(stage)
         return buffer, found
 
-    def spot(self, scene: Scene) -> Spot | Problem:
+    def spot(self, scene: Scene) -> CopySpot | Problem:
         """Where the copy goes."""
         site = scene.block(self.block)
         scope = scope_of(scene.kernel, site)
@@ -152,7 +152,7 @@ class CacheRead(Instruction):
                 return Problem("covered", where, expected, "that is not shown")
             context = context_of(site.above[: depth_of(site.above, ())])
             box = reached(readers, buffer, (), context, written=False)
-            return Spot(front_of(scope), (), box)
+            return CopySpot(front_of(scope), (), box)
         (writer,) = writers
         place = after_writer(writer, readers)
         if isinstance(place, Problem):
@@ -163,10 +163,10 @@ class CacheRead(Instruction):
         if steady(writer.block) is not None or not is_written(writer, shared, box, context):
             expected = f"{writer.block.label} to write all of {buffer.name} that is copied"
             return Problem("covered", where, expected, "that is not shown")
-        return Spot(place, shared, box)
+        return CopySpot(place, shared, box)
 
 
-def after_writer(writer: Stage, readers: list[Stage]) -> Place | Problem:
+def after_writer(writer: FlowStage, readers: list[FlowStage]) -> InsertionPoint | Problem:
     """The one place after a writer and before all its readers."""
     where = f"the block {writer.block.label}"
     hosts = set()
@@ -181,7 +181,7 @@ def after_writer(writer: Stage, readers: list[Stage]) -> Place | Problem:
     if len(hosts) != 1:
         expected = "one place after it and before all its readers"
         return Problem("written-before", where, expected, "readers at several depths")
-    return Place(*hosts.pop())
+    return InsertionPoint(*hosts.pop())
 
 
 def cache_read(

@@ -23,20 +23,20 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from plica.ir.loop import Alloc, Block, Seq, Stmt
-from plica.ir.scalar import Buffer
-from plica.schedule.around import context_of
+from plica.analysis.dependence import scope_of
+from plica.analysis.enclosing import context_of
+from plica.analysis.site import allocate, fresh_label
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.statement import Alloc, Block, Seq, Stmt
 from plica.schedule.concurrent import unsafe_after
-from plica.schedule.dependence import scope_of
-from plica.schedule.flow import Stage, common, depth_of, stages, steady
+from plica.schedule.dataflow import FlowStage, common, depth_of, stages, steady
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.pose import known_scope, only_loops
-from plica.schedule.primitive.cache_read import Spot, after_writer
+from plica.schedule.precondition import known_scope, only_loops
+from plica.schedule.primitive.cache_read import CopySpot, after_writer
 from plica.schedule.problem import Problem
-from plica.schedule.reach import is_written, reached
-from plica.schedule.rework import (
-    Place,
+from plica.schedule.scope_edit import (
+    InsertionPoint,
     copy_block,
     fresh_vars,
     nest_of,
@@ -46,7 +46,7 @@ from plica.schedule.rework import (
     with_buffer,
     with_scope,
 )
-from plica.schedule.site import allocate, fresh_label
+from plica.schedule.touched_box import is_written, reached
 
 
 @primitive("cache_write")
@@ -86,7 +86,7 @@ class CacheWrite(Instruction):
         kernel, site = scene.kernel, scene.block(self.block)
         buffer, readers = self.meant(scene)
         spot = self.spot(scene)
-        assert isinstance(spot, Spot)
+        assert isinstance(spot, CopySpot)
         assert not isinstance(readers, Problem)
         cache = staged_buffer(kernel, buffer, self.scope)
         label = fresh_label(kernel, str(cache.name))
@@ -103,12 +103,12 @@ class CacheWrite(Instruction):
         new = reworked(scope_of(kernel, site), change, spot.place, nest)
         return Edited(allocate(with_scope(kernel, site, new), (cache,)), (label,))
 
-    def meant(self, scene: Scene) -> tuple[Buffer, list[Stage] | Problem]:
+    def meant(self, scene: Scene) -> tuple[Buffer, list[FlowStage] | Problem]:
         """The buffer, and the blocks that are to read the copy."""
         site = scene.block(self.block)
         every = stages(scope_of(scene.kernel, site))
         buffer = every[site.node.label].writes[self.index]
-        found: list[Stage] = []
+        found: list[FlowStage] = []
         for handle in self.consumers:
             block = scene.block(handle).node
             stage = every.get(block.label)
@@ -118,7 +118,7 @@ class CacheWrite(Instruction):
             found.append(stage)
         return buffer, found
 
-    def spot(self, scene: Scene) -> Spot | Problem:
+    def spot(self, scene: Scene) -> CopySpot | Problem:
         """Where the copy goes."""
         site = scene.block(self.block)
         scope = scope_of(scene.kernel, site)
@@ -143,17 +143,17 @@ class CacheWrite(Instruction):
         if not is_written(writer, shared, box, context):
             expected = f"all of the box of {buffer.name} it writes to"
             return Problem("covered", where, expected, "that is not shown")
-        return Spot(place, shared, box)
+        return CopySpot(place, shared, box)
 
 
-def after_all(stage: Stage) -> Place:
+def after_all(stage: FlowStage) -> InsertionPoint:
     """The place in the scope after the whole nest of a stage."""
     for stmt, at in stage.path:
         if isinstance(stmt, Seq):
-            return Place(stmt, at + 1)
+            return InsertionPoint(stmt, at + 1)
         if not isinstance(stmt, Alloc):
-            return Place(stmt, 1)
-    return Place(stage.block, 1)
+            return InsertionPoint(stmt, 1)
+    return InsertionPoint(stage.block, 1)
 
 
 def cache_write(

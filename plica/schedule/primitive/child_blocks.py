@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from plica.ir.loop import Block, For
-from plica.schedule.dependence import children
+from plica.analysis.dependence import children
+from plica.ir.loop.statement import Block, For
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.problem import Problem

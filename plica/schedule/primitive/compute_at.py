@@ -28,31 +28,31 @@ from functools import lru_cache
 
 from attrs import frozen
 
+from plica.analysis.access import inside
+from plica.analysis.dependence import scope_of
+from plica.analysis.enclosing import context_of
+from plica.analysis.region import Box
 from plica.core.name import Name
-from plica.ir.dim import known
-from plica.ir.loop import Block, Kernel, Stmt
-from plica.ir.scalar import Scalar, ScalarVar
-from plica.schedule.access import inside
-from plica.schedule.around import context_of
+from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.loop.statement import Block, Kernel, Stmt
+from plica.ir.type.dim import known
 from plica.schedule.concurrent import unsafe_after
-from plica.schedule.dependence import scope_of
-from plica.schedule.flow import common, depth_of, stages, unfinished, users
+from plica.schedule.dataflow import common, depth_of, stages, unfinished, users
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.launch import meets
 from plica.schedule.move import LAST, is_under, movable, moved, place_in, unavailable
-from plica.schedule.pose import intermediate
+from plica.schedule.precondition import intermediate
 from plica.schedule.problem import Problem
-from plica.schedule.reach import is_written, reached, spans_of
-from plica.schedule.region import Box
-from plica.schedule.rework import Place, nest_of, reworked, with_scope
+from plica.schedule.scope_edit import InsertionPoint, nest_of, reworked, with_scope
+from plica.schedule.touched_box import is_written, reached, spans_of
 
 
 @frozen(eq=False)
-class Plan:
+class MovePlan:
     """Where the block goes, and in which loops."""
 
-    place: Place
+    place: InsertionPoint
     nest: Stmt
 
 
@@ -71,7 +71,7 @@ class ComputeAt(Instruction):
 
     def edit(self, scene: Scene) -> Edited:
         plan = self.plan(scene)
-        assert isinstance(plan, Plan)
+        assert isinstance(plan, MovePlan)
         site = scene.block(self.block)
 
         def change(block: Block) -> Stmt | None:
@@ -81,14 +81,14 @@ class ComputeAt(Instruction):
         new = reworked(scope, change, plan.place, plan.nest)
         return Edited(with_scope(scene.kernel, site, new))
 
-    def plan(self, scene: Scene) -> Plan | Problem:
+    def plan(self, scene: Scene) -> MovePlan | Problem:
         """The new place and loops of the block."""
         label, loop = scene.block(self.block).node.label, scene.loop(self.loop).node
         return _planned(scene.kernel, label, loop.var, self.index)
 
 
 @lru_cache(maxsize=256)
-def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> Plan | Problem:
+def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> MovePlan | Problem:
     scene = Scene(kernel, {})
     site, target = scene.map.blocks[label], scene.map.loops[var]
     scope = scope_of(kernel, site)
@@ -149,7 +149,7 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> Plan | 
     ]
     nest = nest_of(kernel, mine.block, spans, context)
     problem = unavailable(every, mine, moved(mine, target, nest), above)
-    return problem if problem is not None else Plan(place, nest)
+    return problem if problem is not None else MovePlan(place, nest)
 
 
 def _place(starts: tuple[Scalar | None, ...], extents: tuple[Scalar, ...]) -> tuple[Scalar, ...]:

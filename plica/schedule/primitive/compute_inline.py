@@ -25,24 +25,24 @@ from functools import lru_cache
 
 from attrs import frozen
 
+from plica.analysis.dependence import scope_of
+from plica.analysis.enclosing import context_of
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.loop import Block, Stmt, Store
-from plica.ir.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, index
-from plica.schedule.around import context_of
+from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, index
+from plica.ir.loop.statement import Block, Stmt, Store
+from plica.ir.type.dim import known
 from plica.schedule.block_class import complete_body
 from plica.schedule.concurrent import unsafe_after
-from plica.schedule.dependence import scope_of
-from plica.schedule.flow import common, depth_of, stages, unsettled, users
+from plica.schedule.dataflow import common, depth_of, stages, unsettled, users
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.pose import intermediate
+from plica.schedule.precondition import intermediate
 from plica.schedule.problem import Problem
-from plica.schedule.reach import is_written, reached
-from plica.schedule.rework import reworked, with_elements, with_scope, without_buffer
+from plica.schedule.scope_edit import reworked, with_elements, with_scope, without_buffer
+from plica.schedule.touched_box import is_written, reached
 
 
 @primitive("compute_inline")

@@ -25,19 +25,9 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from plica.core.binding import free_vars, substitute
-from plica.core.name import Name
-from plica.ir.loop import THREADS, Block, For, Stmt, Store, seq
-from plica.ir.scalar import Buffer, Lit, Scalar, ScalarVar, Select
-from plica.rewrite.index.context import negated
-from plica.schedule.around import simple
-from plica.schedule.concurrent import unsafe_after
-from plica.schedule.guard import all_of
-from plica.schedule.handle import Handle
-from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.pose import affine, complete
-from plica.schedule.problem import Problem
-from plica.schedule.site import (
+from plica.analysis.enclosing import simple
+from plica.analysis.index.context import negated
+from plica.analysis.site import (
     Site,
     fresh_label,
     fresh_names,
@@ -46,6 +36,16 @@ from plica.schedule.site import (
     with_body,
     with_parts,
 )
+from plica.core.binding import free_vars, substitute
+from plica.core.name import Name
+from plica.ir.loop.scalar import Buffer, Lit, Scalar, ScalarVar, Select
+from plica.ir.loop.statement import THREADS, Block, For, Stmt, Store, seq
+from plica.schedule.concurrent import unsafe_after
+from plica.schedule.guard import all_of
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.precondition import affine, complete
+from plica.schedule.problem import Problem
 
 
 @primitive("decompose_padding")

@@ -9,7 +9,8 @@
                                                    C[vi] += A[vi, vk]
 
 Preconditions: `around` (the loop is around the block, in its scope), the block is a reduction
-(`reduce-kinds`, `reducer`, `same-element`, `distinct-writes`, `starts`: see `plica.schedule.pose`),
+(`reduce-kinds`, `reducer`, `same-element`, `distinct-writes`, `starts`: see
+`plica.schedule.precondition`),
 `begins` (its reduce variables follow from loops of their own, and are 0 where these are),
 `no-reduce-outside` (no loop around the given one feeds a reduce variable), `no-reduce-thread` (no
 loop over threads does), `alone` (inside the loop nobody else uses the elements before the block is
@@ -20,20 +21,20 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from plica.analysis.access import accesses
+from plica.analysis.dependence import children, conflicts
+from plica.analysis.enclosing import simple
+from plica.analysis.index.context import conjuncts
+from plica.analysis.site import Site, fresh_label, fresh_names, replace
 from plica.core.binding import free_vars, substitute
-from plica.ir.loop import THREADS, Block, For, Stmt, seq
-from plica.ir.scalar import Scalar, ScalarVar, index
-from plica.rewrite.index.context import conjuncts
-from plica.schedule.access import accesses
-from plica.schedule.around import simple
+from plica.ir.loop.scalar import Scalar, ScalarVar, index
+from plica.ir.loop.statement import THREADS, Block, For, Stmt, seq
 from plica.schedule.block_class import reduction_body
-from plica.schedule.dependence import children, conflicts
 from plica.schedule.guard import all_of
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.order import begins_at_zero, reduce_loops
 from plica.schedule.problem import Problem
-from plica.schedule.site import Site, fresh_label, fresh_names, replace
 
 
 @primitive("decompose_reduction")

@@ -17,21 +17,21 @@ from itertools import pairwise
 
 from attrs import frozen
 
+from plica.analysis.enclosing import context_of, simple
+from plica.analysis.index import EMPTY, Context
+from plica.analysis.index.context import conjuncts
+from plica.analysis.site import fresh_names, replace, with_parts
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
-from plica.ir.dim import known
-from plica.ir.dtype import i64
-from plica.ir.loop import Block, For, Stmt
-from plica.ir.scalar import Lt, Scalar, ScalarVar
-from plica.rewrite.index import EMPTY, Context
-from plica.rewrite.index.context import conjuncts
-from plica.schedule.around import context_of, simple
+from plica.ir.loop.scalar import Lt, Scalar, ScalarVar
+from plica.ir.loop.statement import Block, For, Stmt
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
 from plica.schedule.guard import all_of
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.pose import plain_loop
+from plica.schedule.precondition import plain_loop
 from plica.schedule.problem import Problem
-from plica.schedule.site import fresh_names, replace, with_parts
 from plica.schedule.tidy import mapped, tidied, trimmed
 
 

@@ -17,18 +17,18 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from plica.analysis.enclosing import simple
+from plica.analysis.site import distinct, fresh_names, replace
 from plica.core.binding import substitute
-from plica.ir.dim import known
-from plica.ir.dtype import i64
-from plica.ir.loop import For, Stmt, seq
-from plica.ir.scalar import Lit, Max, Min, Scalar, ScalarVar, index
-from plica.schedule.around import simple
+from plica.ir.loop.scalar import Lit, Max, Min, Scalar, ScalarVar, index
+from plica.ir.loop.statement import For, Stmt, seq
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Number, Scene, primitive
-from plica.schedule.pose import plain_loop
+from plica.schedule.precondition import plain_loop
 from plica.schedule.problem import Problem
-from plica.schedule.site import distinct, fresh_names, replace
 
 
 @primitive("loop_partition")

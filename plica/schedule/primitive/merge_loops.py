@@ -20,17 +20,17 @@ from itertools import pairwise
 
 from attrs import frozen
 
+from plica.analysis.access import accesses
+from plica.analysis.site import Above, rebuilt, with_body
 from plica.core.binding import substitute
-from plica.ir.dim import same_dim
-from plica.ir.loop import For, Seq, Stmt, seq
-from plica.ir.scalar import Buffer, Scalar, ScalarVar
-from plica.schedule.access import accesses
+from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
+from plica.ir.loop.statement import For, Seq, Stmt, seq
+from plica.ir.type.dim import same_dim
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.order import ways
-from plica.schedule.pose import plain_loop
+from plica.schedule.precondition import plain_loop
 from plica.schedule.problem import Problem
-from plica.schedule.site import Above, rebuilt, with_body
 
 
 @frozen(eq=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from plica.schedule.dependence import outputs
+from plica.analysis.dependence import outputs
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.problem import Problem
 

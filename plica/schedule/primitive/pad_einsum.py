@@ -24,13 +24,11 @@ from collections.abc import Iterable
 
 from attrs import frozen
 
+from plica.analysis.enclosing import simple
+from plica.analysis.site import Site, allocate, fresh_label, fresh_names, replace, with_parts
 from plica.core.binding import substitute
 from plica.core.name import Name
-from plica.ir.dim import known
-from plica.ir.dtype import i64
-from plica.ir.loop import TRUE, Block, For, Stmt, Store, seq
-from plica.ir.loop import block as make_block
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     Add,
     Buffer,
     Lit,
@@ -41,15 +39,17 @@ from plica.ir.scalar import (
     ScalarVar,
     Select,
 )
-from plica.schedule.around import simple
+from plica.ir.loop.statement import TRUE, Block, For, Stmt, Store, seq
+from plica.ir.loop.statement import block as make_block
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
 from plica.schedule.block_class import reduction_body
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.guard import all_of
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.pose import plain_loop
+from plica.schedule.precondition import plain_loop
 from plica.schedule.problem import Problem
-from plica.schedule.site import Site, allocate, fresh_label, fresh_names, replace, with_parts
 
 
 @primitive("pad_einsum")

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from plica.ir.loop import For
+from plica.analysis.site import map_of, replace
+from plica.ir.loop.statement import For
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.pose import separable_iterations, serial
-from plica.schedule.private import private, with_private
+from plica.schedule.precondition import separable_iterations, serial
+from plica.schedule.privatisation import private, with_private
 from plica.schedule.problem import Problem
-from plica.schedule.site import map_of, replace
 
 
 @primitive("parallel")

@@ -23,7 +23,7 @@ from functools import lru_cache
 from attrs import frozen
 
 from plica.core.name import Name
-from plica.ir.loop import Kernel
+from plica.ir.loop.statement import Kernel
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive

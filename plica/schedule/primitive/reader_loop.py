@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from plica.ir.loop import For
-from plica.schedule.dependence import consumers, scope_of
+from plica.analysis.dependence import consumers, scope_of
+from plica.ir.loop.statement import For
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Number, Scene, primitive
 from plica.schedule.problem import Problem

@@ -25,30 +25,30 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from plica.analysis.access import inside
+from plica.analysis.dependence import scope_of
+from plica.analysis.index import EMPTY
+from plica.analysis.index.inversion import image_shape
+from plica.analysis.index.iteration import iteration_map
+from plica.analysis.site import Site, allocate, fresh_label, fresh_names
 from plica.core.binding import free_vars
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.index_map import IndexMap
-from plica.ir.loop import Block, Stmt, Store
-from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar
-from plica.rewrite.index import EMPTY
-from plica.rewrite.index.inversion import image_shape
-from plica.rewrite.index.iteration import iteration_map
-from plica.schedule.access import inside
+from plica.ir.loop.index_map import IndexMap
+from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
+from plica.ir.loop.statement import Block, Stmt, Store
+from plica.ir.type.dim import known
 from plica.schedule.concurrent import unsafe_after
-from plica.schedule.dependence import scope_of
-from plica.schedule.flow import Stage, common, stages, steady
+from plica.schedule.dataflow import FlowStage, common, stages, steady
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.pose import bindings_of, known_scope, only_loops
+from plica.schedule.precondition import bindings_of, known_scope, only_loops
 from plica.schedule.primitive.cache_read import after_writer
 from plica.schedule.primitive.cache_write import after_all
 from plica.schedule.primitive.transform_layout import buffer_of, unfit
 from plica.schedule.problem import Problem
-from plica.schedule.reach import at_values, is_filled, is_written, reached, stays_inside
-from plica.schedule.rework import (
-    Place,
+from plica.schedule.scope_edit import (
+    InsertionPoint,
     copy_block,
     fresh_vars,
     front_of,
@@ -57,7 +57,7 @@ from plica.schedule.rework import (
     with_elements,
     with_scope,
 )
-from plica.schedule.site import Site, allocate, fresh_label, fresh_names
+from plica.schedule.touched_box import at_values, is_filled, is_written, reached, stays_inside
 
 
 @primitive("reindex")
@@ -109,7 +109,7 @@ class Reindex(Instruction):
         assert isinstance(buffer, Buffer)
         place, spot = _place(block, buffer), self._spot(scene, buffer)
         assert place is not None
-        assert isinstance(spot, Place)
+        assert isinstance(spot, InsertionPoint)
         indices, shape = self._layout(block, place)
         (name,) = fresh_names(kernel, [_hint(buffer)])
         cache = Buffer(name, shape, buffer.dtype, self.scope)
@@ -182,7 +182,7 @@ class Reindex(Instruction):
                     return Problem("spatial-only", where, expected, found)
         return None
 
-    def _spot(self, scene: Scene, buffer: Buffer) -> Place | Problem:
+    def _spot(self, scene: Scene, buffer: Buffer) -> InsertionPoint | Problem:
         """Where the copy goes."""
         site = scene.block(self.block)
         scope = scope_of(scene.kernel, site)
@@ -211,10 +211,10 @@ class Reindex(Instruction):
         return place
 
 
-def _apart(writer: Stage, readers: list[Stage]) -> Place | Problem:
+def _apart(writer: FlowStage, readers: list[FlowStage]) -> InsertionPoint | Problem:
     """The place after a writer that shares no loop with its readers."""
     place = after_writer(writer, readers)
-    if isinstance(place, Place) and any(common(writer, each) for each in readers):
+    if isinstance(place, InsertionPoint) and any(common(writer, each) for each in readers):
         where, found = f"the block {writer.block.label}", "a loop around both"
         return Problem("written-before", where, "readers in loops of their own", found)
     return place

@@ -19,15 +19,15 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
+from plica.analysis.dependence import children, stranger
+from plica.analysis.site import Site, replace
 from plica.core.binding import free_vars
-from plica.ir.loop import For, Stmt
-from plica.ir.scalar import Buffer, ScalarVar
-from plica.schedule.dependence import children, stranger
+from plica.ir.loop.scalar import Buffer, ScalarVar
+from plica.ir.loop.statement import For, Stmt
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.order import is_own, open_loops, updates_in_any_order
 from plica.schedule.problem import Problem
-from plica.schedule.site import Site, replace
 
 
 @primitive("reorder")

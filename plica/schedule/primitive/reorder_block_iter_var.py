@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from plica.analysis.site import replace, with_parts
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.problem import Problem
-from plica.schedule.site import replace, with_parts
 
 
 @primitive("reorder_block_iter_var")

@@ -26,25 +26,25 @@ from functools import lru_cache
 
 from attrs import frozen
 
+from plica.analysis.access import inside
+from plica.analysis.dependence import scope_of
+from plica.analysis.enclosing import context_of, shown, simple
+from plica.analysis.index import Context
+from plica.analysis.region import Box
+from plica.analysis.site import Above
 from plica.core.name import Name
-from plica.ir.dim import known
-from plica.ir.loop import Block, For, Kernel, Stmt
-from plica.ir.scalar import Add, Buffer, Le, Lit, Lt, Scalar, ScalarVar, Sub
-from plica.rewrite.index import Context
-from plica.schedule.access import inside
-from plica.schedule.around import context_of, shown, simple
+from plica.ir.loop.scalar import Add, Buffer, Le, Lit, Lt, Scalar, ScalarVar, Sub
+from plica.ir.loop.statement import Block, For, Kernel, Stmt
+from plica.ir.type.dim import known
 from plica.schedule.concurrent import unsafe_after
-from plica.schedule.dependence import scope_of
-from plica.schedule.flow import Stage, common, depth_of, stages, unfinished
+from plica.schedule.dataflow import FlowStage, common, depth_of, stages, unfinished
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.move import LAST, is_under, movable, moved, place_in, unavailable
-from plica.schedule.primitive.compute_at import Plan
+from plica.schedule.primitive.compute_at import MovePlan
 from plica.schedule.problem import Problem
-from plica.schedule.reach import is_written, reached, stays_inside
-from plica.schedule.region import Box
-from plica.schedule.rework import Span, nest_of, reworked, with_scope
-from plica.schedule.site import Above
+from plica.schedule.scope_edit import ValueSpan, nest_of, reworked, with_scope
+from plica.schedule.touched_box import is_written, reached, stays_inside
 
 
 @primitive("reverse_compute_at")
@@ -62,7 +62,7 @@ class ReverseComputeAt(Instruction):
 
     def edit(self, scene: Scene) -> Edited:
         plan = self.plan(scene)
-        assert isinstance(plan, Plan)
+        assert isinstance(plan, MovePlan)
         site = scene.block(self.block)
 
         def change(block: Block) -> Stmt | None:
@@ -72,14 +72,14 @@ class ReverseComputeAt(Instruction):
         new = reworked(scope, change, plan.place, plan.nest)
         return Edited(with_scope(scene.kernel, site, new))
 
-    def plan(self, scene: Scene) -> Plan | Problem:
+    def plan(self, scene: Scene) -> MovePlan | Problem:
         """The new place and loops of the block."""
         label, loop = scene.block(self.block).node.label, scene.loop(self.loop).node
         return _planned(scene.kernel, label, loop.var, self.index)
 
 
 @lru_cache(maxsize=256)
-def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> Plan | Problem:
+def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> MovePlan | Problem:
     scene = Scene(kernel, {})
     site, target = scene.map.blocks[label], scene.map.loops[var]
     scope = scope_of(kernel, site)
@@ -91,7 +91,7 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> Plan | 
     mine, loop = every[site.node.label], target.node
     where = f"the block {site.node.label}"
     inside_loop = [label for label, each in every.items() if is_under(each, loop)]
-    makers: list[tuple[Buffer, Stage]] = []
+    makers: list[tuple[Buffer, FlowStage]] = []
     for buffer in mine.inputs:
         for each in every.values():
             if buffer not in each.writes:
@@ -122,21 +122,21 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> Plan | 
             return Problem("whole-reduction", where, "the whole of a reduction", found)
     nest = nest_of(kernel, mine.block, spans, context_of(above))
     problem = unavailable(every, mine, moved(mine, target, nest), above)
-    return problem if problem is not None else Plan(place, nest)
+    return problem if problem is not None else MovePlan(place, nest)
 
 
 def _spans(
     block: Block,
-    mine: Stage,
-    makers: list[tuple[Buffer, Stage]],
+    mine: FlowStage,
+    makers: list[tuple[Buffer, FlowStage]],
     shared: tuple[For, ...],
     above: Above,
-) -> list[Span | None] | Problem:
+) -> list[ValueSpan | None] | Problem:
     """The values of the block's variables for which its inputs are made in an iteration."""
     where = f"the block {block.label}"
     context = context_of(above)
     outer = context_of(above[: depth_of(above, ())])
-    found: dict[ScalarVar, Span | None] | None = None
+    found: dict[ScalarVar, ValueSpan | None] | None = None
     for buffer, maker in makers:
         problem = unfinished(maker, shared)
         if problem is not None:
@@ -158,7 +158,7 @@ def _spans(
 
 def _values(
     block: Block, buffer: Buffer, box: Box, context: Context
-) -> dict[ScalarVar, Span | None] | None:
+) -> dict[ScalarVar, ValueSpan | None] | None:
     """The values of a block's variables for which the one place it reads is in a box, exactly."""
     places = {
         each.starts if all(known(size) == 1 for size in each.extents) else None
@@ -172,14 +172,14 @@ def _values(
         return None
     for var, extent in zip(block.vars, block.extents, strict=True):
         context = context.loop(var, extent)
-    found: dict[ScalarVar, Span | None] = dict.fromkeys(block.vars)
+    found: dict[ScalarVar, ValueSpan | None] = dict.fromkeys(block.vars)
     for term, start, extent in zip(place, box.starts, box.extents, strict=True):
         if term is None:
             return None
         inside_box = Le(start, term), Lt(term, start + extent)
         if all(shown(each, context, quick=True) for each in inside_box):
             continue  # whatever the variables are
-        solved = _solved(term, Span(start, extent))
+        solved = _solved(term, ValueSpan(start, extent))
         if solved is not None and solved[0] in found:
             if found[solved[0]] is not None:
                 return None
@@ -189,15 +189,15 @@ def _values(
     return found
 
 
-def _solved(term: Scalar, span: Span) -> tuple[ScalarVar, Span] | None:
+def _solved(term: Scalar, span: ValueSpan) -> tuple[ScalarVar, ValueSpan] | None:
     """The variable of an index `v + c`, and its values for which the index is in a span."""
     match term:
         case ScalarVar():
             return term, span
         case Add(ScalarVar() as var, Lit() as offset) | Add(Lit() as offset, ScalarVar() as var):
-            return var, Span(simple(span.start - offset), span.extent)
+            return var, ValueSpan(simple(span.start - offset), span.extent)
         case Sub(ScalarVar() as var, Lit() as offset):
-            return var, Span(simple(span.start + offset), span.extent)
+            return var, ValueSpan(simple(span.start + offset), span.extent)
         case _:
             return None
 

@@ -28,25 +28,25 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
+from plica.analysis.access import inside
+from plica.analysis.dependence import scope_of
+from plica.analysis.index import EMPTY, can_prove
+from plica.analysis.site import Site, with_parts
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.loop import TRUE, Block, Stmt, Store, statements
-from plica.ir.scalar import And, Buffer, Le, Load, Lt, Scalar, ScalarVar, index
-from plica.rewrite.index import EMPTY, can_prove
-from plica.schedule.access import inside
+from plica.ir.loop.scalar import And, Buffer, Le, Load, Lt, Scalar, ScalarVar, index
+from plica.ir.loop.statement import TRUE, Block, Stmt, Store, statements
 from plica.schedule.block_class import complete_body
 from plica.schedule.concurrent import unsafe_after
-from plica.schedule.dependence import scope_of
-from plica.schedule.flow import Stage, common, stages, steady, unsettled, users
+from plica.schedule.dataflow import FlowStage, common, stages, steady, unsettled, users
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.pose import bindings_of, intermediate
+from plica.schedule.precondition import bindings_of, intermediate
 from plica.schedule.primitive.compute_inline import axes_of, plain_indices
 from plica.schedule.problem import Problem
-from plica.schedule.reach import at_values, is_written, stays_inside, whole
-from plica.schedule.rework import reworked, with_elements, with_scope, without_buffer
-from plica.schedule.site import Site, with_parts
+from plica.schedule.scope_edit import reworked, with_elements, with_scope, without_buffer
+from plica.schedule.touched_box import at_values, is_written, stays_inside, whole
 
 
 @primitive("reverse_compute_inline")
@@ -102,7 +102,7 @@ class ReverseComputeInline(Instruction):
 
 
 def _between(
-    scene: Scene, site: Site[Block], mine: Stage, every: list[Stage], made: list[Buffer]
+    scene: Scene, site: Site[Block], mine: FlowStage, every: list[FlowStage], made: list[Buffer]
 ) -> Problem | None:
     """What is wrong with the buffer through which the block gets its input."""
     block, where = mine.block, f"the block {mine.block.label}"
@@ -130,9 +130,9 @@ def _between(
     return None
 
 
-def _read(mine: Stage, every: list[Stage]) -> tuple[Buffer, Stage]:
+def _read(mine: FlowStage, every: list[FlowStage]) -> tuple[Buffer, FlowStage]:
     """The last made of the inputs that are loaded at the block's variables, and who makes it."""
-    found: tuple[Buffer, Stage] | None = None
+    found: tuple[Buffer, FlowStage] | None = None
     for stage in every:
         for buffer in stage.writes:
             if buffer in mine.inputs and _loads(mine.block, buffer) is not None:
@@ -153,7 +153,7 @@ def _loads(block: Block, buffer: Buffer) -> tuple[Scalar, ...] | None:
     return plain
 
 
-def _fits(site: Site[Block], producer: Stage, buffer: Buffer) -> Problem | None:
+def _fits(site: Site[Block], producer: FlowStage, buffer: Buffer) -> Problem | None:
     """Why a block cannot go into the producer of its input."""
     block, maker = site.node, producer.block
     where = f"the block {maker.label}"

@@ -28,22 +28,10 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from plica.core.binding import free_vars, substitute
-from plica.core.name import Name
-from plica.ir.combiner import MEANING
-from plica.ir.loop import THREADS, Block, For, Stmt, Store, seq
-from plica.ir.scalar import Buffer, Load, Scalar, ScalarVar, Select, index
-from plica.rewrite.index import EMPTY, can_prove
-from plica.rewrite.index.context import conjuncts
-from plica.schedule.block_class import reduction_body
-from plica.schedule.guard import all_of
-from plica.schedule.handle import Handle
-from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.order import begins_at_zero, reduce_loops
-from plica.schedule.pose import plain_loop
-from plica.schedule.problem import Problem
-from plica.schedule.reduction import reducer, update
-from plica.schedule.site import (
+from plica.analysis.index import EMPTY, can_prove
+from plica.analysis.index.context import conjuncts
+from plica.analysis.reduction import reducer, update
+from plica.analysis.site import (
     Site,
     allocate,
     fresh_label,
@@ -52,6 +40,18 @@ from plica.schedule.site import (
     with_body,
     with_parts,
 )
+from plica.core.binding import free_vars, substitute
+from plica.core.name import Name
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, Select, index
+from plica.ir.loop.statement import THREADS, Block, For, Stmt, Store, seq
+from plica.schedule.block_class import reduction_body
+from plica.schedule.guard import all_of
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.order import begins_at_zero, reduce_loops
+from plica.schedule.precondition import plain_loop
+from plica.schedule.problem import Problem
 
 
 @primitive("rfactor")

@@ -17,7 +17,7 @@ from random import Random
 from attrs import frozen
 
 from plica.core.name import Name
-from plica.ir.loop import Kernel
+from plica.ir.loop.statement import Kernel
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Sampling, Scene, primitive
 from plica.schedule.primitive.compute_at import ComputeAt

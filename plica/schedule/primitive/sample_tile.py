@@ -15,7 +15,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.ir.dim import known
+from plica.ir.type.dim import known
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Sampling, Scene, primitive
 from plica.schedule.problem import Problem
@@ -75,7 +75,7 @@ class SamplePerfectTile(Sampling):
 
 
 @frozen
-class Tile:
+class SampledTile:
     """Sampled factors of whichever loop they are given to."""
 
     parts: int
@@ -86,9 +86,9 @@ class Tile:
         return SamplePerfectTile(loop, self.parts, self.max_inner)
 
 
-def sample_tile(parts: int, max_inner: int = 64) -> Tile:
+def sample_tile(parts: int, max_inner: int = 64) -> SampledTile:
     """Factors for `split`, sampled."""
-    return Tile(parts, max_inner)
+    return SampledTile(parts, max_inner)
 
 
 def sample_perfect_tile(loop: Handle, parts: int, max_inner: int = 64) -> SamplePerfectTile:

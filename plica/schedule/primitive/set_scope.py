@@ -12,19 +12,19 @@ from __future__ import annotations
 
 from attrs import evolve, frozen
 
+from plica.analysis.access import accesses
+from plica.analysis.dependence import children
+from plica.analysis.site import Above, rebuilt, with_body
 from plica.core.binding import substitute
 from plica.core.diagnostic import did_you_mean
-from plica.ir.loop import Alloc, Kernel, Stmt, substatements
-from plica.ir.memory import is_scope, scopes
-from plica.ir.scalar import Buffer
-from plica.schedule.access import accesses
-from plica.schedule.dependence import children
+from plica.ir.loop.memory_scope import is_scope, scopes
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.statement import Alloc, Kernel, Stmt, substatements
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.launch import safe_threads, thread_loops
-from plica.schedule.pose import intermediate
+from plica.schedule.precondition import intermediate
 from plica.schedule.problem import Problem
-from plica.schedule.site import Above, rebuilt, with_body
 
 
 @primitive("set_scope")

@@ -19,22 +19,22 @@ from math import prod
 
 from attrs import frozen
 
+from plica.analysis.enclosing import context_of, simple
+from plica.analysis.site import fresh_names, replace
 from plica.core.binding import substitute
 from plica.core.name import Name
-from plica.ir.dim import known, quotient
-from plica.ir.dtype import i64
-from plica.ir.loop import For
-from plica.ir.scalar import Lit, Lt, Scalar, ScalarVar
-from plica.schedule.around import context_of, simple
-from plica.schedule.do import Block as Do
+from plica.ir.loop.scalar import Lit, Lt, Scalar, ScalarVar
+from plica.ir.loop.statement import For
+from plica.ir.type.dim import known, quotient
+from plica.ir.type.dtype import i64
 from plica.schedule.do import Body
+from plica.schedule.do import DoBlock as Do
 from plica.schedule.guard import guarded, unguardable
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import LARGEST, Edited, Instruction, Number, Scene, primitive
-from plica.schedule.pose import plain_loop
-from plica.schedule.primitive.sample_tile import Tile
+from plica.schedule.precondition import plain_loop
+from plica.schedule.primitive.sample_tile import SampledTile
 from plica.schedule.problem import Problem
-from plica.schedule.site import fresh_names, replace
 from plica.schedule.tidy import tidied
 
 
@@ -110,11 +110,11 @@ class Split(Instruction):
         return extent % inner == 0 if None in factors else inner == extent
 
 
-def split(loop: Handle, factors: Tile | tuple[Number | None, ...]) -> Instruction | Do:
+def split(loop: Handle, factors: SampledTile | tuple[Number | None, ...]) -> Instruction | Do:
     """A loop by factors, or by factors that are sampled."""
     if isinstance(factors, tuple | list):
         return Split(loop, tuple(factors))
-    if not isinstance(factors, Tile):
+    if not isinstance(factors, SampledTile):
         raise TypeError(f"split takes a tuple of factors or sample_tile(…), not {factors!r}.")
     tile = factors
 

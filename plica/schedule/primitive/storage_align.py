@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from attrs import evolve, frozen
 
-from plica.ir.loop import annotated
-from plica.ir.scalar import Buffer, Scalar, index
-from plica.schedule.around import simple
+from plica.analysis.enclosing import simple
+from plica.analysis.site import map_of, replace, with_parts
+from plica.ir.loop.scalar import Buffer, Scalar, index
+from plica.ir.loop.statement import annotated
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.pose import intermediate
+from plica.schedule.precondition import intermediate
 from plica.schedule.primitive.set_scope import with_buffer, written_by
 from plica.schedule.problem import Problem
-from plica.schedule.site import map_of, replace, with_parts
 
 KEY = "storage_align"
 

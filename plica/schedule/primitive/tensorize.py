@@ -22,22 +22,22 @@ from functools import lru_cache
 
 from attrs import frozen
 
+from plica.analysis.enclosing import context_of
+from plica.analysis.index import Context, can_prove
+from plica.analysis.region import block_boxes
+from plica.analysis.site import Above, replace, with_parts
 from plica.core.diagnostic import did_you_mean
-from plica.ir.dim import known
-from plica.ir.intrinsic import find_intrinsic, intrinsics
-from plica.ir.invocation import TensorIntrinsic
-from plica.ir.loop import Block, Invoke, Kernel, Stmt
-from plica.ir.scalar import Le, index
-from plica.rewrite.index import Context, can_prove
-from plica.schedule.around import context_of
+from plica.ir.loop.intrinsic import find_intrinsic, intrinsics
+from plica.ir.loop.invocation import TensorIntrinsic
+from plica.ir.loop.scalar import Le, index
+from plica.ir.loop.statement import Block, Invoke, Kernel, Stmt
+from plica.ir.type.dim import known
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.match import Difference, Match, described, matched
+from plica.schedule.match import IntrinsicMatch, MatchFailure, described, matched
 from plica.schedule.nest import Nest, nests_of
 from plica.schedule.primitive.blockize import blockized, problem_of
 from plica.schedule.problem import Problem
-from plica.schedule.region import block_boxes
-from plica.schedule.site import Above, replace, with_parts
 
 
 @primitive("tensorize")
@@ -108,7 +108,7 @@ def _tensorized(
             return Problem("match", where, f"the init that {intrinsic.name} means", whole)
         body, init = whole, None
     found = matched(body, meaning)
-    if isinstance(found, Difference):
+    if isinstance(found, MatchFailure):
         return Problem("match", where, found.expected, found.found)
     for param in meaning.params:
         region = found.regions[param.name]
@@ -142,7 +142,7 @@ def _from_the_start(
 
 
 def _invocation(
-    name: str, found: Match, params: tuple[object, ...], dims: tuple[object, ...]
+    name: str, found: IntrinsicMatch, params: tuple[object, ...], dims: tuple[object, ...]
 ) -> Invoke:
     regions = [found.regions[each] for each in params]  # type: ignore[index]  # names
     return Invoke(name, (*regions, *[found.sizes[each] for each in dims]))  # type: ignore[index]  # names

@@ -22,25 +22,25 @@ from typing import Any
 
 from attrs import frozen
 
+from plica.analysis.dependence import scope_of
+from plica.analysis.enclosing import simple
+from plica.analysis.index import EMPTY, Context
+from plica.analysis.index.inversion import image_shape, inverse, is_bijective
+from plica.analysis.site import rebuilt, with_body, with_parts
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.index_map import IndexMap
-from plica.ir.loop import TRUE, Block, For, IterKind, Stmt, Store
-from plica.ir.scalar import Load, Scalar, index
-from plica.rewrite.index import EMPTY, Context
-from plica.rewrite.index.inversion import image_shape, inverse, is_bijective
-from plica.schedule.around import simple
-from plica.schedule.dependence import scope_of
-from plica.schedule.flow import stages, steady
+from plica.ir.loop.index_map import IndexMap
+from plica.ir.loop.scalar import Load, Scalar, index
+from plica.ir.loop.statement import TRUE, Block, For, IterKind, Stmt, Store
+from plica.ir.type.dim import known
+from plica.schedule.dataflow import stages, steady
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.pose import affine, plain_loop
+from plica.schedule.precondition import affine, plain_loop
 from plica.schedule.primitive.transform_layout import unfit
 from plica.schedule.problem import Problem
-from plica.schedule.rework import fresh_vars, nest_of
-from plica.schedule.site import rebuilt, with_body, with_parts
+from plica.schedule.scope_edit import fresh_vars, nest_of
 
 
 @primitive("transform_block_layout")

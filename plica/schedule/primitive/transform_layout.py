@@ -21,24 +21,24 @@ from functools import lru_cache
 
 from attrs import frozen
 
+from plica.analysis.dependence import scope_of
+from plica.analysis.enclosing import simple
+from plica.analysis.index import EMPTY, Context
+from plica.analysis.index.inversion import image_shape, inverse
+from plica.analysis.site import fresh_label, map_of, with_body, with_parts
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.index_map import IndexMap
-from plica.ir.loop import STATEMENTS, TRUE, Alloc, Block, For, Kernel, Stmt, Store
-from plica.ir.scalar import Buffer, Load, Scalar, lit
-from plica.rewrite.index import EMPTY, Context
-from plica.rewrite.index.inversion import image_shape, inverse
-from plica.schedule.around import simple
+from plica.ir.loop.index_map import IndexMap
+from plica.ir.loop.scalar import Buffer, Load, Scalar, lit
+from plica.ir.loop.statement import STATEMENTS, TRUE, Alloc, Block, For, Kernel, Stmt, Store
 from plica.schedule.concurrent import unsafe_after
-from plica.schedule.dependence import scope_of
-from plica.schedule.flow import stages
+from plica.schedule.dataflow import stages
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.pose import intermediate
+from plica.schedule.precondition import intermediate
 from plica.schedule.problem import Problem
-from plica.schedule.rework import fresh_vars, front_of, nest_of, reworked
-from plica.schedule.site import fresh_label, map_of, with_body, with_parts
+from plica.schedule.scope_edit import fresh_vars, front_of, nest_of, reworked
 
 
 @primitive("transform_layout")

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from plica.ir.dim import known
-from plica.ir.loop import For
+from plica.analysis.site import replace
+from plica.ir.loop.statement import For
+from plica.ir.type.dim import known
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.problem import Problem
-from plica.schedule.site import replace
 
 
 @primitive("unroll")

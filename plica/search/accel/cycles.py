@@ -18,16 +18,16 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from plica.codegen.accel.conv import Tiling, convolution
+from plica.codegen.accel.conv import ConvTiling, convolution
 from plica.codegen.accel.cycle import Timed, simulate
-from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.instruction import BadInstruction, Stream
 from plica.codegen.accel.stream import build
 from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
 from plica.runtime.error import Diagnostic, InputError, UnsupportedError
 from plica.search.accel.space import LayerTask, layer_space, tiling_of
-from plica.search.measure import Measured, Work
+from plica.search.measure import Measured, SpaceWork
 from plica.search.measure.outcome import Outcome, failed, measured
 from plica.search.policy.annealing import Annealing
 from plica.search.policy.descent import Descent
@@ -35,12 +35,12 @@ from plica.search.policy.evolution import Evolution
 from plica.search.policy.fold import Policy
 from plica.search.policy.genetic import Genetic
 from plica.search.policy.grid import Grid
-from plica.search.policy.guided import Guided, Judge, knobs
+from plica.search.policy.guided import CostJudge, Guided, knobs
 from plica.search.policy.ridge import Ridge
 from plica.search.policy.uniform import Uniform
 from plica.search.record.database import Database
 from plica.search.space import Point, Space
-from plica.search.tune_loop import Course, Run, Subject, tuned
+from plica.search.tune_loop import Course, Run, TuningSubject, tuned
 
 
 @frozen(eq=False)
@@ -49,7 +49,7 @@ class CycleMeasurer:
 
     def measure(
         self,
-        task: Work,
+        task: SpaceWork,
         space: Space,
         points: Sequence[Point],
         arrived: Callable[[Measured], None] | None = None,
@@ -65,7 +65,7 @@ class CycleMeasurer:
         return tuple(found)
 
 
-def _outcome(task: LayerTask, tiling: Tiling) -> Outcome:
+def _outcome(task: LayerTask, tiling: ConvTiling) -> Outcome:
     start = perf_counter()
     try:
         _, timed = simulated(task, tiling)
@@ -75,18 +75,18 @@ def _outcome(task: LayerTask, tiling: Tiling) -> Outcome:
     return Outcome("ok", (timed.cycles / (task.machine.timing.megahertz * 1e6),), 0.0, spent)
 
 
-def simulated(task: LayerTask, tiling: Tiling) -> tuple[Stream, Timed]:
+def simulated(task: LayerTask, tiling: ConvTiling) -> tuple[Stream, Timed]:
     """The stream of a tiling, and when its instructions run."""
     stream = build(task.machine, convolution(task.machine, task.of, tiling), checked=False)
     return stream, simulate(task.machine, stream)
 
 
-def machine_name(machine: Machine) -> str:
+def machine_name(machine: Accelerator) -> str:
     """A machine as records call it: two configurations of one are two machines."""
     return f"accel:{machine.name}/{digest(machine)[:16]}"
 
 
-JUDGE: Final = Judge("ridge", Ridge(), knobs)
+JUDGE: Final = CostJudge("ridge", Ridge(), knobs)
 """What thinks of a tiling before it is tried: a model of its sizes."""
 
 # fmt: off
@@ -124,5 +124,5 @@ def searched(
     space = layer_space(task.machine, task.of)
     records = Database() if database is None else database
     run = Run(by or policy(), CycleMeasurer(), records, machine_name(task.machine), seed)
-    (course,) = tuned([Subject(task, space)], run, trials)
+    (course,) = tuned([TuningSubject(task, space)], run, trials)
     return course

@@ -18,25 +18,27 @@ from __future__ import annotations
 
 from collections import Counter
 
-from plica.codegen.accel.conv import Convolution, Tiling
-from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.conv import Convolution, ConvTiling
+from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.offload import offload
 from plica.codegen.accel.target import AccelTarget
 from plica.codegen.accel.tiling import fits
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.schedule.trace import Trace
 from plica.search.accel.cycles import CycleMeasurer, machine_name, policy, searched
 from plica.search.accel.space import LayerTask, decided, layer_space, tiling_of
 from plica.search.progress import shown
 from plica.search.record import versions
 from plica.search.record.database import Database
-from plica.search.tune import How, Tuned
-from plica.search.tune_loop import Run, Subject, tuned
+from plica.search.tune import Tuned, TuneOptions
+from plica.search.tune_loop import Run, TuningSubject, tuned
 
 __all__ = ["recorded", "searched", "tiling_of", "tuned_layers"]
 
 
-def tuned_layers(module: Module, target: AccelTarget, database: Database, how: How) -> Tuned:
+def tuned_layers(
+    module: Module, target: AccelTarget, database: Database, how: TuneOptions
+) -> Tuned:
     """Search tilings for the layers of a model that the accelerator takes."""
     machine = target.machine
     names: dict[Convolution, str] = {}
@@ -45,7 +47,7 @@ def tuned_layers(module: Module, target: AccelTarget, database: Database, how: H
         names.setdefault(each.layer.convolution, each.layer.shape)
         counts[each.layer.convolution] += each.layer.batch
     subjects = [
-        Subject(LayerTask(machine, of, name, counts[of]), layer_space(machine, of))
+        TuningSubject(LayerTask(machine, of, name, counts[of]), layer_space(machine, of))
         for of, name in names.items()
     ]
     run = Run(
@@ -55,7 +57,7 @@ def tuned_layers(module: Module, target: AccelTarget, database: Database, how: H
         return Tuned(tuned(subjects, run, how.trials, seconds=how.seconds, listener=listener))
 
 
-def recorded(database: Database, machine: Machine, of: Convolution) -> Tiling | None:
+def recorded(database: Database, machine: Accelerator, of: Convolution) -> ConvTiling | None:
     """The best tiling that a database knows of a layer; None where it knows none that fits."""
     task = LayerTask(machine, of)
     for record in database.top(task.key, machine_name(machine), 1):

@@ -4,7 +4,8 @@
     decision = rows, columns, blocks of outputs and blocks of inputs of a tile
 
 The kernel is the layer over blocks, its input already padded; a trace splits its loops into tiles
-and binds one loop to virtual threads.  A point stands for a `Tiling`, of which the stream is made.
+and binds one loop to virtual threads.  A point stands for a `ConvTiling`, of which the stream is
+made.
 
 >>> from plica.codegen.accel.vta import osdi
 >>> of = Convolution(32, 6, 6, 64, kernel=3, pad=1)
@@ -12,7 +13,7 @@ and binds one loop to virtual threads.  A point stands for a `Tiling`, of which 
 >>> [each.name for each in space.sketches]
 ['1 height', '1 height keep', '2 outputs', '2 height', '2 height keep']
 >>> tiling_of(space, space.default)
-Tiling(height=6, width=6, outputs=4, inputs=2, threads=1, across='height', keep=False)
+ConvTiling(height=6, width=6, outputs=4, inputs=2, threads=1, across='height', keep=False)
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from typing import Any, Final, get_args
 
 from attrs import frozen
 
-from plica.codegen.accel.conv import Across, Convolution, Tiling
-from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.conv import Across, Convolution, ConvTiling
+from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.tiling import estimate, tilings
 from plica.codegen.accel.units import units_of
 from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
-from plica.ir.loop import Kernel
-from plica.ir.script import from_text
-from plica.ir.stages import Stages, from_kernel
+from plica.ir.loop.stages import Stages, from_kernel
+from plica.ir.loop.statement import Kernel
+from plica.ir.text.script import from_text
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.schedule import bind, block, do, loops, reorder, sample_tuple, split, trace_of
 from plica.schedule.do import Body
@@ -58,7 +59,7 @@ def layer(
 """
 
 
-def layer_kernel(machine: Machine, of: Convolution) -> Kernel:
+def layer_kernel(machine: Accelerator, of: Convolution) -> Kernel:
     """What is scheduled: the sums of one row of a layer, over blocks."""
     units = units_of(machine)
     d, n = units.depth, units.columns
@@ -92,10 +93,10 @@ def tiled(tiles: tuple[Decision, ...], threads: int, across: Across) -> Body:
         yield bind(each, "virtual")
 
 
-def layer_space(machine: Machine, of: Convolution) -> Space:
+def layer_space(machine: Accelerator, of: Convolution) -> Space:
     """The tilings of a layer, sketches and decisions by the guess of what each costs."""
     kernel = layer_kernel(machine, of)
-    kinds: dict[tuple[int, Across, bool], list[Tiling]] = {}
+    kinds: dict[tuple[int, Across, bool], list[ConvTiling]] = {}
     for threads in THREADS:
         for each in tilings(machine, of, threads):
             kinds.setdefault((threads, each.across, each.keep), []).append(each)
@@ -118,11 +119,11 @@ SAMPLED: Final = 2
 """The number of the step that decides on a tile."""
 
 
-def _sizes(of: Tiling) -> Decision:
+def _sizes(of: ConvTiling) -> Decision:
     return of.height, of.width, of.outputs, of.inputs
 
 
-def tiling_of(space: Space, point: Point) -> Tiling:
+def tiling_of(space: Space, point: Point) -> ConvTiling:
     """The tiling that a point stands for."""
     found = decided(space.sketches[point.sketch].name, space.trace(point))
     if found is None:
@@ -130,7 +131,7 @@ def tiling_of(space: Space, point: Point) -> Tiling:
     return found
 
 
-def decided(form: str, trace: Trace) -> Tiling | None:
+def decided(form: str, trace: Trace) -> ConvTiling | None:
     """The tiling of a trace whose sketch has a name; None where it is none of ours."""
     numbers = [n for n, each in enumerate(trace.steps) if isinstance(each.instruction, Sampling)]
     words = form.split()
@@ -141,14 +142,14 @@ def decided(form: str, trace: Trace) -> Tiling | None:
     if len(sizes) != 4 or min(sizes) < 1:
         return None
     height, width, outputs, inputs = sizes
-    return Tiling(height, width, outputs, inputs, int(words[0]), shared[0], "keep" in words[2:])
+    return ConvTiling(height, width, outputs, inputs, int(words[0]), shared[0], "keep" in words[2:])
 
 
 @frozen(eq=False)
 class LayerTask:
     """A layer to be tuned for a machine: a piece of work, as the loop of tuning sees it."""
 
-    machine: Machine
+    machine: Accelerator
     of: Convolution
     name: str = "layer"
     weight: int = 1

@@ -10,7 +10,7 @@ first asked for.  Which decisions are sizes is found by trying: all but places a
 all but one more; only tiles.  Where no layout or no formula is found, points are replayed one by
 one, and counted.
 
->>> from plica.ir.script import from_text
+>>> from plica.ir.text.script import from_text
 >>> from plica.schedule import block, do, loops, sample_tile, split, trace_of, vectorize
 >>> from plica.search.space import DOUBLED, Space, sketch
 >>> @do
@@ -23,7 +23,7 @@ one, and counted.
 >>> featuriser = Featuriser(space.sketches[0], Machine(512, 32))
 >>> found, pack = featuriser.of(list(space.points()))
 >>> found.shape == (5, WIDTH), pack.tolist(), featuriser.report
-(True, [0, 1, 2, 3, 4], Report(compiled=1, uncompiled=0, computed=5, replayed=0))
+(True, [0, 1, 2, 3, 4], FeaturiserReport(compiled=1, uncompiled=0, computed=5, replayed=0))
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from attrs import evolve, frozen
 
 from plica.codegen.lower.passes import lower
 from plica.core.collector import paused
-from plica.ir.loop import Kernel
+from plica.ir.loop.statement import Kernel
 from plica.runtime.error import PlicaError
 from plica.schedule.default.machine import Machine
 from plica.schedule.instruction import Decision
 from plica.schedule.primitive.sample_compute_location import SampleComputeLocation
 from plica.schedule.replay import scheduled
-from plica.search.feature.formula import Basis, Column, Formula
-from plica.search.feature.layout import Floats, Layout, Nests, aligned
+from plica.search.feature.formula import Basis, Column, FeatureFormula
+from plica.search.feature.layout import Floats, Nests, StoreLayout, aligned
 from plica.search.feature.nest import nests_of
 from plica.search.feature.store import WIDTH, rows
 from plica.search.space import Point, Sketch
@@ -57,15 +57,15 @@ Class: TypeAlias = tuple[Decision, ...]
 
 
 @frozen(eq=False)
-class Compiled:
+class CompiledFeatures:
     """A layout, and a formula for each of its numbers."""
 
-    layout: Layout
-    formulas: tuple[Formula, ...]
+    layout: StoreLayout
+    formulas: tuple[FeatureFormula, ...]
 
     def numbers(self, decided: Floats) -> Floats:
         """The numbers of the layout for rows of decided numbers."""
-        memo: dict[Formula, Floats] = {}
+        memo: dict[FeatureFormula, Floats] = {}
         for each in self.formulas:
             if each not in memo:
                 memo[each] = each.of(decided)
@@ -73,7 +73,7 @@ class Compiled:
 
 
 @frozen
-class Report:
+class FeaturiserReport:
     """How many classes have formulas and how many have none; points computed, and replayed."""
 
     compiled: int = 0
@@ -113,8 +113,8 @@ class Featuriser:
 
     def __init__(self, sketch: Sketch, machine: Machine) -> None:
         self.sketch, self.machine = sketch, machine
-        self.report = Report()
-        self._classes: dict[Class, Compiled | None] = {}
+        self.report = FeaturiserReport()
+        self._classes: dict[Class, CompiledFeatures | None] = {}
         self._kept: dict[Decisions, Floats] = {}
         self._ways = _ways(sketch)
         self._set_way()
@@ -162,7 +162,7 @@ class Featuriser:
     def _settle(self, decisions: Decisions) -> None:
         """Find out which decisions are sizes."""
         while self._compiled(self._class(decisions)) is None and self._ways:
-            self._classes, self.report = {}, Report()
+            self._classes, self.report = {}, FeaturiserReport()
             self._set_way()
 
     def _class(self, decisions: Decisions) -> Class:
@@ -195,7 +195,7 @@ class Featuriser:
             self._replayed[decisions] = found
         return self._replayed[decisions]
 
-    def _compiled(self, which: Class) -> Compiled | None:
+    def _compiled(self, which: Class) -> CompiledFeatures | None:
         if which not in self._classes:
             found = self._like_another(which) or self._made(which)
             self._classes[which] = found
@@ -236,7 +236,7 @@ class Featuriser:
         every = range(len(self.sketch.supports))
         return tuple([next(sized) if at in self._sized else next(named) for at in every])
 
-    def _like_another(self, which: Class) -> Compiled | None:
+    def _like_another(self, which: Class) -> CompiledFeatures | None:
         """The formulas of another class, if a few points of this one are as they say."""
         others = [each for each in self._classes.values() if each is not None]
         if not others:
@@ -249,7 +249,7 @@ class Featuriser:
                 return other
         return None
 
-    def _agree(self, with_: Compiled, points: list[Decisions], nests: list[Nests]) -> bool:
+    def _agree(self, with_: CompiledFeatures, points: list[Decisions], nests: list[Nests]) -> bool:
         if not points:
             return True
         if not all(with_.layout.fits(each) for each in nests):
@@ -258,7 +258,7 @@ class Featuriser:
         given = np.stack([with_.layout.numbers(each) for each in nests])
         return bool(np.all(np.isnan(given) | (np.abs(found - given) <= 1e-9 * np.abs(given))))
 
-    def _made(self, which: Class) -> Compiled | None:
+    def _made(self, which: Class) -> CompiledFeatures | None:
         """Formulas from examples; points at which they are wrong are examples the next time."""
         wanted = min(EXAMPLES + len(self._columns()), MOST)
         points, nests = self._examples(which, wanted)
@@ -272,7 +272,9 @@ class Featuriser:
             points, nests = [*points, *others], [*nests, *found]
         return None
 
-    def _from_examples(self, points: list[Decisions], nests: list[Nests]) -> Compiled | None:
+    def _from_examples(
+        self, points: list[Decisions], nests: list[Nests]
+    ) -> CompiledFeatures | None:
         layout = aligned(nests) if nests else None
         if layout is None:
             return None
@@ -280,7 +282,7 @@ class Featuriser:
         columns += [columns[each] for each in self._alone()]
         basis = Basis(self._decided(points), columns)
         given = np.stack([layout.numbers(each) for each in nests])
-        memo: dict[bytes, Formula] = {}
+        memo: dict[bytes, FeatureFormula] = {}
         # Sizes first: strides are products of them.
         for number in np.argsort(np.nanmax(given, axis=0, initial=0.0), kind="stable"):
             column = given[:, number]
@@ -291,7 +293,7 @@ class Featuriser:
                     return None
                 memo[key] = found
         formulas = [memo[given[:, number].tobytes()] for number in range(given.shape[1])]
-        made = Compiled(layout, tuple(formulas))
+        made = CompiledFeatures(layout, tuple(formulas))
         return made if self._agree(made, points, nests) else None
 
 

@@ -10,7 +10,7 @@ finds one that gives all examples exactly, or none.
 >>> entries = np.array([[2.0, 8], [4, 4], [8, 2], [16, 1]])
 >>> found = Basis(entries, [(0, 0), (0, 1)]).formula(np.array([17.0, 33, 65, 129]))
 >>> found
-Formula(factors=(Factor(entries=(0,), scale=8.0, shift=1.0),))
+FeatureFormula(factors=(Factor(entries=(0,), scale=8.0, shift=1.0),))
 >>> found.of(np.array([[1.0, 16]]))
 array([9.])
 """
@@ -46,7 +46,7 @@ class Factor:
 
 
 @frozen
-class Formula:
+class FeatureFormula:
     """The product of some factors."""
 
     factors: tuple[Factor, ...]
@@ -60,9 +60,9 @@ class Formula:
         return np.where(np.abs(found - whole) < 1e-6 * np.maximum(1.0, np.abs(found)), whole, found)
 
 
-def constant(value: float) -> Formula:
+def constant(value: float) -> FeatureFormula:
     """A number that depends on no decision."""
-    return Formula((Factor((), value),))
+    return FeatureFormula((Factor((), value),))
 
 
 class Basis:
@@ -78,7 +78,9 @@ class Basis:
         self.products = np.stack(made, axis=1) if made else np.zeros((len(decided), 0))
         self.logs = np.log(self.products)
 
-    def formula(self, values: Floats, known: Sequence[Formula] = ()) -> Formula | None:
+    def formula(
+        self, values: Floats, known: Sequence[FeatureFormula] = ()
+    ) -> FeatureFormula | None:
         """A formula for the values of the rows; formulas that are `known` may be factors of it.
         Rows without a value are left out.
         """
@@ -89,14 +91,14 @@ class Basis:
             return constant(float(values[given][0]))
         found = self._line(given, values)
         if found is not None:
-            return Formula((found,))
+            return FeatureFormula((found,))
         for each in dict.fromkeys(known):
             if len(each.factors) != 1 or not each.factors[0].entries:
                 continue
             part = each.of(self.decided)
             other = self._line(given, values / part) if part.all() else None
             if other is not None:
-                return Formula((*each.factors, other))
+                return FeatureFormula((*each.factors, other))
         return None
 
     def _line(

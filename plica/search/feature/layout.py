@@ -4,7 +4,7 @@ Schedules that differ in decisions alone have the same stores, and loops of the 
 same order, but for loops of one step, which are missing.  Their layout has all of them; a nest is
 then a vector of numbers, with 1 for the extent of a loop that is missing.
 
->>> from plica.ir.script import from_text
+>>> from plica.ir.text.script import from_text
 >>> from plica.search.feature.nest import nests_of
 >>> from plica.search.space import DOUBLED
 >>> nests = nests_of(from_text(DOUBLED).values[0])
@@ -25,15 +25,15 @@ import numpy as np
 from attrs import frozen
 
 from plica.core.name import Name
-from plica.search.feature.nest import Access, Nest, Reach
+from plica.search.feature.nest import AccessFeature, NestFeature, Stride
 from plica.search.feature.operation import Operations
 
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
-Nests: TypeAlias = tuple[Nest, ...]
+Nests: TypeAlias = tuple[NestFeature, ...]
 
 
 @frozen
-class Touch:
+class LayoutTouch:
     """An access of a layout: its buffer as a number, the (loop, dimension) pairs it moves by."""
 
     buffer: int
@@ -44,12 +44,12 @@ class Touch:
 
 
 @frozen
-class Place:
+class StorePlace:
     """A store of a layout, and where its numbers begin."""
 
     loops: tuple[Name, ...]
     kinds: tuple[str, ...]
-    touches: tuple[Touch, ...]
+    touches: tuple[LayoutTouch, ...]
     operations: Operations
     shared: tuple[bool, ...]
     """For each touch, whether another store touches the buffer, too."""
@@ -63,10 +63,10 @@ class Place:
 
 
 @frozen
-class Layout:
+class StoreLayout:
     """The stores of a layout."""
 
-    places: tuple[Place, ...]
+    places: tuple[StorePlace, ...]
 
     @property
     def size(self) -> int:
@@ -87,10 +87,10 @@ class Layout:
         )
 
 
-ONE = Reach(1.0, 1.0)
+ONE = Stride(1.0, 1.0)
 
 
-def _numbers(place: Place, nest: Nest) -> Iterator[float]:
+def _numbers(place: StorePlace, nest: NestFeature) -> Iterator[float]:
     extents = {each.key: each.extent for each in nest.loops}
     for key in place.loops:
         yield extents.get(key, 1.0)
@@ -108,7 +108,7 @@ def _numbers(place: Place, nest: Nest) -> Iterator[float]:
     yield nest.room.times
 
 
-def aligned(samples: Sequence[Nests]) -> Layout | None:
+def aligned(samples: Sequence[Nests]) -> StoreLayout | None:
     """The layout of several schedules, None where they differ in more than numbers."""
     first = samples[0]
     if any(_outline(each) != _outline(first) for each in samples[1:]):
@@ -119,7 +119,7 @@ def aligned(samples: Sequence[Nests]) -> Layout | None:
         for access in nest.accesses:
             buffers.setdefault(access.buffer, len(buffers))
             touching.setdefault(access.buffer, set()).add(number)
-    places: list[Place] = []
+    places: list[StorePlace] = []
     at = 0
     for number, nest in enumerate(first):
         alike = [each[number] for each in samples]
@@ -137,10 +137,10 @@ def aligned(samples: Sequence[Nests]) -> Layout | None:
         ]
         shared = tuple([len(touching[each.buffer]) > 1 for each in nest.accesses])
         kept = tuple([kinds[key] for key in loops])
-        place = Place(tuple(loops), kept, tuple(touches), nest.operations, shared, at)
+        place = StorePlace(tuple(loops), kept, tuple(touches), nest.operations, shared, at)
         places.append(place)
         at += place.size
-    return Layout(tuple(places))
+    return StoreLayout(tuple(places))
 
 
 def _outline(nests: Nests) -> tuple[object, ...]:
@@ -156,15 +156,17 @@ def _outline(nests: Nests) -> tuple[object, ...]:
     )
 
 
-def _touch(alike: Sequence[Access], loops: Sequence[Name], buffers: dict[Name, int]) -> Touch:
+def _touch(
+    alike: Sequence[AccessFeature], loops: Sequence[Name], buffers: dict[Name, int]
+) -> LayoutTouch:
     one = alike[0]
     seen = {pair for each in alike for pair in each.reaches}
     rank = len(one.shape)
     pairs = [(at, d) for at, key in enumerate(loops) for d in range(rank) if (key, d) in seen]
-    return Touch(buffers[one.buffer], one.written, one.bytes, rank, tuple(pairs))
+    return LayoutTouch(buffers[one.buffer], one.written, one.bytes, rank, tuple(pairs))
 
 
-def _fits(place: Place, nest: Nest) -> bool:
+def _fits(place: StorePlace, nest: NestFeature) -> bool:
     kinds = dict(zip(place.loops, place.kinds, strict=True))
     order = [each.key for each in nest.loops]
     pairs = [(t, (place.loops[at], d)) for t in place.touches for at, d in t.pairs]

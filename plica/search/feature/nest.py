@@ -11,13 +11,13 @@ A reach says how an index moves with a loop: `range` places, `coefficient` eleme
 Loops of one step are left out, so a nest does not tell whether they were written down.  Keys name
 loops and buffers within one kernel; no number in a nest depends on them.
 
->>> from plica.ir.script import from_text
+>>> from plica.ir.text.script import from_text
 >>> from plica.search.space import DOUBLED
 >>> (nest,) = nests_of(from_text(DOUBLED).values[0])
 >>> [(each.extent, each.kind) for each in nest.loops]
 [(64.0, 'serial')]
 >>> [(each.written, list(each.reaches.values())) for each in nest.accesses]
-[(True, [Reach(coefficient=1.0, range=64.0)]), (False, [Reach(coefficient=1.0, range=64.0)])]
+[(True, [Stride(coefficient=1.0, range=64.0)]), (False, [Stride(coefficient=1.0, range=64.0)])]
 """
 
 from __future__ import annotations
@@ -27,25 +27,12 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from plica.analysis.access import accesses as accesses_of
 from plica.codegen.lower.blocks import blocks_to_loops
 from plica.core.binding import free_vars
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.dtype import i64
-from plica.ir.loop import (
-    Alloc,
-    Bind,
-    Block,
-    For,
-    Invoke,
-    Kernel,
-    Stmt,
-    Store,
-    statements,
-    substatements,
-)
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     Add,
     Buffer,
     FloorDiv,
@@ -59,7 +46,20 @@ from plica.ir.scalar import (
     ScalarVar,
     Sub,
 )
-from plica.schedule.access import accesses as accesses_of
+from plica.ir.loop.statement import (
+    Alloc,
+    Bind,
+    Block,
+    For,
+    Invoke,
+    Kernel,
+    Stmt,
+    Store,
+    statements,
+    substatements,
+)
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
 from plica.search.feature.operation import Operations, operations
 
 SYMBOLIC: Final = 64.0
@@ -67,7 +67,7 @@ SYMBOLIC: Final = 64.0
 
 
 @frozen
-class Loop:
+class LoopFeature:
     """A loop of more than one step."""
 
     key: Name
@@ -76,19 +76,19 @@ class Loop:
 
 
 @frozen
-class Reach:
+class Stride:
     """So many places, so many elements apart."""
 
     coefficient: float
     range: float
 
 
-Reaches: TypeAlias = "dict[tuple[Name, int], Reach]"
+Reaches: TypeAlias = "dict[tuple[Name, int], Stride]"
 """By loop and dimension; what is not there stays in one place."""
 
 
 @frozen(eq=False)
-class Access:
+class AccessFeature:
     """A load or a store: where it goes as the loops around it turn."""
 
     buffer: Name
@@ -100,7 +100,7 @@ class Access:
 
 
 @frozen
-class Room:
+class AllocationFeature:
     """Where what is written lives: bytes allocated inside the kernel, 0 if none are; the steps of
     the loops around that; and which loops these are."""
 
@@ -110,14 +110,14 @@ class Room:
 
 
 @frozen(eq=False)
-class Nest:
+class NestFeature:
     """A store and all that is around it."""
 
-    loops: tuple[Loop, ...]
-    accesses: tuple[Access, ...]
+    loops: tuple[LoopFeature, ...]
+    accesses: tuple[AccessFeature, ...]
     """The first is the store itself."""
     operations: Operations
-    room: Room
+    room: AllocationFeature
 
 
 @frozen(eq=False)
@@ -133,11 +133,11 @@ class _Around:
 Sizes: TypeAlias = Mapping[ScalarVar, float]
 
 
-def nests_of(kernel: Kernel) -> tuple[Nest, ...]:
+def nests_of(kernel: Kernel) -> tuple[NestFeature, ...]:
     """The nests of a kernel, in the order of the text; blocks are loops first."""
     if any(isinstance(each, Block) for each in statements(kernel.body)):
         kernel = blocks_to_loops(kernel)
-    found: list[Nest] = []
+    found: list[NestFeature] = []
     stack: list[tuple[Stmt, _Around]] = [(kernel.body, _Around((), {}, {}))]
     while stack:
         stmt, here = stack.pop()
@@ -161,7 +161,9 @@ def nests_of(kernel: Kernel) -> tuple[Nest, ...]:
     return tuple(found)
 
 
-def _stored(buffer: Buffer, indices: tuple[Scalar, ...], value: Scalar, here: _Around) -> Nest:
+def _stored(
+    buffer: Buffer, indices: tuple[Scalar, ...], value: Scalar, here: _Around
+) -> NestFeature:
     loads, axes = _loads((*indices, value))
     if axes:
         inner = tuple([(var, _size(extent), "serial") for var, extent in axes])
@@ -169,10 +171,10 @@ def _stored(buffer: Buffer, indices: tuple[Scalar, ...], value: Scalar, here: _A
     places = [(buffer, indices, True), *[(each.buffer, each.indices, False) for each in loads]]
     sizes = {var: extent for var, extent, _ in here.loops}
     made = [_access(*each, sizes, here.bound) for each in places]
-    return Nest(_loops(here), tuple(made), operations(value), _room(buffer, here))
+    return NestFeature(_loops(here), tuple(made), operations(value), _room(buffer, here))
 
 
-def _invoked(stmt: Invoke, here: _Around) -> Nest | None:
+def _invoked(stmt: Invoke, here: _Around) -> NestFeature | None:
     """An intrinsic of many elements counts as loops over the largest box it touches."""
     touched = [each for each in accesses_of(stmt) if None not in each.starts]
     target = next((each.buffer for each in touched if each.written), None)
@@ -187,30 +189,32 @@ def _invoked(stmt: Invoke, here: _Around) -> Nest | None:
         used.add(name)
         lanes.append((ScalarVar(name, i64), extent, "vectorized"))
     sizes = {var: extent for var, extent, _ in here.loops}
-    made: list[Access] = []
+    made: list[AccessFeature] = []
     here = _Around((*here.loops, *lanes), here.rooms, here.bound)
     for each, box in zip(touched, boxes, strict=True):
         starts = tuple([start for start in each.starts if start is not None])
         plain = _access(each.buffer, starts, each.written, sizes, here.bound)
         for dimension, ((var, _, _), extent) in enumerate(zip(lanes, box, strict=False)):
             if extent > 1:
-                plain.reaches[var.name, dimension] = Reach(1.0, extent)
+                plain.reaches[var.name, dimension] = Stride(1.0, extent)
         made.append(plain)
     made.sort(key=lambda each: not each.written)
-    return Nest(_loops(here), tuple(made), operations(None), _room(target, here))
+    return NestFeature(_loops(here), tuple(made), operations(None), _room(target, here))
 
 
-def _loops(here: _Around) -> tuple[Loop, ...]:
-    return tuple([Loop(var.name, extent, kind) for var, extent, kind in here.loops if extent > 1])
+def _loops(here: _Around) -> tuple[LoopFeature, ...]:
+    return tuple(
+        [LoopFeature(var.name, extent, kind) for var, extent, kind in here.loops if extent > 1]
+    )
 
 
-def _room(buffer: Buffer, here: _Around) -> Room:
+def _room(buffer: Buffer, here: _Around) -> AllocationFeature:
     around = here.rooms.get(buffer)
     if around is None:
-        return Room(0.0, 1.0, frozenset())
+        return AllocationFeature(0.0, 1.0, frozenset())
     size = _product([_size(each) for each in buffer.shape]) * buffer.dtype.bytes
     times = _product([extent for _, extent, _ in around])
-    return Room(size, times, frozenset([var.name for var, _, _ in around]))
+    return AllocationFeature(size, times, frozenset([var.name for var, _, _ in around]))
 
 
 def _size(extent: Scalar) -> float:
@@ -254,14 +258,16 @@ def _access(
     written: bool,
     sizes: Sizes,
     bound: Mapping[ScalarVar, Scalar],
-) -> Access:
+) -> AccessFeature:
     shape = [_size(each) for each in buffer.shape]
     strides = [_size(each) for each in buffer.strides] if buffer.strides else _row_major(shape)
     reaches: Reaches = {}
     for dimension, each in enumerate(indices):
         for var, reach in reaches_of(each, sizes, bound).items():
             reaches[var.name, dimension] = reach
-    return Access(buffer.name, written, buffer.dtype.bytes, tuple(shape), tuple(strides), reaches)
+    return AccessFeature(
+        buffer.name, written, buffer.dtype.bytes, tuple(shape), tuple(strides), reaches
+    )
 
 
 def _row_major(shape: list[float]) -> list[float]:
@@ -273,7 +279,7 @@ def _row_major(shape: list[float]) -> list[float]:
 
 # --- indices --------------------------------------------------------------------------------------
 
-Moves: TypeAlias = "dict[ScalarVar, Reach]"
+Moves: TypeAlias = "dict[ScalarVar, Stride]"
 Form: TypeAlias = "dict[Scalar, float]"
 """A sum: how often each variable, quotient, remainder or other term is in it."""
 
@@ -325,7 +331,7 @@ def _form(
             if node in bound:
                 return forms[bound[node]]
             if node in sizes:
-                moves[node] = {node: Reach(1.0, sizes[node])}
+                moves[node] = {node: Stride(1.0, sizes[node])}
             return {node: 1.0} if node in sizes else {}
         case Add(left, right):
             return _sum(forms[left], forms[right], 1.0)
@@ -340,7 +346,7 @@ def _form(
             }
         case FloorMod(left, Lit(value, _)) if value > 0:
             moves[node] = {
-                var: Reach(reach.coefficient, min(reach.range, -(-value // reach.coefficient)))
+                var: Stride(reach.coefficient, min(reach.range, -(-value // reach.coefficient)))
                 for var, reach in _moves(forms[left], moves, sizes).items()
                 if reach.coefficient % value
             }
@@ -348,14 +354,14 @@ def _form(
             return forms[base]
         case _:
             inside = free_vars(node)
-            moves[node] = {v: Reach(1.0, sizes[v]) for v in sizes if v in inside}
+            moves[node] = {v: Stride(1.0, sizes[v]) for v in sizes if v in inside}
     return {node: 1.0}
 
 
-def _divided(reach: Reach, by: float) -> Reach:
+def _divided(reach: Stride, by: float) -> Stride:
     if reach.coefficient >= by:
-        return Reach(reach.coefficient // by, reach.range)
-    return Reach(1.0, reach.coefficient * (reach.range - 1) // by + 1)
+        return Stride(reach.coefficient // by, reach.range)
+    return Stride(1.0, reach.coefficient * (reach.range - 1) // by + 1)
 
 
 def _sum(one: Form, other: Form, sign: float) -> Form:
@@ -375,6 +381,6 @@ def _moves(form: Form, moves: dict[Scalar, Moves], sizes: Sizes) -> Moves:
                 wide = abs(factor) * reach.coefficient * (reach.range - 1)
                 found[var] = span + wide, count * reach.range
     return {
-        var: Reach(span / (count - 1), min(count, sizes[var]))
+        var: Stride(span / (count - 1), min(count, sizes[var]))
         for var, (span, count) in found.items()
     }

@@ -4,8 +4,8 @@ Sixteen kinds: of floats, and again of integers, multiply-add, add, multiply, di
 function, other; then logic and choice.  What reads no buffer is not counted: indices, and guards on
 them, can be written in many ways.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.tensor import axis, buffer
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.tensor import axis, buffer
 >>> x, i = buffer("x", (4,), f32), axis("i")
 >>> dict(zip(KINDS, operations(x[i] * x[i] + x[i]), strict=True))["float-multiply-add"]
 1.0
@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from plica.core.binding import free_vars
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     Add,
     Buffer,
     Eq,

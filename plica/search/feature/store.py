@@ -11,7 +11,7 @@
 
 Counts are log2(1 + x).  A loop of one step changes nothing.
 
->>> from plica.ir.script import from_text
+>>> from plica.ir.text.script import from_text
 >>> from plica.schedule.default.machine import Machine
 >>> from plica.search.feature.layout import aligned
 >>> from plica.search.feature.nest import nests_of
@@ -29,10 +29,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from attrs import frozen
 
-from plica.ir.loop import THREADS
+from plica.ir.loop.statement import THREADS
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.tile import AT_ONCE, LATENCY, READS
-from plica.search.feature.layout import Floats, Layout, Place
+from plica.search.feature.layout import Floats, StoreLayout, StorePlace
 from plica.search.feature.operation import KINDS
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -76,7 +76,7 @@ NAMES: Final = (
 WIDTH: Final = len(NAMES)
 
 
-def rows(layout: Layout, numbers: Floats, machine: Machine) -> Floats:
+def rows(layout: StoreLayout, numbers: Floats, machine: Machine) -> Floats:
     """The features of all stores: (schedules, stores, WIDTH)."""
     if not layout.places:
         return np.zeros((len(numbers), 0, WIDTH))
@@ -87,7 +87,7 @@ def rows(layout: Layout, numbers: Floats, machine: Machine) -> Floats:
 class _Store:
     """The numbers of one store as arrays whose last axis is that of the schedules."""
 
-    def __init__(self, place: Place, numbers: Array, machine: Machine) -> None:
+    def __init__(self, place: StorePlace, numbers: Array, machine: Machine) -> None:
         self.place, self.machine = place, machine
         count, loops, touches = len(numbers), len(place.loops), len(place.touches)
         rank = max([each.rank for each in place.touches], default=0)

@@ -11,7 +11,7 @@ import json
 from time import perf_counter
 from typing import Final
 
-from plica.codegen.cuda.fold import Code, Launch, fold
+from plica.codegen.cuda.fold import KernelCode, KernelLaunch, fold
 from plica.codegen.cuda.limit import check
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
 from plica.codegen.cuda.toolchain import compiled
@@ -21,14 +21,14 @@ from plica.core.diagnostic import CompilerBug
 from plica.runtime.cuda.tile import tile_data, tile_from
 from plica.schedule.replay import scheduled
 from plica.search.measure.build import Built
-from plica.search.measure.job import Job
+from plica.search.measure.job import MeasureJob
 
 NAME: Final = "candidate"
 
 MOST_ARGUMENTS: Final = 1024
 
 
-def gpu_target_of(job: Job) -> GpuTarget:
+def gpu_target_of(job: MeasureJob) -> GpuTarget:
     """The GPU a job is for."""
     found = parse_gpu(job.target)
     if found is None:
@@ -36,7 +36,7 @@ def gpu_target_of(job: Job) -> GpuTarget:
     return found
 
 
-def gpu_built(job: Job) -> Built:
+def gpu_built(job: MeasureJob) -> Built:
     """The code of a candidate; raises a `PlicaError` where its schedule or its code is refused."""
     target = gpu_target_of(job)
     start = perf_counter()
@@ -52,7 +52,7 @@ def gpu_built(job: Job) -> Built:
     return Built(objects, stages)
 
 
-def objects_of(code: Code, target: GpuTarget, *, fused: bool) -> tuple[bytes, bytes]:
+def objects_of(code: KernelCode, target: GpuTarget, *, fused: bool) -> tuple[bytes, bytes]:
     """The cubin of some functions, and how they are launched."""
     launches = [
         [e.function, e.grid, e.block, e.shared, [tile_data(each) for each in e.maps]]
@@ -62,11 +62,11 @@ def objects_of(code: Code, target: GpuTarget, *, fused: bool) -> tuple[bytes, by
     return compiled(code.text, target.architecture, fused=fused).code, told.encode()
 
 
-def launches_of(told: bytes) -> tuple[tuple[Launch, ...], tuple[int, ...]]:
+def launches_of(told: bytes) -> tuple[tuple[KernelLaunch, ...], tuple[int, ...]]:
     """The launches, and the bytes of each scratch buffer."""
     data = json.loads(told)
     launches = [
-        Launch(
+        KernelLaunch(
             function,
             (grid[0], grid[1], grid[2]),
             (block[0], block[1], block[2]),

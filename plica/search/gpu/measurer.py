@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from plica.codegen.cuda.target import GpuTarget
 from plica.runtime.error import Diagnostic, InputError
-from plica.search.measure import Limits, LocalMeasurer
+from plica.search.measure import LocalMeasurer, TrialLimits
 from plica.search.policy.descent import Descent
 from plica.search.policy.fold import Policy
 from plica.search.policy.genetic import Genetic
@@ -23,7 +23,7 @@ from plica.search.policy.uniform import Uniform
 
 MAIN: Final = "from plica.search.gpu.worker import main; main()"
 
-LIMITS: Final = Limits(60.0, 120.0, memory=0, repeats=10, least=0.002, alone=False)
+LIMITS: Final = TrialLimits(60.0, 120.0, memory=0, repeats=10, least=0.002, alone=False)
 """A reference may take the processor a while, the first time."""
 
 # The spaces are short lists of forms, the most promising first, and nobody has learned what
@@ -48,6 +48,6 @@ def gpu_policy(name: str) -> Policy[Any]:  # what an explorer remembers is its o
     raise InputError(Diagnostic("unknown-policy", message, None, expected, name))
 
 
-def gpu_measurer(target: GpuTarget, limits: Limits | None = None) -> LocalMeasurer:
+def gpu_measurer(target: GpuTarget, limits: TrialLimits | None = None) -> LocalMeasurer:
     """A measurer in processes of this machine, which has a GPU."""
     return LocalMeasurer(target, limits or LIMITS, main=MAIN)

@@ -15,15 +15,15 @@ from plica.codegen.llvm import toolchain
 from plica.codegen.lower.nest import nest
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.native import shape_of
-from plica.codegen.work import operations
-from plica.ir.stages import from_kernel
+from plica.codegen.operation_count import operations
+from plica.ir.loop.stages import from_kernel
 from plica.rewrite.contract import reassociates
 from plica.runtime.host import cores
 from plica.schedule.default import Machine, default_trace, formed
 from plica.schedule.form import Facts
 from plica.schedule.trace import Trace
 from plica.search.measure.build import Loaded, built
-from plica.search.measure.job import Job
+from plica.search.measure.job import MeasureJob
 from plica.search.measure.reference import (
     DRAWS,
     ENOUGH,
@@ -33,7 +33,7 @@ from plica.search.measure.reference import (
     poisoned,
     prepared,
 )
-from plica.search.rule import begun
+from plica.search.sketch_rule import begun
 
 MUCH: Final = 1 << 30
 """Operations that a plain nest takes too long for."""
@@ -41,7 +41,7 @@ MUCH: Final = 1 << 30
 _kept: dict[str, Reference] = {}
 
 
-def gpu_reference_of(job: Job) -> Reference:
+def gpu_reference_of(job: MeasureJob) -> Reference:
     """The reference of the work of a job; that of the last work is kept."""
     if job.about not in _kept:
         _kept.clear()
@@ -49,7 +49,7 @@ def gpu_reference_of(job: Job) -> Reference:
     return _kept[job.about]
 
 
-def _reference(job: Job) -> Reference:
+def _reference(job: MeasureJob) -> Reference:
     host = evolve(toolchain.host(), cores=cores())
     beside = _on_processor(job, host.describe(), machine_of(host))
     code = Loaded(built(beside).objects, host.cores)
@@ -69,7 +69,7 @@ def _reference(job: Job) -> Reference:
     return best[1]
 
 
-def _on_processor(job: Job, target: str, machine: Machine) -> Job:
+def _on_processor(job: MeasureJob, target: str, machine: Machine) -> MeasureJob:
     """The same work as a job for the processor: its default schedule where there is much to do."""
     whole = nest(job.work)
     plain = evolve(job, form=from_kernel(whole), trace=Trace(()), target=target)

@@ -11,8 +11,8 @@ from attrs import asdict
 
 from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.cuda.toolchain import version
-from plica.ir.loop import Kernel
-from plica.ir.stages import Stages
+from plica.ir.loop.stages import Stages
+from plica.ir.loop.statement import Kernel
 from plica.search.gpu.measurer import gpu_measurer, gpu_policy
 from plica.search.policy.fold import Policy
 from plica.search.record.database import Database
@@ -21,7 +21,7 @@ from plica.search.space import Space
 from plica.search.space_of import asked_of
 from plica.search.target import Tuning
 from plica.search.task import Task
-from plica.search.tune_loop import Subject
+from plica.search.tune_loop import TuningSubject
 
 
 def fingerprint(target: GpuTarget) -> str:
@@ -47,7 +47,7 @@ def _form(name: str, task: Task, target: GpuTarget) -> Stages | None:
 
 
 def _policy(
-    name: str, subjects: Sequence[Subject], target: GpuTarget, database: Database
+    name: str, subjects: Sequence[TuningSubject], target: GpuTarget, database: Database
 ) -> Policy[Any]:  # what an explorer remembers is its own
     return gpu_policy(name)
 

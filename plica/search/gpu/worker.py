@@ -18,18 +18,18 @@ import numpy as np
 
 from plica.codegen.native import shape_of
 from plica.core.diagnostic import CompilerBug
-from plica.runtime.cuda.driver import Device, DeviceError, Graph, Memory, device
+from plica.runtime.cuda.driver import CudaDevice, CudaGraph, CudaMemory, DeviceError, device
 from plica.runtime.error import PlicaError
 from plica.runtime.port import Array
 from plica.schedule.fuzz import CRASHES
 from plica.search.gpu.build import gpu_built, launches_of
 from plica.search.gpu.reference import gpu_reference_of
 from plica.search.measure import worker
-from plica.search.measure.frame import Frame
-from plica.search.measure.job import Job
-from plica.search.measure.outcome import Limits, Status, failed, ok
+from plica.search.measure.frame import MessageFrame
+from plica.search.measure.job import MeasureJob
+from plica.search.measure.outcome import Status, TrialLimits, failed, ok
 from plica.search.measure.reference import POISON, disagreement, prepared, written
-from plica.search.measure.timing import Timing, interleaved
+from plica.search.measure.timing import KernelTiming, interleaved
 
 TOGETHER: Final = 8
 """Runs that are one graph, at most: what the processor adds to each is small then."""
@@ -41,10 +41,10 @@ EDGE: Final = 256
 """Bytes behind every array that nobody may write."""
 
 
-class Candidate:
+class LoadedCandidate:
     """Code on the GPU with its memory, all of it poisoned but the inputs."""
 
-    def __init__(self, gpu: Device, objects: Sequence[bytes], job: Job) -> None:
+    def __init__(self, gpu: CudaDevice, objects: Sequence[bytes], job: MeasureJob) -> None:
         reference = gpu_reference_of(job)
         cubin, told = objects
         launches, scratch = launches_of(told)
@@ -54,13 +54,13 @@ class Candidate:
         inputs = prepared(reference.inputs, job)
         buffers = written(reference, job.kernel)
         sizes = [math.prod(shape_of(each)) * each.dtype.bytes for each in buffers]
-        self._written: list[Memory] = []
+        self._written: list[CudaMemory] = []
         self._sizes = [*sizes, *scratch]
         for size in self._sizes:
             room = gpu.reserve(size + EDGE)
             self._stream.fill(room.address, POISON, size + EDGE)
             self._written.append(room)
-        self._read: list[Memory] = []
+        self._read: list[CudaMemory] = []
         for array in inputs:
             dense = np.ascontiguousarray(array)
             room = gpu.reserve(dense.nbytes)
@@ -70,7 +70,7 @@ class Candidate:
         self._shape, self._kind = shape_of(buffers[-1]), buffers[-1].dtype.numpy
         self._result = self._written[len(sizes) - 1]
         self._addresses = [each.address for each in (*self._read, *self._written)]
-        self._graph: Graph | None = None
+        self._graph: CudaGraph | None = None
         self._nanoseconds, self._together = 0.0, 1
 
     def once(self) -> None:
@@ -95,14 +95,14 @@ class Candidate:
                 return f"It writes beside its buffer {number}."
         return ""
 
-    def timing(self, limits: Limits, bar: float = math.inf) -> Timing:
+    def timing(self, limits: TrialLimits, bar: float = math.inf) -> KernelTiming:
         """Ready to be timed; the clock is that of the GPU."""
         first = self._stream.mark()
         self._put()
         seconds = self._stream.mark().since(first)
         self._together = max(1, min(TOGETHER, int(SHORT / max(seconds, 1e-9))))
         self._graph = self._stream.noted(self._put_some)
-        return Timing(self._repeat, lambda: int(self._nanoseconds), limits, None, bar)
+        return KernelTiming(self._repeat, lambda: int(self._nanoseconds), limits, None, bar)
 
     def _repeat(self, count: int) -> None:
         assert self._graph is not None
@@ -122,29 +122,29 @@ class Candidate:
             self._stream.launch(function, each.grid, each.block, shared, given, each.maps)
 
 
-def build(asked: Frame, limits: Limits) -> Frame:
+def build(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
     """The code of a candidate."""
     start = perf_counter()
     try:
-        made = gpu_built(Job.from_json(asked.head["job"]))
+        made = gpu_built(MeasureJob.from_json(asked.head["job"]))
     except PlicaError as error:
         status: Status = "build" if error.code == "cuda-compile" else "refused"
         return _failure(status, "build", error.diagnostics[0].message, start)
     except CRASHES as error:  # a bug of ours: one trial
         return _failure("build", "build", f"{type(error).__name__}: {error}", start)
-    return Frame({"stages": made.stages}, made.objects)
+    return MessageFrame({"stages": made.stages}, made.objects)
 
 
-def run(asked: Frame, limits: Limits) -> Frame:
+def run(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
     """Whether a candidate is right, and how long it takes."""
     start = perf_counter()
-    job = Job.from_json(asked.head["job"])
+    job = MeasureJob.from_json(asked.head["job"])
     try:
         expected = gpu_reference_of(job).expected
     except PlicaError as error:  # the work itself has no value
         return _failure("refused", "reference", error.diagnostics[0].message, start)
     try:
-        candidate = Candidate(device(), asked.blobs, job)
+        candidate = LoadedCandidate(device(), asked.blobs, job)
         candidate.once()
         wrong = candidate.spoiled() or disagreement(candidate.result(), expected)
         if wrong:
@@ -163,10 +163,10 @@ def run(asked: Frame, limits: Limits) -> Frame:
     except CompilerBug as error:
         return _failure("wrong", "validate", str(error), start)
     stages = {"validate": validated - start, "time": perf_counter() - validated}
-    return Frame({"outcome": ok(times, stages).to_json()})
+    return MessageFrame({"outcome": ok(times, stages).to_json()})
 
 
-def final(asked: Frame, limits: Limits) -> Frame:
+def final(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
     """How long several candidates take, each of which was right before."""
     start = perf_counter()
     blobs = list(asked.blobs)
@@ -174,14 +174,14 @@ def final(asked: Frame, limits: Limits) -> Frame:
     try:
         for text, count in zip(asked.head["jobs"], asked.head["counts"], strict=True):
             objects = [blobs.pop(0) for _ in range(count)]
-            candidates.append(Candidate(device(), objects, Job.from_json(text)))
+            candidates.append(LoadedCandidate(device(), objects, MeasureJob.from_json(text)))
         timings = [each.timing(limits) for each in candidates]
         rounds = tuple(interleaved(timings, asked.head["rounds"] or worker.ROUNDS))
     except DeviceError as error:
         _end(error)
     stages = {"time": (perf_counter() - start) / max(1, len(timings))}
     outcomes = [ok(tuple([each[at] for each in rounds]), stages) for at in range(len(timings))]
-    return Frame({"outcomes": [each.to_json() for each in outcomes]})
+    return MessageFrame({"outcomes": [each.to_json() for each in outcomes]})
 
 
 def _end(error: DeviceError) -> NoReturn:
@@ -195,9 +195,9 @@ def _said(error: DeviceError) -> str:
     return f"{first.message} {first.found or ''}".strip()
 
 
-def _failure(status: Status, stage: str, message: str, start: float) -> Frame:
+def _failure(status: Status, stage: str, message: str, start: float) -> MessageFrame:
     outcome = failed(status, stage, message, {stage: perf_counter() - start})
-    return Frame({"outcome": outcome.to_json()})
+    return MessageFrame({"outcome": outcome.to_json()})
 
 
 WORK: Final[Mapping[str, worker.Answer]] = {"build": build, "run": run, "final": final}

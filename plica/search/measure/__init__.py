@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "Job",
-    "Limits",
     "LocalMeasurer",
+    "MeasureJob",
     "Measured",
     "Measurer",
     "Outcome",
-    "Work",
+    "SpaceWork",
+    "TrialLimits",
     "clearly_less",
     "job_of",
     "ranked",
 ]
 
 if TYPE_CHECKING:
-    from plica.search.measure.job import Job, Work, job_of
+    from plica.search.measure.job import MeasureJob, SpaceWork, job_of
     from plica.search.measure.local import LocalMeasurer, Measurer
-    from plica.search.measure.outcome import Limits, Measured, Outcome
+    from plica.search.measure.outcome import Measured, Outcome, TrialLimits
     from plica.search.measure.tournament import clearly_less, ranked
 else:
     lazily(__name__)

@@ -17,20 +17,20 @@ from typing import Final
 import numpy as np
 from attrs import evolve, field, frozen
 
-import plica.codegen.dot  # noqa: F401  # declares the intrinsics that traces name
+import plica.codegen.dot_product  # noqa: F401  # declares the intrinsics that traces name
 from plica.codegen.llvm import pool, toolchain
 from plica.codegen.llvm.fold import alone
 from plica.codegen.llvm.kernel import emit
 from plica.codegen.lower.passes import lower
 from plica.codegen.target import Target, parse
 from plica.core.collector import paused
-from plica.ir.loop import Kernel
+from plica.ir.loop.statement import Kernel
 from plica.runtime.error import Diagnostic, EvaluationError, UnsupportedError
 from plica.runtime.link import link
 from plica.runtime.pool import use_threads
 from plica.runtime.port import Array
 from plica.schedule.replay import scheduled
-from plica.search.measure.job import Job
+from plica.search.measure.job import MeasureJob
 
 KERNEL: Final = "plica.candidate"
 REPEAT: Final = "plica_repeat"
@@ -47,7 +47,7 @@ class Built:
     stages: dict[str, float] = field(factory=dict[str, float])
 
 
-def target_of(job: Job) -> Target:
+def target_of(job: MeasureJob) -> Target:
     """The machine a job is for, which must be this one."""
     # A line that does not speak of cores means one.
     found = parse(job.target, evolve(toolchain.host(), cores=1))
@@ -55,7 +55,7 @@ def target_of(job: Job) -> Target:
     return found
 
 
-def built(job: Job) -> Built:
+def built(job: MeasureJob) -> Built:
     """The code of a candidate; raises a `PlicaError` where its schedule or its code is refused."""
     target = target_of(job)
     start = perf_counter()

@@ -3,8 +3,8 @@
     frame ::= size of the head (8 bytes), head (JSON), blobs;   head["blobs"] = their sizes
 
 >>> import io
->>> read(io.BytesIO(to_bytes(Frame({"do": "build"}, (b"object",)))))
-Frame(head={'do': 'build'}, blobs=(b'object',))
+>>> read(io.BytesIO(to_bytes(MessageFrame({"do": "build"}, (b"object",)))))
+MessageFrame(head={'do': 'build'}, blobs=(b'object',))
 >>> read(io.BytesIO(b"")) is None
 True
 """
@@ -22,21 +22,21 @@ MOST: Final = 1 << 31
 
 
 @frozen
-class Frame:
+class MessageFrame:
     """Words, and bytes that belong to them."""
 
     head: dict[str, Any]  # Any: what JSON can hold
     blobs: tuple[bytes, ...] = ()
 
 
-def to_bytes(of: Frame) -> bytes:
+def to_bytes(of: MessageFrame) -> bytes:
     """The frame as it is sent."""
     sizes = [len(each) for each in of.blobs]
     head = json.dumps({**of.head, "blobs": sizes}).encode()
     return b"".join([struct.pack("<Q", len(head)), head, *of.blobs])
 
 
-def read(stream: IO[bytes]) -> Frame | None:
+def read(stream: IO[bytes]) -> MessageFrame | None:
     """The next frame; None where the stream ends, even in the middle of one."""
     size = _exactly(stream, 8)
     if size is None:
@@ -48,7 +48,7 @@ def read(stream: IO[bytes]) -> Frame | None:
     blobs = [_exactly(stream, int(each)) for each in head.pop("blobs")]
     if any(each is None for each in blobs):
         return None
-    return Frame(head, tuple([each for each in blobs if each is not None]))
+    return MessageFrame(head, tuple([each for each in blobs if each is not None]))
 
 
 def _exactly(stream: IO[bytes], size: int) -> bytes | None:

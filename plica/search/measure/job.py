@@ -19,17 +19,17 @@ from plica.core import encode
 from plica.core.binding import free_vars
 from plica.core.diagnostic import Malformed
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.loop import Kernel
-from plica.ir.scalar import Buffer
-from plica.ir.stages import Stages
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.stages import Stages
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.dim import known
 from plica.runtime.error import Diagnostic
 from plica.schedule.hoist import Hoisted
 from plica.schedule.trace import Trace
-from plica.search.rule import Work, begun
+from plica.search.sketch_rule import SpaceWork, begun
 from plica.search.space import Point, Space
 
-__all__ = ["Job", "Work", "job_of"]
+__all__ = ["MeasureJob", "SpaceWork", "job_of"]
 
 LONGEST: Final = 1 << 26
 """Characters of a job."""
@@ -41,7 +41,7 @@ MOST_ELEMENTS: Final = 1 << 40
 
 
 @frozen(eq=False)
-class Job:
+class MeasureJob:
     """One candidate."""
 
     work: Stages
@@ -86,7 +86,7 @@ class Job:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     @staticmethod
-    def from_json(text: str) -> Job:
+    def from_json(text: str) -> MeasureJob:
         """The job that a text holds; raises `Malformed`."""
         if len(text) > LONGEST:
             _refuse(f"It has more than {LONGEST} characters.")
@@ -109,12 +109,12 @@ class Job:
         whole, begins = _stages(work), _stages(form)
         _check(whole, begins, len(constant))
         steps = Trace.from_json(trace)
-        return Job(whole, begins, tuple(constant), reassociates, steps, target)
+        return MeasureJob(whole, begins, tuple(constant), reassociates, steps, target)
 
 
-def job_of(work: Work, space: Space, point: Point, target: AnyTarget) -> Job:
+def job_of(work: SpaceWork, space: Space, point: Point, target: AnyTarget) -> MeasureJob:
     """The job of a point of a space."""
-    return Job(
+    return MeasureJob(
         work.stages,
         space.sketches[point.sketch].form,
         work.facts.constant,

@@ -18,13 +18,13 @@ from attrs import frozen
 
 from plica.codegen.backend import AnyTarget, backend_of, find_target
 from plica.runtime.host import cores
-from plica.search.measure.frame import Frame
-from plica.search.measure.job import Job, Work, job_of
+from plica.search.measure.frame import MessageFrame
+from plica.search.measure.job import MeasureJob, SpaceWork, job_of
 from plica.search.measure.outcome import (
-    Limits,
     Measured,
     Outcome,
     Status,
+    TrialLimits,
     failed,
     measured,
     with_stages,
@@ -44,12 +44,12 @@ class Measurer(Protocol):
     """Whoever tries out points: the outcomes are in the order of the points."""
 
     def measure(
-        self, task: Work, space: Space, points: Sequence[Point], arrived: Arrived | None = None
+        self, task: SpaceWork, space: Space, points: Sequence[Point], arrived: Arrived | None = None
     ) -> tuple[Measured, ...]: ...
 
 
 @frozen(eq=False)
-class Ready:
+class BuiltObjects:
     """Objects, and how long they took."""
 
     objects: tuple[bytes, ...]
@@ -62,11 +62,11 @@ class LocalMeasurer:
     def __init__(
         self,
         target: AnyTarget | None = None,
-        limits: Limits | None = None,
+        limits: TrialLimits | None = None,
         builders: int = 0,
         main: str = MAIN,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or TrialLimits()
         here = find_target("cpu")
         self.target = target or backend_of(here).with_threads(here, self.limits.threads)
         if main == MAIN:  # another worker has another machine beside this one
@@ -82,7 +82,7 @@ class LocalMeasurer:
         self._bars: dict[str, float] = {}
 
     def measure(
-        self, task: Work, space: Space, points: Sequence[Point], arrived: Arrived | None = None
+        self, task: SpaceWork, space: Space, points: Sequence[Point], arrived: Arrived | None = None
     ) -> tuple[Measured, ...]:
         """What comes of points, in their order; `arrived` is told of each as soon as it is."""
         jobs = [job_of(task, space, each, self.target) for each in points]
@@ -94,7 +94,7 @@ class LocalMeasurer:
                     arrived(found[-1])
         return tuple(found)
 
-    def outcomes(self, jobs: Sequence[Job]) -> Generator[Outcome, None, None]:
+    def outcomes(self, jobs: Sequence[MeasureJob]) -> Generator[Outcome, None, None]:
         """What comes of jobs, in their order, each as soon as it is known."""
         pending = [self._ahead.submit(self._build, job) for job in jobs]
         self._runner.begin()
@@ -106,18 +106,20 @@ class LocalMeasurer:
             _forget(pending)
 
     def finals(
-        self, task: Work, space: Space, points: Sequence[Point], rounds: int = 0
+        self, task: SpaceWork, space: Space, points: Sequence[Point], rounds: int = 0
     ) -> tuple[Measured, ...]:
         """The times of points that were right before, taken in turns, round by round."""
         jobs = [job_of(task, space, each, self.target) for each in points]
         outcomes = self.final_outcomes(jobs, rounds)
         return tuple([measured(p, each) for p, each in zip(points, outcomes, strict=True)])
 
-    def final_outcomes(self, jobs: Sequence[Job], rounds: int = 0) -> tuple[Outcome, ...]:
+    def final_outcomes(self, jobs: Sequence[MeasureJob], rounds: int = 0) -> tuple[Outcome, ...]:
         """The times of jobs, taken in turns; `ROUNDS` of them if no number is given."""
         pending = [self._ahead.submit(self._build, job) for job in jobs]
         made = [each.result() for each in pending]
-        ready = [(job, of) for job, of in zip(jobs, made, strict=True) if isinstance(of, Ready)]
+        ready = [
+            (job, of) for job, of in zip(jobs, made, strict=True) if isinstance(of, BuiltObjects)
+        ]
         timed = iter(self._final(ready, rounds) if ready else ())
         return tuple([each if isinstance(each, Outcome) else next(timed) for each in made])
 
@@ -145,10 +147,10 @@ class LocalMeasurer:
         numbers = [each.number for each in self._builders] if self.limits.alone else []
         return [each for each in numbers if each is not None]
 
-    def _build(self, job: Job) -> Ready | Outcome:
+    def _build(self, job: MeasureJob) -> BuiltObjects | Outcome:
         builder = self._idle.get()
         try:
-            asked = Frame({"do": "build", "job": job.to_json()})
+            asked = MessageFrame({"do": "build", "job": job.to_json()})
             answer = builder.ask(asked, self.limits.build_seconds)
         finally:
             self._idle.put(builder)
@@ -156,13 +158,13 @@ class LocalMeasurer:
             return _lost(answer, "build", "build", {})
         if "outcome" in answer.head:
             return Outcome.from_json(answer.head["outcome"])
-        return Ready(answer.blobs, answer.head["stages"])
+        return BuiltObjects(answer.blobs, answer.head["stages"])
 
-    def _run(self, job: Job, ready: Ready) -> Outcome:
+    def _run(self, job: MeasureJob, ready: BuiltObjects) -> Outcome:
         bar = self._bars.get(job.about)
         head = {"do": "run", "job": job.to_json(), "bar": bar, "others": self._others()}
         with slot():
-            answer = self._runner.ask(Frame(head, ready.objects), self.limits.run_seconds)
+            answer = self._runner.ask(MessageFrame(head, ready.objects), self.limits.run_seconds)
         if isinstance(answer, Lost):
             resume(self._others())
             return _lost(answer, "crash", "run", ready.stages)
@@ -171,7 +173,7 @@ class LocalMeasurer:
             self._bars[job.about] = outcome.cost if bar is None else min(bar, outcome.cost)
         return outcome
 
-    def _final(self, of: Sequence[tuple[Job, Ready]], rounds: int) -> list[Outcome]:
+    def _final(self, of: Sequence[tuple[MeasureJob, BuiltObjects]], rounds: int) -> list[Outcome]:
         head = {
             "do": "final",
             "jobs": [job.to_json() for job, _ in of],
@@ -181,7 +183,7 @@ class LocalMeasurer:
         }
         blobs = tuple([blob for _, ready in of for blob in ready.objects])
         with slot():
-            answer = self._runner.ask(Frame(head, blobs), self.limits.run_seconds * len(of))
+            answer = self._runner.ask(MessageFrame(head, blobs), self.limits.run_seconds * len(of))
         if isinstance(answer, Lost):
             resume(self._others())
             return [_lost(answer, "crash", "final", ready.stages) for _, ready in of]
@@ -194,7 +196,7 @@ def _lost(how: Lost, status: Status, stage: str, stages: dict[str, float]) -> Ou
     return failed("timeout" if how.late else status, stage, how.how, stages)
 
 
-def _forget(pending: Sequence[Future[Ready | Outcome]]) -> None:
+def _forget(pending: Sequence[Future[BuiltObjects | Outcome]]) -> None:
     """Let nobody build what nobody waits for."""
     for each in pending:
         each.cancel()

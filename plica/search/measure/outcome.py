@@ -36,7 +36,7 @@ LONGEST_MESSAGE: Final = 1000
 
 
 @frozen
-class Limits:
+class TrialLimits:
     """How much a trial may take, and how carefully it is timed."""
 
     build_seconds: float = 30.0
@@ -59,9 +59,9 @@ class Limits:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def from_json(text: str) -> Limits:
+    def from_json(text: str) -> TrialLimits:
         """The limits that a text of ours holds."""
-        return Limits(**json.loads(text))
+        return TrialLimits(**json.loads(text))
 
 
 @frozen

@@ -20,10 +20,10 @@ from typing import IO, Any, Final
 
 from attrs import frozen
 
-from plica.runtime.apart import MEANINGS
+from plica.runtime.process import MEANINGS
 from plica.search.measure import frame
-from plica.search.measure.frame import Frame
-from plica.search.measure.outcome import Limits
+from plica.search.measure.frame import MessageFrame
+from plica.search.measure.outcome import TrialLimits
 
 MAIN: Final = "from plica.search.measure.worker import main; main()"
 
@@ -47,7 +47,7 @@ class Lost:
 class Worker:
     """A process that answers, or is lost and started again; a patient one lets others go first."""
 
-    def __init__(self, limits: Limits, patient: bool = False, main: str = MAIN) -> None:
+    def __init__(self, limits: TrialLimits, patient: bool = False, main: str = MAIN) -> None:
         self._limits, self._main = limits, main
         self._nice = PATIENT if patient else 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -67,13 +67,13 @@ class Worker:
             if self._process is None:
                 self._start()
 
-    def ask(self, what: Frame, seconds: float) -> Frame | Lost:
+    def ask(self, what: MessageFrame, seconds: float) -> MessageFrame | Lost:
         """The answer to a frame, or how the worker was lost."""
         with self._asking:
             process = self._process or self._start()
             assert process.stdin is not None
             assert process.stdout is not None
-            whole = Frame({**what.head, "seconds": seconds}, what.blobs)
+            whole = MessageFrame({**what.head, "seconds": seconds}, what.blobs)
             try:
                 process.stdin.write(frame.to_bytes(whole))
                 process.stdin.flush()

@@ -21,16 +21,16 @@ from plica.codegen.lower.nest import nest
 from plica.codegen.lower.passes import lower
 from plica.codegen.native import shape_of
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dtype import DType
-from plica.ir.loop import Kernel
-from plica.ir.scalar import Buffer
-from plica.ir.stages import Stages
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.stages import Stages
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.dtype import DType
 from plica.runtime.artefact import aligned_array
 from plica.runtime.guard import Guarded
 from plica.runtime.port import Array
 from plica.schedule.hoist import constants
 from plica.search.measure.build import Loaded, objects_of, target_of
-from plica.search.measure.job import Job
+from plica.search.measure.job import MeasureJob
 
 POISON: Final = 0xFF
 """Bytes that are no number as a float, and an unlikely one as an integer."""
@@ -60,7 +60,7 @@ class Reference:
 _kept: dict[str, Reference] = {}
 
 
-def reference_of(job: Job) -> Reference:
+def reference_of(job: MeasureJob) -> Reference:
     """The reference of the work of a job; those of the last two works are kept."""
     if job.about not in _kept:
         while len(_kept) > 1:
@@ -69,7 +69,7 @@ def reference_of(job: Job) -> Reference:
     return _kept[job.about]
 
 
-def _reference(job: Job) -> Reference:
+def _reference(job: MeasureJob) -> Reference:
     kernel = lower(nest(job.work), "cpu")
     code = Loaded(objects_of(kernel, target_of(job), job.reassociates))
     shapes = [(shape_of(each), each.dtype) for each in kernel.params]
@@ -108,7 +108,7 @@ def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return room.view(dtype).reshape(shape)
 
 
-def prepared(inputs: Sequence[Array], job: Job) -> tuple[Array, ...]:
+def prepared(inputs: Sequence[Array], job: MeasureJob) -> tuple[Array, ...]:
     """What a candidate reads: inputs of its work in its shapes, and what it makes of constants."""
     of = job.hoisted
     made: Mapping[Buffer, Array] = {}
@@ -139,7 +139,7 @@ def elements(of: Buffer) -> int:
 _frozen: dict[tuple[str, Stages], tuple[Guarded, ...]] = {}
 
 
-def read_by(job: Job) -> tuple[Array, ...]:
+def read_by(job: MeasureJob) -> tuple[Array, ...]:
     """What a candidate reads, which cannot be written; kept for those of a few forms."""
     key = (job.about, job.form)
     if key not in _frozen:
@@ -155,7 +155,7 @@ def read_by(job: Job) -> tuple[Array, ...]:
     return tuple([room.array for room in _frozen[key]])
 
 
-def difference(job: Job, code: Loaded) -> str:
+def difference(job: MeasureJob, code: Loaded) -> str:
     """Run a candidate once; what is wrong with what it wrote, or nothing."""
     reference = reference_of(job)
     inputs = read_by(job)

@@ -4,7 +4,7 @@ A kernel on one thread is timed by the processor time of that thread, which does
 another process has the core; one on several threads by the clock on the wall.
 
 >>> now = iter(range(0, 10_000, 5))
->>> taken = Timing(lambda count: None, lambda: next(now) * 1_000_000, Limits(repeats=3))
+>>> taken = KernelTiming(lambda count: None, lambda: next(now) * 1_000_000, TrialLimits(repeats=3))
 >>> taken.repeats()
 (0.005, 0.005, 0.005)
 """
@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from plica.runtime.port import Array
-from plica.search.measure.outcome import Limits
+from plica.search.measure.outcome import TrialLimits
 
 FEW: Final = 3
 """How often a kernel is repeated that is much slower than the best."""
@@ -48,14 +48,14 @@ def clock_for(threads: int) -> Clock:
     return lambda: time.clock_gettime_ns(time.CLOCK_THREAD_CPUTIME_ID)
 
 
-class Timing:
+class KernelTiming:
     """A kernel that is timed: how many runs make a repeat is found out first."""
 
     def __init__(
         self,
         run: Callable[[int], None],
         clock: Clock,
-        limits: Limits,
+        limits: TrialLimits,
         flush: Callable[[], None] | None = None,
         bar: float = math.inf,
     ) -> None:
@@ -94,7 +94,7 @@ class Timing:
         return tuple(found)
 
 
-def interleaved(of: Sequence[Timing], rounds: int) -> Iterator[tuple[float, ...]]:
+def interleaved(of: Sequence[KernelTiming], rounds: int) -> Iterator[tuple[float, ...]]:
     """The seconds of each of several kernels, round by round: there and back again.
 
     What slows the machine down for a while slows all of them down, and none is always the first.

@@ -25,16 +25,16 @@ import numpy as np
 from plica.codegen.native import shape_of
 from plica.core.collector import paused
 from plica.core.diagnostic import CompilerBug
-from plica.ir.loop import Kernel
+from plica.ir.loop.statement import Kernel
 from plica.runtime.artefact import ALIGNMENT, aligned_array
 from plica.runtime.error import EvaluationError, PlicaError
 from plica.runtime.port import Array
 from plica.schedule.fuzz import CRASHES
 from plica.search.measure import frame
 from plica.search.measure.build import Loaded, built, table_of, target_of
-from plica.search.measure.frame import Frame
-from plica.search.measure.job import Job
-from plica.search.measure.outcome import Limits, Outcome, Status, failed, ok
+from plica.search.measure.frame import MessageFrame
+from plica.search.measure.job import MeasureJob
+from plica.search.measure.outcome import Outcome, Status, TrialLimits, failed, ok
 from plica.search.measure.reference import (
     POISON,
     difference,
@@ -44,30 +44,30 @@ from plica.search.measure.reference import (
     written,
 )
 from plica.search.measure.stop import stopped
-from plica.search.measure.timing import Timing, clock_for, flusher, interleaved
+from plica.search.measure.timing import KernelTiming, clock_for, flusher, interleaved
 
 ROUNDS: Final = 12
 """How often each candidate of a final is timed."""
 
 
-def build(asked: Frame, limits: Limits) -> Frame:
+def build(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
     """The objects of a candidate."""
     start = perf_counter()
     try:
-        made = built(Job.from_json(asked.head["job"]))
+        made = built(MeasureJob.from_json(asked.head["job"]))
     except PlicaError as error:
         return _failure("refused", "build", error.diagnostics[0].message, start)
     except CRASHES as error:  # a bug of ours, or LLVM refuses the code: one trial
         return _failure("build", "build", f"{type(error).__name__}: {error}", start)
     except MemoryError:
         return _failure("build", "build", "There is not enough memory.", start)
-    return Frame({"stages": made.stages}, made.objects)
+    return MessageFrame({"stages": made.stages}, made.objects)
 
 
-def run(asked: Frame, limits: Limits) -> Frame:
+def run(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
     """Whether a candidate is right, and how long it takes."""
     start = perf_counter()
-    job = Job.from_json(asked.head["job"])
+    job = MeasureJob.from_json(asked.head["job"])
     try:
         expected = reference_of(job).expected
         code = Loaded(asked.blobs, limits.threads)
@@ -91,10 +91,10 @@ def run(asked: Frame, limits: Limits) -> Frame:
     except MemoryError:
         return _failure("crash", "validate", "There is not enough memory.", start)
     stages = {"validate": validated - start, "time": perf_counter() - validated}
-    return Frame({"outcome": ok(times, stages).to_json()})
+    return MessageFrame({"outcome": ok(times, stages).to_json()})
 
 
-def final(asked: Frame, limits: Limits) -> Frame:
+def final(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
     """How long several candidates take, each of which was right before."""
     start = perf_counter()
     blobs = list(asked.blobs)
@@ -102,17 +102,19 @@ def final(asked: Frame, limits: Limits) -> Frame:
     kept = []
     for text, count in zip(asked.head["jobs"], asked.head["counts"], strict=True):
         code = Loaded([blobs.pop(0) for _ in range(count)], limits.threads)
-        timing, result = _timing(Job.from_json(text), code, limits)
+        timing, result = _timing(MeasureJob.from_json(text), code, limits)
         timings.append(timing)
         kept.append((code, result))  # while they are timed nobody may let go of them
     with stopped(asked.head["others"]):
         rounds = tuple(interleaved(timings, asked.head["rounds"] or ROUNDS))
     stages = {"time": (perf_counter() - start) / max(1, len(timings))}
     outcomes = [ok(tuple([each[at] for each in rounds]), stages) for at in range(len(timings))]
-    return Frame({"outcomes": [each.to_json() for each in outcomes]})
+    return MessageFrame({"outcomes": [each.to_json() for each in outcomes]})
 
 
-def _timing(job: Job, code: Loaded, limits: Limits, bar: float = math.inf) -> tuple[Timing, Array]:
+def _timing(
+    job: MeasureJob, code: Loaded, limits: TrialLimits, bar: float = math.inf
+) -> tuple[KernelTiming, Array]:
     """A candidate ready to be timed, and where its result will be."""
     reference = reference_of(job)
     written(reference, job.kernel)
@@ -125,7 +127,7 @@ def _timing(job: Job, code: Loaded, limits: Limits, bar: float = math.inf) -> tu
     def repeat(count: int) -> None:
         code.run_table(table, count)
 
-    return Timing(repeat, clock_for(limits.threads), limits, flush, bar), arrays[-1]
+    return KernelTiming(repeat, clock_for(limits.threads), limits, flush, bar), arrays[-1]
 
 
 def _together(kernel: Kernel, inputs: tuple[Array, ...]) -> list[Array]:
@@ -147,12 +149,12 @@ def _together(kernel: Kernel, inputs: tuple[Array, ...]) -> list[Array]:
     return arrays
 
 
-def _failure(status: Status, stage: str, message: str, start: float) -> Frame:
+def _failure(status: Status, stage: str, message: str, start: float) -> MessageFrame:
     outcome: Outcome = failed(status, stage, message, {stage: perf_counter() - start})
-    return Frame({"outcome": outcome.to_json()})
+    return MessageFrame({"outcome": outcome.to_json()})
 
 
-Answer: TypeAlias = Callable[[Frame, Limits], Frame]
+Answer: TypeAlias = Callable[[MessageFrame, TrialLimits], MessageFrame]
 
 WORK: Final[Mapping[str, Answer]] = {
     "build": build,
@@ -162,7 +164,10 @@ WORK: Final[Mapping[str, Answer]] = {
 
 
 def serve(
-    given: IO[bytes], answers: IO[bytes], limits: Limits, work: Mapping[str, Answer] | None = None
+    given: IO[bytes],
+    answers: IO[bytes],
+    limits: TrialLimits,
+    work: Mapping[str, Answer] | None = None,
 ) -> None:
     """Answer frames until there are no more."""
     known = WORK if work is None else work
@@ -181,7 +186,7 @@ def _end_after(seconds: float) -> None:
 
 def main(work: Mapping[str, Answer] | None = None) -> None:
     """Limit this process, then serve."""
-    limits = Limits.from_json(sys.argv[1])
+    limits = TrialLimits.from_json(sys.argv[1])
     # Whatever a library prints must not come between the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

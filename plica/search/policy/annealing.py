@@ -7,7 +7,7 @@ them met are the batch.
 >>> from plica.search.policy.example import SQUARE, cost
 >>> from plica.search.policy.ridge import Ridge
 >>> from plica.search.policy.trial import best_of
->>> policy = Policy(Annealing(Judge("ridge", Ridge(), knobs), batch=8, chains=16, steps=40))
+>>> policy = Policy(Annealing(CostJudge("ridge", Ridge(), knobs), batch=8, chains=16, steps=40))
 >>> best_of(policy, SQUARE, cost, trials=40, seed=0)
 1.0
 """
@@ -20,19 +20,19 @@ from random import Random
 
 from attrs import frozen
 
+from plica.search.policy.cost_judge import CostJudge, Score, knobs
 from plica.search.policy.evolution import mixed
-from plica.search.policy.fold import Known, Policy
-from plica.search.policy.judge import Judge, Score, knobs
+from plica.search.policy.fold import ObservedSpace, Policy
 from plica.search.space import Point, Space
 
-__all__ = ["Annealing", "Judge", "Policy", "knobs"]
+__all__ = ["Annealing", "CostJudge", "Policy", "knobs"]
 
 
 @frozen
 class Annealing:
     """A model, how many points at once, how many chains, how long they walk."""
 
-    judge: Judge
+    judge: CostJudge
     batch: int = 64
     chains: int = 128
     steps: int = 500
@@ -50,7 +50,7 @@ class Annealing:
         return ()
 
     def chosen(
-        self, known: Known, memory: tuple[Point, ...], random: Random
+        self, known: ObservedSpace, memory: tuple[Point, ...], random: Random
     ) -> tuple[tuple[Point, ...], Sequence[Point]]:
         """Where the chains are now, and the next batch."""
         if known.best is None:
@@ -62,7 +62,7 @@ class Annealing:
         return tuple(chains), mixed(known, ranked, self.batch, self.greed, random)
 
     def _walked(
-        self, known: Known, chains: list[Point], score: Score, random: Random
+        self, known: ObservedSpace, chains: list[Point], score: Score, random: Random
     ) -> tuple[list[Point], dict[Point, float]]:
         """Where the chains end, and what is thought of every point they met."""
         met = dict[Point, float]()
@@ -84,7 +84,7 @@ class Annealing:
                 break
         return chains, met
 
-    def _best(self, known: Known, met: dict[Point, float]) -> list[float]:
+    def _best(self, known: ObservedSpace, met: dict[Point, float]) -> list[float]:
         """What is thought of the best points that have not been tried."""
         return sorted([of for each, of in met.items() if each not in known.taken])[-self.batch :]
 

@@ -10,7 +10,8 @@ more than one that repeats them.
 >>> from random import Random
 >>> import numpy as np
 >>> from plica.search.policy.example import SQUARE, cost
->>> best = bred(Known(SQUARE), lambda points: -np.array([cost(p) for p in points]), Random(0))[0]
+>>> best = bred(ObservedSpace(SQUARE), lambda points: -np.array([cost(p) for p in points]),
+...     Random(0))[0]
 >>> cost(best)
 1.0
 """
@@ -24,8 +25,8 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.search.policy.fold import Known
-from plica.search.policy.judge import Score
+from plica.search.policy.cost_judge import Score
+from plica.search.policy.fold import ObservedSpace
 from plica.search.space import Point, Space
 
 
@@ -58,7 +59,7 @@ KINDRED: Final = 0.25
 
 
 def bred(
-    known: Known,
+    known: ObservedSpace,
     score: Score,
     random: Random,
     settings: Breeding | None = None,

@@ -18,7 +18,7 @@ from random import Random
 from attrs import evolve, frozen
 
 from plica.search.observation import Observation, is_faster
-from plica.search.policy.fold import Known, Policy
+from plica.search.policy.fold import ObservedSpace, Policy
 from plica.search.space import Point, Space
 
 __all__ = ["Descent", "Policy"]
@@ -48,7 +48,7 @@ class Descent:
         return Footing(space.default)
 
     def chosen(
-        self, known: Known, memory: Footing, random: Random
+        self, known: ObservedSpace, memory: Footing, random: Random
     ) -> tuple[Footing, Sequence[Point]]:
         """Where it stands now, and what is tried around it."""
         if memory.at not in known.taken:
@@ -64,7 +64,7 @@ class Descent:
         return (Footing(elsewhere[0]) if elsewhere else memory), elsewhere
 
 
-def descended(known: Known, footing: Footing) -> Footing:
+def descended(known: ObservedSpace, footing: Footing) -> Footing:
     """The fastest point known within reach, if it is faster than the one it stands at."""
     here = known.taken[footing.at]
     near = [known.taken[each] for each in around(known, footing) if each in known.taken]
@@ -76,7 +76,7 @@ def _cost(of: Observation) -> float:
     return float("inf") if of.cost is None else of.cost
 
 
-def around(known: Known, footing: Footing) -> list[Point]:
+def around(known: ObservedSpace, footing: Footing) -> list[Point]:
     """The points within so many steps."""
     found = {footing.at: None}
     edge = [footing.at]

@@ -6,7 +6,7 @@ everywhere it has not looked.
 >>> from plica.search.policy.example import SQUARE, cost
 >>> from plica.search.policy.ridge import Ridge
 >>> from plica.search.policy.trial import best_of
->>> judge = Judge("ridge", Ridge(), knobs)
+>>> judge = CostJudge("ridge", Ridge(), knobs)
 >>> best_of(Policy(Evolution(judge, batch=8)), SQUARE, cost, trials=40, seed=0)
 1.0
 """
@@ -19,18 +19,18 @@ from random import Random
 from attrs import field, frozen
 
 from plica.search.policy.breed import Breeding, bred, varied
-from plica.search.policy.fold import Known, Policy
-from plica.search.policy.judge import Judge, knobs
+from plica.search.policy.cost_judge import CostJudge, knobs
+from plica.search.policy.fold import ObservedSpace, Policy
 from plica.search.space import Point, Space
 
-__all__ = ["Evolution", "Judge", "Policy", "knobs"]
+__all__ = ["CostJudge", "Evolution", "Policy", "knobs"]
 
 
 @frozen
 class Evolution:
     """A model, how many at once, how they are bred, how many of them are random."""
 
-    judge: Judge
+    judge: CostJudge
     batch: int = 16
     breeding: Breeding = field(factory=Breeding)
     greed: float = 0.95
@@ -43,7 +43,9 @@ class Evolution:
     def start(self, space: Space) -> None:
         """Nothing is remembered."""
 
-    def chosen(self, known: Known, memory: None, random: Random) -> tuple[None, Sequence[Point]]:
+    def chosen(
+        self, known: ObservedSpace, memory: None, random: Random
+    ) -> tuple[None, Sequence[Point]]:
         """The next batch."""
         if known.best is None:
             return None, known.fresh(random, self.batch)
@@ -52,7 +54,7 @@ class Evolution:
 
 
 def mixed(
-    known: Known, ranked: Sequence[Point], batch: int, greed: float, random: Random
+    known: ObservedSpace, ranked: Sequence[Point], batch: int, greed: float, random: Random
 ) -> list[Point]:
     """A batch of points that are thought well of, differ, and are sometimes drawn at random."""
     greedy = sum(random.random() < greed for _ in range(batch))

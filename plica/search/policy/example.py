@@ -15,8 +15,8 @@ from __future__ import annotations
 from math import log2
 from typing import Final
 
-from plica.ir.loop import Kernel
-from plica.ir.script import from_text
+from plica.ir.loop.statement import Kernel
+from plica.ir.text.script import from_text
 from plica.schedule import (
     block,
     do,

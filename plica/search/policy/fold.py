@@ -41,7 +41,7 @@ M = TypeVar("M")
 
 
 @frozen(eq=False, slots=False)
-class Known:
+class ObservedSpace:
     """A space, and what has been observed in it, in the order in which it was proposed."""
 
     space: Space
@@ -130,16 +130,16 @@ class Explorer(Protocol[M]):
         """What it remembers at first."""
         ...
 
-    def chosen(self, known: Known, memory: M, random: Random) -> tuple[M, Sequence[Point]]:
+    def chosen(self, known: ObservedSpace, memory: M, random: Random) -> tuple[M, Sequence[Point]]:
         """What it remembers now, and the next batch; none where it has nothing more to try."""
         ...
 
 
 @frozen(eq=False)
-class State(Generic[M]):
+class SearchState(Generic[M]):
     """Where a search stands: a value, made anew by every step."""
 
-    known: Known
+    known: ObservedSpace
     seed: int
     memory: M
     round: int = 0
@@ -166,13 +166,13 @@ class Policy(Generic[M]):
     def name(self) -> str:
         return self.explorer.name
 
-    def begin(self, space: Space, seed: int) -> State[M]:
+    def begin(self, space: Space, seed: int) -> SearchState[M]:
         """Where a search begins; the first batch comes with the first step."""
-        return State(Known(space), seed, self.explorer.start(space))
+        return SearchState(ObservedSpace(space), seed, self.explorer.start(space))
 
     def step(
-        self, state: State[M], observations: Sequence[Observation] = ()
-    ) -> tuple[State[M], tuple[Point, ...]]:
+        self, state: SearchState[M], observations: Sequence[Observation] = ()
+    ) -> tuple[SearchState[M], tuple[Point, ...]]:
         """Take in observations, and say what else is to be tried."""
         proposals = list[Point]()
         left = list(reversed(observations))
@@ -188,13 +188,15 @@ class Policy(Generic[M]):
             state = self._next(state)
             proposals += state.pending
 
-    def _next(self, state: State[M]) -> State[M]:
+    def _next(self, state: SearchState[M]) -> SearchState[M]:
         """The next round, after a batch that is complete."""
         place = {each: n for n, each in enumerate(state.pending)}
         # The order in which results came in depends on the machine: what was proposed does not.
         came = sorted(state.arrived, key=lambda each: place.get(each.point, -1))
-        known = Known(state.known.space, (*state.known.log, *came))
+        known = ObservedSpace(state.known.space, (*state.known.log, *came))
         random = Random(f"{state.seed}/{state.round}")
         memory, points = self.explorer.chosen(known, state.memory, random)
         batch = tuple(dict.fromkeys(points))
-        return State(known, state.seed, memory, state.round + 1, batch, (), finished=not batch)
+        return SearchState(
+            known, state.seed, memory, state.round + 1, batch, (), finished=not batch
+        )

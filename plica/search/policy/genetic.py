@@ -17,7 +17,7 @@ from random import Random
 
 from attrs import frozen
 
-from plica.search.policy.fold import Known, Policy
+from plica.search.policy.fold import ObservedSpace, Policy
 from plica.search.space import Point, Space
 
 __all__ = ["Genetic", "Policy"]
@@ -39,7 +39,9 @@ class Genetic:
     def start(self, space: Space) -> None:
         """Nothing is remembered: the log holds every generation."""
 
-    def chosen(self, known: Known, memory: None, random: Random) -> tuple[None, Sequence[Point]]:
+    def chosen(
+        self, known: ObservedSpace, memory: None, random: Random
+    ) -> tuple[None, Sequence[Point]]:
         """The next generation."""
         living = self._living(known)
         if len(living) < 2:
@@ -59,7 +61,7 @@ class Genetic:
         missing = self.population - len(found)
         return None, [*found, *known.fresh(random, missing, tuple(found))]
 
-    def _living(self, known: Known) -> list[tuple[Point, float]]:
+    def _living(self, known: ObservedSpace) -> list[tuple[Point, float]]:
         """The last generation and the best of all before it, with their speeds."""
         last = known.log[-self.population :]
         kept = [*known.ranked[: self.elite], *last]

@@ -14,7 +14,7 @@ from random import Random
 
 from attrs import frozen
 
-from plica.search.policy.fold import Known, Policy, point_at
+from plica.search.policy.fold import ObservedSpace, Policy, point_at
 from plica.search.space import Point, Space
 
 __all__ = ["Grid", "Policy"]
@@ -34,7 +34,9 @@ class Grid:
         """Before the first point."""
         return 0
 
-    def chosen(self, known: Known, memory: int, random: Random) -> tuple[int, Sequence[Point]]:
+    def chosen(
+        self, known: ObservedSpace, memory: int, random: Random
+    ) -> tuple[int, Sequence[Point]]:
         """The next points that have not been tried."""
         found = list[Point]()
         while len(found) < self.batch and memory < known.space.size:

@@ -11,7 +11,7 @@ The stages follow from the log, so nothing is remembered but how long the best h
 >>> from plica.search.policy.example import SQUARE, cost
 >>> from plica.search.policy.ridge import Ridge
 >>> from plica.search.policy.trial import best_of
->>> policy = Policy(Guided(Judge("ridge", Ridge(), knobs), batch=8))
+>>> policy = Policy(Guided(CostJudge("ridge", Ridge(), knobs), batch=8))
 >>> best_of(policy, SQUARE, cost, trials=32, seed=0)
 1.0
 """
@@ -29,14 +29,14 @@ from attrs import field, frozen
 
 from plica.search.observation import Observation, is_faster
 from plica.search.policy.breed import Breeding, bred
+from plica.search.policy.cost_judge import CostJudge, Score, knobs
 from plica.search.policy.descent import Footing, around
 from plica.search.policy.evolution import mixed
-from plica.search.policy.fold import Known, Policy
-from plica.search.policy.judge import Judge, Score, knobs
+from plica.search.policy.fold import ObservedSpace, Policy
 from plica.search.policy.lesson import Lesson, told
 from plica.search.space import Point, Space
 
-__all__ = ["Guided", "Judge", "Policy", "knobs"]
+__all__ = ["CostJudge", "Guided", "Policy", "knobs"]
 
 
 @frozen
@@ -51,8 +51,8 @@ class Incumbent:
 class Guided:
     """Models that have opinions before and after measuring, and how the batches are made up."""
 
-    judge: Judge
-    analyst: Judge | None = None
+    judge: CostJudge
+    analyst: CostJudge | None = None
     """Whose opinion counts before anything is measured; none: the order of the space."""
     first: int = 8
     batch: int = 8
@@ -80,7 +80,7 @@ class Guided:
         return Incumbent()
 
     def chosen(
-        self, known: Known, memory: Incumbent, random: Random
+        self, known: ObservedSpace, memory: Incumbent, random: Random
     ) -> tuple[Incumbent, Sequence[Point]]:
         """The next batch."""
         memory = _followed(memory, known.best)
@@ -91,7 +91,7 @@ class Guided:
         vain = max(0, memory.rounds - self.patience) / self.patience
         fast = promising(known, SLOW * (1 + vain))
         # What is slow is neither learned from nor asked for: its features are never reckoned.
-        score = self.judge.after(Known(known.space, _within(known.log, fast)))
+        score = self.judge.after(ObservedSpace(known.space, _within(known.log, fast)))
         beside = _thought(score, _beside(known, 1 + memory.rounds, fast))
         stuck = memory.rounds >= self.patience
         count = self.batch if stuck else round(self.near * self.batch)
@@ -105,7 +105,7 @@ class Guided:
             found += [e for e in mixed(known, others, missing, self.greed, random) if e not in met]
         return memory, found
 
-    def reckoned(self, known: Known, random: Random) -> list[Point]:
+    def reckoned(self, known: ObservedSpace, random: Random) -> list[Point]:
         """What analysis alone proposes: the defaults, then the best of what is near them."""
         space = known.space
         defaults = list(dict.fromkeys(space.defaults()))[: self.first]
@@ -143,7 +143,7 @@ SLOW: Final = 1.5
 found in others."""
 
 
-def promising(known: Known, slow: float = SLOW) -> frozenset[int]:
+def promising(known: ObservedSpace, slow: float = SLOW) -> frozenset[int]:
     """The sketches that have been seen to be fast enough."""
     least = min([each.cost for each in known.ranked if each.cost is not None], default=0.0)
     fast = [each for each in known.ranked if (each.cost or 0.0) <= slow * least]
@@ -154,7 +154,7 @@ def _within(log: Sequence[Observation], sketches: Container[int]) -> tuple[Obser
     return tuple([each for each in log if each.point.sketch in sketches])
 
 
-def _untried(known: Known) -> list[Point]:
+def _untried(known: ObservedSpace) -> list[Point]:
     """The defaults of sketches of which nothing has been tried."""
     tried = {each.sketch for each in known.taken}
     return [each for each in known.space.defaults() if each.sketch not in tried]
@@ -166,7 +166,7 @@ def _followed(memory: Incumbent, best: Observation | None) -> Incumbent:
     return Incumbent(memory.best, memory.rounds + 1)
 
 
-def _beside(known: Known, incumbents: int, sketches: Container[int]) -> list[Point]:
+def _beside(known: ObservedSpace, incumbents: int, sketches: Container[int]) -> list[Point]:
     """What is next to the fastest points of some sketches and has not been tried."""
     found = dict[Point, None]()
     for each in _within(known.ranked[:incumbents], sketches):

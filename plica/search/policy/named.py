@@ -15,19 +15,19 @@ from plica.runtime.error import Diagnostic, InputError
 from plica.schedule.default.machine import Machine
 from plica.search.model import Analytical, PackSum
 from plica.search.policy.annealing import Annealing
+from plica.search.policy.cost_judge import CostJudge, stores
 from plica.search.policy.descent import Descent
 from plica.search.policy.evolution import Evolution
 from plica.search.policy.fold import Policy
 from plica.search.policy.genetic import Genetic
 from plica.search.policy.grid import Grid
 from plica.search.policy.guided import Guided
-from plica.search.policy.judge import Judge, stores
 from plica.search.policy.uniform import Uniform
 
 
-def learned(machine: Machine) -> Judge:
+def learned(machine: Machine) -> CostJudge:
     """Boosted trees over the features of stores; what is reckoned to be far slower is left out."""
-    return Judge("pack-sum-reckoned", PackSum(), stores(machine), Analytical().cycles)
+    return CostJudge("pack-sum-reckoned", PackSum(), stores(machine), Analytical().cycles)
 
 
 def guided(machine: Machine) -> Policy[Any]:

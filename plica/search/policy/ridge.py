@@ -18,7 +18,7 @@ import numpy as np
 from attrs import frozen
 
 from plica.search.feature.packs import Packs
-from plica.search.policy.judge import Array
+from plica.search.policy.cost_judge import Array
 
 FAILED: Final = 4.0
 """A trial that failed counts as so many times the slowest one."""

@@ -25,9 +25,9 @@ import numpy as np
 from plica.schedule.default.machine import Machine
 from plica.search.model import Analytical, PackSum, Transferred
 from plica.search.observation import Observation, point_text
-from plica.search.policy.fold import Known, Policy
+from plica.search.policy.cost_judge import CostJudge, Features, stores
+from plica.search.policy.fold import ObservedSpace, Policy
 from plica.search.policy.guided import Guided, promising
-from plica.search.policy.judge import Features, Judge, stores
 from plica.search.policy.lesson import Lesson
 from plica.search.record.apply import Applies, applied
 from plica.search.record.order import FINAL
@@ -38,18 +38,18 @@ TAUGHT: Final = "taught"
 """What names of such policies begin with."""
 
 
-class Piece(Protocol):
+class TaughtPiece(Protocol):
     """Work, as far as its records go."""
 
     @property
     def key(self) -> str: ...
 
 
-class Subject(Protocol):
+class TaughtSubject(Protocol):
     """Work, and the space of its schedules."""
 
     @property
-    def task(self) -> Piece: ...
+    def task(self) -> TaughtPiece: ...
 
     @property
     def space(self) -> Space: ...
@@ -60,7 +60,7 @@ def taught(machine: Machine, lessons: Sequence[Lesson]) -> Policy[Any]:
     features = stores(machine)
     given = tuple([each for each in lessons if each.ranked])
     model = Transferred(model_of(given, features), PackSum()) if given else PackSum()
-    judge = Judge(f"pack-sum-{_digest(given)}", model, features, Analytical().cycles)
+    judge = CostJudge(f"pack-sum-{_digest(given)}", model, features, Analytical().cycles)
     return Policy(Guided(judge, lessons=given, word=TAUGHT))
 
 
@@ -78,11 +78,11 @@ def model_of(lessons: Sequence[Lesson], features: Features) -> PackSum:
 
 def _fast(of: Lesson) -> dict[Point, float]:
     """The costs of points of sketches that were fast: nobody asks about others."""
-    fast = promising(Known(of.space, of.log))
+    fast = promising(ObservedSpace(of.space, of.log))
     return {e.point: e.cost for e in of.log if e.cost is not None and e.point.sketch in fast}
 
 
-def lessons_of(subjects: Iterable[Subject], records: Iterable[Record]) -> tuple[Lesson, ...]:
+def lessons_of(subjects: Iterable[TaughtSubject], records: Iterable[Record]) -> tuple[Lesson, ...]:
     """What records of other policies say of the work that is at hand; those that no longer apply
     say nothing."""
     by_key: dict[str, list[Record]] = {}

@@ -17,7 +17,7 @@ from random import Random
 
 from attrs import frozen
 
-from plica.search.policy.fold import Known, Policy, point_at
+from plica.search.policy.fold import ObservedSpace, Policy, point_at
 from plica.search.space import Point, Space
 
 __all__ = ["Policy", "Uniform"]
@@ -37,7 +37,9 @@ class Uniform:
     def start(self, space: Space) -> None:
         """Nothing is remembered."""
 
-    def chosen(self, known: Known, memory: None, random: Random) -> tuple[None, Sequence[Point]]:
+    def chosen(
+        self, known: ObservedSpace, memory: None, random: Random
+    ) -> tuple[None, Sequence[Point]]:
         """Points that have not been tried."""
         size = known.space.size
         found = dict[Point, None]()

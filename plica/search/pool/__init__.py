@@ -8,7 +8,7 @@ from plica.runtime.late import lazily
 
 __all__ = [
     "Certificates",
-    "Device",
+    "PoolDevice",
     "PoolError",
     "PoolMeasurer",
     "Remote",
@@ -18,7 +18,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from plica.search.pool.address import Certificates, PoolError
-    from plica.search.pool.device import Device
+    from plica.search.pool.device import PoolDevice
     from plica.search.pool.measurer import PoolMeasurer
     from plica.search.pool.remote import Remote, RemoteExecutable, connect
 else:

@@ -21,9 +21,9 @@ from plica.runtime.executable import Executable
 from plica.runtime.load import executable
 from plica.runtime.port import Array
 from plica.search.measure.build import target_of
-from plica.search.measure.job import Job
+from plica.search.measure.job import MeasureJob
 from plica.search.measure.local import LocalMeasurer
-from plica.search.measure.outcome import Limits
+from plica.search.measure.outcome import TrialLimits
 from plica.search.pool.address import PoolError
 from plica.search.record.fingerprint import fingerprint
 
@@ -33,7 +33,7 @@ PLACES: Final = 2
 
 
 @frozen
-class Device:
+class PoolDevice:
     """A worker: where it is, the machine it runs on, and how many jobs it has."""
 
     address: str
@@ -48,7 +48,7 @@ def resources() -> dict[str, float]:
     return dict.fromkeys(names, float(PLACES))
 
 
-def devices_of(workers: dict[str, Any]) -> tuple[Device, ...]:  # Any: what a scheduler tells
+def devices_of(workers: dict[str, Any]) -> tuple[PoolDevice, ...]:  # Any: what a scheduler tells
     """The devices among the workers that a scheduler knows."""
     found = []
     for address in sorted(workers):
@@ -56,30 +56,30 @@ def devices_of(workers: dict[str, Any]) -> tuple[Device, ...]:  # Any: what a sc
         targets = sorted(name for name in offers if name != PLACE)
         counts = workers[address].get("metrics", {}).get("task_counts", {})
         busy = int(counts.get("executing", 0))
-        found += [Device(address, each, busy) for each in targets if PLACE in offers]
+        found += [PoolDevice(address, each, busy) for each in targets if PLACE in offers]
     return tuple(found)
 
 
 @lru_cache(maxsize=2)
 def _measurer(limits: str, target: AnyTarget) -> LocalMeasurer:
-    return LocalMeasurer(target, Limits.from_json(limits), builders=1)
+    return LocalMeasurer(target, TrialLimits.from_json(limits), builders=1)
 
 
 def perform(job: str, limits: str, target: str) -> str:
     """Measure a job on this machine, whose fingerprint must be the one meant."""
-    given = Job.from_json(job)
+    given = MeasureJob.from_json(job)
     (outcome,) = _measurer(limits, _machine(given, target)).outcomes([given])
     return outcome.to_json()
 
 
 def perform_final(jobs: tuple[str, ...], limits: str, target: str, rounds: int) -> tuple[str, ...]:
     """Time several jobs in turns on this machine."""
-    given = [Job.from_json(each) for each in jobs]
+    given = [MeasureJob.from_json(each) for each in jobs]
     measurer = _measurer(limits, _machine(given[0], target))
     return tuple([each.to_json() for each in measurer.final_outcomes(given, rounds)])
 
 
-def _machine(of: Job, target: str) -> AnyTarget:
+def _machine(of: MeasureJob, target: str) -> AnyTarget:
     machine = target_of(of)
     if fingerprint(machine) != target:
         message = "A job for another kind of machine was sent here."

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plica.codegen.backend import AnyTarget, backend_of, find_target
 from plica.runtime.error import Diagnostic, PlicaError
-from plica.search.measure.job import Work, job_of
+from plica.search.measure.job import SpaceWork, job_of
 from plica.search.measure.local import Arrived
-from plica.search.measure.outcome import Limits, Measured, Outcome, failed, measured
+from plica.search.measure.outcome import Measured, Outcome, TrialLimits, failed, measured
 from plica.search.pool.address import Certificates, PoolError, checked, need_dask
-from plica.search.pool.device import Device, devices_of, perform, perform_final
+from plica.search.pool.device import PoolDevice, devices_of, perform, perform_final
 from plica.search.record.fingerprint import fingerprint
 from plica.search.space import Point, Space
 
@@ -49,7 +49,7 @@ def client_of(address: str, certificates: Certificates | None) -> Client:
         raise PoolError(Diagnostic("pool-failed", message, None, None, found, hint)) from error
 
 
-def devices(client: Client) -> tuple[Device, ...]:
+def devices(client: Client) -> tuple[PoolDevice, ...]:
     """The devices of a pool now."""
     return devices_of(client.scheduler_info(n_workers=-1)["workers"])
 
@@ -61,11 +61,11 @@ class PoolMeasurer:
         self,
         address: str,
         target: AnyTarget | None = None,
-        limits: Limits | None = None,
+        limits: TrialLimits | None = None,
         certificates: Certificates | None = None,
         patience: float = PATIENCE,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or TrialLimits()
         here = find_target("cpu")
         self.target = target or backend_of(here).with_threads(here, self.limits.threads)
         self._name = fingerprint(self.target)
@@ -73,7 +73,7 @@ class PoolMeasurer:
         self._client = client_of(address, certificates)
 
     def measure(
-        self, task: Work, space: Space, points: Sequence[Point], arrived: Arrived | None = None
+        self, task: SpaceWork, space: Space, points: Sequence[Point], arrived: Arrived | None = None
     ) -> tuple[Measured, ...]:
         """What comes of points, in their order; `arrived` is told of each as soon as it is."""
         self._check_devices()
@@ -110,7 +110,7 @@ class PoolMeasurer:
         return tuple([found[number] for number in range(len(points))])
 
     def finals(
-        self, task: Work, space: Space, points: Sequence[Point], rounds: int = 0
+        self, task: SpaceWork, space: Space, points: Sequence[Point], rounds: int = 0
     ) -> tuple[Measured, ...]:
         """The times of points that were right before, taken in turns on one device."""
         from distributed import KilledWorker

@@ -23,7 +23,7 @@ from plica.runtime.error import Diagnostic
 from plica.runtime.executable import Executable
 from plica.runtime.port import Array, Port
 from plica.search.pool.address import Certificates, PoolError
-from plica.search.pool.device import PLACE, Device, call, kept
+from plica.search.pool.device import PLACE, PoolDevice, call, kept
 from plica.search.pool.measurer import client_of, devices
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Remote:
         self._client = client
 
     @property
-    def devices(self) -> tuple[Device, ...]:
+    def devices(self) -> tuple[PoolDevice, ...]:
         """The devices of the pool now."""
         return devices(self._client)
 

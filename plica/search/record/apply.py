@@ -13,7 +13,7 @@ from typing import TypeAlias
 from attrs import frozen
 
 from plica.core.diagnostic import Malformed
-from plica.ir.loop import Kernel
+from plica.ir.loop.statement import Kernel
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace

@@ -8,7 +8,7 @@
 How many vectors are written out, and how many lanes they have, is open; where no vector divides a
 row, its last one is filled in part.
 
->>> from plica.ir.script import from_text
+>>> from plica.ir.text.script import from_text
 >>> from plica.schedule.default import Machine
 >>> from plica.search.space import DOUBLED
 >>> trace = each(from_text(DOUBLED).values[0], Machine(256, 16))
@@ -22,9 +22,10 @@ from functools import lru_cache
 from math import prod
 from typing import Final
 
+from plica.analysis.site import map_of
 from plica.core.collector import paused
-from plica.ir.dim import known
-from plica.ir.loop import Kernel, Store
+from plica.ir.loop.statement import Kernel, Store
+from plica.ir.type.dim import known
 from plica.schedule.default.machine import Machine
 from plica.schedule.do import Body, decided, do, run
 from plica.schedule.handle import Handle
@@ -40,7 +41,6 @@ from plica.schedule.primitive import (
     vectorize,
 )
 from plica.schedule.problem import ScheduleRefused
-from plica.schedule.site import map_of
 from plica.schedule.trace import Trace
 
 WRITTEN: Final = (1, 2, 4, 8)

@@ -16,20 +16,20 @@ from attrs import evolve
 
 from plica.codegen.lower.nest import nest
 from plica.codegen.lower.shared import shared
-from plica.ir.dim import known
-from plica.ir.loop import Kernel
-from plica.ir.stage import Each
-from plica.ir.stages import Stages, from_kernel, reductions
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages, from_kernel, reductions
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.dim import known
 from plica.rewrite.contract import exact
 from plica.schedule.default import Machine, default_trace, formed
 from plica.schedule.default.reduction import AT_ONCE, row_form
 from plica.schedule.default.row import chain_form
 from plica.schedule.form import installed
 from plica.schedule.trace import Trace
-from plica.search.rule import Asked, Rule
 from plica.search.sketch.each import each
-from plica.search.sketch.opened import opened
+from plica.search.sketch.template import opened
 from plica.search.sketch.tiling import tiling
+from plica.search.sketch_rule import Asked, SketchRule
 
 SIDE_BY_SIDE: Final = (1, 2, 8)
 """How many sums of a row are under way at once, besides what is usual."""
@@ -120,8 +120,8 @@ def nest_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     yield "as_is", Trace(())
 
 
-ROWS: Final = Rule("rows", row_forms, row_traces)
-TILING: Final = Rule("tiling", tiling_forms, tiling_traces)
-EACH: Final = Rule("each", each_forms, each_traces)
-NEST: Final = Rule("nest", nest_forms, nest_traces)
-LOOPS: Final = Rule("loops", _installed_forms, nest_traces)
+ROWS: Final = SketchRule("rows", row_forms, row_traces)
+TILING: Final = SketchRule("tiling", tiling_forms, tiling_traces)
+EACH: Final = SketchRule("each", each_forms, each_traces)
+NEST: Final = SketchRule("nest", nest_forms, nest_traces)
+LOOPS: Final = SketchRule("loops", _installed_forms, nest_traces)

@@ -11,10 +11,10 @@ only that one is made again.
     gpu/warps-2x4-4x8-2-3-1                warps, squares of a warp, steps, slices under way
     gpu/threads-128                        each element by a thread, so many in a block
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.stage import stage
->>> from plica.ir.stages import stages
->>> from plica.ir.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import stages
+>>> from plica.ir.loop.tensor import buffer, reduce
 >>> x, w = buffer("x", (64, 64), f32), buffer("w", (64, 64), f32)
 >>> dense = stage("y", (64, 64), lambda m, n: reduce("sum", (64,), lambda k: x[m, k] * w[k, n]))
 >>> asked = Asked(stages((x, w), (dense,)), Facts((False, True)))
@@ -34,9 +34,9 @@ from attrs import evolve, frozen
 
 from plica.codegen.cuda.scheduled import refused
 from plica.core.digest import digest
-from plica.ir.dtype import f32
-from plica.ir.loop import Kernel
-from plica.ir.stages import Stages, from_kernel
+from plica.ir.loop.stages import Stages, from_kernel
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.dtype import f32
 from plica.schedule.default.gpu import GPU_FORMS, Gpu, candidates, gpu_trace
 from plica.schedule.default.gpu.choose import (
     GROUPS,
@@ -49,12 +49,12 @@ from plica.schedule.default.gpu.choose import (
 from plica.schedule.default.gpu.choose import WARPS as USUAL
 from plica.schedule.default.gpu.cost import is_enough, is_window, tile_cost
 from plica.schedule.default.gpu.operand import NARROW, Operands
-from plica.schedule.default.gpu.product import WIDE, Tile
+from plica.schedule.default.gpu.product import WIDE, ProductTile
 from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule
 from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.form import Facts, Form, installed, reach
 from plica.schedule.trace import Trace
-from plica.search.rule import Asked, begun
+from plica.search.sketch_rule import Asked, begun
 from plica.search.space import Sketch, Space
 
 RULE: Final = "gpu"
@@ -163,13 +163,13 @@ def _spread(asked: Asked, gpu: Gpu) -> Iterator[tuple[str, Making]]:
         yield f"threads-{threads}", partial(_threads, asked, evolve(gpu, threads=threads))
 
 
-def tiles(of: Operands, gpu: Gpu) -> list[tuple[Tile, int]]:
+def tiles(of: Operands, gpu: Gpu) -> list[tuple[ProductTile, int]]:
     """Tiles and parts of the terms, those first that promise most."""
-    found: list[tuple[float, Tile, int]] = []
+    found: list[tuple[float, ProductTile, int]] = []
     for high, wide, terms, (down, across), parts in every_choice(
         (32, 64, 128, 256), (64, 128, 256), (8, 16), ((8, 8), (8, 16), (16, 16)), PARTS
     ):
-        tile = Tile(high, wide, terms, down, across, ahead=1)
+        tile = ProductTile(high, wide, terms, down, across, ahead=1)
         each = high * wide // tile.threads
         fits = high % (down * WIDE) == 0 and wide % (across * WIDE) == 0
         shared = 2 * (high + wide) * terms * of.dtype.bytes
@@ -179,7 +179,7 @@ def tiles(of: Operands, gpu: Gpu) -> list[tuple[Tile, int]]:
             continue
         found.append((tile_cost(of, tile, parts, gpu), tile, parts))
     found.sort(key=lambda each: (each[0], each[1].rows, each[1].columns, each[1].terms, each[2]))
-    best: dict[Tile, int] = {}
+    best: dict[ProductTile, int] = {}
     for _, tile, parts in found:
         best.setdefault(tile, parts)
     if is_window(of):
@@ -191,7 +191,7 @@ def tiles(of: Operands, gpu: Gpu) -> list[tuple[Tile, int]]:
     ]
 
 
-def _near(of: Operands, tile: Tile, parts: int) -> int:
+def _near(of: Operands, tile: ProductTile, parts: int) -> int:
     """How many tiles follow one another down."""
     many = -(-of.size("rows") // tile.rows) % NEAR == 0
     return NEAR if many and parts == 1 else 1
@@ -218,7 +218,7 @@ def _on_cores(asked: Asked, of: Operands, warps: Warps, gpu: Gpu) -> Draft | Non
     return None if found is None else Draft(form, found[0])
 
 
-def _in_tiles(asked: Asked, of: Operands, tile: Tile, parts: int, gpu: Gpu) -> Draft | None:
+def _in_tiles(asked: Asked, of: Operands, tile: ProductTile, parts: int, gpu: Gpu) -> Draft | None:
     form = in_tiles(asked.stages, asked.facts, of, tile, parts)
     found = product_schedule(_rest(form, asked), gpu, (tile,))
     return None if found is None else Draft(form, found[0])

@@ -16,9 +16,10 @@ from typing import Final
 
 from attrs import evolve
 
-from plica.ir.dim import known
-from plica.ir.loop import Alloc, Kernel
-from plica.ir.stages import Stages
+from plica.analysis.site import map_of
+from plica.ir.loop.stages import Stages
+from plica.ir.loop.statement import Alloc, Kernel
+from plica.ir.type.dim import known
 from plica.schedule.default import Machine, default_trace
 from plica.schedule.default.form import NEAR
 from plica.schedule.handle import Handle
@@ -29,12 +30,11 @@ from plica.schedule.primitive.loops import GetLoops
 from plica.schedule.primitive.reverse_compute_at import ReverseComputeAt
 from plica.schedule.primitive.vectorize import Vectorize
 from plica.schedule.problem import ScheduleRefused
-from plica.schedule.site import map_of
 from plica.schedule.trace import Step, Trace, renumbered
-from plica.search.rule import Asked, Rule
-from plica.search.sketch.opened import opened, scenes_of
-from plica.search.sketch.thumb import forms as thumb_forms
+from plica.search.sketch.heuristic import forms as thumb_forms
+from plica.search.sketch.template import opened, scenes_of
 from plica.search.sketch.variant import tiled
+from plica.search.sketch_rule import Asked, SketchRule
 
 PAD: Final = "pad"
 
@@ -106,4 +106,4 @@ def _moved(trace: Trace, block: int, place: int, loop: Handle) -> Trace:
     return Trace((*head, asked, Step(ComputeAt(Handle(place, 0, "block"), loop)), *tail))
 
 
-NEARBY: Final = Rule("near", forms, traces)
+NEARBY: Final = SketchRule("near", forms, traces)

@@ -14,7 +14,7 @@ that Ansor calls SSRSRS): how long these parts are is open.  A reduction that no
 to a copy first.  Blocks that make something for the reduction keep their loops; the last of them is
 a vector.
 
->>> from plica.ir.script import from_text
+>>> from plica.ir.text.script import from_text
 >>> from plica.schedule.default import Machine
 >>> from plica.search.sketch.variant import PRODUCT
 >>> kernel = from_text(PRODUCT).values[0]
@@ -29,14 +29,15 @@ from functools import lru_cache
 from math import prod
 from typing import Final
 
+from plica.analysis.dependence import scope_of
+from plica.analysis.site import Site, map_of
 from plica.core.collector import paused
-from plica.ir.dim import known
-from plica.ir.loop import Block, Kernel, Store
+from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.type.dim import known
+from plica.schedule.dataflow import stages
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.tile import best_tile
-from plica.schedule.dependence import scope_of
 from plica.schedule.do import Body, decided, do, run
-from plica.schedule.flow import stages
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision
 from plica.schedule.primitive import (
@@ -55,7 +56,6 @@ from plica.schedule.primitive import (
     vectorize,
 )
 from plica.schedule.problem import ScheduleRefused
-from plica.schedule.site import Site, map_of
 from plica.schedule.trace import Trace
 
 WIDEST: Final = 64

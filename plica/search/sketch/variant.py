@@ -8,7 +8,7 @@
 A trace names loops by handle, so an edit is a substitution of handles from some step on.  Whether
 a variant is legal is not asked here: replaying it tells.
 
->>> from plica.ir.script import from_text
+>>> from plica.ir.text.script import from_text
 >>> from plica.schedule import block, do, loops, reorder, split, trace_of
 >>> @do
 ... def tiled():
@@ -31,8 +31,8 @@ from attrs import frozen
 
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.loop import Kernel
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.dim import known
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction, Scene
 from plica.schedule.primitive.fuse import Fuse
@@ -42,14 +42,14 @@ from plica.schedule.primitive.reorder import Reorder
 from plica.schedule.primitive.split import Split
 from plica.schedule.primitive.unroll import Unroll
 from plica.schedule.trace import Step, Trace
-from plica.search.sketch.opened import is_term, scenes_of
+from plica.search.sketch.template import is_term, scenes_of
 
 FEW: Final = (4, 2, 3, 8, 5, 7)
 """How many terms are written out to begin with, the first of these that divides them."""
 
 
 @frozen(eq=False)
-class Tiled:
+class LoopOrdering:
     """The order of loops in which a trace makes a sum: its step, loops around, loops of terms."""
 
     step: int
@@ -59,7 +59,7 @@ class Tiled:
     scenes: tuple[Scene, ...]
 
 
-def tiled(trace: Trace, kernel: Kernel) -> Tiled | None:
+def tiled(trace: Trace, kernel: Kernel) -> LoopOrdering | None:
     """Where a trace puts loops of terms inside others, None where it never does."""
     scenes = scenes_of(trace, kernel)
     for number, step in enumerate(trace.steps):
@@ -72,7 +72,7 @@ def tiled(trace: Trace, kernel: Kernel) -> Tiled | None:
             continue
         extents = {each: known(site.extent) or 1 for each, site in sites.items()}
         around = every[: every.index(terms[0])]
-        return Tiled(number, around, tuple(terms), extents, scenes)
+        return LoopOrdering(number, around, tuple(terms), extents, scenes)
     return None
 
 
@@ -216,4 +216,4 @@ def product(A: Buffer[(8, 8), f32], B: Buffer[(8, 8), f32], C: Buffer[(8, 8), f3
 """
 """A kernel for examples."""
 
-__all__ = ["PRODUCT", "Tiled", "banded", "spread", "tiled", "turned", "written"]
+__all__ = ["PRODUCT", "LoopOrdering", "banded", "spread", "tiled", "turned", "written"]

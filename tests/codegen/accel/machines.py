@@ -11,11 +11,11 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from plica.codegen.accel.declaration import Machine, Micro, Move, Operation, Sweep, Timing
+from plica.codegen.accel.declaration import Accelerator, Micro, Move, Operation, Sweep, Timing
 from plica.codegen.accel.encode import encode_micro
 from plica.codegen.accel.instruction import (
     MICRO,
-    Instruction,
+    AccelInstruction,
     Stream,
     Tensor,
     instruction,
@@ -23,8 +23,8 @@ from plica.codegen.accel.instruction import (
     made,
 )
 from plica.codegen.accel.vta import Configuration, osdi, vta
-from plica.ir.scalar import Buffer
-from plica.ir.size import shape_of
+from plica.ir.loop.scalar import Buffer
+from plica.ir.type.size import shape_of
 
 Array = np.ndarray[Any, Any]
 
@@ -43,7 +43,7 @@ def example() -> ModuleType:
 
 
 TOY: Final = example()
-OUTER: Final[Machine] = TOY.OUTER
+OUTER: Final[Accelerator] = TOY.OUTER
 SMALL: Final = vta(Configuration(1, 3, 12, 12, 13, 14, 2, Timing(ports=2)))
 MACHINES: Final = (vta(), osdi(), SMALL, OUTER)
 NAMES: Final = ("vta", "osdi", "small", "outer")
@@ -53,16 +53,16 @@ SPAN: Final = 24
 
 
 @st.composite
-def instructions(draw: st.DrawFn, machine: Machine) -> Instruction:
+def instructions(draw: st.DrawFn, machine: Accelerator) -> AccelInstruction:
     """Any instruction that can be encoded, whether it makes sense or not."""
     operation = draw(st.sampled_from(machine.operations))
     operands = tuple(draw(st.integers(each.least, each.most)) for each in operation.operands)
     tokens = draw(st.integers(0, 15)) & legal_tokens(machine, operation.name)
-    return Instruction(operation.name, operands, tokens)
+    return AccelInstruction(operation.name, operands, tokens)
 
 
 @st.composite
-def streams(draw: st.DrawFn, machine: Machine, most: int = 10) -> Stream:
+def streams(draw: st.DrawFn, machine: Accelerator, most: int = 10) -> Stream:
     """A stream without tokens, whose instructions touch few elements and so meet often."""
     tensors, end = [], 0
     for scope in machine.scopes:
@@ -71,7 +71,7 @@ def streams(draw: st.DrawFn, machine: Machine, most: int = 10) -> Stream:
             tensors.append(Tensor(f"in_{scope.name}", scope.name, whole, SPAN))
             end = (whole + SPAN) * scope.bytes
     micro: list[int] = []
-    code: list[Instruction] = []
+    code: list[AccelInstruction] = []
     if machine.micro is not None:
         micro = [draw(_micro(machine, machine.micro)) for _ in range(3)]
         at = -(-end // machine.scope(machine.micro.scope).bytes)
@@ -88,7 +88,7 @@ def streams(draw: st.DrawFn, machine: Machine, most: int = 10) -> Stream:
     return Stream(tuple(code), tuple(micro), tuple(tensors))
 
 
-def filled(machine: Machine, stream: Stream, seed: int = 0) -> dict[str, Array]:
+def filled(machine: Accelerator, stream: Stream, seed: int = 0) -> dict[str, Array]:
     """Random values for the tensors of a stream."""
     random = np.random.default_rng(seed)
     found: dict[str, Array] = {}
@@ -102,7 +102,7 @@ def filled(machine: Machine, stream: Stream, seed: int = 0) -> dict[str, Array]:
     return found
 
 
-def _micro_load(machine: Machine) -> Operation:
+def _micro_load(machine: Accelerator) -> Operation:
     assert machine.micro is not None
     scope = machine.micro.scope
     return next(
@@ -112,19 +112,19 @@ def _micro_load(machine: Machine) -> Operation:
     )
 
 
-def _is_usable(machine: Machine, each: Operation) -> bool:
+def _is_usable(machine: Accelerator, each: Operation) -> bool:
     if machine.micro is not None and isinstance(each.does, Move):
         return each.does.scope != machine.micro.scope
     return each.name != machine.finish
 
 
 @st.composite
-def _micro(draw: st.DrawFn, machine: Machine, of: Micro) -> int:
+def _micro(draw: st.DrawFn, machine: Accelerator, of: Micro) -> int:
     return encode_micro(machine, **{each.name: draw(st.integers(0, 3)) for each in of.fields})
 
 
 @st.composite
-def _instruction(draw: st.DrawFn, machine: Machine, operation: Operation) -> Instruction:
+def _instruction(draw: st.DrawFn, machine: Accelerator, operation: Operation) -> AccelInstruction:
     does = operation.does
     values = {each.name: draw(st.integers(0, 2)) for each in operation.operands}
     if isinstance(does, Move):

@@ -8,16 +8,16 @@ import numpy as np
 from hypothesis import strategies as st
 
 from plica.core.name import Name
-from plica.ir.dtype import i8, i32
-from plica.ir.graph import Expr, Function, Tuple, Var, const
-from plica.ir.infer import type_of
-from plica.ir.module import Module, module
+from plica.ir.graph.expression import Expr, Function, Tuple, Var, const
+from plica.ir.graph.module import Module, module
 from plica.ir.op.comparison import right_shift
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import add, cast, clip
 from plica.ir.op.linear import dense
-from plica.ir.size import shape_of
-from plica.ir.type import TensorType, tensor
+from plica.ir.type.dtype import i8, i32
+from plica.ir.type.infer import type_of
+from plica.ir.type.size import shape_of
+from plica.ir.type.term import TensorType, tensor
 from plica.rewrite.quantise.form import integer_layer
 
 Array = np.ndarray[Any, Any]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from plica.codegen.accel.assembly import read_stream
 from plica.codegen.accel.check import check, redundant, verify
-from plica.codegen.accel.conv import Convolution, Tiling, convolution
+from plica.codegen.accel.conv import Convolution, ConvTiling, convolution
 from plica.codegen.accel.cycle import simulate
-from plica.codegen.accel.declaration import Machine, Queue
+from plica.codegen.accel.declaration import Accelerator, Queue
 from plica.codegen.accel.functional import run
 from plica.codegen.accel.instruction import Stream
 from plica.codegen.accel.order import BadStream, Token, legal_order, matched
@@ -26,7 +26,9 @@ from tests.codegen.accel.machines import FEW, MACHINES, NAMES, OUTER, TOY, fille
 @pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
 @settings(max_examples=FEW)
 @given(data=st.data())
-def test_inserted_tokens_are_right_in_every_order(machine: Machine, data: st.DataObject) -> None:
+def test_inserted_tokens_are_right_in_every_order(
+    machine: Accelerator, data: st.DataObject
+) -> None:
     stream = insert(machine, data.draw(streams(machine)))
     races = [each for each in check(machine, stream) if each.kind != "recurrence"]
     assert races == []
@@ -40,7 +42,7 @@ def test_inserted_tokens_are_right_in_every_order(machine: Machine, data: st.Dat
 @pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
 @settings(max_examples=FEW)
 @given(data=st.data())
-def test_every_inserted_token_is_needed(machine: Machine, data: st.DataObject) -> None:
+def test_every_inserted_token_is_needed(machine: Accelerator, data: st.DataObject) -> None:
     stream = insert(machine, data.draw(streams(machine)))
     assert redundant(machine, stream) == []
     for token in matched(machine, stream.code):
@@ -52,7 +54,7 @@ def test_every_inserted_token_is_needed(machine: Machine, data: st.DataObject) -
 @pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
 @settings(max_examples=FEW)
 @given(data=st.data())
-def test_redundant_tokens_are_those_that_may_go(machine: Machine, data: st.DataObject) -> None:
+def test_redundant_tokens_are_those_that_may_go(machine: Accelerator, data: st.DataObject) -> None:
     """Each token that is redundant alone may go, and no other."""
     bare = data.draw(streams(machine, 6))
     stream = _chained(machine, bare)
@@ -63,7 +65,7 @@ def test_redundant_tokens_are_those_that_may_go(machine: Machine, data: st.DataO
         assert (check(machine, without(machine, stream, token)) == []) == (token in extra)
 
 
-def _chained(machine: Machine, bare: Stream) -> Stream:
+def _chained(machine: Accelerator, bare: Stream) -> Stream:
     """Tokens that are needed, and between neighbours in the code one more where there is room."""
     stream = insert(machine, bare)
     code = list(stream.code)
@@ -80,11 +82,11 @@ def _chained(machine: Machine, bare: Stream) -> Stream:
 
 # fmt: off
 CONVOLUTIONS = [
-    (Convolution(32, 4, 4, 32, 3, 1, 1, 6), Tiling(2, 4, 1, 1, 1)),
-    (Convolution(32, 4, 4, 32, 3, 1, 1, 6), Tiling(2, 4, 1, 1, 2)),
-    (Convolution(32, 4, 4, 32, 3, 2, 1, 6), Tiling(2, 1, 1, 1, 2, "outputs")),
-    (Convolution(16, 2, 3, 48, 1, 1, 0, 6), Tiling(1, 3, 1, 1, 2, "outputs")),
-    (Convolution(32, 6, 3, 16, 3, 1, 1, 6), Tiling(1, 3, 1, 2, 2, "height", keep=True)),
+    (Convolution(32, 4, 4, 32, 3, 1, 1, 6), ConvTiling(2, 4, 1, 1, 1)),
+    (Convolution(32, 4, 4, 32, 3, 1, 1, 6), ConvTiling(2, 4, 1, 1, 2)),
+    (Convolution(32, 4, 4, 32, 3, 2, 1, 6), ConvTiling(2, 1, 1, 1, 2, "outputs")),
+    (Convolution(16, 2, 3, 48, 1, 1, 0, 6), ConvTiling(1, 3, 1, 1, 2, "outputs")),
+    (Convolution(32, 6, 3, 16, 3, 1, 1, 6), ConvTiling(1, 3, 1, 2, 2, "height", keep=True)),
 ]
 # fmt: on
 
@@ -101,7 +103,7 @@ def test_a_stream_of_the_toy_without_one_token_goes_wrong(threads: int) -> None:
     _kill(OUTER, build(OUTER, TOY.matrix_product(2, 3, 4, threads)))
 
 
-def _kill(machine: Machine, stream: Stream) -> None:
+def _kill(machine: Accelerator, stream: Stream) -> None:
     values = {name: each for name, each in filled(machine, stream).items() if name in "xw"}
     tokens = matched(machine, stream.code)
     assert tokens
@@ -113,7 +115,7 @@ def _kill(machine: Machine, stream: Stream) -> None:
         assert found is not None, token
 
 
-def _faults(text: str, machine: Machine | None = None) -> list[str]:
+def _faults(text: str, machine: Accelerator | None = None) -> list[str]:
     machine = machine or vta()
     return [each.text for each in check(machine, read_stream(machine, text))]
 

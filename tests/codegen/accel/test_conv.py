@@ -14,7 +14,7 @@ from plica.codegen.accel.assembly import show_stream
 from plica.codegen.accel.check import redundant
 from plica.codegen.accel.conv import (
     Convolution,
-    Tiling,
+    ConvTiling,
     convolution,
     dense,
     pack_input,
@@ -23,7 +23,7 @@ from plica.codegen.accel.conv import (
     unpack_output,
 )
 from plica.codegen.accel.cycle import simulate
-from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.encode import from_bytes, to_bytes
 from plica.codegen.accel.functional import run
 from plica.codegen.accel.instruction import Stream, operand
@@ -58,8 +58,8 @@ def convolutions(draw: st.DrawFn) -> Convolution:
 
 
 @st.composite
-def tilings(draw: st.DrawFn) -> Tiling:
-    return Tiling(
+def tilings(draw: st.DrawFn) -> ConvTiling:
+    return ConvTiling(
         draw(st.integers(1, 7)),
         draw(st.integers(1, 7)),
         draw(st.integers(1, 3)),
@@ -70,7 +70,7 @@ def tilings(draw: st.DrawFn) -> Tiling:
     )
 
 
-def _right(machine: Machine, of: Convolution, stream: Stream, order: list[int] | None) -> bool:
+def _right(machine: Accelerator, of: Convolution, stream: Stream, order: list[int] | None) -> bool:
     random = np.random.default_rng(0)
     x = random.integers(-128, 128, (of.channels, of.height, of.width)).astype(np.int8)
     w = random.integers(-128, 128, (of.outputs, of.channels, of.kernel, of.kernel)).astype(np.int8)
@@ -89,7 +89,7 @@ def _right(machine: Machine, of: Convolution, stream: Stream, order: list[int] |
 @settings(max_examples=FEW)
 @given(of=convolutions(), tiling=tilings(), seed=st.integers(0, 9))
 def test_convolutions_are_exact(
-    machine: Machine, of: Convolution, tiling: Tiling, seed: int
+    machine: Accelerator, of: Convolution, tiling: ConvTiling, seed: int
 ) -> None:
     assume(fits(machine, of, tiling))
     stream = build(machine, convolution(machine, of, tiling))  # checked: no race, no deadlock
@@ -102,14 +102,14 @@ def test_convolutions_are_exact(
 
 @settings(max_examples=FEW)
 @given(of=convolutions(), tiling=tilings())
-def test_threads_do_the_same_work(of: Convolution, tiling: Tiling) -> None:
+def test_threads_do_the_same_work(of: Convolution, tiling: ConvTiling) -> None:
     """One stream of several threads has the instructions of one thread, in another order."""
     machine = osdi()
     alone = evolve(tiling, threads=1, keep=False)
     both = evolve(tiling, threads=2, keep=False)
     assume(fits(machine, of, both))
 
-    def counted(each: Tiling) -> Counter[str]:
+    def counted(each: ConvTiling) -> Counter[str]:
         code = build(machine, convolution(machine, of, each)).code
         idle = (0,) * 16
         return Counter(i.name for i in code if i.operands != idle[: len(i.operands)])
@@ -121,13 +121,13 @@ def test_threads_do_the_same_work(of: Convolution, tiling: Tiling) -> None:
 def test_dense_layers_are_exact() -> None:
     machine = osdi()
     of = dense(machine, rows=5, inputs=48, outputs=32, shift=7)
-    stream = build(machine, convolution(machine, of, Tiling(1, 2, 1, 2, 2, "outputs")))
+    stream = build(machine, convolution(machine, of, ConvTiling(1, 2, 1, 2, 2, "outputs")))
     assert _right(machine, of, stream, None)
 
 
 def test_micro_operations_are_put_out_and_loaded_again() -> None:
     of = Convolution(32, 5, 5, 32, 3, 1, 1)
-    tiling = Tiling(2, 3, 1, 2, 2)
+    tiling = ConvTiling(2, 3, 1, 2, 2)
     many = build(TINY, convolution(TINY, of, tiling))
     once = build(osdi(), convolution(osdi(), of, tiling))
     assert _loads(osdi(), once) == 1
@@ -136,7 +136,7 @@ def test_micro_operations_are_put_out_and_loaded_again() -> None:
     assert _right(TINY, of, many, None)
 
 
-def _loads(machine: Machine, stream: Stream) -> int:
+def _loads(machine: Accelerator, stream: Stream) -> int:
     """How often micro-operations are loaded; what only carries tokens loads none."""
     loads = [each for each in stream.code if each.name == "load.uop"]
     return sum(operand(machine, each, "x_size") > 0 for each in loads)
@@ -172,23 +172,23 @@ def test_threads_make_the_toy_faster() -> None:
 def test_the_stream_of_a_convolution(golden: object) -> None:
     assert callable(golden)
     of = Convolution(32, 4, 4, 16, 3, 1, 1)
-    stream = build(osdi(), convolution(osdi(), of, Tiling(2, 4, 1, 1, 2)))
+    stream = build(osdi(), convolution(osdi(), of, ConvTiling(2, 4, 1, 1, 2)))
     golden(show_stream(osdi(), stream))
 
 
 @pytest.mark.parametrize(
     ("of", "tiling", "message"),
     [
-        (Convolution(64, 56, 56, 64, 3, 1, 1), Tiling(56, 56, 1, 1), "tiles of inp do not fit"),
-        (Convolution(64, 8, 8, 256, 3, 1, 1), Tiling(1, 1, 16, 4), "tiles of wgt do not fit"),
-        (Convolution(16, 30, 30, 64, 1, 1, 0), Tiling(30, 30, 4, 1), "tiles of acc do not fit"),
-        (Convolution(20, 8, 8, 16), Tiling(1, 1, 1, 1), "blocks of 16"),
-        (Convolution(16, 8, 8, 16, 3, 1, 3), Tiling(1, 1, 1, 1), "pads less"),
-        (Convolution(16, 2, 2, 16, 3), Tiling(1, 1, 1, 1), "larger than its input"),
-        (Convolution(16, 2, 2, 16, 1), Tiling(1, 0, 1, 1), "positive"),
+        (Convolution(64, 56, 56, 64, 3, 1, 1), ConvTiling(56, 56, 1, 1), "tiles of inp do not fit"),
+        (Convolution(64, 8, 8, 256, 3, 1, 1), ConvTiling(1, 1, 16, 4), "tiles of wgt do not fit"),
+        (Convolution(16, 30, 30, 64, 1, 1, 0), ConvTiling(30, 30, 4, 1), "tiles of acc do not fit"),
+        (Convolution(20, 8, 8, 16), ConvTiling(1, 1, 1, 1), "blocks of 16"),
+        (Convolution(16, 8, 8, 16, 3, 1, 3), ConvTiling(1, 1, 1, 1), "pads less"),
+        (Convolution(16, 2, 2, 16, 3), ConvTiling(1, 1, 1, 1), "larger than its input"),
+        (Convolution(16, 2, 2, 16, 1), ConvTiling(1, 0, 1, 1), "positive"),
     ],
 )
-def test_what_cannot_be_done_is_refused(of: Convolution, tiling: Tiling, message: str) -> None:
+def test_what_cannot_be_done_is_refused(of: Convolution, tiling: ConvTiling, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message) as refused:
         build(osdi(), convolution(osdi(), of, tiling))
     assert isinstance(refused.value, PlicaError)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plica.codegen.accel.assembly import read_stream
 from plica.codegen.accel.cycle import simulate
-from plica.codegen.accel.declaration import Machine, Timing
+from plica.codegen.accel.declaration import Accelerator, Timing
 from plica.codegen.accel.order import matched
 from plica.codegen.accel.token import insert
 from plica.codegen.accel.trace import chrome_trace, peak, roofline
@@ -22,7 +22,9 @@ from tests.codegen.accel.machines import FEW, MACHINES, NAMES, streams
 @pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
 @settings(max_examples=FEW)
 @given(data=st.data())
-def test_time_keeps_the_order_of_units_and_tokens(machine: Machine, data: st.DataObject) -> None:
+def test_time_keeps_the_order_of_units_and_tokens(
+    machine: Accelerator, data: st.DataObject
+) -> None:
     stream = insert(machine, data.draw(streams(machine)))
     timed = simulate(machine, stream)
     last = dict.fromkeys(range(len(machine.units)), 0)
@@ -41,7 +43,7 @@ def test_time_keeps_the_order_of_units_and_tokens(machine: Machine, data: st.Dat
 @pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
 @settings(max_examples=FEW)
 @given(data=st.data())
-def test_without_tokens_it_is_not_slower(machine: Machine, data: st.DataObject) -> None:
+def test_without_tokens_it_is_not_slower(machine: Accelerator, data: st.DataObject) -> None:
     """With a port for each unit nothing but tokens makes one wait for another."""
     wide = evolve(machine, timing=evolve(machine.timing, ports=len(machine.units)))
     bare = data.draw(streams(machine))

@@ -11,9 +11,9 @@ from attrs import evolve
 
 import plica.codegen.accel.vta as module
 from plica.codegen.accel.declaration import (
+    Accelerator,
     BadAccelerator,
     Field,
-    Machine,
     Micro,
     Move,
     Queue,
@@ -25,16 +25,16 @@ from plica.codegen.accel.declaration import (
 )
 from plica.codegen.accel.vta import Configuration, osdi, vta
 from plica.core.name import Name
-from plica.ir.dtype import DType, i8, i32
-from plica.ir.scalar import Buffer, Scalar, ScalarVar, lit
-from plica.ir.tensor import Compute, compute
+from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, lit
+from plica.ir.loop.tensor import Compute, compute
+from plica.ir.type.dtype import DType, i8, i32
 from tests.codegen.accel.machines import EXAMPLE, OUTER, SMALL
 
 
-def _with(name: str, **changes: Any) -> Callable[[], Machine]:
+def _with(name: str, **changes: Any) -> Callable[[], Accelerator]:
     """The machine with one operation changed."""
 
-    def make() -> Machine:
+    def make() -> Accelerator:
         operations = tuple(
             evolve(each, **changes) if each.name == name else each for each in vta().operations
         )
@@ -43,7 +43,7 @@ def _with(name: str, **changes: Any) -> Callable[[], Machine]:
     return make
 
 
-def _does(name: str, **changes: Any) -> Callable[[], Machine]:
+def _does(name: str, **changes: Any) -> Callable[[], Accelerator]:
     does = vta().operation(name).does
     assert isinstance(does, Move | Sweep)
     return _with(name, does=evolve(does, **changes))
@@ -68,7 +68,7 @@ def _reading(body: Callable[[Scalar, Scalar], Scalar]) -> Compute:
 
 
 # fmt: off
-WRONG: list[tuple[str, Callable[[], Machine]]] = [
+WRONG: list[tuple[str, Callable[[], Accelerator]]] = [
     ("overlap",                 _with("finish", fields=(*COMMON, Field("x", 6, 2)))),
     ("crosses a word",          _with("finish", fields=(*COMMON, Field("x", 60, 8)))),
     ("beyond the word",         _with("finish", fields=(*COMMON, Field("x", 126, 4)))),
@@ -124,7 +124,7 @@ WRONG: list[tuple[str, Callable[[], Machine]]] = [
 
 
 @pytest.mark.parametrize(("message", "make"), WRONG, ids=[message for message, _ in WRONG])
-def test_a_bad_declaration_is_refused(message: str, make: Callable[[], Machine]) -> None:
+def test_a_bad_declaration_is_refused(message: str, make: Callable[[], Accelerator]) -> None:
     with pytest.raises(BadAccelerator, match=message) as refused:
         make()
     assert refused.value.code == "bad-accelerator"
@@ -139,7 +139,7 @@ def test_the_default_sizes() -> None:
 
 
 def test_field_widths_follow_from_the_configuration() -> None:
-    def bits(machine: Machine) -> dict[str, int]:
+    def bits(machine: Accelerator) -> dict[str, int]:
         return {field.name: field.bits for field in machine.operation("gemm").fields}
 
     assert bits(vta())["wgt_in"] == 10

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.codegen.accel.assembly import read, read_stream, show, show_stream
-from plica.codegen.accel.declaration import Machine
+from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.encode import decode, encode, from_bytes, to_bytes
-from plica.codegen.accel.instruction import BadInstruction, Instruction, instruction
+from plica.codegen.accel.instruction import AccelInstruction, BadInstruction, instruction
 from plica.codegen.accel.vta import vta
 from tests.codegen.accel.machines import MACHINES, NAMES, instructions, streams
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
 @given(data=st.data())
-def test_encoding_and_text_read_back(machine: Machine, data: st.DataObject) -> None:
+def test_encoding_and_text_read_back(machine: Accelerator, data: st.DataObject) -> None:
     each = data.draw(instructions(machine))
     word = encode(machine, each)
     assert decode(machine, word) is each
@@ -25,7 +25,7 @@ def test_encoding_and_text_read_back(machine: Machine, data: st.DataObject) -> N
 
 @pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
 @given(data=st.data())
-def test_a_word_is_refused_or_means_itself(machine: Machine, data: st.DataObject) -> None:
+def test_a_word_is_refused_or_means_itself(machine: Accelerator, data: st.DataObject) -> None:
     word = data.draw(st.integers(0, (1 << machine.bits) - 1))
     try:
         each = decode(machine, word)
@@ -36,7 +36,7 @@ def test_a_word_is_refused_or_means_itself(machine: Machine, data: st.DataObject
 
 @pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
 @given(data=st.data())
-def test_a_changed_bit_is_another_word(machine: Machine, data: st.DataObject) -> None:
+def test_a_changed_bit_is_another_word(machine: Accelerator, data: st.DataObject) -> None:
     each = data.draw(instructions(machine))
     word = encode(machine, each) ^ 1 << data.draw(st.integers(0, machine.bits - 1))
     try:
@@ -48,7 +48,7 @@ def test_a_changed_bit_is_another_word(machine: Machine, data: st.DataObject) ->
 
 @pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
 @given(data=st.data())
-def test_streams_read_back(machine: Machine, data: st.DataObject) -> None:
+def test_streams_read_back(machine: Accelerator, data: st.DataObject) -> None:
     stream = data.draw(streams(machine))
     assert read_stream(machine, show_stream(machine, stream)) is stream
     assert from_bytes(machine, to_bytes(machine, stream.code)) == stream.code
@@ -126,4 +126,4 @@ def test_wrong_operands_are_refused() -> None:
     with pytest.raises(BadInstruction, match="no operand 'widht'"):
         instruction(vta(), "load.inp", widht=1)
     with pytest.raises(BadInstruction, match="other operands"):
-        encode(vta(), Instruction("load.inp", (1,)))
+        encode(vta(), AccelInstruction("load.inp", (1,)))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from plica.codegen.accel.assembly import read
-from plica.codegen.accel.conv import Convolution, Tiling, convolution
+from plica.codegen.accel.conv import Convolution, ConvTiling, convolution
 from plica.codegen.accel.fitting import BadFlow
 from plica.codegen.accel.flow import (
     ZERO,
@@ -24,8 +24,8 @@ from plica.codegen.accel.flow import (
 from plica.codegen.accel.instruction import BadInstruction
 from plica.codegen.accel.stream import build
 from plica.codegen.accel.vta import osdi, vta
-from plica.ir.scalar import Scalar, index
-from plica.ir.tensor import axis
+from plica.ir.loop.scalar import Scalar, index
+from plica.ir.loop.tensor import axis
 from plica.runtime.error import UnsupportedError
 from plica.search.accel.cycles import searched
 from plica.search.accel.space import LayerTask
@@ -113,13 +113,13 @@ def test_what_fits_is_built() -> None:
 
 def test_a_tiling_is_across_something() -> None:
     with pytest.raises(UnsupportedError, match="across the result"):
-        convolution(osdi(), Convolution(16, 4, 4, 16), Tiling(4, 4, 1, 1, 2, "nosuch"))  # type: ignore[arg-type]  # that is the point
+        convolution(osdi(), Convolution(16, 4, 4, 16), ConvTiling(4, 4, 1, 1, 2, "nosuch"))  # type: ignore[arg-type]  # that is the point
 
 
 @pytest.mark.parametrize("given", [{"shift": -3}, {"shift": 40}, {"pad": -1}])
 def test_a_convolution_shifts_right_and_pads_with_something(given: dict[str, int]) -> None:
     with pytest.raises(UnsupportedError, match=r"shift|pads"):
-        convolution(osdi(), Convolution(16, 4, 4, 16, **given), Tiling(4, 4, 1, 1))  # type: ignore[arg-type]  # by name
+        convolution(osdi(), Convolution(16, 4, 4, 16, **given), ConvTiling(4, 4, 1, 1))  # type: ignore[arg-type]  # by name
 
 
 def test_an_empty_line_is_no_instruction() -> None:

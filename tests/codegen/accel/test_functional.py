@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plica.codegen.accel.assembly import read_stream
-from plica.codegen.accel.declaration import Machine, Move, Sweep
+from plica.codegen.accel.declaration import Accelerator, Move, Sweep
 from plica.codegen.accel.encode import decode_micro
 from plica.codegen.accel.functional import run
 from plica.codegen.accel.instruction import MICRO, Stream, values
@@ -23,7 +23,7 @@ from tests.codegen.accel.machines import FEW, MACHINES, NAMES, filled, streams
 Array = np.ndarray[Any, Any]
 
 
-def slowly(machine: Machine, stream: Stream, given: dict[str, Array]) -> dict[str, Array]:
+def slowly(machine: Accelerator, stream: Stream, given: dict[str, Array]) -> dict[str, Array]:
     """The meaning, an element at a time."""
     held = {
         each.name: np.zeros((each.depth, *each.shape), each.dtype.numpy) for each in machine.scopes
@@ -93,7 +93,7 @@ def slowly(machine: Machine, stream: Stream, given: dict[str, Array]) -> dict[st
 @pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
 @settings(max_examples=FEW)
 @given(data=st.data())
-def test_at_once_is_one_after_the_other(machine: Machine, data: st.DataObject) -> None:
+def test_at_once_is_one_after_the_other(machine: Accelerator, data: st.DataObject) -> None:
     stream = data.draw(streams(machine))
     given_values = filled(machine, stream)
     found, expected = run(machine, stream, given_values), slowly(machine, stream, given_values)

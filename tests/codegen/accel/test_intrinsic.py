@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plica.codegen.accel.declaration import Machine, Sweep
+from plica.codegen.accel.declaration import Accelerator, Sweep
 from plica.codegen.accel.intrinsic import declare, kernel_of, scopes
 from plica.codegen.accel.meaning import apply
 from plica.codegen.accel.vta import vta
 from plica.core.term import Term
-from plica.ir.memory import scope
-from plica.ir.run import run_in_place
+from plica.ir.interpret.kernel import run_in_place
+from plica.ir.loop.memory_scope import scope
 from tests.codegen.accel.machines import OUTER, filled_like
 
 SWEEPS = [
@@ -23,7 +23,7 @@ SWEEPS = [
 
 
 @pytest.mark.parametrize(("machine", "name"), SWEEPS, ids=[f"{m.name}-{n}" for m, n in SWEEPS])
-def test_the_kernel_means_the_same(machine: Machine, name: str) -> None:
+def test_the_kernel_means_the_same(machine: Accelerator, name: str) -> None:
     operation = machine.operation(name)
     does = operation.does
     assert isinstance(does, Sweep)

@@ -17,21 +17,21 @@ import plica
 from plica.cli import main
 from plica.codegen.accel.choice import choose
 from plica.codegen.accel.conv import Convolution, reference
-from plica.codegen.accel.layer import Layer, Stays, layer_of
+from plica.codegen.accel.layer import AccelLayer, Stays, layer_of
 from plica.codegen.accel.offload import Offloaded, offload
 from plica.codegen.accel.reason import FORM
 from plica.codegen.accel.split import flat_inputs, levels
 from plica.codegen.accel.target import AccelTarget, parse_accel
 from plica.codegen.accel.vta import Configuration, osdi, vta
 from plica.core.name import Name
-from plica.ir.dtype import f32
-from plica.ir.graph import Apply, Expr, Function, Var, const
-from plica.ir.interpret import interpret
-from plica.ir.module import Module
-from plica.ir.module import module as build
+from plica.ir.graph.expression import Apply, Expr, Function, Var, const
+from plica.ir.graph.module import Module
+from plica.ir.graph.module import module as build
+from plica.ir.interpret.interpreter import interpret
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import cast
-from plica.ir.type import tensor
+from plica.ir.type.dtype import f32
+from plica.ir.type.term import tensor
 from plica.rewrite.graph.walk import expressions
 from plica.rewrite.quantise.form import integer_convolutions
 from plica.runtime.accel.executable import AccelExecutable
@@ -49,7 +49,7 @@ def bytes_of(shape: tuple[int, ...], seed: int = 0) -> Array:
     return np.random.default_rng(seed).integers(-128, 128, shape).astype(np.int8)
 
 
-def meaning(layer: Layer, data: Array) -> Array:
+def meaning(layer: AccelLayer, data: Array) -> Array:
     """What a launch gives, by sums of whole numbers: blocks in, blocks out."""
     of = layer.convolution
     constants = layer.constants

@@ -18,15 +18,12 @@ from plica.codegen.accel.scheduled import flow_of
 from plica.codegen.accel.stream import build
 from plica.codegen.accel.vta import osdi, vta
 from plica.codegen.lower.blocks import blocks_to_loops
+from plica.codegen.lower.buffer_sinking import sink_buffers
 from plica.codegen.lower.compact import compact
-from plica.codegen.lower.place import place
 from plica.codegen.lower.tidy import tidy
 from plica.core.name import Name
-from plica.ir.dtype import DType, i8, i32, i64
-from plica.ir.loop import Alloc, For, Invoke, Kernel, LoopKind, Region, Stmt, Store, seq
-from plica.ir.loop import block as make_block
-from plica.ir.run import run_kernel
-from plica.ir.scalar import (
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import (
     And,
     Buffer,
     Cast,
@@ -39,7 +36,10 @@ from plica.ir.scalar import (
     index,
     lit,
 )
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.statement import Alloc, For, Invoke, Kernel, LoopKind, Region, Stmt, Store, seq
+from plica.ir.loop.statement import block as make_block
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dtype import DType, i8, i32, i64
 from plica.runtime.error import UnsupportedError
 from plica.schedule import (
     bind,
@@ -201,7 +201,7 @@ def accelerated(tile: int, threads: int) -> Body:
 def test_a_schedule_becomes_a_stream(tile: int, threads: int) -> None:
     kernel = blocked(4, 2, 3)
     kept = scheduled(trace_of(accelerated(tile, threads), kernel), kernel)
-    lowered = tidy(compact(blocks_to_loops(place(kept))))
+    lowered = tidy(compact(blocks_to_loops(sink_buffers(kept))))
     stream = build(osdi(), flow_of(osdi(), lowered))
     x, w = (filled_like(each, 0) for each in kernel.params[:2])
     (expected,) = run_kernel(kernel, [x, w])
@@ -297,7 +297,7 @@ def test_a_schedule_that_pads_becomes_a_stream_that_pads(
 ) -> None:
     whole = padded(2, size, 2, kernel, pad)
     kept = scheduled(trace_of(convolved(tile, threads), whole), whole)
-    lowered = tidy(compact(blocks_to_loops(place(kept))))
+    lowered = tidy(compact(blocks_to_loops(sink_buffers(kept))))
     stream = build(osdi(), flow_of(osdi(), lowered))
     pads = [operand(osdi(), e, "x_pad_0") for e in stream.code if e.name == "load.inp"]
     assert max(pads) == pad

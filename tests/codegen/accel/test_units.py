@@ -15,7 +15,7 @@ from plica.codegen.accel.check import check
 from plica.codegen.accel.choice import choose
 from plica.codegen.accel.conv import (
     Convolution,
-    Tiling,
+    ConvTiling,
     convolution,
     finish_of,
     pack_input,
@@ -24,10 +24,18 @@ from plica.codegen.accel.conv import (
     reference,
     unpack_output,
 )
-from plica.codegen.accel.declaration import Field, Machine, Micro, Move, Operation, Reach, Sweep
+from plica.codegen.accel.declaration import (
+    Accelerator,
+    Field,
+    Micro,
+    Move,
+    Operation,
+    Reach,
+    Sweep,
+)
 from plica.codegen.accel.encode import to_bytes
 from plica.codegen.accel.functional import run
-from plica.codegen.accel.layer import Layer, Stays, layer_of
+from plica.codegen.accel.layer import AccelLayer, Stays, layer_of
 from plica.codegen.accel.stream import build
 from plica.codegen.accel.units import Units, units_of
 from plica.codegen.accel.vta import osdi, vta
@@ -39,7 +47,7 @@ from tests.codegen.accel.network import Layers, given, network
 Array = np.ndarray[Any, Any]
 
 
-def renamed(machine: Machine) -> Machine:
+def renamed(machine: Accelerator) -> Accelerator:
     """The machine with other names for its scopes and operations."""
     scopes = {each.name: f"memory_{at}" for at, each in enumerate(machine.scopes)}
     names = {each.name: f"does_{at}" for at, each in enumerate(machine.operations)}
@@ -67,17 +75,17 @@ def renamed(machine: Machine) -> Machine:
     )
 
 
-def without(machine: Machine, *names: str) -> Machine:
+def without(machine: Accelerator, *names: str) -> Accelerator:
     left = [each for each in machine.operations if each.name not in names]
     return evolve(machine, operations=tuple(left))
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
-def test_names_mean_nothing(machine: Machine) -> None:
+def test_names_mean_nothing(machine: Accelerator) -> None:
     units = units_of(machine)
     pad = int(units.data.can_pad)
     of = Convolution(2 * units.depth, 6, 6, units.columns, 3, 1, pad, shift=5, bias=True)
-    tiling = Tiling(1, 3, 1, 1, threads=2)
+    tiling = ConvTiling(1, 3, 1, 1, threads=2)
     one, other = (
         build(each, convolution(each, of, tiling)) for each in (machine, renamed(machine))
     )
@@ -115,7 +123,9 @@ def test_a_machine_that_lacks_something_is_refused(gone: tuple[str, ...], why: s
     assert refused.value.diagnostics[0].place is not None
 
 
-def layer(machine: Machine, batch: int = 8, each: bool = False, bias: bool = True) -> Layer | Stays:
+def layer(
+    machine: Accelerator, batch: int = 8, each: bool = False, bias: bool = True
+) -> AccelLayer | Stays:
     x = given((batch, 8, 5, 5))
     (found,) = integer_convolutions(network((x,), Layers(0).conv(x, 16, each=each, bias=bias)))
     return layer_of(machine, found)
@@ -140,14 +150,14 @@ def test_a_layer_that_needs_what_is_missing_stays(
 
 def test_the_processor_pads_where_loads_cannot() -> None:
     ahead, along = layer(OUTER), layer(SMALL)
-    assert isinstance(ahead, Layer)
-    assert isinstance(along, Layer)
+    assert isinstance(ahead, AccelLayer)
+    assert isinstance(along, AccelLayer)
     assert (ahead.pad, ahead.convolution.pad, ahead.convolution.height) == (1, 0, 7)
     assert (along.pad, along.convolution.pad, along.convolution.height) == (0, 1, 5)
     assert (ahead.before, along.before, along.batch) == ("NCHW8n", "NCHW2n8c", 4)
     of = Convolution(8, 5, 5, 8, 3, pad=1)
     with pytest.raises(UnsupportedError, match=r"get\.col of outer cannot pad"):
-        convolution(OUTER, of, Tiling(1, 1, 1, 1))
+        convolution(OUTER, of, ConvTiling(1, 1, 1, 1))
 
 
 def test_a_number_that_no_field_holds_is_a_tensor() -> None:
@@ -159,7 +169,7 @@ def test_a_number_that_no_field_holds_is_a_tensor() -> None:
     steps = {each.unit.name for each in finish_of(units_of(machine), Convolution(16, 4, 4, 16))}
     assert steps == {"alu.shr", "alu.max", "alu.min"}
     found = layer(machine)
-    assert isinstance(found, Layer)
+    assert isinstance(found, AccelLayer)
     assert set(found.constants) == {"w", "b", "n", "h"}  # a clip at zero is an operand still
     _is_exact(machine, found.convolution, found.constants, 0)
 
@@ -183,7 +193,7 @@ def convolutions(draw: st.DrawFn, units: Units) -> Convolution:
     )
 
 
-def _is_exact(machine: Machine, of: Convolution, constants: Any, seed: int) -> None:
+def _is_exact(machine: Accelerator, of: Convolution, constants: Any, seed: int) -> None:
     random = np.random.default_rng(seed)
     rows = units_of(machine).rows
     images = random.integers(-128, 128, (rows, of.channels, of.height, of.width)).astype(np.int8)
@@ -200,7 +210,7 @@ def _is_exact(machine: Machine, of: Convolution, constants: Any, seed: int) -> N
 
 
 @pytest.mark.parametrize("machine", [osdi(), SMALL, OUTER], ids=("osdi", "small", "outer"))
-def test_layers_are_exact(machine: Machine) -> None:
+def test_layers_are_exact(machine: Accelerator) -> None:
     units = units_of(machine)
 
     @settings(max_examples=FEW)
@@ -212,7 +222,7 @@ def test_layers_are_exact(machine: Machine) -> None:
         )
         constants = {"w": pack_weight(machine, w)}
         per_output = {"b": random.integers(-999, 999, of.outputs), "l": np.full(of.outputs, of.low)}
-        for each in build(machine, convolution(machine, of, Tiling(1, 1, 1, 1))).tensors:
+        for each in build(machine, convolution(machine, of, ConvTiling(1, 1, 1, 1))).tensors:
             if each.name in per_output:
                 constants[each.name] = pack_outputs(machine, per_output[each.name])
         _is_exact(machine, of, constants, seed)

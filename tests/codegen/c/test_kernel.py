@@ -11,12 +11,12 @@ from plica.codegen.fuzz import fuzz
 from plica.codegen.native import run_native
 from plica.codegen.plant import PASSES
 from plica.core.name import Name
-from plica.ir.dtype import DTYPES, DType, f32, i32, i64
-from plica.ir.loop import For, Kernel, Store
-from plica.ir.run import run_kernel
-from plica.ir.scalar import Cast, Lit, Lt, Max, Reduce, Scalar, ScalarVar, Select, index
-from plica.ir.tensor import axis, buffer
-from plica.ir.value import Array
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.interpret.value import Array
+from plica.ir.loop.scalar import Cast, Lit, Lt, Max, Reduce, Scalar, ScalarVar, Select, index
+from plica.ir.loop.statement import For, Kernel, Store
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dtype import DTYPES, DType, f32, i32, i64
 from plica.runtime.error import EvaluationError, UnsupportedError
 from tests.conftest import PROFILE
 

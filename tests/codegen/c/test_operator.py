@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from plica.ir.interpret import interpret
+from plica.ir.interpret.interpreter import interpret
 from plica.ir.op import names
 from plica.pipeline import compile
 from tests.codegen.native import assert_close

@@ -10,8 +10,8 @@ import pytest
 
 import plica
 from plica.codegen.backend import backend_named, backends
-from plica.ir.module import Module
-from plica.ir.value import Array
+from plica.ir.graph.module import Module
+from plica.ir.interpret.value import Array
 from plica.runtime.error import UnsupportedError
 
 TEXT = """

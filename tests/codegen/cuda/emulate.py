@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from plica.codegen.cuda.fold import Code
+from plica.codegen.cuda.fold import KernelCode
 from plica.runtime.cuda.tile import TileMap
 
 COMPILER = shutil.which("c++") or shutil.which("g++")
@@ -210,7 +210,7 @@ _EXTREME = {
 }
 
 
-def run(code: Code, arrays: list[np.ndarray[Any, Any]]) -> None:
+def run(code: KernelCode, arrays: list[np.ndarray[Any, Any]]) -> None:
     """Run all launches of a kernel over its buffers, in place."""
     functions = loaded(code.text, code.launches)
     scratch = [np.full(size, 0xFF, np.uint8) for size in code.scratch]

@@ -5,26 +5,26 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from plica.analysis.statement import LoweringRefused
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.toolchain import CompileError, compiled, path_of
 from plica.codegen.lower.passes import lower
-from plica.codegen.lower.statement import LoweringRefused
 from plica.core.name import Name
-from plica.ir.define import defined
-from plica.ir.dtype import f32
-from plica.ir.loop import For, Kernel, Store
-from plica.ir.run import run_kernel
-from plica.ir.scalar import Buffer, index
-from plica.ir.script import from_text
-from plica.ir.stage import Each
-from plica.ir.stages import stages
-from plica.ir.tensor import axis, buffer, compute, reduce
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.define import defined
+from plica.ir.loop.scalar import Buffer, index
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import stages
+from plica.ir.loop.statement import For, Kernel, Store
+from plica.ir.loop.tensor import axis, buffer, compute, reduce
+from plica.ir.text.script import from_text
+from plica.ir.type.dtype import f32
 from plica.runtime.cuda.code import ARCHITECTURES
 from plica.runtime.error import UnsupportedError
 from plica.schedule.default.gpu import Gpu, gpu_schedule
 from plica.schedule.default.gpu.form import tiled as in_tiles
 from plica.schedule.default.gpu.operand import operands
-from plica.schedule.default.gpu.product import Tile
+from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.template import product_schedule
 from tests.codegen.cuda.emulate import COMPILER, run
 from tests.conftest import Golden
@@ -32,7 +32,7 @@ from tests.conftest import Golden
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
 needs_nvrtc = pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
 
-SMALL = Tile(16, 16, 4, 2, 2)
+SMALL = ProductTile(16, 16, 4, 2, 2)
 
 HEAD = """
 from plica.script import Buffer, block, f32, grid, i8, init, thread
@@ -119,7 +119,7 @@ def test_spread_kernels_mean_the_same(name: str) -> None:
     check(spread(kernel), kernel)
 
 
-def tiled(size: int, terms: int, tile: Tile) -> tuple[Kernel, Kernel]:
+def tiled(size: int, terms: int, tile: ProductTile) -> tuple[Kernel, Kernel]:
     """A matrix product as it is, and in tiles."""
     x, w = buffer("x", (size, terms), f32), buffer("w", (terms, size), f32)
     of = compute(
@@ -148,7 +148,7 @@ def test_the_text_is_readable(golden: Golden) -> None:
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90a"])
 def test_nvrtc_compiles_without_a_gpu(architecture: str) -> None:
-    _, lowered = tiled(256, 64, Tile(128, 128, 16, 8, 16, ahead=1))
+    _, lowered = tiled(256, 64, ProductTile(128, 128, 16, 8, 16, ahead=1))
     made = compiled(fold(lowered, "product").text, architecture)
     usage = dict(made.usage)["product"]
     assert made.code.startswith(b"\x7fELF")

@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plica.codegen.cuda.fuzz import KINDS, Case, case, differs, report
-from plica.ir.value import Array
+from plica.codegen.cuda.fuzz import KINDS, CudaCase, case, differs, report
+from plica.ir.interpret.value import Array
 from plica.runtime.cuda.driver import DeviceError
 from plica.runtime.error import Diagnostic
 from tests.codegen.cuda.emulate import COMPILER, run
 
 
-def some(number: int) -> Case:
+def some(number: int) -> CudaCase:
     found = case(0, number)
-    assert isinstance(found, Case)
+    assert isinstance(found, CudaCase)
     return found
 
 
-def emulated(of: Case) -> list[Array]:
+def emulated(of: CudaCase) -> list[Array]:
     outputs = [np.full_like(each, -1) for each in of.expected]
     run(of.code, [*[np.ascontiguousarray(each) for each in of.inputs], *outputs])
     return outputs
@@ -38,9 +38,9 @@ def test_a_case_is_the_same_again() -> None:
 
 
 def test_what_is_wrong_is_told() -> None:
-    cases: list[Case | str] = [some(1), "it is no contraction", some(2)]
+    cases: list[CudaCase | str] = [some(1), "it is no contraction", some(2)]
 
-    def spoiled(of: Case) -> list[Array]:
+    def spoiled(of: CudaCase) -> list[Array]:
         found = [each.copy() for each in of.expected]
         if of.number == 2:
             found[0].reshape(-1)[3] += 1
@@ -55,7 +55,7 @@ def test_what_is_wrong_is_told() -> None:
 
 
 def test_a_fault_is_the_last_finding() -> None:
-    def faulty(of: Case) -> list[Array]:
+    def faulty(of: CudaCase) -> list[Array]:
         raise DeviceError(Diagnostic("device-fault", "A kernel failed on the GPU."))
 
     told = report([some(1), some(2)], 0, faulty)

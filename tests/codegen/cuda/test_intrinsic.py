@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from plica.analysis.statement import LoweringRefused
 from plica.codegen.cuda.fold import fold
-from plica.codegen.lower.statement import LoweringRefused
 from plica.core.name import Name
-from plica.ir.dtype import f16, f32
-from plica.ir.intrinsic import intrinsic
-from plica.ir.loop import Alloc, Branch, For, Invoke, Kernel, Region, Seq, Stmt, Store
-from plica.ir.scalar import Buffer, Eq, Scalar, index
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.intrinsic import intrinsic
+from plica.ir.loop.scalar import Buffer, Eq, Scalar, index
+from plica.ir.loop.statement import Alloc, Branch, For, Invoke, Kernel, Region, Seq, Stmt, Store
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dtype import f16, f32
 from plica.schedule.default.gpu.tensor_core_meaning import mma
 
 LANE = axis("t")

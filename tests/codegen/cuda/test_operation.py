@@ -7,11 +7,11 @@ import pytest
 
 from plica.codegen.cuda.fold import fold
 from plica.codegen.lower.passes import lower
-from plica.ir.define import defined
-from plica.ir.dtype import DType, bf16, i8, i64, u8, u64
-from plica.ir.run import run_kernel
-from plica.ir.scalar import BitAnd, BitOr, BitXor
-from plica.ir.tensor import buffer, compute
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.define import defined
+from plica.ir.loop.scalar import BitAnd, BitOr, BitXor
+from plica.ir.loop.tensor import buffer, compute
+from plica.ir.type.dtype import DType, bf16, i8, i64, u8, u64
 from plica.schedule.default.gpu import Gpu, gpu_schedule
 from tests.codegen.cuda.emulate import COMPILER
 from tests.codegen.cuda.emulate import run as emulated

@@ -7,7 +7,7 @@ import pytest
 from plica.codegen.cuda.target import parse_gpu
 from plica.codegen.cuda.toolchain import compiled, compiled_at_once, path_of
 from plica.codegen.cuda.unit import PART, cubins, unit
-from plica.ir.script import from_text
+from plica.ir.text.script import from_text
 from plica.pipeline import contract_of, lower
 from plica.runtime.cuda.code import functions
 

@@ -6,27 +6,27 @@ from collections import Counter
 
 from plica.codegen.dynamic.program import (
     Build,
-    Choose,
+    CallStep,
+    ChooseStep,
     Close,
     Constant,
     Drop,
     Dup,
-    Field,
-    Force,
-    Invoke,
+    DynamicProgram,
+    FallThrough,
+    FieldStep,
+    ForceStep,
     KernelCall,
-    Nothing,
-    Open,
-    Program,
+    OpenCell,
     Routine,
-    Select,
+    SelectStep,
     Tail,
     Unpack,
     Yield,
 )
 
 
-def check(program: Program) -> None:
+def check(program: DynamicProgram) -> None:
     """Every way through every routine owns what it uses, and nothing at its end."""
     for routine in program.routines:
         start = Counter(dict.fromkeys(range(routine.params), 1))
@@ -61,7 +61,7 @@ def _after(
                 for each in fields:
                     give(each)
                 own(target)
-            case Invoke(_, args, targets):
+            case CallStep(_, args, targets):
                 for each in args:
                     give(each)
                 for each in targets:
@@ -71,7 +71,7 @@ def _after(
                 own(register)
             case Drop(register):
                 give(register)
-            case Field(target, root, _, _):
+            case FieldStep(target, root, _, _):
                 use(root)
                 own(target)
             case Unpack(root, taken, count):
@@ -79,26 +79,26 @@ def _after(
                 assert len({field for field, _ in taken}) == len(taken) <= count
                 for _, each in taken:
                     own(each)
-            case Open(cell):
+            case OpenCell(cell):
                 assert cell not in cells
                 cells |= {cell}
             case Close(cell):
                 assert cell in cells
                 cells -= {cell}
-            case Force(cell, targets):
+            case ForceStep(cell, targets):
                 of = routine.cells[cell]
                 assert cell in cells or not of.owned
                 for each in of.args:
                     use(each)
                 for each in targets:
                     own(each)
-            case Choose() | Select():
+            case ChooseStep() | SelectStep():
                 ways = (
                     (step.then, step.orelse)
-                    if isinstance(step, Choose)
+                    if isinstance(step, ChooseStep)
                     else [each.region for each in step.clauses]
                 )
-                for each in (step.condition,) if isinstance(step, Choose) else step.roots:
+                for each in (step.condition,) if isinstance(step, ChooseStep) else step.roots:
                     use(each)
                 ends = [_after(routine, each, Counter(owned), cells) for each in ways]
                 on = [each for each in ends if each is not None]
@@ -111,7 +111,7 @@ def _after(
         case Yield(registers) | Tail(_, registers):
             for each in registers:
                 give(each)
-        case Nothing():
+        case FallThrough():
             return None
     if region.tail:
         assert not +owned, (routine.name, number, +owned)

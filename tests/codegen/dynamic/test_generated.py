@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plica.core.diagnostic import EvaluationError, IllTyped
-from plica.ir.infer import infer
-from plica.ir.interpret import interpret
-from plica.ir.sized import sized, sizes_of
+from plica.ir.graph.shape_specialisation import sized, sizes_of
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.type.infer import infer
 from plica.runtime.error import UnsupportedError
 from tests.codegen.dynamic.agree import alike, arrays_in, compiled, flat
 from tests.conftest import PROFILE

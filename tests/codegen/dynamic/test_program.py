@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import plica
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
+from plica.ir.interpret.value import DataValue, build
 from plica.ir.prelude import list_items
-from plica.ir.value import DataValue, build
 from plica.rewrite.contract import approx
 from plica.runtime.dynamic.executable import DynamicExecutable
 from plica.runtime.dynamic.state import KEEP, MOST

@@ -19,7 +19,7 @@ from plica.runtime.dynamic.artefact import from_members, is_dynamic, to_members
 from plica.runtime.dynamic.form import to_data
 from plica.runtime.elf import parse
 from plica.runtime.error import ArtefactError
-from plica.runtime.store import Store
+from plica.runtime.store import ArtefactStore
 from tests.codegen.dynamic.agree import assemble, build, lower, text
 from tests.codegen.dynamic.test_program import LOOP, MUTUAL, SUM, TREE
 
@@ -51,7 +51,7 @@ def test_a_loop_is_a_jump() -> None:
 
 
 def test_kernels_are_kept_in_the_store(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = ArtefactStore(tmp_path)
     lowered = lower(text(SUM), exact, (), toolchain.host())
     first = assemble(lowered, toolchain.host(), 1, store)
     kept = sorted(tmp_path.rglob("*"))
@@ -94,7 +94,7 @@ def main(n: Nat) -> tuple[()]:
             return main(m)
 """
     )
-    from plica.ir.value import build as made
+    from plica.ir.interpret.value import build as made
 
     exe: Any = plica.compile(module)
     assert exe(made(module, "Succ", made(module, "Zero"))) == ()
@@ -117,7 +117,7 @@ def main(b: Box) -> Box:
             return Empty()
 """
     )
-    from plica.ir.value import build as made
+    from plica.ir.interpret.value import build as made
 
     exe: Any = plica.compile(module)
     x = np.arange(64 * 128, dtype=np.float32).reshape(64, 128)

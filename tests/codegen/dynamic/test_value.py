@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import plica
-from plica.ir.module import Module
-from plica.ir.value import build
+from plica.ir.graph.module import Module
+from plica.ir.interpret.value import build
 from plica.runtime.dynamic.value import Datum
 
 SOURCE = """

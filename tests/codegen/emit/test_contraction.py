@@ -5,9 +5,9 @@ import pytest
 
 import plica
 from plica.codegen.emit.contraction import accumulations
-from plica.ir.dtype import f32
-from plica.ir.scalar import Scalar
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.scalar import Scalar
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dtype import f32
 
 HEAD = "import plica\nfrom plica import op\n@plica.function\n"
 ROOT = HEAD + (

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plica.codegen.emit.order import Order, Step, operands, order
+from plica.codegen.emit.order import Order, OrderStep, operands, order
 from plica.codegen.emit.scalar import Frame, Walk, fold, nest
 from plica.codegen.llvm.kernel import emit
 from plica.codegen.native import run_native
-from plica.ir.dtype import f32, i64
-from plica.ir.loop import For, Kernel, Store
-from plica.ir.run import run_kernel
-from plica.ir.scalar import Lit, Lt, Reduce, Scalar, Select, index
-from plica.ir.tensor import axis, buffer
-from plica.ir.value import Array
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.interpret.value import Array
+from plica.ir.loop.scalar import Lit, Lt, Reduce, Scalar, Select, index
+from plica.ir.loop.statement import For, Kernel, Store
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dtype import f32, i64
 from plica.runtime.error import EvaluationError
 
 DEEP = 20_000
@@ -24,7 +24,7 @@ def number(node: Lit) -> str:
     return str(node.value)
 
 
-def text(step: Step, frame: Frame[str]) -> str:
+def text(step: OrderStep, frame: Frame[str]) -> str:
     return f"{type(step.node).__name__}{len(frame.operands(step))}"
 
 
@@ -50,7 +50,7 @@ def test_scopes_nest_as_deep_as_they_like() -> None:
     for _ in range(DEEP):
         term = term + 1
 
-    def inside(step: Step, frame: Frame[int]) -> Walk[int]:
+    def inside(step: OrderStep, frame: Frame[int]) -> Walk[int]:
         inner = yield operands(step.node)[:1]
         return inner.results[0] + 1
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plica.codegen.llvm.kernel import emit
-from plica.ir.dtype import DType, f32, f64, i32
-from plica.ir.loop import For, Kernel, Store
-from plica.ir.run import run_kernel
-from plica.ir.scalar import And, Le, Lit, Lt, Scalar, Select, index
-from plica.ir.tensor import axis, buffer
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import And, Le, Lit, Lt, Scalar, Select, index
+from plica.ir.loop.statement import For, Kernel, Store
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dtype import DType, f32, f64, i32
 from tests.codegen.native import assert_same, native_kernel
 
 FEW = settings(max_examples=max(8, settings().max_examples // 2))

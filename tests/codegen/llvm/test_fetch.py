@@ -7,11 +7,11 @@ import pytest
 
 from plica.codegen.llvm.kernel import emit
 from plica.core.name import Name
-from plica.ir.dtype import f32
-from plica.ir.loop import Alloc, For, Kernel, Store, seq
-from plica.ir.run import run_kernel
-from plica.ir.scalar import Buffer, Lit, index
-from plica.ir.tensor import axis, buffer
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Buffer, Lit, index
+from plica.ir.loop.statement import Alloc, For, Kernel, Store, seq
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dtype import f32
 from tests.codegen.native import assert_same, native_kernel
 
 TILES, PASSES, DEPTH, LANES = 3, 5, 12, 8

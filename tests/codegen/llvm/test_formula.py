@@ -13,10 +13,10 @@ import pytest
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.formula import FORMULAS, turns
 from plica.codegen.target import Target
-from plica.ir.dtype import f32
-from plica.ir.loop import For, Kernel, Stmt, Store
-from plica.ir.scalar import Intrinsic, Lit, index
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.scalar import Intrinsic, Lit, index
+from plica.ir.loop.statement import For, Kernel, Stmt, Store
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dtype import f32
 from tests.codegen.native import native_kernels
 
 Array = np.ndarray[Any, Any]

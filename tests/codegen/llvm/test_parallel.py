@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from plica.codegen.llvm import pool, toolchain
 from plica.codegen.llvm.fold import fold
-from plica.codegen.place import place
+from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.program import Launch, Program, Slot
 from plica.core.binding import free_vars
-from plica.ir.dim import known
-from plica.ir.dtype import f32, i64
-from plica.ir.evaluate import evaluate
-from plica.ir.loop import For, Kernel
-from plica.ir.tensor import buffer, compute, reduce
-from plica.runtime.link import Code, can_link
+from plica.ir.interpret.evaluate import evaluate
+from plica.ir.loop.statement import For, Kernel
+from plica.ir.loop.tensor import buffer, compute, reduce
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32, i64
+from plica.runtime.link import LinkedCode, can_link
 from plica.runtime.pool import use_threads
 from tests.codegen.native import assert_close, shape_of
 from tests.codegen.nests import nest
@@ -44,10 +44,10 @@ def run(kernel: Kernel, *arrays: Any, threads: int = 3) -> tuple[int, list[Any]]
     steps = (Launch(0, tuple(range(len(slots))), "kernel"),)
     program = Program((kernel,), ("kernel",), tuple(slots), (steps,), 0, ())
     here = toolchain.host()
-    text = fold(program, place(program), here)
+    text = fold(program, workspace_plan(program), here)
     assert f"call void @{pool.PARALLEL}(" in text
     native = toolchain.build(text, here)
-    assert isinstance(native.engine, Code)
+    assert isinstance(native.engine, LinkedCode)
     use_threads(native.engine, threads)
     made = [np.zeros(each.fixed, each.dtype.numpy) for each in slots[kernel.inputs :]]
     table = np.array([each.ctypes.data for each in (*arrays, *made)] + [0], np.uintp)

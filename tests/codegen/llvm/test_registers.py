@@ -11,7 +11,7 @@ from benchmarks.gemm import program_of, tiled, tiles_for
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold
 from plica.codegen.llvm.kernel import PLAIN, emit
-from plica.codegen.place import place
+from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.target import Target
 from tests.codegen.native import native_kernel
 
@@ -45,7 +45,7 @@ def test_the_inner_loop_touches_no_stack(name: str) -> None:
     lanes = target.vector_bits // 32
     for m, n in tiles_for(target):
         program = program_of(tiled(m, n, 64, 2))
-        text = fold(program, place(program), target, contract=True)
+        text = fold(program, workspace_plan(program), target, contract=True)
         loop = inner_loop(toolchain.assembly(text, target))
         # Four steps of k, each a multiply-add for every register of the tile.
         assert sum(bool(MULTIPLY_ADD.search(line)) for line in loop) == 4 * m * n // lanes

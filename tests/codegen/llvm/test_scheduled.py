@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from plica.codegen.llvm.kernel import emit
 from plica.codegen.lower.passes import lower
-from plica.ir.dtype import bool_, f32, i64
-from plica.ir.loop import (
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import And, Cast, Le, Lit, Lt, Max, Min, Reduce, Select, index
+from plica.ir.loop.specialise import specialise
+from plica.ir.loop.statement import (
     NOTHING,
     THREADS,
     Alloc,
@@ -28,11 +30,9 @@ from plica.ir.loop import (
     seq,
     statements,
 )
-from plica.ir.run import run_kernel
-from plica.ir.scalar import And, Cast, Le, Lit, Lt, Max, Min, Reduce, Select, index
-from plica.ir.specialise import specialise
-from plica.ir.tensor import axis, buffer
-from plica.ir.verify import well_formed
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.loop.verify import well_formed
+from plica.ir.type.dtype import bool_, f32, i64
 from plica.runtime.error import PlicaError
 from plica.schedule.generate.kernel import random_case
 from plica.schedule.generate.step import walk

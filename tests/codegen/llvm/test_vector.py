@@ -16,12 +16,10 @@ from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.arithmetic import cast as meant_cast
-from plica.ir.dtype import DTYPES, DType, bool_, f16, f32, f64, i32, i64
-from plica.ir.evaluate import evaluate
-from plica.ir.loop import Alloc, Bind, Branch, For, Kernel, LoopKind, Store, seq, statements
-from plica.ir.run import run_kernel
-from plica.ir.scalar import (
+from plica.ir.interpret.array_arithmetic import cast as meant_cast
+from plica.ir.interpret.evaluate import evaluate
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import (
     BINARY,
     COMPARISON,
     And,
@@ -43,7 +41,19 @@ from plica.ir.scalar import (
     Select,
     index,
 )
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.statement import (
+    Alloc,
+    Bind,
+    Branch,
+    For,
+    Kernel,
+    LoopKind,
+    Store,
+    seq,
+    statements,
+)
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dtype import DTYPES, DType, bool_, f16, f32, f64, i32, i64
 from tests.codegen.native import assert_close, assert_same, native_kernel, native_kernels, shape_of
 from tests.codegen.nests import nest
 from tests.codegen.test_kernel import admits, edges, is_exact

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from plica.core.term import Term
-from plica.ir.define import define, defined
-from plica.ir.dim import dim_var, evaluate
-from plica.ir.dtype import f32, i32
-from plica.ir.loop import Block, Kernel, statements
-from plica.ir.run import run_kernel
-from plica.ir.scalar import And, Lit, Scalar, Select, index
-from plica.ir.script import from_text
-from plica.ir.stage import placeholder, stage
-from plica.ir.tensor import buffer, compute, reduce
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.define import define, defined
+from plica.ir.loop.scalar import And, Lit, Scalar, Select, index
+from plica.ir.loop.stage import placeholder, stage
+from plica.ir.loop.statement import Block, Kernel, statements
+from plica.ir.loop.tensor import buffer, compute, reduce
+from plica.ir.text.script import from_text
+from plica.ir.type.dim import dim_var, evaluate
+from plica.ir.type.dtype import f32, i32
 from plica.schedule import ScheduleRefused, do, fuse, loops, record, reorder, split
 from plica.schedule.primitive.block import block as find
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from plica.codegen.lower.compact import compact
-from plica.ir.dim import known
-from plica.ir.dtype import f32
-from plica.ir.loop import Alloc, For, Kernel, Seq, Store, statements
-from plica.ir.run import run_kernel
-from plica.ir.scalar import Buffer, index
-from plica.ir.tensor import axis, buffer
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Buffer, index
+from plica.ir.loop.statement import Alloc, For, Kernel, Seq, Store, statements
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32
 
 
 def padded(stride: int) -> Kernel:

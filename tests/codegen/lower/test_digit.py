@@ -7,16 +7,16 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.analysis.enclosing import simple
+from plica.analysis.index import EMPTY
 from plica.codegen.lower.digit import coarser, digits
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
-from plica.ir.dim import known
-from plica.ir.dtype import f32
-from plica.ir.loop import Alloc, Branch, For, Kernel, Seq, Store, statements
-from plica.ir.scalar import Buffer, Le, Load, Lt, Scalar, index, lit
-from plica.ir.tensor import axis, buffer
-from plica.rewrite.index import EMPTY
-from plica.schedule.around import simple
+from plica.ir.loop.scalar import Buffer, Le, Load, Lt, Scalar, index, lit
+from plica.ir.loop.statement import Alloc, Branch, For, Kernel, Seq, Store, statements
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32
 
 P, J, K = (axis(name) for name in "pjk")
 

@@ -6,19 +6,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.analysis.statement import LoweringRefused
 from plica.codegen.lower.blocks import blocks_to_loops
 from plica.codegen.lower.hoist import hoist
 from plica.codegen.lower.partition import partition
-from plica.codegen.lower.statement import LoweringRefused
 from plica.codegen.lower.tidy import tidy
 from plica.codegen.lower.unroll import unroll
 from plica.codegen.lower.vectorise import vectorise
-from plica.ir.dim import dim_var
-from plica.ir.dtype import i32
-from plica.ir.loop import NOTHING, Barrier, Block, Branch, For, Kernel, Seq, Stmt, Store, statements
-from plica.ir.scalar import Cast, Lt, Scalar, index
-from plica.ir.show import show_kernel
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.scalar import Cast, Lt, Scalar, index
+from plica.ir.loop.statement import (
+    NOTHING,
+    Barrier,
+    Block,
+    Branch,
+    For,
+    Kernel,
+    Seq,
+    Stmt,
+    Store,
+    statements,
+)
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import i32
 from tests.codegen.lower.kernels import assert_same, read
 from tests.conftest import Golden
 

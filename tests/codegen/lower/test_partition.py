@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from plica.codegen.lower.partition import partition
 from plica.codegen.lower.tidy import tidy
 from plica.core.fold import post_order
-from plica.ir.dtype import i32
-from plica.ir.loop import For, Kernel, statements
-from plica.ir.scalar import Select
-from plica.ir.show import show_kernel
+from plica.ir.loop.scalar import Select
+from plica.ir.loop.statement import For, Kernel, statements
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dtype import i32
 from tests.codegen.lower.kernels import assert_same, read
 from tests.conftest import Golden
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from plica.codegen.lower.passes import LOWER, lower
 from plica.codegen.lower.tidy import tidy
-from plica.ir.loop import Alloc, Block, Branch, For, Kernel, statements
-from plica.ir.show import show_kernel
-from plica.ir.verify import well_formed
+from plica.ir.loop.statement import Alloc, Block, Branch, For, Kernel, statements
+from plica.ir.loop.verify import well_formed
+from plica.ir.text.show import show_kernel
 from plica.runtime.error import InputError
 from tests.codegen.lower.kernels import assert_same, matmul, scheduled
 from tests.conftest import Golden

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plica.analysis.statement import LoweringRefused
 from plica.codegen.lower.blocks import blocks_to_loops
+from plica.codegen.lower.buffer_sinking import sink_buffers
 from plica.codegen.lower.double_buffer import double_buffer
 from plica.codegen.lower.passes import lower
 from plica.codegen.lower.pipeline import pipeline
-from plica.codegen.lower.place import place
-from plica.codegen.lower.statement import LoweringRefused
-from plica.ir.loop import Alloc, For, Kernel, statements
-from plica.ir.scalar import index
-from plica.ir.show import show_kernel
+from plica.ir.loop.scalar import index
+from plica.ir.loop.statement import Alloc, For, Kernel, statements
+from plica.ir.text.show import show_kernel
 from tests.codegen.lower.kernels import assert_same, read
 from tests.conftest import Golden
 
@@ -155,7 +155,7 @@ def test_a_double_buffered_block_runs_ahead(golden: Golden) -> None:
         for each in statements(staged.body)
         if isinstance(each, For)
     )
-    ahead = pipeline(blocks_to_loops(place(staged)))
+    ahead = pipeline(blocks_to_loops(sink_buffers(staged)))
     for size in (1, 2, 5):
         assert_same(kernel, staged, n=size)
         assert_same(kernel, ahead, n=size)

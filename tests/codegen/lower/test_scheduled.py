@@ -9,16 +9,16 @@ import pytest
 
 import plica
 from plica import op
+from plica.analysis.statement import LoweringRefused
+from plica.analysis.statement import refused as refusal
 from plica.codegen.lower import scheduled
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.lower.scheduled import Chosen, on_processor, plain
-from plica.codegen.lower.statement import LoweringRefused
-from plica.codegen.lower.statement import refused as refusal
+from plica.codegen.lower.scheduled import ChosenSchedule, on_processor, plain
 from plica.core.name import Name
-from plica.ir.graph import Apply, Function, Var
-from plica.ir.loop import Kernel
+from plica.ir.graph.expression import Apply, Function, Var
+from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass
-from plica.ir.type import tensor
+from plica.ir.type.term import tensor
 from plica.pipeline import lower, target_of
 from plica.rewrite.contract import reassociates
 from plica.rewrite.fuse.to_stages import to_stages
@@ -94,7 +94,7 @@ def test_a_tuned_schedule_that_cannot_be_lowered_is_passed_over(
     refusing: Callable[[int], None],
 ) -> None:
     stages = to_stages(dense()).stages
-    tuned = Chosen(stages, Trace(()), plain(dense()).kernel)
+    tuned = ChosenSchedule(stages, Trace(()), plain(dense()).kernel)
     refusing(1)
     made = on_processor(dense(), FACTS, MACHINE, tuned)
     assert made.passed_over[0].startswith("the tuned schedule: This cannot be.")

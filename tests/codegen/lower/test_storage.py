@@ -5,24 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from plica.analysis.statement_coverage import covered
 from plica.codegen.lower.blocks import blocks_to_loops
+from plica.codegen.lower.buffer_sinking import sink_buffers
 from plica.codegen.lower.compact import compact
-from plica.codegen.lower.cover import covered
 from plica.codegen.lower.flatten import flatten
 from plica.codegen.lower.hoist import hoist
-from plica.codegen.lower.narrow import narrow
-from plica.codegen.lower.place import place
+from plica.codegen.lower.index_narrowing import narrow_indices
 from plica.codegen.lower.reuse import arranged, clashes, reuse
 from plica.codegen.lower.tidy import tidy
 from plica.core.fold import post_order
-from plica.ir.dim import dim_var
-from plica.ir.dtype import DType, i32, i64
-from plica.ir.loop import NOTHING, Alloc, For, Kernel, Seq, Store, seq, statements
-from plica.ir.run import run_kernel
-from plica.ir.scalar import Cast, FloorDiv, Load, Scalar, ScalarVar, dtype_of, index
-from plica.ir.show import show_kernel
-from plica.ir.tensor import axis, buffer
-from plica.ir.verify import peak_bytes
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Cast, FloorDiv, Load, Scalar, ScalarVar, dtype_of, index
+from plica.ir.loop.statement import NOTHING, Alloc, For, Kernel, Seq, Store, seq, statements
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.loop.verify import peak_bytes
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import DType, i32, i64
 from tests.codegen.lower.kernels import assert_same, read
 from tests.conftest import Golden
 
@@ -81,7 +81,7 @@ def allocations(kernel: Kernel) -> list[tuple[str, list[Scalar]]]:
 
 
 def lowered(kernel: Kernel) -> Kernel:
-    return tidy(compact(tidy(hoist(blocks_to_loops(place(kernel))))))
+    return tidy(compact(tidy(hoist(blocks_to_loops(sink_buffers(kernel))))))
 
 
 @pytest.mark.parametrize("text", [TILES, STENCIL, CARRIED], ids=["tiles", "stencil", "carried"])
@@ -90,13 +90,13 @@ def test_buffers_move_in_and_shrink(
 ) -> None:
     kernel = read(text)
     for size in (1, 3, 8):
-        assert_same(kernel, place(kernel), n=size)
+        assert_same(kernel, sink_buffers(kernel), n=size)
         assert_same(kernel, lowered(kernel), n=size)
     golden(show_kernel(lowered(kernel)), f"compact_{request.node.callspec.id}")
 
 
 def test_a_buffer_that_carries_values_stays_outside() -> None:
-    kernel = place(read(CARRIED))
+    kernel = sink_buffers(read(CARRIED))
     assert isinstance(kernel.body, Alloc)
     assert isinstance(kernel.body.body, Seq)
 
@@ -134,7 +134,7 @@ def test_a_buffer_moves_in_only_if_all_that_is_read_was_written(
     where: str, at: str, inside: bool
 ) -> None:
     kernel = read(PARTLY.format(where=where, read=at))
-    moved = place(kernel)
+    moved = sink_buffers(kernel)
     assert isinstance(moved.body, For) == inside
     arrays = [np.arange(8, dtype=np.int32).reshape(2, 4)]
     if inside:
@@ -155,7 +155,7 @@ def sums(x: Buffer[(3, 4), i32], y: Buffer[(4,), i32]):
             with block("y", vj=spatial(4, j1)):
                 y[vj] = t[vj]
 """)
-    moved = place(kernel)
+    moved = sink_buffers(kernel)
     assert isinstance(moved.body, Alloc)
     assert_same(kernel, moved)
     inner = next(each for each in statements(kernel.body) if isinstance(each, For))
@@ -165,7 +165,7 @@ def sums(x: Buffer[(3, 4), i32], y: Buffer[(4,), i32]):
 
 def test_conditions_on_memory_prove_nothing() -> None:
     kernel = read(PARTLY.format(where="x[0, j] < 9", read="vj"))
-    assert isinstance(place(kernel).body, Alloc)
+    assert isinstance(sink_buffers(kernel).body, Alloc)
 
 
 # --- flat buffers --------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def test_indices_become_narrow_where_that_is_proved() -> None:
     x, y, i, j = buffer("x", (4, 8), i32), buffer("y", (32,), i32), axis("i"), axis("j")
     inner = Store(y, (i * 8 + j,), x[i, j] + Cast(i, i32))
     kernel = Kernel((), (x, y), 1, For(i, index(4), "serial", For(j, index(8), "serial", inner)))
-    small = narrow(kernel)
+    small = narrow_indices(kernel)
     assert_same(kernel, small)
     (store,) = [each for each in statements(small.body) if isinstance(each, Store)]
     assert [dtype_of(each) for each in store.indices] == [i32]
@@ -256,7 +256,7 @@ def test_what_may_overflow_stays_wide() -> None:
     x, y, i = buffer("x", (64,), i32), buffer("y", (64,), i32), axis("i")
     far = FloorDiv(i * (1 << 30), index(1 << 30))
     kernel = Kernel((), (x, y), 1, For(i, index(64), "serial", Store(y, (far,), x[i])))
-    small = narrow(kernel)
+    small = narrow_indices(kernel)
     assert_same(kernel, small)
     (store,) = [each for each in statements(small.body) if isinstance(each, Store)]
     assert [dtype_of(each) for each in store.indices] == [i64]
@@ -271,7 +271,7 @@ def test_places_far_from_the_first_are_wide(rows: int, wanted: DType) -> None:
     kernel = Kernel(
         (), (x, y), 1, For(i, index(rows), "serial", For(j, index(8192), "serial", inner))
     )
-    (store,) = [each for each in statements(narrow(kernel).body) if isinstance(each, Store)]
+    (store,) = [each for each in statements(narrow_indices(kernel).body) if isinstance(each, Store)]
     assert [dtype_of(each) for each in store.indices] == [i32]
     (load,) = [node for node in post_order(store.value) if isinstance(node, Load)]
     assert [dtype_of(each) for each in load.indices] == [wanted, wanted]
@@ -280,6 +280,6 @@ def test_places_far_from_the_first_are_wide(rows: int, wanted: DType) -> None:
 def test_loops_of_unknown_length_stay_wide() -> None:
     n, y, i = dim_var("n"), buffer("y", (dim_var("n"),), i32), axis("i")
     kernel = Kernel((n,), (y,), 0, For(i, n, "serial", Store(y, (i,), Cast(i, i32))))
-    assert narrow(kernel) is kernel
-    assert narrow(Kernel((n,), (y,), 0, NOTHING)).body is NOTHING
+    assert narrow_indices(kernel) is kernel
+    assert narrow_indices(Kernel((n,), (y,), 0, NOTHING)).body is NOTHING
     assert isinstance(i, ScalarVar)

@@ -11,17 +11,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plica.analysis.statement import LoweringRefused, mapped, with_body
 from plica.codegen.lower.allreduce import allreduce
 from plica.codegen.lower.barrier import barriers
 from plica.codegen.lower.blocks import blocks_to_loops
 from plica.codegen.lower.passes import lower
-from plica.codegen.lower.statement import LoweringRefused, mapped, with_body
 from plica.codegen.lower.virtual_thread import virtual_threads
 from plica.core.diagnostic import EvaluationError
-from plica.ir.loop import NOTHING, Barrier, For, Seq, Stmt, Store, statements, substatements
-from plica.ir.run import run_kernel
-from plica.ir.scalar import Scalar
-from plica.ir.show import show_kernel
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Scalar
+from plica.ir.loop.statement import (
+    NOTHING,
+    Barrier,
+    For,
+    Seq,
+    Stmt,
+    Store,
+    statements,
+    substatements,
+)
+from plica.ir.text.show import show_kernel
 from tests.codegen.lower.kernels import assert_same, inputs, read, run
 from tests.conftest import Golden
 

@@ -10,7 +10,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from plica.frontend.onnx import from_onnx
-from plica.ir.interpret import interpret
+from plica.ir.interpret.interpreter import interpret
 
 Array = np.ndarray[Any, Any]
 

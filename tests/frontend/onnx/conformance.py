@@ -24,9 +24,9 @@ from onnx.backend.test.loader import load_model_tests
 
 import plica
 from plica.frontend.onnx import NeedsValue, from_onnx
-from plica.ir.interpret import interpret
-from plica.ir.module import Module
-from plica.pipeline.specialised import Specialised
+from plica.ir.graph.module import Module
+from plica.ir.interpret.interpreter import interpret
+from plica.pipeline.shape_specialisation import Specialised
 from plica.runtime.error import UnsupportedError
 
 Array = np.ndarray[Any, Any]

@@ -14,8 +14,8 @@ import plica
 from plica.frontend import zoo
 from plica.frontend.onnx import from_onnx
 from plica.frontend.zoo.export import to_onnx
-from plica.ir.graph import attr
-from plica.ir.module import Module
+from plica.ir.graph.expression import attr
+from plica.ir.graph.module import Module
 from tests.conftest import Golden
 from tests.frontend.onnx.build import Array, agrees, model, runtime
 from tests.frontend.onnx.build import f32_like as f32

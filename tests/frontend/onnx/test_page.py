@@ -12,7 +12,7 @@ from plica.frontend.onnx.fuzz.kind import KINDS
 from plica.frontend.onnx.missing import REASONS
 from plica.frontend.onnx.row.control import MOST_TURNS
 from plica.frontend.onnx.table import TABLE
-from plica.pipeline.specialised import MOST
+from plica.pipeline.shape_specialisation import MOST
 from tests.frontend.onnx.conformance import recorded, table
 
 PAGE = Path(__file__).parents[3] / "docs" / "onnx.md"

@@ -17,11 +17,11 @@ from plica.frontend.torch.dtype import array_of, dtype_of
 from plica.frontend.torch.exported import assembled
 from plica.frontend.torch.reader import Reader
 from plica.frontend.torch.symbol import Symbols
-from plica.ir.dim import dim
-from plica.ir.graph import Expr, Tuple, Var
-from plica.ir.interpret import interpret
-from plica.ir.module import Module
-from plica.ir.type import TensorType
+from plica.ir.graph.expression import Expr, Tuple, Var
+from plica.ir.graph.module import Module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.type.dim import dim
+from plica.ir.type.term import TensorType
 
 # Relative to what is compared, and to the largest of it.
 TOLERANCE = {"float64": 1e-11, "float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}

@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 import torch  # it may be missing
 
 from plica.dynamo import TorchFallback, backend
-from plica.frontend.torch.backend import Traced
+from plica.frontend.torch.backend import TracedGraph
 from plica.frontend.torch.dtype import array_of, tensor_of_array
 from plica.runtime.error import InputError
 
@@ -54,13 +54,13 @@ def test_types_and_strides_are_those_of_torch() -> None:
 @pytest.mark.filterwarnings("error::plica.dynamo.TorchFallback")
 def test_other_sizes_make_code_of_their_own_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
-    kept = Traced._made
+    kept = TracedGraph._made
 
-    def counted(self: Traced, *args: Any) -> Any:
+    def counted(self: TracedGraph, *args: Any) -> Any:
         made.append(args)
         return kept(self, *args)
 
-    monkeypatch.setattr(Traced, "_made", counted)
+    monkeypatch.setattr(TracedGraph, "_made", counted)
 
     def run(x: Any) -> Any:
         return torch.nn.functional.pad(x * x.shape[0], (1, 1)).reshape(-1)

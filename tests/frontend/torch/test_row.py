@@ -14,7 +14,7 @@ import torch  # it may be missing
 
 import plica
 from plica.frontend.torch.table import TABLE
-from plica.ir.interpret import interpret
+from plica.ir.interpret.interpreter import interpret
 from plica.runtime.error import UnsupportedError
 from tests.frontend.torch.case import (
     BINARY,

@@ -9,8 +9,8 @@ import numpy as np
 
 from plica.frontend.zoo import dcgan, dqn, lstm_lm, mlp, mobilenet, resnet, transformer
 from plica.frontend.zoo.layer import sizes
-from plica.ir.module import Module
-from plica.ir.type import TensorType
+from plica.ir.graph.module import Module
+from plica.ir.type.term import TensorType
 from plica.runtime.port import Array
 
 SMALL: dict[str, Callable[[], Module]] = {

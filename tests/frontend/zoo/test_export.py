@@ -10,8 +10,8 @@ import pytest
 from plica.frontend.onnx import from_onnx
 from plica.frontend.zoo import lstm_weights
 from plica.frontend.zoo.export import lstm_to_onnx, to_onnx
-from plica.ir.interpret import interpret
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
+from plica.ir.interpret.interpreter import interpret
 from tests.frontend.zoo.small import SMALL, input_of
 
 

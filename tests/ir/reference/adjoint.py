@@ -8,7 +8,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 
-from plica.ir.dtype import DTYPES
+from plica.ir.type.dtype import DTYPES
 from tests.ir.reference.case import (
     CASES,
     NUMBERS,

@@ -14,9 +14,9 @@ import hypothesis.strategies as st
 import ml_dtypes
 import numpy as np
 
-from plica.ir.dtype import COMPUTED, DTYPES, DType, bool_
 from plica.ir.op import Mismatch, Operator, find
-from plica.ir.type import tensor
+from plica.ir.type.dtype import COMPUTED, DTYPES, DType, bool_
+from plica.ir.type.term import tensor
 
 Array = np.ndarray[Any, Any]
 Draw = Any  # hypothesis's own draw function

@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import assume
 
-from plica.ir.dtype import DTYPES, bool_
+from plica.ir.type.dtype import DTYPES, bool_
 from tests.ir.reference.case import (
     INTEGERS,
     NUMBERS,

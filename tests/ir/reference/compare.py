@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.ir.dtype import DTYPES, dtype
+from plica.ir.type.dtype import DTYPES, dtype
 
 Array = np.ndarray[Any, Any]
 

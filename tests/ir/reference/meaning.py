@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 from scipy import special
 
-from plica.ir.dtype import dtype as dtype_of
+from plica.ir.type.dtype import dtype as dtype_of
 
 # Any: arrays of any element type, attributes of any kind.
 Array = Any

@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import ml_dtypes
 import numpy as np
 
-from plica.ir.dtype import DTYPES, f32, f64, i32
+from plica.ir.type.dtype import DTYPES, f32, f64, i32
 from tests.ir.reference.case import Case, Draw, array, case
 from tests.ir.reference.meaning import REFERENCE, Array
 

@@ -10,12 +10,12 @@ import numpy as np
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dtype import dtype
-from plica.ir.evaluate import evaluate
-from plica.ir.graph import Apply, Const, Project, Tuple, Var
+from plica.ir.graph.expression import Apply, Const, Project, Tuple, Var
+from plica.ir.interpret.evaluate import evaluate
+from plica.ir.loop.tensor import Compute, buffer
 from plica.ir.op import Mismatch, Operator, find
-from plica.ir.tensor import Compute, buffer
-from plica.ir.type import TensorType, TupleType, Type, static_shape, tensor
+from plica.ir.type.dtype import dtype
+from plica.ir.type.term import TensorType, TupleType, Type, static_shape, tensor
 
 Array = np.ndarray[Any, Any]
 

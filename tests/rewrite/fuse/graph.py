@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from plica.core.name import Name
-from plica.ir.graph import Expr, Function, Project, Tuple, Var, const
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module, module
+from plica.ir.graph.expression import Expr, Function, Project, Tuple, Var, const
+from plica.ir.graph.module import Module, module
 from plica.ir.op import find
-from plica.ir.type import TensorType, tensor
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType, tensor
 
 X = Var(Name("x"), tensor((2, 3, 4, 4), "f32"))
 Y = Var(Name("y"), tensor((3, 4), "f32"))

@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 
 from plica.core.name import Name
-from plica.ir.graph import Expr, Tuple, Var
-from plica.ir.type import tensor
-from plica.rewrite.fuse import REASONS, Limits, Reason, explain
+from plica.ir.graph.expression import Expr, Tuple, Var
+from plica.ir.type.term import tensor
+from plica.rewrite.fuse import REASONS, FusionLimits, Reason, explain
 from tests.rewrite.fuse.graph import AT, PARAMS, X, Z, module_of, op
 
 W = Var(Name("w"), tensor((3, 3, 2, 2), "f32"))
@@ -95,4 +95,4 @@ def test_a_read_at_two_places_is_no_read() -> None:
 def test_the_use_in_the_way_is_named() -> None:
     (edge,) = explain(module_of(Tuple((X + 1.0, op("exp", X + 1.0))), X))
     assert edge.because == "tuple"
-    assert explain(module_of(op("exp", X), X), Limits()) == ()
+    assert explain(module_of(op("exp", X), X), FusionLimits()) == ()

@@ -13,17 +13,25 @@ from plica.codegen.llvm.processor import find_target
 from plica.codegen.program import Launch
 from plica.core.digest import digest
 from plica.core.name import Name
-from plica.ir.check import check
-from plica.ir.dim import dim_var
-from plica.ir.graph import Apply, Call, Expr, Function, If, Tuple, Var, const
-from plica.ir.infer import infer
-from plica.ir.interpret import interpret
-from plica.ir.module import Module, module
-from plica.ir.script import from_text
-from plica.ir.show import show_module
-from plica.ir.type import tensor
+from plica.ir.graph.check import check
+from plica.ir.graph.expression import Apply, Call, Expr, Function, If, Tuple, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.text.script import from_text
+from plica.ir.text.show import show_module
+from plica.ir.type.dim import dim_var
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
 from plica.pipeline import build, lower
-from plica.rewrite.fuse import Limits, defuse, explain, fuse, is_fused, is_primitive, table
+from plica.rewrite.fuse import (
+    FusionLimits,
+    defuse,
+    explain,
+    fuse,
+    is_fused,
+    is_primitive,
+    table,
+)
 from plica.rewrite.fuse.decide import decide, inside
 from plica.rewrite.fuse.reading import Reading, parts, reading
 from plica.rewrite.graph.dominator import PostDominators
@@ -131,7 +139,7 @@ def test_compiled_static_modules_are_interpreted(data: st.DataObject) -> None:
 @given(graphs(), st.integers(2, 6), st.integers(2, 6))
 def test_groups_are_sound(of: Module, size: int, depth: int) -> None:
     """Groups are disjoint, reduce once, end in a post-dominator, and need no circle."""
-    limits = Limits(size, depth)
+    limits = FusionLimits(size, depth)
     root = of.main_function().body
     found = decide(root, limits)
     tree = PostDominators(root, inside)
@@ -159,7 +167,7 @@ def test_groups_are_sound(of: Module, size: int, depth: int) -> None:
 
 @given(graphs())
 def test_every_edge_is_explained_as_it_was_decided(of: Module) -> None:
-    groups = decide(of.main_function().body, Limits()).groups
+    groups = decide(of.main_function().body, FusionLimits()).groups
     edges = explain(of)
     pairs = {(each.producer.term, each.consumer.term): each for each in edges}
     assert len(pairs) == len(edges)
@@ -181,7 +189,7 @@ def _seen(edges: Any, part: Expr, value: Expr) -> Any:
 @FEWER
 def test_a_group_is_one_launch(of: Module) -> None:
     launched = [step for steps in lower(of).program.regions for step in steps]
-    found = decide(of.main_function().body, Limits())
+    found = decide(of.main_function().body, FusionLimits())
     sinks = [value for value, group in found.groups.items() if group.sink is value]
     views = [value for value in sinks if known(value).is_view]
     assert sum(isinstance(step, Launch) for step in launched) <= len(sinks) - len(views)
@@ -255,13 +263,17 @@ def test_limits_cut_a_long_chain() -> None:
     for _ in range(100):
         body = op("exp", body)
     of = module_of(body, X)
-    by_size = [len(operators(each.body)) for each in functions(fuse(of, Limits(size=30)))]
+    by_size = [len(operators(each.body)) for each in functions(fuse(of, FusionLimits(size=30)))]
     assert sorted(by_size) == [10, 30]  # the three of thirty are one function
-    reasons = {each.reason for each in explain(of, Limits(size=30, depth=40)) if not each.fused}
+    reasons = {
+        each.reason for each in explain(of, FusionLimits(size=30, depth=40)) if not each.fused
+    }
     assert reasons == {"size"}
-    reasons = {each.reason for each in explain(of, Limits(size=50, depth=40)) if not each.fused}
+    reasons = {
+        each.reason for each in explain(of, FusionLimits(size=50, depth=40)) if not each.fused
+    }
     assert reasons == {"depth"}
-    stopped = explain(of, Limits(stop=("exp",)))
+    stopped = explain(of, FusionLimits(stop=("exp",)))
     assert {each.reason for each in stopped} == {"stopped"}
 
 

@@ -10,17 +10,17 @@ from hypothesis import given, settings
 
 from plica.codegen.llvm.processor import find_target
 from plica.codegen.lower.decompose import decompose
+from plica.codegen.lower.graph_flattening import flatten_graph
 from plica.codegen.lower.nest import ROW
-from plica.codegen.lower.resolve import resolve
 from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
 from plica.core.name import Name
-from plica.ir.graph import Call, Expr, Function, Var, const
-from plica.ir.infer import type_of
-from plica.ir.interpret import interpret
-from plica.ir.scalar import Reduce
-from plica.ir.stages import Stages, evaluate_stages, loads, pairs
-from plica.ir.type import TensorType, tensor
+from plica.ir.graph.expression import Call, Expr, Function, Var, const
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.loop.scalar import Reduce
+from plica.ir.loop.stages import Stages, evaluate_stages, loads, pairs
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, tensor
 from plica.pipeline import build, sequenced
 from plica.rewrite.fuse import fuse, is_primitive
 from plica.rewrite.fuse.to_stages import alone, to_stages
@@ -49,7 +49,7 @@ PARAMS = (A, B, C, H, LONG, TALL, ROWS, IMAGE, WEIGHT, BIAS, ONE)
 def whole(body: Expr) -> Function:
     """The one primitive function a body becomes."""
     params = tuple(each for each in PARAMS if each in set(expressions(body)))
-    call = fuse(decompose(resolve(module_of(body, *params)))).main_function().body
+    call = fuse(decompose(flatten_graph(module_of(body, *params)))).main_function().body
     assert isinstance(call, Call)
     assert isinstance(call.callee, Function)
     return call.callee
@@ -100,7 +100,7 @@ def assert_means(function: Function) -> Stages:
 @FEW
 @given(graphs())
 def test_stages_mean_what_the_function_means(of: Any) -> None:
-    fused = fuse(decompose(resolve(of)))
+    fused = fuse(decompose(flatten_graph(of)))
     every = expressions(*[value.body for _, value in fused.functions()])
     for each in every:
         if isinstance(each, Function) and is_primitive(each):
@@ -111,7 +111,7 @@ def test_stages_mean_what_the_function_means(of: Any) -> None:
 def test_a_group_is_stages(name: str) -> None:
     body = CASES[name]
     params = tuple(each for each in PARAMS if each in set(expressions(body)))
-    fused = fuse(decompose(resolve(module_of(body, *params))))
+    fused = fuse(decompose(flatten_graph(module_of(body, *params))))
     for each in expressions(fused.main_function().body):
         if isinstance(each, Function) and is_primitive(each):
             made = assert_means(each)

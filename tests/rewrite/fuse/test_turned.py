@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from plica.core.name import Name
-from plica.ir.graph import Expr, Var
-from plica.ir.infer import infer_expr
+from plica.ir.graph.expression import Expr, Var
 from plica.ir.op.convolution import conv
 from plica.ir.op.linear import matmul
 from plica.ir.op.shape import transpose
-from plica.ir.type import tensor
+from plica.ir.type.infer import infer_expr
+from plica.ir.type.term import tensor
 from plica.rewrite.fuse.decide import USUAL, decide
 
 

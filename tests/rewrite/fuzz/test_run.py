@@ -10,15 +10,15 @@ import pytest
 
 from plica.core.digest import digest
 from plica.core.fold import post_order
-from plica.ir.graph import Apply, Function
-from plica.ir.infer import infer
-from plica.ir.module import Module
+from plica.ir.graph.expression import Apply, Function
+from plica.ir.graph.module import Module
 from plica.ir.op import find
 from plica.ir.passes import Pass
-from plica.ir.script import from_text
+from plica.ir.text.script import from_text
+from plica.ir.type.infer import infer
 from plica.rewrite import Pack, exact, hole, holes, pack, reassociates, rule
 from plica.rewrite.check.report import literal
-from plica.rewrite.fuzz import Finding, fuzz
+from plica.rewrite.fuzz import StageFinding, fuzz
 from plica.rewrite.fuzz.difference import Meaning, unlike
 from plica.rewrite.graph import find_pass
 from plica.rewrite.packs.algebra import ALGEBRA
@@ -55,7 +55,7 @@ def test_a_planted_rule_is_found_and_named(name: str) -> None:
     assert not passes(found)
 
 
-def passes(found: Finding) -> bool:
+def passes(found: StageFinding) -> bool:
     """Whether the printed test passes; it stands by itself."""
     space: dict[str, Any] = {}
     exec(compile(ast.parse(found.pytest), "finding", "exec"), space)

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from plica.core.name import Name
-from plica.ir.dtype import dtype
-from plica.ir.graph import Expr, Function, Project, Var, const
-from plica.ir.infer import infer, type_of
-from plica.ir.interpret import interpret
-from plica.ir.module import Module, module
+from plica.ir.graph.expression import Expr, Function, Project, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.interpret.interpreter import interpret
 from plica.ir.op import Operator
 from plica.ir.op.reduction import sum_
-from plica.ir.type import TensorType, TupleType, static_shape, tensor
+from plica.ir.type.dtype import dtype
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType, TupleType, static_shape, tensor
 
 Array = np.ndarray[Any, Any]
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.ir.module import Module
-from plica.ir.script import from_text
+from plica.ir.graph.module import Module
+from plica.ir.text.script import from_text
 
 HEAD: Final = """
 from __future__ import annotations

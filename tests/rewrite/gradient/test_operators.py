@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from plica.ir.interpret import interpret
+from plica.ir.graph.operator import Mismatch, Operator
+from plica.ir.interpret.interpreter import interpret
 from plica.ir.op import find, names
-from plica.ir.operator import Mismatch, Operator
 from plica.rewrite.gradient import grad, jvp
 from tests.conftest import PROFILE
 from tests.ir.reference import CASES

@@ -10,12 +10,12 @@ import pytest
 
 import plica
 from plica.core.name import Name
-from plica.ir.graph import Expr, Function, Project, Var
-from plica.ir.infer import infer, is_inferred
-from plica.ir.module import module
+from plica.ir.graph.expression import Expr, Function, Project, Var
+from plica.ir.graph.module import module
+from plica.ir.interpret.value import build
 from plica.ir.op.elementwise import sin
-from plica.ir.type import tensor
-from plica.ir.value import build
+from plica.ir.type.infer import infer, is_inferred
+from plica.ir.type.term import tensor
 from plica.rewrite.graph import is_first_order
 from plica.rewrite.graph.walk import expressions
 from plica.rewrite.optimise import optimise

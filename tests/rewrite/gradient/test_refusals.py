@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import plica
-from plica.ir import operator
+from plica.ir.graph import operator
+from plica.ir.graph.operator import Operator
+from plica.ir.loop.scalar import Add
 from plica.ir.op import find, names, quantise
 from plica.ir.op.record import pointwise
-from plica.ir.operator import Operator
-from plica.ir.scalar import Add
 from tests.rewrite.gradient import source
 
 ONE = """

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import plica
 from plica.core.name import Name
-from plica.ir.dim import known
-from plica.ir.graph import Expr, Function, Var
+from plica.ir.graph.expression import Expr, Function, Var
 from plica.ir.op.reduction import sum_
-from plica.ir.type import TensorType, tensor
+from plica.ir.type.dim import known
+from plica.ir.type.term import TensorType, tensor
 from plica.op import nn
 
 Array: TypeAlias = np.ndarray[Any, Any]

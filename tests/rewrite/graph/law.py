@@ -11,14 +11,25 @@ from hypothesis import strategies as st
 
 from plica.core.diagnostic import EvaluationError
 from plica.core.name import Name
-from plica.ir.check import check
-from plica.ir.graph import Call, Const, Constructor, Expr, Function, If, Let, Tuple, Var, const
-from plica.ir.infer import infer
-from plica.ir.interpret import interpret
-from plica.ir.module import Module, module
-from plica.ir.script import from_text
-from plica.ir.type import FuncType, TupleType, Type, tensor
-from plica.ir.value import Closure, DataValue, Native, same_value
+from plica.ir.graph.check import check
+from plica.ir.graph.expression import (
+    Call,
+    Const,
+    Constructor,
+    Expr,
+    Function,
+    If,
+    Let,
+    Tuple,
+    Var,
+    const,
+)
+from plica.ir.graph.module import Module, module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.interpret.value import Closure, DataValue, NativeFunction, same_value
+from plica.ir.text.script import from_text
+from plica.ir.type.infer import infer
+from plica.ir.type.term import FuncType, TupleType, Type, tensor
 from tests.strategies import EXTERNS, inputs_for, modules
 
 HEADER = """
@@ -68,7 +79,7 @@ def agree(a: Any, b: Any) -> bool:
     stack = [(a, b)]
     while stack:
         a, b = stack.pop()
-        if isinstance(a, Closure | Native | Constructor):
+        if isinstance(a, Closure | NativeFunction | Constructor):
             continue
         if isinstance(a, DataValue) and isinstance(b, DataValue):
             if a.index != b.index or len(a.fields) != len(b.fields):

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from plica.core.digest import alpha_equal
 from plica.core.fold import post_order
-from plica.ir.graph import Apply, Call, Function, If, Let, Match
-from plica.ir.interpret import interpret
-from plica.ir.module import Module
+from plica.ir.graph.expression import Apply, Call, Function, If, Let, Match
+from plica.ir.graph.module import Module
+from plica.ir.interpret.interpreter import interpret
 from plica.rewrite.graph.anf import is_anf, to_anf
 from plica.rewrite.graph.dataflow import to_dataflow
 from tests.conftest import Golden

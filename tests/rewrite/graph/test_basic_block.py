@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.core.digest import alpha_equal
-from plica.ir.graph import If
-from plica.ir.module import Module
+from plica.ir.graph.expression import If
+from plica.ir.graph.module import Module
 from plica.rewrite.graph.basic_block import is_basic_block, to_basic_blocks
 from tests.conftest import Golden
 from tests.rewrite.graph.law import (

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.ir.driver import run
-from plica.ir.infer import infer
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.ir.passes import Pass, PassError, Pipeline
+from plica.ir.type.infer import infer
 from plica.rewrite.graph.catalogue import PASSES, find_pass
 from tests.conftest import Golden
 from tests.rewrite.graph.law import WHOLE, doubling, let_chain, means_the_same

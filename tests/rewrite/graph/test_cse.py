@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.ir.graph import Apply
-from plica.ir.module import Module
+from plica.ir.graph.expression import Apply
+from plica.ir.graph.module import Module
 from plica.rewrite.graph.anf import to_anf
 from plica.rewrite.graph.cse import merge_common
 from plica.rewrite.graph.walk import expressions

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.core.digest import alpha_equal
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.rewrite.graph.dataflow import is_dataflow, to_dataflow
 from tests.conftest import Golden
 from tests.rewrite.graph.law import WHOLE, doubling, keeps_laws, let_chain, text, wide_lets

@@ -4,8 +4,8 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.ir.graph import Let
-from plica.ir.module import Module, module
+from plica.ir.graph.expression import Let
+from plica.ir.graph.module import Module, module
 from plica.rewrite.graph.dead import remove_dead, remove_unreachable
 from tests.conftest import Golden
 from tests.rewrite.graph.law import WHOLE, doubling, keeps_laws, let_chain, text, wide_lets

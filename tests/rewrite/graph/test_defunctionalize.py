@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.rewrite.graph.defunctionalize import defunctionalize, is_first_order
 from plica.runtime.error import UnsupportedError
 from tests.conftest import Golden

@@ -3,9 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.ir.graph import Expr, Tuple
+from plica.ir.graph.expression import Expr, Tuple
 from plica.rewrite.graph.dominator import PostDominators
-from plica.rewrite.graph.tree import Tree
+from plica.rewrite.graph.tree import ScopeTree
 from plica.rewrite.graph.walk import expressions, operands
 from tests.rewrite.graph.law import X, doubling, let_chain, wide_lets
 
@@ -59,14 +59,14 @@ def test_the_preorder_has_each_subtree_in_one_piece(root: Expr) -> None:
 
 @given(st.lists(st.integers(0, 1000), max_size=40), st.integers(0, 1000), st.integers(0, 1000))
 def test_common_ancestors(parents: list[int], first: int, second: int) -> None:
-    tree = Tree()
+    tree = ScopeTree()
     for number, parent in enumerate(parents, 1):
         assert tree.add(parent % number) == number
     a, b = first % (len(parents) + 1), second % (len(parents) + 1)
 
     def above(node: int) -> list[int]:
         found = [node]
-        while found[-1] != Tree.root:
+        while found[-1] != ScopeTree.root:
             found.append(tree.parent[found[-1]])
         return found
 

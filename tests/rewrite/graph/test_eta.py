@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.rewrite.graph.eta import eta_expand, eta_reduce
 from tests.conftest import Golden
 from tests.rewrite.graph.law import WHOLE, doubling, keeps_laws, let_chain, text

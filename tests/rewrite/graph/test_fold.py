@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from plica import op
 from plica.core.fold import post_order
-from plica.ir.graph import Apply, Const, Expr, Let, const
-from plica.ir.infer import type_of
-from plica.ir.module import Module
+from plica.ir.graph.expression import Apply, Const, Expr, Let, const
+from plica.ir.graph.module import Module
+from plica.ir.type.infer import type_of
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.fold import GROWTH, LIMIT, SMALL, fold_constants, size_in_bytes
 from tests.conftest import Golden

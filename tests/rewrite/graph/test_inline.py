@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.graph import Call, Function, Var
-from plica.ir.infer import infer
-from plica.ir.interpret import interpret
-from plica.ir.module import Defined, Definition, module
-from plica.ir.type import FuncType
+from plica.ir.graph.expression import Call, Function, Var
+from plica.ir.graph.module import Defined, Definition, module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.type.infer import infer
+from plica.ir.type.term import FuncType
 from plica.rewrite.graph.inline import inline
 from plica.rewrite.graph.walk import expressions
 from tests.conftest import Golden

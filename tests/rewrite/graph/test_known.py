@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from plica.core.fold import post_order
-from plica.ir.graph import Call, If, Match, Project
-from plica.ir.infer import infer
-from plica.ir.module import Module
+from plica.ir.graph.expression import Call, If, Match, Project
+from plica.ir.graph.module import Module
+from plica.ir.type.infer import infer
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.known import KNOWN
 from plica.rewrite.pack import rewrite

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.rewrite.graph.lift import is_lifted, lift
 from tests.conftest import Golden
 from tests.rewrite.graph.law import WHOLE, doubling, function_chain, keeps_laws, let_chain, text

@@ -3,11 +3,11 @@ from __future__ import annotations
 from hypothesis import given
 
 from plica.core.binding import free_vars
-from plica.ir.graph import Let, Var
-from plica.ir.module import Module
+from plica.ir.graph.expression import Let, Var
+from plica.ir.graph.module import Module
+from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.anf import to_anf
 from plica.rewrite.graph.liveness import FREE, bindings, intervals, live_after
-from plica.rewrite.graph.separate import separate
 from tests.rewrite.graph.law import WHOLE, let_chain
 from tests.strategies import modules
 
@@ -17,7 +17,7 @@ from tests.strategies import modules
 def test_it_agrees_with_the_definition(module: Module) -> None:
     known = to_anf(module)
     for _, function in known.functions():
-        body = separate(function, known.names).body
+        body = alpha_renamed(function, known.names).body
         lets, result = bindings(body)
         values = [value for _, value in lets] + [result]
         uses = [{v for v in free_vars(value) if isinstance(v, Var)} for value in values]

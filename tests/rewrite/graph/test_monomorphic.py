@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from plica.ir.module import Module, module
+from plica.ir.graph.module import Module, module
 from plica.rewrite.graph.monomorphic import is_monomorphic, monomorphise
 from plica.runtime.error import UnsupportedError
 from tests.conftest import Golden

@@ -3,11 +3,11 @@ from __future__ import annotations
 from hypothesis import given
 
 from plica.core.fold import post_order
-from plica.ir.graph import Let
-from plica.ir.infer import infer
-from plica.ir.module import Module
+from plica.ir.graph.expression import Let
+from plica.ir.graph.module import Module
+from plica.ir.type.infer import infer
+from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.need import without_unused
-from plica.rewrite.graph.separate import separate
 from tests.rewrite.graph.law import WHOLE, let_chain, text, wide_lets
 from tests.strategies import modules
 
@@ -17,7 +17,7 @@ from tests.strategies import modules
 def test_every_let_that_is_left_is_used(module: Module) -> None:
     known = infer(module)
     for _, function in known.functions():
-        made = without_unused(separate(function, known.names))
+        made = without_unused(alpha_renamed(function, known.names))
         assert without_unused(made) is made
         nodes = set(post_order(made.body))
         for node in nodes:

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.core.fold import post_order
-from plica.ir.graph import Call, Const, Function, If, Let
-from plica.ir.infer import infer
-from plica.ir.interpret import interpret
-from plica.ir.module import Module
+from plica.ir.graph.expression import Call, Const, Function, If, Let
+from plica.ir.graph.module import Module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.type.infer import infer
 from plica.rewrite.graph.partial import evaluate_partially
 from tests.conftest import Golden
 from tests.rewrite.graph.law import (

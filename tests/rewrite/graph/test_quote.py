@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.ir.interpret import interpret
-from plica.ir.module import Module
-from plica.ir.type import FuncType, TupleType
+from plica.ir.graph.module import Module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.type.term import FuncType, TupleType
 from plica.rewrite.graph.quote import quote
 from tests.rewrite.graph.law import VECTOR, WHOLE, agree, program, text, vector
 from tests.strategies import types, values_of

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.ir.graph import Expr
-from plica.ir.infer import infer
-from plica.ir.interpret import interpret
+from plica.ir.graph.expression import Expr
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.type.infer import infer
 from plica.rewrite.graph.total import Totality
 from tests.rewrite.graph.law import WHOLE, doubling, let_chain, text
 from tests.strategies import inputs_for, modules

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from plica.ir.dim import dim_var
-from plica.ir.dtype import f32
-from plica.ir.tensor import buffer, compute, reduce
-from plica.ir.type import tensor
+from plica.ir.loop.tensor import buffer, compute, reduce
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import f32
+from plica.ir.type.term import tensor
 from plica.rewrite.graph.work import steps, steps_of
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from plica.ir.dtype import DTYPES, f32, i8
-from plica.ir.graph import Const, const
+from plica.ir.graph.expression import Const, const
 from plica.ir.op import find
+from plica.ir.type.dtype import DTYPES, f32, i8
 from plica.rewrite import constants, hole, holes, reassociates
-from plica.rewrite.match import Match
+from plica.rewrite.match import PatternMatch
 
 BadRule = tuple[str, Any, Any, dict[str, Any]]  # name, left, right, options of `rule`
 
@@ -44,7 +44,7 @@ flip, matmul = op("flip"), op("matmul")
 relu, softmax, sigmoid = map(op, ("nn.relu", "nn.softmax", "nn.sigmoid"))
 
 
-def wrong_order(m: Match) -> Any:
+def wrong_order(m: PatternMatch) -> Any:
     """Composes two permutations the wrong way round."""
     if m.p is None or m.q is None:
         return None
@@ -52,21 +52,21 @@ def wrong_order(m: Match) -> Any:
     return transpose(m.x, tuple(outer[i] for i in inner))
 
 
-def off_by_one(m: Match) -> Any:
+def off_by_one(m: PatternMatch) -> Any:
     """Counts the axis from the wrong end."""
     return sum_(m.x, axis=(0,)) if m.a else None
 
 
-def all_ones(m: Match) -> bool:
+def all_ones(m: PatternMatch) -> bool:
     return isinstance(m.c, Const) and bool(np.all(m.c.numpy() == 1))
 
 
-def reciprocal(m: Match) -> Any:
+def reciprocal(m: PatternMatch) -> Any:
     with np.errstate(all="ignore"):
         return m.f * const((1 / m.c.numpy()).astype(m.c.dtype.numpy), m.c.dtype)
 
 
-def scaled_outside(m: Match) -> Any:
+def scaled_outside(m: PatternMatch) -> Any:
     return relu(m.f) * m.c
 
 

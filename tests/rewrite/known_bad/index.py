@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from plica.ir.dtype import i64
-from plica.ir.scalar import FloorDiv, FloorMod, Lit, Max, Min
+from plica.ir.loop.scalar import FloorDiv, FloorMod, Lit, Max, Min
+from plica.ir.type.dtype import i64
 from plica.rewrite import index_holes
 
 x, y, z = index_holes("x y z")

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from plica.core.diagnostic import IllTyped
 from plica.core.name import Name
-from plica.ir.check import check
-from plica.ir.graph import Apply, Const, Expr, If, Project, Tuple, Var, const
-from plica.ir.infer import infer, type_of
-from plica.ir.interpret import interpret
-from plica.ir.module import Module
+from plica.ir.graph.check import check
+from plica.ir.graph.expression import Apply, Const, Expr, If, Project, Tuple, Var, const
+from plica.ir.graph.module import Module
+from plica.ir.interpret.interpreter import interpret
 from plica.ir.op import find
-from plica.ir.type import tensor
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import tensor
 from plica.rewrite.graph.walk import expressions
 from plica.rewrite.layout.convert import convert_layout
 from tests.conftest import PROFILE, Golden

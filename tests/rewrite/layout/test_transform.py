@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 
 from plica.core.diagnostic import IllTyped
 from plica.core.name import Name
-from plica.ir.dim import dim, dim_var
-from plica.ir.graph import Apply, Const, Expr, Var, const
-from plica.ir.infer import type_of
-from plica.ir.interpret import interpret
-from plica.ir.layout import Layout, as_it_is, permuted, read_layout
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Apply, Const, Expr, Var, const
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.loop.layout import Layout, as_it_is, permuted, read_layout
+from plica.ir.type.dim import dim, dim_var
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import tensor
 from plica.rewrite.check.run import check
 from plica.rewrite.check.verdict import Tested
 from plica.rewrite.contract import exact
 from plica.rewrite.layout.rules import LAYOUT
 from plica.rewrite.layout.transform import shape_of, transform
 from plica.rewrite.pack import rewrite
-from tests.ir.test_layout import layouts, shapes
+from tests.ir.loop.test_layout import layouts, shapes
 from tests.rewrite.graph.law import program
 
 

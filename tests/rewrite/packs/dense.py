@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.dim import dim_var
-from plica.ir.graph import Apply, Expr, Function, Tuple, Var, const
-from plica.ir.infer import infer, type_of
-from plica.ir.module import Module, module
+from plica.ir.graph.expression import Apply, Expr, Function, Tuple, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.scalar import ScalarVar
 from plica.ir.op import find
-from plica.ir.scalar import ScalarVar
-from plica.ir.type import TensorType, tensor
+from plica.ir.type.dim import dim_var
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType, tensor
 from plica.rewrite.check.attribute import attribute_values
 from plica.rewrite.check.data import Choose
 from plica.rewrite.check.run import reader

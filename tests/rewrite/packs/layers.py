@@ -10,11 +10,11 @@ import numpy as np
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.graph import Apply, Expr, Function, Var
-from plica.ir.infer import infer
-from plica.ir.interpret import interpret
-from plica.ir.module import Module, module
+from plica.ir.graph.expression import Apply, Expr, Function, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.interpret.interpreter import interpret
 from plica.ir.op import find
+from plica.ir.type.infer import infer
 
 
 def operators(term: Term) -> Counter[str]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from plica.ir.interpret import interpret
+from plica.ir.interpret.interpreter import interpret
 from plica.rewrite.packs.combine import combine_parallel, combining, combining_pass
 from tests.conftest import Golden
 from tests.rewrite.graph.law import text

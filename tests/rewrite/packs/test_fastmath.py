@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from plica.core.name import Name
-from plica.ir.graph import Expr, Var
-from plica.ir.interpret import interpret
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Expr, Var
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.type.term import tensor
 from plica.rewrite.contract import reassociates
 from plica.rewrite.pack import rewrite
 from plica.rewrite.packs import OWN, find_pack

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.graph import Expr
-from plica.ir.interpret import interpret
-from plica.ir.module import Module
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.module import Module
+from plica.ir.interpret.interpreter import interpret
 from plica.ir.op.convolution import conv
 from plica.rewrite.contract import exact
 from plica.rewrite.graph.fold import fold_constants

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from plica.core.name import Name
-from plica.ir.dim import dim_var
-from plica.ir.graph import Apply, Expr, Var, const
-from plica.ir.interpret import interpret
-from plica.ir.module import Module
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Apply, Expr, Var, const
+from plica.ir.graph.module import Module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.type.dim import dim_var
+from plica.ir.type.term import tensor
 from plica.rewrite.pack import rewrite
 from plica.rewrite.packs.padding import PADDING
 from tests.rewrite.packs.layers import call, numbers, of, operators

@@ -7,12 +7,12 @@ import pytest
 
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.dtype import bf16, f16, f32, f64
-from plica.ir.graph import Apply, Const, Expr, Var, const
-from plica.ir.infer import type_of
-from plica.ir.module import Module
+from plica.ir.graph.expression import Apply, Const, Expr, Var, const
+from plica.ir.graph.module import Module
 from plica.ir.op import find
-from plica.ir.type import TensorType, tensor
+from plica.ir.type.dtype import bf16, f16, f32, f64
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, tensor
 from plica.rewrite.pack import rewrite
 from plica.rewrite.packs.precision import (
     ALWAYS,

@@ -9,11 +9,11 @@ import pytest
 
 from plica import op
 from plica.core.name import Name
-from plica.ir.dim import dim_var
-from plica.ir.dtype import bool_
-from plica.ir.graph import Apply, Expr, Project, Var, const
-from plica.ir.infer import type_of
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Apply, Expr, Project, Var, const
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import bool_
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import tensor
 from plica.rewrite import exact, rewrite
 from plica.rewrite.packs.simplify import SIMPLIFY
 

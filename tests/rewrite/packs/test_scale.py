@@ -5,9 +5,9 @@ import pytest
 
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.graph import Apply, Const, Var, const
-from plica.ir.module import Module
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Apply, Const, Var, const
+from plica.ir.graph.module import Module
+from plica.ir.type.term import tensor
 from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.contract import reassociates
 from plica.rewrite.graph.fold import fold_constants

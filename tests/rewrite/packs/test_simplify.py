@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plica.core.diagnostic import EvaluationError
-from plica.ir.check import check
-from plica.ir.infer import infer
-from plica.ir.interpret import interpret
-from plica.ir.module import Module
-from plica.ir.value import Closure, Native
+from plica.ir.graph.check import check
+from plica.ir.graph.module import Module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.interpret.value import Closure, NativeFunction
+from plica.ir.type.infer import infer
 from plica.rewrite import exact, pack, rewrite
 from plica.rewrite.check.compare import difference
 from plica.rewrite.packs.simplify import SIMPLIFY
@@ -43,7 +43,7 @@ def means_the_same(before: Module, after: Module, args: tuple[Any, ...]) -> None
         if isinstance(left, tuple):
             assert isinstance(right, tuple)
             pairs.extend(zip(left, right, strict=True))
-        elif not isinstance(left, Closure | Native) and hasattr(left, "dtype"):
+        elif not isinstance(left, Closure | NativeFunction) and hasattr(left, "dtype"):
             assert difference(left, right, exact, 0) is None
 
 

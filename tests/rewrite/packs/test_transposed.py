@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 import plica
 from plica.core.name import Name
-from plica.ir.dim import dim_var
-from plica.ir.dtype import f32
-from plica.ir.graph import Function, Var, const
-from plica.ir.infer import infer
-from plica.ir.module import Module, module
-from plica.ir.scalar import index
-from plica.ir.type import TensorType, tensor
+from plica.ir.graph.expression import Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.scalar import index
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import f32
+from plica.ir.type.infer import infer
+from plica.ir.type.term import TensorType, tensor
 from plica.rewrite.pack import rewrite
 from plica.rewrite.packs.transposed import TRANSPOSED
 from tests.rewrite.packs.layers import agree, call, numbers, of, operators

@@ -13,16 +13,16 @@ from hypothesis import given, settings
 import plica
 from plica.codegen.llvm.processor import find_target
 from plica.core.name import Name
-from plica.ir.graph import Function, Var, const
-from plica.ir.infer import infer
-from plica.ir.module import Module, module
+from plica.ir.graph.expression import Function, Var, const
+from plica.ir.graph.module import Module, module
 from plica.ir.op.convolution import conv
 from plica.ir.op.winograd import TILES
-from plica.ir.type import tensor
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
 from plica.pipeline import lower
 from plica.rewrite.contract import Contract, approx, exact, reassociates
 from plica.rewrite.pack import rewrite
-from plica.rewrite.packs.winograd import LARGE, WINOGRAD, Costs, Layer, winograd_for
+from plica.rewrite.packs.winograd import LARGE, WINOGRAD, Costs, WinogradLayer, winograd_for
 from tests.ir.reference.neural import _conv as reference
 
 Array = np.ndarray[Any, Any]
@@ -58,12 +58,12 @@ CHOICES = (
 
 @pytest.mark.parametrize(("channels", "size", "tile"), CHOICES)
 def test_tiles_are_chosen_by_what_they_cost(channels: int, size: int, tile: int | None) -> None:
-    assert COSTS.best(Layer(1, channels, channels, size, size)) == tile
+    assert COSTS.best(WinogradLayer(1, channels, channels, size, size)) == tile
 
 
 @given(st.integers(1, 4), st.integers(1, 600), st.integers(1, 600), st.integers(1, 60))
 def test_the_least_cost_is_less_than_without(n: int, c: int, o: int, size: int) -> None:
-    of = Layer(n, c, o, size, size)
+    of = WinogradLayer(n, c, o, size, size)
     best = COSTS.best(of)
     costs = [COSTS.tiled(of, each) for each in TILES]
     assert (best is None) == (min(costs) >= COSTS.direct(of))

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from plica.core.name import Name
-from plica.ir.dtype import f32, i8, u8
-from plica.ir.graph import Expr, Function, Var, const
-from plica.ir.infer import infer
-from plica.ir.module import Module, module
+from plica.ir.graph.expression import Expr, Function, Var, const
+from plica.ir.graph.module import Module, module
 from plica.ir.op import find
 from plica.ir.op.quantise import dequantise, quantise
-from plica.ir.type import tensor
+from plica.ir.type.dtype import f32, i8, u8
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
 
 Array = np.ndarray[Any, Any]
 

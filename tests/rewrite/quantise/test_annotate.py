@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import plica
-from plica.ir.graph import Expr, If, const
+from plica.ir.graph.expression import Expr, If, const
 from plica.rewrite.quantise.annotate import annotate, prepare, tapped
-from plica.rewrite.quantise.report import Report
+from plica.rewrite.quantise.report import QuantisationReport
 from tests.rewrite.quantise.net import digits, module_of, numbers, op, var
 
 X = var("x", (1, 2, 6, 6))
@@ -45,7 +45,7 @@ REASONS = {
 def test_reasons(why: str) -> None:
     rows = annotate(module_of(REASONS[why], X)).rows
     assert why in [row.why for row in rows if row.form == "f32"]
-    assert why in str(Report(rows))
+    assert why in str(QuantisationReport(rows))
 
 
 def test_windows_that_hang_over_are_not_all_as_large() -> None:

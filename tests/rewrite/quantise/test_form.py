@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 
 import plica
-from plica.ir.dtype import i32
-from plica.ir.graph import Expr, const
+from plica.ir.graph.expression import Expr, const
 from plica.ir.op.elementwise import add, cast, clip
+from plica.ir.type.dtype import i32
 from plica.quantising import quantised
 from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.quantise.form import (

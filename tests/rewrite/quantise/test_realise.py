@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 import plica
-from plica.ir.graph import Expr, const
-from plica.ir.module import Module
+from plica.ir.graph.expression import Expr, const
+from plica.ir.graph.module import Module
 from plica.rewrite.quantise.arrange import CARRIERS, TABLED
 from plica.rewrite.quantise.integer import float_layers, to_integers
 from tests.rewrite.quantise.net import module_of, numbers, op, point, restored, rounded, var

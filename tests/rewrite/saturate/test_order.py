@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plica.ir.dtype import i64
-from plica.ir.scalar import FloorDiv, Lit, Max
+from plica.ir.loop.scalar import FloorDiv, Lit, Max
+from plica.ir.type.dtype import i64
 from plica.rewrite import Rule, match, pack, rule
 from plica.rewrite.packs.algebra import ALGEBRA
 from plica.rewrite.saturate.order import instances, order_dependent

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.check import check
-from plica.ir.dtype import i64
-from plica.ir.graph import Expr, Function, Let, Tuple, Var, const
-from plica.ir.infer import infer
-from plica.ir.module import Module, module
+from plica.ir.graph.check import check
+from plica.ir.graph.expression import Expr, Function, Let, Tuple, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.scalar import Add, FloorDiv, Lit, Max, Scalar, ScalarVar
 from plica.ir.op import find
-from plica.ir.scalar import Add, FloorDiv, Lit, Max, Scalar, ScalarVar
-from plica.ir.type import FuncType, TupleType, tensor
+from plica.ir.type.dtype import i64
+from plica.ir.type.infer import infer
+from plica.ir.type.term import FuncType, TupleType, tensor
 from plica.rewrite import (
     Pack,
     Rule,
@@ -38,11 +38,11 @@ from plica.rewrite.fuzz.case import cases
 from plica.rewrite.fuzz.difference import Meaning
 from plica.rewrite.packs import find_pack
 from plica.rewrite.packs.algebra import ALGEBRA
-from plica.rewrite.saturate import Limits, elements, saturate, saturation, total
+from plica.rewrite.saturate import SaturationLimits, elements, saturate, saturation, total
 from tests.rewrite.index_terms import RULES, VARIABLES, index_terms, value, x, y
 
 a, b, c = VARIABLES[:3]
-SMALL = Limits(nodes=250, rounds=5)
+SMALL = SaturationLimits(nodes=250, rounds=5)
 FEW = settings(max_examples=max(8, settings().max_examples // 10))
 
 COMMUTE: tuple[Rule, ...] = (
@@ -265,10 +265,10 @@ def test_a_wrong_rule_is_named_even_backwards() -> None:
 
 def test_growing_rules_stop_at_the_limits() -> None:
     grow = [rule("grow", x + y, (x - y) + y * 2), rule("add-commute", x + y, y + x)]
-    found = saturation((a + b) + c, grow, Limits(nodes=60, rounds=50))
+    found = saturation((a + b) + c, grow, SaturationLimits(nodes=60, rounds=50))
     assert found.stop == "nodes"
     assert found.term is (a + b) + c
-    assert saturation(a + b, grow, Limits(rounds=2)).stop == "rounds"
+    assert saturation(a + b, grow, SaturationLimits(rounds=2)).stop == "rounds"
 
 
 def test_a_rule_that_matches_too_often_rests() -> None:
@@ -280,7 +280,7 @@ def test_a_rule_that_matches_too_often_rests() -> None:
         rule("add-associate", (x + y) + VARIABLES[0], x + (y + VARIABLES[0])),
         rule("add-zero", x + 0, x),
     ]
-    found = saturation(terms + 0, rules, Limits(matches=4, rounds=30))
+    found = saturation(terms + 0, rules, SaturationLimits(matches=4, rounds=30))
     assert found.cost == total(elements, terms)
 
 
@@ -292,7 +292,7 @@ def test_deep_and_shared_terms(depth: int) -> None:
         doubled = doubled + doubled
         chain = chain * VARIABLES[i % 3] + 0
     for source in (doubled if depth == 60 else chain, chain):
-        found = saturation(source, RULES, Limits(nodes=20_000, rounds=2))
+        found = saturation(source, RULES, SaturationLimits(nodes=20_000, rounds=2))
         assert found.cost < total(elements, source)
         replays(found.derivation, found.term)
 
@@ -303,7 +303,7 @@ def test_a_proof_too_long_is_not_used() -> None:
     for _ in range(60):
         term = Max(term, term) + Max(term, term)
     rules = [rule("swap", Max(x, x) + Max(x, x), (x * x) - (x * x)), *RULES]
-    found = saturation(term, rules, Limits(steps=500))
+    found = saturation(term, rules, SaturationLimits(steps=500))
     replays(found.derivation, found.term)
     assert found.cost <= total(elements, rewrite(term, rules)[0])
 
@@ -311,8 +311,8 @@ def test_a_proof_too_long_is_not_used() -> None:
 SCRIPT = """
 from plica.core.digest import digest
 from plica.core.name import Name
-from plica.ir.dtype import i64
-from plica.ir.scalar import ScalarVar
+from plica.ir.type.dtype import i64
+from plica.ir.loop.scalar import ScalarVar
 from plica.rewrite import index_holes, rule
 from plica.rewrite.saturate import saturate
 x, y = index_holes("x y")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plica
-from plica.ir.infer import infer
+from plica.ir.type.infer import infer
 from plica.runtime.accel.artefact import NAME, from_members, to_members
 from plica.runtime.accel.executable import AccelExecutable, executable
 from plica.runtime.error import ArtefactError, PlicaError

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from plica.codegen.accel.device import coded, device_of
 from plica.codegen.accel.encode import to_bytes
 from plica.codegen.accel.functional import run
-from plica.codegen.accel.instruction import Instruction
+from plica.codegen.accel.instruction import AccelInstruction
 from plica.codegen.accel.vta import vta
 from plica.runtime.accel.device import decoded, from_data, to_data
-from plica.runtime.accel.functional import Program, Room, Simulator
+from plica.runtime.accel.functional import AccelProgram, MemorySpan, Simulator
 from plica.runtime.error import ArtefactError, PlicaError
 from tests.codegen.accel.machines import FEW, MACHINES, NAMES, filled, instructions, streams
 
@@ -31,7 +31,7 @@ def test_a_device_reads_back(machine: Any) -> None:
 def test_words_decode_to_their_operands(machine: Any) -> None:
     @settings(max_examples=FEW)
     @given(code=st.lists(instructions(machine), max_size=4))
-    def holds(code: list[Instruction]) -> None:
+    def holds(code: list[AccelInstruction]) -> None:
         words = to_bytes(machine, code)
         assert tuple(decoded(device_of(machine), words)) == coded(machine, code)
 
@@ -47,9 +47,9 @@ def test_a_device_that_was_read_runs_the_same(machine: Any) -> None:
     def holds(data: st.DataObject) -> None:
         stream = data.draw(streams(machine))
         tensors = filled(machine, stream)
-        rooms = tuple([Room(e.name, e.scope, e.at, e.elements) for e in stream.tensors])
+        rooms = tuple([MemorySpan(e.name, e.scope, e.at, e.elements) for e in stream.tensors])
         code = decoded(read, to_bytes(machine, stream.code))
-        simulator = Simulator(Program(read, code, stream.micro, rooms))
+        simulator = Simulator(AccelProgram(read, code, stream.micro, rooms))
         wanted = run(machine, stream, tensors)
         for _ in range(2):  # what is remembered changes nothing
             found = simulator.run(tensors)
@@ -104,8 +104,8 @@ def test_a_changed_device_is_refused_or_runs_within_its_bounds(
         return
     copies = [n for n, each in enumerate(device.kinds) if each.name in ("load.inp", "gemm")]
     code = tuple([(n, (1,) * len(device.kinds[n].operands)) for n in copies])
-    rooms = tuple([Room("x", each.name, 0, 4) for each in device.memories[:1]])
+    rooms = tuple([MemorySpan("x", each.name, 0, 4) for each in device.memories[:1]])
     try:
-        Simulator(Program(device, code, (), rooms)).run({})
+        Simulator(AccelProgram(device, code, (), rooms)).run({})
     except PlicaError:
         return

@@ -11,7 +11,7 @@ from hypothesis import settings
 import plica
 from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.cuda.toolchain import path_of
-from plica.ir.script import from_text
+from plica.ir.text.script import from_text
 from plica.pipeline import assemble, lower
 from plica.runtime.load import executable
 from tests.codegen.cuda.emulate import COMPILER

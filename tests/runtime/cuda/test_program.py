@@ -14,11 +14,11 @@ import pytest
 import plica
 from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.cuda.toolchain import path_of
-from plica.ir.script import from_text
+from plica.ir.text.script import from_text
 from plica.pipeline import assemble, lower
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, from_members, to_members
-from plica.runtime.cuda import lent
+from plica.runtime.cuda import dlpack as lent
 from plica.runtime.cuda.array import DeviceArray
 from plica.runtime.cuda.driver import DeviceError, device, why_not
 from plica.runtime.cuda.program import CudaExecutable, handle_of

@@ -15,7 +15,7 @@ from plica.runtime.cuda.step import (
     DeviceCopy,
     DeviceLaunch,
     DeviceProgram,
-    Layout,
+    SlotLayout,
     arranged,
     from_data,
     problems,
@@ -122,10 +122,10 @@ def test_tensors_in_one_place_at_one_time_are_found() -> None:
     )
     plan = [(0, 4), (256, 4)]
 
-    def found(of: Layout, *steps: DeviceLaunch) -> list[str]:
+    def found(of: SlotLayout, *steps: DeviceLaunch) -> list[str]:
         return list(overlaps(DeviceProgram(steps, of), [[4], [4]], plan, 512))
 
-    def moved(**changes: Any) -> Layout:
+    def moved(**changes: Any) -> SlotLayout:
         return replace(layout, **changes)
 
     assert found(layout, one, two, three) == []

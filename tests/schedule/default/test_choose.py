@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
+from plica.analysis.site import map_of
 from plica.core.name import Name
-from plica.ir.dim import known
-from plica.ir.dtype import f32
-from plica.ir.loop import For, statements
-from plica.ir.stage import stage
-from plica.ir.stages import Stages, stages
-from plica.ir.tensor import buffer, reduce
+from plica.ir.loop.stage import stage
+from plica.ir.loop.stages import Stages, stages
+from plica.ir.loop.statement import For, statements
+from plica.ir.loop.tensor import buffer, reduce
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32
 from plica.rewrite.contract import reassociates
 from plica.schedule.default import Machine
 from plica.schedule.default.choose import default_schedule, formed
 from plica.schedule.default.register_tile import Roles, beside
-from plica.schedule.default.tile import Tile
+from plica.schedule.default.tile import RegisterTile
 from plica.schedule.form import Facts
-from plica.schedule.site import map_of
 from tests.schedule.begun import begun
 
 MACHINE = Machine(512, 32, (48 * 1024, 2048 * 1024))
@@ -94,7 +94,7 @@ def test_small_tiles_of_groups_take_a_loop_in() -> None:
         extents=(128, 16, 3, 2, 3, 32, 14, 14), blocked=True, dtype=f32, result=(1, 0, 3, 5, 2, 4),
         sliding=False,
     )  # fmt: skip
-    assert beside(of, Tile(2, 3), MACHINE) == 2
-    assert beside(of, Tile(2, 4), MACHINE) is None  # sums enough
-    assert beside(evolve(of, batch=()), Tile(2, 3), MACHINE) is None
-    assert beside(of, Tile(2, 3), Machine(128, 16)) is None  # no registers
+    assert beside(of, RegisterTile(2, 3), MACHINE) == 2
+    assert beside(of, RegisterTile(2, 4), MACHINE) is None  # sums enough
+    assert beside(evolve(of, batch=()), RegisterTile(2, 3), MACHINE) is None
+    assert beside(of, RegisterTile(2, 3), Machine(128, 16)) is None  # no registers

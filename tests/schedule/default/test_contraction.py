@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 import plica
 from plica import op
 from plica.core.name import Name
-from plica.ir.dtype import f32
-from plica.ir.graph import Apply, Expr, Function, Var, const
-from plica.ir.infer import infer
-from plica.ir.module import Module, module
-from plica.ir.show import show_kernel
-from plica.ir.stage import placeholder, stage
-from plica.ir.stages import evaluate_stages, stages
-from plica.ir.tensor import reduce
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Apply, Expr, Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.stage import placeholder, stage
+from plica.ir.loop.stages import evaluate_stages, stages
+from plica.ir.loop.tensor import reduce
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dtype import f32
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule import replay
 from plica.schedule.default import Machine, default_schedule, default_trace, formed

@@ -14,13 +14,13 @@ from plica import op
 from plica.codegen.lower.passes import lower
 from plica.codegen.lower.scheduled import on_processor
 from plica.core.name import Name
-from plica.ir.dim import known
-from plica.ir.graph import Expr, Function, Var, const
-from plica.ir.infer import infer
-from plica.ir.loop import Alloc, statements
-from plica.ir.module import Module, module
-from plica.ir.show import show_kernel
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Expr, Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.statement import Alloc, statements
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import known
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, formed
 from plica.schedule.default.depthwise import window_schedule, window_tile

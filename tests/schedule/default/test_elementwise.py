@@ -8,9 +8,9 @@ import pytest
 import plica
 from plica import op
 from plica.core.name import Name
-from plica.ir.graph import Expr, Var
-from plica.ir.infer import infer
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Expr, Var
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine
 from plica.schedule.default.elementwise import elementwise_form, piece_of

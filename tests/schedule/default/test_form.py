@@ -9,12 +9,12 @@ from attrs import evolve
 import plica
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold
+from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.native import program_of
-from plica.codegen.place import place
 from plica.core.binding import substitute
 from plica.core.diagnostic import CompilerBug
-from plica.ir.loop import Kernel
-from plica.ir.scalar import index
+from plica.ir.loop.scalar import index
+from plica.ir.loop.statement import Kernel
 
 PARTS = """
 import plica
@@ -60,4 +60,4 @@ def test_a_kernel_whose_size_nobody_gives_is_a_bug() -> None:
     program = program_of(known)
     wrong = evolve(program, kernels=(kernel,))
     with pytest.raises(CompilerBug, match="no size for n"):
-        fold(wrong, place(program), toolchain.host())
+        fold(wrong, workspace_plan(program), toolchain.host())

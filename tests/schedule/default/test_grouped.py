@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 import plica
 from plica import op
 from plica.core.name import Name
-from plica.ir.dtype import f32
-from plica.ir.graph import Expr, Function, Var, const
-from plica.ir.infer import infer
-from plica.ir.module import Module, module
-from plica.ir.scalar import index
-from plica.ir.stage import placeholder, stage
-from plica.ir.stages import stages
-from plica.ir.tensor import reduce
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Expr, Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.scalar import index
+from plica.ir.loop.stage import placeholder, stage
+from plica.ir.loop.stages import stages
+from plica.ir.loop.tensor import reduce
+from plica.ir.type.dtype import f32
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, default_schedule, formed
 from plica.schedule.default.grouped import by_group

@@ -15,13 +15,13 @@ from plica import op
 from plica.codegen.lower.passes import lower
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.graph import Expr, Function, Var
-from plica.ir.infer import infer
-from plica.ir.module import Module, module
-from plica.ir.scalar import Select
-from plica.ir.stage import Each
-from plica.ir.stages import Stages
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Expr, Function, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.loop.scalar import Select
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, default_schedule, formed
 from plica.schedule.default.joined import joined_form, joined_schedule, parts_of

@@ -10,25 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plica
+from plica.analysis.site import map_of
 from plica.codegen.lower.passes import lower
 from plica.core.name import Name
-from plica.ir.dtype import f32
-from plica.ir.graph import Apply, Var
-from plica.ir.infer import infer
-from plica.ir.run import run_kernel
-from plica.ir.stage import stage
-from plica.ir.stages import stages
-from plica.ir.tensor import buffer, reduce
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Apply, Var
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.stage import stage
+from plica.ir.loop.stages import stages
+from plica.ir.loop.tensor import buffer, reduce
+from plica.ir.type.dtype import f32
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, default_schedule, formed
 from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.estimate import over_outputs, over_rows, panels
 from plica.schedule.default.panel import Panel, group_of, has_panels, paneled
 from plica.schedule.default.sample import sampled
-from plica.schedule.default.tile import Tile
+from plica.schedule.default.tile import RegisterTile
 from plica.schedule.form import Facts
-from plica.schedule.site import map_of
 from tests.schedule.begun import begun, read_after
 from tests.schedule.default.test_contraction import Layer, convolution, numbers, whole
 
@@ -84,7 +84,7 @@ def test_panels_mean_the_same(  # noqa: PLR0917  # a product and its tile
     if not has_panels(of) or (not constant and outputs % steps):
         return
     x, w = numbers(1, (terms, columns)), numbers(2, (outputs, terms))
-    found = ran(of, Panel(Tile(vectors, steps), lanes), x, w, constant)
+    found = ran(of, Panel(RegisterTile(vectors, steps), lanes), x, w, constant)
     np.testing.assert_array_equal(found, w @ x)
 
 
@@ -94,7 +94,7 @@ def test_samples_mean_the_same(terms: int, outputs: int, size: tuple[int, int]) 
     of = halved(terms, outputs, size)
     x = numbers(1, (terms, 2 * size[0], 2 * size[1]))
     w = numbers(2, (outputs, terms))
-    found = ran(of, Panel(Tile(1, 2), 4), x, w, constant=True)
+    found = ran(of, Panel(RegisterTile(1, 2), 4), x, w, constant=True)
     np.testing.assert_array_equal(found.reshape(outputs, *size), np.tensordot(w, x[:, ::2, ::2], 1))
 
 

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 import plica
 from plica import op
 from plica.codegen.lower.decompose import decompose
+from plica.codegen.lower.graph_flattening import flatten_graph
 from plica.codegen.lower.passes import lower
-from plica.codegen.lower.resolve import resolve
 from plica.core.name import Name
-from plica.ir.graph import Call, Expr, Function, Var
-from plica.ir.infer import infer
-from plica.ir.loop import Store, statements
-from plica.ir.module import Module
-from plica.ir.show import show_kernel
-from plica.ir.stages import Stages, kernel_of
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Call, Expr, Function, Var
+from plica.ir.graph.module import Module
+from plica.ir.loop.stages import Stages, kernel_of
+from plica.ir.loop.statement import Store, statements
+from plica.ir.text.show import show_kernel
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
 from plica.rewrite.fuse import fuse
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.rewrite.graph.walk import expressions
@@ -59,7 +59,7 @@ def near(of: Module, *arrays: Array) -> None:
 
 def one(value: Expr, *params: Var) -> Stages:
     """The stages of the one kernel a program becomes."""
-    module = decompose(resolve(infer(whole(list(params), value))))
+    module = decompose(flatten_graph(infer(whole(list(params), value))))
     call = fuse(module).main_function().body
     assert isinstance(call, Call)
     assert isinstance(call.callee, Function)
@@ -131,7 +131,7 @@ def test_short_rows_and_columns_have_no_form() -> None:
     x = rows(3, 20)
     assert chain_form(one(ROWS["softmax"](x), x), WIDE) is None
     y = rows(100, 4)
-    module = fuse(decompose(resolve(infer(whole([y], op.nn.softmax(y, axis=0))))))
+    module = fuse(decompose(flatten_graph(infer(whole([y], op.nn.softmax(y, axis=0))))))
     calls = [each for each in expressions(module.main_function().body) if isinstance(each, Call)]
     functions = [each.callee for each in calls if isinstance(each.callee, Function)]
     assert functions

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import plica
 from plica import op
 from plica.core.name import Name
-from plica.ir.graph import Expr, Var
-from plica.ir.infer import infer
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Expr, Var
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, formed
 from plica.schedule.form import Facts

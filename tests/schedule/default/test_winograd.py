@@ -12,22 +12,22 @@ from hypothesis import given, settings
 import plica
 from plica.codegen.lower.passes import lower
 from plica.core.name import Name
-from plica.ir.dim import known
-from plica.ir.dtype import f32
-from plica.ir.graph import Expr, Function, Var, const
-from plica.ir.loop import For, Kernel, statements
-from plica.ir.module import Module, module
+from plica.ir.graph.expression import Expr, Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.stage import Each, stage
+from plica.ir.loop.stages import Stages, stages, stages_of
+from plica.ir.loop.statement import For, Kernel, statements
+from plica.ir.loop.tensor import Compute, buffer, reduce
 from plica.ir.op.activation import relu
 from plica.ir.op.winograd import TILES, conv_winograd, winograd_weight
-from plica.ir.run import run_kernel
-from plica.ir.stage import Each, stage
-from plica.ir.stages import Stages, stages, stages_of
-from plica.ir.tensor import Compute, buffer, reduce
-from plica.ir.type import tensor
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32
+from plica.ir.type.term import tensor
 from plica.schedule.default import Machine
 from plica.schedule.default.choose import default_schedule
 from plica.schedule.default.winograd import tiled
-from plica.schedule.default.winograd_plan import Shape, found, planned
+from plica.schedule.default.winograd_plan import WinogradShape, found, planned
 from plica.schedule.form import Facts
 from tests.ir.reference.neural import _conv as reference
 from tests.schedule.begun import begun, read_after
@@ -51,7 +51,7 @@ def work(x: tuple[int, ...], outputs: int, tile: int, padding: Any = 1) -> Stage
     return stages_of(made)
 
 
-def shape_of(of: Stages) -> Shape | None:
+def shape_of(of: Stages) -> WinogradShape | None:
     """The convolution that stages are found to be."""
     (only,) = of.stages
     assert isinstance(only, Each)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import plica
 from plica.codegen.accel.choice import choose
-from plica.codegen.accel.conv import Convolution, Tiling
+from plica.codegen.accel.conv import Convolution, ConvTiling
 from plica.codegen.accel.tiling import fits, ranked
 from plica.codegen.accel.vta import Configuration, osdi, vta
 from plica.core.diagnostic import CompilerBug
-from plica.ir.module import Module
+from plica.ir.graph.module import Module
 from plica.runtime.error import InputError, UnsupportedError
 from plica.schedule.form import Facts
 from plica.schedule.replay import scheduled
@@ -119,7 +119,7 @@ def test_layers_of_a_model_are_tuned_and_found_again(tmp_path: Path) -> None:
 
 
 def test_a_known_tiling_is_taken_if_it_is_the_best() -> None:
-    slow, fast = Tiling(1, 1, 1, 1), ranked(osdi(), SMALL, 2, 1)[0]
+    slow, fast = ConvTiling(1, 1, 1, 1), ranked(osdi(), SMALL, 2, 1)[0]
     assert choose(osdi(), SMALL, 1, slow).tiling != slow
     first = choose(osdi(), SMALL, 1)
     assert choose(osdi(), SMALL, 1, fast).timed.cycles <= first.timed.cycles

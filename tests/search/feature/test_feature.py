@@ -12,14 +12,14 @@ from plica.codegen.lower.passes import lower
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dtype import f32
-from plica.ir.loop import For, Kernel, Store
-from plica.ir.scalar import Buffer, FloorDiv, FloorMod, Scalar, ScalarVar, index
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.scalar import Buffer, FloorDiv, FloorMod, Scalar, ScalarVar, index
+from plica.ir.loop.statement import For, Kernel, Store
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dtype import f32
 from plica.schedule.default.machine import Machine
 from plica.schedule.replay import scheduled
 from plica.search.feature import NAMES, WIDTH, features
-from plica.search.feature.nest import Reach, nests_of, reaches_of
+from plica.search.feature.nest import Stride, nests_of, reaches_of
 from plica.search.feature.operation import KINDS, operations
 from plica.search.space import Space
 from tests.schedule.kernel import matmul, product_and_relu
@@ -113,12 +113,12 @@ def test_quotients_and_remainders_move_less() -> None:
     i, j = axis("i"), axis("j")
     sizes = {i: 64.0, j: 3.0}
     assert reaches_of(FloorDiv(i, index(16)) * 8 + j, sizes, {}) == {
-        i: Reach(8.0, 4.0),
-        j: Reach(1.0, 3.0),
+        i: Stride(8.0, 4.0),
+        j: Stride(1.0, 3.0),
     }
-    assert reaches_of(FloorMod(FloorDiv(i, index(4)), index(4)), sizes, {}) == {i: Reach(1.0, 4.0)}
+    assert reaches_of(FloorMod(FloorDiv(i, index(4)), index(4)), sizes, {}) == {i: Stride(1.0, 4.0)}
     whole = FloorDiv(i, index(16)) * 16 + FloorMod(i, index(16))
-    assert reaches_of(whole, sizes, {}) == {i: Reach(1.0, 64.0)}
+    assert reaches_of(whole, sizes, {}) == {i: Stride(1.0, 64.0)}
 
 
 def test_deep_terms_are_walked_without_recursion() -> None:

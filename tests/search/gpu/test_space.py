@@ -9,17 +9,17 @@ from plica.codegen.cuda.scheduled import for_threads
 from plica.codegen.lower.passes import lower
 from plica.core.digest import digest
 from plica.core.name import Name
-from plica.ir.graph import Apply, Function, Var
-from plica.ir.script import from_text
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Apply, Function, Var
+from plica.ir.text.script import from_text
+from plica.ir.type.term import tensor
 from plica.rewrite.contract import reassociates
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default.gpu import Gpu
 from plica.schedule.form import Facts
 from plica.schedule.replay import scheduled
-from plica.search.rule import Asked, begun
 from plica.search.sketch import gpu as sketches
 from plica.search.sketch.gpu import drafts, gpu_form_named, gpu_space_of, gpu_space_of_kernel
+from plica.search.sketch_rule import Asked, begun
 from plica.search.space import DOUBLED
 
 GPU = Gpu()

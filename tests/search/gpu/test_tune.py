@@ -15,13 +15,13 @@ from plica.search.gpu.build import gpu_built, launches_of
 from plica.search.gpu.measurer import gpu_policy
 from plica.search.gpu.reference import gpu_reference_of
 from plica.search.gpu.worker import build
-from plica.search.measure import Limits, Measured, Work, job_of
-from plica.search.measure.frame import Frame
+from plica.search.measure import Measured, SpaceWork, TrialLimits, job_of
+from plica.search.measure.frame import MessageFrame
 from plica.search.measure.local import Arrived
 from plica.search.record import Database, fingerprint, versions
 from plica.search.sketch import gpu as sketches
 from plica.search.space import Point, Space
-from plica.search.tune import How, tuned_module
+from plica.search.tune import TuneOptions, tuned_module
 from tests.search.work import multiplied
 
 TARGET = GpuTarget("sm_90")
@@ -32,7 +32,7 @@ class MadeUp:
     """A measurer that likes one form, and of which another crashes."""
 
     def measure(
-        self, task: Work, space: Space, points: Sequence[Point], arrived: Arrived | None = None
+        self, task: SpaceWork, space: Space, points: Sequence[Point], arrived: Arrived | None = None
     ) -> tuple[Measured, ...]:
         found = []
         for each in points:
@@ -57,7 +57,7 @@ def test_what_is_found_is_used(tmp_path: Path) -> None:
     module, contract = multiplied(64), contract_of(None)
     with Database(tmp_path / "tune.db") as database:
         found = tuned_module(
-            module, contract, (), TARGET, database, How(20, progress=False), MadeUp()
+            module, contract, (), TARGET, database, TuneOptions(20, progress=False), MadeUp()
         )
         (course,) = found.courses
         assert course.errors == {"crash": 1}
@@ -99,7 +99,7 @@ def test_candidates_are_built_without_a_gpu() -> None:
     launches, _ = launches_of(told)
     assert code.startswith(b"\x7fELF")
     assert all(each.function.startswith("candidate") for each in launches)
-    answer = build(Frame({"job": job.to_json()}), Limits())
+    answer = build(MessageFrame({"job": job.to_json()}), TrialLimits())
     assert answer.blobs[1] == told
     reference = gpu_reference_of(job)
     left, right = reference.inputs

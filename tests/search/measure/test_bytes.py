@@ -13,11 +13,11 @@ from plica import op
 from plica.codegen.llvm import toolchain
 from plica.codegen.lower.scheduled import machine_of
 from plica.core.name import Name
-from plica.ir.graph import Function, Var, const
-from plica.ir.module import Module, module
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.type.term import tensor
 from plica.rewrite.optimise import DEFAULT_CONTRACT
-from plica.search.measure import Job, job_of
+from plica.search.measure import MeasureJob, job_of
 from plica.search.record import Database
 from plica.search.space_of import space_of
 from plica.search.task import tasks
@@ -43,7 +43,7 @@ def test_what_is_made_of_constants_travels() -> None:
     space = space_of(task, machine_of(HERE))
     job = job_of(task, space, space.default, HERE)
     assert job.hoisted.before
-    again = Job.from_json(job.to_json())
+    again = MeasureJob.from_json(job.to_json())
     assert again.hoisted.before == job.hoisted.before
     assert again.identity == job.identity
 

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from plica.core import encode
 from plica.core.diagnostic import Malformed
 from plica.core.term import Term
-from plica.ir.dtype import f32
-from plica.ir.scalar import Buffer
-from plica.ir.stage import placeholder, stage
-from plica.ir.stages import Stages, stages
-from plica.ir.tensor import reduce
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.stage import placeholder, stage
+from plica.ir.loop.stages import Stages, stages
+from plica.ir.loop.tensor import reduce
+from plica.ir.type.dtype import f32
 from plica.schedule.trace import Trace
-from plica.search.measure import Job, Limits, Outcome, job_of
+from plica.search.measure import MeasureJob, Outcome, TrialLimits, job_of
 from plica.search.measure.outcome import STATUSES, ok
 from tests.search.measure.work import DOUBLED, TARGET, TASK, pretended, product_space
 
@@ -29,7 +29,7 @@ def test_a_job_comes_back() -> None:
     space = product_space()
     for point in space.points():
         job = job_of(TASK, space, point, TARGET)
-        again = Job.from_json(job.to_json())
+        again = MeasureJob.from_json(job.to_json())
         assert (again.work, again.form) == (job.work, job.form)
         assert again.kernel is job.kernel
         assert again.trace is job.trace
@@ -43,8 +43,8 @@ def test_forms_travel() -> None:
     turned = stage("t", (16, 8), lambda j, k: w[k, j])
     out = stage("y", (4, 16), lambda i, j: reduce("sum", (8,), lambda k: x[i, k] * turned[j, k]))
     whole = stages((x, w), (turned, out))
-    job = Job(whole, whole, (False, True), True, Trace(()), "cpu")
-    again = Job.from_json(job.to_json())
+    job = MeasureJob(whole, whole, (False, True), True, Trace(()), "cpu")
+    again = MeasureJob.from_json(job.to_json())
     assert again.form is whole
     assert again.hoisted.before == (turned,)
     assert again.kernel is job.kernel
@@ -91,7 +91,7 @@ def test_a_damaged_job_is_refused(name: str, damage: object) -> None:
     given = json.loads(pretended(DOUBLED).to_json())
     assert callable(damage)
     with pytest.raises(Malformed):
-        Job.from_json(damage(given))
+        MeasureJob.from_json(damage(given))
 
 
 times = st.floats(1e-9, 1e3).map(float)
@@ -115,6 +115,6 @@ def test_what_is_no_outcome_is_refused(text: str) -> None:
 
 
 def test_limits_come_back() -> None:
-    limits = Limits(flush=True, threads=2)
-    assert Limits.from_json(limits.to_json()) == limits
+    limits = TrialLimits(flush=True, threads=2)
+    assert TrialLimits.from_json(limits.to_json()) == limits
     assert "ok" in STATUSES

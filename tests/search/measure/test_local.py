@@ -10,8 +10,8 @@ import pytest
 
 from plica.codegen.llvm import toolchain
 from plica.runtime.error import UnsupportedError
-from plica.search.measure import Limits, LocalMeasurer, Measured, build, job_of, local
-from plica.search.measure.frame import Frame
+from plica.search.measure import LocalMeasurer, Measured, TrialLimits, build, job_of, local
+from plica.search.measure.frame import MessageFrame
 from plica.search.measure.outcome import STAGES
 from plica.search.measure.process import Lost, Worker
 from plica.search.space import Point
@@ -27,7 +27,7 @@ from tests.search.measure.work import (
     product_space,
 )
 
-LIMITS = Limits(repeats=3, least=1e-4, run_seconds=2.0)
+LIMITS = TrialLimits(repeats=3, least=1e-4, run_seconds=2.0)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_code_that_crashes_costs_one_trial(
             "}",
         )
     )
-    ready = local.Ready((toolchain.emit(text, TARGET),), {"compile": 0.1})
+    ready = local.BuiltObjects((toolchain.emit(text, TARGET),), {"compile": 0.1})
     with monkeypatch.context() as patched:
         patched.setattr(measurer, "_build", lambda job: ready)
         (found,) = measurer.outcomes([pretended(DOUBLED)])
@@ -110,13 +110,15 @@ def test_code_beyond_reason_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_worker_that_is_killed_is_started_again() -> None:
     worker = Worker(LIMITS)
     space = product_space()
-    asked = Frame({"do": "build", "job": job_of(TASK, space, space.default, TARGET).to_json()})
-    assert isinstance(worker.ask(asked, 30.0), Frame)
+    asked = MessageFrame(
+        {"do": "build", "job": job_of(TASK, space, space.default, TARGET).to_json()}
+    )
+    assert isinstance(worker.ask(asked, 30.0), MessageFrame)
     assert worker.number is not None
     os.kill(worker.number, signal.SIGKILL)
     lost = worker.ask(asked, 30.0)
     assert lost == Lost(False, "SIGKILL: it took too long, or too much memory")
-    assert isinstance(worker.ask(asked, 30.0), Frame)
+    assert isinstance(worker.ask(asked, 30.0), MessageFrame)
     assert worker.started == 2
     worker.close()
     assert worker.number is None

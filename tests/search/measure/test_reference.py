@@ -10,19 +10,19 @@ from plica import op
 from plica.codegen.llvm import toolchain
 from plica.codegen.lower.scheduled import machine_of
 from plica.core.name import Name
-from plica.ir.dtype import DType, f16, f32, f64, i32, u8
-from plica.ir.graph import Function, Var
-from plica.ir.infer import type_of
-from plica.ir.interpret import interpret
-from plica.ir.module import module
-from plica.ir.stages import from_kernel
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Function, Var
+from plica.ir.graph.module import module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.loop.stages import from_kernel
+from plica.ir.type.dtype import DType, f16, f32, f64, i32, u8
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import tensor
 from plica.rewrite.contract import reassociates
 from plica.schedule.form import Facts
 from plica.schedule.hoist import hoist
 from plica.schedule.trace import Trace
 from plica.search.measure.build import Loaded, built
-from plica.search.measure.job import Job, job_of
+from plica.search.measure.job import MeasureJob, job_of
 from plica.search.measure.reference import (
     difference,
     disagreement,
@@ -80,15 +80,15 @@ def test_every_sketch_computes_its_work(cores: int) -> None:
     space = space_of(task, machine_of(target))
     assert any(hoist(each.form, task.facts.constant).before for each in space.sketches)
     for point in space.defaults()[:4]:
-        job = Job.from_json(job_of(task, space, point, target).to_json())
+        job = MeasureJob.from_json(job_of(task, space, point, target).to_json())
         assert difference(job, Loaded(built(job).objects, cores)) == ""
 
 
 def test_a_kernel_is_its_own_reference() -> None:
     kernel = kernel_of(DOUBLED)
     whole, other = from_kernel(kernel), from_kernel(kernel_of(SQUARED))
-    given = Job(whole, other, (False,), False, Trace(()), TARGET.describe())
-    wrong = Job.from_json(given.to_json())
+    given = MeasureJob(whole, other, (False,), False, Trace(()), TARGET.describe())
+    wrong = MeasureJob.from_json(given.to_json())
     assert "Element" in difference(wrong, Loaded(built(wrong).objects))
     right = evolve(given, form=whole)
     assert difference(right, Loaded(built(right).objects)) == ""

@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.search.measure import Limits, Measured, clearly_less, ranked
-from plica.search.measure.timing import Timing, interleaved
+from plica.search.measure import Measured, TrialLimits, clearly_less, ranked
+from plica.search.measure.timing import KernelTiming, interleaved
 from plica.search.space import Point
 
 
@@ -29,8 +29,8 @@ class Machine:
 @given(st.integers(1, 10**9), st.integers(1, 12))
 def test_a_repeat_is_long_enough(takes: int, repeats: int) -> None:
     machine = Machine(takes)
-    limits = Limits(repeats=repeats)
-    timing = Timing(machine.run, machine.clock, limits)
+    limits = TrialLimits(repeats=repeats)
+    timing = KernelTiming(machine.run, machine.clock, limits)
     before = machine.now
     times = timing.repeats()
     assert len(times) == repeats
@@ -41,20 +41,22 @@ def test_a_repeat_is_long_enough(takes: int, repeats: int) -> None:
 def test_what_is_slower_than_the_best_is_repeated_less() -> None:
     for bar, runs, kept in ((0.001, 3, 3), (0.002, 3, 3), (0.0009, 2, 2), (0.005, 7, 5)):
         machine = Machine(10_000_000)
-        times = Timing(machine.run, machine.clock, Limits(), None, bar).repeats()
+        times = KernelTiming(machine.run, machine.clock, TrialLimits(), None, bar).repeats()
         assert (machine.runs, len(times)) == (runs, kept)
 
 
 def test_what_is_about_as_fast_as_the_best_is_repeated_often() -> None:
     machine = Machine(10_000_000)
-    times = Timing(machine.run, machine.clock, Limits(), None, 0.009).repeats()
-    assert len(times) == Limits().repeats
+    times = KernelTiming(machine.run, machine.clock, TrialLimits(), None, 0.009).repeats()
+    assert len(times) == TrialLimits().repeats
 
 
 def test_with_a_flush_each_repeat_is_one_run() -> None:
     machine = Machine(1000)
     flushed: list[int] = []
-    timing = Timing(machine.run, machine.clock, Limits(), lambda: flushed.append(machine.runs))
+    timing = KernelTiming(
+        machine.run, machine.clock, TrialLimits(), lambda: flushed.append(machine.runs)
+    )
     flushed.clear()
     assert timing.repeats() == (1e-6,) * 10
     assert [b - a for a, b in pairwise(flushed)] == [1] * 9
@@ -70,7 +72,7 @@ def test_rounds_go_there_and_back() -> None:
             order.append(number)
             machine.run(count)
 
-        made.append(Timing(run, machine.clock, Limits()))
+        made.append(KernelTiming(run, machine.clock, TrialLimits()))
     order.clear()
     rounds = list(interleaved(made, 2))
     assert order == [0, 1, 2, 2, 1, 0]

@@ -9,12 +9,12 @@ from attrs import evolve, frozen
 from plica import op
 from plica.codegen.llvm import toolchain
 from plica.core.name import Name
-from plica.ir.graph import Function, Var
-from plica.ir.infer import type_of
-from plica.ir.loop import Kernel
-from plica.ir.script import from_text
-from plica.ir.stages import Stages, from_kernel
-from plica.ir.type import tensor
+from plica.ir.graph.expression import Function, Var
+from plica.ir.loop.stages import Stages, from_kernel
+from plica.ir.loop.statement import Kernel
+from plica.ir.text.script import from_text
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import tensor
 from plica.rewrite.contract import reassociates
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule import (
@@ -30,7 +30,7 @@ from plica.schedule import (
 from plica.schedule.do import Body
 from plica.schedule.form import Facts
 from plica.schedule.trace import Trace
-from plica.search.measure import Job
+from plica.search.measure import MeasureJob
 from plica.search.space import Space, sketch
 
 TARGET: Final = evolve(toolchain.host(), cores=1)
@@ -127,8 +127,8 @@ def doubled() -> Function:
     return Function((), (), (x,), type_of(body), body)
 
 
-def pretended(text: str, trace: Trace | None = None) -> Job:
+def pretended(text: str, trace: Trace | None = None) -> MeasureJob:
     """A job whose kernel does something else than its work."""
     steps = trace or Trace(())
     whole, form = to_stages(doubled()).stages, from_kernel(kernel_of(text))
-    return Job(whole, form, (False,), True, steps, TARGET.describe())
+    return MeasureJob(whole, form, (False,), True, steps, TARGET.describe())

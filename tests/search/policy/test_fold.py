@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from plica.search.observation import Observation, points_text
 from plica.search.policy.example import SQUARE, cost
-from plica.search.policy.fold import Known, Policy, State, index_of, point_at
+from plica.search.policy.fold import ObservedSpace, Policy, SearchState, index_of, point_at
 from plica.search.policy.trial import observed
 from plica.search.space import Point
 from tests.search.policy.every import POLICIES
@@ -35,7 +35,7 @@ def observe(point: Point) -> Observation:
 
 def folded(
     policy: Policy[Any], seed: int, log: list[Observation], cuts: list[int]
-) -> tuple[State[Any], list[Point]]:
+) -> tuple[SearchState[Any], list[Point]]:
     """The proposals of a log that comes in pieces."""
     state, proposals = policy.step(policy.begin(SQUARE, seed))
     found = list(proposals)
@@ -140,6 +140,6 @@ def test_what_nobody_proposed_is_known_all_the_same() -> None:
 
 def test_fresh_points_are_never_taken() -> None:
     every = list(SQUARE.points())
-    known = Known(SQUARE, tuple([observe(each) for each in every[3:]]))
+    known = ObservedSpace(SQUARE, tuple([observe(each) for each in every[3:]]))
     assert sorted(known.fresh(Random(0), 9), key=every.index) == every[:3]
     assert known.fresh(Random(0), 9, every[:2]) == every[2:3]

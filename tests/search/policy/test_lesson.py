@@ -18,7 +18,7 @@ from plica.search.record.order import FINAL
 from plica.search.record.record import Record, record
 from plica.search.space import Point, Space
 from plica.search.support import Among, OneOf, Support, Tiles
-from plica.search.tune_loop import Subject
+from plica.search.tune_loop import TuningSubject
 from tests.search.feature.sketches import tiled_sketch
 from tests.search.synthetic import Task
 
@@ -93,7 +93,7 @@ def _record(point: Point, policy: str, key: str = "synthetic-a") -> Record:
 
 
 def test_records_of_other_policies_are_lessons() -> None:
-    subjects = (Subject(Task("a", 1), SQUARE), Subject(Task("b", 1), SQUARE))
+    subjects = (TuningSubject(Task("a", 1), SQUARE), TuningSubject(Task("b", 1), SQUARE))
     one, other = list(SQUARE.points())[:2]
     stale = record("synthetic-a", "here", "{}", "gone", (1.0,))
     failed = record("synthetic-b", "here", "{}", "gone", error="crash")

@@ -12,7 +12,7 @@ from plica.search.policy.annealing import Annealing
 from plica.search.policy.breed import varied
 from plica.search.policy.descent import Descent, Footing, descended
 from plica.search.policy.example import SQUARE, cost
-from plica.search.policy.fold import Known, Policy
+from plica.search.policy.fold import ObservedSpace, Policy
 from plica.search.policy.guided import Guided
 from plica.search.policy.trial import best_of, observed
 from plica.search.policy.uniform import Uniform
@@ -67,9 +67,9 @@ def test_guided_search_goes_on_where_nothing_worked() -> None:
 def test_descent_moves_only_where_it_is_sure() -> None:
     here, near = SQUARE.default, SQUARE.neighbours(SQUARE.default)[0]
     seen = (Observation(here, 1.0, noise=0.1), Observation(near, 0.99, noise=0.1))
-    assert descended(Known(SQUARE, seen), Footing(here)) == Footing(here)
+    assert descended(ObservedSpace(SQUARE, seen), Footing(here)) == Footing(here)
     sure = (seen[0], Observation(near, 0.5, noise=0.1))
-    assert descended(Known(SQUARE, sure), Footing(here, reach=2)) == Footing(near)
+    assert descended(ObservedSpace(SQUARE, sure), Footing(here, reach=2)) == Footing(near)
 
 
 def test_descent_begins_at_the_default_and_goes_to_its_neighbours() -> None:

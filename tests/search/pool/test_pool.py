@@ -17,17 +17,17 @@ import pytest
 import plica
 from plica.cli import main
 from plica.core.name import Name
-from plica.ir.graph import Var
-from plica.ir.module import module
+from plica.ir.graph.expression import Var
+from plica.ir.graph.module import module
 from plica.runtime.error import InputError
-from plica.search.measure import Limits, Measured
+from plica.search.measure import Measured, TrialLimits
 from plica.search.pool import Certificates, PoolError, PoolMeasurer
 from plica.search.record import Database, fingerprint, record
 from tests.search.measure.work import TARGET, TASK, product_space
 
 pytest.importorskip("distributed")
 
-LIMITS = Limits(repeats=2, least=1e-4)
+LIMITS = TrialLimits(repeats=2, least=1e-4)
 
 
 class Served:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from plica.codegen.dynamic.program import KernelCall, Program
+from plica.codegen.dynamic.program import DynamicProgram, KernelCall
 from plica.codegen.llvm.fold import Callee
-from plica.codegen.llvm.writer import Writer
+from plica.codegen.llvm.writer import LlvmWriter
 from plica.runtime.dynamic import state
 from plica.runtime.error import Diagnostic, UnsupportedError
 
@@ -24,7 +24,7 @@ IN_REGISTERS: Final = 4
 class Folding(Protocol):
     """What a routine asks of the program it belongs to."""
 
-    program: Program
+    program: DynamicProgram
     callees: Sequence[Callee]
     jumps: bool
     tags: set[int]
@@ -33,13 +33,13 @@ class Folding(Protocol):
         """The code that says in which call of a kernel an index was outside."""
 
 
-def name_of(program: Program, number: int) -> str:
+def name_of(program: DynamicProgram, number: int) -> str:
     name = program.routines[number].name
     plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
     return f"f{number}_{plain}"
 
 
-def passed(w: Writer, others: str, values: Sequence[str]) -> str:
+def passed(w: LlvmWriter, others: str, values: Sequence[str]) -> str:
     """The arguments of a call; those that find no register are in the state."""
     for number, value in enumerate(values[IN_REGISTERS:]):
         w.do(f"store ptr {value}, ptr {word_at(w, '%state', state.MORE + number)}, align 8")
@@ -52,5 +52,5 @@ def passed(w: Writer, others: str, values: Sequence[str]) -> str:
     return ", ".join([f"ptr {each}" for each in ("%state", others, *values[:IN_REGISTERS])])
 
 
-def word_at(w: Writer, base: str, word: int) -> str:
+def word_at(w: LlvmWriter, base: str, word: int) -> str:
     return w.let(f"getelementptr i8, ptr {base}, i64 {8 * word}")

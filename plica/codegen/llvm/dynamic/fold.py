@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from plica.codegen.dynamic.program import KernelCall, Program
+from plica.codegen.dynamic.program import DynamicProgram, KernelCall
 from plica.codegen.llvm import helper, pool
 from plica.codegen.llvm.dynamic.convention import name_of, passed, word_at
-from plica.codegen.llvm.dynamic.routine import Function
+from plica.codegen.llvm.dynamic.routine import RoutineEmitter
 from plica.codegen.llvm.dynamic.support import has_tail_calls, meta, text
 from plica.codegen.llvm.fold import Callee
 from plica.codegen.llvm.kernel import Text, emit
-from plica.codegen.llvm.writer import Writer, declarations
+from plica.codegen.llvm.writer import LlvmWriter, declarations
 from plica.codegen.target import Target
 from plica.runtime.dynamic import state
 
@@ -25,7 +25,7 @@ NEVER: Final = -1
 """The count of what is not counted."""
 
 
-def routines_text(program: Program, callees: Sequence[Callee], target: Target) -> str:
+def routines_text(program: DynamicProgram, callees: Sequence[Callee], target: Target) -> str:
     """A module of all routines; kernels are in modules of their own."""
     declared = {}
     for kernel, callee in zip(program.kernels, callees, strict=True):
@@ -37,7 +37,7 @@ def routines_text(program: Program, callees: Sequence[Callee], target: Target) -
 
 
 def whole_text(
-    program: Program, target: Target, contract: bool = False, signless: bool = False
+    program: DynamicProgram, target: Target, contract: bool = False, signless: bool = False
 ) -> str:
     """One module of the routines and the kernels."""
     texts = [
@@ -60,7 +60,7 @@ def whole_text(
 
 
 def kernel_text(  # noqa: PLR0917  # as `emit`
-    program: Program, number: int, name: str, target: Target, contract: bool, signless: bool
+    program: DynamicProgram, number: int, name: str, target: Target, contract: bool, signless: bool
 ) -> Text:
     """The function of a kernel."""
     return emit(
@@ -73,7 +73,7 @@ def kernel_text(  # noqa: PLR0917  # as `emit`
     )
 
 
-def _routines(program: Program, callees: Sequence[Callee], target: Target) -> list[str]:
+def _routines(program: DynamicProgram, callees: Sequence[Callee], target: Target) -> list[str]:
     """All but the kernels."""
     folding = _Folding(program, callees, has_tail_calls(target.triple))
     functions = [folding.function(number) for number in range(len(program.routines))]
@@ -84,7 +84,7 @@ def _routines(program: Program, callees: Sequence[Callee], target: Target) -> li
     return [*nullary, *functions, folding.entry(), text()]
 
 
-def launches(program: Program) -> tuple[KernelCall, ...]:
+def launches(program: DynamicProgram) -> tuple[KernelCall, ...]:
     """Every call of a kernel, in the order in which failures are numbered."""
     return tuple(
         [
@@ -100,7 +100,7 @@ def launches(program: Program) -> tuple[KernelCall, ...]:
 class _Folding:
     """A program, and what its routines refer to."""
 
-    def __init__(self, program: Program, callees: Sequence[Callee], jumps: bool) -> None:
+    def __init__(self, program: DynamicProgram, callees: Sequence[Callee], jumps: bool) -> None:
         self.program = program
         self.callees = callees
         self.jumps = jumps
@@ -115,12 +115,12 @@ class _Folding:
 
     def function(self, number: int) -> str:
         """One routine."""
-        return Function(self, number).text()
+        return RoutineEmitter(self, number).text()
 
     def entry(self) -> str:
         """What runs the main routine on the arguments of a call."""
         main = self.program.routines[self.program.entry]
-        w = Writer()
+        w = LlvmWriter()
         args, results = (
             w.let(f"load ptr, ptr {word_at(w, '%state', word)}, align 8")
             for word in (state.ARGS, state.RESULTS)

@@ -13,21 +13,21 @@ from typing import Final
 
 from plica.codegen.dynamic.program import (
     Build,
-    Choose,
+    CallStep,
+    ChooseStep,
     Close,
     Constant,
     Drop,
     Dup,
     Fail,
-    Field,
-    Force,
-    Invoke,
+    FallThrough,
+    FieldStep,
+    ForceStep,
     KernelCall,
-    Nothing,
-    Open,
-    Region,
+    OpenCell,
     Routine,
-    Select,
+    RoutineRegion,
+    SelectStep,
     Step,
     Tail,
     Unpack,
@@ -42,10 +42,10 @@ from plica.codegen.llvm.dynamic.convention import (
     word_at,
 )
 from plica.codegen.llvm.dynamic.support import class_of, meta, tensor_size
-from plica.codegen.llvm.writer import Writer
+from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.diagnostic import CompilerBug
-from plica.ir.dim import known
-from plica.ir.scalar import Scalar
+from plica.ir.loop.scalar import Scalar
+from plica.ir.type.dim import known
 from plica.runtime.dynamic import state
 
 LONG: Final = 100
@@ -62,7 +62,7 @@ def _size(of: Scalar) -> int:
     return found
 
 
-class Function:
+class RoutineEmitter:
     """One routine under construction."""
 
     def __init__(self, folding: Folding, number: int) -> None:
@@ -70,7 +70,7 @@ class Function:
         self.program = folding.program
         self.number = number
         self.routine: Routine = folding.program.routines[number]
-        self.w = Writer()
+        self.w = LlvmWriter()
         self.todo: list[tuple[int, tuple[int, ...], str]] = []
         self.length = sum(len(each.steps) for each in self.routine.regions)
         self.apart = ".apart" if self.length >= LONG else ""
@@ -168,7 +168,7 @@ class Function:
 
     # --- regions ---------------------------------------------------------------------------------
 
-    def region(self, region: Region, targets: tuple[int, ...], join: str) -> None:
+    def region(self, region: RoutineRegion, targets: tuple[int, ...], join: str) -> None:
         for step in region.steps:
             self.step(step)
         match region.end:
@@ -184,7 +184,7 @@ class Function:
                 self.tail(routine, [self.get(each) for each in args])
             case Fail(failure):
                 self.fail(1 + failure)
-            case Nothing():
+            case FallThrough():
                 if self.w.lines[-1].endswith(":"):  # a match without clauses, of which none fits
                     self.w.do("unreachable")
 
@@ -218,18 +218,18 @@ class Function:
                 self.put(target, word_at(self.w, table, 3 * number))
             case Build(target, tag, fields):
                 self.build(target, tag, fields)
-            case Invoke(routine, args, targets):
+            case CallStep(routine, args, targets):
                 given = [self.get(each) for each in args]
                 self.call(routine, given, (), targets)
-            case Choose(condition, then, orelse, targets):
+            case ChooseStep(condition, then, orelse, targets):
                 self.choose(condition, then, orelse, targets)
-            case Select():
+            case SelectStep():
                 self.select(step)
-            case Open(cell):
+            case OpenCell(cell):
                 self.w.do(f"store ptr null, ptr %c{cell}, align 8")
-            case Force(cell, targets):
+            case ForceStep(cell, targets):
                 self.force(cell, targets)
-            case Field(target, root, path, _):
+            case FieldStep(target, root, path, _):
                 value = self.along(root, path)
                 self.dup(value)
                 self.put(target, value)
@@ -317,7 +317,7 @@ class Function:
         self.w.do(f"br i1 {test}, label %r{then}, label %r{orelse}")
         self.ways((then, orelse), targets)
 
-    def select(self, step: Select) -> None:
+    def select(self, step: SelectStep) -> None:
         w = self.w
         labels = w.labels(*[f"n{number}" for number in range(len(step.tree))])
         w.do(f"br label %{labels[0]}")

@@ -6,21 +6,21 @@ from, and taken from the store where it is there.
 
 from __future__ import annotations
 
-from plica.codegen.dynamic.program import Program
+from plica.codegen.dynamic.program import DynamicProgram
 from plica.codegen.llvm import pool, toolchain
 from plica.codegen.llvm.dynamic.fold import kernel_text, routines_text, whole_text
 from plica.codegen.llvm.fold import Callee, alone
 from plica.codegen.llvm.unit import FAILS, OBJECT, SHARES, facts_of, made
 from plica.codegen.target import Target
 from plica.core.digest import digest
-from plica.runtime.store import Store, key_of
+from plica.runtime.store import ArtefactStore, key_of
 
 
 def units(
-    program: Program,
+    program: DynamicProgram,
     target: Target,
     contract: bool = False,
-    store: Store | None = None,
+    store: ArtefactStore | None = None,
     signless: bool = False,
 ) -> tuple[bytes, ...]:
     """The objects of a counted program, from the store where it has them.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import numpy as np
 
-from plica.frontend.onnx.fuzz.kind import KINDS, Choice, Kind, Known
+from plica.frontend.onnx.fuzz.kind import KINDS, KnownTensor, NodeKind, RowChoice
 from plica.frontend.onnx.fuzz.peer import OLDEST, Array, answers, model_of, newest, one_node
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ SHAPES: Final = (
 
 
 @attrs.frozen(eq=False)
-class Case:
+class ModelCase:
     """A model in parts, and sets of inputs; those after the first have another batch."""
 
     nodes: tuple[NodeProto, ...]
@@ -63,7 +63,7 @@ class Case:
         return tuple(node.op_type for node in self.nodes)
 
 
-def random_case(seed: int, most: int = 10) -> Case:
+def random_case(seed: int, most: int = 10) -> ModelCase:
     """A case of up to so many nodes; the same seed gives the same case."""
     random = Random(seed)
     opset = random.randrange(OLDEST, newest() + 1)
@@ -85,11 +85,11 @@ def random_case(seed: int, most: int = 10) -> Case:
             given.append(
                 {name: _values(random, (size, *each.shape[1:])) for name, each in inputs.items()}
             )
-    case = Case(tuple(growth.nodes), growth.stored, outputs, opset, tuple(given), batch)
+    case = ModelCase(tuple(growth.nodes), growth.stored, outputs, opset, tuple(given), batch)
     return _with_batches_that_work(case)
 
 
-def _with_batches_that_work(case: Case) -> Case:
+def _with_batches_that_work(case: ModelCase) -> ModelCase:
     """Without the sizes at which the model has no meaning: it may hold the batch in a constant."""
     if case.batch is None:
         return case
@@ -121,7 +121,7 @@ class _Growth:
 
     def __init__(self, random: Random, opset: int, inputs: Mapping[str, Array]) -> None:
         self.random, self.opset = random, opset
-        self.known = [Known(name, array, True) for name, array in inputs.items()]
+        self.known = [KnownTensor(name, array, True) for name, array in inputs.items()]
         self.nodes: list[NodeProto] = []
         self.stored: dict[str, Array] = {}
         self._used: set[str] = set()
@@ -137,22 +137,22 @@ class _Growth:
             if fitting and self.add(self.random.choices(fitting, weights)[0], x):
                 return
 
-    def add(self, kind: Kind, x: Known) -> bool:
+    def add(self, kind: NodeKind, x: KnownTensor) -> bool:
         """Whether a node of this kind was added."""
         from onnx import helper
 
-        drawn = kind.row(Choice(self.random, self.opset, tuple(self.known)), x)
+        drawn = kind.row(RowChoice(self.random, self.opset, tuple(self.known)), x)
         number = len(self.nodes)
         names: list[str] = []
         constants: dict[str, Array] = {}
         for at, each in enumerate(drawn.inputs):
-            name = each.name if isinstance(each, Known) else f"c{number}_{at}"
+            name = each.name if isinstance(each, KnownTensor) else f"c{number}_{at}"
             names.append(name)
-            if not isinstance(each, Known):
+            if not isinstance(each, KnownTensor):
                 constants[name] = np.asarray(each)
         outputs = [f"v{number}" if at == 0 else f"v{number}_{at}" for at in range(drawn.outputs)]
         node = helper.make_node(drawn.kind, names, outputs, name=f"n{number}", **drawn.attrs)
-        tensors = [each for each in drawn.inputs if isinstance(each, Known)]
+        tensors = [each for each in drawn.inputs if isinstance(each, KnownTensor)]
         arrays = {each.name: each.array for each in tensors} | constants
         if not _is_fair(node, arrays) or (kind.jumps and not all(each.exact for each in tensors)):
             return False
@@ -163,7 +163,7 @@ class _Growth:
         self.nodes.append(node)
         self.stored |= constants
         self._used.update(names)
-        self.known += [Known(name, np.asarray(each), exact)
+        self.known += [KnownTensor(name, np.asarray(each), exact)
                        for name, each in zip(outputs, found, strict=True)]  # fmt: skip
         return True
 
@@ -173,7 +173,7 @@ class _Growth:
         return tuple(name for name in made if name not in self._used or self.random.random() < 0.1)
 
 
-def _fits(kind: Kind, x: Known) -> bool:
+def _fits(kind: NodeKind, x: KnownTensor) -> bool:
     return x.array.dtype.kind in kind.types and x.array.ndim in kind.ranks and x.array.size > 0
 
 

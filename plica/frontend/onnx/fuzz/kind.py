@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 @attrs.frozen(eq=False)
-class Known:
+class KnownTensor:
     """A tensor of the model: its name, its elements, and whether both sides have its very bits."""
 
     name: str
@@ -32,18 +32,18 @@ class Drawn:
     """What a node is made of, but for the name of what it makes."""
 
     kind: str
-    inputs: tuple[Known | Array, ...]  # an array is a new constant
+    inputs: tuple[KnownTensor | Array, ...]  # an array is a new constant
     attrs: dict[str, Any] = attrs.Factory(dict)
     outputs: int = 1
 
 
 @attrs.frozen(eq=False)
-class Choice:
+class RowChoice:
     """What rows draw from."""
 
     random: Random
     opset: int
-    known: tuple[Known, ...]
+    known: tuple[KnownTensor, ...]
 
     def array(self, *shape: int) -> Array:
         """Small numbers; sums and products of a few of them are exact."""
@@ -51,18 +51,18 @@ class Choice:
         found = np.random.default_rng(seed).integers(-16, 17, shape) / 8
         return np.asarray(found, np.float32)
 
-    def axis(self, x: Known) -> int:
+    def axis(self, x: KnownTensor) -> int:
         """An axis, counted from either end."""
         return self.random.randrange(-x.array.ndim, x.array.ndim)
 
-    def other(self, x: Known) -> Known:
+    def other(self, x: KnownTensor) -> KnownTensor:
         """A tensor of the same element type."""
         return self.random.choice(
             [each for each in self.known if each.array.dtype == x.array.dtype]
         )
 
 
-Row = Callable[[Choice, Known], Drawn]
+Row = Callable[[RowChoice, KnownTensor], Drawn]
 
 
 def i64(*values: int) -> Array:
@@ -75,7 +75,7 @@ def _plain(*kinds: str) -> Row:
 
 
 def _pair(*kinds: str) -> Row:
-    def row(c: Choice, x: Known) -> Drawn:
+    def row(c: RowChoice, x: KnownTensor) -> Drawn:
         other = c.other(x) if c.random.random() < 0.5 else _like(c, x)
         pair = (x, other) if c.random.random() < 0.7 else (other, x)
         return Drawn(c.random.choice(kinds), pair)
@@ -83,7 +83,7 @@ def _pair(*kinds: str) -> Row:
     return row
 
 
-def _like(c: Choice, x: Known) -> Array:
+def _like(c: RowChoice, x: KnownTensor) -> Array:
     """A constant that broadcasts with x."""
     shape = [size if c.random.random() < 0.6 else 1 for size in x.array.shape]
     found = c.array(*shape[c.random.randrange(len(shape) + 1) :])
@@ -92,7 +92,7 @@ def _like(c: Choice, x: Known) -> Array:
     return found > 0 if x.array.dtype.kind == "b" else found.astype(x.array.dtype)
 
 
-def _reduce(c: Choice, x: Known) -> Drawn:
+def _reduce(c: RowChoice, x: KnownTensor) -> Drawn:
     kinds = ("Sum", "Mean", "Max", "Min", "L1", "L2", "SumSquare", "LogSumExp", "Prod")
     kind = "Reduce" + c.random.choice(kinds)
     count = c.random.randrange(1, x.array.ndim + 1)
@@ -103,7 +103,7 @@ def _reduce(c: Choice, x: Known) -> Drawn:
     return Drawn(kind, (x,), {"axes": axes, **said})
 
 
-def _window(c: Choice, rank: int, kernel: list[int]) -> dict[str, Any]:
+def _window(c: RowChoice, rank: int, kernel: list[int]) -> dict[str, Any]:
     said: dict[str, Any] = {"strides": [c.random.randrange(1, 3) for _ in range(rank)]}
     if c.random.random() < 0.2:
         said["auto_pad"] = c.random.choice(("SAME_UPPER", "SAME_LOWER", "VALID"))
@@ -112,7 +112,7 @@ def _window(c: Choice, rank: int, kernel: list[int]) -> dict[str, Any]:
     return said
 
 
-def _conv(c: Choice, x: Known) -> Drawn:
+def _conv(c: RowChoice, x: KnownTensor) -> Drawn:
     rank, channels = x.array.ndim - 2, x.array.shape[1]
     groups = c.random.choice([g for g in range(1, channels + 1) if channels % g == 0])
     kernel = [c.random.randrange(1, min(3, size) + 1) for size in x.array.shape[2:]]
@@ -127,7 +127,7 @@ def _conv(c: Choice, x: Known) -> Drawn:
     return Drawn("ConvTranspose" if transposed else "Conv", (x, weight, *bias), said)
 
 
-def _pool(c: Choice, x: Known) -> Drawn:
+def _pool(c: RowChoice, x: KnownTensor) -> Drawn:
     rank = x.array.ndim - 2
     kind = c.random.choice(("MaxPool", "AveragePool", "LpPool"))
     kernel = [c.random.randrange(1, min(3, size) + 1) for size in x.array.shape[2:]]
@@ -139,7 +139,7 @@ def _pool(c: Choice, x: Known) -> Drawn:
     return Drawn(kind, (x,), said)
 
 
-def _matmul(c: Choice, x: Known) -> Drawn:
+def _matmul(c: RowChoice, x: KnownTensor) -> Drawn:
     inner = x.array.shape[-1]
     if c.random.random() < 0.3 and x.array.ndim == 2:
         turned = c.random.randrange(2)
@@ -150,7 +150,7 @@ def _matmul(c: Choice, x: Known) -> Drawn:
     return Drawn("MatMul", (x, c.array(*lead, inner, c.random.randrange(1, 6))))
 
 
-def _norm(c: Choice, x: Known) -> Drawn:
+def _norm(c: RowChoice, x: KnownTensor) -> Drawn:
     channels = x.array.shape[1]
     kinds = ["BatchNormalization", "InstanceNormalization", "LRN"]
     kinds += ["LayerNormalization"] * (c.opset >= 17) + ["GroupNormalization"] * (c.opset >= 21)
@@ -170,32 +170,32 @@ def _norm(c: Choice, x: Known) -> Drawn:
             return Drawn(kind, (x, one, two), {"epsilon": 0.1})
 
 
-def _slice(c: Choice, x: Known) -> Drawn:
+def _slice(c: RowChoice, x: KnownTensor) -> Drawn:
     start, stop = c.random.randrange(-5, 6), c.random.randrange(-6, 7)
     step = c.random.choice((-2, -1, 1, 1, 2))
     return Drawn("Slice", (x, i64(start), i64(stop), i64(c.axis(x)), i64(step)))
 
 
-def _pad(c: Choice, x: Known) -> Drawn:
+def _pad(c: RowChoice, x: KnownTensor) -> Drawn:
     mode = c.random.choice(("constant", "constant", "reflect", "edge"))
     widths = [c.random.randrange(2) for _ in range(2 * x.array.ndim)]
     value = (np.asarray(0.5, x.array.dtype),) if mode == "constant" else ()
     return Drawn("Pad", (x, i64(*widths), *value), {"mode": mode})
 
 
-def _concat(c: Choice, x: Known) -> Drawn:
+def _concat(c: RowChoice, x: KnownTensor) -> Drawn:
     parts = [c.other(x) for _ in range(c.random.randrange(1, 3))]
     return Drawn("Concat", (x, *parts), {"axis": c.axis(x)})
 
 
-def _split(c: Choice, x: Known) -> Drawn:
+def _split(c: RowChoice, x: KnownTensor) -> Drawn:
     axis = c.axis(x)
     count = min(c.random.randrange(1, 4), x.array.shape[axis])
     said = {"axis": axis, "num_outputs": count} if c.opset >= 18 else {"axis": axis}
     return Drawn("Split", (x,), said, max(1, count))
 
 
-def _gather(c: Choice, x: Known) -> Drawn:
+def _gather(c: RowChoice, x: KnownTensor) -> Drawn:
     axis = c.axis(x)
     size = x.array.shape[axis]
     if not size:
@@ -216,7 +216,7 @@ def _gather(c: Choice, x: Known) -> Drawn:
     return Drawn("ScatterElements", (x, unique.astype(np.int64), update), {"axis": axis})
 
 
-def _reshape(c: Choice, x: Known) -> Drawn:
+def _reshape(c: RowChoice, x: KnownTensor) -> Drawn:
     rank = x.array.ndim
     match c.random.randrange(5):
         case 0:
@@ -231,14 +231,14 @@ def _reshape(c: Choice, x: Known) -> Drawn:
             return Drawn("Transpose", (x,), {"perm": c.random.sample(range(rank), rank)})
 
 
-def _repeat(c: Choice, x: Known) -> Drawn:
+def _repeat(c: RowChoice, x: KnownTensor) -> Drawn:
     if c.random.random() < 0.5:
         return Drawn("Tile", (x, i64(*(c.random.randrange(1, 3) for _ in x.array.shape))))
     lead = c.random.randrange(1, 3)
     return Drawn("Expand", (x, i64(lead, *([1] * x.array.ndim))))
 
 
-def _resize(c: Choice, x: Known) -> Drawn:
+def _resize(c: RowChoice, x: KnownTensor) -> Drawn:
     mode = c.random.choice(("nearest", "linear"))
     scales = [1.0, 1.0, *(c.random.choice((1.0, 2.0, 0.5)) for _ in range(x.array.ndim - 2))]
     empty, factors = np.zeros(0, np.float32), np.asarray(scales, np.float32)
@@ -247,40 +247,40 @@ def _resize(c: Choice, x: Known) -> Drawn:
     return Drawn("Resize", (x, empty, factors), said)
 
 
-def _pixel(c: Choice, x: Known) -> Drawn:
+def _pixel(c: RowChoice, x: KnownTensor) -> Drawn:
     return Drawn(c.random.choice(("DepthToSpace", "SpaceToDepth")), (x,), {"blocksize": 2})
 
 
-def _einsum(c: Choice, x: Known) -> Drawn:
+def _einsum(c: RowChoice, x: KnownTensor) -> Drawn:
     letters = "abcde"[: x.array.ndim]
     out = "".join(c.random.sample(letters, c.random.randrange(1, len(letters) + 1)))
     return Drawn("Einsum", (x, c.array(x.array.shape[-1])), {"equation": f"{letters},{letters[-1]}->{out}"})  # fmt: skip
 
 
-def _cast(c: Choice, x: Known) -> Drawn:
+def _cast(c: RowChoice, x: KnownTensor) -> Drawn:
     return Drawn("Cast", (x,), {"to": c.random.choice((1, 6, 7, 9, 10, 11))})
 
 
-def _quantise(c: Choice, x: Known) -> Drawn:
+def _quantise(c: RowChoice, x: KnownTensor) -> Drawn:
     scale = np.asarray(c.random.choice((0.25, 0.5)), np.float32)
     return Drawn("QuantizeLinear", (x, scale, np.asarray(c.random.randrange(9), np.uint8)))
 
 
-def _choose(c: Choice, x: Known) -> Drawn:
+def _choose(c: RowChoice, x: KnownTensor) -> Drawn:
     flags = [each for each in c.known if each.array.dtype == bool]
     if not flags:
         return Drawn(c.random.choice(("Greater", "LessOrEqual")), (x, c.array()))
     return Drawn("Where", (c.random.choice(flags), x, c.array()))
 
 
-def _leading(c: Choice, x: Known) -> Drawn:
+def _leading(c: RowChoice, x: KnownTensor) -> Drawn:
     kind = c.random.choice(("ArgMax", "ArgMin", "TopK", "Hardmax"))
     if kind == "TopK":
         return Drawn(kind, (x, i64(1)), {"axis": c.axis(x)}, 2)
     return Drawn(kind, (x,), {"axis": c.axis(x)})
 
 
-def _scan(c: Choice, x: Known) -> Drawn:
+def _scan(c: RowChoice, x: KnownTensor) -> Drawn:
     if c.opset < 14 or c.random.random() < 0.5:
         return Drawn("CumSum", (x, i64(c.axis(x))), {"reverse": c.random.randrange(2)})
     return Drawn(
@@ -289,7 +289,7 @@ def _scan(c: Choice, x: Known) -> Drawn:
 
 
 @attrs.frozen
-class Kind:
+class NodeKind:
     """A kind of node: on which tensors it is made, whether it keeps bits, whether it jumps."""
 
     weight: int
@@ -304,40 +304,40 @@ _ANY: Final = range(6)
 _SOME: Final = range(1, 5)
 _IMAGE: Final = range(3, 5)
 # fmt: off
-KINDS: Final[dict[str, Kind]] = {
-    "smooth":   Kind(6, "f",   _ANY,   _plain("Sigmoid", "Tanh", "Exp", "Erf", "Softplus", "Softsign", "Sin", "Cos", "Elu", "Selu", "Sqrt", "Atan", "HardSigmoid", "Reciprocal", "Log")),
-    "piecewise":Kind(4, "f",   _ANY,   _plain("Relu", "Abs", "Neg", "Identity", "LeakyRelu", "Dropout"), keeps=True),
-    "jump":     Kind(2, "f",   _ANY,   _plain("Floor", "Ceil", "Round", "Sign"), keeps=True, jumps=True),
-    "gated":    Kind(2, "f",   _ANY,   lambda c, x: Drawn(c.random.choice(["HardSwish"] * (c.opset >= 14) + ["Mish"] * (c.opset >= 18) + ["Gelu"] * (c.opset >= 20) + ["Celu"]), (x,))),
-    "binary":   Kind(6, "f",   _ANY,   _pair("Add", "Sub", "Mul", "Div", "Pow")),
-    "extremum": Kind(3, "f",   _ANY,   _pair("Max", "Min"), keeps=True),
-    "integer":  Kind(3, "i",   _ANY,   _pair("Add", "Sub", "Mul", "Div", "Max", "Min", "Mod"), keeps=True),
-    "logic":    Kind(2, "b",   _ANY,   _pair("And", "Or", "Xor", "Equal"), keeps=True),
-    "compare":  Kind(2, "fi",  _ANY,   _pair("Greater", "Less", "Equal", "GreaterOrEqual"), keeps=True, jumps=True),
-    "clip":     Kind(2, "f",   _ANY,   lambda c, x: Drawn("Clip", (x, np.asarray(-0.75, x.array.dtype), np.asarray(1.25, x.array.dtype))), keeps=True),
-    "choose":   Kind(3, "f",   _ANY,   _choose, keeps=True, jumps=True),
-    "cast":     Kind(3, "fib", _ANY,   _cast, keeps=True, jumps=True),
-    "quantise": Kind(1, "f",   _ANY,   _quantise, keeps=True, jumps=True),
-    "matmul":   Kind(4, "f",   _SOME,  _matmul),
-    "conv":     Kind(6, "f",   _IMAGE, _conv),
-    "pool":     Kind(4, "f",   _IMAGE, _pool),
-    "global":   Kind(1, "f",   _IMAGE, _plain("GlobalAveragePool", "GlobalMaxPool")),
-    "norm":     Kind(4, "f",   _IMAGE, _norm),
-    "softmax":  Kind(2, "f",   _SOME,  lambda c, x: Drawn(c.random.choice(("Softmax", "LogSoftmax")), (x,), {"axis": c.axis(x)})),
-    "reduce":   Kind(4, "f",   _SOME,  _reduce),
-    "leading":  Kind(2, "f",   _SOME,  _leading, keeps=True, jumps=True),
-    "scan":     Kind(1, "f",   range(2, 5), _scan),
-    "reshape":  Kind(5, "fib", _SOME,  _reshape, keeps=True),
-    "slice":    Kind(3, "fib", _SOME,  _slice, keeps=True),
-    "pad":      Kind(3, "fi",  _SOME,  _pad, keeps=True),
-    "concat":   Kind(3, "fib", _SOME,  _concat, keeps=True),
-    "split":    Kind(2, "fib", _SOME,  _split, keeps=True),
-    "gather":   Kind(3, "f",   _SOME,  _gather, keeps=True),
-    "repeat":   Kind(2, "fib", _SOME,  _repeat, keeps=True),
-    "resize":   Kind(2, "f",   _IMAGE, _resize),
-    "pixel":    Kind(1, "f",   range(4, 5), _pixel, keeps=True),
-    "einsum":   Kind(1, "f",   range(2, 5), _einsum),
-    "prelu":    Kind(1, "f",   _SOME,  lambda c, x: Drawn("PRelu", (x, c.array(1)))),
+KINDS: Final[dict[str, NodeKind]] = {
+    "smooth":   NodeKind(6, "f",   _ANY,   _plain("Sigmoid", "Tanh", "Exp", "Erf", "Softplus", "Softsign", "Sin", "Cos", "Elu", "Selu", "Sqrt", "Atan", "HardSigmoid", "Reciprocal", "Log")),
+    "piecewise":NodeKind(4, "f",   _ANY,   _plain("Relu", "Abs", "Neg", "Identity", "LeakyRelu", "Dropout"), keeps=True),
+    "jump":     NodeKind(2, "f",   _ANY,   _plain("Floor", "Ceil", "Round", "Sign"), keeps=True, jumps=True),
+    "gated":    NodeKind(2, "f",   _ANY,   lambda c, x: Drawn(c.random.choice(["HardSwish"] * (c.opset >= 14) + ["Mish"] * (c.opset >= 18) + ["Gelu"] * (c.opset >= 20) + ["Celu"]), (x,))),
+    "binary":   NodeKind(6, "f",   _ANY,   _pair("Add", "Sub", "Mul", "Div", "Pow")),
+    "extremum": NodeKind(3, "f",   _ANY,   _pair("Max", "Min"), keeps=True),
+    "integer":  NodeKind(3, "i",   _ANY,   _pair("Add", "Sub", "Mul", "Div", "Max", "Min", "Mod"), keeps=True),
+    "logic":    NodeKind(2, "b",   _ANY,   _pair("And", "Or", "Xor", "Equal"), keeps=True),
+    "compare":  NodeKind(2, "fi",  _ANY,   _pair("Greater", "Less", "Equal", "GreaterOrEqual"), keeps=True, jumps=True),
+    "clip":     NodeKind(2, "f",   _ANY,   lambda c, x: Drawn("Clip", (x, np.asarray(-0.75, x.array.dtype), np.asarray(1.25, x.array.dtype))), keeps=True),
+    "choose":   NodeKind(3, "f",   _ANY,   _choose, keeps=True, jumps=True),
+    "cast":     NodeKind(3, "fib", _ANY,   _cast, keeps=True, jumps=True),
+    "quantise": NodeKind(1, "f",   _ANY,   _quantise, keeps=True, jumps=True),
+    "matmul":   NodeKind(4, "f",   _SOME,  _matmul),
+    "conv":     NodeKind(6, "f",   _IMAGE, _conv),
+    "pool":     NodeKind(4, "f",   _IMAGE, _pool),
+    "global":   NodeKind(1, "f",   _IMAGE, _plain("GlobalAveragePool", "GlobalMaxPool")),
+    "norm":     NodeKind(4, "f",   _IMAGE, _norm),
+    "softmax":  NodeKind(2, "f",   _SOME,  lambda c, x: Drawn(c.random.choice(("Softmax", "LogSoftmax")), (x,), {"axis": c.axis(x)})),
+    "reduce":   NodeKind(4, "f",   _SOME,  _reduce),
+    "leading":  NodeKind(2, "f",   _SOME,  _leading, keeps=True, jumps=True),
+    "scan":     NodeKind(1, "f",   range(2, 5), _scan),
+    "reshape":  NodeKind(5, "fib", _SOME,  _reshape, keeps=True),
+    "slice":    NodeKind(3, "fib", _SOME,  _slice, keeps=True),
+    "pad":      NodeKind(3, "fi",  _SOME,  _pad, keeps=True),
+    "concat":   NodeKind(3, "fib", _SOME,  _concat, keeps=True),
+    "split":    NodeKind(2, "fib", _SOME,  _split, keeps=True),
+    "gather":   NodeKind(3, "f",   _SOME,  _gather, keeps=True),
+    "repeat":   NodeKind(2, "fib", _SOME,  _repeat, keeps=True),
+    "resize":   NodeKind(2, "f",   _IMAGE, _resize),
+    "pixel":    NodeKind(1, "f",   range(4, 5), _pixel, keeps=True),
+    "einsum":   NodeKind(1, "f",   range(2, 5), _einsum),
+    "prelu":    NodeKind(1, "f",   _SOME,  lambda c, x: Drawn("PRelu", (x, c.array(1)))),
 }
 """Every kind, with how often it is drawn."""
 # fmt: on

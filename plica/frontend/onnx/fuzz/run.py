@@ -16,10 +16,10 @@ import attrs
 import numpy as np
 
 from plica.core.diagnostic import CompilerBug
-from plica.frontend.onnx.fuzz.case import Case, random_case
+from plica.frontend.onnx.fuzz.case import ModelCase, random_case
 from plica.frontend.onnx.fuzz.peer import Array, answers, model_of
 from plica.frontend.onnx.importer import from_onnx
-from plica.ir.interpret import interpret
+from plica.ir.interpret.interpreter import interpret
 from plica.rewrite.fuzz.driver import campaign
 from plica.runtime.error import PlicaError, UnsupportedError
 
@@ -40,7 +40,7 @@ TOLERANCE: Final = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-3}
 
 
 @attrs.frozen
-class Finding:
+class ModelFinding:
     """A model that goes wrong, as small as it could be made."""
 
     seed: int
@@ -60,7 +60,7 @@ class Finding:
 
 
 @attrs.define
-class Report:
+class OnnxFuzzReport:
     """What was tried, and the first finding."""
 
     seed: int
@@ -72,7 +72,7 @@ class Report:
     rounded: int = 0
     operators: Counter[str] = attrs.Factory(Counter)
     opsets: Counter[int] = attrs.Factory(Counter)
-    finding: Finding | None = None
+    finding: ModelFinding | None = None
 
     def to_data(self) -> dict[str, Any]:
         """The report as JSON holds it."""
@@ -100,11 +100,13 @@ def interpreted(model: ModelProto) -> Callable[..., Any]:
     return lambda **given: interpret(module, **given)
 
 
-def fuzz(examples: int, seed: int = 0, compiled: Run | None = None, every: int = 1) -> Report:
+def fuzz(
+    examples: int, seed: int = 0, compiled: Run | None = None, every: int = 1
+) -> OnnxFuzzReport:
     """Try so many models; every so many of them are compiled as well."""
-    report = Report(seed)
+    report = OnnxFuzzReport(seed)
 
-    def one(number: int) -> Finding | None:
+    def one(number: int) -> ModelFinding | None:
         place = seed * 1_000_003 + number
         case = random_case(place)
         report.operators.update(case.operators)
@@ -121,7 +123,7 @@ def fuzz(examples: int, seed: int = 0, compiled: Run | None = None, every: int =
             small, reason = smallest(case, run, found)
             if reason is not None:
                 data = small.model.SerializeToString()
-                return Finding(place, way, reason, small.operators, data, small.given[0])
+                return ModelFinding(place, way, reason, small.operators, data, small.given[0])
             report.rounded += 1
         return None
 
@@ -130,7 +132,7 @@ def fuzz(examples: int, seed: int = 0, compiled: Run | None = None, every: int =
     return report
 
 
-def _tried(case: Case, run: Run, report: Report | None = None) -> str | None:
+def _tried(case: ModelCase, run: Run, report: OnnxFuzzReport | None = None) -> str | None:
     """What is wrong with a case, None where nothing is, or where it is refused."""
     model = case.model
     try:
@@ -178,7 +180,7 @@ def _difference(mine: Array, other: Array) -> str | None:
 # --- smaller cases -------------------------------------------------------------------------------
 
 
-def smallest(case: Case, run: Run, reason: str) -> tuple[Case, str | None]:
+def smallest(case: ModelCase, run: Run, reason: str) -> tuple[ModelCase, str | None]:
     """The fewest nodes that go wrong alone, and why; no reason where it is rounding that grew."""
     for each in _parts(case):
         found = _tried(each, run)
@@ -187,7 +189,7 @@ def smallest(case: Case, run: Run, reason: str) -> tuple[Case, str | None]:
     return case, reason if not _shaky(case) else None
 
 
-def _parts(case: Case) -> Iterator[Case]:
+def _parts(case: ModelCase) -> Iterator[ModelCase]:
     """Ever larger parts of a case, each with the peer's own values as its inputs."""
     named = [name for node in case.nodes for name in node.output]
     whole = model_of(case.nodes, case.given[0], named, case.stored, case.opset)
@@ -201,17 +203,17 @@ def _parts(case: Case) -> Iterator[Case]:
             yield _alone(case, nodes, values)
 
 
-def _alone(case: Case, nodes: Any, values: Mapping[str, Array]) -> Case:
+def _alone(case: ModelCase, nodes: Any, values: Mapping[str, Array]) -> ModelCase:
     made = [name for node in nodes for name in node.output]
     read = dict.fromkeys(name for node in nodes for name in node.input if name)
     stored = {name: case.stored[name] for name in read if name in case.stored}
     given = {name: values[name] for name in read if name not in stored and name not in made}
     used = {name for node in nodes for name in node.input}
     outputs = tuple(name for name in made if name not in used)
-    return Case(tuple(nodes), stored, outputs, case.opset, (given,))
+    return ModelCase(tuple(nodes), stored, outputs, case.opset, (given,))
 
 
-def _shaky(case: Case) -> bool:
+def _shaky(case: ModelCase) -> bool:
     """Whether a change in the seventh digit of the inputs changes the peer's own result as much."""
     given = case.given[0]
     random = np.random.default_rng(0)

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from plica.core.name import Name
-from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, axis_in, is_one, rank, shape
-from plica.frontend.onnx.value import Array, Value
-from plica.ir.dim import known
-from plica.ir.dtype import i64
-from plica.ir.graph import Call, Expr, Function, If, Let, Project, Tuple, Var, const
-from plica.ir.infer import same_type
+from plica.frontend.onnx.value import Array, TensorValue
+from plica.ir.graph.expression import Call, Expr, Function, If, Let, Project, Tuple, Var, const
 from plica.ir.op.comparison import less, logical_and
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add
 from plica.ir.op.join import stack
 from plica.ir.op.shape import reshape
-from plica.ir.type import FuncType, TensorType, TupleType, static_shape, tensor
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
+from plica.ir.type.infer import same_type
+from plica.ir.type.term import FuncType, TensorType, TupleType, static_shape, tensor
 
 if TYPE_CHECKING:
     from onnx import GraphProto
@@ -33,7 +33,7 @@ MOST_TURNS: Final = 4096
 """Loops of more turns are not written out."""
 
 
-def _if(node: Node) -> Made:
+def _if(node: OnnxNode) -> Made:
     condition = node.need(0)
     if not is_one(condition.expr):
         node.malformed("A condition is one bool.", "one element", str(condition.type))
@@ -58,7 +58,7 @@ def _if(node: Node) -> Made:
 # --- loops ---------------------------------------------------------------------------------------
 
 
-def _loop(node: Node) -> Made:
+def _loop(node: OnnxNode) -> Made:
     count, going = node.value(0), node.value(1)
     body = node.graph("body")
     state = [node.need(at) for at in range(2, len(node.inputs))]
@@ -89,7 +89,7 @@ def _loop(node: Node) -> Made:
     return _recursive(node, count, going, state)
 
 
-def _first(node: Node, numbers: Array) -> int | bool:
+def _first(node: OnnxNode, numbers: Array) -> int | bool:
     """The one number that a count or a condition is."""
     if numbers.size != 1:
         node.malformed("A count or a condition is one number.", "one", str(numbers.shape))
@@ -97,7 +97,9 @@ def _first(node: Node, numbers: Array) -> int | bool:
     return found
 
 
-def _written_out(node: Node, most: int | None, state: list[Value], scans: int) -> Made | None:
+def _written_out(
+    node: OnnxNode, most: int | None, state: list[TensorValue], scans: int
+) -> Made | None:
     """Every turn of a loop, None where its end depends on what it computes."""
     body = node.graph("body")
     rows: list[list[Expr]] = [[] for _ in range(scans)]
@@ -109,7 +111,7 @@ def _written_out(node: Node, most: int | None, state: list[Value], scans: int) -
             if scans:
                 node.unsupported("The loop has too many turns.", f"at most {MOST_TURNS}")
             return None
-        given = [Value(const(turn, i64)), Value(const(True)), *state]
+        given = [TensorValue(const(turn, i64)), TensorValue(const(True)), *state]
         found = node.run(body, *given)
         going = found[0].numbers()
         if going is None and not node.may_recurse:
@@ -123,13 +125,13 @@ def _written_out(node: Node, most: int | None, state: list[Value], scans: int) -
         if not _first(node, going):
             break
     if scans and not turn:
-        given = [Value(const(0, i64)), Value(const(True)), *state]
+        given = [TensorValue(const(0, i64)), TensorValue(const(True)), *state]
         items = node.run(body, *given)[1 + len(state) :]
         return [*state, *(_no_rows(node, each, 0) for each in items)]
     return [*state, *(stack(tuple(row), axis=0) for row in rows)]
 
 
-def _no_rows(node: Node, item: Value, axis: int) -> Expr:
+def _no_rows(node: OnnxNode, item: TensorValue, axis: int) -> Expr:
     """What stacking no items gives: the item that is not made says the other sizes."""
     sizes = static_shape(item.type)
     if sizes is None:
@@ -149,7 +151,7 @@ def _never_ends(body: GraphProto) -> bool:
 
 
 def _recursive(
-    node: Node, count: Value | None, going: Value | None, state: list[Value]
+    node: OnnxNode, count: TensorValue | None, going: TensorValue | None, state: list[TensorValue]
 ) -> list[Expr]:
     """A function that calls itself as long as the loop goes on."""
     bool_ = tensor((), "bool")
@@ -159,7 +161,7 @@ def _recursive(
     params = [Var(Name(node.fresh("loop")), of) for of in types]
     itself = Var(Name(node.fresh("loop")), FuncType((), (), tuple(types), result))
     turn, alive, *held = params
-    found = node.run(node.graph("body"), *[Value(each) for each in params])
+    found = node.run(node.graph("body"), *[TensorValue(each) for each in params])
     after = found[1:]
     for before, value in zip(state, after, strict=True):
         if not same_type(before.type, value.type):
@@ -184,7 +186,7 @@ def _recursive(
 # --- scans ---------------------------------------------------------------------------------------
 
 
-def _scan(node: Node) -> Made:
+def _scan(node: OnnxNode) -> Made:
     if node.opset < 9:
         node.unsupported("Scan of version 8 is not supported.", "version 9 or later")
     body = node.graph("body")
@@ -215,7 +217,7 @@ def _scan(node: Node) -> Made:
     rows: list[list[Expr]] = [[] for _ in range(outputs)]
     for turn in range(length):
         items = [
-            Value(_item(value.expr, axis, length - 1 - turn if back else turn))
+            TensorValue(_item(value.expr, axis, length - 1 - turn if back else turn))
             for value, axis, back in zip(given, places, turned, strict=True)
         ]
         made = node.run(body, *state, *items)
@@ -232,9 +234,9 @@ def _scan(node: Node) -> Made:
 
 
 def _none_scanned(
-    node: Node,
-    state: list[Value],
-    given: list[Value],
+    node: OnnxNode,
+    state: list[TensorValue],
+    given: list[TensorValue],
     places: list[int],
     out_axes: tuple[int, ...],
 ) -> list[Expr]:
@@ -243,7 +245,7 @@ def _none_scanned(
     for value, axis in zip(given, places, strict=True):
         of = value.type
         item = TensorType((*of.shape[:axis], *of.shape[axis + 1 :]), of.dtype)
-        items.append(Value(Var(Name(node.fresh("scan")), item)))
+        items.append(TensorValue(Var(Name(node.fresh("scan")), item)))
     made = node.run(node.graph("body"), *state, *items)[len(state) :]
     return [
         _no_rows(node, value, axis_in(node, axis, len(value.type.shape) + 1))

@@ -7,19 +7,19 @@ from typing import Final
 
 import numpy as np
 
-from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, dtype
 from plica.frontend.onnx.storage import dtype_of
-from plica.ir.dtype import f32, i64
-from plica.ir.graph import Expr, const
+from plica.ir.graph.expression import Expr, const
+from plica.ir.loop.scalar import Scalar
 from plica.ir.op.create import arange, eye, full, iota
-from plica.ir.scalar import Scalar
+from plica.ir.type.dtype import f32, i64
 
 MOST: Final = 1 << 40
 """A tensor of more elements is refused: no machine could hold it."""
 
 
-def _constant(node: Node) -> Expr:
+def _constant(node: OnnxNode) -> Expr:
     given = [
         name
         for name in ("value", "value_float", "value_floats", "value_int", "value_ints")
@@ -46,7 +46,7 @@ def _constant(node: Node) -> Expr:
             return const(np.asarray(node.integers("value_ints"), np.int64))
 
 
-def _constant_of_shape(node: Node) -> Expr:
+def _constant_of_shape(node: OnnxNode) -> Expr:
     sizes = node.vector(0)
     value = node.tensor("value")
     if value is None:
@@ -60,7 +60,7 @@ def _constant_of_shape(node: Node) -> Expr:
     return full(shape=tuple(sizes), value=value.reshape(-1)[0].item(), dtype=one.dtype)
 
 
-def _range(node: Node) -> Expr:
+def _range(node: OnnxNode) -> Expr:
     of = dtype(node.x(0))
     terms = [None if each is None else each.terms() for each in node.inputs]
     if of is i64 and all(each is not None and each.size == 1 for each in terms):
@@ -77,7 +77,7 @@ def _range(node: Node) -> Expr:
     return arange(start=start, stop=stop, step=step, dtype=of)
 
 
-def _eye_like(node: Node) -> Expr:
+def _eye_like(node: OnnxNode) -> Expr:
     of = dtype_of(node.integer("dtype"), node.place) if node.has("dtype") else node.type().dtype
     if node.rank() != 2:
         node.malformed("EyeLike takes a matrix.", "rank 2", str(node.type()))
@@ -86,7 +86,7 @@ def _eye_like(node: Node) -> Expr:
 
 
 def _window(kind: str) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: OnnxNode) -> Expr:
         size = int(node.scalar(0))
         of = dtype_of(node.integer("output_datatype", 1), node.place)
         if not 0 < size <= 1 << 24:
@@ -103,7 +103,7 @@ def _window(kind: str) -> Row:
     return row
 
 
-def _mel(node: Node) -> Expr:
+def _mel(node: OnnxNode) -> Expr:
     """The weights from a spectrum to mel bands, which depend on settings alone."""
     bins, size, rate = (int(node.scalar(at)) for at in range(3))
     low, high = float(node.scalar(3)), float(node.scalar(4))

@@ -10,16 +10,16 @@ from typing import Final
 
 import numpy as np
 
-from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Made, Row
 from plica.frontend.onnx.value import Array
-from plica.ir.dtype import i64
-from plica.ir.graph import const
+from plica.ir.graph.expression import const
+from plica.ir.type.dtype import i64
 
 MOST_BOXES: Final = 1 << 16
 
 
-def _non_max_suppression(node: Node) -> Made:
+def _non_max_suppression(node: OnnxNode) -> Made:
     centred = node.flag("center_point_box")
     boxes, scores = node.numbers(0), node.numbers(1)
     if boxes.ndim != 3 or scores.ndim != 3 or boxes.shape[2] != 4:

@@ -8,13 +8,13 @@ from typing import Final
 
 import numpy as np
 
-from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.quantise import into_storage
 from plica.frontend.onnx.row.word import Made, Row, along, direct, dtype, like, rank, shape, to
 from plica.frontend.onnx.storage import dtype_of
-from plica.frontend.onnx.value import Value
-from plica.ir.dtype import DType, bool_, i64
-from plica.ir.graph import Expr, const
+from plica.frontend.onnx.value import TensorValue
+from plica.ir.graph.expression import Expr, const
+from plica.ir.graph.operator import Operator, find
 from plica.ir.op import names
 from plica.ir.op.activation import (
     celu,
@@ -54,7 +54,7 @@ from plica.ir.op.index import one_hot, where
 from plica.ir.op.normalize import log_softmax, softmax
 from plica.ir.op.reduction import argmax
 from plica.ir.op.shape import flatten, reshape
-from plica.ir.operator import Operator, find
+from plica.ir.type.dtype import DType, bool_, i64
 
 # Their inputs or meaning differ from those of the record that has their name.
 _SPECIAL: Final = (
@@ -80,7 +80,7 @@ def _directly() -> dict[str, Row]:
 def _aligned(row: Row) -> Row:
     """Before version 7, the second side is broadcast only where asked, from an axis on."""
 
-    def old(node: Node) -> Made:
+    def old(node: OnnxNode) -> Made:
         if node.opset >= 7:
             return row(node)
         asked, axis = node.flag("broadcast"), node.integer("axis", -1)
@@ -91,7 +91,7 @@ def _aligned(row: Row) -> Row:
             tail = rank(x) - axis - rank(y)
             if tail < 0:
                 node.malformed("There are too few axes.", str(node.type(0)), str(node.type(1)))
-            node.inputs = (node.inputs[0], Value(reshape(y, (*shape(y), *(1,) * tail))))
+            node.inputs = (node.inputs[0], TensorValue(reshape(y, (*shape(y), *(1,) * tail))))
         return row(node)
 
     return old
@@ -105,12 +105,12 @@ def _many(record: Operator) -> Row:
     return lambda node: reduce(record, node.all())
 
 
-def _div(node: Node) -> Expr:
+def _div(node: OnnxNode) -> Expr:
     x, y = node.x(0), node.x(1)
     return divide(x, y) if dtype(x).is_float else trunc_divide(x, y)
 
 
-def _mod(node: Node) -> Expr:
+def _mod(node: OnnxNode) -> Expr:
     x, y = node.x(0), node.x(1)
     if node.flag("fmod"):
         return fmod(x, y)
@@ -119,7 +119,7 @@ def _mod(node: Node) -> Expr:
     return mod(x, y)
 
 
-def _pow(node: Node) -> Expr:
+def _pow(node: OnnxNode) -> Expr:
     x, y = node.x(0), node.x(1)
     of = dtype(x)
     if dtype(y) is of:
@@ -132,7 +132,7 @@ def _pow(node: Node) -> Expr:
     return to(power(to(x, i64), to(y, i64)), of)
 
 
-def _is_inf(node: Node) -> Expr:
+def _is_inf(node: OnnxNode) -> Expr:
     x = node.x()
     up, down = node.flag("detect_positive", True), node.flag("detect_negative", True)
     found = isinf(x)
@@ -144,7 +144,7 @@ def _is_inf(node: Node) -> Expr:
     return logical_and(found, side)
 
 
-def _clip(node: Node) -> Expr:
+def _clip(node: OnnxNode) -> Expr:
     x = node.x()
     if node.opset < 11:
         low = const(np.float32(node.real("min", float(np.finfo(np.float32).min))))
@@ -156,7 +156,7 @@ def _clip(node: Node) -> Expr:
     return x
 
 
-def _prelu(node: Node) -> Expr:
+def _prelu(node: OnnxNode) -> Expr:
     x, slope = node.x(0), node.x(1)
     if node.opset < 7 and rank(slope) == 1 and rank(x) > 1:
         slope = along(slope, 1, rank(x))  # one for each channel
@@ -165,7 +165,7 @@ def _prelu(node: Node) -> Expr:
     return where(less(x, like(0, x)), multiply(x, slope), x)
 
 
-def _selu(node: Node) -> Expr:
+def _selu(node: OnnxNode) -> Expr:
     alpha = node.real("alpha", 1.67326319217681884765625)
     gamma = node.real("gamma", 1.05070102214813232421875)
     x = node.x()
@@ -177,12 +177,12 @@ def _selu(node: Node) -> Expr:
     return multiply(elu(x, alpha=alpha), like(gamma, x))
 
 
-def _swish(node: Node) -> Expr:
+def _swish(node: OnnxNode) -> Expr:
     x, alpha = node.x(), node.real("alpha", 1.0)
     return silu(x) if alpha == 1.0 else multiply(x, sigmoid(multiply(x, like(alpha, x))))
 
 
-def _shrink(node: Node) -> Expr:
+def _shrink(node: OnnxNode) -> Expr:
     x, lambd, bias = node.x(), node.real("lambd", 0.5), node.real("bias", 0.0)
     of = dtype(x)
     if not of.is_float and (lambd != int(lambd) or bias != int(bias)):
@@ -191,7 +191,7 @@ def _shrink(node: Node) -> Expr:
     return where(greater(x, like(lambd, x)), subtract(x, like(bias, x)), below)
 
 
-def _bit_shift(node: Node) -> Expr:
+def _bit_shift(node: OnnxNode) -> Expr:
     direction = node.text("direction", "")
     if direction not in ("LEFT", "RIGHT"):
         node.malformed("BitShift goes LEFT or RIGHT.", "LEFT or RIGHT", repr(direction))
@@ -199,43 +199,43 @@ def _bit_shift(node: Node) -> Expr:
     return shift(node.x(0), node.x(1))
 
 
-def _mean(node: Node) -> Expr:
+def _mean(node: OnnxNode) -> Expr:
     items = node.all()
     total = reduce(add, items)
     return divide(total, like(len(items), total))
 
 
-def _cast(node: Node) -> Expr:
+def _cast(node: OnnxNode) -> Expr:
     wanted = dtype_of(node.integer("to"), node.place)
     return _casted(node, node.x(), wanted)
 
 
-def _casted(node: Node, x: Expr, wanted: DType) -> Expr:
+def _casted(node: OnnxNode, x: Expr, wanted: DType) -> Expr:
     node.ignore("saturate", "round_mode")  # they speak of 8-bit floats only
     if wanted is bool_ and dtype(x).is_float:
         return logical_not(equal(x, like(0, x)))  # every number but 0 is true, and nan is
     return into_storage(node, x, wanted) if wanted.is_storage else cast(x, wanted)
 
 
-def _cast_like(node: Node) -> Expr:
+def _cast_like(node: OnnxNode) -> Expr:
     return _casted(node, node.x(0), dtype(node.x(1)))
 
 
-def _hard_sigmoid(node: Node) -> Expr:
+def _hard_sigmoid(node: OnnxNode) -> Expr:
     alpha, beta = node.real("alpha", 0.2), node.real("beta", 0.5)
     return hard_sigmoid(node.x(), alpha=alpha, beta=beta)
 
 
-def _gelu(node: Node) -> Expr:
+def _gelu(node: OnnxNode) -> Expr:
     return gelu(node.x(), approximate=node.text("approximate", "none"))
 
 
-def _where(node: Node) -> Expr:
+def _where(node: OnnxNode) -> Expr:
     return where(node.x(0), node.x(1), node.x(2))
 
 
 def _softmax(finish: Callable[[Expr, int], Expr]) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: OnnxNode) -> Expr:
         x = node.x()
         if node.opset >= 13:
             return finish(x, node.integer("axis", -1))

@@ -11,11 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Made, Row, axis_in, dtype, like, rank, shape, to
-from plica.ir.dim import known
-from plica.ir.dtype import i64
-from plica.ir.graph import Expr, const
+from plica.ir.graph.expression import Expr, const
+from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.comparison import equal, greater_equal, less, logical_and, logical_not, logical_or
 from plica.ir.op.create import iota, iota_like
 from plica.ir.op.cut import slice_
@@ -25,25 +24,26 @@ from plica.ir.op.pad import pad
 from plica.ir.op.reduction import max_, min_, prod, sum_
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape, transpose
-from plica.ir.scalar import Scalar, index
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
 
 MOST_PAIRS: Final = 1 << 28
 """Scattering and ranking compare each place with each candidate; more pairs are refused."""
 
 
-def _gather(node: Node) -> Expr:
+def _gather(node: OnnxNode) -> Expr:
     return take(node.x(0), node.x(1), axis=node.integer("axis", 0))
 
 
-def _gather_elements(node: Node) -> Expr:
+def _gather_elements(node: OnnxNode) -> Expr:
     return take_along_axis(node.x(0), node.x(1), axis=node.integer("axis", 0))
 
 
-def _gather_nd(node: Node) -> Expr:
+def _gather_nd(node: OnnxNode) -> Expr:
     return gather_nd(node.x(0), node.x(1), batch_dims=node.integer("batch_dims", 0))
 
 
-def _one_hot(node: Node) -> Expr:
+def _one_hot(node: OnnxNode) -> Expr:
     depth = int(node.scalar(1))
     indices, values = node.x(0), node.x(2)
     if not dtype(indices).is_integer:
@@ -60,7 +60,7 @@ def _one_hot(node: Node) -> Expr:
     return where(equal(wide, places), on, off)
 
 
-def _compress(node: Node) -> Expr:
+def _compress(node: OnnxNode) -> Expr:
     x = node.x(0)
     chosen = np.flatnonzero(node.numbers(1)).astype(np.int64)
     if node.has("axis"):
@@ -68,12 +68,12 @@ def _compress(node: Node) -> Expr:
     return take(reshape(x, (math.prod(node.sizes(0)),)), const(chosen), axis=0)
 
 
-def _non_zero(node: Node) -> Expr:
+def _non_zero(node: OnnxNode) -> Expr:
     found = np.array(np.nonzero(node.numbers(0)), np.int64)
     return const(found.reshape(max(1, node.rank()) if node.rank() else 0, -1))
 
 
-def _unique(node: Node) -> Made:
+def _unique(node: OnnxNode) -> Made:
     x = node.numbers(0)
     axis = axis_in(node, node.integer("axis"), x.ndim) if node.has("axis") else None
     values, first, inverse, counts = np.unique(
@@ -99,14 +99,14 @@ _COMBINE: Final = {
 }
 
 
-def _reduction(node: Node) -> str:
+def _reduction(node: OnnxNode) -> str:
     kind = node.text("reduction", "none") if node.opset >= 16 else "none"
     if kind != "none" and kind not in _COMBINE:
         node.malformed("There is no such reduction.", ", ".join(_COMBINE), repr(kind))
     return kind
 
 
-def _check_pairs(node: Node, *sizes: Scalar | int) -> None:
+def _check_pairs(node: OnnxNode, *sizes: Scalar | int) -> None:
     count = math.prod(each if isinstance(each, int) else (known(each) or 1) for each in sizes)
     if count > MOST_PAIRS:
         message = f"{node.proto.op_type} is too large to compare every place with every candidate."
@@ -128,7 +128,7 @@ def _scattered(kind: str, data: Expr, hit: Expr, updates: Expr) -> Expr:
     return join(data, fold(candidates, axis=(0,)))
 
 
-def _scatter_elements(node: Node) -> Expr:
+def _scatter_elements(node: OnnxNode) -> Expr:
     data, indices, updates = node.x(0), to(node.x(1), i64), node.x(2)
     axis = axis_in(node, node.integer("axis", 0), rank(data))
     kind = _reduction(node)
@@ -168,7 +168,7 @@ def _last(hit: Expr) -> Expr:
     return max_(where(hit, numbers, like(-1, numbers)), axis=(0,))
 
 
-def _scatter_nd(node: Node) -> Expr:
+def _scatter_nd(node: OnnxNode) -> Expr:
     data, indices, updates = node.x(0), to(node.x(1), i64), node.x(2)
     kind = _reduction(node)
     sizes, given = node.sizes(0), node.sizes(1)
@@ -196,7 +196,7 @@ def _scatter_nd(node: Node) -> Expr:
 # --- ranking -------------------------------------------------------------------------------------
 
 
-def _top_k(node: Node) -> Made:
+def _top_k(node: OnnxNode) -> Made:
     x = node.x(0)
     k = int(node.scalar(1)) if node.opset >= 10 else node.integer("k")
     axis = axis_in(node, node.integer("axis", -1), rank(x))
@@ -230,7 +230,7 @@ def _top_k(node: Node) -> Made:
     return [transpose(found, tuple(back)), transpose(chosen, tuple(back))]
 
 
-def _reverse_sequence(node: Node) -> Expr:
+def _reverse_sequence(node: OnnxNode) -> Expr:
     x, lengths = node.x(0), to(node.x(1), i64)
     batch, time = node.integer("batch_axis", 1), node.integer("time_axis", 0)
     if {batch, time} != {0, 1} or rank(x) < 2:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, dtype, like, rank
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
 from plica.ir.op.elementwise import add, multiply
 from plica.ir.op.linear import dense, einsum, matmul
 from plica.ir.op.shape import transpose
 
 
-def _matmul(node: Node) -> Expr:
+def _matmul(node: OnnxNode) -> Expr:
     return matmul(node.x(0), node.x(1))
 
 
-def _gemm(node: Node) -> Expr:
+def _gemm(node: OnnxNode) -> Expr:
     a, b, c = node.x(0), node.x(1), node.maybe(2)
     alpha, beta = node.real("alpha", 1.0), node.real("beta", 1.0)
     if node.opset < 7:
@@ -35,7 +35,7 @@ def _gemm(node: Node) -> Expr:
     return add(whole, c if beta == 1.0 else multiply(c, like(beta, c)))
 
 
-def _einsum(node: Node) -> Expr:
+def _einsum(node: OnnxNode) -> Expr:
     equation = node.text("equation", "").replace(" ", "")
     if "..." in equation:
         equation = _without_dots(node, equation)
@@ -46,7 +46,7 @@ def _einsum(node: Node) -> Expr:
     return einsum(node.all(), equation=equation)
 
 
-def _without_dots(node: Node, equation: str) -> str:
+def _without_dots(node: OnnxNode, equation: str) -> str:
     """An equation in which the axes that dots stand for have letters."""
     terms, arrow, result = equation.partition("->")
     parts = terms.split(",")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import (
     Made,
     Row,
@@ -18,8 +18,8 @@ from plica.frontend.onnx.row.word import (
     shape,
     to,
 )
-from plica.ir.dim import product, quotient
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
+from plica.ir.loop.scalar import index
 from plica.ir.op.comparison import equal
 from plica.ir.op.create import zeros_like
 from plica.ir.op.elementwise import (
@@ -36,10 +36,10 @@ from plica.ir.op.index import where
 from plica.ir.op.normalize import batch_norm, instance_norm, layer_norm, lrn, rms_norm
 from plica.ir.op.reduction import mean, sum_
 from plica.ir.op.shape import reshape
-from plica.ir.scalar import index
+from plica.ir.type.dim import product, quotient
 
 
-def _batch_norm(node: Node) -> Expr:
+def _batch_norm(node: OnnxNode) -> Expr:
     if node.opset < 7 and not node.flag("is_test"):
         node.unsupported("BatchNormalization in training is not supported.", "is_test=1")
     if node.opset < 9 and not node.flag("spatial", True):
@@ -59,12 +59,12 @@ def _batch_norm(node: Node) -> Expr:
     return to(batch_norm(*inner, axis=1, epsilon=epsilon), of)
 
 
-def _instance_norm(node: Node) -> Expr:
+def _instance_norm(node: OnnxNode) -> Expr:
     epsilon = node.real("epsilon", 1e-5)
     return instance_norm(node.x(0), node.x(1), node.x(2), epsilon=epsilon)
 
 
-def _layer_norm(node: Node) -> Made:
+def _layer_norm(node: OnnxNode) -> Made:
     x, gamma, beta = node.x(0), node.x(1), node.maybe(2)
     axis = axis_in(node, node.integer("axis", -1), rank(x))
     epsilon = node.real("epsilon", 1e-5)
@@ -90,7 +90,7 @@ def _layer_norm(node: Node) -> Made:
     return [scaled, middle, inverse][: max(1, len(node.proto.output))]
 
 
-def _rms_norm(node: Node) -> Expr:
+def _rms_norm(node: OnnxNode) -> Expr:
     x, gamma = node.x(0), node.x(1)
     axis = axis_in(node, node.integer("axis", -1), rank(x))
     if node.integer("stash_type", 1) != 1:
@@ -105,7 +105,7 @@ def _rms_norm(node: Node) -> Expr:
     return multiply(to(scaled, dtype(gamma)), gamma)
 
 
-def _group_norm(node: Node) -> Expr:
+def _group_norm(node: OnnxNode) -> Expr:
     x, gamma, beta = node.x(0), node.x(1), node.x(2)
     groups, epsilon = node.integer("num_groups"), node.real("epsilon", 1e-5)
     if node.opset >= 21 and node.integer("stash_type", 1) != 1:
@@ -129,7 +129,7 @@ def _group_norm(node: Node) -> Expr:
     return to(add(whole, along(to(beta, dtype(whole)), 1, rank(x))), dtype(x))
 
 
-def _lp_norm(node: Node) -> Expr:
+def _lp_norm(node: OnnxNode) -> Expr:
     x, p = node.x(), node.integer("p", 2)
     axis = axis_in(node, node.integer("axis", -1), rank(x))
     inner = in_f32(x)
@@ -144,7 +144,7 @@ def _lp_norm(node: Node) -> Expr:
     return to(scaled, dtype(x))
 
 
-def _lrn(node: Node) -> Expr:
+def _lrn(node: OnnxNode) -> Expr:
     return lrn(
         node.x(),
         size=node.integer("size"),
@@ -154,7 +154,7 @@ def _lrn(node: Node) -> Expr:
     )
 
 
-def _mean_variance(node: Node) -> Expr:
+def _mean_variance(node: OnnxNode) -> Expr:
     x = node.x()
     axes = axes_in(node, node.integers("axes") or (0, 2, 3), rank(x))
     inner = in_f32(x)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.window import convolved
 from plica.frontend.onnx.row.word import (
     Made,
@@ -23,9 +23,7 @@ from plica.frontend.onnx.row.word import (
     to,
 )
 from plica.frontend.onnx.storage import dtype_of
-from plica.ir.dim import known
-from plica.ir.dtype import DType, f32, i8, i32, u8
-from plica.ir.graph import Expr, const
+from plica.ir.graph.expression import Expr, const
 from plica.ir.op.elementwise import (
     add,
     cast,
@@ -41,9 +39,11 @@ from plica.ir.op.linear import matmul
 from plica.ir.op.reduction import max_, min_
 from plica.ir.op.repeat import repeat
 from plica.ir.op.shape import reshape
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType, f32, i8, i32, u8
 
 
-def beside(node: Node, what: Expr, x: Expr, axis: int) -> Expr:
+def beside(node: OnnxNode, what: Expr, x: Expr, axis: int) -> Expr:
     """A scale or a zero point as it broadcasts against x: one, one for each place of an axis,
     or one for each block of an axis."""
     if is_one(what):
@@ -59,7 +59,7 @@ def beside(node: Node, what: Expr, x: Expr, axis: int) -> Expr:
     return repeat(what, repeats=block, axis=at)
 
 
-def into_storage(node: Node, x: Expr, into: DType) -> Expr:
+def into_storage(node: OnnxNode, x: Expr, into: DType) -> Expr:
     """x in a dtype that only keeps numbers, as the standard casts.
 
     Floats are held within the format's greatest, infinities too, unless the node says that it does
@@ -91,7 +91,7 @@ def restored(x: Expr, scale: Expr, zero: Expr | None) -> Expr:
     return multiply(to(subtract(to(x, i32), to(zero, i32)), dtype(scale)), scale)
 
 
-def _quantise(node: Node) -> Expr:
+def _quantise(node: OnnxNode) -> Expr:
     x, scale, zero = node.x(0), node.x(1), node.maybe(2)
     into = u8 if zero is None else dtype(zero)
     if node.opset >= 21 and node.integer("output_dtype", 0):
@@ -113,7 +113,7 @@ def _quantise(node: Node) -> Expr:
     return quantised(wide, step, None if zero is None else beside(node, zero, x, axis), into)
 
 
-def _dequantise(node: Node) -> Expr:
+def _dequantise(node: OnnxNode) -> Expr:
     x, scale, zero = node.x(0), node.x(1), node.maybe(2)
     axis = node.integer("axis", 1) if node.opset >= 13 else 1
     node.ignore("block_size")
@@ -125,7 +125,7 @@ def _dequantise(node: Node) -> Expr:
     return to(restored(x, step, None if zero is None else beside(node, zero, x, axis)), wanted)
 
 
-def _dynamic(node: Node) -> Made:
+def _dynamic(node: OnnxNode) -> Made:
     x = node.x()
     zero = like(0.0, x)
     low, high = minimum(min_(x), zero), maximum(max_(x), zero)
@@ -135,7 +135,7 @@ def _dynamic(node: Node) -> Made:
     return [cast(y, u8), scale, cast(point, u8)]
 
 
-def _moved(node: Node, at: int, zero_at: int, rows: bool = False) -> Expr:
+def _moved(node: OnnxNode, at: int, zero_at: int, rows: bool = False) -> Expr:
     """An input less its zero point, in i32."""
     x, zero = to(node.x(at), i32), node.maybe(zero_at)
     if zero is None:
@@ -148,15 +148,15 @@ def _moved(node: Node, at: int, zero_at: int, rows: bool = False) -> Expr:
     return subtract(x, zero)
 
 
-def _matmul_integer(node: Node) -> Expr:
+def _matmul_integer(node: OnnxNode) -> Expr:
     return matmul(_moved(node, 0, 2, rows=True), _moved(node, 1, 3))
 
 
-def _conv_integer(node: Node) -> Expr:
+def _conv_integer(node: OnnxNode) -> Expr:
     return convolved(node, _moved(node, 0, 2), _weight(node, 1, 3))
 
 
-def _weight(node: Node, at: int, zero_at: int) -> Expr:
+def _weight(node: OnnxNode, at: int, zero_at: int) -> Expr:
     weight, zero = to(node.x(at), i32), node.maybe(zero_at)
     if zero is None:
         return weight
@@ -164,7 +164,7 @@ def _weight(node: Node, at: int, zero_at: int) -> Expr:
     return subtract(weight, as_scalar(zero) if is_one(zero) else along(zero, 0, rank(weight)))
 
 
-def _qlinear_matmul(node: Node) -> Expr:
+def _qlinear_matmul(node: OnnxNode) -> Expr:
     """a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero."""
     product = matmul(_moved(node, 0, 2, rows=True), _moved(node, 3, 5))
     a, b, y = (to(node.x(at), f32) for at in (1, 4, 6))
@@ -176,7 +176,7 @@ def _qlinear_matmul(node: Node) -> Expr:
     return _requantised(multiply(to(product, f32), factor), node.x(7))
 
 
-def _qlinear_conv(node: Node) -> Expr:
+def _qlinear_conv(node: OnnxNode) -> Expr:
     """x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias."""
     sums = convolved(node, _moved(node, 0, 2), _weight(node, 3, 5), 3)
     bias = node.maybe(8)

@@ -11,11 +11,9 @@ from typing import Final
 
 import attrs
 
-from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Made, Row, dtype, like, rank, shape, to
-from plica.ir.dim import known
-from plica.ir.dtype import i64
-from plica.ir.graph import Expr, Project, const
+from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.op.activation import elu, hard_sigmoid, leaky_relu, relu, sigmoid, softplus, softsign
 from plica.ir.op.comparison import less
 from plica.ir.op.create import zeros
@@ -25,6 +23,8 @@ from plica.ir.op.index import where
 from plica.ir.op.join import split, stack
 from plica.ir.op.linear import dense
 from plica.ir.op.shape import expand_dims, reshape, transpose
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
 
 MOST_STEPS: Final = 4096
 """Longer sequences are not written out."""
@@ -44,7 +44,7 @@ _ACTIVATIONS: Final[dict[str, Callable[[Expr], Expr]]] = {
 
 
 @attrs.frozen
-class Cell:
+class RecurrentDirection:
     """One direction of a network: what a step needs."""
 
     gates: Expr  # (steps, batch, gates * hidden): the products with the inputs and both biases
@@ -55,10 +55,10 @@ class Cell:
 
 
 State = tuple[Expr, ...]
-Step = Callable[[Node, Cell, Expr, State], State]
+Step = Callable[[OnnxNode, RecurrentDirection, Expr, State], State]
 
 
-def _clipped(node: Node, x: Expr) -> Expr:
+def _clipped(node: OnnxNode, x: Expr) -> Expr:
     if not node.has("clip"):
         return x
     most = node.real("clip", 0.0)
@@ -70,12 +70,12 @@ def _parts(x: Expr, count: int) -> list[Expr]:
     return [Project(whole, at) for at in range(count)]
 
 
-def _plain_step(node: Node, cell: Cell, gates: Expr, state: State) -> State:
+def _plain_step(node: OnnxNode, cell: RecurrentDirection, gates: Expr, state: State) -> State:
     (f,) = cell.functions
     return (f(_clipped(node, add(gates, dense(state[0], cell.recurrent)))),)
 
 
-def _gru_step(node: Node, cell: Cell, gates: Expr, state: State) -> State:
+def _gru_step(node: OnnxNode, cell: RecurrentDirection, gates: Expr, state: State) -> State:
     f, g = cell.functions
     (h,) = state
     xz, xr, xh = _parts(gates, 3)
@@ -98,7 +98,7 @@ def _gru_step(node: Node, cell: Cell, gates: Expr, state: State) -> State:
     return (add(multiply(subtract(like(1, z), z), new), multiply(z, h)),)
 
 
-def _lstm_step(node: Node, cell: Cell, gates: Expr, state: State) -> State:
+def _lstm_step(node: OnnxNode, cell: RecurrentDirection, gates: Expr, state: State) -> State:
     f, g, out = cell.functions
     h, c = state
     xi, xo, xf, xc = _parts(add(gates, dense(h, cell.recurrent)), 4)
@@ -114,7 +114,7 @@ def _lstm_step(node: Node, cell: Cell, gates: Expr, state: State) -> State:
     return multiply(o, out(cell_state)), cell_state
 
 
-def _functions(node: Node, count: int, default: Sequence[str], directions: int) -> list[
+def _functions(node: OnnxNode, count: int, default: Sequence[str], directions: int) -> list[
     list[Callable[[Expr], Expr]]
 ]:  # fmt: skip
     if node.has("activation_alpha") or node.has("activation_beta"):
@@ -130,7 +130,7 @@ def _functions(node: Node, count: int, default: Sequence[str], directions: int) 
 
 
 def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
-    def row(node: Node) -> Made:
+    def row(node: OnnxNode) -> Made:
         direction = node.text("direction", "forward")
         if direction not in ("forward", "reverse", "bidirectional"):
             node.malformed("There is no such direction.", "forward", repr(direction))
@@ -173,9 +173,9 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
 
 
 def _cell(  # noqa: PLR0917  # what a direction is made of
-    node: Node, way: int, gates: int, hidden: int, x: Expr,
+    node: OnnxNode, way: int, gates: int, hidden: int, x: Expr,
     functions: Sequence[Callable[[Expr], Expr]],
-) -> Cell:  # fmt: skip
+) -> RecurrentDirection:  # fmt: skip
     weight, recurrent = (_way(node.x(at), way) for at in (1, 2))
     bias = node.maybe(3)
     products = dense(x, weight)
@@ -191,7 +191,7 @@ def _cell(  # noqa: PLR0917  # what a direction is made of
     if node.proto.op_type == "LSTM" and node.value(7) is not None:
         whole = _way(node.x(7), way)
         peepholes = [slice_(whole, (at * hidden,), ((at + 1) * hidden,)) for at in range(3)]
-    return Cell(products, recurrent, state_bias, functions, peepholes)
+    return RecurrentDirection(products, recurrent, state_bias, functions, peepholes)
 
 
 def _way(x: Expr, way: int) -> Expr:
@@ -206,9 +206,14 @@ def _start(given: Expr | None, way: int, batch_first: bool, otherwise: Expr) -> 
 
 
 def _unrolled(  # noqa: PLR0917  # what a recurrence is made of
-    node: Node, cell: Cell, step: Step, steps: int, state: State, lengths: Expr | None,
+    node: OnnxNode,
+    cell: RecurrentDirection,
+    step: Step,
+    steps: int,
+    state: State,
+    lengths: Expr | None,
     backwards: bool,
-) -> tuple[list[Expr], State]:  # fmt: skip
+) -> tuple[list[Expr], State]:
     outputs: list[Expr] = [state[0]] * steps
     for at in reversed(range(steps)) if backwards else range(steps):
         gates = reshape(slice_(cell.gates, (at,), (at + 1,)), shape(cell.gates)[1:])

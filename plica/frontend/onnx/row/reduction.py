@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, axes_in, dtype, in_f32, like, rank, shape, to
-from plica.ir.dim import known, product
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Operator
 from plica.ir.op.create import full
 from plica.ir.op.elementwise import absolute, cast, log, sqrt, square, trunc_divide
 from plica.ir.op.reduction import (
@@ -26,15 +26,15 @@ from plica.ir.op.reduction import (
     reduced,
     sum_,
 )
-from plica.ir.operator import Operator
+from plica.ir.type.dim import known, product
 
-Fold = Callable[[Node, Expr, tuple[int, ...], bool], Expr]
+Fold = Callable[[OnnxNode, Expr, tuple[int, ...], bool], Expr]
 
 # From this version on the axes are an input.
 _INPUT_FROM: Final = {"ReduceSum": 13}
 
 
-def _axes(node: Node, x: Expr) -> tuple[int, ...] | None:
+def _axes(node: OnnxNode, x: Expr) -> tuple[int, ...] | None:
     """The axes to fold, None where nothing is to be done."""
     from_input = node.opset >= _INPUT_FROM.get(node.proto.op_type, 18)
     given = None
@@ -49,7 +49,7 @@ def _axes(node: Node, x: Expr) -> tuple[int, ...] | None:
 
 
 def _reduction(fold: Fold, noop: Callable[[Expr], Expr] = lambda x: x) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: OnnxNode) -> Expr:
         x = node.x()
         keep = node.flag("keepdims", True)
         axes = _axes(node, x)
@@ -68,7 +68,7 @@ def _after(first: Operator) -> Fold:
 
 
 def _extreme(record: Operator, logical: Operator, lowest: bool) -> Fold:
-    def fold(node: Node, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
+    def fold(node: OnnxNode, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
         of = dtype(x)
         if of.name == "bool":
             return logical(x, axis=axes, keepdims=keep)
@@ -81,7 +81,7 @@ def _extreme(record: Operator, logical: Operator, lowest: bool) -> Fold:
     return fold
 
 
-def _mean(node: Node, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
+def _mean(node: OnnxNode, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
     if dtype(x).is_float:
         return mean(x, axis=axes, keepdims=keep)
     count = known(product(shape(x)[at] for at in axes))
@@ -91,17 +91,17 @@ def _mean(node: Node, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
     return trunc_divide(total, like(count, total))
 
 
-def _norm2(node: Node, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
+def _norm2(node: OnnxNode, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
     inner = _float(x)
     return to(sqrt(sum_(square(inner), axis=axes, keepdims=keep)), dtype(x))
 
 
-def _log_sum(node: Node, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
+def _log_sum(node: OnnxNode, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
     inner = _float(x)
     return to(log(sum_(inner, axis=axes, keepdims=keep)), dtype(x))
 
 
-def _log_sum_exp(node: Node, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
+def _log_sum_exp(node: OnnxNode, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
     inner = _float(x)
     if any(known(shape(x)[at]) == 0 for at in axes):
         out = reduced(shape(x), axes, keep)
@@ -116,7 +116,7 @@ def _float(x: Expr) -> Expr:
 
 
 def _position(record: Operator) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: OnnxNode) -> Expr:
         keep, last = node.flag("keepdims", True), node.flag("select_last_index")
         return record(node.x(), axis=node.integer("axis", 0), keepdims=keep, last=last)
 
@@ -124,7 +124,7 @@ def _position(record: Operator) -> Row:
 
 
 def _running(record: Operator) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: OnnxNode) -> Expr:
         exclusive, reverse = node.flag("exclusive"), node.flag("reverse")
         axis = int(node.scalar(1))
         return record(node.x(0), axis=axis, exclusive=exclusive, reverse=reverse)

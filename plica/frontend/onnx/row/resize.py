@@ -3,7 +3,7 @@
 The weights depend on sizes alone, so they are constants: a matrix from the places of the input to
 those of the result, of which only the few places with a weight are read.
 
->>> nearest = weights(Grid(2, 4, 2.0, "asymmetric"), Kernel("nearest", "floor"))
+>>> nearest = weights(ResizeGrid(2, 4, 2.0, "asymmetric"), ResizeKernel("nearest", "floor"))
 >>> nearest.argmax(axis=1).tolist()
 [0, 0, 1, 1]
 """
@@ -18,9 +18,9 @@ import attrs
 import numpy as np
 
 from plica.core.diagnostic import MOST_BYTES
-from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, along, axes_in, dtype, in_f32, like, rank, to
-from plica.ir.graph import Expr, const
+from plica.ir.graph.expression import Expr, const
 from plica.ir.op.elementwise import add, multiply
 from plica.ir.op.index import take, where
 from plica.ir.op.linear import matmul
@@ -39,7 +39,7 @@ MOST_WEIGHTS: Final = 1 << 24
 
 
 @attrs.frozen
-class Grid:
+class ResizeGrid:
     """Where the places of a result lie on an axis of the input."""
 
     before: int
@@ -73,7 +73,7 @@ class Grid:
 
 
 @attrs.frozen
-class Kernel:
+class ResizeKernel:
     """How much each place of the input counts, by its distance."""
 
     mode: str
@@ -91,7 +91,7 @@ _NEAREST: Final[dict[str, Callable[[Array], Array]]] = {
 }
 
 
-def _falloff(kernel: Kernel, distance: Array) -> Array:
+def _falloff(kernel: ResizeKernel, distance: Array) -> Array:
     x = np.abs(distance)
     if kernel.mode == "linear":
         line: Array = np.maximum(1 - x, 0.0)
@@ -102,7 +102,7 @@ def _falloff(kernel: Kernel, distance: Array) -> Array:
     return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
 
 
-def weights(grid: Grid, kernel: Kernel) -> Array:
+def weights(grid: ResizeGrid, kernel: ResizeKernel) -> Array:
     """The matrix from the places of an input to those of a result."""
     at = grid.places()
     whole = np.zeros((grid.after, grid.before))
@@ -145,7 +145,9 @@ def _along(x: Expr, axis: int, matrix: Array) -> Expr:
     return total
 
 
-def _resampled(node: Node, grids: dict[int, Grid], kernel: Kernel, outside: float) -> Expr:
+def _resampled(
+    node: OnnxNode, grids: dict[int, ResizeGrid], kernel: ResizeKernel, outside: float
+) -> Expr:
     x = node.x()
     for grid in grids.values():
         if grid.before * grid.after > MOST_WEIGHTS:
@@ -175,23 +177,23 @@ def _resampled(node: Node, grids: dict[int, Grid], kernel: Kernel, outside: floa
     return whole
 
 
-def _kernel(node: Node) -> Kernel:
+def _kernel(node: OnnxNode) -> ResizeKernel:
     mode = node.text("mode", "nearest")
     if mode not in ("nearest", "linear", "bilinear", "trilinear", "cubic"):
         node.malformed("There is no such mode.", "nearest, linear or cubic", repr(mode))
-    return Kernel("linear" if mode.endswith("linear") else mode)
+    return ResizeKernel("linear" if mode.endswith("linear") else mode)
 
 
 def _grids(  # noqa: PLR0917  # every way to say where the places lie
-    node: Node, axes: tuple[int, ...], scales: list[float] | None, sizes: list[int] | None,
+    node: OnnxNode, axes: tuple[int, ...], scales: list[float] | None, sizes: list[int] | None,
     mode: str, region: list[float] | None,
-) -> dict[int, Grid]:  # fmt: skip
+) -> dict[int, ResizeGrid]:  # fmt: skip
     given = node.sizes()
     count = len(axes)
     if len(scales if scales is not None else sizes or ()) != count:
         node.malformed("There must be a scale or a size for each axis.", str(count), "others")
     policy = node.text("keep_aspect_ratio_policy", "stretch") if node.opset >= 18 else "stretch"
-    grids: dict[int, Grid] = {}
+    grids: dict[int, ResizeGrid] = {}
     factors = scales if scales is not None else [
         size / max(1, given[axis]) for axis, size in zip(axes, sizes or (), strict=True)
     ]  # fmt: skip
@@ -208,7 +210,7 @@ def _grids(  # noqa: PLR0917  # every way to say where the places lie
         start, stop = (0.0, 1.0) if region is None else (region[at], region[at + count])
         if after > LONGEST:
             node.unsupported("A result is too long to be resampled.", str(LONGEST), str(after))
-        grids[axis] = Grid(before, after, factors[at] or 1.0, mode, start, stop)
+        grids[axis] = ResizeGrid(before, after, factors[at] or 1.0, mode, start, stop)
     whole = math.prod(grids[at].after if at in grids else size for at, size in enumerate(given))
     if whole * node.type().dtype.bytes > MOST_BYTES:  # before there are tables for every axis
         message = "The result is too large to be held in memory."
@@ -222,7 +224,7 @@ _MODES: Final = (
 )  # fmt: skip
 
 
-def _resize(node: Node) -> Expr:
+def _resize(node: OnnxNode) -> Expr:
     kernel = _kernel(node)
     axes = tuple(range(node.rank()))
     if node.opset < 11:
@@ -260,7 +262,7 @@ def _resize(node: Node) -> Expr:
     return _resampled(node, grids, kernel, node.real("extrapolation_value", 0.0))
 
 
-def _upsample(node: Node) -> Expr:
+def _upsample(node: OnnxNode) -> Expr:
     kernel = attrs.evolve(_kernel(node), nearest="floor")
     if node.opset < 9:
         scales = list(node.reals("scales") or ())

@@ -9,10 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, dtype, in_f32, like, rank, to
-from plica.ir.dtype import i64
-from plica.ir.graph import Expr, const
+from plica.ir.graph.expression import Expr, const
 from plica.ir.op.comparison import less_equal, logical_and
 from plica.ir.op.convolution import conv_transpose
 from plica.ir.op.cut import slice_
@@ -30,6 +29,7 @@ from plica.ir.op.elementwise import (
 from plica.ir.op.index import gather_nd, where
 from plica.ir.op.join import stack
 from plica.ir.op.shape import expand_dims, moveaxis, reshape
+from plica.ir.type.dtype import i64
 
 _CUBIC: Final = -0.75
 _MODES: Final = {
@@ -75,7 +75,7 @@ def _taps(mode: str, at: Expr) -> list[tuple[Expr, Expr | None]]:
     ]
 
 
-def _grid_sample(node: Node) -> Expr:
+def _grid_sample(node: OnnxNode) -> Expr:
     x, grid = node.x(0), in_f32(node.x(1))
     mode = node.text("mode", "linear" if node.opset >= 20 else "bilinear")
     padding = node.text("padding_mode", "zeros")
@@ -155,7 +155,7 @@ def _summed(
     return moveaxis(total, (rank(total) - 1,), (1,))
 
 
-def _col2im(node: Node) -> Expr:
+def _col2im(node: OnnxNode) -> Expr:
     """Patches added up where they lie: the transpose of cutting them out."""
     x, image, block = node.x(0), node.whole(1), node.whole(2)
     count = len(image)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Final
 
-from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Made, Row, axes_in, axis_in, dtype, rank, shape
 from plica.frontend.onnx.storage import MOST_AXES
-from plica.frontend.onnx.value import Value, as_objects, of_terms
-from plica.ir.dim import known, product, same_dim
-from plica.ir.dtype import i64
-from plica.ir.graph import Expr, Project
+from plica.frontend.onnx.value import TensorValue, as_objects, of_terms
+from plica.ir.graph.expression import Expr, Project
+from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.create import full_like, shape_of, size
 from plica.ir.op.cut import slice_, tril, triu
 from plica.ir.op.elementwise import copy
@@ -21,13 +20,14 @@ from plica.ir.op.pixel import depth_to_space, space_to_depth
 from plica.ir.op.relation import Shape
 from plica.ir.op.repeat import broadcast_to, tile
 from plica.ir.op.shape import expand_dims, flatten, reshape, squeeze, transpose
-from plica.ir.scalar import Scalar, index
+from plica.ir.type.dim import known, product, same_dim
+from plica.ir.type.dtype import i64
 
 MOST_PARTS: Final = 64
 """What is split into more parts is cut part by part."""
 
 
-def _reshape(node: Node) -> Expr:
+def _reshape(node: OnnxNode) -> Expr:
     x, wanted = node.x(0), node.vector(1)
     keep_zero = node.flag("allowzero")
     sizes: list[Scalar | int] = []
@@ -42,22 +42,22 @@ def _reshape(node: Node) -> Expr:
     return reshape(x, tuple(sizes))
 
 
-def _transpose(node: Node) -> Expr:
+def _transpose(node: OnnxNode) -> Expr:
     return transpose(node.x(), node.integers("perm"))
 
 
-def _flatten(node: Node) -> Expr:
+def _flatten(node: OnnxNode) -> Expr:
     return flatten(node.x(), axis=node.integer("axis", 1))
 
 
-def _axes(node: Node) -> tuple[int, ...] | None:
+def _axes(node: OnnxNode) -> tuple[int, ...] | None:
     """Axes: an attribute before version 13, an input since."""
     if node.opset < 13:
         return node.integers("axes")
     return None if node.value(1) is None else tuple(node.whole(1))
 
 
-def _squeeze(node: Node) -> Expr:
+def _squeeze(node: OnnxNode) -> Expr:
     axes = _axes(node)
     if axes is None:
         for each in node.shape():
@@ -67,7 +67,7 @@ def _squeeze(node: Node) -> Expr:
     return squeeze(node.x(), axis=axes)
 
 
-def _unsqueeze(node: Node) -> Expr:
+def _unsqueeze(node: OnnxNode) -> Expr:
     axes = _axes(node)
     if axes is None:
         node.malformed("Unsqueeze has no axes.", "axes", "none")
@@ -77,11 +77,11 @@ def _unsqueeze(node: Node) -> Expr:
     return expand_dims(node.x(), axis=axes) if axes else node.x()
 
 
-def _concat(node: Node) -> Expr:
+def _concat(node: OnnxNode) -> Expr:
     return concat(node.all(), axis=node.integer("axis", 1 if node.opset < 4 else None))
 
 
-def _split(node: Node) -> Made:
+def _split(node: OnnxNode) -> Made:
     x = node.x()
     axis = axis_in(node, node.integer("axis", 0), rank(x))
     count = len(node.proto.output)
@@ -121,7 +121,7 @@ def _split(node: Node) -> Made:
     return [Project(parts, at) for at in range(count)]
 
 
-def _slice(node: Node) -> Expr:
+def _slice(node: OnnxNode) -> Expr:
     x = node.x()
     if node.opset < 10:
         low, high = node.integers("starts") or (), node.integers("ends") or ()
@@ -171,7 +171,7 @@ def _bound(value: Scalar | int, whole: Scalar, step: int, start: bool) -> Scalar
     return None if at < 0 and not start else at
 
 
-def _expand(node: Node) -> Expr:
+def _expand(node: OnnxNode) -> Expr:
     x, wanted = node.x(0), node.vector(1)
     sizes = [each if isinstance(each, Scalar) else index(each) for each in wanted]
     if any((known(each) or 0) < 0 for each in sizes):
@@ -191,14 +191,14 @@ def _expand(node: Node) -> Expr:
     return broadcast_to(x, tuple(whole))
 
 
-def _tile(node: Node) -> Expr:
+def _tile(node: OnnxNode) -> Expr:
     reps = node.whole(1)
     if len(reps) != node.rank() or any(each < 0 for each in reps):
         node.malformed("Tile takes one repetition for each axis.", str(node.rank()), str(reps))
     return tile(node.x(0), tuple(reps)) if reps else node.x(0)
 
 
-def _shape(node: Node) -> Value:
+def _shape(node: OnnxNode) -> TensorValue:
     x = node.x()
     sizes: Shape = shape(x)
     expr: Expr = shape_of(x)
@@ -211,12 +211,12 @@ def _shape(node: Node) -> Value:
     return of_terms(as_objects(list(sizes), (len(sizes),)), expr, i64)
 
 
-def _size(node: Node) -> Value:
+def _size(node: OnnxNode) -> TensorValue:
     x = node.x()
     return of_terms(as_objects([product(shape(x))], ()), size(x), i64)
 
 
-def _pad(node: Node) -> Expr:
+def _pad(node: OnnxNode) -> Expr:
     x = node.x()
     mode = node.text("mode", "constant")
     fill: bool | int | float = 0
@@ -263,7 +263,7 @@ def _number(value: bool | int | float, x: Expr) -> bool | int | float:
     return bool(value) if of.name == "bool" else int(value)
 
 
-def _depth_to_space(node: Node) -> Expr:
+def _depth_to_space(node: OnnxNode) -> Expr:
     mode = node.text("mode", "DCR")
     if mode not in ("DCR", "CRD"):
         node.malformed("DepthToSpace has no such mode.", "DCR or CRD", repr(mode))
@@ -271,7 +271,7 @@ def _depth_to_space(node: Node) -> Expr:
     return depth_to_space(node.x(), block, column_row_depth=mode == "CRD")
 
 
-def _space_to_depth(node: Node) -> Expr:
+def _space_to_depth(node: OnnxNode) -> Expr:
     mode = node.text("mode", "DCR")
     if mode not in ("DCR", "CRD"):
         node.malformed("SpaceToDepth has no such mode.", "DCR or CRD", repr(mode))
@@ -285,7 +285,7 @@ def _space_to_depth(node: Node) -> Expr:
     return reshape(transpose(reshape(deep, parts), (0, 3, 1, 2, 4, 5)), shape(deep))
 
 
-def _trilu(node: Node) -> Expr:
+def _trilu(node: OnnxNode) -> Expr:
     k = 0 if node.value(1) is None else int(node.scalar(1))
     x = node.x(0)
     limit = 1 << 31
@@ -293,7 +293,7 @@ def _trilu(node: Node) -> Expr:
     return triu(x, k) if node.flag("upper", True) else tril(x, k)
 
 
-def _dropout(node: Node) -> Made:
+def _dropout(node: OnnxNode) -> Made:
     x = node.x()
     node.ignore("seed", "ratio")
     if node.opset < 7 and not node.flag("is_test"):
@@ -309,7 +309,7 @@ def _dropout(node: Node) -> Made:
     return [copy(x), full_like(x, value=True, dtype="bool" if node.opset >= 10 else dtype(x))]
 
 
-def _center_crop_pad(node: Node) -> Expr:
+def _center_crop_pad(node: OnnxNode) -> Expr:
     x, wanted = node.x(0), node.whole(1)
     given = node.integers("axes")
     axes = axes_in(node, range(rank(x)) if given is None else given, rank(x))

@@ -6,10 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, along, axis_in, dtype, in_f32, rank, shape, to
-from plica.ir.dim import known
-from plica.ir.graph import Expr, const
+from plica.ir.graph.expression import Expr, const
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, multiply, subtract
 from plica.ir.op.index import take
@@ -17,6 +16,7 @@ from plica.ir.op.join import stack
 from plica.ir.op.linear import matmul
 from plica.ir.op.pad import pad
 from plica.ir.op.shape import expand_dims, moveaxis, reshape, transpose
+from plica.ir.type.dim import known
 
 LONGEST: Final = 1 << 11
 """The matrix of a longer transform would be too large."""
@@ -44,7 +44,7 @@ def transform(x: Expr, length: int, bins: int, inverse: bool) -> list[Expr]:
     ]
 
 
-def _dft(node: Node) -> Expr:
+def _dft(node: OnnxNode) -> Expr:
     x = node.x(0)
     inverse, onesided = node.flag("inverse"), node.flag("onesided")
     if node.opset >= 20:
@@ -77,7 +77,7 @@ def _fitted(x: Expr, length: int) -> Expr:
     return pad(x, widths) if there < length else x
 
 
-def _stft(node: Node) -> Expr:
+def _stft(node: OnnxNode) -> Expr:
     x = node.x(0)
     step = int(node.scalar(1))
     window = node.maybe(2)

@@ -9,10 +9,9 @@ from typing import Final, Literal
 import attrs
 import numpy as np
 
-from plica.frontend.onnx.node import Node
+from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, along, dtype, in_f32, like, rank, shape, to
-from plica.ir.dim import known
-from plica.ir.graph import Expr, const
+from plica.ir.graph.expression import Expr, const
 from plica.ir.op.comparison import equal, logical_and, logical_or
 from plica.ir.op.convolution import conv, conv_transpose
 from plica.ir.op.create import full
@@ -22,6 +21,7 @@ from plica.ir.op.index import where
 from plica.ir.op.pad import pad
 from plica.ir.op.pool import avg_pool, max_pool
 from plica.ir.op.reduction import sum_
+from plica.ir.type.dim import known
 
 LARGEST_WINDOW: Final = 1024
 """How many elements a window may have whose places are asked for."""
@@ -43,7 +43,7 @@ class Slide:
         return (self.kernel[at] - 1) * self.dilation[at] + 1
 
 
-def _each(node: Node, name: str, count: int) -> tuple[int, ...]:
+def _each(node: OnnxNode, name: str, count: int) -> tuple[int, ...]:
     given = node.integers(name)
     found = (1,) * count if given is None else given
     if len(found) != count or any(each < 1 for each in found):
@@ -51,7 +51,7 @@ def _each(node: Node, name: str, count: int) -> tuple[int, ...]:
     return found
 
 
-def slide(node: Node, kernel: Sequence[int], dilated: bool = True) -> Slide:
+def slide(node: OnnxNode, kernel: Sequence[int], dilated: bool = True) -> Slide:
     """The window of a node from its attributes."""
     count = len(kernel)
     strides = _each(node, "strides", count)
@@ -72,7 +72,7 @@ def slide(node: Node, kernel: Sequence[int], dilated: bool = True) -> Slide:
     return attrs.evolve(found, padding=tuple((pads[at], pads[at + count]) for at in range(count)))
 
 
-def _same(node: Node, of: Slide, at: int, upper: bool) -> tuple[int, int]:
+def _same(node: OnnxNode, of: Slide, at: int, upper: bool) -> tuple[int, int]:
     """The padding that keeps the size of an axis, up to the stride."""
     size, stride = known(node.shape()[2 + at]), of.strides[at]
     if size is None and stride > 1:
@@ -86,7 +86,7 @@ def _same(node: Node, of: Slide, at: int, upper: bool) -> tuple[int, int]:
     return (small, large) if upper else (large, small)
 
 
-def _kernel(node: Node, weight: int) -> tuple[int, ...]:
+def _kernel(node: OnnxNode, weight: int) -> tuple[int, ...]:
     """The kernel's sizes, which the weight has and the attribute may repeat."""
     if node.rank(0) < 3 or node.rank(weight) != node.rank(0):
         expected, found = "(n, c, …) and a weight of its rank", str(node.type(weight))
@@ -101,13 +101,13 @@ def _kernel(node: Node, weight: int) -> tuple[int, ...]:
     return kernel
 
 
-def with_bias(node: Node, y: Expr, at: int) -> Expr:
+def with_bias(node: OnnxNode, y: Expr, at: int) -> Expr:
     """y with a vector added to its channels, where there is one."""
     bias = node.maybe(at)
     return y if bias is None else add(y, along(bias, 1, rank(y)))
 
 
-def convolved(node: Node, x: Expr, weight: Expr, at: int = 1) -> Expr:
+def convolved(node: OnnxNode, x: Expr, weight: Expr, at: int = 1) -> Expr:
     """The convolution that a node's attributes describe."""
     window = slide(node, _kernel(node, at))
     return conv(
@@ -120,11 +120,11 @@ def convolved(node: Node, x: Expr, weight: Expr, at: int = 1) -> Expr:
     )
 
 
-def _conv(node: Node) -> Expr:
+def _conv(node: OnnxNode) -> Expr:
     return with_bias(node, convolved(node, node.x(0), node.x(1)), 2)
 
 
-def _conv_transpose(node: Node) -> Expr:
+def _conv_transpose(node: OnnxNode) -> Expr:
     kernel = _kernel(node, 1)
     count = len(kernel)
     extra = node.integers("output_padding") or (0,) * count
@@ -163,7 +163,7 @@ def _conv_transpose(node: Node) -> Expr:
 # --- pools ---------------------------------------------------------------------------------------
 
 
-def _pool_window(node: Node, dilated: bool = True) -> Slide:
+def _pool_window(node: OnnxNode, dilated: bool = True) -> Slide:
     kernel = node.integers("kernel_shape") or ()
     if node.rank() < 3 or len(kernel) != node.rank() - 2 or any(each < 1 for each in kernel):
         expected, found = f"{node.rank() - 2} sizes", str(kernel)
@@ -171,7 +171,7 @@ def _pool_window(node: Node, dilated: bool = True) -> Slide:
     return slide(node, kernel, dilated)
 
 
-def _max_pool(node: Node) -> list[Expr]:
+def _max_pool(node: OnnxNode) -> list[Expr]:
     by_columns = node.flag("storage_order")
     window = _pool_window(node)
     y = max_pool(
@@ -187,7 +187,7 @@ def _max_pool(node: Node) -> list[Expr]:
     return [y, _max_places(node, y, window, by_columns)]
 
 
-def _max_places(node: Node, y: Expr, window: Slide, by_columns: bool) -> Expr:
+def _max_places(node: OnnxNode, y: Expr, window: Slide, by_columns: bool) -> Expr:
     """Where in the whole tensor the first greatest element of each window lies."""
     x = node.x()
     sizes, wanted = node.sizes(0), [known(size) or 0 for size in shape(y)[2:]]
@@ -222,7 +222,7 @@ def _max_places(node: Node, y: Expr, window: Slide, by_columns: bool) -> Expr:
     return add(found_at, const(planes.reshape(sizes[0], sizes[1], *[1] * len(spatial))))
 
 
-def _average_pool(node: Node) -> Expr:
+def _average_pool(node: OnnxNode) -> Expr:
     window = _pool_window(node, node.opset >= 19)
     ceil, padded = node.flag("ceil_mode"), node.flag("count_include_pad")
     if set(window.dilation) <= {1}:
@@ -242,7 +242,7 @@ def _average_pool(node: Node) -> Expr:
     return to(divide(total, _windows(node, held, window, ceil)), node.type().dtype)
 
 
-def _windows(node: Node, x: Expr, window: Slide, ceil: bool) -> Expr:
+def _windows(node: OnnxNode, x: Expr, window: Slide, ceil: bool) -> Expr:
     """The sum of each window of padded images."""
     count = len(window.kernel)
     extra = [(0, 0)] * count
@@ -270,14 +270,14 @@ def _windows(node: Node, x: Expr, window: Slide, ceil: bool) -> Expr:
     )
 
 
-def _power(node: Node) -> int:
+def _power(node: OnnxNode) -> int:
     p = node.integer("p", 2)
     if p < 1:
         node.malformed("The power of a norm is 1 or more.", "1 or more", str(p))
     return p
 
 
-def _lp_pool(node: Node) -> Expr:
+def _lp_pool(node: OnnxNode) -> Expr:
     window = _pool_window(node, node.opset >= 18)
     p = _power(node)
     x = in_f32(node.x())
@@ -287,7 +287,7 @@ def _lp_pool(node: Node) -> Expr:
     return to(power(total, like(1.0 / p, x)), node.type().dtype)
 
 
-def _global_lp_pool(node: Node) -> Expr:
+def _global_lp_pool(node: OnnxNode) -> Expr:
     x, p = in_f32(node.x()), _power(node)
     axes = tuple(range(2, rank(x)))
     total = sum_(power(absolute(x), like(p, x)), axis=axes, keepdims=True)

@@ -1,6 +1,6 @@
 """Words that rows are written with.
 
->>> from plica.ir.graph import const
+>>> from plica.ir.graph.expression import const
 >>> like(2, const([1.0], "f32")).dtype
 DType('f32')
 """
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from plica.frontend.onnx.node import Node
-from plica.frontend.onnx.value import Value
+from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.value import TensorValue
 from plica.frontend.word import along, as_scalar, dtype, in_f32, is_one, like, rank, shape, to
-from plica.ir.graph import Expr
-from plica.ir.operator import Operator
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Operator
 
 __all__ = [
     "Made",
@@ -33,8 +33,8 @@ __all__ = [
     "to",
 ]
 
-Made: TypeAlias = Expr | Value | Sequence[Expr | Value]
-Row: TypeAlias = Callable[[Node], Made]
+Made: TypeAlias = Expr | TensorValue | Sequence[Expr | TensorValue]
+Row: TypeAlias = Callable[[OnnxNode], Made]
 
 
 def direct(record: Operator) -> Row:
@@ -42,14 +42,14 @@ def direct(record: Operator) -> Row:
     return lambda node: record(*(node.x(at) for at in range(len(record.inputs))))
 
 
-def axis_in(node: Node, axis: int, of: int) -> int:
+def axis_in(node: OnnxNode, axis: int, of: int) -> int:
     """An axis counted from the front."""
     if not -of <= axis < of:
         node.malformed("There is no such axis.", f"from {-of} to {of - 1}", str(axis))
     return axis % of
 
 
-def axes_in(node: Node, axes: Sequence[int], of: int) -> tuple[int, ...]:
+def axes_in(node: OnnxNode, axes: Sequence[int], of: int) -> tuple[int, ...]:
     """Different axes counted from the front, in the order given."""
     found = tuple(axis_in(node, each, of) for each in axes)
     if len(set(found)) != len(found):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from plica.frontend.torch.node import Node
+from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import (
     Row,
     casted,
@@ -13,7 +13,7 @@ from plica.frontend.torch.row.word import (
     opmath,
 )
 from plica.frontend.word import dtype, like
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
 from plica.ir.op.activation import (
     celu,
     elu,
@@ -49,7 +49,7 @@ from plica.ir.op.elementwise import (
 from plica.ir.op.index import where
 
 
-def _wide(node: Node, record: Callable[[Expr], Expr]) -> Expr:
+def _wide(node: TorchNode, record: Callable[[Expr], Expr]) -> Expr:
     """A function of floats, computed as torch does."""
     x = node.x()
     return casted(record(casted(x, opmath(dtype(x)))), node.dtype())
@@ -59,7 +59,7 @@ def _activation(record: Callable[[Expr], Expr]) -> Row:
     return lambda node: _wide(node, record)
 
 
-def _elu(node: Node) -> Expr:
+def _elu(node: TorchNode) -> Expr:
     alpha, scale, before = (float(node.number(n)) for n in ("alpha", "scale", "input_scale"))
 
     def value(x: Expr) -> Expr:
@@ -70,12 +70,12 @@ def _elu(node: Node) -> Expr:
     return _wide(node, value)
 
 
-def _celu(node: Node) -> Expr:
+def _celu(node: TorchNode) -> Expr:
     alpha = float(node.number("alpha"))
     return _wide(node, lambda x: celu(x, alpha=alpha))
 
 
-def _softplus(node: Node) -> Expr:
+def _softplus(node: TorchNode) -> Expr:
     beta, threshold = float(node.number("beta")), float(node.number("threshold"))
 
     def value(x: Expr) -> Expr:
@@ -91,21 +91,21 @@ def _hard_sigmoid(x: Expr) -> Expr:
     return divide(inner, like(6, x))
 
 
-def _leaky(node: Node) -> Expr:
+def _leaky(node: TorchNode) -> Expr:
     slope = float(node.number("negative_slope"))
     if slope == 0.0:  # then an infinite input gives nan, which a plain factor shows
         return _wide(node, lambda x: where(greater(x, like(0, x)), x, multiply(x, like(0, x))))
     return _wide(node, lambda x: leaky_relu(x, alpha=slope))
 
 
-def _threshold(node: Node) -> Expr:
+def _threshold(node: TorchNode) -> Expr:
     x = node.x()
     limit, value = (constant(node, node.number(n), dtype(x)) for n in ("threshold", "value"))
     return where(less_equal(x, limit), value, x)
 
 
 def _shrink(hard: bool) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         limit = float(node.number("lambd"))
 
         def value(x: Expr) -> Expr:
@@ -121,21 +121,21 @@ def _shrink(hard: bool) -> Row:
     return row
 
 
-def _prelu(node: Node) -> Expr:
+def _prelu(node: TorchNode) -> Expr:
     x, slope = node.x(), node.x("weight")
     return where(greater(x, like(0, x)), x, multiply(slope, x))
 
 
-def _log_sigmoid(node: Node) -> list[Expr | None]:
+def _log_sigmoid(node: TorchNode) -> list[Expr | None]:
     return [_wide(node, log_sigmoid), None]
 
 
-def _gelu(node: Node) -> Expr:
+def _gelu(node: TorchNode) -> Expr:
     approximate = node.text("approximate")
     return _wide(node, lambda x: gelu(x, approximate=approximate))
 
 
-def _relu(node: Node) -> Expr:
+def _relu(node: TorchNode) -> Expr:
     return relu(node.x()) if dtype(node.x()).name != "bool" else node.x()
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from plica.frontend.torch.node import Node
+from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
 from plica.frontend.word import dtype, in_f32, like, rank, shape
-from plica.ir.dim import known
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
 from plica.ir.op.activation import gelu, relu
 from plica.ir.op.comparison import equal, greater_equal
 from plica.ir.op.create import iota
@@ -21,9 +20,10 @@ from plica.ir.op.normalize import layer_norm, softmax
 from plica.ir.op.reduction import max_, mean
 from plica.ir.op.repeat import repeat
 from plica.ir.op.shape import reshape, transpose
+from plica.ir.type.dim import known
 
 
-def _attention(node: Node) -> Expr:
+def _attention(node: TorchNode) -> Expr:
     """Scaled dot products, as torch defines them: a row with nothing to look at gives zero."""
     if node.number("dropout_p"):
         node.unsupported("Dropout in training draws random numbers.", "dropout_p=0")
@@ -61,14 +61,14 @@ def _attention(node: Node) -> Expr:
     return casted(matmul(weights, value), of)
 
 
-def _flash(node: Node) -> list[Expr | None]:
+def _flash(node: TorchNode) -> list[Expr | None]:
     return [_attention(node), None]
 
 
 # --- layers --------------------------------------------------------------------------------------
 
 
-def _heads(node: Node, x: Expr, heads: int, width: int) -> tuple[Expr, Expr]:
+def _heads(node: TorchNode, x: Expr, heads: int, width: int) -> tuple[Expr, Expr]:
     """Self-attention with all heads at once: the result before its projection, and the weights."""
     inner = dtype(x)
     both = add(dense(x, casted(node.x("qkv_weight"), inner)), casted(node.x("qkv_bias"), inner))
@@ -85,12 +85,12 @@ def _heads(node: Node, x: Expr, heads: int, width: int) -> tuple[Expr, Expr]:
     return reshape(joined, (batch, length, width)), weights
 
 
-def _projected(node: Node, x: Expr) -> Expr:
+def _projected(node: TorchNode, x: Expr) -> Expr:
     inner = dtype(x)
     return add(dense(x, casted(node.x("proj_weight"), inner)), casted(node.x("proj_bias"), inner))
 
 
-def _check_layer(node: Node, x: Expr) -> None:
+def _check_layer(node: TorchNode, x: Expr) -> None:
     if node.has("mask"):
         node.unsupported(f"{node.kind} with a mask is not supported.", "no mask")
     node.has("mask_type")
@@ -98,7 +98,7 @@ def _check_layer(node: Node, x: Expr) -> None:
         node.unsupported(f"{node.kind} takes a batch of sequences.", "rank 3", str(rank(x)))
 
 
-def _encoder_layer(node: Node) -> Expr:
+def _encoder_layer(node: TorchNode) -> Expr:
     x = node.x("src")
     _check_layer(node, x)
     of = dtype(x)
@@ -124,7 +124,7 @@ def _encoder_layer(node: Node) -> Expr:
     return casted(x if first else normed(x, 2), of)
 
 
-def _multi_head(node: Node) -> list[Expr | None]:
+def _multi_head(node: TorchNode) -> list[Expr | None]:
     x = node.x("query")
     _check_layer(node, x)
     if node.x("key") is not x or node.x("value") is not x:

@@ -6,40 +6,40 @@ from typing import Final
 
 import numpy as np
 
-from plica.frontend.torch.node import Node
+from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, constant, operand
 from plica.frontend.word import dtype, shape
-from plica.ir.dtype import DType, i64
-from plica.ir.graph import Expr, const
+from plica.ir.graph.expression import Expr, const
+from plica.ir.loop.scalar import Scalar
 from plica.ir.op.create import full, full_like, iota
 from plica.ir.op.elementwise import add, multiply
 from plica.ir.op.repeat import broadcast_to
-from plica.ir.scalar import Scalar
+from plica.ir.type.dtype import DType, i64
 
 
-def _filled(node: Node, value: bool | int | float) -> Expr:
+def _filled(node: TorchNode, value: bool | int | float) -> Expr:
     of = node.dtype()
     return full(shape=node.shape(), value=_number(node, value, of), dtype=of)
 
 
-def _number(node: Node, value: object, of: DType) -> bool | int | float:
+def _number(node: TorchNode, value: object, of: DType) -> bool | int | float:
     found: bool | int | float = constant(node, value, of).numpy().item()  # type: ignore[attr-defined]  # a constant
     return found
 
 
-def _full(node: Node) -> Expr:
+def _full(node: TorchNode) -> Expr:
     node.argument("size"), node.has("dtype")
     return _filled(node, node.number("fill_value"))
 
 
-def _full_like(node: Node) -> Expr:
+def _full_like(node: TorchNode) -> Expr:
     node.has("dtype")
     of = node.dtype()
     return full_like(node.x(), value=_number(node, node.number("fill_value"), of), dtype=of)
 
 
 def _constantly(value: int) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         for name in ("self", "size", "dtype", "stride", "physical_layout"):
             node.has(name)
         return _filled(node, value)
@@ -47,20 +47,20 @@ def _constantly(value: int) -> Row:
     return row
 
 
-def _fill(node: Node) -> Expr:
+def _fill(node: TorchNode) -> Expr:
     return broadcast_to(operand(node, "value", dtype(node.x())), shape(node.x()))
 
 
-def _copy(node: Node) -> Expr:
+def _copy(node: TorchNode) -> Expr:
     return broadcast_to(casted(node.x("src"), dtype(node.x())), shape(node.x()))
 
 
-def _to_copy(node: Node) -> Expr:
+def _to_copy(node: TorchNode) -> Expr:
     node.has("dtype")
     return casted(node.x(), node.dtype())
 
 
-def _arange(node: Node) -> Expr:
+def _arange(node: TorchNode) -> Expr:
     of = node.dtype()
     node.has("dtype"), node.has("end")
     start = node.argument("start") if node.has("start") else 0
@@ -79,7 +79,7 @@ def _arange(node: Node) -> Expr:
     return casted(add(scaled, constant(node, start, i64)), of)
 
 
-def _scalar_tensor(node: Node) -> Expr:
+def _scalar_tensor(node: TorchNode) -> Expr:
     node.has("dtype")
     return constant(node, node.argument("s"), node.dtype())
 

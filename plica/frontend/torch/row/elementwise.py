@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from plica.frontend.torch.node import Node
+from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import (
     Row,
     both,
@@ -18,8 +18,8 @@ from plica.frontend.torch.row.word import (
     opmath,
 )
 from plica.frontend.word import dtype, like
-from plica.ir.dtype import bool_, i64
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Operator
 from plica.ir.op.activation import (
     sigmoid,
 )
@@ -95,7 +95,7 @@ from plica.ir.op.elementwise import (
     trunc_divide,
 )
 from plica.ir.op.index import where
-from plica.ir.operator import Operator
+from plica.ir.type.dtype import bool_, i64
 
 Binary = Callable[[Expr, Expr], Expr]
 
@@ -106,7 +106,7 @@ Binary = Callable[[Expr, Expr], Expr]
 def _floating(record: Callable[[Expr], Expr]) -> Row:
     """A function of floats; integers are converted first."""
 
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         (x,) = operands(node, "self", kind="INT_TO_FLOAT")
         return casted(record(x), node.dtype())
 
@@ -116,7 +116,7 @@ def _floating(record: Callable[[Expr], Expr]) -> Row:
 def _keeping(record: Callable[[Expr], Expr], whole: bool = False) -> Row:
     """A function that keeps the type; with `whole`, integers are as they are."""
 
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         x = node.x()
         if whole and not dtype(x).is_float:
             return x
@@ -135,14 +135,14 @@ def _sign(x: Expr) -> Expr:
 def _asking(record: Operator, otherwise: bool) -> Row:
     """A question about floats, and the answer for everything else."""
 
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         x = node.x()
         return record(x) if dtype(x).is_float else full_like(x, value=otherwise, dtype=bool_)
 
     return row
 
 
-def _signbit(node: Node) -> Expr:
+def _signbit(node: TorchNode) -> Expr:
     x = node.x()
     if dtype(x).is_float:
         return signbit(x)
@@ -151,12 +151,12 @@ def _signbit(node: Node) -> Expr:
     return less(x, like(0, x))
 
 
-def _bitwise_not(node: Node) -> Expr:
+def _bitwise_not(node: TorchNode) -> Expr:
     x = node.x()
     return logical_not(x) if dtype(x).name == "bool" else bitwise_not(x)
 
 
-def _round(node: Node) -> Expr:
+def _round(node: TorchNode) -> Expr:
     x = node.x()
     if node.integer("decimals"):
         node.unsupported("Rounding to decimals is not supported.", "decimals=0")
@@ -167,7 +167,7 @@ def _round(node: Node) -> Expr:
 
 
 def _plain(record: Binary, kind: str = "DEFAULT") -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         x, y = operands(node, "self", "other", kind=kind)
         return casted(record(x, y), node.dtype())
 
@@ -177,7 +177,7 @@ def _plain(record: Binary, kind: str = "DEFAULT") -> Row:
 def _scaled(record: Binary, logical: Binary | None) -> Row:
     """`self + alpha * other`, and the like."""
 
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         x, y = operands(node, "self", "other")
         alpha = node.number("alpha")
         if dtype(x).name == "bool":
@@ -191,25 +191,25 @@ def _scaled(record: Binary, logical: Binary | None) -> Row:
     return row
 
 
-def _mul(node: Node) -> Expr:
+def _mul(node: TorchNode) -> Expr:
     x, y = operands(node, "self", "other")
     made = logical_and(x, y) if dtype(x).name == "bool" else multiply(x, y)
     return casted(made, node.dtype())
 
 
-def _rsub(node: Node) -> Expr:
+def _rsub(node: TorchNode) -> Expr:
     x, y = operands(node, "self", "other")
     alpha = node.number("alpha")
     x = x if alpha == 1 else multiply(x, constant(node, alpha, dtype(x)))
     return casted(subtract(y, x), node.dtype())
 
 
-def _div(node: Node) -> Expr:
+def _div(node: TorchNode) -> Expr:
     x, y = operands(node, "self", "other", kind="INT_TO_FLOAT")
     return casted(divide(x, y), node.dtype())
 
 
-def _div_mode(node: Node) -> Expr:
+def _div_mode(node: TorchNode) -> Expr:
     if not node.has("rounding_mode"):
         return _div(node)
     mode = node.text("rounding_mode")
@@ -222,7 +222,7 @@ def _div_mode(node: Node) -> Expr:
 
 
 def _pow(base: str, exponent: str) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         of = computation(node, (base, exponent))
         x = operand(node, base, of)
         times = node.argument(exponent)
@@ -250,7 +250,7 @@ def _whole_power(x: Expr, y: Expr) -> Expr:
 
 
 def _compare(record: Operator) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         of = computation(node, ("self", "other"))
         x, y = (operand(node, name, of) for name in ("self", "other"))
         if of.name == "bool" and record not in (equal, not_equal):
@@ -265,7 +265,7 @@ def _logical(record: Operator) -> Row:
 
 
 def _bitwise(record: Operator, logical: Operator) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         x, y = operands(node, "self", "other")
         return logical(x, y) if dtype(x).name == "bool" else record(x, y)
 
@@ -273,7 +273,7 @@ def _bitwise(record: Operator, logical: Operator) -> Row:
 
 
 def _shift(record: Operator) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         x, y = operands(node, "self", "other")
         if not dtype(x).is_integer:
             node.unsupported(f"{node.kind} of {dtype(x)} is not supported.", "integers")
@@ -282,7 +282,7 @@ def _shift(record: Operator) -> Row:
     return row
 
 
-def _hypot(node: Node) -> Expr:
+def _hypot(node: TorchNode) -> Expr:
     """The root of a sum of squares, which neither overflows nor vanishes before its root."""
     x, y = (absolute(each) for each in operands(node, "self", "other"))
     large, small = maximum(x, y), minimum(x, y)
@@ -295,7 +295,7 @@ def _hypot(node: Node) -> Expr:
 
 
 def _extreme(record: Operator, logical: Operator) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         x, y = operands(node, "self", "other")
         made = logical(x, y) if dtype(x).name == "bool" else record(x, y)
         return casted(made, node.dtype())
@@ -304,7 +304,7 @@ def _extreme(record: Operator, logical: Operator) -> Row:
 
 
 def _clamp(low: str = "min", high: str = "max") -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         present = [name for name in (low, high) if node.has(name)]
         of = computation(node, ("self", *present))
         x = operand(node, "self", of)
@@ -315,12 +315,12 @@ def _clamp(low: str = "min", high: str = "max") -> Row:
     return row
 
 
-def _where(node: Node) -> Expr:
+def _where(node: TorchNode) -> Expr:
     x, y = operands(node, "self", "other")
     return casted(where(casted(node.x("condition"), bool_), x, y), node.dtype())
 
 
-def _masked_fill(node: Node) -> Expr:
+def _masked_fill(node: TorchNode) -> Expr:
     x = node.x()
     value = casted(operand(node, "value", dtype(x)), dtype(x))
     return where(node.x("mask"), value, x)
@@ -329,7 +329,7 @@ def _masked_fill(node: Node) -> Expr:
 def _addc(join: Operator) -> Row:
     """`self + value * join(tensor1, tensor2)`."""
 
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         x, a, b = operands(node, "self", "tensor1", "tensor2")
         part = join(a, b)
         value = node.number("value")
@@ -339,7 +339,7 @@ def _addc(join: Operator) -> Row:
     return row
 
 
-def _lerp(node: Node) -> Expr:
+def _lerp(node: TorchNode) -> Expr:
     x, end, weight = operands(node, "self", "end", "weight")
     apart = subtract(end, x)
     near = add(x, multiply(weight, apart))
@@ -347,7 +347,7 @@ def _lerp(node: Node) -> Expr:
     return casted(where(less(absolute(weight), like(0.5, weight)), near, far), node.dtype())
 
 
-def _logit(node: Node) -> Expr:
+def _logit(node: TorchNode) -> Expr:
     eps = node.argument("eps")
 
     def value(x: Expr) -> Expr:
@@ -359,7 +359,7 @@ def _logit(node: Node) -> Expr:
     return casted(value(x), node.dtype())
 
 
-def _nan_to_num(node: Node) -> Expr:
+def _nan_to_num(node: TorchNode) -> Expr:
     x = node.x()
     if not dtype(x).is_float:
         node.unsupported("nan_to_num of integers is not supported.", "floats", str(dtype(x)))

@@ -10,12 +10,10 @@ from itertools import pairwise
 from typing import Final
 
 from plica.frontend.scatter import MOST_PAIRS, hits, put, ranking, scattered, touched
-from plica.frontend.torch.node import Node
+from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, operand, opmath
 from plica.frontend.word import dtype, like, rank, shape, to
-from plica.ir.dim import known
-from plica.ir.dtype import i64, u8
-from plica.ir.graph import Const, Expr
+from plica.ir.graph.expression import Const, Expr
 from plica.ir.op.comparison import equal, less
 from plica.ir.op.create import iota
 from plica.ir.op.cut import slice_
@@ -27,11 +25,13 @@ from plica.ir.op.pad import pad
 from plica.ir.op.reduction import sum_
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape, transpose
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64, u8
 
 # --- gathering -----------------------------------------------------------------------------------
 
 
-def _embedding(node: Node) -> Expr:
+def _embedding(node: TorchNode) -> Expr:
     for name in ("scale_grad_by_freq", "sparse"):
         node.argument(name)  # they speak of gradients
     places, padding = node.x("indices"), node.argument("padding_idx")
@@ -43,7 +43,7 @@ def _embedding(node: Node) -> Expr:
     return where(is_padding, stop_gradient(rows), rows)
 
 
-def _index_select(node: Node) -> Expr:
+def _index_select(node: TorchNode) -> Expr:
     x, places = node.x(), node.x("index")
     if not rank(x):
         node.integer("dim")
@@ -52,7 +52,7 @@ def _index_select(node: Node) -> Expr:
     return take(x, places, axis=node.axis("dim", rank(x)))
 
 
-def _gather(node: Node) -> Expr:
+def _gather(node: TorchNode) -> Expr:
     node.argument("sparse_grad")
     x, places = node.x(), node.x("index")
     if not rank(x) or not rank(places):
@@ -64,7 +64,7 @@ def _gather(node: Node) -> Expr:
     return take_along_axis(x, places, axis=node.axis("dim", rank(x)))
 
 
-def _chosen(node: Node, name: str = "indices") -> tuple[tuple[int, ...], list[Expr]]:
+def _chosen(node: TorchNode, name: str = "indices") -> tuple[tuple[int, ...], list[Expr]]:
     """The axes that are indexed, and the indices, which must be whole numbers."""
     given = node.argument(name)
     axes = tuple(at for at, each in enumerate(given) if each is not None)
@@ -79,7 +79,7 @@ def _chosen(node: Node, name: str = "indices") -> tuple[tuple[int, ...], list[Ex
     return axes, [casted(each, i64) for each in found]
 
 
-def _index(node: Node) -> Expr:
+def _index(node: TorchNode) -> Expr:
     x = node.x()
     axes, indices = _chosen(node)
     if len(axes) == 1:
@@ -105,7 +105,7 @@ def _adjacent(axes: tuple[int, ...]) -> bool:
 # --- scattering ----------------------------------------------------------------------------------
 
 
-def _check_pairs(node: Node, *counts: int) -> None:
+def _check_pairs(node: TorchNode, *counts: int) -> None:
     pairs = math.prod(counts)
     if pairs > MOST_PAIRS:
         message = f"{node.kind} is too large to compare every place with every candidate."
@@ -122,7 +122,7 @@ def _inside(places: Expr, length: int) -> Expr:
     return _wrapped(where(less(places, like(0, places)), like(length, places), places), length)
 
 
-def _index_put(node: Node) -> Expr:
+def _index_put(node: TorchNode) -> Expr:
     x, values = node.x(), casted(node.x("values"), dtype(node.x()))
     kind = "add" if node.flag("accumulate") else "replace"
     given = node.argument("indices")
@@ -159,7 +159,7 @@ def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(order.index(at) for at in range(len(order)))
 
 
-def _broadcast_sizes(node: Node, indices: list[Expr]) -> tuple[int, ...]:
+def _broadcast_sizes(node: TorchNode, indices: list[Expr]) -> tuple[int, ...]:
     wide = max(rank(each) for each in indices)
     whole = [1] * wide
     for each in indices:
@@ -168,7 +168,7 @@ def _broadcast_sizes(node: Node, indices: list[Expr]) -> tuple[int, ...]:
     return tuple(whole)
 
 
-def _masked_put(node: Node, x: Expr, mask: Expr, values: Expr) -> Expr:
+def _masked_put(node: TorchNode, x: Expr, mask: Expr, values: Expr) -> Expr:
     """One number for every place of a mask."""
     if any(known(size) != 1 for size in shape(values)) or node.flag("accumulate"):
         message = f"{node.kind} by a mask takes one number for all places."
@@ -178,7 +178,7 @@ def _masked_put(node: Node, x: Expr, mask: Expr, values: Expr) -> Expr:
 
 
 def _scatter(kind: str, source: str) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         x, places = node.x(), casted(node.x("index"), i64)
         given = operand(node, source, dtype(x))
         return _scattered(node, kind, x, places, given)[0]
@@ -186,7 +186,7 @@ def _scatter(kind: str, source: str) -> Row:
     return row
 
 
-def _scattered(node: Node, kind: str, x: Expr, places: Expr, given: Expr) -> tuple[Expr, Expr]:
+def _scattered(node: TorchNode, kind: str, x: Expr, places: Expr, given: Expr) -> tuple[Expr, Expr]:
     """The data with what is meant for it, and (candidates, *data): who is meant for what."""
     if not rank(x):
         node.integer("dim")
@@ -197,7 +197,9 @@ def _scattered(node: Node, kind: str, x: Expr, places: Expr, given: Expr) -> tup
     return _at(node, kind, x, (places, given), node.axis("dim", rank(x)))
 
 
-def _at(node: Node, kind: str, x: Expr, source: tuple[Expr, Expr], axis: int) -> tuple[Expr, Expr]:
+def _at(
+    node: TorchNode, kind: str, x: Expr, source: tuple[Expr, Expr], axis: int
+) -> tuple[Expr, Expr]:
     places, given = source
     sizes, count = node.known_sizes(x), node.known_sizes(places)
     if 0 in count or 0 in sizes:
@@ -221,7 +223,7 @@ _REDUCE: Final = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "me
 _NEUTRAL: Final = {"sum": 0, "mean": 0, "prod": 1}
 
 
-def _scatter_reduce(node: Node) -> Expr:
+def _scatter_reduce(node: TorchNode) -> Expr:
     x, kind = node.x(), node.text("reduce")
     places, given = casted(node.x("index"), i64), node.x("src")
     if kind not in _REDUCE or dtype(x).name == "bool":
@@ -254,7 +256,7 @@ def _neutral(kind: str, x: Expr) -> bool | int | float:
 # --- ordering ------------------------------------------------------------------------------------
 
 
-def _ordered(node: Node, k: int | None, largest: bool) -> list[Expr | None]:
+def _ordered(node: TorchNode, k: int | None, largest: bool) -> list[Expr | None]:
     x = node.x()
     axis = node.axis("dim", rank(x))
     if not rank(x):
@@ -270,12 +272,12 @@ def _ordered(node: Node, k: int | None, largest: bool) -> list[Expr | None]:
     return [transpose(casted(found, dtype(x)), back), transpose(places, back)]
 
 
-def _sort(node: Node) -> list[Expr | None]:
+def _sort(node: TorchNode) -> list[Expr | None]:
     node.has("stable")  # equals keep their order in any case
     return _ordered(node, None, node.flag("descending"))
 
 
-def _topk(node: Node) -> list[Expr | None]:
+def _topk(node: TorchNode) -> list[Expr | None]:
     node.argument("sorted")
     return _ordered(node, node.integer("k"), node.flag("largest"))
 

@@ -7,16 +7,16 @@ from typing import Final
 
 import numpy as np
 
-from plica.frontend.torch.node import Node
+from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, constant, opmath
 from plica.frontend.word import like, rank
-from plica.ir.dtype import DType
-from plica.ir.graph import Apply, Expr, const
+from plica.ir.graph.expression import Apply, Expr, const
 from plica.ir.op.elementwise import absolute, add, multiply, power, sqrt, subtract
 from plica.ir.op.index import take
 from plica.ir.op.linear import batch_matmul, dense, matmul
 from plica.ir.op.reduction import max_, sum_
 from plica.ir.op.shape import expand_dims
+from plica.ir.type.dtype import DType
 
 
 def product(x: Expr, y: Expr) -> Expr:
@@ -32,31 +32,31 @@ def _transposed(y: Expr) -> Expr | None:
     return None
 
 
-def _mm(node: Node) -> Expr:
+def _mm(node: TorchNode) -> Expr:
     return product(node.x(), node.x("mat2"))
 
 
-def _bmm(node: Node) -> Expr:
+def _bmm(node: TorchNode) -> Expr:
     return batch_matmul(node.x(), node.x("mat2"))
 
 
-def _dot(node: Node) -> Expr:
+def _dot(node: TorchNode) -> Expr:
     x, y = node.x(), node.x("tensor")
     return sum_(multiply(x, y), axis=(0,))
 
 
-def _mv(node: Node) -> Expr:
+def _mv(node: TorchNode) -> Expr:
     return matmul(node.x(), node.x("vec"))
 
 
-def _matmul(node: Node) -> Expr:
+def _matmul(node: TorchNode) -> Expr:
     x, y = node.x(), node.x("other")
     if rank(x) == 1 and rank(y) == 1:
         return sum_(multiply(x, y), axis=(0,))
     return product(x, y)
 
 
-def _linear(node: Node) -> Expr:
+def _linear(node: TorchNode) -> Expr:
     x, bias = dense(node.x("input"), node.x("weight")), node.maybe("bias")
     return x if bias is None else add(x, bias)
 
@@ -64,7 +64,7 @@ def _linear(node: Node) -> Expr:
 def _added(left: str, right: str) -> Row:
     """`beta * self + alpha * (left @ right)`, rounded once."""
 
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         of = node.dtype()
         inner = opmath(of)
         alpha, beta = node.number("alpha"), node.number("beta")
@@ -83,28 +83,28 @@ def _added(left: str, right: str) -> Row:
     return row
 
 
-def _times(node: Node, x: Expr, factor: bool | int | float, of: DType) -> Expr:
+def _times(node: TorchNode, x: Expr, factor: bool | int | float, of: DType) -> Expr:
     return x if factor == 1 else multiply(x, constant(node, factor, of))
 
 
 # --- distances -----------------------------------------------------------------------------------
 
 
-def _cdist(node: Node) -> Expr:
+def _cdist(node: TorchNode) -> Expr:
     a, b, p = node.x("x1"), node.x("x2"), float(node.number("p"))
     node.has("compute_mode")
     apart = subtract(expand_dims(a, axis=(rank(a) - 1,)), expand_dims(b, axis=(rank(b) - 2,)))
     return _distance(node, apart, p)
 
 
-def _pdist(node: Node) -> Expr:
+def _pdist(node: TorchNode) -> Expr:
     x, p = node.x(), float(node.number("p"))
     first, second = np.triu_indices(node.known_sizes(x)[0], 1)
     rows = [take(x, const(each.astype(np.int64)), axis=0) for each in (first, second)]
     return _distance(node, subtract(*rows), p)
 
 
-def _distance(node: Node, difference: Expr, p: float) -> Expr:
+def _distance(node: TorchNode, difference: Expr, p: float) -> Expr:
     apart = absolute(difference)
     last = (rank(apart) - 1,)
     if p == math.inf:

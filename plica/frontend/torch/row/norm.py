@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.frontend.torch.node import Node
+from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
 from plica.frontend.word import along, dtype, like, rank, shape
-from plica.ir.dim import known, product, quotient
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Operator
+from plica.ir.loop.scalar import index
 from plica.ir.op.create import full, full_like, ones_like, zeros_like
 from plica.ir.op.elementwise import add, multiply, rsqrt, square, subtract
 from plica.ir.op.normalize import batch_norm, layer_norm, log_softmax, softmax
 from plica.ir.op.reduction import mean
 from plica.ir.op.shape import reshape
-from plica.ir.operator import Operator
-from plica.ir.scalar import index
+from plica.ir.type.dim import known, product, quotient
 
 
 def _softmax(record: Operator) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         node.has("half_to_float"), node.has("dtype")
         x = casted(node.x(), opmath(node.dtype()))
         axis = node.axis("dim", rank(x))
@@ -32,7 +32,7 @@ def _softmax(record: Operator) -> Row:
     return row
 
 
-def _batch_norm(node: Node) -> list[Expr | None]:
+def _batch_norm(node: TorchNode) -> list[Expr | None]:
     x = node.x("input")
     node.has("momentum"), node.has("running_mean"), node.has("running_var")
     inner = opmath(dtype(x))
@@ -47,7 +47,7 @@ def _batch_norm(node: Node) -> list[Expr | None]:
     return [casted(y, node.dtype()), none, none]
 
 
-def _batch_norm_stats(node: Node) -> list[Expr | None]:
+def _batch_norm_stats(node: TorchNode) -> list[Expr | None]:
     """Normalisation by the statistics of the batch itself; nothing is kept of them."""
     x = node.x("input")
     node.has("momentum")
@@ -74,7 +74,7 @@ def _standard(x: Expr, axes: tuple[int, ...], epsilon: float) -> tuple[Expr, Exp
     return multiply(away, inverse), middle, inverse
 
 
-def _layer_norm(node: Node) -> list[Expr | None]:
+def _layer_norm(node: TorchNode) -> list[Expr | None]:
     x = node.x("input")
     axis = rank(x) - len(node.sizes("normalized_shape"))
     inner = opmath(dtype(x))
@@ -90,7 +90,7 @@ def _layer_norm(node: Node) -> list[Expr | None]:
     return [casted(y, node.dtype()), casted(middle, node.dtype(1)), casted(inverse, node.dtype(2))]
 
 
-def _group_norm(node: Node) -> list[Expr | None]:
+def _group_norm(node: TorchNode) -> list[Expr | None]:
     x = node.x("input")
     for name in ("N", "C", "HxW"):
         node.size(name)
@@ -111,7 +111,7 @@ def _group_norm(node: Node) -> list[Expr | None]:
     return [casted(y, node.dtype()), *rest]
 
 
-def _dropout(node: Node) -> list[Expr | None]:
+def _dropout(node: TorchNode) -> list[Expr | None]:
     node.has("p")
     if node.argument("train") is not False:
         node.unsupported("Dropout in training draws random numbers.", "train=False")

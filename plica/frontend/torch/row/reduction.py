@@ -6,12 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from plica.frontend.torch.node import Node
+from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
 from plica.frontend.word import dtype, like, rank, shape
-from plica.ir.dim import known
-from plica.ir.dtype import bool_, i64, u8
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Operator
 from plica.ir.op.comparison import equal, not_equal
 from plica.ir.op.create import full
 from plica.ir.op.elementwise import absolute, divide, multiply, power, sqrt, square, subtract
@@ -33,14 +32,15 @@ from plica.ir.op.reduction import (
 )
 from plica.ir.op.reduction import reduced as reduced_shape
 from plica.ir.op.shape import reshape
-from plica.ir.operator import Operator
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import bool_, i64, u8
 
 
-def _axes(node: Node, x: Expr) -> tuple[int, ...]:
+def _axes(node: TorchNode, x: Expr) -> tuple[int, ...]:
     return node.axes("dim", rank(x)) if node.has("dim") else tuple(range(rank(x)))
 
 
-def _keeps(node: Node) -> bool:
+def _keeps(node: TorchNode) -> bool:
     return node.has("keepdim") and node.flag("keepdim")
 
 
@@ -51,7 +51,7 @@ def _folded(record: Operator, x: Expr, axes: tuple[int, ...], keep: bool) -> Exp
 def _total(record: Operator) -> Row:
     """A sum or a product, in the type that torch gives the result."""
 
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         node.has("dtype")
         x = casted(casted(node.x(), node.dtype()), opmath(node.dtype()))
         return casted(_folded(record, x, _axes(node, x), _keeps(node)), node.dtype())
@@ -59,14 +59,14 @@ def _total(record: Operator) -> Row:
     return row
 
 
-def _mean(node: Node) -> Expr:
+def _mean(node: TorchNode) -> Expr:
     node.has("dtype")
     x = casted(node.x(), opmath(node.dtype()))
     return casted(_folded(mean, x, _axes(node, x), _keeps(node)), node.dtype())
 
 
 def _extreme(record: Operator, logical: Operator) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         x = node.x()
         fold = logical if dtype(x).name == "bool" else record
         return _folded(fold, x, _axes(node, x), _keeps(node))
@@ -77,7 +77,7 @@ def _extreme(record: Operator, logical: Operator) -> Row:
 def _with_place(record: Operator, logical: Operator, place: Operator) -> Row:
     """The greatest or least along an axis, and where it is first."""
 
-    def row(node: Node) -> list[Expr | None]:
+    def row(node: TorchNode) -> list[Expr | None]:
         x = node.x()
         keep = _keeps(node)
         if not rank(x):
@@ -96,7 +96,7 @@ def _position(place: Operator, x: Expr, axis: int, keep: bool) -> Expr:
 
 
 def _place(place: Operator) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         x, keep = node.x(), _keeps(node)
         if not rank(x):
             node.has("dim")
@@ -109,7 +109,7 @@ def _place(place: Operator) -> Row:
 
 
 def _truth(record: Operator) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         x = casted(node.x(), bool_)
         return casted(_folded(record, x, _axes(node, x), _keeps(node)), node.dtype())
 
@@ -117,7 +117,7 @@ def _truth(record: Operator) -> Row:
 
 
 def _running(record: Operator) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         node.has("dtype")
         x = casted(casted(node.x(), node.dtype()), opmath(node.dtype()))
         axis = node.axis("dim", rank(x))
@@ -126,7 +126,7 @@ def _running(record: Operator) -> Row:
     return row
 
 
-def _spread(node: Node) -> tuple[Expr, Expr]:
+def _spread(node: TorchNode) -> tuple[Expr, Expr]:
     """The variance and the mean over the same axes."""
     of = opmath(dtype(node.x()))
     x = casted(node.x(), of)
@@ -156,7 +156,7 @@ def _count(x: Expr, axes: tuple[int, ...]) -> int | None:
 
 
 def _var(finish: Callable[[Expr], Expr], with_mean: bool) -> Row:
-    def row(node: Node) -> Expr | list[Expr | None]:
+    def row(node: TorchNode) -> Expr | list[Expr | None]:
         spread, middle = _spread(node)
         if with_mean:
             return [casted(finish(spread), node.dtype()), casted(middle, node.dtype(1))]
@@ -165,12 +165,12 @@ def _var(finish: Callable[[Expr], Expr], with_mean: bool) -> Row:
     return row
 
 
-def _logsumexp(node: Node) -> Expr:
+def _logsumexp(node: TorchNode) -> Expr:
     x = casted(node.x(), opmath(node.dtype()))
     return casted(_folded(logsumexp, x, _axes(node, x), _keeps(node)), node.dtype())
 
 
-def _norm(node: Node) -> Expr:
+def _norm(node: TorchNode) -> Expr:
     node.has("dtype")
     x = absolute(casted(node.x(), opmath(node.dtype())))
     order = float(node.number("ord"))

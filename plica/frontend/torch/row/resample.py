@@ -6,11 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from plica.frontend.torch.node import Node
+from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
 from plica.frontend.word import along, dtype, like, rank, to
-from plica.ir.dtype import i64
-from plica.ir.graph import Expr, const
+from plica.ir.graph.expression import Expr, const
 from plica.ir.op.comparison import greater_equal, less, logical_and
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import (
@@ -26,9 +25,10 @@ from plica.ir.op.elementwise import (
 from plica.ir.op.index import take, take_along_axis, where
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape
+from plica.ir.type.dtype import i64
 
 
-def _steps(node: Node, x: Expr, corners: bool = False) -> list[tuple[int, int, np.float32]]:
+def _steps(node: TorchNode, x: Expr, corners: bool = False) -> list[tuple[int, int, np.float32]]:
     """For each axis of the image: its size, the size wanted, and how far one place is."""
     sizes, wanted = node.known_sizes(x)[2:], node.shape()[2:]
     factors = _factors(node, len(sizes))
@@ -47,7 +47,7 @@ def _steps(node: Node, x: Expr, corners: bool = False) -> list[tuple[int, int, n
     return found
 
 
-def _factors(node: Node, count: int) -> list[float | None]:
+def _factors(node: TorchNode, count: int) -> list[float | None]:
     """How much larger each axis is asked to be, where that is said beside the size."""
     if node.has("scale_factors"):
         return [float(each) for each in node.argument("scale_factors")]
@@ -55,11 +55,11 @@ def _factors(node: Node, count: int) -> list[float | None]:
     return [float(node.number(name)) if node.has(name) else None for name in names]
 
 
-def _image(node: Node) -> Expr:
+def _image(node: TorchNode) -> Expr:
     return node.x("input") if node.has("input") else node.x()
 
 
-def _nearest(node: Node) -> Expr:
+def _nearest(node: TorchNode) -> Expr:
     x = _image(node)
     for at, (size, goal, step) in enumerate(_steps(node, x), 2):
         places = np.floor(np.arange(goal, dtype=np.float32) * step).astype(np.int64)
@@ -67,7 +67,7 @@ def _nearest(node: Node) -> Expr:
     return x
 
 
-def _linear(node: Node) -> Expr:
+def _linear(node: TorchNode) -> Expr:
     x = _image(node)
     corners = node.flag("align_corners")
     steps = _steps(node, x, corners)
@@ -89,7 +89,7 @@ def _linear(node: Node) -> Expr:
 # --- sampling at given places --------------------------------------------------------------------
 
 
-def _grid_sample(node: Node) -> Expr:
+def _grid_sample(node: TorchNode) -> Expr:
     """Images read at places that run from -1 to 1 along each axis."""
     x, grid = node.x("input"), node.x("grid")
     mode, border = node.integer("interpolation_mode"), node.integer("padding_mode")

@@ -12,13 +12,11 @@ from typing import Final
 
 import numpy as np
 
-from plica.frontend.torch.node import Node
+from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, constant
 from plica.frontend.torch.symbol import Size
 from plica.frontend.word import dtype, rank, shape
-from plica.ir.dim import known, same_dim
-from plica.ir.dtype import i64
-from plica.ir.graph import Expr, const
+from plica.ir.graph.expression import Expr, const
 from plica.ir.op.create import iota
 from plica.ir.op.cut import diagonal, slice_, tril, triu
 from plica.ir.op.elementwise import add, multiply
@@ -27,32 +25,34 @@ from plica.ir.op.join import concat, stack
 from plica.ir.op.pad import pad
 from plica.ir.op.repeat import broadcast_to, flip, roll, tile
 from plica.ir.op.shape import expand_dims, reshape, transpose
+from plica.ir.type.dim import known, same_dim
+from plica.ir.type.dtype import i64
 
 _END: Final = (1 << 31) - 1  # what torch writes where a slice goes to the end is beyond this
 
 
-def _reshaped(node: Node) -> Expr:
+def _reshaped(node: TorchNode) -> Expr:
     """The elements in their order, in the shape of the result."""
     for name in ("size", "shape", "dim"):
         node.has(name)
     return reshape(node.x(), node.shape())
 
 
-def _same(node: Node) -> Expr:
+def _same(node: TorchNode) -> Expr:
     return node.x()
 
 
-def _expand(node: Node) -> Expr:
+def _expand(node: TorchNode) -> Expr:
     node.argument("size")
     return broadcast_to(node.x(), node.shape())
 
 
-def _permute(node: Node) -> Expr:
+def _permute(node: TorchNode) -> Expr:
     x = node.x()
     return transpose(x, tuple(each % rank(x) for each in node.integers("dims"))) if rank(x) else x
 
 
-def _transpose(node: Node) -> Expr:
+def _transpose(node: TorchNode) -> Expr:
     x = node.x()
     if not rank(x):
         return x
@@ -62,7 +62,7 @@ def _transpose(node: Node) -> Expr:
     return transpose(x, tuple(order))
 
 
-def _t(node: Node) -> Expr:
+def _t(node: TorchNode) -> Expr:
     x = node.x()
     return transpose(x, (1, 0)) if rank(x) == 2 else x
 
@@ -79,7 +79,7 @@ def part(x: Expr, axis: int, start: Size | None, stop: Size | None, step: int = 
     return slice_(x, (first,), (last,), (step,), (axis,))
 
 
-def _slice(node: Node) -> Expr:
+def _slice(node: TorchNode) -> Expr:
     x = node.x()
     axis = node.axis("dim", rank(x))
     start, stop = (node.argument(name) for name in ("start", "end"))
@@ -97,14 +97,14 @@ def _slice(node: Node) -> Expr:
     return take(x, add(places, constant(node, first, i64)), axis=axis)
 
 
-def _place(node: Node, x: Expr, axis: int) -> int:
+def _place(node: TorchNode, x: Expr, axis: int) -> int:
     at, size = node.integer("index"), known(shape(x)[axis])
     if at < 0 and size is None:
         return at
     return at + (size or 0) if at < 0 else at
 
 
-def _select(node: Node) -> Expr:
+def _select(node: TorchNode) -> Expr:
     x = node.x()
     axis = node.axis("dim", rank(x))
     at = _place(node, x, axis)
@@ -112,7 +112,7 @@ def _select(node: Node) -> Expr:
     return reshape(slice_(x, (at,), (stop,), None, (axis,)), node.shape())
 
 
-def _split(node: Node) -> list[Expr | None]:
+def _split(node: TorchNode) -> list[Expr | None]:
     x = node.x()
     axis = node.axis("dim", rank(x))
     node.has("split_sizes"), node.has("split_size"), node.has("chunks"), node.has("sections")
@@ -125,7 +125,7 @@ def _split(node: Node) -> list[Expr | None]:
     return made
 
 
-def _unbind(node: Node) -> list[Expr | None]:
+def _unbind(node: TorchNode) -> list[Expr | None]:
     x = node.x()
     axis = node.axis("dim", rank(x))
     return [
@@ -134,7 +134,7 @@ def _unbind(node: Node) -> list[Expr | None]:
     ]
 
 
-def _slice_scatter(node: Node) -> Expr:
+def _slice_scatter(node: TorchNode) -> Expr:
     x, source = node.x(), casted(node.x("src"), dtype(node.x()))
     axis = node.axis("dim", rank(x))
     size = node.known_sizes(x)[axis]
@@ -143,7 +143,7 @@ def _slice_scatter(node: Node) -> Expr:
     return _replaced(x, source, axis, places)
 
 
-def _select_scatter(node: Node) -> Expr:
+def _select_scatter(node: TorchNode) -> Expr:
     x, source = node.x(), casted(node.x("src"), dtype(node.x()))
     axis = node.axis("dim", rank(x))
     size = node.known_sizes(x)[axis]
@@ -151,7 +151,7 @@ def _select_scatter(node: Node) -> Expr:
     return _replaced(x, expand_dims(source, axis=(axis,)), axis, range(at, at + 1))
 
 
-def _diagonal_scatter(node: Node) -> Expr:
+def _diagonal_scatter(node: TorchNode) -> Expr:
     """x with a diagonal taken from a source, whose last axis goes along it."""
     x, source = node.x(), casted(node.x("src"), dtype(node.x()))
     count = rank(x)
@@ -187,7 +187,7 @@ def _replaced(x: Expr, source: Expr, axis: int, places: range) -> Expr:
     return take(concat((x, source), axis=axis), const(order.astype(np.int64)), axis=axis)
 
 
-def _unfold(node: Node) -> Expr:
+def _unfold(node: TorchNode) -> Expr:
     """Windows along an axis, as an axis of their own at the end."""
     x = node.x()
     axis = node.axis("dimension", rank(x))
@@ -203,7 +203,7 @@ def _unfold(node: Node) -> Expr:
     return transpose(found, order)
 
 
-def _as_strided(node: Node) -> Expr:
+def _as_strided(node: TorchNode) -> Expr:
     """Places in memory, where these are the elements of x in their order."""
     x, said = node.x(), node.meta("self")
     sizes, strides = node.integers("size"), node.integers("stride")
@@ -219,7 +219,7 @@ def _as_strided(node: Node) -> Expr:
     return take(reshape(x, (count,)), const(places), axis=0)
 
 
-def _diagonal(node: Node) -> Expr:
+def _diagonal(node: TorchNode) -> Expr:
     x = node.x()
     return diagonal(
         x,
@@ -230,7 +230,7 @@ def _diagonal(node: Node) -> Expr:
 
 
 def _triangle(record: Callable[..., Expr]) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         return record(node.x(), max(-_END, min(_END, node.integer("diagonal"))))
 
     return row
@@ -239,7 +239,7 @@ def _triangle(record: Callable[..., Expr]) -> Row:
 # --- joins and repetition ------------------------------------------------------------------------
 
 
-def _cat(node: Node) -> Expr:
+def _cat(node: TorchNode) -> Expr:
     given = node.xs("tensors")
     # An empty vector goes with anything, for history's sake.
     filled = [x for x in given if not (rank(x) == 1 and known(shape(x)[0]) == 0)]
@@ -250,24 +250,24 @@ def _cat(node: Node) -> Expr:
     return items[0] if len(items) == 1 else concat(items, axis=axis)
 
 
-def _stack(node: Node) -> Expr:
+def _stack(node: TorchNode) -> Expr:
     items = tuple(casted(x, node.dtype()) for x in node.xs("tensors"))
     return stack(items, axis=node.axis("dim", rank(items[0]) + 1))
 
 
-def _repeat(node: Node) -> Expr:
+def _repeat(node: TorchNode) -> Expr:
     x, times = node.x(), node.integers("repeats")
     wide = reshape(x, (*(1,) * (len(times) - rank(x)), *shape(x)))
     return tile(wide, times) if times else x
 
 
-def _flip(node: Node) -> Expr:
+def _flip(node: TorchNode) -> Expr:
     x = node.x()
     axes = node.integers("dims")
     return flip(x, axis=tuple(each % rank(x) for each in axes)) if axes and rank(x) else x
 
 
-def _roll(node: Node) -> Expr:
+def _roll(node: TorchNode) -> Expr:
     x, shifts, axes = node.x(), node.integers("shifts"), node.integers("dims")
     if not axes:
         (shift,) = shifts
@@ -280,14 +280,14 @@ def _roll(node: Node) -> Expr:
 # --- borders -------------------------------------------------------------------------------------
 
 
-def _pairs(node: Node, x: Expr, name: str) -> list[tuple[int, int]]:
+def _pairs(node: TorchNode, x: Expr, name: str) -> list[tuple[int, int]]:
     """Widths for each axis: torch begins with the last."""
     widths = node.integers(name)
     pairs = [(widths[at], widths[at + 1]) for at in range(0, len(widths), 2)]
     return [(0, 0)] * (rank(x) - len(pairs)) + pairs[::-1]
 
 
-def _constant_pad(node: Node) -> Expr:
+def _constant_pad(node: TorchNode) -> Expr:
     x = node.x()
     pairs = _pairs(node, x, "pad")
     of = dtype(x)
@@ -303,7 +303,7 @@ def _constant_pad(node: Node) -> Expr:
 
 
 def _border(mode: str) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         x = node.x()
         pairs = _pairs(node, x, "padding")
         if any(min(pair) < 0 for pair in pairs):

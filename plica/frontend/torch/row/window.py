@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from plica.frontend.torch.node import Node
+from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
 from plica.frontend.word import along, dtype, like, rank, shape
-from plica.ir.dim import known
-from plica.ir.graph import Expr
+from plica.ir.graph.expression import Expr
+from plica.ir.loop.scalar import index
 from plica.ir.op.convolution import conv, conv_transpose
 from plica.ir.op.elementwise import add, multiply
 from plica.ir.op.pool import adaptive_avg_pool, adaptive_max_pool, avg_pool, max_pool
 from plica.ir.op.relation import Shape
 from plica.ir.op.shape import reshape
-from plica.ir.scalar import index
+from plica.ir.type.dim import known
 
 
 def each(given: tuple[int, ...], count: int) -> tuple[int, ...]:
@@ -23,7 +23,7 @@ def each(given: tuple[int, ...], count: int) -> tuple[int, ...]:
     return given * count if len(given) == 1 else given
 
 
-def _convolution(node: Node) -> Expr:
+def _convolution(node: TorchNode) -> Expr:
     x, weight, bias = node.x("input"), node.x("weight"), node.maybe("bias")
     count = rank(x) - 2
     strides, padding, dilation, extra = (
@@ -57,7 +57,7 @@ def _restored(y: Expr, lead: Shape) -> Expr:
 
 
 def _avg_pool(count: int) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         x, lead = _batched(node.x(), count)
         kernel = each(node.integers("kernel_size"), count)
         strides = each(node.integers("stride") or kernel, count)
@@ -82,7 +82,7 @@ def _avg_pool(count: int) -> Row:
 
 
 def _max_pool(count: int) -> Row:
-    def row(node: Node) -> list[Expr | None]:
+    def row(node: TorchNode) -> list[Expr | None]:
         x, lead = _batched(node.x(), count)
         kernel = each(node.integers("kernel_size"), count)
         widths = each(node.integers("padding"), count)
@@ -100,7 +100,7 @@ def _max_pool(count: int) -> Row:
 
 
 def _adaptive(count: int) -> Row:
-    def row(node: Node) -> Expr:
+    def row(node: TorchNode) -> Expr:
         x, lead = _batched(node.x(), count)
         wanted = each(node.integers("output_size"), count)
         if any(known(size) is None for size in shape(x)[2:]):
@@ -112,7 +112,7 @@ def _adaptive(count: int) -> Row:
 
 
 def _adaptive_max(count: int) -> Row:
-    def row(node: Node) -> list[Expr | None]:
+    def row(node: TorchNode) -> list[Expr | None]:
         x, lead = _batched(node.x(), count)
         wanted = each(node.integers("output_size"), count)
         return [_restored(adaptive_max_pool(x, output_size=wanted), lead), None]

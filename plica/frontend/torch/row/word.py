@@ -12,15 +12,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from plica.frontend.torch.dtype import dtype_of
-from plica.frontend.torch.node import Made, Node
+from plica.frontend.torch.node import Made, TorchNode
 from plica.frontend.word import dtype, like
-from plica.ir.dtype import DType
-from plica.ir.graph import Expr, const
+from plica.ir.graph.expression import Expr, const
+from plica.ir.loop.scalar import Scalar
 from plica.ir.op.comparison import not_equal
 from plica.ir.op.elementwise import cast
-from plica.ir.scalar import Scalar
+from plica.ir.type.dtype import DType
 
-Row: TypeAlias = Callable[[Node], Made]
+Row: TypeAlias = Callable[[TorchNode], Made]
 
 
 def casted(x: Expr, wanted: DType) -> Expr:
@@ -32,7 +32,7 @@ def casted(x: Expr, wanted: DType) -> Expr:
     return cast(x, wanted)
 
 
-def constant(node: Node, value: Any, of: DType) -> Expr:  # Any: a number of Python
+def constant(node: TorchNode, value: Any, of: DType) -> Expr:  # Any: a number of Python
     """A number as a tensor of rank 0, if the type can hold it."""
     if isinstance(value, Scalar) or not isinstance(value, bool | int | float):
         message = f"{node.kind} takes a number that is only known when the program runs."
@@ -44,7 +44,7 @@ def constant(node: Node, value: Any, of: DType) -> Expr:  # Any: a number of Pyt
     return const(np.asarray(value).astype(of.numpy), of)
 
 
-def computation(node: Node, names: Sequence[str], kind: str = "DEFAULT") -> DType:
+def computation(node: TorchNode, names: Sequence[str], kind: str = "DEFAULT") -> DType:
     """The type in which torch computes on these arguments."""
     from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 
@@ -59,13 +59,13 @@ def computation(node: Node, names: Sequence[str], kind: str = "DEFAULT") -> DTyp
     return found
 
 
-def operand(node: Node, name: str, of: DType) -> Expr:
+def operand(node: TorchNode, name: str, of: DType) -> Expr:
     """An argument, a tensor or a number, in a type."""
     found = node.argument(name)
     return casted(found, of) if isinstance(found, Expr) else constant(node, found, of)
 
 
-def operands(node: Node, *names: str, kind: str = "DEFAULT") -> list[Expr]:
+def operands(node: TorchNode, *names: str, kind: str = "DEFAULT") -> list[Expr]:
     """Arguments in the type in which torch computes on them."""
     of = computation(node, names, kind)
     return [operand(node, name, of) for name in names]

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from plica.runtime.late import lazily
 
-__all__ = ["GPU_FORMS", "Candidate", "Gpu", "candidates", "gpu_schedule", "gpu_trace"]
+__all__ = ["GPU_FORMS", "Gpu", "GpuCandidate", "candidates", "gpu_schedule", "gpu_trace"]
 
 if TYPE_CHECKING:
-    from plica.schedule.default.gpu.choose import GPU_FORMS, Candidate, candidates
+    from plica.schedule.default.gpu.choose import GPU_FORMS, GpuCandidate, candidates
     from plica.schedule.default.gpu.machine import Gpu
     from plica.schedule.default.gpu.thread import gpu_schedule, gpu_trace
 else:

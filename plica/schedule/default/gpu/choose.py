@@ -4,11 +4,11 @@
 are tables.  `candidates` goes through everything that could be done, the best first and the
 plainest last, so that whoever lowers takes the first that can be lowered.
 
->>> from plica.ir.dtype import f16, f32
->>> from plica.ir.scalar import Cast
->>> from plica.ir.stage import stage
->>> from plica.ir.stages import stages
->>> from plica.ir.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f16, f32
+>>> from plica.ir.loop.scalar import Cast
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import stages
+>>> from plica.ir.loop.tensor import buffer, reduce
 >>> x, w = buffer("x", (100, 64), f16), buffer("w", (64, 90), f16)
 >>> dense = stage("y", (100, 90), lambda m, n: reduce(
 ...     "sum", (64,), lambda k: Cast(x[m, k], f32) * Cast(w[k, n], f32)))
@@ -27,17 +27,17 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.ir.dim import known
-from plica.ir.dtype import f32
-from plica.ir.loop import Kernel
-from plica.ir.scalar import Load
-from plica.ir.stages import Stages, kernel_of, reductions
+from plica.ir.loop.scalar import Load
+from plica.ir.loop.stages import Stages, kernel_of, reductions
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32
 from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.gpu.cost import is_enough, is_window, pad_cost, tile_cost, warps_cost
 from plica.schedule.default.gpu.form import tiled
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.operand import NARROW, Group, Operands, operands
-from plica.schedule.default.gpu.product import Tile
+from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule
 from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, Along
@@ -64,13 +64,13 @@ PARTS: Final = (1, 2, 4, 8, 16, 32)
 """In how many parts the terms of a sum go."""
 
 TILES: Final = (
-    Tile(128, 128, 16, 8, 16, ahead=1),
-    Tile(64, 128, 16, 8, 16, ahead=1),
-    Tile(64, 64, 16, 8, 16, ahead=1),
-    Tile(32, 64, 16, 8, 16, ahead=1),
+    ProductTile(128, 128, 16, 8, 16, ahead=1),
+    ProductTile(64, 128, 16, 8, 16, ahead=1),
+    ProductTile(64, 64, 16, 8, 16, ahead=1),
+    ProductTile(32, 64, 16, 8, 16, ahead=1),
 )
 
-HIGH: Final = Tile(256, 128, 16, 16, 16, ahead=2, kept=True)
+HIGH: Final = ProductTile(256, 128, 16, 16, 16, ahead=2, kept=True)
 """For products of matrices of which there are not many tiles."""
 
 GROUPS: Final = (
@@ -138,7 +138,9 @@ def in_warps(  # noqa: PLR0917  # what a form is made of
     return tiled(found, warps.layout(along_of(of, found, facts)), parts, pads)
 
 
-def in_tiles(of: Stages, facts: Facts, found: Operands, tile: Tile, parts: int = 1) -> Stages:
+def in_tiles(
+    of: Stages, facts: Facts, found: Operands, tile: ProductTile, parts: int = 1
+) -> Stages:
     """A product in tiles of threads; what was gathered before lies as it is read."""
     left, right = _constant(of, found, facts)
     along = (not left and found.along(found.left), not right and found.along(found.right))
@@ -272,7 +274,7 @@ def template_of(form: str) -> Template:
 
 
 @frozen(eq=False)
-class Candidate:
+class GpuCandidate:
     """A form, what is left of it once constants are hoisted, and its schedule.
 
     Where there is no schedule, the form is all there is to say.
@@ -288,7 +290,7 @@ TRIES: Final = 3
 """How often a form is tried, the cheapest of what it makes first."""
 
 
-def candidates(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Candidate]:
+def candidates(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[GpuCandidate]:
     """Everything that could be done, the best first; the last is one thread for each element."""
     forms = (*GPU_FORMS, *installed())
     for rank in sorted({each.rank for each in forms}):
@@ -301,4 +303,4 @@ def candidates(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Candidate]:
             apart = hoist(formed.stages, facts.constant)
             made = template_of(formed.form)(apart.rest, gpu)
             if made is not None:
-                yield Candidate(formed, apart, *made)
+                yield GpuCandidate(formed, apart, *made)

@@ -11,11 +11,11 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from plica.ir.dim import known
-from plica.ir.scalar import Load
+from plica.ir.loop.scalar import Load
+from plica.ir.type.dim import known
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.operand import Operands
-from plica.schedule.default.gpu.product import Tile
+from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.tensor_core import Warps
 
 PRODUCTS: Final = 1024
@@ -106,7 +106,7 @@ def is_window(of: Operands) -> bool:
     return len(of.groups["terms"]) > 1 or of.bordered is not None
 
 
-def tile_cost(of: Operands, tile: Tile, parts: int, gpu: Gpu) -> float:
+def tile_cost(of: Operands, tile: ProductTile, parts: int, gpu: Gpu) -> float:
     """A product of f32 in tiles, in products of the processor that has most to do."""
     rows, columns, lots = (of.size(each) for each in ("rows", "columns", "batch"))
     plain = not is_window(of) and lots == 1
@@ -123,7 +123,7 @@ def tile_cost(of: Operands, tile: Tile, parts: int, gpu: Gpu) -> float:
     return work + joining
 
 
-def is_enough(of: Operands, tile: Tile, parts: int, gpu: Gpu) -> bool:
+def is_enough(of: Operands, tile: ProductTile, parts: int, gpu: Gpu) -> bool:
     """Whether more parts of the terms would only have to be joined."""
     rows, columns, lots = (of.size(each) for each in ("rows", "columns", "batch"))
     tiles = -(-rows // tile.rows) * -(-columns // tile.columns) * lots

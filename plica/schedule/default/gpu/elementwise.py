@@ -9,13 +9,13 @@ A thread's vectors are far apart, so that neighbouring threads always have neigh
 than one of them are under way at once.
 
 >>> cut_of(1 << 28, 1 << 13, 4, Gpu())
-Cut(threads=256, turns=2, lanes=4)
+ThreadTiling(threads=256, turns=2, lanes=4)
 >>> cut_of(1000, 1000, 4, Gpu())
-Cut(threads=256, turns=1, lanes=4)
+ThreadTiling(threads=256, turns=1, lanes=4)
 >>> cut_of(1000, 1000, 4, Gpu(), even=True)
-Cut(threads=250, turns=1, lanes=4)
+ThreadTiling(threads=250, turns=1, lanes=4)
 >>> cut_of(1009, 1009, 4, Gpu())
-Cut(threads=256, turns=1, lanes=1)
+ThreadTiling(threads=256, turns=1, lanes=1)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.shape import Stage
+from plica.schedule.default.gpu.shape import BlockStage
 from plica.schedule.do import Body, do
 from plica.schedule.primitive import (
     add_unit_loop,
@@ -50,7 +50,7 @@ BUSY: Final = 2048
 
 
 @frozen
-class Cut:
+class ThreadTiling:
     """Threads of a block, vectors of a thread, and elements of a vector."""
 
     threads: int
@@ -58,7 +58,7 @@ class Cut:
     lanes: int
 
 
-def cut_of(elements: int, last: int, size: int, gpu: Gpu, even: bool = False) -> Cut:
+def cut_of(elements: int, last: int, size: int, gpu: Gpu, even: bool = False) -> ThreadTiling:
     """How elements of some bytes are cut; `last` are neighbours.
 
     Where blocks are `even`, none has threads without an element.
@@ -70,11 +70,11 @@ def cut_of(elements: int, last: int, size: int, gpu: Gpu, even: bool = False) ->
         threads = next(n for n in range(min(units, gpu.threads), 0, -1) if units % n == 0)
     many = elements >= 2 * gpu.processors * BUSY * lanes * TURNS
     twice = units % (threads * TURNS) == 0
-    return Cut(threads, TURNS if many and twice else 1, lanes)
+    return ThreadTiling(threads, TURNS if many and twice else 1, lanes)
 
 
 @do
-def elementwise(of: Stage, size: int, gpu: Gpu, wide: bool = True, even: bool = False) -> Body:
+def elementwise(of: BlockStage, size: int, gpu: Gpu, wide: bool = True, even: bool = False) -> Body:
     """The elements of a block over threads."""
     if not of.spatial:
         yield bind((yield add_unit_loop((yield block(str(of.label))))), "threadIdx.x")

@@ -7,18 +7,18 @@
     sum[…]              sum of the parts, where there are several
     out[…]              the epilogue
 
-Rows, columns and terms are digits, as a `Layout` has them: a tile, a warp, a square of a thread, a
+Rows, columns and terms are digits, as a `DigitLayout` has them: a tile, a warp, a square of a thread, a
 place in it.  Zero is what a sum begins with, so sizes that tiles do not divide are padded with it.
 A side that is constant is gathered before the program runs, by hoisting: it then lies in memory as
 its tiles are read.
 
->>> from plica.ir.dtype import f32
->>> from plica.ir.stage import stage
->>> from plica.ir.stages import stages
->>> from plica.ir.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import stages
+>>> from plica.ir.loop.tensor import buffer, reduce
 >>> x, w = buffer("x", (3, 5), f32), buffer("w", (5, 4), f32)
 >>> dense = stage("y", (3, 4), lambda m, n: reduce("sum", (5,), lambda k: x[m, k] * w[k, n]))
->>> halves = Layout((("by", 0), ("i", 2)), (("bx", 0), ("j", 2)), (("k", 0), ("e", 2)),
+>>> halves = DigitLayout((("by", 0), ("i", 2)), (("bx", 0), ("j", 2)), (("k", 0), ("e", 2)),
 ...                 ("by", "k", "e", "i"), ("bx", "k", "e", "j"))
 >>> print(tiled(operands(stages((x, w), (dense,))), halves))
 left[by < 2, k_1 < 3, e < 2, i_2 < 2] = x[by * 2 + i_2, k_1 * 2 + e] if by * 2 + i_2 < 3 and k_1 * 2 + e < 5 else 0.0
@@ -38,9 +38,7 @@ from attrs import frozen
 
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.dtype import DType, f32
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     And,
     Buffer,
     Cast,
@@ -55,8 +53,10 @@ from plica.ir.scalar import (
     dtype_of,
     index,
 )
-from plica.ir.stage import Each
-from plica.ir.stages import Names, Stages, stages
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages, stages
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType, f32
 from plica.schedule.default.gpu.operand import Group, Operands, Where, operands
 
 Digits: TypeAlias = tuple[tuple[str, int], ...]
@@ -64,7 +64,7 @@ Digits: TypeAlias = tuple[tuple[str, int], ...]
 
 
 @frozen
-class Layout:
+class DigitLayout:
     """How rows, columns and terms are cut into digits, and in which order a side's lie."""
 
     rows: Digits
@@ -86,7 +86,7 @@ OCTET: Final = 8
 
 
 def tiled(
-    of: Operands, layout: Layout, parts: int = 1, pads: tuple[bool, bool] = (False, False)
+    of: Operands, layout: DigitLayout, parts: int = 1, pads: tuple[bool, bool] = (False, False)
 ) -> Stages:
     """A product in tiles, its terms in so many parts.
 
@@ -155,7 +155,7 @@ def _padded(of: Operands, side: Load, names: Names) -> Each:
     return Each(Buffer(names.name("pad"), shape, view.dtype), axes, inside)
 
 
-def _after(of: Operands, layout: Layout, part: Buffer, parts: int, names: Names) -> list[Each]:
+def _after(of: Operands, layout: DigitLayout, part: Buffer, parts: int, names: Names) -> list[Each]:
     """The sum of the parts, and the epilogue."""
     axes, shape, where = of.result(names)
     lots = (where.numbers["batch"],) if of.size("batch") > 1 else ()
@@ -254,4 +254,4 @@ def digits(of: Scalar, cut: Digits) -> tuple[Scalar, ...]:
     return (of, *reversed(found))
 
 
-__all__ = ["Digits", "Layout", "digits", "operands", "tiled"]
+__all__ = ["DigitLayout", "Digits", "digits", "operands", "tiled"]

@@ -7,11 +7,11 @@ Columns are the axes that are neighbours in the result, rows the last run of the
 them, and all others are batch.  Sides of f16 or bf16 that are but read and cast to f32 count as
 what they are in memory.
 
->>> from plica.ir.dtype import f16, f32
->>> from plica.ir.scalar import Cast
->>> from plica.ir.stage import stage
->>> from plica.ir.stages import stages
->>> from plica.ir.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f16, f32
+>>> from plica.ir.loop.scalar import Cast
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import stages
+>>> from plica.ir.loop.tensor import buffer, reduce
 >>> x, w = buffer("x", (5, 7, 8), f16), buffer("w", (6, 8), f16)
 >>> dense = stage("y", (5, 7, 6), lambda b, m, n: reduce(
 ...     "sum", (8,), lambda k: Cast(x[b, m, k], f32) * Cast(w[n, k], f32)))
@@ -35,11 +35,11 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.dim import known
-from plica.ir.dtype import DType, bf16, f16, f32
-from plica.ir.scalar import Buffer, Cast, Le, Lit, Load, Lt, Scalar, ScalarVar, Select, index
-from plica.ir.stage import Each
-from plica.ir.stages import Names, Stages, loads, reductions, stages
+from plica.ir.loop.scalar import Buffer, Cast, Le, Lit, Load, Lt, Scalar, ScalarVar, Select, index
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType, bf16, f16, f32
 from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.grouped import by_group
 

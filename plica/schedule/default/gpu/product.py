@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from plica.ir.index_map import index_map
-from plica.schedule.default.gpu.form import Digits, Layout, digits
+from plica.ir.loop.index_map import index_map
+from plica.schedule.default.gpu.form import DigitLayout, Digits, digits
 from plica.schedule.default.gpu.machine import BLOCKS
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
@@ -43,7 +43,7 @@ WIDE = 4
 
 
 @frozen
-class Tile:
+class ProductTile:
     """Rows, columns and terms of a tile; threads down and across it; how many slices are on their
     way while one is multiplied."""
 
@@ -67,10 +67,10 @@ class Tile:
         columns: Digits = (("bx", 0), ("vj", self.columns // across), ("tx", self.across), ("j", WIDE))  # fmt: skip  # noqa: E501
         return rows, columns, (("k", 0), ("e", self.terms))
 
-    def layout(self, along: tuple[bool, bool]) -> Layout:
+    def layout(self, along: tuple[bool, bool]) -> DigitLayout:
         """The digits, and the order of those of both sides."""
         left = "by vi ty i k e" if self.keeps(along) else "k e by vi ty i"
-        return Layout(*self.cut, tuple(left.split()), ("k", "e", "bx", "vj", "tx", "j"))
+        return DigitLayout(*self.cut, tuple(left.split()), ("k", "e", "bx", "vj", "tx", "j"))
 
     @property
     def threads(self) -> int:
@@ -101,7 +101,7 @@ class Blocks:
 
 
 @do
-def product(tile: Tile, blocks: Blocks, along: tuple[bool, bool] = (False, False)) -> Body:
+def product(tile: ProductTile, blocks: Blocks, along: tuple[bool, bool] = (False, False)) -> Body:
     """The schedule of `part[z, m…, n…] += left[z, k…, m…] * right[z, k…, n…]` in tiles.
 
     `along` says where neighbours among the terms are neighbours in memory.
@@ -144,7 +144,7 @@ def product(tile: Tile, blocks: Blocks, along: tuple[bool, bool] = (False, False
         yield annotate(k0, "software_pipeline_stage", (0, 0, tile.ahead))
 
 
-def _steps(tile: Tile, which: int) -> tuple[int, int, int]:
+def _steps(tile: ProductTile, which: int) -> tuple[int, int, int]:
     """Squares of a thread, threads, and places in a square, down or across."""
     _, (_, squares), (_, threads), (_, wide) = tile.cut[which]
     return squares, threads, wide
@@ -192,7 +192,7 @@ def laid_out(axes: tuple[tuple[Handle, int], ...]) -> Body:
 
 
 @do
-def fetched(copy: Handle, tile: Tile, steps: tuple[int, int, int]) -> Body:
+def fetched(copy: Handle, tile: ProductTile, steps: tuple[int, int, int]) -> Body:
     """A slice copied by all threads of a block together: terms, squares, threads, four at once.
 
     Threads across are those of the slice, for as many terms as there are more of them; threads down
@@ -223,7 +223,7 @@ def fetched_rows(copy: Handle) -> Body:
 
 
 @do
-def fetched_along(copy: Handle, tile: Tile, steps: tuple[int, int, int]) -> Body:
+def fetched_along(copy: Handle, tile: ProductTile, steps: tuple[int, int, int]) -> Body:
     """A slice copied by all threads, four neighbouring terms at once."""
     squares, threads, _ = steps
     k, *between, t, i = (yield loops(copy))[-4 if squares > 1 else -3 :]
@@ -236,4 +236,4 @@ def fetched_along(copy: Handle, tile: Tile, steps: tuple[int, int, int]) -> Body
     yield vectorize(lanes)
 
 
-__all__ = ["WIDE", "Blocks", "Tile", "product"]
+__all__ = ["WIDE", "Blocks", "ProductTile", "product"]

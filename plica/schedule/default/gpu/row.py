@@ -11,11 +11,11 @@ Each thread has the same places of every row, so that a row is read once and wri
 rows share a block, one beside the other.
 
 >>> shape_of(8192, 8192, 4, Gpu())
-Shape(threads=256, lanes=4, beside=1)
+RowShape(threads=256, lanes=4, beside=1)
 >>> shape_of(128, 768, 4, Gpu())
-Shape(threads=192, lanes=4, beside=1)
+RowShape(threads=192, lanes=4, beside=1)
 >>> shape_of(100000, 64, 4, Gpu())
-Shape(threads=2, lanes=4, beside=125)
+RowShape(threads=2, lanes=4, beside=125)
 >>> shape_of(2, 1000003, 4, Gpu()) is None
 True
 """
@@ -27,17 +27,18 @@ from typing import Final
 
 from attrs import frozen
 
+from plica.analysis.site import map_of
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.dim import known
-from plica.ir.index_map import IndexMap, index_map
-from plica.ir.loop import Block, Kernel
-from plica.ir.scalar import Buffer, Div, Intrinsic, Load, Pow
+from plica.ir.loop.index_map import IndexMap, index_map
+from plica.ir.loop.scalar import Buffer, Div, Intrinsic, Load, Pow
+from plica.ir.loop.statement import Block, Kernel
+from plica.ir.type.dim import known
+from plica.schedule.dataflow import stages as flow
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.shape import Stage, inlined
+from plica.schedule.default.gpu.shape import BlockStage, inlined
 from plica.schedule.do import Body, do
-from plica.schedule.flow import stages as flow
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import (
     add_unit_loop,
@@ -53,7 +54,6 @@ from plica.schedule.primitive import (
     transform_layout,
     vectorize,
 )
-from plica.schedule.site import map_of
 
 MOST: Final = 32
 """Elements of a row that a thread keeps where there are rows enough for all threads."""
@@ -72,7 +72,7 @@ WIDE: Final = 16
 
 
 @frozen
-class Shape:
+class RowShape:
     """Threads of a row, neighbours that a thread takes at once, and rows of a block."""
 
     threads: int
@@ -80,7 +80,7 @@ class Shape:
     beside: int
 
 
-def shape_of(rows: int, length: int, size: int, gpu: Gpu) -> Shape | None:
+def shape_of(rows: int, length: int, size: int, gpu: Gpu) -> RowShape | None:
     """How a row of elements of some bytes is cut; None where it cannot be cut evenly."""
     lanes = next(n for n in (8, 4, 2, 1) if n * size <= WIDE and length % n == 0)
     units = length // lanes
@@ -97,10 +97,10 @@ def shape_of(rows: int, length: int, size: int, gpu: Gpu) -> Shape | None:
         return None
     most = max(1, gpu.threads // threads) if rows * threads > gpu.most // 4 else 1
     beside = next(n for n in range(most, 0, -1) if rows % n == 0)
-    return Shape(threads, lanes, beside)
+    return RowShape(threads, lanes, beside)
 
 
-def kept_rows(kernel: Kernel, every: Sequence[Stage]) -> tuple[Name, ...]:
+def kept_rows(kernel: Kernel, every: Sequence[BlockStage]) -> tuple[Name, ...]:
     """Rows between the stages that cost too much to be made again for each who reads them."""
     blocks = map_of(kernel).blocks
     found = []
@@ -135,13 +135,13 @@ class Rowed:
     The last stage makes a row, or `ends` in one element of each.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[BlockStage, ...]
     kept: tuple[tuple[Name, int, int], ...]
-    shape: Shape
+    shape: RowShape
     ends: bool = False
 
 
-def rowed(kernel: Kernel, left: tuple[Stage, ...], gpu: Gpu) -> Rowed | None:
+def rowed(kernel: Kernel, left: tuple[BlockStage, ...], gpu: Gpu) -> Rowed | None:
     """Stages as stages of rows, None where they are not such."""
     sums = [each for each in left if each.reduce]
     last = left[-1]
@@ -247,7 +247,7 @@ def by_rows(of: Rowed, inline: tuple[Name, ...]) -> Body:
             yield vectorize(lane)
 
 
-def laid_out(rank: int, shape: Shape) -> IndexMap:
+def laid_out(rank: int, shape: RowShape) -> IndexMap:
     """Where an element of a row is kept: turn, thread, neighbour."""
     turn, lanes = shape.threads * shape.lanes, shape.lanes
     return index_map(

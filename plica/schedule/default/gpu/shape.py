@@ -9,17 +9,17 @@ from math import prod
 
 from attrs import frozen
 
+from plica.analysis.site import map_of
 from plica.core.name import Name
-from plica.ir.dim import known
-from plica.ir.loop import Block, For, Kernel
+from plica.ir.loop.statement import Block, For, Kernel
+from plica.ir.type.dim import known
 from plica.schedule.do import Body, do
 from plica.schedule.primitive import block, compute_inline
 from plica.schedule.problem import ScheduleRefused
-from plica.schedule.site import map_of
 
 
 @frozen(eq=False)
-class Stage:
+class BlockStage:
     """A block with its loops: first those of its elements, then those of its terms."""
 
     label: Name
@@ -35,7 +35,7 @@ class Stage:
         return prod(self.reduce)
 
 
-def stages(kernel: Kernel) -> tuple[Stage, ...] | None:
+def stages(kernel: Kernel) -> tuple[BlockStage, ...] | None:
     """The blocks of a kernel in order; None where one is not in plain loops of known extent."""
     found = []
     for label, site in map_of(kernel).blocks.items():
@@ -46,7 +46,7 @@ def stages(kernel: Kernel) -> tuple[Stage, ...] | None:
     return tuple(found)
 
 
-def _stage(label: Name, block_: Block, loops: tuple[For, ...]) -> Stage | None:
+def _stage(label: Name, block_: Block, loops: tuple[For, ...]) -> BlockStage | None:
     sizes = [known(loop.extent) for loop in loops]
     kinds = block_.kinds
     plain = tuple([loop.var for loop in loops]) == block_.bindings
@@ -57,7 +57,7 @@ def _stage(label: Name, block_: Block, loops: tuple[For, ...]) -> Stage | None:
     if any(size is None or size < 1 for size in sizes):
         return None
     numbers = [size or 0 for size in sizes]
-    return Stage(label, tuple(numbers[:count]), tuple(numbers[count:]))
+    return BlockStage(label, tuple(numbers[:count]), tuple(numbers[count:]))
 
 
 @do

@@ -13,19 +13,19 @@ from math import gcd
 from attrs import evolve, frozen
 
 from plica.core.binding import free_vars
-from plica.ir.dim import known
-from plica.ir.loop import Kernel
-from plica.ir.scalar import Buffer, Load, ScalarVar
-from plica.ir.stage import Each
-from plica.ir.stages import Stages, kernel_of, loads
+from plica.ir.loop.scalar import Buffer, Load, ScalarVar
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages, kernel_of, loads
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.dim import known
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.product import WIDE, Blocks, Tile, product
+from plica.schedule.default.gpu.product import WIDE, Blocks, ProductTile, product
 from plica.schedule.default.gpu.shape import stages
-from plica.schedule.default.gpu.spread import spread
 from plica.schedule.default.gpu.tensor_core import Warps, tensor_core
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET
 from plica.schedule.default.gpu.thread import recorded
-from plica.schedule.do import Block, Body, do
+from plica.schedule.default.gpu.thread_map import spread
+from plica.schedule.do import Body, DoBlock, do
 from plica.schedule.replay import begin
 from plica.schedule.trace import Trace
 
@@ -34,7 +34,7 @@ NEAR = 8
 
 
 @frozen(eq=False)
-class Tiled:
+class TiledProduct:
     """The stages of a product in tiles: its sides, where they are gathered, the sums, and how long
     each digit goes."""
 
@@ -65,7 +65,7 @@ class Tiled:
         return Blocks(left, right, str(self.part.out.name), out, self.count)
 
 
-def tiled_of(of: Stages) -> Tiled | None:
+def tiled_of(of: Stages) -> TiledProduct | None:
     """What stages say of their tiles, None where they are no product in tiles."""
     every = [each for each in of.stages if isinstance(each, Each)]
     at = [n for n, each in enumerate(every) if each.out.name.hint == "part"]
@@ -82,7 +82,7 @@ def tiled_of(of: Stages) -> Tiled | None:
     last = (_hint(sides[0]), _hint(sides[1]))
     copies = tuple([each for each in every if each.out.name.hint == "pad"])
     ours = (made.get(sides[0].buffer), made.get(sides[1].buffer))
-    return Tiled(copies, ours, part, after, digits, last)
+    return TiledProduct(copies, ours, part, after, digits, last)
 
 
 def _extents(of: Load, buffer: Buffer) -> dict[str, int]:
@@ -129,7 +129,9 @@ def _fits(of: Warps, digits: Mapping[str, int], together: bool) -> bool:
     return found == (of.down, of.across, of.high, of.wide, of.steps, of.together)
 
 
-def product_schedule(of: Stages, gpu: Gpu, known_: Sequence[Tile]) -> tuple[Trace, Kernel] | None:
+def product_schedule(
+    of: Stages, gpu: Gpu, known_: Sequence[ProductTile]
+) -> tuple[Trace, Kernel] | None:
     """The schedule of a product of f32, in tiles of one of some known shapes.
 
     The epilogue is done in registers where the tiles cover the result.
@@ -171,13 +173,13 @@ def _along(of: Each | None) -> bool:
     return near in ({"k", "e"}, {"e"})
 
 
-def _covers(of: Tiled, rows: int, columns: int) -> bool:
+def _covers(of: TiledProduct, rows: int, columns: int) -> bool:
     sizes = [known(size) for size in of.after[0].out.shape]
     _, down, across = of.count
     return sizes == [down * rows, across * columns]
 
 
-def _after_copies(of: Tiled, kernel: Kernel, gpu: Gpu, sums: Block) -> Block:
+def _after_copies(of: TiledProduct, kernel: Kernel, gpu: Gpu, sums: DoBlock) -> DoBlock:
     """Sums, after launches that copy sides with rows that can be moved at once."""
     labels = {each.out.name for each in of.copies}
     copies = [each for each in stages(begin(kernel).kernel) or () if each.label in labels]
@@ -193,7 +195,9 @@ def _after_copies(of: Tiled, kernel: Kernel, gpu: Gpu, sums: Block) -> Block:
     return whole()
 
 
-def _apart(of: Tiled, kernel: Kernel, gpu: Gpu, sums: Block) -> tuple[Trace, Kernel] | None:
+def _apart(
+    of: TiledProduct, kernel: Kernel, gpu: Gpu, sums: DoBlock
+) -> tuple[Trace, Kernel] | None:
     """A product whose sums are joined and finished by another launch."""
     every = stages(begin(kernel).kernel)
     if every is None:
@@ -210,4 +214,4 @@ def _apart(of: Tiled, kernel: Kernel, gpu: Gpu, sums: Block) -> tuple[Trace, Ker
     return recorded(whole(True), kernel) or recorded(whole(False), kernel)
 
 
-__all__ = ["Tiled", "product_schedule", "tensor_core_schedule", "tiled_of"]
+__all__ = ["TiledProduct", "product_schedule", "tensor_core_schedule", "tiled_of"]

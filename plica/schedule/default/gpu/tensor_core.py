@@ -18,9 +18,9 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.ir.dtype import DType
-from plica.ir.invocation import TensorIntrinsic
-from plica.schedule.default.gpu.form import Digits, Layout
+from plica.ir.loop.invocation import TensorIntrinsic
+from plica.ir.type.dtype import DType
+from plica.schedule.default.gpu.form import DigitLayout, Digits
 from plica.schedule.default.gpu.product import Blocks, laid_out, tiles
 from plica.schedule.default.gpu.tensor_core_meaning import (
     GROUP,
@@ -89,7 +89,7 @@ class Warps:
             columns = (("bx", 0), ("wn", self.across), *wide, ("o", OCTET), ("t", QUADS), ("pair", 2))  # fmt: skip  # noqa: E501
         return rows, columns, (("q", 0), ("s", self.steps), ("h", 2), ("e", OCTET))
 
-    def layout(self, along: Along) -> Layout:
+    def layout(self, along: Along) -> DigitLayout:
         """The digits, and in which order those of a slice lie in memory.
 
         Squares of 8 x 8 elements lie together; where warps multiply together, rows of 64 elements.
@@ -102,7 +102,7 @@ class Warps:
         else:
             left, right = "g e" if along[0] else "e g", "t pair e" if along[1] else "e t pair"
             order = f"by q s wm i half h {left}", f"bx q s wn j h {right}"
-        return Layout(*self.cut, tuple(order[0].split()), tuple(order[1].split()))
+        return DigitLayout(*self.cut, tuple(order[0].split()), tuple(order[1].split()))
 
     @property
     def tile(self) -> tuple[int, int, int]:

@@ -23,12 +23,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from plica.ir.dtype import DType, f16, f32
-from plica.ir.intrinsic import intrinsic
-from plica.ir.invocation import TensorIntrinsic
-from plica.ir.loop import For, Kernel, Stmt, Store
-from plica.ir.scalar import Cast, index
-from plica.ir.tensor import axis, buffer
+from plica.ir.loop.intrinsic import intrinsic
+from plica.ir.loop.invocation import TensorIntrinsic
+from plica.ir.loop.scalar import Cast, index
+from plica.ir.loop.statement import For, Kernel, Stmt, Store
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dtype import DType, f16, f32
 
 Along: TypeAlias = tuple[bool, bool]
 """Whether neighbours in memory are terms, not rows or columns, on the left and on the right."""

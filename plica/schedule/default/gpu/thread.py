@@ -3,7 +3,7 @@
 What can be computed where it is read is.  The plainest template, each element by a thread, fits
 everything that has a size.
 
->>> from plica.ir.script import from_text
+>>> from plica.ir.text.script import from_text
 >>> kernel = from_text(DOUBLED).values[0]
 >>> "threadIdx.x" in gpu_trace(kernel, Gpu()).to_python()
 True
@@ -16,16 +16,16 @@ from itertools import product as product_of
 from typing import Final
 
 from plica.core.collector import paused
-from plica.ir.loop import Kernel
-from plica.schedule.default.gpu.across import across, down
+from plica.ir.loop.statement import Kernel
+from plica.schedule.dataflow import stages as flow
+from plica.schedule.default.gpu.cooperative_reduction import across, down
 from plica.schedule.default.gpu.elementwise import elementwise
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.row import by_rows, kept_rows, reads_along, reads_once, rowed
-from plica.schedule.default.gpu.shape import Stage, inlined, stages
-from plica.schedule.default.gpu.spread import spread, spread_apart
-from plica.schedule.default.gpu.turn import turn_of, turned
-from plica.schedule.do import Block, Body, do, run
-from plica.schedule.flow import stages as flow
+from plica.schedule.default.gpu.shape import BlockStage, inlined, stages
+from plica.schedule.default.gpu.thread_map import spread, spread_apart
+from plica.schedule.default.gpu.transpose import tiled_transpose, transpose_of
+from plica.schedule.do import Body, DoBlock, do, run
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import begin
 from plica.schedule.trace import Trace
@@ -56,14 +56,14 @@ def elementwise_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | Non
     if bare is None or len(bare[2]) > 1 or bare[2][0].reduce:
         return None
     before, inner, (one,) = bare
-    turn = turn_of(inner, one)
+    turn = transpose_of(inner, one)
     size = flow(inner.body)[one.label].writes[0].dtype.bytes
 
     @do
     def across_tiles() -> Body:
         yield before
         assert turn is not None
-        yield turned(one, turn)
+        yield tiled_transpose(one, turn)
 
     @do
     def along(wide: bool, even: bool) -> Body:
@@ -139,7 +139,7 @@ def plain_threads(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
 
 
 @lru_cache(maxsize=256)
-def _bare(kernel: Kernel) -> tuple[Block, Kernel, tuple[Stage, ...]] | None:
+def _bare(kernel: Kernel) -> tuple[DoBlock, Kernel, tuple[BlockStage, ...]] | None:
     """How blocks that can be computed where they are read are, the kernel then, and its blocks."""
     every = stages(begin(kernel).kernel)
     if not every:
@@ -150,7 +150,9 @@ def _bare(kernel: Kernel) -> tuple[Block, Kernel, tuple[Stage, ...]] | None:
     return None if bare is None or not left else (before, bare[1], left)
 
 
-def recorded(schedule: Block, kernel: Kernel, *, late: bool = True) -> tuple[Trace, Kernel] | None:
+def recorded(
+    schedule: DoBlock, kernel: Kernel, *, late: bool = True
+) -> tuple[Trace, Kernel] | None:
     """The trace of a schedule; one that is not shown to be legal is none."""
     with paused():
         try:

@@ -11,9 +11,7 @@ from attrs import frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.ir.dim import known
-from plica.ir.dtype import DType, f16, f32, f64, i8, i32, u8
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     And,
     Buffer,
     Cast,
@@ -30,9 +28,11 @@ from plica.ir.scalar import (
     dtype_of,
     index,
 )
-from plica.ir.stage import Each, placeholder
-from plica.ir.stages import Stages, stages
-from plica.ir.tensor import axis
+from plica.ir.loop.stage import Each, placeholder
+from plica.ir.loop.stages import Stages, stages
+from plica.ir.loop.tensor import axis
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType, f16, f32, f64, i8, i32, u8
 from plica.rewrite.contract import approx, reassociates
 from plica.schedule.form import Facts
 

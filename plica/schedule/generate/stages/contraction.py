@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from plica.core.name import Name
-from plica.ir.dtype import DType, f16, f32, f64, i8, i32, u8
-from plica.ir.op.winograd import TILES, conv_winograd
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     Buffer,
     Cast,
     Combiner,
@@ -28,8 +26,10 @@ from plica.ir.scalar import (
     Scalar,
     Select,
 )
-from plica.ir.stage import Each, placeholder
-from plica.ir.tensor import Compute
+from plica.ir.loop.stage import Each, placeholder
+from plica.ir.loop.tensor import Compute
+from plica.ir.op.winograd import TILES, conv_winograd
+from plica.ir.type.dtype import DType, f16, f32, f64, i8, i32, u8
 from plica.schedule.generate.stages.case import (
     FLOATS,
     LEAST,

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from plica.core.binding import substitute
-from plica.ir.dtype import f16, f32, f64, i8, i32
-from plica.ir.scalar import (
+from plica.ir.loop.scalar import (
     Combiner,
     Intrinsic,
     Lit,
@@ -20,7 +19,8 @@ from plica.ir.scalar import (
     Select,
     index,
 )
-from plica.ir.stage import Each, placeholder
+from plica.ir.loop.stage import Each, placeholder
+from plica.ir.type.dtype import f16, f32, f64, i8, i32
 from plica.schedule.generate.stages.case import (
     FLOATS,
     Axes,

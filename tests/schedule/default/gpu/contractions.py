@@ -8,10 +8,8 @@ from typing import Any, Final
 import numpy as np
 from attrs import frozen
 
-from plica.codegen.cuda.fold import Code
-from plica.ir.dim import known
-from plica.ir.dtype import DType, bf16, f16, f32
-from plica.ir.scalar import (
+from plica.codegen.cuda.fold import KernelCode
+from plica.ir.loop.scalar import (
     And,
     Buffer,
     Cast,
@@ -24,9 +22,11 @@ from plica.ir.scalar import (
     index,
     lit,
 )
-from plica.ir.stage import Each, stage
-from plica.ir.stages import Stages, evaluate_stages, stages
-from plica.ir.tensor import buffer, reduce
+from plica.ir.loop.stage import Each, stage
+from plica.ir.loop.stages import Stages, evaluate_stages, stages
+from plica.ir.loop.tensor import buffer, reduce
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType, bf16, f16, f32
 from plica.schedule.hoist import Hoisted, constants
 from tests.codegen.cuda.emulate import run as emulated
 
@@ -58,7 +58,7 @@ class Case:
     def expected(self) -> Array:
         return np.asarray(evaluate_stages(self.of, self.arrays()))
 
-    def runs(self, apart: Hoisted, code: Code) -> Array:
+    def runs(self, apart: Hoisted, code: KernelCode) -> Array:
         """What code for the rest of hoisted stages makes, on the processor."""
         arrays = self.arrays()
         told = {n: arrays[n] for n, known_now in enumerate(self.constant) if known_now}

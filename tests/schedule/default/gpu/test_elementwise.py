@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from plica.codegen.cuda.fold import fold
 from plica.codegen.lower.passes import lower
-from plica.ir.define import defined
-from plica.ir.dtype import DType, f16, f32
-from plica.ir.loop import Kernel
-from plica.ir.run import run_kernel
-from plica.ir.tensor import buffer, compute, reduce
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.define import defined
+from plica.ir.loop.statement import Kernel
+from plica.ir.loop.tensor import buffer, compute, reduce
+from plica.ir.type.dtype import DType, f16, f32
 from plica.schedule.default.gpu import Gpu, gpu_schedule
-from plica.schedule.default.gpu.elementwise import Cut, cut_of
+from plica.schedule.default.gpu.elementwise import ThreadTiling, cut_of
 
 SMALL = Gpu(processors=1, threads=8, warp=4)
 
@@ -84,11 +84,11 @@ def test_much_work_has_several_vectors_a_thread() -> None:
 
 
 def test_cuts() -> None:
-    assert cut_of(1 << 20, 1 << 10, f16.bytes, Gpu()) == Cut(256, 1, 8)
-    assert cut_of(30, 30, 4, Gpu()) == Cut(32, 1, 2)
-    assert cut_of(30, 30, 4, Gpu(), even=True) == Cut(15, 1, 2)
-    assert cut_of(7, 7, 4, Gpu()) == Cut(32, 1, 1)
-    assert cut_of(257 * 4, 4, 4, Gpu()) == Cut(256, 1, 4)
+    assert cut_of(1 << 20, 1 << 10, f16.bytes, Gpu()) == ThreadTiling(256, 1, 8)
+    assert cut_of(30, 30, 4, Gpu()) == ThreadTiling(32, 1, 2)
+    assert cut_of(30, 30, 4, Gpu(), even=True) == ThreadTiling(15, 1, 2)
+    assert cut_of(7, 7, 4, Gpu()) == ThreadTiling(32, 1, 1)
+    assert cut_of(257 * 4, 4, 4, Gpu()) == ThreadTiling(256, 1, 4)
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=4))

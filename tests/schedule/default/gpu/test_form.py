@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plica.ir.dtype import f16, f32
-from plica.ir.stages import evaluate_stages, stages
-from plica.ir.tensor import buffer, reduce
+from plica.ir.loop.stages import evaluate_stages, stages
+from plica.ir.loop.tensor import buffer, reduce
+from plica.ir.type.dtype import f16, f32
 from plica.schedule.default.gpu.choose import is_plain
 from plica.schedule.default.gpu.form import tiled
 from plica.schedule.default.gpu.operand import Operands, operands
-from plica.schedule.default.gpu.product import Tile
+from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.hoist import hoist
 from tests.schedule.default.gpu.contractions import Case, batch, dense, drawn, ended, image, wide
 
-TILE = Tile(8, 32, 4, 2, 4)
+TILE = ProductTile(8, 32, 4, 2, 4)
 WARPS = Warps(2, 2, 2, 4, 2)
 GROUPED = Warps(1, 1, 1, 8, 4, together=True)
 

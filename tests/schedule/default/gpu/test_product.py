@@ -5,24 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plica.codegen.cuda.fold import Code, fold
+from plica.codegen.cuda.fold import KernelCode, fold
 from plica.codegen.cuda.toolchain import compiled, path_of
 from plica.codegen.lower.passes import lower
-from plica.ir.dtype import f32
-from plica.ir.loop import Kernel
-from plica.ir.scalar import Max, Scalar, lit
-from plica.ir.stage import stage
-from plica.ir.stages import Stages, kernel_of, stages
-from plica.ir.tensor import buffer, reduce
+from plica.ir.loop.scalar import Max, Scalar, lit
+from plica.ir.loop.stage import stage
+from plica.ir.loop.stages import Stages, kernel_of, stages
+from plica.ir.loop.statement import Kernel
+from plica.ir.loop.tensor import buffer, reduce
+from plica.ir.type.dtype import f32
 from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.gpu.choose import HIGH, TILES, candidates
 from plica.schedule.default.gpu.form import tiled
 from plica.schedule.default.gpu.machine import BLOCKS, Gpu
 from plica.schedule.default.gpu.operand import operands
-from plica.schedule.default.gpu.product import Blocks, Tile, product
+from plica.schedule.default.gpu.product import Blocks, ProductTile, product
 from plica.schedule.default.gpu.shape import stages as blocks_of
-from plica.schedule.default.gpu.spread import spread
 from plica.schedule.default.gpu.template import product_schedule, tiled_of
+from plica.schedule.default.gpu.thread_map import spread
 from plica.schedule.do import Body, do, run
 from plica.schedule.form import Facts
 from plica.schedule.hoist import hoist
@@ -45,24 +45,24 @@ def matrices(m: int, n: int, k: int) -> Stages:
     return stages((x, w), (held, stage("out", (m, n), element)))
 
 
-def formed(of: Stages, tile: Tile, parts: int = 1) -> Stages:
+def formed(of: Stages, tile: ProductTile, parts: int = 1) -> Stages:
     found = operands(of)
     assert found is not None
     along = (found.along(found.left), found.along(found.right))
     return tiled(found, tile.layout(along), parts)
 
 
-def scheduled(form: Stages, tile: Tile, gpu: Gpu | None = None) -> Kernel:
+def scheduled(form: Stages, tile: ProductTile, gpu: Gpu | None = None) -> Kernel:
     found = product_schedule(form, gpu or Gpu(threads=8, warp=4), (tile,))
     assert found is not None
     return found[1]
 
 
-def made(of: Stages, tile: Tile) -> Code:
+def made(of: Stages, tile: ProductTile) -> KernelCode:
     return fold(lower(scheduled(formed(of, tile), tile), "gpu"), "k")
 
 
-TILE = Tile(8, 32, 4, 2, 4)
+TILE = ProductTile(8, 32, 4, 2, 4)
 
 CASES = {
     "matrices": dense((16,), 32, 8, f32, ends="bias"),
@@ -115,9 +115,13 @@ def test_long_axes_of_a_launch_are_the_first(
 
 @needs_compiler
 @pytest.mark.parametrize(
-    "tile", [Tile(16, 32, 8, 2, 8, ahead=2, near=2, kept=True), Tile(16, 16, 4, 2, 4, ahead=1)]
+    "tile",
+    [
+        ProductTile(16, 32, 8, 2, 8, ahead=2, near=2, kept=True),
+        ProductTile(16, 16, 4, 2, 4, ahead=1),
+    ],
 )
-def test_products_mean_the_same(tile: Tile) -> None:
+def test_products_mean_the_same(tile: ProductTile) -> None:
     m, n, k = 4 * tile.rows, tile.columns, 5 * tile.terms
     code = made(matrices(m, n, k), tile)
     assert len(code.launches) == 1
@@ -140,7 +144,7 @@ def test_one_barrier_a_slice() -> None:
 
 @needs_nvrtc
 @pytest.mark.parametrize("tile", [TILES[0], HIGH])
-def test_nothing_is_spilled(tile: Tile) -> None:
+def test_nothing_is_spilled(tile: ProductTile) -> None:
     cubin = compiled(made(matrices(512, 256, 256), tile).text, "sm_90")
     ((_, usage),) = cubin.usage
     assert usage.spilled == 0
@@ -148,7 +152,7 @@ def test_nothing_is_spilled(tile: Tile) -> None:
 
 
 @pytest.mark.parametrize(("size", "tile"), [(2048, HIGH), (8192, TILES[0])])
-def test_high_tiles_where_there_are_few(size: int, tile: Tile) -> None:
+def test_high_tiles_where_there_are_few(size: int, tile: ProductTile) -> None:
     found = next(candidates(matrices(size, size, size), Facts((False, False)), Gpu()))
     shape = tiled_of(found.hoisted.rest)
     assert shape is not None

@@ -8,15 +8,15 @@ import pytest
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.toolchain import compiled, path_of
 from plica.codegen.lower.passes import lower
-from plica.ir.define import define, defined
-from plica.ir.dtype import f32
-from plica.ir.loop import Alloc, Kernel, statements
-from plica.ir.run import run_kernel
-from plica.ir.scalar import Buffer, Intrinsic, Load, Max, Reduce, Scalar, ScalarVar, index, lit
-from plica.ir.stage import Each
-from plica.ir.tensor import axis, buffer, compute, reduce
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.define import define, defined
+from plica.ir.loop.scalar import Buffer, Intrinsic, Load, Max, Reduce, Scalar, ScalarVar, index, lit
+from plica.ir.loop.stage import Each
+from plica.ir.loop.statement import Alloc, Kernel, statements
+from plica.ir.loop.tensor import axis, buffer, compute, reduce
+from plica.ir.type.dtype import f32
 from plica.schedule.default.gpu import Gpu, gpu_schedule
-from plica.schedule.default.gpu.row import Shape, shape_of
+from plica.schedule.default.gpu.row import RowShape, shape_of
 from plica.schedule.replay import replay
 from plica.schedule.trace import Trace
 from tests.codegen.cuda.emulate import COMPILER
@@ -185,9 +185,9 @@ def test_nothing_is_spilled(name: str) -> None:
 
 
 def test_cuts() -> None:
-    assert shape_of(8192, 8192, 4, Gpu()) == Shape(256, 4, 1)
-    assert shape_of(1, 1000, 4, Gpu()) == Shape(250, 4, 1)
-    assert shape_of(100000, 128, 2, Gpu()) == Shape(4, 8, 50)
+    assert shape_of(8192, 8192, 4, Gpu()) == RowShape(256, 4, 1)
+    assert shape_of(1, 1000, 4, Gpu()) == RowShape(250, 4, 1)
+    assert shape_of(100000, 128, 2, Gpu()) == RowShape(4, 8, 50)
     assert shape_of(1, 4099, 4, Gpu()) is None
 
 

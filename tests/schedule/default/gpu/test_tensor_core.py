@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from plica.codegen.cuda.fold import Code, fold
+from plica.codegen.cuda.fold import KernelCode, fold
 from plica.codegen.cuda.scheduled import refused
 from plica.codegen.cuda.toolchain import compiled, path_of
 from plica.codegen.lower.passes import lower
-from plica.ir.dtype import DType, bf16, f16, f32
-from plica.ir.loop import Invoke, Kernel, statements
-from plica.ir.run import run_kernel
-from plica.ir.scalar import Cast, Max, Scalar, lit
-from plica.ir.stage import stage
-from plica.ir.stages import Stages, kernel_of, stages
-from plica.ir.tensor import buffer, reduce
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Cast, Max, Scalar, lit
+from plica.ir.loop.stage import stage
+from plica.ir.loop.stages import Stages, kernel_of, stages
+from plica.ir.loop.statement import Invoke, Kernel, statements
+from plica.ir.loop.tensor import buffer, reduce
+from plica.ir.type.dtype import DType, bf16, f16, f32
 from plica.rewrite.contract import reassociates
-from plica.schedule.default.gpu.choose import DECLARED, GROUPS, WARPS, Candidate, candidates
+from plica.schedule.default.gpu.choose import DECLARED, GROUPS, WARPS, GpuCandidate, candidates
 from plica.schedule.default.gpu.form import tiled
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.operand import operands
@@ -196,7 +196,7 @@ def turn(kernel: Kernel) -> str:
     return loop
 
 
-def best(of: Stages, gpu: Gpu, constant: tuple[bool, ...] = (False, False)) -> Candidate:
+def best(of: Stages, gpu: Gpu, constant: tuple[bool, ...] = (False, False)) -> GpuCandidate:
     return next(candidates(of, Facts(constant, (), reassociates), gpu))
 
 
@@ -224,7 +224,7 @@ def test_traces_are_read_back_in_another_process() -> None:
     text = (
         "import sys\n"
         "import plica.schedule.default.gpu\n"
-        "from plica.ir.intrinsic import find_intrinsic\n"
+        "from plica.ir.loop.intrinsic import find_intrinsic\n"
         "sys.exit(any(find_intrinsic(name) is None for name in sys.argv[1:]))"
     )
     names = [name for name in DECLARED if name in trace.to_python()]
@@ -235,7 +235,7 @@ def test_traces_are_read_back_in_another_process() -> None:
 # --- whatever the sizes ---------------------------------------------------------------------------
 
 
-def code_of(case: Case, gpu: Gpu, form: str) -> tuple[Candidate, Code]:
+def code_of(case: Case, gpu: Gpu, form: str) -> tuple[GpuCandidate, KernelCode]:
     """The best of some form, emitted."""
     for each in candidates(case.of, Facts(case.constant, (), reassociates), gpu):
         if each.form.form == form and not refused(each.kernel, gpu):

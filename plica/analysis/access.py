@@ -1,0 +1,278 @@
+"""Accesses: the places of buffers that a statement reads and writes, in terms of what is around.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import For, Store
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> x, y, i, o = buffer("x", (12,), f32), buffer("y", (12,), f32), axis("i"), axis("o")
+>>> body = For(i, index(4), "serial", Store(y, (o * 4 + i,), x[o * 4 + i]))
+>>> [(str(each.buffer.name), each.written, len(each.inner)) for each in accesses(body)]
+[('y', True, 1), ('x', False, 1)]
+
+Variables of blocks inside the statement are replaced by what they are bound to.  Guards are left
+out of account: an access behind one counts.  Buffers made inside are the statement's own business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from attrs import evolve, frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.name import Name, fresh
+from plica.core.term import Term
+from plica.ir.loop.invocation import find_intrinsic
+from plica.ir.loop.scalar import (
+    Broadcast,
+    Buffer,
+    Load,
+    Ramp,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Shuffle,
+    index,
+)
+from plica.ir.loop.statement import (
+    TRUE,
+    Alloc,
+    Bind,
+    Block,
+    Branch,
+    For,
+    Invoke,
+    Region,
+    Stmt,
+    Store,
+    While,
+    substatements,
+)
+from plica.ir.type.dtype import i64
+
+Inner: TypeAlias = "tuple[tuple[ScalarVar, Scalar], ...]"
+Known: TypeAlias = "Mapping[Term, Scalar | None]"
+
+ONE: Final = index(1)
+
+
+@frozen(eq=False)
+class Access:
+    """A box of a buffer, at every point of the loops `inner`; None where it depends on data."""
+
+    buffer: Buffer
+    starts: tuple[Scalar | None, ...]
+    extents: tuple[Scalar, ...]
+    inner: Inner
+    written: bool
+    facts: tuple[Scalar, ...]  # predicates of blocks inside the statement
+    certain: bool  # no guard is in the way inside the statement
+
+
+@frozen(eq=False)
+class _Place:
+    """Where a walk stands: what names mean there, the loops inside the root, its own buffers."""
+
+    known: Known
+    inner: Inner
+    own: frozenset[Buffer]
+    facts: tuple[Scalar, ...] = ()
+    certain: bool = True
+
+
+@lru_cache(maxsize=1024)
+def accesses(root: Stmt) -> tuple[Access, ...]:
+    """Every access of a statement, in the order of the text; a block's free of its bindings."""
+    return _walked((root,), _Place({}, (), frozenset()))
+
+
+@lru_cache(maxsize=1024)
+def inside(block: Block) -> tuple[Access, ...]:
+    """The accesses of a block in terms of its own variables."""
+    roots: list[Stmt] = [block.body] if block.init is None else [block.init, block.body]
+    return _walked(tuple(roots), _Place({}, (), frozenset()))
+
+
+def _walked(roots: tuple[Stmt, ...], start: _Place) -> tuple[Access, ...]:
+    found: list[Access] = []
+    stack = [(root, start) for root in reversed(roots)]
+    while stack:
+        stmt, here = stack.pop()
+        deeper = here
+        scalars: tuple[Scalar, ...] = ()
+        match stmt:
+            case For(var, extent):
+                scalars = (extent,)
+                deeper = _looped(here, (var,), (extent,))
+            case Block():
+                scalars = (stmt.predicate, *stmt.bindings)
+                values = zip(stmt.vars, stmt.bindings, strict=True)
+                meant: dict[Term, Scalar | None] = {
+                    var: _value(value, here.known) for var, value in values
+                }
+                deeper = evolve(here, known={**here.known, **meant})
+                if stmt.predicate is not TRUE:
+                    fact = _value(stmt.predicate, here.known)
+                    facts = here.facts if fact is None else (*here.facts, fact)
+                    deeper = evolve(deeper, facts=facts, certain=False)
+            case Bind(var, value):
+                scalars = (value,)
+                new = {**here.known, var: _value(value, here.known)}
+                deeper = evolve(here, known=new)
+            case Branch(condition) | While(condition):
+                scalars = (condition,)
+                deeper = evolve(here, certain=False)
+            case Alloc(buffer):
+                deeper = evolve(here, own=here.own | {buffer})
+            case Store(buffer, indices, value):
+                scalars = (value, *indices)
+                if buffer not in here.own:
+                    found.append(_element(buffer, indices, here, written=True))
+            case Invoke():
+                found += _invoked(stmt, here)
+                for each in stmt.operands:
+                    parts = (each,) if isinstance(each, Scalar) else each.starts + each.extents
+                    scalars += parts
+            case _:
+                pass
+        found += _loads(scalars, here)
+        stack.extend([(each, deeper) for each in reversed(substatements(stmt))])
+    return tuple(found)
+
+
+def _loads(roots: tuple[Scalar, ...], here: _Place) -> list[Access]:
+    found: list[Access] = []
+    seen: set[tuple[Scalar, Inner]] = set()
+    stack = [(root, here) for root in reversed(roots)]
+    while stack:
+        node, place = stack.pop()
+        if (node, place.inner) in seen or not _reads(node):
+            continue
+        seen.add((node, place.inner))
+        match node:
+            case Load(buffer, indices):
+                if buffer not in place.own:
+                    found.append(_element(buffer, indices, place, written=False))
+                stack.extend([(each, place) for each in reversed(indices)])
+            case Reduce(_, axes, extents, body):
+                stack.append((body, _looped(place, axes, extents)))
+            case _:
+                kids = [kid for kid in node._children if isinstance(kid, Scalar)]
+                stack.extend([(kid, place) for kid in reversed(kids)])
+    return found
+
+
+def _element(buffer: Buffer, indices: tuple[Scalar, ...], here: _Place, *, written: bool) -> Access:
+    """An element, or the elements that an index of several lanes means."""
+    inner = here.inner
+    starts: list[Scalar | None] = []
+    for each in indices:
+        start: Scalar | None = each
+        match each:
+            case Ramp(base, stride, lanes):
+                lane = ScalarVar(_unused(indices, inner), i64)
+                inner = (*inner, (lane, index(lanes)))
+                start = base + stride * lane
+            case Broadcast(value, _):
+                start = value
+            case _:
+                pass
+        starts.append(None if start is None or _has_lanes(start) else _value(start, here.known))
+    return _box(buffer, starts, [ONE] * len(starts), inner, here, written=written)
+
+
+def _invoked(stmt: Invoke, here: _Place) -> list[Access]:
+    found = []
+    meaning = find_intrinsic(stmt.name)
+    params = None if meaning is None else meaning.meaning.params
+    for at, each in enumerate(stmt.operands):
+        if not isinstance(each, Region):
+            continue
+        modes = [False, True]
+        if params is not None and meaning is not None and at < len(params):
+            of = [a.written for a in accesses(meaning.meaning.body) if a.buffer is params[at]]
+            modes = sorted(set(of))
+        if each.buffer in here.own:
+            continue
+        starts: list[Scalar | None] = []
+        extents: list[Scalar] = []
+        for start, extent in zip(each.starts, each.extents, strict=True):
+            size = _value(extent, here.known)
+            starts.append(None if size is None else _value(start, here.known))
+            extents.append(ONE if size is None else size)
+        for written in modes:
+            found.append(_box(each.buffer, starts, extents, here.inner, here, written=written))
+    return found
+
+
+def _box(
+    buffer: Buffer,
+    starts: list[Scalar | None],
+    extents: list[Scalar],
+    inner: Inner,
+    here: _Place,
+    *,
+    written: bool,
+) -> Access:
+    sizes = [
+        size if start is None else extent
+        for start, extent, size in zip(starts, extents, buffer.shape, strict=True)
+    ]
+    return Access(buffer, tuple(starts), tuple(sizes), inner, written, here.facts, here.certain)
+
+
+def _value(term: Scalar, known: Known) -> Scalar | None:
+    """What a term means outside, None where that depends on data."""
+    if _reads(term):
+        return None
+    if not known:
+        return term
+    mine: dict[Term, Scalar] = {}
+    for var in free_vars(term):
+        if var in known:
+            value = known[var]
+            if value is None:
+                return None
+            mine[var] = value
+    found = substitute(term, mine) if mine else term
+    assert isinstance(found, Scalar)
+    return found
+
+
+def _looped(here: _Place, axes: tuple[ScalarVar, ...], extents: tuple[Scalar, ...]) -> _Place:
+    """The place inside loops; a loop whose extent depends on data is itself such."""
+    known, inner = dict(here.known), list(here.inner)
+    for var, extent in zip(axes, extents, strict=True):
+        size = _value(extent, here.known)
+        if size is None:
+            known[var] = None
+        else:
+            known.pop(var, None)
+            inner.append((var, size))
+    return evolve(here, known=known, inner=tuple(inner))
+
+
+def _reads(term: Scalar) -> bool:
+    return any(isinstance(each, Buffer) for each in free_vars(term))
+
+
+@lru_cache(maxsize=4096)
+def _has_lanes(root: Scalar) -> bool:
+    stack, seen = [root], {root}
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Ramp | Broadcast | Shuffle):
+            return True
+        for kid in node._children:
+            if isinstance(kid, Scalar) and kid not in seen:
+                seen.add(kid)
+                stack.append(kid)
+    return False
+
+
+def _unused(indices: tuple[Scalar, ...], inner: Inner) -> Name:
+    used = {var.name for var, _ in inner}
+    for each in indices:
+        used |= {var.name for var in free_vars(each) if isinstance(var, ScalarVar)}
+    return fresh(Name("lane"), used)

@@ -1,0 +1,297 @@
+"""Bounds: the constant integer interval of an index term.
+
+>>> from plica.ir.type.dim import dim_var
+>>> from plica.analysis.index.context import EMPTY
+>>> i, j = dim_var("i"), dim_var("j")
+>>> nest = EMPTY.loop(i, 4).loop(j, 8)
+>>> bounds(i * 8 + j, nest), bounds(i - i, nest), bounds((i * 8 + j) // 8 % 3, nest)
+(Interval(low=0, high=31), Interval(low=0, high=0), Interval(low=0, high=2))
+
+Sound: every value the term takes at a point that the context allows lies in the interval.  Tight
+for affine terms over constant ranges, since sums are gathered first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from plica.analysis.index.context import EMPTY, Context
+from plica.analysis.index.interval import EVERYTHING, WORD, Interval
+from plica.analysis.index.knowledge import Knowledge, knowledge
+from plica.analysis.index.polynomial import Key, Polynomial, Product
+from plica.ir.loop.scalar import (
+    Add,
+    And,
+    Cast,
+    Eq,
+    FloorDiv,
+    FloorMod,
+    Le,
+    Lit,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Ne,
+    Not,
+    Or,
+    Scalar,
+    ScalarVar,
+    Select,
+    Sub,
+    dtype_of,
+)
+from plica.ir.type.dtype import i64
+
+
+def bounds(term: Scalar, context: Context = EMPTY) -> Interval:
+    """The interval of an index term under the context."""
+    return of_term(term, knowledge(context))
+
+
+def of_term(term: Scalar, known: Knowledge) -> Interval:
+    """As `bounds`, with the tables of the context at hand."""
+    memo = known.bounds
+    found = memo.get(term)
+    if found is not None:
+        return found
+    if known.impossible:
+        return EVERYTHING
+    stack = [term]
+    while stack:
+        node = stack[-1]
+        if node in memo:
+            stack.pop()
+            continue
+        missing = [kid for kid in _parts(node, known) if kid not in memo]
+        if missing:
+            stack += missing
+        else:
+            stack.pop()
+            memo[node] = _of_node(node, known)
+    return memo[term]
+
+
+def of_polynomial(of: Polynomial, known: Knowledge) -> Interval:
+    """The interval of a polynomial: the sum of its parts, and what is known of its form."""
+    memo = known.bounds
+    low: int | None = of.constant
+    high: int | None = of.constant
+    for key, coefficient in of.terms.items():
+        below, above = memo.get(key) or of_key(key, known)  # type: ignore[arg-type]  # a map of atoms may be asked for any key
+        if coefficient < 0:
+            below, above = above, below
+        low = None if low is None or below is None else low + coefficient * below
+        high = None if high is None or above is None else high + coefficient * above
+    total = Interval(low, high)
+    if known.forms and len(of.terms) > 1:
+        content = of.content()
+        form = frozenset((k, c // content) for k, c in of.terms.items())
+        said = known.forms.get(form)
+        if said is not None:
+            total = total.meet(said.scaled(content).shifted(of.constant))
+    return total
+
+
+def of_key(key: Key, known: Knowledge) -> Interval:
+    """The interval of an atom or a product of atoms."""
+    if isinstance(key, Product):
+        found = Interval(1, 1)
+        powers: dict[Scalar, int] = {}
+        for atom in key.atoms:
+            powers[atom] = powers.get(atom, 0) + 1
+        for atom, power in powers.items():
+            found = found.times(_power(of_term(atom, known), power))
+        said = known.forms.get(frozenset({(key, 1)})) if known.forms else None
+        return found if said is None else found.meet(said)
+    return of_term(key, known)
+
+
+def wraps(term: Scalar, known: Knowledge) -> bool:
+    """Whether some part of an index term that depends on data may leave 64 bits.
+
+    Where it may, arithmetic is that of the machine, and no law of the integers is used on it.
+    """
+    if not mentions_data(term, known):
+        return False
+    stack, seen = [term], {term}
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ARITHMETIC) and dtype_of(node) is i64:
+            of_term(node, known)
+            low, high = _exact(node, known)
+            if low not in WORD or high not in WORD:
+                return True
+        for kid in _arithmetic_parts(node):
+            if kid not in seen:
+                seen.add(kid)
+                stack.append(kid)
+    return False
+
+
+ARITHMETIC: Final = (Add, Sub, Mul, FloorDiv, FloorMod)
+_LOGIC: Final = frozenset({Eq, Ne, Lt, Le, And, Or, Not})
+
+
+def mentions_data(term: Scalar, known: Knowledge) -> bool:
+    """Whether the value of an index term depends on anything but variables."""
+    memo = known.data
+    found = memo.get(term)
+    if found is not None:
+        return found
+    stack = [term]
+    while stack:
+        node = stack[-1]
+        if node in memo:
+            stack.pop()
+            continue
+        kids = _arithmetic_parts(node)
+        missing = [kid for kid in kids if kid not in memo]
+        if missing:
+            stack += missing
+            continue
+        stack.pop()
+        if kids:
+            memo[node] = any(memo[kid] for kid in kids)
+        else:
+            memo[node] = dtype_of(node) is i64 and not isinstance(node, Lit | ScalarVar)
+            memo[node] &= not type(node).hole
+    return memo[term]
+
+
+def _arithmetic_parts(node: Scalar) -> tuple[Scalar, ...]:
+    """The parts that laws of the integers may look at."""
+    cls = node.__class__
+    if cls in _LOGIC:
+        return tuple([kid for kid in node._children if isinstance(kid, Scalar)])
+    kind = KINDS.get(cls)
+    if kind is None or dtype_of(node) is not i64:
+        return ()
+    if kind == "select":
+        return node.condition, node.then, node.orelse  # type: ignore[attr-defined]  # the class was just seen
+    return node.left, node.right  # type: ignore[attr-defined]  # the class was just seen
+
+
+def _power(base: Interval, power: int) -> Interval:
+    result = base
+    for _ in range(power - 1):
+        result = result.times(base)
+    if power % 2 == 0 and (result.low is None or result.low < 0):
+        result = Interval(0, result.high)
+    return result
+
+
+def _parts(node: Scalar, known: Knowledge) -> Iterable[Scalar]:
+    """The terms whose intervals give that of `node`."""
+    kind = KINDS.get(node.__class__)
+    if kind is None or dtype_of(node) is not i64:
+        return ()
+    if kind == "sum":
+        of = known.polynomial(node)
+        if node not in of.terms:
+            return of.atoms()
+    elif kind == "select":
+        return node.then, node.orelse  # type: ignore[attr-defined]  # the class was just seen
+    return node.left, node.right  # type: ignore[attr-defined]  # a product may be too big
+
+
+KINDS: Final[dict[type[Scalar], str]] = {
+    Add: "sum", Sub: "sum", Mul: "sum", FloorDiv: "division", FloorMod: "division",
+    Min: "least", Max: "greatest", Select: "select",
+}  # fmt: skip
+"""What the value of an index term is made of; of any other class it is an atom."""
+
+
+def _of_node(node: Scalar, known: Knowledge) -> Interval:
+    kind = KINDS.get(node.__class__)
+    if kind is None or dtype_of(node) is not i64:
+        found = _of_atom(node)
+    elif kind in ("sum", "division"):
+        found = _exact(node, known)
+        if (found.low not in WORD or found.high not in WORD) and mentions_data(node, known):
+            return WORD  # it may wrap
+    else:
+        a, b = (known.bounds[part] for part in _parts(node, known))
+        found = (
+            a.least(b) if kind == "least" else a.greatest(b) if kind == "greatest" else a.hull(b)
+        )
+    if known.forms:
+        said = known.forms.get(frozenset({(node, 1)}))
+        if said is not None:
+            return found.meet(said)
+    return found
+
+
+def _of_atom(node: Scalar) -> Interval:
+    match node:
+        case Lit(value, dtype) if dtype.is_integer:
+            return Interval(int(value), int(value))
+        case ScalarVar():
+            return EVERYTHING
+        case Cast(value, dtype) if dtype is i64 and not (of := dtype_of(value)).is_float:
+            return Interval(*of.bounds) if of.bits < 64 else WORD
+        case _ if type(node).hole or dtype_of(node) is not i64:
+            return EVERYTHING
+        case _:
+            return WORD
+
+
+def _exact(node: Scalar, known: Knowledge) -> Interval:
+    """The interval of a sum, product, quotient or remainder of integers of any size."""
+    memo = known.bounds
+    if isinstance(node, FloorDiv):
+        return _quotient(memo[node.left], memo[node.right])
+    if isinstance(node, FloorMod):
+        return _remainder(node, memo[node.left], memo[node.right], known)
+    of = known.polynomial(node)
+    if node in of.terms:  # a product too big to multiply out
+        return memo[node.left].times(memo[node.right])  # type: ignore[attr-defined]  # the class was just seen
+    return of_polynomial(of, known)
+
+
+def _quotient(a: Interval, b: Interval) -> Interval:
+    if b.low is not None and b.low == b.high:
+        return a // b.low
+    if b.low is not None and b.low > 0:
+        # For a positive divisor the quotient lies between those by the ends of the divisor.
+        low = None if a.low is None else _least_quotient(a.low, b.low, b.high)
+        high = None if a.high is None else -_least_quotient(-a.high - 1, b.low, b.high) - 1
+        return Interval(low, high)
+    if a.low is None or a.high is None:
+        return EVERYTHING
+    size = max(abs(a.low), abs(a.high))
+    return Interval(-size, size)
+
+
+def _least_quotient(value: int, low: int, high: int | None) -> int:
+    """The least `value // d` for `low <= d <= high`."""
+    if value < 0:
+        return value // low
+    return 0 if high is None else value // high
+
+
+def _remainder(node: FloorMod, a: Interval, b: Interval, known: Knowledge) -> Interval:
+    if b.low is not None and b.low == b.high:
+        size = b.low
+        found = a % size
+        if size > 1 and found == Interval(0, size - 1):
+            from plica.analysis.index.modular import residue  # which looks up bounds nowhere
+
+            step, base = residue(node, known)
+            if step == 0:
+                return Interval(base, base)
+            if step > 1:
+                return Interval(base % step, size - step + base % step)
+        return found
+    if b.low is not None and b.low > 0:
+        if a.low is not None and a.low >= 0:
+            high = a.high
+            if b.high is not None and (high is None or high > b.high - 1):
+                high = b.high - 1
+            return Interval(0, high)
+        return Interval(0, None if b.high is None else b.high - 1)
+    if b.high is not None and b.high < 0:
+        return Interval(None if b.low is None else b.low + 1, 0)
+    low = None if b.low is None else min(0, b.low + 1)
+    return Interval(low, None if b.high is None else max(0, b.high - 1))

@@ -1,0 +1,291 @@
+"""Cases: a condition split into systems of linear constraints over quasi-affine terms.
+
+    condition  =  one of several systems;   system  =  all of several constraints `e >= 0`, `e == 0`
+
+>>> from plica.ir.type.dim import dim_var
+>>> from plica.ir.loop.scalar import Lt, Min
+>>> x, y = dim_var("x"), dim_var("y")
+>>> [len(system) for system in systems(Lt(Min(x, y), x))]
+[2, 2]
+
+Minima, maxima and selects are split by which side they take, bools by their value.  A product of
+unknowns, or a quotient by one, is replaced by a fresh unknown: a system without solutions then has
+none before either, and only such answers are used of it (`Linearised.exact` tells).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, TypeAlias
+
+from plica.analysis.index.context import FALSE, TRUE, Context, negated
+from plica.analysis.index.point import is_structure
+from plica.analysis.index.polynomial import Key, Polynomial, Product, atom, number, to_term
+from plica.core.name import Name
+from plica.core.term import rebuild
+from plica.ir.loop.scalar import (
+    Add,
+    And,
+    Eq,
+    FloorDiv,
+    FloorMod,
+    Le,
+    Lit,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Ne,
+    Not,
+    Or,
+    Scalar,
+    ScalarVar,
+    Select,
+    Sub,
+    dtype_of,
+)
+from plica.ir.type.dtype import i64
+
+
+class LinearConstraint(NamedTuple):
+    """`term >= 0`, or `term == 0`."""
+
+    term: Scalar
+    equality: bool
+
+
+System: TypeAlias = tuple[LinearConstraint, ...]
+
+MOST_CASES: Final = 512
+
+
+def systems(condition: Scalar) -> tuple[System, ...]:
+    """As `split`, for conditions known to be small."""
+    found = split(condition)
+    assert not isinstance(found, int)
+    return found
+
+
+def split(condition: Scalar) -> tuple[System, ...] | int:
+    """The systems of which one holds exactly where the condition does; where they are too many,
+    how many there may be."""
+    work: list[tuple[tuple[Scalar, ...], System]] = [((condition,), ())]
+    found: list[System] = []
+    made = 1
+    while work:
+        todo, done = work.pop()
+        if not todo:
+            found.append(done)
+            continue
+        first, rest = todo[0], todo[1:]
+        branches = _branches(first, rest, done)
+        made += len(branches)
+        if made > 8 * MOST_CASES or len(found) > MOST_CASES:
+            return MOST_CASES
+        work += reversed(branches)
+    return tuple(found)
+
+
+def contrary(condition: Scalar, context: Context) -> Scalar:
+    """What would have to be possible for the condition to fail."""
+    whole: Scalar = TRUE
+    for said in (*context.conditions(), negated(condition)):
+        whole = said if whole is TRUE else And(whole, said)
+    return whole
+
+
+def _branches(
+    first: Scalar, rest: tuple[Scalar, ...], done: System
+) -> list[tuple[tuple[Scalar, ...], System]]:
+    match first:
+        case Lit(value):
+            return [(rest, done)] if value else []
+        case And(a, b):
+            return [((a, b, *rest), done)]
+        case Or(a, b):
+            return [((a, *rest), done), ((negated(a), b, *rest), done)]
+        case Not(a) if (other := negated(a)) is not first:
+            return [((other, *rest), done)]
+        case Ne(a, b) if dtype_of(a) is i64:
+            return [((Lt(a, b), *rest), done), ((Lt(b, a), *rest), done)]
+        case Select(c, a, b):  # of bools
+            return [((c, a, *rest), done), ((negated(c), b, *rest), done)]
+        case Lt(a, b) | Le(a, b) | Eq(a, b) if dtype_of(a) is i64:
+            choice = _innermost_choice(first)
+            if choice is None:
+                return [(rest, (*done, _constraint(first)))]
+            return [
+                (
+                    (*said, *(replaced(each, choice, by) for each in (first, *rest))),
+                    done,
+                )
+                for said, by in _sides(choice)
+            ]
+        case _:  # an unknown bool
+            unknown = first.value if isinstance(first, Not) else first
+            truth = FALSE if isinstance(first, Not) else TRUE
+            return [(tuple(replaced(each, unknown, truth) for each in rest), done)]
+
+
+def _constraint(of: Scalar) -> LinearConstraint:
+    match of:
+        case Lt(a, b):
+            return LinearConstraint(Sub(Sub(b, a), Lit(1, i64)), False)
+        case Le(a, b):
+            return LinearConstraint(Sub(b, a), False)
+        case Eq(a, b):
+            return LinearConstraint(Sub(a, b), True)
+    raise AssertionError(of)
+
+
+def _sides(choice: Scalar) -> list[tuple[tuple[Scalar, ...], Scalar]]:
+    match choice:
+        case Min(a, b):
+            return [((Le(a, b),), a), ((Lt(b, a),), b)]
+        case Max(a, b):
+            return [((Le(b, a),), a), ((Lt(a, b),), b)]
+        case Select(c, a, b):
+            return [((c,), a), ((negated(c),), b)]
+    raise AssertionError(choice)
+
+
+def _innermost_choice(term: Scalar) -> Scalar | None:
+    """A minimum, maximum or select inside `term` that has no other inside it."""
+    seen: set[Scalar] = set()
+    stack: list[tuple[Scalar, bool]] = [(term, False)]
+    while stack:
+        node, leaving = stack.pop()
+        if leaving:
+            return node  # the first to be left: everything inside was seen and is none
+        if node in seen or not is_structure(node):
+            continue
+        seen.add(node)
+        if isinstance(node, Min | Max) or (isinstance(node, Select) and dtype_of(node) is i64):
+            stack.append((node, True))
+        stack += [(kid, False) for kid in node._children if isinstance(kid, Scalar)]
+    return None
+
+
+def replaced(term: Scalar, old: Scalar, new: Scalar) -> Scalar:
+    """`term` with one subterm replaced everywhere, atoms left alone."""
+    memo: dict[Scalar, Scalar] = {old: new}
+    stack = [term]
+    while stack:
+        node = stack[-1]
+        if node in memo:
+            stack.pop()
+            continue
+        if not is_structure(node):
+            memo[node] = node
+            continue
+        missing = [k for k in node._children if isinstance(k, Scalar) and k not in memo]
+        if missing:
+            stack += missing
+            continue
+        kids = tuple([memo[k] if isinstance(k, Scalar) else k for k in node._children])
+        memo[node] = rebuild(node, kids)
+    return memo[term]
+
+
+# --- quasi-affine terms --------------------------------------------------------------------------
+
+
+def linear(condition: Scalar, context: Context) -> bool:
+    """Whether nothing is a product of unknowns or a quotient by one."""
+    seen: set[Scalar] = set()
+    stack = [condition, *context.conditions()]
+    while stack:
+        node = stack.pop()
+        if node in seen or not is_structure(node):
+            continue
+        seen.add(node)
+        if isinstance(node, Mul) and not isinstance(node.left, Lit):
+            if not isinstance(node.right, Lit):
+                return False
+        elif isinstance(node, FloorDiv | FloorMod) and not isinstance(node.right, Lit):
+            return False
+        stack += [kid for kid in node._children if isinstance(kid, Scalar)]
+    return True
+
+
+class Linearised(NamedTuple):
+    """Constraints over quasi-affine terms; exact where no fresh unknown was needed."""
+
+    system: System
+    exact: bool
+
+
+def linearised(system: System) -> Linearised | None:
+    """The system with fresh unknowns for what is not quasi-affine.
+
+    None where a number does not fit into an index.
+    """
+    fresh: dict[object, Scalar] = {}
+    memo: dict[Scalar, Polynomial] = {}
+    result: list[LinearConstraint] = []
+    for term, equality in system:
+        for node in _arithmetic_order(term, memo):
+            made = _linear(node, memo, fresh)
+            if made is None:
+                return None
+            memo[node] = made
+        whole = _closed(memo[term], fresh)
+        if whole is None:
+            return None
+        result.append(LinearConstraint(whole, equality))
+    return Linearised(tuple(result), not fresh)
+
+
+def _arithmetic_order(term: Scalar, known: dict[Scalar, Polynomial]) -> list[Scalar]:
+    order: list[Scalar] = []
+    seen: set[Scalar] = set()
+    stack: list[tuple[Scalar, bool]] = [(term, False)]
+    while stack:
+        node, leaving = stack.pop()
+        if leaving:
+            order.append(node)
+        elif node not in seen and node not in known:
+            seen.add(node)
+            stack.append((node, True))
+            if is_structure(node):
+                stack += [(k, False) for k in node._children if isinstance(k, Scalar)]
+    return order
+
+
+def _linear(
+    node: Scalar, known: dict[Scalar, Polynomial], fresh: dict[object, Scalar]
+) -> Polynomial | None:
+    match node:
+        case Lit(value):
+            return number(int(value))
+        case Add(a, b):
+            return known[a].plus(known[b])
+        case Sub(a, b):
+            return known[a].plus(known[b], -1)
+        case Mul(a, b):
+            return known[a].times(known[b])
+        case FloorDiv(a, b) | FloorMod(a, b):
+            left, right = _closed(known[a], fresh), _closed(known[b], fresh)
+            if left is None or right is None:
+                return None
+            made = FloorDiv(left, right) if isinstance(node, FloorDiv) else FloorMod(left, right)
+            if isinstance(right, Lit):
+                return number(0) if right.value == 0 else atom(made)
+            return atom(_unknown(made, fresh))
+        case _:
+            return atom(node)
+
+
+def _closed(of: Polynomial, fresh: dict[object, Scalar]) -> Scalar | None:
+    """A term in which each product of unknowns is one unknown."""
+    terms: dict[Key, int] = {
+        (_unknown(key, fresh) if isinstance(key, Product) else key): coefficient
+        for key, coefficient in of.terms.items()
+    }
+    return to_term(Polynomial(of.constant, terms))
+
+
+def _unknown(key: object, fresh: dict[object, Scalar]) -> Scalar:
+    found = fresh.get(key)
+    if found is None:
+        found = fresh[key] = ScalarVar(Name("unknown", len(fresh)), i64)
+    return found

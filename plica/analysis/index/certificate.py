@@ -1,0 +1,357 @@
+"""Certificates: why a condition holds wherever its context does, as data to be checked again.
+
+    Certificate ::= Periodic(periods)         equal slopes, and equal values on a box of periods
+                  | Exhausted(ranges)         true at each of finitely many points
+                  | Contradictory(cases)      every case of the contrary has no integer solution
+                  | Nonlinear(cases)          the same with products of unknowns
+                  | ByValue(variable, cases)  so for each of the few values of one variable
+                  | BySolver(name)            an outside solver says so; not checked again
+
+`holds` re-checks one: it needs the splitting into cases, the meaning of terms at points, and sums
+of rows; none of the search that found the certificate.
+
+>>> from plica.ir.type.dim import dim_var
+>>> from plica.ir.loop.scalar import Eq
+>>> from plica.analysis.index.context import EMPTY
+>>> x = dim_var("x")
+>>> same = Eq(x // 4 * 4 + x % 4, x)
+>>> holds(same, EMPTY, Periodic(((x, 4),))), holds(same, EMPTY, Periodic(((x, 3),)))
+(True, False)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from math import prod
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+import numpy as np
+
+from plica.analysis.index.context import Context, Range
+from plica.analysis.index.interval import EVERYTHING, Interval
+from plica.analysis.index.period import Periods, box, repeats, slopes_of
+from plica.analysis.index.point import Values, all_values, atoms, is_structure, value
+from plica.analysis.index.polynomial import literal
+from plica.core.binding import substitute
+from plica.ir.loop.scalar import (
+    Add,
+    Eq,
+    FloorDiv,
+    FloorMod,
+    Lit,
+    Max,
+    Min,
+    Mul,
+    Scalar,
+    Select,
+    Sub,
+)
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.analysis.index.case import LinearConstraint, System, contrary, linearised, split
+    from plica.analysis.index.elimination import Row, RowSum, Vector, contradicted
+    from plica.analysis.index.nonlinear import Nonlinear, follows
+else:
+    contradicted = late("plica.analysis.index.elimination:contradicted")
+    LinearConstraint = late("plica.analysis.index.case:LinearConstraint")
+    contrary = late("plica.analysis.index.case:contrary")
+    linearised = late("plica.analysis.index.case:linearised")
+    split = late("plica.analysis.index.case:split")
+    follows = late("plica.analysis.index.nonlinear:follows")
+
+MOST_POINTS: Final = 1_000_000
+
+
+@attrs.frozen
+class Periodic:
+    """An equation of quasi-affine terms: both sides agree on one box, and so everywhere."""
+
+    periods: tuple[tuple[Scalar, int], ...]
+
+
+@attrs.frozen
+class Exhausted:
+    """The context leaves finitely many points, and the condition is true at each."""
+
+    ranges: tuple[tuple[Scalar, int, int], ...]
+
+
+@attrs.frozen
+class Contradiction:
+    """A system without integer solutions: for each residue of the unknowns by their periods, or
+    (no periods) with an unknown for each quotient, some sums of rows are contradictory."""
+
+    periods: tuple[tuple[Scalar, int], ...] | None
+    sums: tuple[RowSum, ...]
+
+
+@attrs.frozen
+class Contradictory:
+    """For each case of the contrary, in order, why it cannot be."""
+
+    cases: tuple[Contradiction, ...]
+
+
+@attrs.frozen
+class ByValue:
+    """For each value of a variable whose range the context states, from the least up."""
+
+    variable: Scalar
+    cases: tuple[Certificate, ...]
+
+
+@attrs.frozen
+class BySolver:
+    """Said by a solver that gives no certificate."""
+
+    name: str
+
+
+Certificate: TypeAlias = "Periodic | Exhausted | Contradictory | Nonlinear | ByValue | BySolver"
+
+
+def holds(condition: Scalar, context: Context, why: Certificate) -> bool:
+    """Whether the certificate shows that the condition holds wherever the context does."""
+    match why:
+        case Periodic(given):
+            return isinstance(condition, Eq) and _periodic(condition, dict(given))
+        case Exhausted(ranges):
+            return _exhausted(condition, context, ranges)
+        case Contradictory(cases):
+            return _contradictory(condition, context, cases)
+        case ByValue(variable, cases):
+            low, high = stated_ranges(context).get(variable, EVERYTHING)
+            if low is None or high is None or len(cases) != high - low + 1:
+                return False
+            return all(
+                holds(*at_value(condition, context, variable, low + i), case)
+                for i, case in enumerate(cases)
+            )
+        case BySolver():
+            return False
+        case _:  # `Nonlinear`, whose file is loaded where there is one
+            return follows(condition, context, why)
+
+
+def difference(condition: Eq) -> Scalar | None:
+    """The difference of the sides as a quasi-affine term, None where it is none.
+
+    Products of unknowns count as unknowns, so a difference that is 0 was 0 before.
+    """
+    if any(isinstance(node, Min | Max | Select) for node in _structure(condition)):
+        return None
+    plain = linearised((LinearConstraint(Sub(condition.left, condition.right), True),))
+    return None if plain is None else plain.system[0].term
+
+
+def rows_by_residue(
+    system: System, periods: Mapping[Scalar, int]
+) -> tuple[list[Row], list[Vector]]:
+    """A system of quasi-affine constraints as rows over the quotients by the periods.
+
+    With `x = L*q + r` each constraint is linear in the `q`, for each residue `r`; only its
+    constant depends on the residue.
+    """
+    terms = [constraint.term for constraint in system]
+    slopes = slopes_of(tuple(terms))
+    # An unknown of period 1 has one residue, so its column of the box is a single 0.
+    numbers = all_values(terms, box(periods))
+    matrix: list[Row] = []
+    constants: list[Vector] = []
+    for (term, equality), constant in zip(system, numbers, strict=True):
+        row = tuple(
+            _whole(slopes[term].get(unknown, Fraction(0)) * period)
+            for unknown, period in periods.items()
+        )
+        matrix.append(row)
+        constants.append(constant)
+        if equality:
+            matrix.append(tuple(-c for c in row))
+            constants.append(-constant)
+    return matrix, constants
+
+
+def rows_by_quotient(system: System) -> tuple[list[Row], list[Vector]]:
+    """A system of quasi-affine constraints as rows with an unknown for each quotient.
+
+    `q = t // c` says `0 <= t - c*q <= c - 1` for a positive `c`, and the contrary for a negative.
+    """
+    columns: dict[Scalar, int] = {}
+    forms: dict[Scalar, tuple[dict[int, int], int]] = {}
+    extra: list[tuple[dict[int, int], int]] = []
+    for constraint in system:
+        for node in slopes_of((constraint.term,)):
+            if node not in forms:
+                forms[node] = _form(node, forms, columns, extra)
+    rows: list[tuple[dict[int, int], int]] = []
+    for term, equality in system:
+        form, constant = forms[term]
+        rows.append((form, constant))
+        if equality:
+            rows.append(({u: -c for u, c in form.items()}, -constant))
+    rows += extra
+    matrix = [tuple(form.get(u, 0) for u in range(len(columns))) for form, _ in rows]
+    return matrix, [np.array([constant], dtype=object) for _, constant in rows]
+
+
+def _periodic(condition: Eq, periods: Periods) -> bool:
+    term = difference(condition)
+    if term is None or periods.keys() != set(atoms(term)):
+        return False
+    if any(size < 1 for size in periods.values()) or prod(periods.values()) > MOST_POINTS:
+        return False
+    if not repeats((term,), periods) or slopes_of((term,))[term]:
+        return False
+    return not np.any(all_values((term,), box(periods))[0])
+
+
+def _exhausted(
+    condition: Scalar, context: Context, ranges: Sequence[tuple[Scalar, int, int]]
+) -> bool:
+    """Each range must follow from the context by itself: the context states it with numbers."""
+    stated = stated_ranges(context)
+    unknowns = atoms(condition, *context.conditions())
+    given = {variable: Interval(low, high) for variable, low, high in ranges}
+    if given.keys() != set(unknowns) or any(stated.get(v) != given[v] for v in given):
+        return False
+    points = points_of(ranges)
+    if points is None:
+        return False
+    allowed = all_values((condition, *context.conditions()), points)
+    truth = allowed[0]
+    for said in allowed[1:]:
+        truth = truth | ~said
+    return bool(np.all(truth))
+
+
+def stated_ranges(context: Context) -> dict[Scalar, Interval]:
+    """The variables whose range the context states in numbers."""
+    return {
+        each.var: Interval(value(each.start, {}), value(each.stop, {}) - 1)
+        for each in context.ranges
+        if not atoms(each.start, each.stop)
+    }
+
+
+def at_value(
+    condition: Scalar, context: Context, variable: Scalar, value_: int
+) -> tuple[Scalar, Context]:
+    """The condition and the context where a variable has a value."""
+
+    def put(term: Scalar) -> Scalar:
+        new = substitute(term, {variable: literal(value_)})
+        assert isinstance(new, Scalar)
+        return new
+
+    ranges = tuple(
+        Range(each.var, put(each.start), put(each.stop))
+        for each in context.ranges
+        if each.var is not variable
+    )
+    return put(condition), Context(ranges, tuple(map(put, context.facts)))
+
+
+def points_of(ranges: Sequence[tuple[Scalar, int, int]]) -> dict[Scalar, Values] | None:
+    """Every point of a box, None where they are too many."""
+    sizes = {variable: max(0, high - low + 1) for variable, low, high in ranges}
+    if prod(sizes.values()) > MOST_POINTS:
+        return None
+    if 0 in sizes.values():
+        return {variable: np.zeros(0, dtype=np.int64) for variable in sizes}
+    return {
+        v: column + low for (v, low, _), column in zip(ranges, box(sizes).values(), strict=True)
+    }
+
+
+def _contradictory(condition: Scalar, context: Context, cases: Sequence[Contradiction]) -> bool:
+    systems = split(contrary(condition, context))
+    if isinstance(systems, int) or len(systems) != len(cases):
+        return False
+    return all(_contradicts(system, why) for system, why in zip(systems, cases, strict=True))
+
+
+def _contradicts(system: System, why: Contradiction) -> bool:
+    plain = linearised(system)
+    if plain is None:
+        return False
+    if why.periods is None:
+        matrix, constants = rows_by_quotient(plain.system)
+    else:
+        terms = [constraint.term for constraint in plain.system]
+        periods = dict(why.periods)
+        if periods.keys() != set(atoms(*terms)) or prod(periods.values()) > MOST_POINTS:
+            return False
+        if not repeats(terms, periods):
+            return False
+        matrix, constants = rows_by_residue(plain.system, periods)
+    return bool(np.all(contradicted(matrix, constants, why.sums)))
+
+
+def _form(
+    node: Scalar,
+    forms: Mapping[Scalar, tuple[dict[int, int], int]],
+    columns: dict[Scalar, int],
+    extra: list[tuple[dict[int, int], int]],
+) -> tuple[dict[int, int], int]:
+    """A part of a term as coefficients of columns and a constant; quotients get a column."""
+    if isinstance(node, Lit):
+        return {}, int(node.value)
+    if isinstance(node, FloorDiv | FloorMod):
+        inner, constant = forms[node.left]
+        assert isinstance(node.right, Lit)
+        divisor = int(node.right.value)
+        key = FloorDiv(node.left, node.right)
+        fresh = key not in columns
+        column = columns.setdefault(key, len(columns))
+        rest = {**inner, column: inner.get(column, 0) - divisor}  # t - c*q
+        if fresh:
+            sign = 1 if divisor > 0 else -1
+            extra.append(({u: sign * c for u, c in rest.items()}, sign * constant))
+            extra.append(
+                ({u: -sign * c for u, c in rest.items()}, abs(divisor) - 1 - sign * constant)
+            )
+        return ({column: 1}, 0) if isinstance(node, FloorDiv) else (rest, constant)
+    if not is_structure(node):
+        return {columns.setdefault(node, len(columns)): 1}, 0
+    total: dict[int, int] = {}
+    constant = 0
+    for factor, kid in _summands(node):
+        form, plus = forms[kid]
+        constant += factor * plus
+        for unknown, coefficient in form.items():
+            total[unknown] = total.get(unknown, 0) + factor * coefficient
+    return total, constant
+
+
+def _summands(node: Scalar) -> list[tuple[int, Scalar]]:
+    match node:
+        case Add(a, b):
+            return [(1, a), (1, b)]
+        case Sub(a, b):
+            return [(1, a), (-1, b)]
+        case Mul(Lit(factor), b):
+            return [(int(factor), b)]
+        case Mul(a, Lit(factor)):
+            return [(int(factor), a)]
+    raise AssertionError(node)
+
+
+def _structure(term: Scalar) -> list[Scalar]:
+    seen: dict[Scalar, None] = {}
+    stack = [term]
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen[node] = None
+            if is_structure(node):
+                stack += [kid for kid in node._children if isinstance(kid, Scalar)]
+    return list(seen)
+
+
+def _whole(of: Fraction) -> int:
+    if of.denominator != 1:
+        raise ValueError("A slope over a whole period is an integer.")
+    return of.numerator

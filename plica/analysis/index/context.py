@@ -1,0 +1,186 @@
+"""Contexts: what is known about the variables of an index term, as an immutable value.
+
+    Context ::= Context(ranges, facts)
+    Range   ::= Range(var, start, stop)       start <= var < stop, both index terms
+
+>>> from plica.ir.type.dim import dim_var
+>>> i, n = dim_var("i"), dim_var("n")
+>>> inside = EMPTY.loop(i, n).where(n < 100)
+>>> inside.where(n < 100) is inside, len(inside.facts)
+(True, 1)
+
+A context is passed as an argument, never kept anywhere.  It says more than it means: the order of
+its ranges is the order in which canonical terms list their variables.
+
+Index terms over variables are integers of any size: a program whose dims or indices overflow 64
+bits has no memory to address.  Values loaded from data may be anything of their dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from attrs import frozen
+
+from plica.core.binding import free_vars
+from plica.core.term import Term
+from plica.ir.loop.scalar import (
+    And,
+    Eq,
+    Le,
+    Like,
+    Lit,
+    Lt,
+    Ne,
+    Not,
+    Or,
+    Scalar,
+    ScalarVar,
+    dtype_of,
+    index,
+)
+from plica.ir.type.dtype import bool_
+
+WRITTEN = "rewrite.index.context"  # the path that its terms are written down under
+
+MOST_FACTS: Final = 32
+"""Further facts are forgotten: a deep nest of conditions must not make each step slower."""
+
+
+@frozen(eq=False)
+class Range(Term):
+    """`start <= var < stop`."""
+
+    var: ScalarVar
+    start: Scalar
+    stop: Scalar
+
+
+@frozen(eq=False)
+class Context(Term):
+    """Ranges of variables, outermost first, and conditions that hold."""
+
+    ranges: tuple[Range, ...] = ()
+    facts: tuple[Scalar, ...] = ()
+
+    def loop(self, var: ScalarVar, extent: Like, start: Like = 0) -> Context:
+        """Inside a loop: `start <= var < start + extent`.  What was known of `var` is another's."""
+        return _looped(self, var, index(start), index(extent))
+
+    def within(self, var: ScalarVar, low: Like, high: Like) -> Context:
+        """`low <= var <= high`."""
+        inner = self.without((var,))
+        stop = high + 1 if isinstance(high, Scalar) else index(high + 1)
+        return Context((*inner.ranges, Range(var, index(low), stop)), inner.facts)
+
+    def where(self, *conditions: Scalar) -> Context:
+        """Inside a branch: the conditions hold as well.
+
+        A condition that reads memory holds only while nothing is written there.
+        """
+        facts = dict.fromkeys(self.facts)
+        for condition in conditions:
+            facts.update(dict.fromkeys(conjuncts(condition)))
+        kept = tuple(facts)[:MOST_FACTS]
+        return self if kept == self.facts else Context(self.ranges, kept)
+
+    def unless(self, condition: Scalar) -> Context:
+        """Inside the other branch: the condition does not hold."""
+        return self.where(negated(condition))
+
+    def without(self, variables: Iterable[Term]) -> Context:
+        """The context where these names mean something else."""
+        hidden = frozenset(variables)
+        if hidden.isdisjoint(free_vars(self)):
+            return self
+        ranges = tuple([each for each in self.ranges if free_vars(each).isdisjoint(hidden)])
+        facts = tuple([each for each in self.facts if free_vars(each).isdisjoint(hidden)])
+        return Context(ranges, facts)
+
+    def conditions(self) -> tuple[Scalar, ...]:
+        """Everything the context says, as conditions."""
+        said: list[Scalar] = []
+        for each in self.ranges:
+            said += [Le(each.start, each.var), Lt(each.var, each.stop)]
+        return (*said, *self.facts)
+
+
+@lru_cache(maxsize=1024)
+def _looped(around: Context, var: ScalarVar, begin: Scalar, size: Scalar) -> Context:
+    """The context in a loop: passes over a kernel come to the same ones again and again."""
+    stop = size if begin is ZERO else begin + size
+    inner = around.without((var,))
+    return Context((*inner.ranges, Range(var, begin, stop)), inner.facts)
+
+
+EMPTY: Final = Context()
+ZERO: Final = index(0)
+TRUE: Final = Lit(True, bool_)
+FALSE: Final = Lit(False, bool_)
+
+
+def conjuncts(condition: Scalar) -> tuple[Scalar, ...]:
+    """The conditions that together are `condition`, each once, in order; none for `True`."""
+    found: dict[Scalar, None] = {}
+    seen: set[Scalar] = set()
+    stack = [condition]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        match node:
+            case And(left, right):
+                stack += [right, left]
+            case Not(value) if isinstance(value, Eq | Ne | Lt | Le | Not | Or):
+                stack.append(negated(value))
+            case _ if node is not TRUE:
+                found[node] = None
+    return tuple(found)
+
+
+def negated(condition: Scalar) -> Scalar:
+    """The contrary, `not` pushed inside as far as it goes."""
+    memo: dict[tuple[Scalar, bool], Scalar] = {}
+    root = (condition, True)
+    stack = [root]
+    while stack:
+        job = stack[-1]
+        if job in memo:
+            stack.pop()
+            continue
+        node, flip = job
+        match node:
+            case Not(value):
+                needs = [(value, not flip)]
+            case And(left, right) | Or(left, right) if flip:
+                needs = [(left, True), (right, True)]
+            case _:
+                needs = []
+        missing = [each for each in needs if each not in memo]
+        if missing:
+            stack += missing
+            continue
+        stack.pop()
+        match node:
+            case Not():
+                memo[job] = memo[needs[0]]
+            case And() if flip:
+                memo[job] = Or(memo[needs[0]], memo[needs[1]])
+            case Or() if flip:
+                memo[job] = And(memo[needs[0]], memo[needs[1]])
+            case Lt(left, right) if flip and not dtype_of(left).is_float:  # nan is not above
+                memo[job] = Le(right, left)
+            case Le(left, right) if flip and not dtype_of(left).is_float:
+                memo[job] = Lt(right, left)
+            case Eq(left, right) if flip:
+                memo[job] = Ne(left, right)
+            case Ne(left, right) if flip:
+                memo[job] = Eq(left, right)
+            case Lit(truth) if flip:
+                memo[job] = FALSE if truth else TRUE
+            case _:
+                memo[job] = Not(node) if flip else node
+    return memo[root]

@@ -1,0 +1,409 @@
+"""Digits: an index term as a sum of scaled digits of loop variables.
+
+    Sum   ::= base + scale × Digit + scale × Digit + …
+    Digit ::= (source // lower) % extent            without the % where `top`
+
+A source is a loop variable, or a sum that is divided further, known by its term.  Splitting a loop
+makes a sum of two digits, fusing two loops makes two digits of one source, so every term that
+schedules make is such a sum, with symbolic extents as well.
+
+>>> from plica.ir.type.dim import dim_var
+>>> i, j, f, m = (dim_var(name) for name in "ijfm")
+>>> digits = Digits({i: index(3), j: m, f: m * 4})
+>>> [str(digit.source.name) for _, digit in digits.sum_of((i * m + j) // m).parts]
+['i']
+>>> digits.sum_of(f // m * m + f % m) == digits.sum_of(f)
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from plica.analysis.index.count import (
+    ONE,
+    ZERO,
+    at_least,
+    ceiling,
+    comparison,
+    is_natural,
+    plus,
+    positive_dims,
+    times,
+)
+from plica.core.binding import free_vars
+from plica.ir.loop.scalar import (
+    Add,
+    Buffer,
+    FloorDiv,
+    FloorMod,
+    Mul,
+    Scalar,
+    ScalarVar,
+    Sub,
+    index,
+)
+from plica.ir.type.dim import known, normal_dim, polynomial, quotient, same_dim
+
+MOST_PARTS: Final = 64
+"""A sum of more digits than this is not looked into: no schedule makes one."""
+
+
+class Digit(NamedTuple):
+    """`(source // lower) % extent`; where `top`, nothing of the source is above it."""
+
+    source: Scalar
+    lower: Scalar
+    extent: Scalar
+    top: bool
+
+    def of(self, source: Scalar) -> Scalar:
+        """The digit of another value of the source."""
+        value = source if self.lower is ONE else FloorDiv(source, self.lower)
+        return value if self.top else FloorMod(value, self.extent)
+
+
+class DigitSum(NamedTuple):
+    """A base and digits with their scales, in the order in which the digits were first seen."""
+
+    parts: tuple[tuple[Scalar, Digit], ...]
+    base: Scalar
+
+
+class Digits:
+    """Terms over loops taken apart; sums that are divided further are sources of their own."""
+
+    def __init__(
+        self,
+        loops: Mapping[ScalarVar, Scalar],
+        conditions: Iterable[Scalar] = (),
+        *,
+        apart: bool = False,
+    ) -> None:
+        self._apart = apart
+        self.loops = {var: normal_dim(extent) for var, extent in loops.items()}
+        self.extents: dict[Scalar, Scalar] = {}
+        self.extents.update(self.loops.items())
+        self.composites: dict[
+            Scalar, DigitSum
+        ] = {}  # in the order they were made, inner ones first
+        self.restricted: list[Scalar] = []
+        self._order: dict[Digit, int] = {}
+        self._memo: dict[Scalar, DigitSum | None] = {}
+        self._vars = frozenset(loops)
+        self._positive = positive_dims(self.loops.values(), conditions)
+
+    def sum_of(self, term: Scalar) -> DigitSum | None:
+        """The term as a sum of digits, None where it is none."""
+        found = self._taken_apart(term)
+        return None if found is None else self._with_restricted(found)
+
+    def restrict(self, condition: Scalar) -> bool:
+        """Take it that a condition holds; whether that is something to take account of."""
+        pair = comparison(condition)
+        if pair is None:
+            return False
+        found, below = self.sum_of(pair[0]), normal_dim(pair[1])
+        if found is None or found.base is not ZERO or not self.is_constant(below):
+            return False
+        chain = compact(found)
+        if chain is None:
+            return False
+        whole = len(chain) == 1 and chain[0][1].top and chain[0][1].lower is ONE
+        source = chain[0][1].source if whole else self._source(found)
+        if at_least(below, self.extents[source]):
+            return True  # it says nothing new
+        if not at_least(self.extents[source], below):
+            return False
+        if source in self.composites and source not in self.restricted:
+            self.restricted.append(source)
+        self.extents[source] = below
+        self._memo.clear()
+        return True
+
+    def is_constant(self, term: Scalar) -> bool:
+        """Whether a term has one value in all iterations, and does not look at memory."""
+        free = free_vars(term)
+        return free.isdisjoint(self._vars) and not any(isinstance(v, Buffer) for v in free)
+
+    def _taken_apart(self, term: Scalar) -> DigitSum | None:
+        memo = self._memo
+        stack = [term]
+        while stack:
+            node = stack[-1]
+            if node in memo:
+                stack.pop()
+                continue
+            if isinstance(node, ScalarVar) and node in self._vars:
+                memo[node] = self._digit(Digit(node, ONE, self.extents[node], True))
+            elif self.is_constant(node):
+                memo[node] = DigitSum((), normal_dim(node))
+            elif isinstance(node, Add | Sub | Mul | FloorDiv | FloorMod):
+                missing = [kid for kid in (node.left, node.right) if kid not in memo]
+                if missing:
+                    stack += missing
+                    continue
+                memo[node] = self._operation(node, memo[node.left], memo[node.right])
+            else:
+                memo[node] = None
+        return memo[term]
+
+    def _operation(
+        self, node: Scalar, left: DigitSum | None, right: DigitSum | None
+    ) -> DigitSum | None:
+        if left is None or right is None or len(left.parts) + len(right.parts) > MOST_PARTS:
+            return None
+        match node:
+            case Add():
+                return self._plus(left, right, ONE)
+            case Sub():
+                return self._plus(left, right, index(-1))
+            case Mul():
+                if right.parts:
+                    left, right = right, left
+                if right.parts:
+                    return None
+                return self._plus(DigitSum((), ZERO), left, right.base)
+            case _:
+                if right.parts or right.base is ZERO or not is_natural(right.base):
+                    return None
+                whole = isinstance(node, FloorDiv)
+                return self._divided(self._with_restricted(left), right.base, whole=whole)
+
+    def _plus(self, a: DigitSum, b: DigitSum, factor: Scalar) -> DigitSum:
+        scales = {digit: scale for scale, digit in a.parts}
+        for scale, digit in b.parts:
+            total = plus(scales.get(digit, ZERO), times(factor, scale))
+            scales[digit] = total
+        return self._sum(scales, plus(a.base, times(factor, b.base)))
+
+    def _sum(self, scales: dict[Digit, Scalar], base: Scalar) -> DigitSum:
+        """The sum, with neighbouring digits of one source made one."""
+        scales = {digit: scale for digit, scale in scales.items() if scale is not ZERO}
+        for digit in scales:
+            self._order.setdefault(digit, len(self._order))
+        if len(scales) > 1:
+            self._join(scales)
+        order = sorted(scales, key=self._order.__getitem__)
+        return DigitSum(tuple([(scales[digit], digit) for digit in order]), base)
+
+    def _join(self, scales: dict[Digit, Scalar]) -> None:
+        pending = list(scales)
+        while pending:
+            upper = pending.pop()
+            if upper not in scales or upper.lower is ONE:
+                continue
+            for under in list(scales):
+                if under.top or under.source is not upper.source:
+                    continue
+                if same_dim(times(under.lower, under.extent), upper.lower) and same_dim(
+                    times(scales[under], under.extent), scales[upper]
+                ):
+                    scale = scales.pop(under)
+                    del scales[upper]
+                    joined = self._slice(upper.source, under.lower, upper, under.extent)
+                    self._order.setdefault(joined, len(self._order))
+                    scales[joined] = plus(scales.get(joined, ZERO), scale)
+                    pending.append(joined)
+                    pending.extend(scales)
+                    break
+
+    def _slice(self, source: Scalar, lower: Scalar, upper: Digit, under: Scalar) -> Digit:
+        if not upper.top:
+            return Digit(source, lower, times(under, upper.extent), False)
+        extent = self.extents[source]
+        return Digit(source, lower, quotient(extent, lower) or ceiling(extent, lower), True)
+
+    def _digit(self, digit: Digit) -> DigitSum:
+        if digit.extent is ONE:
+            return DigitSum((), ZERO)
+        return self._sum({digit: ONE}, ZERO)
+
+    def _divided(self, of: DigitSum, by: Scalar, *, whole: bool) -> DigitSum | None:
+        """`of // by` or `of % by`: (by·h + r) // by = h + r // by, (by·h + r) % by = r % by."""
+        high: dict[Digit, Scalar] = {}
+        low: dict[Digit, Scalar] = {}
+        for scale, digit in of.parts:
+            divided = quotient(scale, by)
+            if divided is None:
+                low[digit] = scale
+            else:
+                high[digit] = divided
+        base, rest = quotient(of.base, by), ZERO
+        if base is None:
+            base, rest = ZERO, of.base
+        upper, under = self._sum(high, base), self._sum(low, rest)
+        if not under.parts:
+            if of.parts and not self._is_positive(by):
+                return None
+            if not whole:
+                return DigitSum((), normal_dim(rest % by))
+            return DigitSum(upper.parts, plus(upper.base, normal_dim(rest // by)))
+        last = reach(under)
+        if last is None:
+            return None
+        if at_least(by, plus(last, ONE)):
+            return upper if whole else under
+        inner = self._part(under, by, whole=whole)
+        if inner is None:
+            return None
+        return self._plus(upper, inner, ONE) if whole else inner
+
+    def _part(self, of: DigitSum, by: Scalar, *, whole: bool) -> DigitSum | None:
+        """`of // by` or `of % by` as a digit of what `of` is a digit of, or of itself."""
+        found = self._above(of, by, whole=whole) if self._apart else None
+        if found is not None:
+            return found
+        digit = self._only(of)
+        fits = quotient(digit.extent, by)
+        if fits is None and not digit.top:
+            digit = self._whole(of)
+        if fits is None and not self._is_positive(by):
+            return None  # where by is 0 the parts do not make the whole
+        if not whole:
+            return self._digit(Digit(digit.source, digit.lower, by, False))
+        above = ceiling(digit.extent, by) if fits is None else fits
+        return self._digit(Digit(digit.source, times(digit.lower, by), above, digit.top))
+
+    def _above(self, of: DigitSum, by: Scalar, *, whole: bool) -> DigitSum | None:
+        """`(s·h + r) // (s·t)` as `h // t`, `(s·h + r) % (s·t)` as `s·(h % t) + r`, for r < s.
+
+        None where the parts of a sum are no such h and r.
+        """
+        for step, _ in of.parts:
+            times_ = quotient(by, step)
+            if step is ONE or times_ is None or of.base is not ZERO:
+                continue
+            high: dict[Digit, Scalar] = {}
+            low: dict[Digit, Scalar] = {}
+            for scale, digit in of.parts:
+                divided = quotient(scale, step)
+                if divided is None:
+                    low[digit] = scale
+                else:
+                    high[digit] = divided
+            under = self._sum(low, ZERO)
+            last = reach(under)
+            if last is None or not at_least(step, plus(last, ONE)):
+                continue
+            upper = self._divided(self._sum(high, ZERO), times_, whole=whole)
+            if upper is None or whole:
+                return upper
+            return self._plus(under, upper, step)
+        return None
+
+    def _is_positive(self, by: Scalar) -> bool:
+        """Whether a divisor is at least 1 wherever an iteration runs."""
+        return free_vars(by) <= self._positive or at_least(by, ONE)
+
+    def _only(self, of: DigitSum) -> Digit:
+        """The sum as one digit: what it is, or all of itself as a source."""
+        if len(of.parts) == 1 and of.parts[0][0] is ONE and of.base is ZERO:
+            return of.parts[0][1]
+        return self._whole(of)
+
+    def _whole(self, of: DigitSum) -> Digit:
+        term = self._source(of)
+        return Digit(term, ONE, self.extents[term], True)
+
+    def _source(self, of: DigitSum) -> Scalar:
+        term = self.term(of)
+        if isinstance(term, ScalarVar):  # a restricted digit that is a variable is that variable
+            return term
+        if term not in self.composites:
+            last = reach(of)
+            assert last is not None  # only sums of which this is known are divided or restricted
+            self.composites[term] = of
+            self.extents[term] = plus(last, ONE)
+        return term
+
+    def term(self, of: DigitSum) -> Scalar:
+        """The sum as a term."""
+        found: Scalar | None = None if of.base is ZERO else of.base
+        for scale, digit in reversed(of.parts):
+            value = digit.of(digit.source)
+            part = value if scale is ONE else Mul(value, scale)
+            found = part if found is None else Add(part, found)
+        return ZERO if found is None else found
+
+    def _cut(self, scales: dict[Digit, Scalar], wanted: Digit) -> None:
+        """Take apart a digit of which another is the upper part."""
+        for whole in [each for each in scales if each.source is wanted.source]:
+            size = quotient(wanted.lower, whole.lower)
+            if size is not None and size is not ONE and whole.top and wanted.top:
+                scale = scales.pop(whole)
+                under = Digit(whole.source, whole.lower, size, False)
+                self._order.setdefault(under, len(self._order))
+                scales[under] = plus(scales.get(under, ZERO), scale)
+                scales[wanted] = times(scale, size)
+                return
+
+    def _with_restricted(self, of: DigitSum) -> DigitSum:
+        """The sum with each restricted part of it as one digit."""
+        for term in self.restricted:
+            inside = self.composites[term]
+            scales = {digit: scale for scale, digit in of.parts}
+            for _, digit in inside.parts:
+                if digit not in scales:
+                    self._cut(scales, digit)
+            unit = next(digit for scale, digit in inside.parts if scale is ONE)
+            factor = scales.get(unit)
+            if factor is None or not all(
+                digit in scales and same_dim(scales[digit], times(factor, scale))
+                for scale, digit in inside.parts
+            ):
+                continue
+            for _, digit in inside.parts:
+                del scales[digit]
+            scales[Digit(term, ONE, self.extents[term], True)] = factor
+            of = self._sum(scales, of.base)
+        return of
+
+
+def compact(of: DigitSum) -> tuple[tuple[Scalar, Digit], ...] | None:
+    """The parts from the smallest up, where each scale is all that the smaller ones reach."""
+    left, scale = list(of.parts), ONE
+    order: list[tuple[Scalar, Digit]] = []
+    while left:
+        fitting = [each for each in left if same_dim(each[0], scale)]
+        if len(fitting) != 1:
+            return None
+        left.remove(fitting[0])
+        order.append(fitting[0])
+        scale = times(scale, fitting[0][1].extent)
+    return tuple(order)
+
+
+def separable(of: DigitSum) -> tuple[tuple[Scalar, Digit], ...] | None:
+    """The parts from the smallest up, where each scale is more than the smaller ones reach."""
+    exact = compact(of)
+    if exact is not None:
+        return exact
+    order = sorted(of.parts, key=lambda part: _size(part[0]))
+    last: Scalar = ZERO
+    for scale, digit in order:
+        if not is_natural(scale) or not at_least(scale, plus(last, ONE)):
+            return None
+        last = plus(last, times(scale, plus(digit.extent, index(-1))))
+    return tuple(order)
+
+
+def reach(of: DigitSum) -> Scalar | None:
+    """The greatest value of a sum whose least is its base, and not negative; or None."""
+    if not is_natural(of.base):
+        return None
+    last = of.base
+    for scale, digit in of.parts:
+        if not is_natural(scale):
+            return None
+        last = plus(last, times(scale, plus(digit.extent, index(-1))))
+    return last
+
+
+def _size(scale: Scalar) -> tuple[int, int]:
+    """A key by which scales that divide one another are in order."""
+    terms = polynomial(scale).values()
+    degree = max((len(atoms) for atoms, _ in terms), default=0)
+    number = known(scale)
+    return degree, number if number is not None else sum(c for _, c in terms)

@@ -1,0 +1,114 @@
+"""Inversion: the shape an index map makes of a shape, its inverse, and what is padding there.
+
+>>> from plica.ir.loop.index_map import index_map
+>>> from plica.ir.loop.scalar import index
+>>> tiles = index_map(lambda i: (i // 4, i % 4))
+>>> [each.value for each in image_shape(tiles, (index(10),))]
+[3, 4]
+>>> back = inverse(tiles, (index(10),))
+>>> back.exact, [simplify(each) for each in back.map.apply((index(2), index(1)))]
+(False, [Lit(9, DType('i64'))])
+
+An inverse takes every index in the image of the shape back to where it came from.  Where the image
+is not all of the box `image_shape`, `padding` says at which indices nothing came.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.analysis.index.context import EMPTY, FALSE, Context
+from plica.analysis.index.digit import Digits, reach
+from plica.analysis.index.iteration import IterationMap, iteration_map
+from plica.analysis.index.simplify import simplify
+from plica.core.name import Name, fresh
+from plica.core.term import Term
+from plica.ir.loop.index_map import IndexMap
+from plica.ir.loop.scalar import Eq, Le, Lit, Lt, Not, Or, Scalar, ScalarVar, index
+from plica.ir.type.dtype import i64
+
+
+@frozen(eq=False)
+class Inverse:
+    """The inverse of a map on a shape; `padding` is a condition on the variables of `map`."""
+
+    map: IndexMap
+    padding: Scalar
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing in the image's box is padding."""
+        return self.padding is FALSE
+
+
+def image_shape(of: IndexMap, shape: tuple[Scalar, ...]) -> tuple[Scalar, ...] | None:
+    """A shape that holds every result, as small as is seen; None where none is found."""
+    digits = Digits(dict(zip(of.vars, shape, strict=True)))
+    found = []
+    for each in of.results:
+        parts = digits.sum_of(each)
+        last = None if parts is None else reach(parts)
+        if last is None:
+            return None
+        found.append(simplify(last + 1))
+    return tuple(found)
+
+
+def inverse(of: IndexMap, shape: tuple[Scalar, ...]) -> Inverse | None:
+    """The inverse on indices within a shape, None where the map is not shown to have one."""
+    image = image_shape(of, shape)
+    if image is None:
+        return None
+    whole = _map(of, shape, image)
+    variables = _names(of)
+    point = whole.inverse(variables)
+    if point is None:
+        return None
+    context = EMPTY
+    for var, size in zip(variables, image, strict=True):
+        context = context.loop(var, size)
+    back = IndexMap(variables, tuple([simplify(point[var], context) for var in of.vars]))
+    padding = FALSE if whole.surjective else _padding(of, shape, back, context)
+    return Inverse(back, padding)
+
+
+def is_bijective(of: IndexMap, shape: tuple[Scalar, ...]) -> bool:
+    """Whether a map takes the box of a shape, one to one, to the whole box `image_shape`."""
+    image = image_shape(of, shape)
+    return image is not None and _map(of, shape, image).bijective
+
+
+def _map(of: IndexMap, shape: tuple[Scalar, ...], image: tuple[Scalar, ...]) -> IterationMap:
+    return iteration_map(zip(of.vars, shape, strict=True), of.results, image)
+
+
+def _padding(of: IndexMap, shape: tuple[Scalar, ...], back: IndexMap, context: Context) -> Scalar:
+    """Where going back leaves the shape, or does not lead here again."""
+    conditions: list[Scalar] = []
+    for source, size in zip(back.results, shape, strict=True):
+        conditions += [Lt(source, index(0)), Le(size, source)]
+    for var, again in zip(back.vars, of.apply(back.results), strict=True):
+        conditions.append(Not(Eq(var, again)))
+    found: Scalar = FALSE
+    for each in conditions:
+        condition = simplify(each, context)
+        if isinstance(condition, Lit) and not condition.value:
+            continue
+        found = condition if found is FALSE else Or(found, condition)
+    return simplify(found, context)
+
+
+def _names(of: IndexMap) -> tuple[ScalarVar, ...]:
+    """A variable for each result: the one it is, where it is one, or a new one."""
+    used: set[Name] = {each.name for each in of.vars}
+    taken: set[Term] = set()
+    found: list[ScalarVar] = []
+    for each in of.results:
+        if isinstance(each, ScalarVar) and each in of.vars and each not in taken:
+            taken.add(each)
+            found.append(each)
+            continue
+        name = fresh(Name("p"), used)
+        used.add(name)
+        found.append(ScalarVar(name, i64))
+    return tuple(found)

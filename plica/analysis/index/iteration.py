@@ -1,0 +1,234 @@
+"""Iteration maps: how the variables of a block follow from the loops around it.
+
+A map takes each point of the loops at which `predicate` holds to the values of the bindings.  It is
+`injective` where no two points meet, and `surjective` where every point of the box `extents` is
+met; both are shown by taking the bindings apart into digits (`plica.analysis.index.digit`), so they
+hold for symbolic extents, and what is not shown is False.
+
+>>> from plica.ir.type.dim import dim_var
+>>> from plica.ir.loop.scalar import index
+>>> i, j, n = (dim_var(name) for name in "ijn")
+>>> tiles = iteration_map(((i, (n + 3) // 4), (j, index(4))), (i * 4 + j,), (n,), i * 4 + j < n)
+>>> tiles.injective, tiles.surjective
+(True, True)
+>>> overlapping = iteration_map(((i, n), (j, index(3))), (i + j,), (n + 2,))
+>>> overlapping.injective
+False
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property, lru_cache
+from typing import TypeAlias
+
+from plica.analysis.index.context import EMPTY, TRUE, conjuncts
+from plica.analysis.index.count import ONE, ZERO, at_least, ceiling, comparison, times
+from plica.analysis.index.digit import Digit, Digits, DigitSum, compact, separable
+from plica.analysis.index.prove import can_prove
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
+from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar
+from plica.ir.type.dim import known, quotient, same_dim
+
+Loops: TypeAlias = tuple[tuple[ScalarVar, Scalar], ...]
+
+
+class IterationMap:
+    """A map from loops to the values of bindings; `iteration_map` makes one."""
+
+    def __init__(
+        self,
+        loops: Loops,
+        bindings: tuple[Scalar, ...],
+        extents: tuple[Scalar, ...],
+        predicate: Scalar,
+        *,
+        apart: bool = False,
+    ) -> None:
+        self.loops = loops
+        self.bindings = bindings
+        self.extents = extents
+        self.predicate = predicate
+        self._digits = Digits(dict(loops), conjuncts(predicate), apart=apart)
+        self._besides = self._restrict()
+        self.sums = tuple(self._digits.sum_of(each) for each in bindings)
+
+    def _restrict(self) -> tuple[Scalar, ...]:
+        """Take account of the predicate; what it says besides."""
+        # Small ones first, and again what failed: a part's restriction is seen in the whole.
+        left = sorted(conjuncts(self.predicate), key=_size)
+        while left:
+            open_still = [each for each in left if not self._digits.restrict(each)]
+            if len(open_still) == len(left):
+                break
+            left = open_still
+        return tuple(left)
+
+    @cached_property
+    def _explained(self) -> bool:
+        """Whether the predicate says nothing but what was taken account of."""
+        inside = EMPTY
+        for var, extent in self.loops:
+            inside = inside.loop(var, extent)
+        return all(can_prove(each, inside) for each in self._besides)
+
+    @property
+    def quasi_affine(self) -> bool:
+        """Whether every binding is a sum of digits of the loops."""
+        return None not in self.sums
+
+    def feeds(self, loop: ScalarVar) -> tuple[int, ...]:
+        """The places of the bindings that depend on a loop."""
+        return tuple([at for at, each in enumerate(self.bindings) if loop in free_vars(each)])
+
+    def term(self, of: DigitSum) -> Scalar:
+        """A sum of digits of this map as a term."""
+        return self._digits.term(of)
+
+    @cached_property
+    def injective(self) -> bool:
+        """Whether different points of the loops are shown to have different values."""
+        values = self.recovered(tuple([ZERO for _ in self.bindings]))
+        return all(var in values or self._digits.extents[var] is ONE for var, _ in self.loops)
+
+    @cached_property
+    def surjective(self) -> bool:
+        """Whether every point of the box of extents is shown to be a value."""
+        if not self._explained:
+            return False
+        used: list[Digit] = []
+        for each, extent in zip(self.sums, self.extents, strict=True):
+            chain = None if each is None or each.base is not ZERO else compact(each)
+            if chain is None or not same_dim(times(*[d.extent for _, d in chain]), extent):
+                return False
+            used += [digit for _, digit in chain]
+        digits = self._digits
+        reached = set()
+        for term, inside in reversed(digits.composites.items()):
+            if any(digit.source is term for digit in used):
+                chain = compact(inside) if inside.base is ZERO else None
+                if chain is None:
+                    return False
+                used += [digit for _, digit in chain]
+                reached.add(term)
+        if not reached.issuperset(digits.restricted) or len(set(used)) != len(used):
+            return False
+        sources = [*digits.loops, *[term for term in digits.composites if term in reached]]
+        return all(self._independent(source, used) for source in sources)
+
+    @property
+    def bijective(self) -> bool:
+        """Whether each point of the box is the value of exactly one point of the loops."""
+        return self.injective and self.surjective
+
+    def inverse(self, values: tuple[Scalar, ...]) -> dict[ScalarVar, Scalar] | None:
+        """The point of the loops whose bindings have these values; None unless injective."""
+        if not self.injective:
+            return None
+        found = self.recovered(values)
+        return {var: found.get(var, ZERO) for var, _ in self.loops}
+
+    def _independent(self, source: Scalar, used: list[Digit]) -> bool:
+        """Whether the digits used of a source take all their values, whatever the others are."""
+        extent = self._digits.extents[source]
+        mine = [digit for digit in used if digit.source is source]
+        if len(mine) == 1 and mine[0].top:
+            (digit,) = mine
+            if digit.lower is ONE:
+                return same_dim(digit.extent, extent)
+            lower = known(digit.lower)
+            return lower is not None and same_dim(digit.extent, ceiling(extent, digit.lower))
+        low: Scalar = ONE
+        while mine:
+            gaps = [(gap, each) for each in mine if (gap := quotient(each.lower, low)) is not None]
+            here = [each for gap, each in gaps if gap is ONE]
+            if not here:  # digits between are not used: there is at least one value of them
+                here = [each for gap, each in gaps if (known(gap) or 0) > 0]
+                here.sort(key=lambda each: known(each.lower) or 0)
+                if len(here) > 1 and known(here[0].lower) is None:
+                    return False
+            if not here:
+                return False
+            low = times(here[0].lower, here[0].extent)
+            mine.remove(here[0])
+        rest = quotient(extent, low)
+        return rest is not None and (rest is ONE or (known(rest) or 0) > 0)
+
+    def recovered(self, values: tuple[Scalar, ...]) -> dict[Scalar, Scalar]:
+        """The sources that follow from the values of the bindings, as terms over these."""
+        digits: dict[Digit, Scalar] = {}
+        for each, value in zip(self.sums, values, strict=True):
+            if each is not None:
+                _read_off(each, value, digits)
+        found: dict[Scalar, Scalar] = {}
+        for term, inside in reversed(self._digits.composites.items()):
+            whole = self._assembled(term, digits)
+            if whole is not None:
+                found[term] = whole
+                _read_off(inside, whole, digits)
+        for var in self._digits.loops:
+            whole = self._assembled(var, digits)
+            if whole is not None:
+                found[var] = whole
+        return found
+
+    def _assembled(self, source: Scalar, digits: dict[Digit, Scalar]) -> Scalar | None:
+        """A source from its digits, None where one of them is missing."""
+        mine = {each.lower: each for each in reversed(digits) if each.source is source}
+        extent = self._digits.extents[source]
+        total: Scalar | None = None
+        low: Scalar = ONE
+        while low is ONE or not at_least(low, extent):
+            digit = next((each for at, each in mine.items() if same_dim(at, low)), None)
+            if digit is None:
+                return None
+            value = digits[digit]
+            part = value if low is ONE else Mul(value, low)
+            total = part if total is None else Add(total, part)
+            del mine[digit.lower]
+            if digit.top:
+                return total
+            low = times(low, digit.extent)
+        return total
+
+
+def _read_off(of: DigitSum, value: Scalar, digits: dict[Digit, Scalar]) -> None:
+    """The digits of a sum from its value, where they do not overlap."""
+    order = separable(of)
+    if order is None:
+        return
+    rest = value if of.base is ZERO else value - of.base
+    for at in range(len(order) - 1, -1, -1):  # from the top: below it is less than its scale
+        scale, digit = order[at]
+        digits.setdefault(digit, rest if scale is ONE else FloorDiv(rest, scale))
+        if at:
+            rest = FloorMod(rest, scale)
+
+
+def _size(of: Scalar) -> tuple[int, int]:
+    pair = comparison(of)
+    compared = of if pair is None else pair[0]
+    return len(free_vars(compared)), len(post_order(compared))
+
+
+def iteration_map(
+    loops: Iterable[tuple[ScalarVar, Scalar]],
+    bindings: Iterable[Scalar],
+    extents: Iterable[Scalar],
+    predicate: Scalar = TRUE,
+) -> IterationMap:
+    """The map of loops, outermost first, to bindings; remembered."""
+    return _remembered(tuple(loops), tuple(bindings), tuple(extents), predicate)
+
+
+@lru_cache(maxsize=2048)
+def _remembered(
+    loops: Loops, bindings: tuple[Scalar, ...], extents: tuple[Scalar, ...], predicate: Scalar
+) -> IterationMap:
+    found = IterationMap(loops, bindings, extents, predicate)
+    if found.injective:
+        return found
+    # A sum that is divided is one source, or each of its parts is: some maps need this, some that.
+    other = IterationMap(loops, bindings, extents, predicate, apart=True)
+    return other if other.injective else found

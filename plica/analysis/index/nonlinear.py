@@ -1,0 +1,311 @@
+"""Nonlinear proofs: conditions with products of unknowns and quotients by unknowns.
+
+A quotient `q = a // b` is an unknown with `0 <= a - b*q <= b - 1` where `b` is positive, the
+contrary where it is negative, and 0 where it is zero: three cases.  What is left are polynomials
+that are not negative (rows), and a proof is a list of deductions that make more rows, and multiples
+of rows that add up to a negative number.
+
+>>> from plica.ir.type.dim import dim_var
+>>> from plica.ir.loop.scalar import Eq, Lt, index
+>>> from plica.analysis.index.context import EMPTY
+>>> x, c = dim_var("x"), dim_var("c")
+>>> isinstance(proof(Eq((x * c) // c, x), EMPTY.where(Lt(index(0), c))), Nonlinear)
+True
+
+`follows` re-checks a proof by polynomial arithmetic alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+import attrs
+
+from plica.analysis.index.case import LinearConstraint, System, contrary, replaced, split
+from plica.analysis.index.combination import adds_up, contradiction
+from plica.analysis.index.context import Context
+from plica.analysis.index.deduction import (
+    Made,
+    Replace,
+    Strip,
+    Times,
+    Total,
+    atoms_of,
+    make,
+    sign_of,
+    solvable,
+)
+from plica.analysis.index.point import is_structure
+from plica.analysis.index.polynomial import Key, Polynomial, polynomial
+from plica.core.name import Name
+from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar, Sub, index
+from plica.ir.type.dtype import i64
+
+
+@attrs.frozen
+class RefutedSystem:
+    """Why one system has no integer solution: rows made, and the multiples that add up."""
+
+    made: tuple[Made, ...]
+    multiples: tuple[tuple[int, Fraction], ...]
+
+
+@attrs.frozen
+class Nonlinear:
+    """For each case of the contrary, in order, why it cannot be."""
+
+    cases: tuple[RefutedSystem, ...]
+
+
+ROUNDS: Final = 4
+MOST_ROWS: Final = 72
+MOST_SYSTEMS: Final = 256
+
+
+def proof(condition: Scalar, context: Context) -> Nonlinear | str:
+    """A proof that the condition holds wherever the context does, or why there is none."""
+    systems = polynomial_systems(condition, context)
+    if systems is None:
+        return "there are too many cases"
+    found: list[RefutedSystem] = []
+    for rows in systems:
+        refuted = _refuted(rows)
+        if refuted is None:
+            return "a case with products of unknowns was not refuted"
+        found.append(refuted)
+    return Nonlinear(tuple(found))
+
+
+def follows(condition: Scalar, context: Context, why: Nonlinear) -> bool:
+    """Whether the proof shows that the condition holds wherever the context does."""
+    systems = polynomial_systems(condition, context)
+    if systems is None or len(systems) != len(why.cases):
+        return False
+    for start, case in zip(systems, why.cases, strict=True):
+        rows = list(start)
+        for each in case.made:
+            made = make(each, rows)
+            if made is None:
+                return False
+            rows.append(made)
+        multiples = [Fraction(0)] * len(rows)
+        for i, times in case.multiples:
+            multiples[i] = times
+        if not adds_up(rows, multiples):
+            return False
+    return True
+
+
+def polynomial_systems(condition: Scalar, context: Context) -> list[list[Polynomial]] | None:
+    """The cases of the contrary as rows that are not negative, quotients being unknowns."""
+    systems = split(contrary(condition, context))
+    if isinstance(systems, int):
+        return None
+    work: list[System] = list(reversed(systems))
+    found: list[list[Polynomial]] = []
+    while work:
+        system = work.pop()
+        rows = _rows(system)
+        if rows is None:
+            continue
+        division = _innermost_division(system)
+        if division is None:
+            found.append(rows)
+        else:
+            work += reversed(_without(division, system))
+        if len(found) + len(work) > MOST_SYSTEMS:
+            return None
+    return found
+
+
+def _rows(system: System) -> list[Polynomial] | None:
+    """The rows of a system; None where two of them, or one, are contradictory on their face."""
+    rows: dict[tuple[int, frozenset[tuple[Key, int]]], Polynomial] = {}
+    least: dict[frozenset[tuple[Key, int]], int] = {}
+    for term, equality in system:
+        row = polynomial(term)
+        for each in (row, row.scaled(-1)) if equality else (row,):
+            form = each.form
+            rows.setdefault((each.constant, form), each)
+            least[form] = min(each.constant, least.get(form, each.constant))
+            if least[form] + least.get(each.scaled(-1).form, 0 if not form else INFINITE) < 0:
+                return None
+    return [row for row in rows.values() if row.terms]
+
+
+INFINITE: Final = 1 << 200  # above any constant of a row
+
+
+def _innermost_division(system: System) -> Scalar | None:
+    seen: set[Scalar] = set()
+    for constraint in system:
+        stack: list[tuple[Scalar, bool]] = [(constraint.term, False)]
+        while stack:
+            node, leaving = stack.pop()
+            if leaving:
+                return node
+            if node in seen or not is_structure(node):
+                continue
+            seen.add(node)
+            if isinstance(node, FloorDiv | FloorMod):
+                stack.append((node, True))
+            stack += [(kid, False) for kid in node._children if isinstance(kid, Scalar)]
+    return None
+
+
+def _without(division: Scalar, system: System) -> list[System]:
+    """The cases in which a quotient is an unknown, by the sign of the divisor."""
+    assert isinstance(division, FloorDiv | FloorMod)
+    a, b = division.left, division.right
+    used = {node.name for node in _variables(system)}
+    fresh = 0
+    while Name("quotient", fresh) in used:
+        fresh += 1
+    q = ScalarVar(Name("quotient", fresh), i64)
+    rest = Sub(a, Mul(b, q))
+
+    def with_(quotient: Scalar, remainder: Scalar, *said: Scalar) -> System:
+        pairs = ((FloorDiv(a, b), quotient), (FloorMod(a, b), remainder))
+        changed = []
+        for term, equality in system:
+            for old, new in pairs:
+                term = replaced(term, old, new)
+            changed.append(LinearConstraint(term, equality))
+        return (*(LinearConstraint(each, False) for each in said), *changed)
+
+    zero = with_(index(0), index(0), b, Sub(index(0), b))
+    above = with_(q, rest, Sub(b, index(1)), rest, Sub(Sub(b, index(1)), rest))
+    below = with_(
+        q, rest, Sub(Sub(index(0), b), index(1)), Sub(index(0), rest), Sub(rest, Add(b, index(1)))
+    )
+    of = polynomial(b)
+    if not of.terms:
+        return [above if of.constant > 0 else below if of.constant < 0 else zero]
+    return [above, below, zero]
+
+
+def _variables(system: System) -> list[ScalarVar]:
+    seen: dict[Scalar, None] = {}
+    stack = [constraint.term for constraint in system]
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen[node] = None
+            stack += [kid for kid in node._children if isinstance(kid, Scalar)]
+    return [node for node in seen if isinstance(node, ScalarVar)]
+
+
+# --- search --------------------------------------------------------------------------------------
+
+
+def _refuted(start: list[Polynomial]) -> RefutedSystem | None:
+    rows = list(start)
+    made: list[Made] = []
+    seen = {(row.constant, row.form) for row in rows}
+
+    def add(step: Made) -> None:
+        row = make(step, rows)
+        if row is None or len(rows) > 4 * MOST_ROWS:
+            return
+        if not row.terms and row.constant >= 0:
+            return
+        key = (row.constant, row.form)
+        if key not in seen:
+            seen.add(key)
+            rows.append(row)
+            made.append(step)
+
+    live = list(range(len(rows)))  # rows not yet replaced by ones with fewer unknowns
+    for i, j in itertools.combinations(list(live), 2):  # 0 <= y < m says that m is positive
+        if sign_of(rows[i].plus(rows[j])) is not None:
+            before = len(rows)
+            add(Total(i, j))
+            live += range(before, len(rows))
+    for _ in range(ROUNDS):
+        done = _ended(rows, made, live)
+        if done is not None:
+            return done
+        before = len(rows)
+        live = _with_equalities(rows, live, add)
+        live = _with_strips(rows, live, add)
+        live = _with_equalities(rows, live, add)
+        if len(rows) == before:
+            break
+    else:
+        done = _ended(rows, made, live)
+        if done is not None:
+            return done
+    signs = [i for i in live if len(rows[i].terms) == 1]  # bounds of unknowns and of divisors
+    before = len(rows)
+    for i in live:
+        for j in signs:
+            if i >= j or i not in signs:
+                add(Times(i, j))
+    return _ended(rows, made, [*live, *range(before, len(rows))])
+
+
+def _ended(rows: list[Polynomial], made: list[Made], live: Sequence[int]) -> RefutedSystem | None:
+    chosen = list(live)[:MOST_ROWS]
+    found = contradiction([rows[i] for i in chosen])
+    if found is None:
+        return None
+    pairs = tuple((i, times) for i, times in zip(chosen, found, strict=True) if times)
+    return RefutedSystem(tuple(made), pairs)
+
+
+_Add: TypeAlias = Callable[[Made], None]
+
+
+def _with_equalities(rows: list[Polynomial], live: list[int], add: _Add) -> list[int]:
+    """Rows in which unknowns that equal something are replaced by it."""
+    while True:
+        by_key = {(rows[i].constant, rows[i].form): i for i in live}
+        pair: tuple[int, int] | None = None
+        for i in live:
+            other = rows[i].scaled(-1)
+            j = by_key.get((other.constant, other.form))
+            if j is not None and solvable(rows[i]) is not None:
+                pair = (i, j)
+                break
+        if pair is None:
+            return live
+        unknown = solvable(rows[pair[0]])
+        kept: list[int] = []
+        for i in live:
+            if i in pair:
+                continue
+            if unknown in set(rows[i].atoms()):
+                before = len(rows)
+                add(Replace(i, *pair))
+                kept += range(before, len(rows))
+            else:
+                kept.append(i)
+        live = kept
+
+
+def _with_strips(rows: list[Polynomial], live: list[int], add: _Add) -> list[int]:
+    """Rows, and sums of two, without a factor that is known to be positive or negative."""
+    signs = [(j, sign[0]) for j in live if (sign := sign_of(rows[j])) is not None]
+    result = list(live)
+    for j, unknown in signs:
+        for i in live:
+            if i != j and any(unknown in atoms_of(key) for key in rows[i].terms):
+                before = len(rows)
+                add(Strip(i, j))
+                result += range(before, len(rows))
+        odd = [(i, _indivisible(rows[i], unknown)) for i in live if i != j]
+        for (a, mine), (b, theirs) in itertools.combinations(odd, 2):
+            if mine and mine == {key: -c for key, c in theirs.items()}:
+                before = len(rows)
+                add(Total(a, b))
+                if len(rows) > before:
+                    add(Strip(before, j))
+                    result += range(before, len(rows))
+    return result
+
+
+def _indivisible(row: Polynomial, unknown: Scalar) -> dict[Key, int]:
+    return {k: c for k, c in row.terms.items() if unknown not in atoms_of(k)}

@@ -1,0 +1,294 @@
+"""The rules of index arithmetic, in tables of one line each.
+
+    SUMS          sums of products in canonical form                      (computed)
+    DIVISIONS     quotients and remainders
+    EXTREMES      minimum and maximum
+    COMPARISONS   equalities and inequalities
+    LOGIC         and, or, not, select
+
+Measure: every rule makes the term smaller in this order: the number of quotients and remainders
+inside other quotients and remainders; the number of quotients, remainders, minima, maxima,
+comparisons and selects; the sum of the sizes of divisors; then what is not in canonical form.  The
+simplifier has fuel besides, and names the rules where it is spent.
+
+A guard is a condition over the holes, decided by what the context knows.  Rules whose right side is
+a term are proved for all integers, whatever their constants; computed ones are certified instance
+by instance (`plica.analysis.index.verdict`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+from typing import Final
+
+from plica.analysis.index.bounds import of_polynomial
+from plica.analysis.index.canonical import (
+    gathered,
+    quotient,
+    quotient_by,
+    remainder,
+    remainder_by,
+    term_of,
+)
+from plica.analysis.index.context import FALSE, TRUE
+from plica.analysis.index.guard import Within, between, given, nonzero, positive
+from plica.analysis.index.knowledge import Knowledge
+from plica.analysis.index.modular import residue_of_polynomial
+from plica.analysis.index.polynomial import Polynomial
+from plica.analysis.index.surely import not_negative, not_zero
+from plica.ir.loop.scalar import (
+    Add,
+    And,
+    Eq,
+    Le,
+    Lit,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Ne,
+    Not,
+    Or,
+    Scalar,
+    Select,
+    Sub,
+    index,
+)
+from plica.ir.type.dtype import bool_
+from plica.rewrite.make import tabled as rule
+from plica.rewrite.match import PatternMatch
+from plica.rewrite.pattern import ANYTHING, Constraint, IndexHole, index_constants, index_holes
+from plica.rewrite.rule import Rule
+
+x, y, z = index_holes("x y z")
+n = IndexHole("n", Constraint(when=lambda value: not isinstance(value, Lit)))
+c, d = index_constants("c d")
+p, q, r = (IndexHole(name, ANYTHING, bool_) for name in "pqr")
+zero, one = index(0), index(1)
+
+
+def _canonical(of: Polynomial | None, known: Knowledge) -> Scalar | None:
+    whole = None if of is None else gathered(of, known)
+    return None if whole is None else term_of(whole, known)
+
+
+def _sum(make: Callable[[Scalar, Scalar], Scalar]) -> Within:
+    return Within(lambda m, known: _canonical(known.polynomial(make(m.x, m.y)), known))
+
+
+def _divided(m: PatternMatch, known: Knowledge) -> Scalar | None:
+    value, divisor = known.polynomial(m.x), known.polynomial(m.y)
+    if divisor.terms:
+        return _canonical(quotient_by(value, divisor, known), known)
+    return _canonical(quotient(value, divisor.constant, known), known)
+
+
+def _reduced(m: PatternMatch, known: Knowledge) -> Scalar | None:
+    value, divisor = known.polynomial(m.x), known.polynomial(m.y)
+    if divisor.terms:
+        return _canonical(remainder_by(value, divisor, known), known)
+    return _canonical(remainder(value, divisor.constant, known), known)
+
+
+def _extreme(make: Callable[[Scalar, Scalar], Scalar]) -> Within:
+    """What both sides have in common comes out: `min(4*x + 4, 4*y + 4)` is `4*min(x, y) + 4`."""
+
+    def run(m: PatternMatch, known: Knowledge) -> Scalar | None:
+        a, b = known.polynomial(m.x), known.polynomial(m.y)
+        if not a.terms and not b.terms:
+            pick = min if make is Min else max
+            return index(pick(a.constant, b.constant))
+        common = {k: v for k, v in a.terms.items() if b.terms.get(k) == v}
+        constant = min(a.constant, b.constant) if a.terms and b.terms else 0
+        out = Polynomial(constant, common)
+        a, b = a.plus(out, -1), b.plus(out, -1)
+        size = gcd(a.content(), b.content(), a.constant, b.constant)
+        if size > 1:
+            a, b = a.exactly_divided(size), b.exactly_divided(size)
+        elif not common and not constant:
+            return None
+        left, right = term_of(a, known), term_of(b, known)
+        if left is None or right is None:
+            return None
+        inner = make(left, right) if not isinstance(left, Lit) else make(right, left)
+        return _canonical(out.plus(Polynomial(0, {inner: 1}), max(size, 1)), known)
+
+    return Within(run)
+
+
+def _compared(strict: bool) -> Within:
+    """`a < b` with positive terms on both sides, divided by what they have in common."""
+
+    def run(m: PatternMatch, known: Knowledge) -> Scalar | None:
+        # at least 0 where the comparison holds
+        of = known.polynomial(m.y).plus(known.polynomial(m.x), -1).shifted(-1 if strict else 0)
+        if not of.terms:
+            return TRUE if of.constant >= 0 else FALSE
+        if not_negative(of, known):
+            return TRUE
+        if not_negative(of.scaled(-1).shifted(-1), known):
+            return FALSE
+        size = of.content()
+        # g*t + k >= 0  is  t >= -floor(k / g)  is  -1 - floor(k / g) < t
+        of = Polynomial(of.constant // size + 1, {k: v // size for k, v in of.terms.items()})
+        high = Polynomial(max(of.constant, 0), {k: v for k, v in of.terms.items() if v > 0})
+        low = Polynomial(max(-of.constant, 0), {k: -v for k, v in of.terms.items() if v < 0})
+        left, right = term_of(low, known), term_of(high, known)
+        return None if left is None or right is None else Lt(left, right)
+
+    return Within(run)
+
+
+def _equal(same: Scalar, other: Scalar, make: Callable[[Scalar, Scalar], Scalar]) -> Within:
+    """`a == b` with positive terms on both sides, divided by what they have in common."""
+
+    def run(m: PatternMatch, known: Knowledge) -> Scalar | None:
+        of = known.polynomial(m.x).plus(known.polynomial(m.y), -1)
+        if not of.terms:
+            return same if of.constant == 0 else other
+        size = of.content()
+        if of.constant % size or not_zero(of, known):
+            return other
+        if of_polynomial(of, known) == (0, 0) or (
+            not_negative(of, known) and not_negative(of.scaled(-1), known)
+        ):
+            return same
+        of = of.exactly_divided(size)
+        step, base = residue_of_polynomial(of, known)
+        if 0 not in (step, base) and step and base % step:
+            return other
+        lead = next(iter(of.terms.values()))
+        of = of if lead > 0 else of.scaled(-1)
+        high = Polynomial(max(of.constant, 0), {k: v for k, v in of.terms.items() if v > 0})
+        low = Polynomial(max(-of.constant, 0), {k: -v for k, v in of.terms.items() if v < 0})
+        left, right = term_of(high, known), term_of(low, known)
+        return None if left is None or right is None else make(left, right)
+
+    return Within(run)
+
+
+# fmt: off
+SUMS: Final = (
+    rule("canonical-add",        x + y,                _sum(Add)),
+    rule("canonical-subtract",   x - y,                _sum(Sub)),
+    rule("canonical-multiply",   x * y,                _sum(Mul)),
+)
+
+DIVISIONS: Final = (
+    rule("canonical-divide",     x // y,               Within(_divided)),
+    rule("canonical-mod",        x % y,                Within(_reduced)),
+    rule("div-zero",             x // zero,            zero),
+    rule("zero-div",             zero // x,            zero),
+    rule("div-one",              x // one,             x),
+    rule("div-self",             x // x,               one, when=given(nonzero(x))),
+    rule("div-negative",         x // c,               (0 - x) // (0 - c), when=given(Lt(c, zero))),
+    rule("div-small",            x // n,               zero, when=given(*between(0, x, n))),
+    rule("div-small-negative",   x // n, index(-1), when=given(Le(0 - n, x), Lt(x, zero))),
+    rule("mul-div",              (x * y) // y,         x, when=given(nonzero(y))),
+    rule("mul-div-left",         (y * x) // y,         x, when=given(nonzero(y))),
+    rule("div-div",              (x // c) // d, x // (c * d), when=given(positive(c), positive(d))),
+    rule("mod-div", (x % c) // d, (x // d) % (c // d),
+         when=given(positive(c), positive(d), Eq(c % d, zero))),
+    rule("mod-zero",             x % zero,             zero),
+    rule("zero-mod",             zero % x,             zero),
+    rule("mod-one",              x % one,              zero),
+    rule("mod-self",             x % x,                zero),
+    rule("mod-negative",         x % c, 0 - (0 - x) % (0 - c), when=given(Lt(c, zero))),
+    rule("mod-small",            x % n,                x, when=given(*between(0, x, n))),
+    rule("mod-small-negative",   x % n, x + n, when=given(Le(0 - n, x), Lt(x, zero))),
+    rule("mul-mod",              (x * y) % y,          zero),
+    rule("mul-mod-left",         (y * x) % y,          zero),
+    rule("mod-mod",              (x % c) % d, x % d, when=given(Eq(c % d, zero), nonzero(c))),
+)
+
+EXTREMES: Final = (
+    rule("min-left",             Min(x, y),            x,                    when=given(Le(x, y))),
+    rule("min-right",            Min(x, y),            y,                    when=given(Le(y, x))),
+    rule("max-left",             Max(x, y),            x,                    when=given(Le(y, x))),
+    rule("max-right",            Max(x, y),            y,                    when=given(Le(x, y))),
+    rule("min-literal-last",     Min(c, Min(x, d)),    Min(x, Min(c, d))),
+    rule("max-literal-last",     Max(c, Max(x, d)),    Max(x, Max(c, d))),
+    rule("min-min",              Min(Min(x, c), d),    Min(x, Min(c, d))),
+    rule("max-max",              Max(Max(x, c), d),    Max(x, Max(c, d))),
+    rule("min-min-left",         Min(Min(x, y), x),    Min(x, y)),
+    rule("min-min-right",        Min(Min(x, y), y),    Min(x, y)),
+    rule("min-into-min-left",    Min(x, Min(x, y)),    Min(x, y)),
+    rule("min-into-min-right",   Min(y, Min(x, y)),    Min(x, y)),
+    rule("max-max-left",         Max(Max(x, y), x),    Max(x, y)),
+    rule("max-max-right",        Max(Max(x, y), y),    Max(x, y)),
+    rule("max-into-max-left",    Max(x, Max(x, y)),    Max(x, y)),
+    rule("max-into-max-right",   Max(y, Max(x, y)),    Max(x, y)),
+    rule("min-max-left",         Min(Max(x, y), x),    x),
+    rule("min-max-right",        Min(Max(x, y), y),    y),
+    rule("min-into-max-left",    Min(x, Max(x, y)),    x),
+    rule("min-into-max-right",   Min(y, Max(x, y)),    y),
+    rule("max-min-left",         Max(Min(x, y), x),    x),
+    rule("max-min-right",        Max(Min(x, y), y),    y),
+    rule("max-into-min-left",    Max(x, Min(x, y)),    x),
+    rule("max-into-min-right",   Max(y, Min(x, y)),    y),
+    rule("min-of-quotients",     Min(x // c, y // c),  Min(x, y) // c, when=given(positive(c))),
+    rule("max-of-quotients",     Max(x // c, y // c),  Max(x, y) // c, when=given(positive(c))),
+    rule("min-of-multiples",     Min(c * x, c * y),    c * Min(x, y), when=given(positive(c))),
+    rule("max-of-multiples",     Max(c * x, c * y),    c * Max(x, y), when=given(positive(c))),
+    rule("min-of-negatives",     Min(c * x, c * y),    c * Max(x, y), when=given(Lt(c, zero))),
+    rule("max-of-negatives",     Max(c * x, c * y),    c * Min(x, y), when=given(Lt(c, zero))),
+    rule("min-literal-right",    Min(c, n),            Min(n, c)),
+    rule("max-literal-right",    Max(c, n),            Max(n, c)),
+    rule("canonical-min",        Min(x, y),            _extreme(Min)),
+    rule("canonical-max",        Max(x, y),            _extreme(Max)),
+)
+
+COMPARISONS: Final = (
+    rule("canonical-less",       Lt(x, y),             _compared(strict=True)),
+    rule("canonical-at-most",    Le(x, y),             _compared(strict=False)),
+    rule("canonical-equal",      Eq(x, y),             _equal(TRUE, FALSE, Eq)),
+    rule("canonical-unequal",    Ne(x, y),             _equal(FALSE, TRUE, Ne)),
+    rule("less-than-min",        Lt(z, Min(x, y)),     And(Lt(z, x), Lt(z, y))),
+    rule("min-less-than",        Lt(Min(x, y), z),     Or(Lt(x, z), Lt(y, z))),
+    rule("less-than-max",        Lt(z, Max(x, y)),     Or(Lt(z, x), Lt(z, y))),
+    rule("max-less-than",        Lt(Max(x, y), z),     And(Lt(x, z), Lt(y, z))),
+    rule("quotient-below",       Lt(x // c, d),        Lt(x, c * d), when=given(positive(c))),
+    rule("quotient-above",       Lt(d, x // c), Lt(c * d + c - 1, x), when=given(positive(c))),
+)
+
+LOGIC: Final = (
+    rule("true-and",             And(TRUE, p),         p),
+    rule("and-true",             And(p, TRUE),         p),
+    rule("false-and",            And(FALSE, p),        FALSE),
+    rule("and-false",            And(p, FALSE),        FALSE),
+    rule("and-same",             And(p, p),            p),
+    rule("and-not",              And(p, Not(p)),       FALSE),
+    rule("not-and",              And(Not(p), p),       FALSE),
+    rule("and-or-left",          And(p, Or(p, q)),     p),
+    rule("and-or-right",         And(p, Or(q, p)),     p),
+    rule("and-and",              And(And(p, q), r),    And(p, And(q, r))),
+    rule("true-or",              Or(TRUE, p),          TRUE),
+    rule("or-true",              Or(p, TRUE),          TRUE),
+    rule("false-or",             Or(FALSE, p),         p),
+    rule("or-false",             Or(p, FALSE),         p),
+    rule("or-same",              Or(p, p),             p),
+    rule("or-not",               Or(p, Not(p)),        TRUE),
+    rule("not-or",               Or(Not(p), p),        TRUE),
+    rule("or-and-left",          Or(p, And(p, q)),     p),
+    rule("or-and-right",         Or(p, And(q, p)),     p),
+    rule("or-or",                Or(Or(p, q), r),      Or(p, Or(q, r))),
+    rule("not-true",             Not(TRUE),            FALSE),
+    rule("not-false",            Not(FALSE),           TRUE),
+    rule("not-not",              Not(Not(p)),          p),
+    rule("not-less",             Not(Lt(x, y)),        Le(y, x)),
+    rule("not-at-most",          Not(Le(x, y)),        Lt(y, x)),
+    rule("not-equal",            Not(Eq(x, y)),        Ne(x, y)),
+    rule("not-unequal",          Not(Ne(x, y)),        Eq(x, y)),
+    rule("not-of-and",           Not(And(p, q)),       Or(Not(p), Not(q))),
+    rule("not-of-or",            Not(Or(p, q)),        And(Not(p), Not(q))),
+    rule("select-true",          Select(TRUE, x, y),   x),
+    rule("select-false",         Select(FALSE, x, y),  y),
+    rule("select-same",          Select(p, x, x),      x),
+    rule("select-not",           Select(Not(p), x, y), Select(p, y, x)),
+)
+# fmt: on
+
+INDEX_RULES: Final[tuple[Rule, ...]] = SUMS + DIVISIONS + EXTREMES + COMPARISONS + LOGIC
+
+__all__ = ["COMPARISONS", "DIVISIONS", "EXTREMES", "INDEX_RULES", "LOGIC", "SUMS"]

@@ -1,0 +1,235 @@
+"""The simplifier: an index term in canonical form, under what a context knows.
+
+>>> from plica.ir.type.dim import dim_var
+>>> from plica.analysis.index.context import EMPTY
+>>> i, j = dim_var("i"), dim_var("j")
+>>> nest = EMPTY.loop(i, 4).loop(j, 8)
+>>> simplify((i * 8 + j) // 8 * 8 + (i * 8 + j) % 8, nest) is simplify(i * 8 + j, nest)
+True
+
+Laws: `simplify(simplify(t, c), c) is simplify(t, c)`; the value is kept at every integer point that
+the context allows.  Polynomials that are equal become one term where the context lists their
+variables; otherwise products keep the order in which they come.
+
+Bottom up with the rules of `plica.analysis.index.rules`, each distinct term once; the branches of
+`Select`, the right sides of `And` and `Or` and the bodies of reductions with what is known inside
+them.  Answers are remembered with the context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final, TypeAlias
+
+from plica.analysis.index.context import EMPTY, FALSE, TRUE, Context
+from plica.analysis.index.guard import Within
+from plica.analysis.index.knowledge import Knowledge, knowledge
+from plica.analysis.index.sweep import RULES, SUM_RULES, swept
+from plica.core.term import Term, rebuild
+from plica.ir.loop.scalar import And, Lit, Or, Reduce, Scalar, ScalarVar, Select, dtype_of
+from plica.ir.type.dtype import bool_, i64
+from plica.rewrite.derivation import Derivation, DerivationStep, at
+from plica.rewrite.discriminate import Index
+from plica.rewrite.make import tabled as rule
+from plica.rewrite.pattern import ANYTHING, IndexHole
+
+MOST_CONTEXTS: Final = 256
+"""Branches beyond this many in one term are simplified without what is known inside them."""
+
+
+def simplify(term: Scalar, context: Context = EMPTY) -> Scalar:
+    """The simplified term."""
+    known = knowledge(context)
+    done = known.normal.get(term)
+    if done is not None:
+        return done
+    if known.impossible:  # no point is allowed: anything would be right, so nothing is used
+        return simplify(term) if context is not EMPTY else term
+    known.trim()
+    result = _normal(term, context)
+    known.normal[term] = known.normal[result] = result
+    return result
+
+
+def simplified(
+    term: Scalar, context: Context = EMPTY, rules: Index = RULES
+) -> tuple[Scalar, Derivation]:
+    """The simplified term, and the derivation that leads to it."""
+    if knowledge(context).impossible:
+        context = EMPTY
+    steps: list[DerivationStep] = []
+    plain = swept(term, knowledge(context), {}, rules, steps)
+    result = simplify(plain, context) if rules is RULES else plain
+    derivation = Derivation(term, tuple(steps))
+    if at(derivation, len(steps)) is not plain:
+        # The same subterm stands inside and outside a branch or a sum: then the whole is one step.
+        return result, Derivation(term, (DerivationStep(INSIDE, term, result),))
+    if result is plain:
+        return result, derivation
+    return result, derivation.then([DerivationStep(INSIDE, plain, result)])
+
+
+_p, _x, _y = IndexHole("p", ANYTHING, bool_), IndexHole("x"), IndexHole("y")
+INSIDE: Final = rule("under-guards", Select(_p, _x, _y), Within(lambda m, known: None))
+"""Stands in derivations for what was simplified with what is known inside branches."""
+
+
+Job: TypeAlias = Generator[tuple[Scalar, Context], Scalar, Scalar]
+
+
+def _normal(root: Scalar, context: Context) -> Scalar:
+    """Run jobs that ask for other jobs, on a stack of our own."""
+    budget = [MOST_CONTEXTS]
+    stack: list[tuple[Job, Scalar, Context]] = [(_job(root, context, budget), root, context)]
+    answer: Scalar | None = None
+    while stack:
+        job, term, inside = stack[-1]
+        try:
+            wanted, where = next(job) if answer is None else job.send(answer)
+        except StopIteration as stop:
+            stack.pop()
+            answer = stop.value
+            assert answer is not None
+            table = knowledge(inside).normal
+            table[term] = table[answer] = answer
+            continue
+        answer = knowledge(where).normal.get(wanted)
+        if answer is None:
+            stack.append((_job(wanted, where, budget), wanted, where))
+    assert answer is not None
+    return answer
+
+
+ROUNDS: Final = 8
+
+
+def _job(term: Scalar, context: Context, budget: list[int]) -> Job:
+    known = knowledge(context)
+    for _ in range(ROUNDS):
+        term = swept(term, known, known.plain, RULES, None)
+        changed: dict[Scalar, Scalar] = {}
+        for node in _branches(term) if _has_branches(term, known) else ():
+            new = node
+            match node:
+                case Select(condition, then, orelse):
+                    condition = yield condition, context
+                    inner = _refined(context, condition, True, budget)
+                    other = _refined(context, condition, False, budget)
+                    if inner is None or other is None:
+                        new = orelse if inner is None else then
+                    else:
+                        yes = yield then, inner
+                        new = Select(condition, yes, (yield orelse, other))
+                case And(left, right):
+                    left = yield left, context
+                    inner = _refined(context, left, True, budget)
+                    new = FALSE if inner is None else And(left, (yield right, inner))
+                case Or(left, right):
+                    left = yield left, context
+                    inner = _refined(context, left, False, budget)
+                    new = TRUE if inner is None else Or(left, (yield right, inner))
+                case Reduce(combiner, axes, extents, body):
+                    sizes: list[Scalar] = []
+                    for extent in extents:
+                        sizes.append((yield extent, context))
+                    body = yield body, _looped(context, axes, sizes)
+                    new = Reduce(combiner, axes, tuple(sizes), body)
+            if new is not node:
+                changed[node] = new
+        if not changed:
+            return term
+        term = _replaced(term, changed)
+    return term
+
+
+def _refined(context: Context, condition: Scalar, holds: bool, budget: list[int]) -> Context | None:
+    """The context inside a branch; None where no point gets there."""
+    if budget[0] <= 0 or isinstance(condition, Lit):
+        return context
+    known = knowledge(context)
+    inner = known.inner.get((condition, holds))
+    if inner is None:
+        inner = context.where(condition) if holds else context.unless(condition)
+        known.inner[condition, holds] = inner
+    if inner is not context:
+        budget[0] -= 1
+        within = knowledge(inner)
+        within.trim()
+        if within.impossible:
+            return None
+    return inner
+
+
+def _looped(context: Context, axes: tuple[ScalarVar, ...], sizes: list[Scalar]) -> Context:
+    """The context inside a reduction."""
+    inner = context.without(axes)
+    for axis, size in zip(axes, sizes, strict=True):
+        if dtype_of(axis) is i64:
+            inner = inner.loop(axis, size)
+    return inner if not knowledge(inner).impossible else context.without(axes)
+
+
+BRANCHES: Final = frozenset({Select, And, Or, Reduce})
+
+
+def _has_branches(term: Scalar, known: Knowledge) -> bool:
+    """Whether something inside is looked at under a condition or a binder; mostly not."""
+    memo = known.branching
+    stack = [term]
+    while stack:
+        node = stack[-1]
+        if node in memo:
+            stack.pop()
+            continue
+        cls = node.__class__
+        if cls in BRANCHES or cls is ScalarVar or cls is Lit:
+            memo[node] = cls in BRANCHES
+            continue
+        if cls in SUM_RULES and dtype_of(node) is i64 and node not in known.polynomial(node).terms:
+            parts = list(known.polynomial(node).atoms())
+        else:
+            parts = [kid for kid in node._children if isinstance(kid, Scalar)]
+        missing = [part for part in parts if part not in memo]
+        if missing:
+            stack += missing
+        else:
+            memo[node] = any(memo[part] for part in parts)
+    return memo[term]
+
+
+def _branches(term: Scalar) -> list[Scalar]:
+    """The outermost nodes whose parts are looked at under a condition or a binder."""
+    found: list[Scalar] = []
+    seen: set[Term] = set()
+    stack: list[Scalar] = [term]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.__class__ in BRANCHES:
+            found.append(node)
+        elif not isinstance(node, ScalarVar | Lit):
+            stack += [kid for kid in reversed(node._children) if isinstance(kid, Scalar)]
+    return found
+
+
+def _replaced(term: Scalar, changed: dict[Scalar, Scalar]) -> Scalar:
+    """The term with other branches; nothing inside a branch is looked at."""
+    memo: dict[Scalar, Scalar] = dict(changed)
+    stack = [term]
+    while stack:
+        node = stack[-1]
+        if node in memo:
+            stack.pop()
+            continue
+        if isinstance(node, ScalarVar | Lit | Select | And | Or | Reduce):
+            memo[node] = node
+            continue
+        missing = [k for k in node._children if isinstance(k, Scalar) and k not in memo]
+        if missing:
+            stack += missing
+            continue
+        kids = tuple([memo[k] if isinstance(k, Scalar) else k for k in node._children])
+        memo[node] = rebuild(node, kids)
+    return memo[term]

@@ -1,0 +1,119 @@
+"""The solver: z3, where it is installed (`pip install plica[prove]`) and nothing else decides.
+
+It is asked whether the contrary of a condition is possible over the integers.  Its answers are not
+certificates: a proof by it is marked as such, a counterexample is checked before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any, Final
+
+from plica.analysis.index.point import atoms, is_structure
+from plica.ir.loop.scalar import (
+    Add,
+    And,
+    Eq,
+    FloorDiv,
+    FloorMod,
+    Le,
+    Lit,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Ne,
+    Not,
+    Or,
+    Scalar,
+    Select,
+    Sub,
+    dtype_of,
+)
+from plica.ir.type.dtype import bool_
+
+MILLISECONDS: Final = 2_000
+MISSING: Final = "z3 is not installed (pip install plica[prove])"
+
+
+def available() -> bool:
+    """Whether the solver is installed."""
+    return find_spec("z3") is not None
+
+
+def possible(condition: Scalar) -> dict[Scalar, int] | bool | str:
+    """A point where the condition holds, False where there is none, or why it cannot tell."""
+    if not available():
+        return MISSING
+    import z3
+
+    unknowns = atoms(condition)
+    made: dict[Scalar, Any] = {  # Any: z3 is not typed
+        atom: z3.Bool(f"b{i}") if dtype_of(atom) is bool_ else z3.Int(f"x{i}")
+        for i, atom in enumerate(unknowns)
+    }
+    solver = z3.Solver()
+    solver.set("timeout", MILLISECONDS)
+    solver.set("random_seed", 0)
+    solver.add(_translated(condition, made, z3))
+    answer = solver.check()
+    if answer == z3.unsat:
+        return False
+    if answer != z3.sat:
+        return "z3 gave no answer in time"
+    model = solver.model()
+    point: dict[Scalar, int] = {}
+    for atom in unknowns:
+        found = model.eval(made[atom], model_completion=True)
+        point[atom] = int(z3.is_true(found)) if dtype_of(atom) is bool_ else found.as_long()
+    return point
+
+
+def _translated(root: Scalar, made: dict[Scalar, Any], z3: Any) -> Any:
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in made:
+            stack.pop()
+            continue
+        missing = [k for k in node._children if isinstance(k, Scalar) and k not in made]
+        if is_structure(node) and missing:
+            stack += missing
+            continue
+        stack.pop()
+        if isinstance(node, Lit):
+            boolean = node.dtype is bool_
+            made[node] = z3.BoolVal(node.value) if boolean else z3.IntVal(int(node.value))
+        else:
+            kids = [made[k] for k in node._children if isinstance(k, Scalar)]
+            made[node] = _WORDS[type(node)](z3, *kids)
+    return made[root]
+
+
+def _quotient(z3: Any, a: Any, b: Any) -> Any:
+    """Rounded down, and 0 by zero; z3's own leaves a remainder that is never negative."""
+    return z3.If(b > 0, a / b, z3.If(b < 0, (-a) / (-b), 0))
+
+
+def _remainder(z3: Any, a: Any, b: Any) -> Any:
+    return z3.If(b == 0, 0, a - b * _quotient(z3, a, b))
+
+
+_WORDS: Final[dict[type[Scalar], Callable[..., Any]]] = {
+    Add: lambda z3, a, b: a + b,
+    Sub: lambda z3, a, b: a - b,
+    Mul: lambda z3, a, b: a * b,
+    FloorDiv: _quotient,
+    FloorMod: _remainder,
+    Min: lambda z3, a, b: z3.If(a <= b, a, b),
+    Max: lambda z3, a, b: z3.If(a >= b, a, b),
+    Select: lambda z3, c, a, b: z3.If(c, a, b),
+    Eq: lambda z3, a, b: a == b,
+    Ne: lambda z3, a, b: a != b,
+    Lt: lambda z3, a, b: a < b,
+    Le: lambda z3, a, b: a <= b,
+    And: lambda z3, a, b: z3.And(a, b),
+    Or: lambda z3, a, b: z3.Or(a, b),
+    Not: lambda z3, a: z3.Not(a),
+}

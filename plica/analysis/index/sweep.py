@@ -1,0 +1,239 @@
+"""A sweep: an index term simplified bottom up, each distinct part once, under one context.
+
+>>> from plica.ir.type.dim import dim_var
+>>> from plica.analysis.index.context import EMPTY
+>>> from plica.analysis.index.knowledge import knowledge
+>>> x = dim_var("x")
+>>> swept((x + x) // 2, knowledge(EMPTY), {}, RULES, None) is x
+True
+
+What is looked at under a condition or a binder (the branches of `Select`, the right sides of `And`
+and `Or`, the bodies of reductions) is left alone: `simplify` goes there with what is known inside.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.analysis.index.bounds import wraps
+from plica.analysis.index.canonical import gathered, term_of
+from plica.analysis.index.guard import RuleGuard, Within
+from plica.analysis.index.knowledge import Knowledge
+from plica.analysis.index.polynomial import Polynomial, Product, number
+from plica.analysis.index.rules import INDEX_RULES, SUMS
+from plica.core.diagnostic import CompilerBug
+from plica.core.term import rebuild
+from plica.ir.loop.scalar import (
+    Add,
+    And,
+    Lit,
+    Mul,
+    Or,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    Sub,
+    dtype_of,
+)
+from plica.ir.type.dtype import i64
+from plica.rewrite.derivation import DerivationStep, RewriteSweep
+from plica.rewrite.discriminate import Index
+from plica.rewrite.match import PatternMatch
+from plica.rewrite.rule import Rule
+
+RULES: Final[Index] = Index(INDEX_RULES)
+
+
+def swept(
+    root: Scalar,
+    known: Knowledge,
+    memo: dict[Scalar, Scalar],
+    rules: Index,
+    steps: list[DerivationStep] | None,
+) -> Scalar:
+    """Bottom up, each distinct term once, until no rule applies.
+
+    What is looked at under a condition or a binder is left to `_job`.  A sum of sums is taken as
+    one: only its atoms are visited, and it is brought into canonical form once.
+    """
+    done = memo.get(root)
+    if done is not None:
+        return done
+    stack: list[tuple[Scalar, Scalar | None]] = [(root, None)]
+    pop, push = stack.pop, stack.append
+    sweep = RewriteSweep("normal")
+    fuel = FUEL
+    pending: dict[Scalar, Rule] = {}
+    while stack:
+        node, replacement = pop()
+        if replacement is not None:
+            memo[node] = memo[replacement]
+            pending.pop(node, None)
+            continue
+        if node in memo:
+            continue
+        cls = node.__class__
+        new = node
+        taken: tuple[Rule, Scalar] | None = None
+        whole = None
+        if cls in SUM_RULES and dtype_of(node) is i64 and not wraps(node, known):
+            whole = known.polynomial(node)
+            missing = [atom for atom in whole.atoms() if atom not in memo and atom is not node]
+        else:
+            missing = [kid for kid in _visible(node) if kid not in memo]
+        if missing:
+            push((node, None))
+            for kid in reversed(missing):
+                push((kid, None))
+            continue
+        if whole is not None and node not in whole.terms:
+            made, final = _summed(whole, known, memo)
+            if made is None or made is node:
+                memo[node] = node
+                continue
+            if steps is not None:
+                new = _rebuilt_sum(node, memo)
+            taken = SUM_RULES[cls], made
+            if final:
+                memo[made] = made
+        else:
+            new = _rebuilt(node, memo)
+            if new is not node:
+                done = memo.get(new)
+                if done is not None:
+                    memo[node] = done
+                    continue
+                if new in pending:
+                    raise _endless(pending)
+            taken = step_in(new, known, rules)
+            if taken is None:
+                memo[node] = memo[new] = new
+                continue
+        used, after = taken
+        if after is new:  # only its atoms have changed
+            memo[node] = memo.setdefault(new, new)
+            continue
+        if steps is not None:
+            steps.append(DerivationStep(used, new, after, (), sweep))
+        done = memo.get(after)
+        if done is not None:
+            memo[node] = memo[new] = done
+            continue
+        fuel -= 1
+        if after in pending or fuel < 0:
+            pending[new] = used
+            raise _endless(pending)
+        pending[new] = used
+        if new is not node:
+            push((node, after))
+        push((new, after))
+        push((after, None))
+    return memo[root]
+
+
+SUM_RULES: Final = dict(zip((Add, Sub, Mul), SUMS, strict=True))
+
+
+def _visible(node: Scalar) -> tuple[Scalar, ...]:
+    """The parts that are looked at wherever the node is: not what a guard or a binder hides."""
+    cls = node.__class__
+    if cls is ScalarVar or cls is Lit or cls is Reduce:
+        return ()
+    if cls is Select or cls is And or cls is Or:
+        return (node._children[0],)  # type: ignore[return-value]  # conditions are scalars
+    return tuple([kid for kid in node._children if isinstance(kid, Scalar)])
+
+
+def _rebuilt(node: Scalar, memo: dict[Scalar, Scalar]) -> Scalar:
+    """The node with its visible parts simplified."""
+    kids = node._children
+    cls = node.__class__
+    if not kids or cls is ScalarVar or cls is Lit or cls is Reduce:
+        return node
+    if cls is Select or cls is And or cls is Or:
+        return rebuild(node, (memo[kids[0]], *kids[1:]))  # type: ignore[index]  # a term keeps its sort
+    return rebuild(node, tuple([memo[k] if isinstance(k, Scalar) else k for k in kids]))
+
+
+def _summed(
+    whole: Polynomial, known: Knowledge, memo: dict[Scalar, Scalar]
+) -> tuple[Scalar | None, bool]:
+    """The canonical term of a sum whose atoms are simplified, and whether nothing is left to do."""
+    changed = False
+    for atom in whole.atoms():
+        if memo[atom] is not atom:
+            changed = True
+            break
+    if changed:
+        total = number(whole.constant)
+        for key, coefficient in whole.terms.items():
+            if isinstance(key, Product):
+                part = number(1)
+                for atom in key.atoms:
+                    part = part.times(known.polynomial(memo[atom]))
+            else:
+                part = known.polynomial(memo[key])
+            total = total.plus(part, coefficient)
+        whole = total
+    joined = gathered(whole, known)
+    if joined is None:
+        return None, False
+    made = term_of(joined, known)
+    return made, made is not None and all(memo.get(atom) is atom for atom in joined.atoms())
+
+
+def _rebuilt_sum(root: Scalar, memo: dict[Scalar, Scalar]) -> Scalar:
+    """A sum of sums with simplified atoms, otherwise as it stands."""
+    made: dict[Scalar, Scalar] = {}
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in made:
+            stack.pop()
+            continue
+        if node.__class__ not in SUM_RULES:
+            made[node] = memo.get(node, node)
+            continue
+        missing = [kid for kid in node._children if kid not in made]
+        if missing:
+            stack += missing  # type: ignore[arg-type]  # the sides of a sum are scalars
+            continue
+        made[node] = rebuild(node, tuple([made[kid] for kid in node._children]))  # type: ignore[index]  # a term keeps its sort
+    return made[root]
+
+
+FUEL: Final = 1_000_000
+
+
+def step_in(term: Scalar, known: Knowledge, rules: Index) -> tuple[Rule, Scalar] | None:
+    """The first rule that applies at the root of `term` under what is known."""
+    entries = rules.candidates(term)
+    if not entries or wraps(term, known):
+        return None
+    for used, matcher in entries:
+        filling: dict[str, Scalar] = {}
+        if not matcher(term, filling):
+            continue
+        when = used.when
+        if when is not None:
+            if isinstance(when, RuleGuard):
+                if not when.holds(filling, known):
+                    continue
+            elif not when(PatternMatch(filling)):
+                continue
+        right = used.right
+        if used.build is not None:
+            after = used.build(filling)
+        elif isinstance(right, Within):
+            after = right.run(PatternMatch(filling), known)
+        else:
+            raise CompilerBug(f"The index rule {used.name} does not say what it needs to know.")
+        if after is not None and after is not term:
+            return used, after
+    return None
+
+
+def _endless(pending: dict[Scalar, Rule]) -> CompilerBug:
+    names = list(dict.fromkeys(each.name for each in pending.values()))[-8:]
+    return CompilerBug(f"Simplifying does not come to an end: a cycle through {', '.join(names)}.")

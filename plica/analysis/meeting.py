@@ -1,0 +1,201 @@
+"""Accesses: what a statement reads and writes, and whether two accesses can meet.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.scalar import index
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> x, i, j = buffer("x", (64,), f32), axis("i"), axis("j")
+>>> row = For(i, index(8), "serial", For(j, index(8), "serial", Store(x, (i * 8 + j,), x[i])))
+>>> write, read = accesses(row, EMPTY)
+>>> never_meet(write, write, i, ()), never_meet(write, read, i, ())
+(True, False)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from attrs import frozen
+
+from plica.analysis.index import EMPTY, Context, Range, can_prove
+from plica.analysis.index.iteration import iteration_map
+from plica.analysis.statement import contexts
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.loop.invocation import find_intrinsic
+from plica.ir.loop.scalar import Buffer, Eq, Load, Lt, Ne, Reduce, Scalar, ScalarVar, index
+from plica.ir.loop.statement import For, Invoke, Region, Stmt, Store, substatements
+from plica.ir.loop.vector import has_vectors
+from plica.ir.type.dim import from_polynomial, known, polynomial
+from plica.ir.type.dtype import i64
+
+__all__ = ["EMPTY", "For", "IndexedAccess", "accesses", "never_meet"]
+
+
+FEW: Final = 4
+"""Questions about so many variables are looked into."""
+
+
+@frozen(eq=False)
+class IndexedAccess:
+    """A buffer that is touched; `indices` is None where it is not understood at which places."""
+
+    buffer: Buffer
+    indices: tuple[Scalar, ...] | None
+    context: Context
+    written: bool
+    origin: IndexedAccess | None = None
+    """Where it was first found, for one that was moved to another iteration."""
+
+
+def accesses(root: Stmt, context: Context) -> tuple[IndexedAccess, ...]:
+    """Every access inside a statement, with what is known there; writes of a store come first."""
+    found: list[IndexedAccess] = []
+    seen: set[tuple[Stmt, Context]] = set()
+    stack: list[tuple[Stmt, Context]] = [(root, context)]
+    while stack:
+        stmt, here = stack.pop()
+        if (stmt, here) in seen:
+            continue
+        seen.add((stmt, here))
+        inside = substatements(stmt)
+        if isinstance(stmt, Store):
+            found.append(IndexedAccess(stmt.buffer, _plain(stmt.indices, ()), here, True))
+        own = [each for each in stmt._children if each not in inside]
+        bound: list[Term] = []
+        for node in post_order(*own):
+            if isinstance(node, Reduce):
+                bound.extend(node.axes)
+        for node in post_order(*own):
+            if isinstance(node, Load):
+                found.append(IndexedAccess(node.buffer, _plain(node.indices, bound), here, False))
+            elif isinstance(node, Region) and not isinstance(stmt, Invoke):
+                found += [IndexedAccess(node.buffer, None, here, way) for way in (False, True)]
+        if isinstance(stmt, Invoke):
+            found += _invoked(stmt, here)
+        stack.extend(reversed(list(zip(inside, contexts(stmt, here), strict=True))))
+    return tuple(found)
+
+
+def _invoked(call: Invoke, context: Context) -> Iterator[IndexedAccess]:
+    """What an intrinsic touches of its operands: all of the regions, and writes its results."""
+    intrinsic = find_intrinsic(call.name)
+    for number, region in enumerate(call.operands):
+        if not isinstance(region, Region):
+            continue
+        here, places = context, list[Scalar]()
+        for at, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):
+            if known(extent) == 1:
+                places.append(start)
+                continue
+            var = ScalarVar(Name("element", at), i64)
+            here = here.loop(var, extent)
+            places.append(start + var)
+        written = intrinsic is None or number >= intrinsic.meaning.inputs
+        for way in (False, True)[: 1 + written]:
+            yield IndexedAccess(region.buffer, _plain(tuple(places), ()), here, way)
+
+
+def _plain(indices: tuple[Scalar, ...], bound: Collection[Term]) -> tuple[Scalar, ...] | None:
+    for each in indices:
+        free = free_vars(each)
+        if has_vectors(each) or not free.isdisjoint(bound):
+            return None
+        if any(isinstance(one, Buffer) for one in free):
+            return None
+    return indices
+
+
+def never_meet(
+    one: IndexedAccess, two: IndexedAccess, var: ScalarVar, same: Collection[ScalarVar]
+) -> bool:
+    """Whether two accesses at different values of a variable never touch one element.
+
+    The variables in `same` have one value for both; all others may differ.
+    """
+    if one.indices is None or two.indices is None:
+        return False
+    pinned = _pinned(one.context, var)
+    if pinned is not None and pinned is _pinned(two.context, var):
+        return True  # one thread's own work
+    first, second = one.origin or one, two.origin or two
+    if first.indices == second.indices:
+        mine = {each.var for each in one.context.ranges}
+        fixed = {r.var for r in two.context.ranges if r.var in mine and r.var in same}
+        if _apart(first, var, fixed):
+            return True
+    theirs: dict[Term, Term] = {}
+    for each in (*(r.var for r in one.context.ranges), *(r.var for r in two.context.ranges), var):
+        if each not in same:
+            theirs[each] = ScalarVar(Name(f"{each.name.hint}_other", each.name.index), each.dtype)
+    other = theirs[var]
+    assert isinstance(other, ScalarVar)
+    ranges = [*one.context.ranges]
+    ranged = {each.var for each in ranges}
+    for range_ in two.context.ranges:
+        moved = substitute(range_, theirs)
+        assert isinstance(moved, Range)
+        if moved.var not in ranged:
+            ranges.append(moved)
+    facts = [*one.context.facts, *[substitute(each, theirs) for each in two.context.facts]]
+    context = Context(tuple(ranges)).where(*[each for each in facts if isinstance(each, Scalar)])
+    pairs = [
+        (mine, substitute(its, theirs)) for mine, its in zip(one.indices, two.indices, strict=True)
+    ]
+    agreed: set[Term] = {*same}
+    for one_place, another in pairs:  # versions of a buffer, say: short questions, worth a proof
+        told = free_vars(one_place) | free_vars(another)
+        if told <= agreed:
+            own = Context(tuple([each for each in ranges if each.var in told]))
+            if can_prove(Ne(one_place, another), own):  # type: ignore[arg-type]  # a term keeps its sort
+                return True
+    # A barrier too many costs little, a long proof costs more: of much, only what is near is asked.
+    quick = len(ranges) > FEW
+    for low, high in ((var, other), (other, var)):
+        here = context.where(Lt(low, high))
+        for left, right in pairs:
+            told = free_vars(left) | free_vars(right) | {low, high}
+            about = _near(here, told) if quick else here
+            if can_prove(Ne(left, right), about, quick=quick):  # type: ignore[arg-type]  # a term keeps its sort
+                break
+        else:
+            return False
+    return True
+
+
+def _near(context: Context, told: frozenset[Term]) -> Context:
+    """What a context says of some variables alone."""
+    ranges = tuple([each for each in context.ranges if each.var in told])
+    return Context(ranges, tuple([each for each in context.facts if free_vars(each) <= told]))
+
+
+def _pinned(context: Context, var: Term) -> Scalar | None:
+    """The number that a variable is where a context holds, if a fact says one."""
+    for each in context.facts:
+        if isinstance(each, Eq) and each.left is var and known(each.right) is not None:
+            return each.right
+    return None
+
+
+def _apart(access: IndexedAccess, var: ScalarVar, fixed: Collection[ScalarVar]) -> bool:
+    """Whether an access touches different elements wherever its variables differ, and has `var`.
+
+    Those that are `fixed` do not differ.
+    """
+    assert access.indices is not None
+    moving = [each for each in access.context.ranges if each.var not in fixed]
+    variables = {each.var for each in moving}
+    places = []
+    for each in access.indices:
+        terms = {
+            key: (atoms, factor)
+            for key, (atoms, factor) in polynomial(each).items()
+            if any(not variables.isdisjoint(free_vars(atom)) for atom in atoms)
+        }
+        places.append(from_polynomial(terms))
+    free = frozenset[Term]().union(*[free_vars(each) for each in places])
+    loops = [(each.var, each.stop - each.start) for each in moving if each.var in free]
+    reach = [index(1)] * len(places)  # how far they reach does not matter
+    return var in free and iteration_map(loops, places, reach).injective

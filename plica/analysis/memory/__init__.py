@@ -1,0 +1,36 @@
+"""plan: where the values of a program lie in memory, as a value of its own with a checker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
+
+__all__ = [
+    "ALIGNMENT",
+    "Allocation",
+    "LiveRangeEvent",
+    "MemoryPlan",
+    "MemoryStep",
+    "PlanConflict",
+    "allocations_of",
+    "check_plan",
+    "checked",
+    "least",
+    "most",
+    "pack_arena",
+    "timeline",
+]
+
+if TYPE_CHECKING:
+    from plica.analysis.memory.allocation import ALIGNMENT, Allocation, MemoryPlan
+    from plica.analysis.memory.check import PlanConflict, check_plan, checked
+    from plica.analysis.memory.live_range import (
+        LiveRangeEvent,
+        MemoryStep,
+        allocations_of,
+        timeline,
+    )
+    from plica.analysis.memory.packing import least, most, pack_arena
+else:
+    lazily(__name__)

@@ -1,0 +1,94 @@
+"""Reductions: by which operation a block updates what it writes.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> x, y, k = buffer("x", (3,), f32), buffer("y", (), f32), axis("k")
+>>> reducer(Store(y, (), Add(y[()], x[k])))
+'sum'
+
+An operation that is named here may be applied in any order; floating-point sums and products then
+differ by rounding.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from plica.core.binding import free_vars
+from plica.ir.loop.scalar import (
+    Add,
+    And,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Load,
+    Max,
+    Min,
+    Mul,
+    Or,
+    Scalar,
+    dtype_of,
+)
+from plica.ir.loop.statement import Alloc, Block, For, Invoke, Seq, Stmt, Store, substatements
+from plica.ir.type.dtype import bool_
+
+# fmt: off
+OPERATIONS: Final[dict[type[Scalar], str]] = {
+    Add: "sum",  Mul: "prod",   Max: "max",     Min: "min",
+    And: "all",  Or: "any",     BitAnd: "and",  BitOr: "or",  BitXor: "xor",
+}
+# fmt: on
+
+
+@lru_cache(maxsize=2048)
+def reducer(root: Stmt) -> str | None:
+    """The operation by which a statement, or the body of a block, updates every element it stores.
+
+    None where a store is no such update, or two use different operations.
+    """
+    found: set[str | None] = set()
+    stack: list[Stmt] = [root.body if isinstance(root, Block) else root]
+    stores: list[Store] = []
+    while stack:
+        stmt = stack.pop()
+        if isinstance(stmt, Store):
+            stores.append(stmt)
+        elif isinstance(stmt, Block):  # the init of a block inside begins, it does not update
+            stack.append(stmt.body)
+        elif isinstance(stmt, For | Seq | Alloc):
+            stack.extend(substatements(stmt))
+        else:
+            return None
+    written = {each.buffer for each in stores}
+    for each in stores:
+        taken = update(each)
+        if taken is None or not free_vars(taken).isdisjoint(written):
+            return None
+        found.add(OPERATIONS[type(each.value)])
+    return found.pop() if len(found) == 1 else None
+
+
+def update(store: Store) -> Scalar | None:
+    """What is combined with the element by a store that updates it: `e` of `y[i] = y[i] + e`."""
+    value = store.value
+    if type(value) not in OPERATIONS:
+        return None
+    left, right = value.left, value.right  # type: ignore[attr-defined]  # every operation has both
+    old = Load(store.buffer, store.indices)
+    if left is old:
+        return right  # type: ignore[no-any-return]  # a field of a node that is known
+    if right is old and not (isinstance(value, And | Or) and dtype_of(left) is bool_):
+        return left  # type: ignore[no-any-return]  # a field of a node that is known
+    return None
+
+
+def invokes(root: Stmt) -> bool:
+    """Whether a statement leaves part of its work to an intrinsic."""
+    stack = [root]
+    while stack:
+        stmt = stack.pop()
+        if isinstance(stmt, Invoke):
+            return True
+        stack.extend(substatements(stmt))
+    return False

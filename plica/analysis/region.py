@@ -1,0 +1,364 @@
+"""Regions: the box of each buffer that a piece of program touches, in terms of what is around it.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import For, Store
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> x, y, i, o = buffer("x", (14,), f32), buffer("y", (12,), f32), axis("i"), axis("o")
+>>> stencil = For(i, index(4), "serial", Store(y, (o * 4 + i,), x[o * 4 + i] + x[o * 4 + i + 2]))
+>>> reads, writes = boxes(stencil)
+>>> [str(each.buffer.name) for each in reads], reads[0].extents[0], reads[0].exact
+(['x'], Lit(6, DType('i64')), True)
+
+A box never leaves out an element that is touched.  It is `exact` where its ends are touched
+whenever the loops inside run and no guard is in the way.  It may stick out of the buffer where a
+guard holds it back: `clipped` cuts that off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from attrs import frozen
+
+from plica.analysis.access import Access, Inner, accesses
+from plica.analysis.access import inside as accesses_inside
+from plica.analysis.enclosing import simple
+from plica.analysis.index import EMPTY, Context, can_prove
+from plica.analysis.index.count import ONE, ZERO, at_least, is_natural
+from plica.analysis.index.polynomial import Polynomial, Product, polynomial
+from plica.analysis.site import Site
+from plica.core.binding import free_vars, substitute
+from plica.core.term import Term
+from plica.ir.loop.scalar import (
+    Add,
+    Buffer,
+    FloorDiv,
+    FloorMod,
+    Le,
+    Max,
+    Min,
+    Mul,
+    Scalar,
+    ScalarVar,
+    Sub,
+    index,
+)
+from plica.ir.loop.statement import Block, Region, Stmt
+from plica.ir.type.dim import known, quotient
+
+
+@frozen(eq=False)
+class Box:
+    """`extents` elements from `starts` along each dimension of a buffer."""
+
+    buffer: Buffer
+    starts: tuple[Scalar, ...]
+    extents: tuple[Scalar, ...]
+    exact: bool
+
+    @property
+    def region(self) -> Region:
+        return Region(self.buffer, self.starts, self.extents)
+
+    @property
+    def lasts(self) -> tuple[Scalar, ...]:
+        """The last element along each dimension."""
+        pairs = zip(self.starts, self.extents, strict=True)
+        return tuple([simple(start + extent - 1) for start, extent in pairs])
+
+
+class Ends(NamedTuple):
+    """The least and the greatest value of an index."""
+
+    low: Scalar
+    high: Scalar
+    exact: bool
+
+
+@lru_cache(maxsize=2048)
+def boxes(stmt: Stmt) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
+    """What a statement reads and what it writes, a box for each buffer in order of first touch."""
+    return _both(accesses(stmt), {}, (), EMPTY)
+
+
+@lru_cache(maxsize=2048)
+def block_boxes(block: Block) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
+    """What an instance of a block reads and writes, in terms of the block's variables."""
+    return _both(accesses_inside(block), {}, (), EMPTY)
+
+
+def boxes_under(
+    site: Site[Block], cut: ScalarVar | None, context: Context = EMPTY
+) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
+    """What a block reads and writes in one iteration of the loop `cut` around it.
+
+    In terms of `cut` and the loops outside it; None for the cut means all loops of its scope.
+    """
+    loops = site.loops
+    variables = [loop.var for loop in loops]
+    first = 0 if cut is None else variables.index(cut) + 1
+    inner = tuple([(loop.var, loop.extent) for loop in loops[first:]])
+    return _under(site.node, inner, context)
+
+
+@lru_cache(maxsize=2048)
+def _under(block: Block, inner: Inner, context: Context) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
+    values: dict[Term, Scalar] = dict(zip(block.vars, block.bindings, strict=True))
+    return _both(accesses_inside(block), values, inner, context)
+
+
+def _both(
+    touched: Iterable[Access], values: Mapping[Term, Scalar], inner: Inner, context: Context
+) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
+    found: tuple[dict[Buffer, Box], dict[Buffer, Box]] = ({}, {})
+    for access in touched:
+        mine = found[access.written]
+        box = relaxed(access, values, inner, context)
+        old = mine.get(access.buffer)
+        mine[access.buffer] = box if old is None else hull(old, box, context)
+    return tuple(found[0].values()), tuple(found[1].values())
+
+
+def relaxed(
+    access: Access, values: Mapping[Term, Scalar], inner: Inner, context: Context = EMPTY
+) -> Box:
+    """The box of an access over all points of some loops, where variables have these values."""
+    sizes = dict(inner) | {var: _substituted(extent, values) for var, extent in access.inner}
+    starts: list[Scalar] = []
+    extents: list[Scalar] = []
+    exact = True
+    triples = zip(access.starts, access.extents, access.buffer.shape, strict=True)
+    for start, extent, size in triples:
+        ends = None
+        if start is not None:
+            place = _substituted(start, values)
+            ends = ends_of(place, sizes)
+            if ends is None or not ends.exact:  # a digit may be that of some loops alone
+                ends = ends_of(simple(place, _within(context, sizes)), sizes) or ends
+        wide = _substituted(extent, values)
+        if ends is None or not free_vars(wide).isdisjoint(sizes):
+            starts.append(ZERO)
+            extents.append(size)
+            exact = False
+            continue
+        starts.append(simple(ends.low, context))
+        extents.append(simple(ends.high - ends.low + wide, context))
+        exact = exact and ends.exact
+    return Box(access.buffer, tuple(starts), tuple(extents), exact)
+
+
+def _within(context: Context, sizes: Mapping[ScalarVar, Scalar]) -> Context:
+    for var, size in sizes.items():
+        context = context.loop(var, size)
+    return context
+
+
+def hull(a: Box, b: Box, context: Context = EMPTY) -> Box:
+    """The least box around two of one buffer."""
+    if a.starts == b.starts and a.extents == b.extents:
+        return a if a.exact else b
+    starts: list[Scalar] = []
+    extents: list[Scalar] = []
+    for at, (one, two) in enumerate(zip(a.starts, b.starts, strict=True)):
+        low = _least(one, two, context)
+        high = _greatest(one + a.extents[at], two + b.extents[at], context)
+        starts.append(low)
+        extents.append(simple(high - low, context))
+    return Box(a.buffer, tuple(starts), tuple(extents), a.exact and b.exact)
+
+
+def clipped(box: Box, context: Context = EMPTY) -> Box:
+    """The part of a box that lies in its buffer."""
+    starts: list[Scalar] = []
+    extents: list[Scalar] = []
+    for start, extent, size in zip(box.starts, box.extents, box.buffer.shape, strict=True):
+        low = _greatest(start, ZERO, context)
+        high = _least(start + extent, size, context)
+        starts.append(low)
+        extents.append(simple(high - low, context))
+    return Box(box.buffer, tuple(starts), tuple(extents), box.exact)
+
+
+def covers(outer: Box, inner: Box, context: Context = EMPTY) -> bool:
+    """Whether every element of a box is shown to be in another one."""
+    outer_ends = zip(outer.starts, outer.extents, strict=True)
+    inner_ends = zip(inner.starts, inner.extents, strict=True)
+    for (a, wide), (b, narrow) in zip(outer_ends, inner_ends, strict=True):
+        if a is b and wide is narrow:
+            continue
+        for condition in (Le(a, b), Le(b + narrow, a + wide)):
+            if not can_prove(condition, context):
+                return False
+    return True
+
+
+def ends_of(term: Scalar, sizes: Mapping[ScalarVar, Scalar]) -> Ends | None:
+    """The ends of an index over `0 <= var < size`, None where they are not found."""
+    if any(isinstance(each, Buffer) for each in free_vars(term)):
+        return None
+    if any(not free_vars(size).isdisjoint(sizes) for size in sizes.values()):
+        apart = _independent(sizes)
+        found = None if apart is None else ends_of(term, apart)
+        return None if found is None else Ends(found.low, found.high, False)
+    memo: dict[Scalar, Ends | None] = {}
+    stack = [term]
+    while stack:
+        node = stack[-1]
+        if node in memo:
+            stack.pop()
+            continue
+        if free_vars(node).isdisjoint(sizes):
+            memo[node] = Ends(node, node, True)
+            continue
+        if isinstance(node, ScalarVar):
+            memo[node] = Ends(ZERO, simple(sizes[node] - 1), True)
+            continue
+        parts = _parts(node)
+        missing = [part for part in parts if part not in memo]
+        if missing:
+            stack += missing
+        else:
+            memo[node] = _ends(node, memo, sizes)
+    return memo[term]
+
+
+def _independent(sizes: Mapping[ScalarVar, Scalar]) -> dict[ScalarVar, Scalar] | None:
+    """Sizes that do not depend on other loops: at most what they are anywhere."""
+    found: dict[ScalarVar, Scalar] = {}
+    for var, size in sizes.items():  # outermost first, so those it depends on are found already
+        if free_vars(size).isdisjoint(sizes):
+            found[var] = size
+            continue
+        if not free_vars(size).intersection(sizes) <= found.keys():
+            return None
+        ends = ends_of(size, found)
+        if ends is None:
+            return None
+        found[var] = ends.high
+    return found
+
+
+def _parts(node: Scalar) -> list[Scalar]:
+    """The terms whose ends give those of a node."""
+    match node:
+        case Add() | Sub() | Mul():
+            whole = polynomial(node)
+            return list(dict.fromkeys(whole.atoms())) if node not in whole.terms else []
+        case FloorDiv(left, right) | FloorMod(left, right) | Min(left, right) | Max(left, right):
+            return [left, right]
+        case _:
+            return []
+
+
+def _ends(
+    node: Scalar, memo: Mapping[Scalar, Ends | None], sizes: Mapping[ScalarVar, Scalar]
+) -> Ends | None:
+    match node:
+        case Add() | Sub() | Mul():
+            whole = polynomial(node)
+            return None if node in whole.terms else _of_sum(whole, memo, sizes)
+        case FloorDiv(left, right):
+            ends = memo[left]
+            if ends is None or not free_vars(right).isdisjoint(sizes) or not is_natural(right):
+                return None
+            return Ends(ends.low // right, ends.high // right, ends.exact)
+        case FloorMod(left, right):
+            ends = memo[left]
+            if ends is None or not free_vars(right).isdisjoint(sizes):
+                return None
+            return _of_remainder(left, right, ends, sizes)
+        case Min(left, right) | Max(left, right):
+            a, b = memo[left], memo[right]
+            if a is None or b is None:
+                return None
+            make = type(node)
+            return Ends(make(a.low, b.low), make(a.high, b.high), False)
+        case _:
+            return None
+
+
+def _of_sum(
+    whole: Polynomial, memo: Mapping[Scalar, Ends | None], sizes: Mapping[ScalarVar, Scalar]
+) -> Ends | None:
+    low: Scalar = index(whole.constant)
+    high: Scalar = low
+    exact = True
+    used: set[Term] = set()
+    for key, coefficient in whole.terms.items():
+        factor: Scalar = index(coefficient)
+        moving: Scalar | None = None
+        for atom in key.atoms if isinstance(key, Product) else (key,):
+            if free_vars(atom).isdisjoint(sizes):
+                factor = factor * atom
+            elif moving is not None:
+                return None
+            else:
+                moving = atom
+                if not used.isdisjoint(free_vars(atom) & sizes.keys()):
+                    exact = False
+                used |= free_vars(atom)
+        if moving is None:
+            low, high = low + factor, high + factor
+            continue
+        ends = memo[moving]
+        if ends is None:
+            return None
+        first, last = ends.low, ends.high
+        size = simple(factor if coefficient > 0 else ZERO - factor)
+        if not is_natural(size):
+            return None
+        if coefficient < 0:
+            first, last = last, first
+        low, high = low + factor * first, high + factor * last
+        exact = exact and ends.exact
+    return Ends(simple(low), simple(high), exact)
+
+
+def _of_remainder(
+    left: Scalar, by: Scalar, ends: Ends, sizes: Mapping[ScalarVar, Scalar]
+) -> Ends | None:
+    if not is_natural(by):
+        return None
+    if at_least(by, ONE):
+        first, last = simple(ends.low // by), simple(ends.high // by)
+        if first is last:
+            return Ends(simple(ends.low % by), simple(ends.high % by), ends.exact)
+    full = isinstance(left, ScalarVar) and quotient(sizes[left], by) is not None
+    if not full and not at_least(by, ONE):
+        return None  # where by is 0 the remainder is 0
+    return Ends(ZERO, simple(by - 1), full)
+
+
+def _least(a: Scalar, b: Scalar, context: Context) -> Scalar:
+    a, b = simple(a, context), simple(b, context)
+    order = _order(a, b, context)
+    return simple(Min(a, b), context) if order is None else (a if order else b)
+
+
+def _greatest(a: Scalar, b: Scalar, context: Context) -> Scalar:
+    a, b = simple(a, context), simple(b, context)
+    order = _order(a, b, context)
+    return simple(Max(a, b), context) if order is None else (b if order else a)
+
+
+def _order(a: Scalar, b: Scalar, context: Context) -> bool | None:
+    """Whether `a <= b`, None where it depends or is not known."""
+    if a is b:
+        return True
+    difference = known(simple(b - a, context))
+    if difference is not None:
+        return difference >= 0
+    if can_prove(Le(a, b), context):
+        return True
+    return False if can_prove(Le(b, a), context) else None
+
+
+def _substituted(term: Scalar, values: Mapping[Term, Scalar]) -> Scalar:
+    mine = {var: values[var] for var in free_vars(term) if var in values}
+    if not mine:
+        return term
+    found = substitute(term, mine)
+    assert isinstance(found, Scalar)
+    return found

@@ -1,0 +1,352 @@
+"""Cover: is what a statement reads of a buffer always what it wrote itself?
+
+If so, the buffer's contents need not survive from one run of the statement to the next: the buffer
+may live inside, and iterations may have one each.
+
+For every read some write must come before it, and reach the same element: the loops around the
+write are solved for the element that is read, and everything else is a proof.  A block's init comes
+before its body if all iterations of the reduction are inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeGuard
+
+from attrs import frozen
+
+from plica.analysis.enclosing import simple
+from plica.analysis.index import EMPTY, Context, can_prove
+from plica.analysis.index.context import negated
+from plica.analysis.index.iteration import iteration_map
+from plica.analysis.statement import direct_scalars
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.loop.scalar import Buffer, Eq, Le, Lit, Load, Lt, Scalar, ScalarVar, index
+from plica.ir.loop.statement import (
+    TRUE,
+    Bind,
+    Block,
+    Branch,
+    For,
+    Invoke,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    While,
+    substatements,
+)
+from plica.ir.loop.vector import has_vectors
+from plica.ir.type.dim import from_polynomial, known, polynomial
+from plica.ir.type.dtype import i64
+
+
+@frozen(eq=False)
+class AccessStep:
+    """One statement around an access: which of its substatements, and what that adds."""
+
+    stmt: Stmt
+    position: int
+    loop: tuple[ScalarVar, Scalar] | None = None
+    guard: Scalar | None = None
+    bindings: tuple[Scalar, ...] = ()  # of a block, in terms of loops
+
+
+@frozen(eq=False)
+class CoveredAccess:
+    """An access of a buffer, in terms of loops, and the way to it from outside."""
+
+    indices: tuple[Scalar, ...]
+    written: bool
+    way: tuple[AccessStep, ...]
+
+    def context(self, start: Context) -> Context:
+        for step in self.way:
+            if step.loop is not None:
+                start = start.loop(*step.loop)
+            if step.guard is not None:
+                start = start.where(step.guard)
+        return start
+
+
+def covered(inside: Stmt, buffer: Buffer, context: Context = EMPTY) -> bool:
+    """Whether each run of a statement reads of a buffer only what it has written before."""
+    touches = list(_touches(inside, buffer))
+    if any(each is None for each in touches):
+        return False
+    found = [each for each in touches if each is not None]
+    writes = [each for each in found if each.written]
+    return all(
+        any(_comes_before(write, read, context) for write in writes)
+        for read in found
+        if not read.written
+    )
+
+
+def touches_buffer(stmt: Stmt, buffer: Buffer) -> bool:
+    """Whether a statement reads or writes a buffer somewhere."""
+    return buffer in free_vars(stmt)
+
+
+def _touches(root: Stmt, buffer: Buffer) -> Iterator[CoveredAccess | None]:
+    """The accesses of a buffer; None for one that is not understood."""
+    stack: list[tuple[Stmt, tuple[AccessStep, ...], dict[Term, Scalar]]] = [(root, (), {})]
+    while stack:
+        stmt, way, values = stack.pop()
+        if buffer not in free_vars(stmt):
+            continue
+        match stmt:
+            case Store(target, indices, _) if target is buffer:
+                yield _touch(indices, True, way, values)
+            case Invoke(_, operands):
+                for each in operands:
+                    if isinstance(each, Region) and each.buffer is buffer:
+                        yield _read_whole(each, stmt, way, values)
+            case While():
+                yield None
+            case _:
+                pass
+        for scalar in direct_scalars(stmt):
+            if buffer in free_vars(scalar):
+                yield from _loads(scalar, buffer, way, values)
+        steps, inner = _steps(stmt, values)
+        stack.extend(
+            (each, (*way, step), inner)
+            for each, step in reversed(list(zip(substatements(stmt), steps, strict=True)))
+        )
+
+
+def _touch(
+    indices: Sequence[Scalar],
+    written: bool,
+    way: tuple[AccessStep, ...],
+    values: Mapping[Term, Scalar],
+) -> CoveredAccess | None:
+    if any(has_vectors(each) or _opaque(each) for each in indices):
+        return None
+    return CoveredAccess(tuple([_in_loops(each, values) for each in indices]), written, way)
+
+
+def _read_whole(
+    of: Region, call: Invoke, way: tuple[AccessStep, ...], values: Mapping[Term, Scalar]
+) -> CoveredAccess | None:
+    """An intrinsic may read all of a region, and may have written none of it."""
+    places: list[Scalar] = []
+    for at, (start, extent) in enumerate(zip(of.starts, of.extents, strict=True)):
+        var = ScalarVar(Name("an element", at), i64)
+        way = (*way, AccessStep(call, 0, (var, _in_loops(extent, values))))
+        places.append(start + var)
+    return _touch(places, False, way, values)
+
+
+def _opaque(term: Scalar) -> bool:
+    return any(isinstance(each, Buffer) for each in free_vars(term))
+
+
+def _loads(
+    root: Scalar, buffer: Buffer, way: tuple[AccessStep, ...], values: Mapping[Term, Scalar]
+) -> Iterator[CoveredAccess | None]:
+    bound = {kid for node in post_order(root) if type(node).binds for kid in node._children}
+    for node in post_order(root):
+        if isinstance(node, Load) and node.buffer is buffer:
+            if not bound.isdisjoint(free_vars(node)):  # an axis of a reduction in the term
+                yield None
+            else:
+                # Guards inside the term are not looked at: the load counts as always done.
+                yield _touch(node.indices, False, way, values)
+
+
+def _steps(stmt: Stmt, values: dict[Term, Scalar]) -> tuple[list[AccessStep], dict[Term, Scalar]]:
+    count = len(substatements(stmt))
+    match stmt:
+        case For(var, extent):
+            return [AccessStep(stmt, 0, (var, _in_loops(extent, values)))], values
+        case Branch(condition):
+            holds = None if _opaque(condition) else _in_loops(condition, values)
+            contrary = None if holds is None else negated(holds)
+            return [AccessStep(stmt, 0, guard=holds), AccessStep(stmt, 1, guard=contrary)], values
+        case Block():
+            bindings = tuple([_in_loops(each, values) for each in stmt.bindings])
+            plain = stmt.predicate is not TRUE and not _opaque(stmt.predicate)
+            guard = _in_loops(stmt.predicate, values) if plain else None
+            inner = dict(values)
+            inner.update(zip(stmt.vars, bindings, strict=True))
+            steps = [AccessStep(stmt, at, guard=guard, bindings=bindings) for at in range(count)]
+            return steps, inner
+        case Bind(var, value):
+            inner = dict(values)
+            if not _opaque(value):
+                inner[var] = _in_loops(value, values)
+            return [AccessStep(stmt, 0)], inner
+        case _:
+            return [AccessStep(stmt, at) for at in range(count)], values
+
+
+def _in_loops(term: Scalar, values: Mapping[Term, Scalar]) -> Scalar:
+    new = substitute(term, values) if values else term
+    assert isinstance(new, Scalar)
+    return new
+
+
+# --- proofs --------------------------------------------------------------------------------------
+
+
+def _comes_before(write: CoveredAccess, read: CoveredAccess, start: Context) -> bool:
+    shared = 0
+    for one, two in zip(write.way, read.way, strict=False):
+        if one.stmt is not two.stmt or one.position != two.position:
+            break
+        shared += 1
+    if shared == min(len(write.way), len(read.way)):
+        return False  # a store reads before it writes
+    one, two = write.way[shared], read.way[shared]
+    if one.position >= two.position:
+        return False
+    context = read.context(start)
+    if isinstance(one.stmt, Block):
+        return _init_before(write, read, shared, context)
+    if not isinstance(one.stmt, Seq):
+        return False
+    return _reaches(write, read, write.way[shared + 1 :], context)
+
+
+def _reaches(
+    write: CoveredAccess, read: CoveredAccess, way: Sequence[AccessStep], context: Context
+) -> bool:
+    """Whether some iterations of the loops on the way write what is read."""
+    loops = [step.loop for step in way if step.loop is not None]
+    found: dict[Term, Scalar] = {}
+    for place, wanted in zip(write.indices, read.indices, strict=True):
+        _solve(place, wanted, loops, found, context)
+    guesses = [found]
+    if len(found) < len(loops):
+        guesses.append(_told(write, read, loops, context))
+    return not any(_is_unclear(step) for step in way) and any(
+        all(_proved(each, context) for each in _conditions(write, read, way, loops, guess))
+        for guess in guesses
+    )
+
+
+def _conditions(
+    write: CoveredAccess,
+    read: CoveredAccess,
+    way: Sequence[AccessStep],
+    loops: Sequence[tuple[ScalarVar, Scalar]],
+    guess: Mapping[Term, Scalar],
+) -> Iterator[Scalar]:
+    """What must hold for a guess of the variables to be the iteration that writes what is read."""
+    found: dict[Term, Scalar] = {var: guess.get(var, Lit(0, i64)) for var, _ in loops}
+    for place, wanted in zip(write.indices, read.indices, strict=True):
+        yield Eq(_in_loops(place, found), wanted)
+    for var, extent in loops:
+        yield Le(index(0), found[var])
+        yield Lt(found[var], _in_loops(extent, found))
+    for step in way:
+        if step.guard is not None:
+            yield _in_loops(step.guard, found)
+
+
+def _is_unclear(step: AccessStep) -> bool:
+    """Whether a statement runs what is inside under a condition that reads memory."""
+    if step.guard is not None:
+        return False
+    return isinstance(step.stmt, Branch) or (
+        isinstance(step.stmt, Block) and step.stmt.predicate is not TRUE
+    )
+
+
+def _solve(
+    place: Scalar,
+    wanted: Scalar,
+    loops: Sequence[tuple[ScalarVar, Scalar]],
+    found: dict[Term, Scalar],
+    context: Context,
+) -> None:
+    """Guess the variables of a place `base + a * i + b * j …`, as digits of what is wanted."""
+    extents = dict(loops)
+    rest = dict(polynomial(place))
+    digits: list[tuple[int, ScalarVar]] = []
+    for key, (atoms, factor) in list(rest.items()):
+        if len(atoms) == 1 and atoms[0] in extents and factor > 0:
+            var = atoms[0]
+            assert isinstance(var, ScalarVar)
+            digits.append((factor, var))
+            del rest[key]
+    target = wanted - from_polynomial(rest)
+    # Of two with one factor, the one of a single step comes first: it is 0, the other all the rest.
+    digits.sort(key=lambda each: (each[0], known(extents[each[1]]) != 1))
+    for at, (factor, var) in enumerate(digits):
+        value = target if factor == 1 else target // factor
+        if at + 1 < len(digits):
+            value = value % extents[var]
+        found.setdefault(var, simple(value, context))
+
+
+def _told(
+    write: CoveredAccess,
+    read: CoveredAccess,
+    loops: Sequence[tuple[ScalarVar, Scalar]],
+    context: Context,
+) -> dict[Term, Scalar]:
+    """Guess all variables at once, from places such as `a * i + j // b` and `c * (j % b) + k`."""
+    zero: dict[Term, Scalar] = {var: index(0) for var, _ in loops}
+    begins = [_in_loops(place, zero) for place in write.indices]
+    offsets = [
+        simple(place - begin, context) for place, begin in zip(write.indices, begins, strict=True)
+    ]
+    free = frozenset[Term]().union(*[free_vars(each) for each in offsets])
+    telling = tuple([each for each in loops if each[0] in free])
+    # How far the places reach does not matter for a guess.
+    places = iteration_map(telling, tuple(offsets), tuple([index(1)] * len(offsets)))
+    values = [simple(w - b, context) for w, b in zip(read.indices, begins, strict=True)]
+    found: dict[Term, Scalar] = {}
+    found.update(places.recovered(tuple(values)).items())
+    return found
+
+
+def _init_before(write: CoveredAccess, read: CoveredAccess, shared: int, context: Context) -> bool:
+    """Whether a block's init has written what its body reads, in this run."""
+    step = write.way[shared]
+    block = step.stmt
+    assert isinstance(block, Block)
+    loops = {each.loop[0]: each.loop for each in write.way[:shared] if each.loop is not None}
+    kinds = zip(step.bindings, block.kinds, strict=True)
+    reducing = [binding for binding, kind in kinds if kind == "reduce"]
+    around = frozenset[Term]().union(*[free_vars(each) for each in reducing])
+    if not around <= loops.keys():
+        return False  # the reduction began in an earlier run
+    kinds_around = {each.stmt.kind for each in write.way[:shared] if _is_loop(each.stmt, around)}
+    if not kinds_around <= {"serial", "unrolled"}:
+        return False
+    if any(not around.isdisjoint(free_vars(place)) for place in write.indices):
+        return False
+    first: dict[Term, Scalar] = {var: Lit(0, i64) for var in around}
+    conditions: list[Scalar] = [
+        Eq(one, two) for one, two in zip(write.indices, read.indices, strict=True)
+    ]
+    conditions += [Eq(_in_loops(each, first), index(0)) for each in reducing]
+    for each in write.way[: shared + 1]:
+        if _is_unclear(each):
+            return False
+        if each.guard is not None:
+            conditions.append(_in_loops(each.guard, first))
+        if each.loop is not None and not around.isdisjoint(free_vars(each.loop[1])):
+            return False
+    # What is around the write inside the init runs whenever the init does.
+    return _reaches(write, read, write.way[shared + 1 :], context) and all(
+        _proved(each, context) for each in conditions
+    )
+
+
+def _is_loop(stmt: Stmt, variables: frozenset[Term]) -> TypeGuard[For]:
+    return isinstance(stmt, For) and stmt.var in variables
+
+
+def _proved(condition: Scalar, context: Context) -> bool:
+    said = simple(condition, context)
+    if isinstance(said, Lit):
+        return bool(said.value)
+    return can_prove(said, context)

@@ -1,0 +1,73 @@
+"""Reach: the least or greatest value of an index term, in terms of what is outside.
+
+>>> from plica.ir.loop.tensor import axis
+>>> from plica.analysis.index import EMPTY
+>>> i, j, n = axis("i"), axis("j"), axis("n")
+>>> last = reach(i * 8 - j + n, {j}, EMPTY.loop(i, n).loop(j, 4), upper=False)
+>>> from_polynomial(last) is from_polynomial(polynomial(i * 8 + n - 3))
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import reduce
+
+from plica.analysis.enclosing import simple
+from plica.analysis.index import Context, bounds
+from plica.core.binding import free_vars
+from plica.ir.loop.scalar import Add, Buffer, Lit, Scalar, ScalarVar, index
+from plica.ir.loop.vector import has_vectors
+from plica.ir.type.dim import Polynomial, from_polynomial, polynomial
+
+__all__ = ["from_polynomial", "polynomial", "reach"]
+
+
+def reach(
+    term: Scalar, inner: Collection[ScalarVar], context: Context, upper: bool
+) -> Polynomial | None:
+    """The greatest value of a term, or the least, without the variables inside; None if unseen.
+
+    It is a bound where variables occur together, and exact where each occurs once.
+    """
+    hidden = frozenset(inner)
+    if has_vectors(term):
+        return None
+    extents = {each.var: (each.start, each.stop) for each in context.ranges}
+    whole = 0
+    rest: list[Scalar] = []
+    for atoms, factor in polynomial(term).values():
+        if not atoms:
+            whole += factor
+            continue
+        part: Scalar = index(factor)
+        for atom in atoms:
+            part = part * atom
+        if all(hidden.isdisjoint(free_vars(atom)) for atom in atoms):
+            if any(isinstance(each, Buffer) for each in free_vars(part)):
+                return None  # what is in memory may change
+            rest.append(part)
+            continue
+        var = atoms[0]
+        if len(atoms) == 1 and isinstance(var, ScalarVar) and var in extents:
+            start, stop = extents[var]
+            if hidden.isdisjoint(free_vars(start)) and hidden.isdisjoint(free_vars(stop)):
+                ends = _last(stop) if upper == (factor > 0) else start
+                if isinstance(ends, Lit):
+                    whole += int(ends.value) * factor
+                else:
+                    rest.append(ends * factor)
+                continue
+        span = bounds(part, context)
+        number = span.high if upper else span.low
+        if number is None:
+            return None
+        whole += number
+    if not rest:
+        return polynomial(index(whole))
+    total = reduce(Add, rest, index(whole))
+    return polynomial(simple(total, context.without(hidden)))
+
+
+def _last(stop: Scalar) -> Scalar:
+    return index(int(stop.value) - 1) if isinstance(stop, Lit) else stop - 1

@@ -1,0 +1,109 @@
+"""Places: index terms as whole numbers, and which of them are neighbours.
+
+What lies side by side in memory is moved by one instruction, if the first of it is at a multiple of
+their number.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> x, i, v = buffer("x", (8, 4), f32), axis("i"), axis("v")
+>>> lanes_of(x, (i, v), v, 4), lanes_of(x, (v, i), v, 4)
+(True, False)
+>>> lanes_of(buffer("y", (8, 2, 2), f32), (i, v // 2, v % 2), v, 4)
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from plica.analysis.enclosing import simple
+from plica.codegen.cuda.dialect import WIDE
+from plica.codegen.emit.expression import linear
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    Lit,
+    Load,
+    Or,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.ir.type.dim import polynomial
+from plica.ir.type.dtype import i64
+
+VECTORS: Final = {4: "unsigned int", 8: "uint2", 16: "uint4"}
+"""The types by which so many bytes are moved at once."""
+
+
+def wide(term: Scalar) -> Scalar:
+    """An index term in 64 bits: of any width, they are the same whole numbers."""
+
+    def change(node: Term) -> Term:
+        match node:
+            case ScalarVar(name):
+                return ScalarVar(name, i64)
+            case Lit(value, _):
+                return index(int(value))
+            case Cast(value, _):
+                return value
+            case _:
+                return node
+
+    found = map_bottom_up(change, term)
+    assert isinstance(found, Scalar)
+    return found
+
+
+def valued(term: Scalar, var: ScalarVar, number: int) -> Scalar:
+    """An index term for a value of a variable."""
+    found = substitute(wide(term), {ScalarVar(var.name, i64): index(number)})
+    assert isinstance(found, Scalar)
+    return simple(found)
+
+
+def lanes_of(buffer: Buffer, indices: tuple[Scalar, ...], var: ScalarVar, count: int) -> bool:
+    """Whether the lanes of a variable are neighbours, the first at a multiple of their number."""
+    size = count * buffer.dtype.bytes
+    if size not in VECTORS and size % WIDE:
+        return False
+    each = min(WIDE, size) // buffer.dtype.bytes
+    own = False
+    where = linear(buffer, indices)
+    if any(isinstance(each, FloorDiv | FloorMod) and var in free_vars(each) for each in indices):
+        where, var = simple(wide(where)), ScalarVar(var.name, i64)  # digits of it, maybe all
+    elif dtype_of(where) is not dtype_of(var):  # far away: variables are cast
+        where, var = wide(where), ScalarVar(var.name, i64)
+    for atoms, factor in polynomial(where).values():
+        if atoms == (var,):
+            own = factor == 1
+        elif any(var in free_vars(atom) for atom in atoms) or factor % each:
+            return False
+    return own
+
+
+def certain(value: Scalar) -> Iterator[Load]:
+    """The loads of a term that happen whatever the guards in it say."""
+    stack, done = [value], set[Term]()
+    while stack:
+        node = stack.pop()
+        if node in done:
+            continue
+        done.add(node)
+        if isinstance(node, Load):
+            yield node
+        elif isinstance(node, Select):
+            stack.append(node.condition)
+        elif isinstance(node, And | Or):
+            stack.append(node.left)
+        else:
+            stack += [each for each in reversed(node._children) if isinstance(each, Scalar)]

@@ -1,0 +1,136 @@
+"""Lent: buffers of a block that threads may read themselves although copies to them are not done.
+
+    copy slice 0 to T[0]
+    for q in range(n - 1):
+        barrier                                     waits for copies, too
+        copy slice q + 1 to T[(q + 1) % 2]          under way ...
+        use T[q % 2]                                ... while others are read
+    barrier
+    use T[(n - 1) % 2]
+
+What was copied to since the last barrier may not be read: not even by the thread that copied, which
+would need no barrier for what it stored itself.  A buffer with versions is lent where that is seen
+from the versions alone, turn by turn.
+
+Not here: how many copies may be under way at a barrier (`patience`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plica.codegen.cuda.in_flight_depth import copied, flat, numbers, places
+from plica.core.fold import post_order
+from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.scalar import Buffer, ScalarVar
+from plica.ir.loop.statement import (
+    THREADS,
+    Alloc,
+    Barrier,
+    Bind,
+    For,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    statements,
+    substatements,
+)
+from plica.ir.type.dim import known
+
+
+def in_flight_buffers(nest: Stmt) -> frozenset[Buffer]:
+    """The buffers of shared memory that copies may be under way to while others are read."""
+    body = _inside(nest)
+    found: list[Buffer] = []
+    for buffer in dict.fromkeys(
+        each.buffer for each in statements(nest) if isinstance(each, Store)
+    ):
+        plain = scope(buffer.scope).reach == "block" and len(buffer.shape) > 1
+        if plain and not _has_regions(nest, buffer) and _is_lent(body, buffer):
+            found.append(buffer)
+    return frozenset(found)
+
+
+def _inside(nest: Stmt) -> list[Stmt]:
+    """The statements inside all loops over threads, one after another."""
+    found: list[Stmt] = []
+    stack = [nest]
+    while stack:
+        stmt = stack.pop()
+        over_threads = isinstance(stmt, For) and stmt.kind in THREADS
+        if over_threads or isinstance(stmt, Alloc | Bind | Seq):
+            stack.extend(reversed(substatements(stmt)))
+        else:
+            found.append(stmt)
+    return found
+
+
+def _has_regions(nest: Stmt, buffer: Buffer) -> bool:
+    return any(isinstance(e, Region) and e.buffer is buffer for e in post_order(nest))
+
+
+def _is_lent(stmts: Sequence[Stmt], buffer: Buffer) -> bool:
+    under_way: set[int] | None = set()  # versions copied to since the last barrier; None: any
+    nobody = ScalarVar(buffer.name, next(iter(buffer.shape)).dtype)  # type: ignore[attr-defined]  # a size is a number
+    for stmt in stmts:
+        if isinstance(stmt, Barrier):
+            under_way = set()
+            continue
+        first = next(flat((stmt.body,)), None) if isinstance(stmt, For) else None
+        if isinstance(stmt, For) and isinstance(first, Barrier):
+            if not _turns_are_lent(stmt, buffer):
+                return False
+            under_way = None
+            continue
+        writes = buffer in copied(stmt)
+        if not writes and any(
+            isinstance(each, Barrier) or (isinstance(each, Store) and each.buffer is buffer)
+            for each in statements(stmt)
+        ):
+            return False  # copies among other things
+        if writes and not _only_copies(stmt, buffer):
+            return False
+        read = numbers(places([stmt], buffer, written=False), nobody, 0)
+        if read is None or (read and (under_way is None or not read.isdisjoint(under_way))):
+            return False
+        if writes:
+            told = numbers(places([stmt], buffer, written=True), nobody, 0)
+            under_way = None if told is None or under_way is None else under_way | told
+    return True
+
+
+def _turns_are_lent(loop: For, buffer: Buffer) -> bool:
+    """Whether no turn reads versions that it copies to, nor those that a wait may leave out."""
+    count = known(loop.extent)
+    rest = [*flat((loop.body,))][1:]
+    if (
+        loop.kind != "serial"
+        or count is None
+        or any(isinstance(each, Barrier) for stmt in rest for each in statements(stmt))
+    ):
+        return False
+    mine = [each for each in rest if buffer in copied(each)]
+    others = [each for each in rest if buffer not in copied(each)]
+    if not all(_only_copies(each, buffer) for each in mine) or any(
+        isinstance(each, Store) and each.buffer is buffer
+        for stmt in others
+        for each in statements(stmt)
+    ):
+        return False
+    written, read = places(mine, buffer, written=True), places(rest, buffer, written=False)
+    for turn in range(count):
+        now, seen = numbers(written, loop.var, turn), numbers(read, loop.var, turn)
+        if now is None or seen is None or not now.isdisjoint(seen):
+            return False
+    return True
+
+
+def _only_copies(stmt: Stmt, buffer: Buffer) -> bool:
+    """Whether a statement does nothing but write one buffer, from memory outside."""
+    for each in statements(stmt):
+        if isinstance(each, Store) and each.buffer is not buffer:
+            return False
+        if not isinstance(each, Store | For | Seq):
+            return False
+    return True

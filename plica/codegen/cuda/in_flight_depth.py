@@ -1,0 +1,170 @@
+"""Patience: how many copies may be under way while a barrier is passed.
+
+    for q in range(n):
+        barrier                                 all copies but the last few are done here
+        copy slice q + 2 to place (q + 2) % 3
+        multiply what is at place q % 3
+
+Copies into shared memory go on while a thread does other work; they are done in order, a group for
+each statement that copies.  Before a loop like this come groups for the first slices.  What a
+barrier need not wait for is found by going through the turns: places that the loop copied to
+lately, and does not read before the next barrier.
+
+>>> from plica.ir.loop.tensor import axis
+>>> q = axis("q")
+>>> [sorted(numbers([(q + 2) % 3, q % 3], q, turn)) for turn in (0, 1)]
+[[0, 2], [0, 1]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from plica.codegen.cuda.address import valued
+from plica.core.fold import post_order
+from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
+from plica.ir.loop.statement import (
+    Barrier,
+    For,
+    Invoke,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    statements,
+    substatements,
+)
+from plica.ir.type.dim import known
+
+MOST: Final = 3
+"""Turns that copies may be behind, at most."""
+
+
+def flat(stmts: Sequence[Stmt]) -> Iterator[Stmt]:
+    """Statements one after another, whatever sequences they are in."""
+    stack = [*reversed(stmts)]
+    while stack:
+        stmt = stack.pop()
+        if isinstance(stmt, Seq):
+            stack.extend(reversed(stmt.stmts))
+        else:
+            yield stmt
+
+
+def groups(nest: Stmt, handed: frozenset[Buffer]) -> frozenset[Stmt]:
+    """The largest statements that do nothing but copy to buffers that are handed over."""
+    found: set[Stmt] = set()
+    stack = [nest]
+    while stack:
+        stmt = stack.pop()
+        if not isinstance(stmt, Seq) and copied(stmt) and copied(stmt) <= handed:
+            found.add(stmt)
+        else:
+            stack.extend(substatements(stmt))
+    return frozenset(found)
+
+
+def in_flight_depth(before: Sequence[Stmt], loop: For, copies: frozenset[Stmt]) -> int:
+    """How many groups may be under way at the barrier that a loop begins its turns with."""
+    count = known(loop.extent)
+    first, *rest = [*flat((loop.body,))] or [loop.body]
+    if loop.kind != "serial" or count is None or not isinstance(first, Barrier):
+        return 0
+    mine = [each for each in rest if each in copies]
+    others = [each for stmt in rest if stmt not in copies for each in statements(stmt)]
+    if not mine or any(isinstance(each, Barrier) or each in copies for each in others):
+        return 0
+    earlier: list[Stmt] = []
+    for each in reversed([*before]):
+        if each not in copies:
+            break
+        earlier.append(each)
+    buffers = [_one(each) for each in mine]
+    if None in buffers or len({*buffers}) != len(buffers):
+        return 0
+    reads = [places(rest, each, written=False) for each in buffers]
+    found = 0
+    for late in range(1, MOST + 1):
+        for number, (buffer, read) in enumerate(zip(buffers, reads, strict=True)):
+            written = places([mine[number]], buffer, written=True)
+            for turn in range(count):
+                if turn >= late:
+                    last = numbers(written, loop.var, turn - late)
+                else:
+                    at = (late - turn) * len(mine) - 1 - number
+                    if at >= len(earlier) or _one(earlier[at]) is not buffer:
+                        return found * len(mine)
+                    last = numbers(places([earlier[at]], buffer, written=True), loop.var, 0)
+                now = numbers(read, loop.var, turn)
+                if last is None or now is None or not last.isdisjoint(now):
+                    return found * len(mine)
+        found = late
+    return found * len(mine)
+
+
+def in_flight_slack(loop: For, copies: frozenset[Stmt], is_product: Callable[[Stmt], bool]) -> int:
+    """How many products may be under way at the barrier that a loop begins its turns with.
+
+    One, where a turn multiplies once and copies over nothing that the turn before multiplied.
+    """
+    count = known(loop.extent)
+    first, *rest = [*flat((loop.body,))] or [loop.body]
+    if loop.kind != "serial" or count is None or not isinstance(first, Barrier):
+        return 0
+    mine = [each for each in rest if each in copies]
+    others = [each for each in rest if each not in copies]
+    if len(others) != 1 or not is_product(others[0]):
+        return 0
+    for each in mine:
+        buffer = _one(each)
+        for turn in range(1, count):
+            now = numbers(places([each], buffer, written=True), loop.var, turn)
+            last = numbers(places(others, buffer, written=False), loop.var, turn - 1)
+            if buffer is None or now is None or last is None or not now.isdisjoint(last):
+                return 0
+    return 1
+
+
+def copied(stmt: Stmt) -> frozenset[Buffer]:
+    """What a statement writes that neither waits nor multiplies; nothing for one that does."""
+    every = [*statements(stmt)]
+    if any(isinstance(each, Barrier | Invoke) for each in every):
+        return frozenset()
+    return frozenset([each.buffer for each in every if isinstance(each, Store)])
+
+
+def _one(stmt: Stmt) -> Buffer | None:
+    found = copied(stmt)
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def places(stmts: Sequence[Stmt], buffer: Buffer | None, *, written: bool) -> list[Scalar]:
+    """The first indices at which statements write a buffer, or read it."""
+    found: dict[Scalar, None] = {}
+    for stmt in stmts:
+        for each in statements(stmt):
+            if written and isinstance(each, Store) and each.buffer is buffer:
+                found[each.indices[0]] = None
+            elif not written and buffer is not None and not isinstance(each, Invoke):
+                own = [part for part in each._children if isinstance(part, Scalar)]
+                for node in post_order(*own):
+                    if isinstance(node, Load) and node.buffer is buffer:
+                        found[node.indices[0]] = None
+            elif not written and isinstance(each, Invoke):
+                for region in each.operands:
+                    if isinstance(region, Region) and region.buffer is buffer:
+                        for step in range(known(region.extents[0]) or 0):
+                            found[region.starts[0] + step if step else region.starts[0]] = None
+    return [*found]
+
+
+def numbers(places: Sequence[Scalar], var: ScalarVar, turn: int) -> frozenset[int] | None:
+    """What places are in a turn of a loop; None where that depends on more."""
+    found = []
+    for each in places:
+        number = known(valued(each, var, turn))
+        if number is None:
+            return None
+        found.append(number)
+    return frozenset(found)

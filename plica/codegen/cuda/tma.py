@@ -1,0 +1,337 @@
+"""Tiles by the copy engine: a nest of loops that copies a tile is one instruction of one thread.
+
+    for r in range(128):                                    tile_copy(&T[0], &map_x,
+        for k in range(64):                      -->                  64 * q, 128 * b)
+            T[r, k] = x[128 * b + r, 64 * q + k]
+
+The engine writes rows of 128 bytes into shared memory whose 16-byte parts are swizzled: part n of
+row r is where part n ^ (r % 8) would be.  Memory of the scope `shared.swizzled` is such; nothing
+but these copies writes it, and only tensor cores, who know, read it.
+
+Beyond the ends of a tensor the engine writes zeros.  So a copy behind guards is one of it where
+each guard says that the place along an axis is inside of that.
+
+A copy is under way until a barrier in shared memory has counted its bytes.  A ring of those, one
+for each copy that may be under way, is gone through in order.
+
+>>> from plica.ir.type.dtype import f16
+>>> from plica.ir.loop.statement import For, Store
+>>> from plica.ir.loop.scalar import Buffer, index
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> x, r, k, b = buffer("x", (256, 512), f16), axis("r"), axis("k"), axis("b")
+>>> tile = Buffer(x.name, (index(128), index(64)), f16, SWIZZLED)
+>>> store = Store(tile, (r, k), x[128 * b + r, k + 64])
+>>> copy = For(r, index(128), "serial", For(k, index(64), "serial", store))
+>>> found = copied(copy, {b: 2})
+>>> found.extents, found.strides, found.sizes
+((64, 128), (1, 512), (512, 256))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from plica.analysis.enclosing import simple
+from plica.analysis.index.context import conjuncts
+from plica.analysis.statement import refused
+from plica.codegen.cuda.address import wide
+from plica.codegen.emit.expression import linear
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
+from plica.core.term import Term
+from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.scalar import Buffer, Lit, Load, Lt, Scalar, ScalarVar, Select
+from plica.ir.loop.statement import For, Region, Stmt, Store, statements
+from plica.ir.type.dim import known, polynomial
+from plica.ir.type.dtype import i64
+from plica.runtime.cuda.tile import TileMap
+
+SWIZZLED: Final = "shared.swizzled"
+
+ROW: Final = 128
+"""Bytes of a row that is swizzled."""
+
+ATOM: Final = 1024
+"""Where swizzled memory begins: multiples of eight rows."""
+
+LONGEST, DEEPEST = 256, 5
+"""Elements of a tile along an axis, and axes, at most."""
+
+Product: TypeAlias = tuple[tuple[Term, ...], int]
+"""Some variables times a number."""
+
+_HEAD: Final = "__device__ __forceinline__"
+
+
+def _copy(rank: int) -> str:
+    axes = "abcde"[:rank]
+    given = ", ".join([f"int {each}" for each in axes])
+    places = ", ".join([f"%{number + 3}" for number in range(rank)])
+    values = ", ".join([f'"r"({each})' for each in axes])
+    return f"""\
+{_HEAD} void p_tile_copy_{rank}(void* to, const p_tile* map, unsigned long long* counted,
+                                   {given}) {{
+  unsigned int at = (unsigned int)__cvta_generic_to_shared(to);
+  unsigned int count = (unsigned int)__cvta_generic_to_shared(counted);
+  asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
+               "[%0], [%1, {{{places}}}], [%2];"
+               :: "r"(at), "l"(map), "r"(count), {values} : "memory");
+}}
+"""
+
+
+TEXTS: Final[dict[str, str]] = {
+    "p_tile": "struct __align__(64) p_tile { unsigned long long words[16]; };\n",
+    "p_tiles_ready": f"""\
+{_HEAD} void p_tiles_ready(unsigned long long* counted, int many) {{
+  if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {{
+    for (int n = 0; n < many; ++n) {{
+      unsigned int at = (unsigned int)__cvta_generic_to_shared(counted + n);
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(at) : "memory");
+    }}
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  }}
+  __syncthreads();
+}}
+""",
+    "p_tile_expected": f"""\
+{_HEAD} void p_tile_expected(unsigned long long* counted, int bytes) {{
+  unsigned int at = (unsigned int)__cvta_generic_to_shared(counted);
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               :: "r"(at), "r"(bytes) : "memory");
+}}
+""",
+    "p_tile_awaited": f"""\
+{_HEAD} void p_tile_awaited(unsigned long long* counted, unsigned int turn) {{
+  unsigned int at = (unsigned int)__cvta_generic_to_shared(counted), done = 0;
+  while (!done)
+    asm volatile("{{\\n.reg .pred p;\\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\\n"
+                 "selp.u32 %0, 1, 0, p;\\n}}"
+                 : "=r"(done) : "r"(at), "r"(turn) : "memory");
+}}
+""",
+    **{f"p_tile_copy_{rank}": _copy(rank) for rank in range(2, DEEPEST + 1)},
+}
+
+
+@frozen(eq=False)
+class TmaTile:
+    """What a nest copies: extents from the innermost, steps in the tensor, sizes of it, and where
+    the tile begins."""
+
+    store: Store
+    load: Load
+    variables: tuple[ScalarVar, ...]
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    sizes: tuple[int, ...]
+    begins: tuple[tuple[Product, ...], ...]
+    """For each axis products whose sum is where the tile begins."""
+
+    def map_of(self, argument: int) -> TileMap:
+        """The map by which the engine finds it in an argument of the kernel."""
+        size = self.load.buffer.dtype.bytes
+        return TileMap(
+            argument, size, self.sizes, tuple([step * size for step in self.strides[1:]]),
+            self.extents,
+        )  # fmt: skip
+
+
+def is_tile(stmt: Stmt) -> bool:
+    """Whether a statement writes swizzled memory, so that it must be a copy of a tile."""
+    while isinstance(stmt, For):
+        stmt = stmt.body
+    return isinstance(stmt, Store) and stmt.buffer.scope == SWIZZLED
+
+
+def check_swizzled(nest: Stmt, copies: Iterable[Stmt], others: Callable[[Stmt], bool]) -> None:
+    """Refuse whoever touches swizzled memory and does not know that it is: all but copies of tiles,
+    and `others`."""
+    known_ = {
+        stmt
+        for copy in copies
+        for loop in statements(copy)
+        if isinstance(loop, For) and is_tile(loop)
+        for stmt in statements(loop)
+    }
+    for stmt in statements(nest):
+        if stmt in known_ or others(stmt):
+            continue
+        if isinstance(stmt, Store) and stmt.buffer.scope == SWIZZLED:
+            raise _touched(stmt.buffer)
+        own = [part for part in stmt._children if not isinstance(part, Stmt)]
+        for node in post_order(*own):
+            if isinstance(node, Load | Region) and node.buffer.scope == SWIZZLED:
+                raise _touched(node.buffer)
+
+
+def _touched(buffer: Buffer) -> Exception:
+    message = f"The memory of {buffer.name} is swizzled, and something touches it that cannot tell."
+    return refused(message, buffer.name, "copies of tiles, and products of four warps", "another")
+
+
+def copied(nest: Stmt, around: Mapping[Term, int]) -> TmaTile:
+    """The tile that a nest copies; `around` are the extents of the variables around it."""
+    loops: dict[ScalarVar, int] = {}
+    stmt = nest
+    while isinstance(stmt, For):
+        loops[ScalarVar(stmt.var.name, i64)] = known(stmt.extent) or 0
+        stmt = stmt.body
+    assert isinstance(stmt, Store)
+    load, guards = _guarded(stmt.value)
+    if not isinstance(load, Load) or load.buffer.dtype is not stmt.buffer.dtype:
+        raise _no_tile(stmt, "a value that is not just read")
+    if scope(load.buffer.scope).reach != "all":
+        raise _no_tile(stmt, f"{load.buffer.name}, which is in no global memory")
+    to, _ = _steps(stmt, linear(stmt.buffer, stmt.indices), loops)
+    source, rest = _steps(stmt, linear(load.buffer, load.indices), loops)
+    order = sorted([var for var, count in loops.items() if count > 1], key=lambda var: to[var])
+    extents, strides, dense, size = list[int](), list[int](), 1, load.buffer.dtype.bytes
+    for var in order:
+        if to[var] != dense:
+            raise _no_tile(stmt, "elements that do not lie together")
+        dense *= loops[var]
+        most = ROW // size if len(extents) == 1 else LONGEST
+        follows = bool(extents) and source[var] == strides[-1] * extents[-1]
+        if follows and extents[-1] * loops[var] <= most:
+            extents[-1] *= loops[var]
+        else:
+            extents.append(loops[var])
+            strides.append(source[var])
+    plain = strides[:1] == [1] and extents[0] * size == ROW and 1 < len(extents) <= DEEPEST
+    if not plain or max(extents) > LONGEST or any(step * size % 16 for step in strides[1:]):
+        raise _no_tile(stmt, f"a tile of {tuple(extents)} with steps of {tuple(strides)}")
+    where = [(source, loops), *_places(rest, around)]
+    bounds = _bounds(stmt, guards, where, strides, sum(n for atoms, n in rest if not atoms))
+    for stride in [step * count for step, count in bounds.items()]:
+        if stride not in strides and any(factor % stride == 0 for _, factor in rest):
+            strides.append(stride)  # what lies beyond the bound is along an axis of its own
+            extents.append(1)
+    if len(extents) > DEEPEST or any(step * size % 16 for step in strides[1:]):
+        raise _no_tile(stmt, f"a tile of {tuple(extents)} with steps of {tuple(strides)}")
+    axes = [(step, count, bounds.get(step)) for step, count in zip(strides, extents, strict=True)]
+    sizes, begins = _found(stmt, load, rest, axes, around)
+    return TmaTile(stmt, load, tuple(loops), tuple(extents), tuple(strides), sizes, begins)
+
+
+def _guarded(of: Scalar) -> tuple[Scalar, Sequence[Scalar]]:
+    """What is read, and the guards outside of which it is 0."""
+    if isinstance(of, Select) and isinstance(of.orelse, Lit) and of.orelse.value == 0:
+        return of.then, conjuncts(of.condition)
+    return of, ()
+
+
+Factors: TypeAlias = tuple[Mapping[ScalarVar, int], Mapping[ScalarVar, int]]
+"""How far apart elements of neighbouring turns of some loops are, and how many turns there are."""
+
+
+def _places(rest: list[Product], around: Mapping[Term, int]) -> list[Factors]:
+    """The loops around that say where a tile begins."""
+    return [
+        ({atoms[0]: factor}, {atoms[0]: around.get(atoms[0], 0)})
+        for atoms, factor in rest
+        if len(atoms) == 1 and isinstance(atoms[0], ScalarVar)
+    ]
+
+
+def _bounds(
+    store: Store,
+    guards: Sequence[Scalar],
+    where: Sequence[Factors],
+    strides: Sequence[int],
+    begin: int,
+) -> dict[int, int]:
+    """How long the axes of some strides are, as guards say; another guard is no bound of an axis.
+
+    `begin` is where the tile begins, as far as that is a number.
+    """
+    steps = {var: step for factors, _ in where for var, step in factors.items()}
+    turns = {var: count for _, counts in where for var, count in counts.items()}
+    found: dict[int, int] = {}
+    for each in guards:
+        if not isinstance(each, Lt):
+            raise _no_tile(store, "a guard that is no bound")
+        terms = polynomial(simple(wide(each.left) - wide(each.right)))
+        limit = -sum(factor for atoms, factor in terms.values() if not atoms)
+        said = {atoms[0]: factor for atoms, factor in terms.values() if len(atoms) == 1}
+        if len(said) + bool(limit) != len(terms) or not all(var in steps for var in said):
+            raise _no_tile(store, "a guard that is no bound")
+        ratios = {steps[var] / factor for var, factor in said.items()}  # type: ignore[index]  # loops, as was asked
+        step = int(ratios.pop()) if len(ratios) == 1 else 0
+        stride = max([s for s in strides if step and step % s == 0], default=0)
+        # Digits below those that the guard asks for may not reach the next one.
+        low = [var for var, by in steps.items() if var not in said and stride <= by < step]
+        reach = sum(steps[var] * (turns[var] - 1) for var in low)
+        if not stride or reach > step - stride or limit < 1:
+            raise _no_tile(store, "a guard that is no bound of an axis")
+        found[stride] = limit * (step // stride)
+    for stride in sorted(found, reverse=True):  # where a tile of a turn of its own begins
+        if begin and begin % stride == 0:
+            found[stride] += begin // stride
+            break
+    return found
+
+
+def _steps(
+    store: Store, where: Scalar, loops: Mapping[ScalarVar, int]
+) -> tuple[dict[ScalarVar, int], list[Product]]:
+    """How far apart elements of neighbouring turns are, and what else says where they are."""
+    steps, rest = dict.fromkeys(loops, 0), list[Product]()
+    for atoms, factor in polynomial(simple(wide(where))).values():
+        if len(atoms) == 1 and atoms[0] in steps:
+            steps[atoms[0]] = factor
+        elif any(not free_vars(atom).isdisjoint(loops) for atom in atoms):
+            raise _no_tile(store, "places that are no multiples of loops")
+        else:
+            rest.append((atoms, factor))
+    return steps, rest
+
+
+def _found(
+    store: Store,
+    load: Load,
+    rest: list[Product],
+    axes: list[tuple[int, int, int | None]],
+    around: Mapping[Term, int],
+) -> tuple[tuple[int, ...], tuple[tuple[Product, ...], ...]]:
+    """How long the axes of a tensor are, and where in it a tile begins, which is inside but along
+    axes that have a bound."""
+    strides, extents, bounds = ([each[n] or 0 for each in axes] for n in (0, 1, 2))
+    falling = sorted(range(len(strides)), key=lambda each: -strides[each])
+    whole, sizes = 1, [0] * len(strides)
+    for each in load.buffer.shape:
+        whole *= known(each) or 0
+    for axis in falling:
+        sizes[axis], left = divmod(whole, strides[axis])
+        whole = strides[axis]
+        if left:
+            raise _no_tile(store, f"steps of {tuple(strides)}, which do not divide one another")
+    parts: list[list[Product]] = [[] for _ in strides]
+    last = [extent - 1 for extent in extents]
+    for atoms, factor in rest:
+        axis = next(each for each in falling if factor % strides[each] == 0)
+        parts[axis].append((atoms, factor // strides[axis]))
+        most = factor // strides[axis]
+        for atom in atoms:
+            if atom not in around:
+                raise _no_tile(store, "a place that depends on more than loops")
+            most *= around[atom] - 1
+        last[axis] += most
+    for bound, size in zip(bounds, sizes, strict=True):
+        if bound and size != bound:
+            raise _no_tile(store, f"a guard at {bound} along an axis of {size}")
+    if any(factor < 0 for _, factor in rest) or any(
+        most >= size and not bound for most, size, bound in zip(last, sizes, bounds, strict=True)
+    ):
+        raise _no_tile(store, f"a tile that may reach outside of {load.buffer.name}")
+    return tuple(sizes), tuple([tuple(each) for each in parts])
+
+
+def _no_tile(store: Store, found: str) -> Exception:
+    message = f"What is copied to {store.buffer.name} is no tile that the copy engine can fetch."
+    expected = "rows of 128 bytes, one behind another, of a tensor in global memory"
+    return refused(message, store.buffer.name, expected, found)

@@ -1,0 +1,227 @@
+"""Products of four warps together, in CUDA C++ (wgmma of sm_90a).
+
+An invocation of `group_mma` (see `plica.schedule.default.gpu.tensor_core_meaning`) says what it is
+to one thread.  The 128 threads of four warps do it together: both matrices are read from swizzled
+memory by descriptions of where they lie, the sums are in the registers of the threads.  So all four
+warps must come to it, with rows and columns as the numbers of a thread and of its warp say.
+
+The products are under way until they are waited for; until then nobody may touch the sums.
+
+>>> print(text_of("p_products_done"))
+template <int N>
+__device__ __forceinline__ void p_products_done() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
+}
+<BLANKLINE>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from plica.analysis.statement import refused
+from plica.codegen.cuda.address import valued
+from plica.codegen.cuda.tma import SWIZZLED
+from plica.codegen.emit.expression import Expressions
+from plica.core.binding import free_vars
+from plica.ir.loop.intrinsic import find_intrinsic
+from plica.ir.loop.memory_scope import WARP, scope
+from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, index
+from plica.ir.loop.statement import Invoke, Region, Stmt, statements
+from plica.ir.type.dim import known
+
+GROUP: Final = 4
+"""Warps that multiply together."""
+
+WIDTHS: Final = (64, 128, 192, 256)
+"""Columns of an instruction."""
+
+_HEAD: Final = "__device__ __forceinline__"
+
+
+def _multiply(kind: str, width: int) -> str:
+    """The instruction: of every eight columns a thread has a pair in each of two rows."""
+    half = width // 4
+    sums = [f'"+f"(c[{n // 4 * 2 + n % 2 + n // 2 % 2 * half}])' for n in range(width // 2)]
+    lines = [", ".join(sums[at : at + 4]) for at in range(0, width // 2, 4)]
+    words = [f"%{n}" for n in range(width // 2)]
+    rows = [", ".join(words[at : at + 16]) for at in range(0, width // 2, 16)]
+    places = ', "\n      "'.join(rows)
+    after = width // 2
+    given = f"%{after}, %{after + 1}, p, 1, 1, %{after + 2}, %{after + 3};"
+    return f"""\
+template <int AT, int BT>
+{_HEAD} void p_multiply_{kind}_{width}(float* c, unsigned long long a, unsigned long long b) {{
+  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, 1, 0;\\n"
+      "wgmma.mma_async.sync.aligned.m64n{width}k16.f32.{kind}.{kind} {{"
+      "{places}}}, {given}\\n}}"
+      : {(chr(44) + chr(10) + "        ").join(lines)}
+      : "l"(a), "l"(b), "n"(AT), "n"(BT));
+}}
+"""
+
+
+def _products(kind: str, width: int) -> str:
+    """All instructions of an invocation: four steps of 16 terms, 64 rows each."""
+    return f"""\
+template <int HIGH, int AT, int BT, int AS, int BS>
+{_HEAD} void p_products_{kind}_{width}(float* c, const unsigned short* a,
+                                       const unsigned short* b) {{
+  const unsigned long long left = p_described(a), right = p_described(b);
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+  for (int s = 0; s < 4; ++s)
+#pragma unroll
+    for (int i = 0; i < HIGH; ++i)
+      p_multiply_{kind}_{width}<AT, BT>(c + i * {width // 2}, left + (i * 512 + s * AS),
+                                        right + s * BS);
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}}
+"""
+
+
+KINDS: Final = ("f16", "bf16")
+
+# Rows of 128 bytes, eight of them 1024 bytes from the next eight; where rows or columns are
+# neighbours, 64 of them 8192 bytes from the next 64.
+TEXTS: Final[dict[str, str]] = {
+    "p_described": f"""\
+{_HEAD} unsigned long long p_described(const void* at) {{
+  unsigned long long place = (unsigned int)__cvta_generic_to_shared(at);
+  return (place & 0x3ffff) >> 4 | 512ull << 16 | 64ull << 32 | 1ull << 62;
+}}
+""",
+    "p_products_done": f"""\
+template <int N>
+{_HEAD} void p_products_done() {{
+  asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
+}}
+""",
+    # What was summed is there only now: nothing that reads it may be moved to before.
+    "p_products_kept": f"""\
+template <int N>
+{_HEAD} void p_products_kept(float* c) {{
+#pragma unroll
+  for (int n = 0; n < N; ++n) asm volatile("" : "+f"(c[n]) :: "memory");
+}}
+""",
+    **{f"p_multiply_{kind}_{width}": _multiply(kind, width) for kind in KINDS for width in WIDTHS},
+    **{f"p_products_{kind}_{width}": _products(kind, width) for kind in KINDS for width in WIDTHS},
+}
+
+NEEDS: Final = {
+    f"p_products_{kind}_{width}": ("p_described", f"p_multiply_{kind}_{width}")
+    for kind in KINDS
+    for width in WIDTHS
+}
+
+
+def text_of(name: str) -> str:
+    """A function of the text."""
+    return TEXTS[name]
+
+
+def is_product(stmt: Stmt) -> bool:
+    """Whether a statement is an invocation that four warps do together."""
+    found = find_intrinsic(stmt.name) if isinstance(stmt, Invoke) else None
+    return found is not None and dict(found.hints).get("cuda") == "group_mma"
+
+
+def has_products(stmt: Stmt) -> bool:
+    """Whether there is such an invocation in a statement."""
+    return any(is_product(each) for each in statements(stmt))
+
+
+def sums_of(stmt: Stmt) -> Iterator[Buffer]:
+    """The buffers that hold sums, each once."""
+    found: dict[Buffer, None] = {}
+    for each in statements(stmt):
+        if is_product(each):
+            assert isinstance(each, Invoke)
+            last = each.operands[2]
+            assert isinstance(last, Region)
+            found[last.buffer] = None
+    yield from found
+
+
+def products(
+    call: Invoke, values: Expressions, lane: ScalarVar | None, warp: tuple[ScalarVar, int] | None
+) -> str:
+    """The call that does what an invocation means; `warp` is the number of a warp, and how many."""
+    intrinsic = find_intrinsic(call.name)
+    assert intrinsic is not None
+    hints = dict(intrinsic.hints)
+    a, b, c = [each for each in call.operands if isinstance(each, Region)]
+    if lane is None or warp is None or warp[1] % GROUP:
+        raise _misplaced(call, "no loops over the threads of four warps around it")
+    left, right = bool(hints["left"]), bool(hints["right"])
+    high, wide = hints["high"], hints["wide"]
+    assert isinstance(high, int)
+    assert isinstance(wide, int)
+    # Elements between neighbours, along each axis: as the descriptions say.
+    rows = {"i": 4096, "half": 512, "s": 16, "h": 8, "e": 1} if left else {
+        "i": 4096, "s": 1024, "h": 512, "e": 64, "half": 8}  # fmt: skip
+    columns = {"j": 4096, "o": 512, "pair": 64, "s": 16, "h": 8, "e": 1} if right else {
+        "j": 4096, "s": 1024, "h": 512, "e": 64, "o": 8, "pair": 1}  # fmt: skip
+    for side, steps in ((a, rows), (b, columns)):
+        if side.buffer.scope != SWIZZLED or not _lies(side, [*steps.values()]):
+            raise _misplaced(call, f"{side.buffer.name} that is not swizzled rows of 128 bytes")
+    row, column = (64, 1) if left else (1, 8), (128, 64) if right else (2, 1)
+    at_a = _base(call, a, warp, {
+        row[0]: (lane, WARP, lambda n: n // 4),
+        16 * row[0]: (*warp, lambda n: n % GROUP),
+    })  # fmt: skip
+    at_b = _base(call, b, warp, {column[0]: (lane, WARP, lambda n: n % 4)})
+    whole = [known(each) for each in c.extents] == [known(each) for each in c.buffer.shape]
+    if not whole or scope(c.buffer.scope).reach != "thread":
+        raise _misplaced(call, f"a part of {c.buffer.name}, or one that is not a thread's own")
+    if 8 * wide not in WIDTHS:
+        raise _misplaced(call, f"{8 * wide} columns, where there are {WIDTHS}")
+    # A step of 16 terms: 32 bytes where terms are neighbours, else 16 rows of 128.
+    numbers = (high, int(not left), int(not right), 2 if left else 128, 2 if right else 128)
+    function = values.help(f"p_products_{a.buffer.dtype.name}_{8 * wide}")
+    sides = [f"&{values.place(each.buffer, at)}" for each, at in ((a, at_a), (b, at_b))]
+    which = ", ".join(map(str, numbers))
+    return f"{function}<{which}>({values.buffers[c.buffer]}, {', '.join(sides)});"
+
+
+def _misplaced(call: Invoke, found: str) -> Exception:
+    message = f"The intrinsic {call.name!r} cannot be done by four warps here."
+    expected = "rows and columns of each thread as its number in the warp, and the warp's, say"
+    return refused(message, call.name, expected, found)
+
+
+def _lies(of: Region, steps: list[int]) -> bool:
+    """Whether elements of a region are so far from the next along each axis that has several."""
+    found, step = list[int](), 1
+    for extent, size in reversed([*zip(of.extents, of.buffer.shape, strict=True)]):
+        if known(extent) != 1:
+            found.insert(0, step)
+        step *= known(size) or 1
+    return not of.buffer.strides and found == steps[len(steps) - len(found) :]
+
+
+def _base(
+    call: Invoke, of: Region, warp: tuple[ScalarVar, int],
+    own: dict[int, tuple[ScalarVar, int, Callable[[int], int]]],
+) -> tuple[Scalar, ...]:  # fmt: skip
+    """Where the part of a whole group begins; the place of a thread in it is checked."""
+    places: list[Scalar] = []
+    left, size = dict(own), 1
+    for start, extent in reversed([*zip(of.starts, of.buffer.shape, strict=True)]):
+        if size in left and known(extent) != 1:
+            var, count, number = left.pop(size)
+            told = [known(valued(start, var, each)) for each in range(count)]
+            if told != [number(each) for each in range(count)]:
+                raise _misplaced(call, f"{of.buffer.name} at other places")
+            start = index(0)
+        elif warp[0] in free_vars(start):  # the same for all warps of a group
+            told = [known(valued(start, warp[0], each)) for each in range(warp[1])]
+            if None in told or told != [told[each // GROUP * GROUP] for each in range(warp[1])]:
+                raise _misplaced(call, f"{of.buffer.name} at other places for each warp")
+        places.insert(0, start)
+        size *= known(extent) or 1
+    if left:
+        raise _misplaced(call, f"the same of {of.buffer.name} for all threads")
+    return tuple(places)

@@ -1,0 +1,69 @@
+"""Dot products of bytes: instructions that multiply and add four neighbours in each lane.
+
+    y[l] += x[0] * w[l, 0] + x[1] * w[l, 1] + x[2] * w[l, 2] + x[3] * w[l, 3]       for all lanes l
+
+Each is a tensor intrinsic, known by what it means; the name of LLVM's function for it is a hint.
+Sums are exact modulo 2**32, as the meaning says: no instruction that saturates is here.  Which of
+them a machine has follows from its features.
+
+>>> from plica.codegen.target import Target
+>>> dot_of(Target("cpu", "x86_64-unknown-linux-gnu", "generic", ("+avx512f", "+avx512vnni")))
+Dot(intrinsic='x86.dot_u8i8_16', lanes=16, dtype=DType('u8'))
+>>> dot_of(Target("cpu", "x86_64-unknown-linux-gnu", "generic", ("+avx2",))) is None
+True
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.codegen.target import Target
+from plica.ir.loop.intrinsic import intrinsic
+from plica.ir.loop.scalar import Cast, index
+from plica.ir.loop.statement import For, Kernel, Store
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dtype import DType, i8, i32, u8
+from plica.schedule.default.machine import QUAD, Dot
+
+
+def meaning(lanes: int, dtype: DType) -> Kernel:
+    """What a dot product of so many lanes does; one side is of the dtype, the other is signed."""
+    x, w, y = (
+        buffer("x", (QUAD,), dtype),
+        buffer("w", (lanes, QUAD), i8),
+        buffer("y", (lanes,), i32),
+    )
+    lane, part = axis("lane"), axis("part")
+    product = Cast(x[part], i32) * Cast(w[lane, part], i32)
+    body = For(part, index(QUAD), "serial", Store(y, (lane,), y[lane] + product))
+    return Kernel((), (x, w, y), 2, For(lane, index(lanes), "serial", body))
+
+
+def _declared(name: str, lanes: int, dtype: DType, function: str, operand: str) -> Dot:
+    hints = (("llvm", function), ("operand", operand))
+    return Dot(intrinsic(name, meaning(lanes, dtype), None, hints).name, lanes, dtype)
+
+
+# fmt: off
+_VNNI_16: Final = _declared("x86.dot_u8i8_16", 16, u8, "llvm.x86.avx512.vpdpbusd.512", "i32")
+_VNNI_8:  Final = _declared("x86.dot_u8i8_8",   8, u8, "llvm.x86.avx512.vpdpbusd.256", "i32")
+_SDOT_4:  Final = _declared("arm.dot_i8i8_4",   4, i8, "llvm.aarch64.neon.sdot.v4i32.v16i8", "i8")
+
+# Architecture, what its features must hold, the bits a vector must have at least, the instruction.
+DOTS: Final[tuple[tuple[str, tuple[str, ...], int, Dot], ...]] = (
+    ("x86_64",  ("avx512f", "avx512vnni"),  512, _VNNI_16),
+    ("x86_64",  ("avx512vl", "avx512vnni"), 256, _VNNI_8),
+    ("x86_64",  ("avxvnni",),               256, _VNNI_8),
+    ("aarch64", ("dotprod",),               128, _SDOT_4),
+    ("arm64",   ("dotprod",),               128, _SDOT_4),
+)
+# fmt: on
+
+
+def dot_of(target: Target) -> Dot | None:
+    """The widest dot product of bytes a machine has, None where it has none."""
+    for architecture, features, bits, dot in DOTS:
+        fits = target.architecture == architecture and target.vector_bits >= bits
+        if fits and all(target.has(each) for each in features):
+            return dot
+    return None

@@ -1,0 +1,402 @@
+"""Instructing: functions in A-normal form become routines.
+
+Names become registers; a tuple is the registers of its parts, so making one, taking one apart and
+looking at a tensor under another shape are no steps.  A match becomes a decision tree.  What
+A-normal form postpones (`later = lambda: ...`) becomes a cell, and its body a routine.
+
+Not here: who owns what (`plica.codegen.dynamic.reference_count`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import define, field, frozen
+
+from plica.codegen.dynamic.kernel import choose, viewed
+from plica.codegen.dynamic.layout import fields, span, width
+from plica.codegen.dynamic.program import (
+    Build,
+    CallStep,
+    Cell,
+    ChooseStep,
+    Constant,
+    DynamicProgram,
+    End,
+    Failure,
+    FallThrough,
+    FieldStep,
+    ForceStep,
+    KernelCall,
+    OpenCell,
+    Routine,
+    RoutineRegion,
+    SelectClause,
+    SelectStep,
+    Size,
+    Step,
+    Tail,
+    Yield,
+)
+from plica.codegen.dynamic.tree import Place, Row, Test, tree
+from plica.codegen.lower.scheduled import Scheduler
+from plica.codegen.program import KernelOrigin
+from plica.core.binding import free_vars
+from plica.core.diagnostic import CompilerBug
+from plica.core.fold import post_order
+from plica.ir.graph.expression import (
+    Call,
+    Const,
+    Constructor,
+    Expr,
+    Function,
+    If,
+    Let,
+    Match,
+    PAny,
+    Pattern,
+    PConstructor,
+    Project,
+    PTuple,
+    PVar,
+    Tuple,
+    Var,
+)
+from plica.ir.graph.module import DataDef, Module
+from plica.ir.interpret.pattern import sketch_pattern
+from plica.ir.loop.scalar import index
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import DataType, Type
+
+
+def select_instructions(
+    module: Module, kernels: Mapping[Var, Function], by: Scheduler
+) -> DynamicProgram:
+    """The program of a module in A-normal form, whose calls of `kernels` are operators."""
+    whole = _Whole(module, kernels, by)
+    assert module.main is not None
+    entry = whole.routine(module.main)
+    while whole.todo:
+        whole.todo.pop().write()
+    made = [whole.routines[number] for number in range(len(whole.routines))]
+    found = list(whole.kernels.values())
+    return DynamicProgram(
+        tuple(made),
+        entry,
+        tuple([kernel for _, kernel, _ in found]),
+        tuple([name for _, _, name in found]),
+        tuple(whole.constants),
+        tuple(whole.failures),
+        tuple([whole.origins.get(key) for key in whole.kernels]),
+    )
+
+
+@frozen(eq=False)
+class Thunk:
+    """A postponed value: its routine, what it captures, the thunks it needs, and its width."""
+
+    routine: int
+    captured: tuple[Var, ...]
+    thunks: tuple[Var, ...]
+    results: int
+
+
+@define(eq=False)
+class _Whole:
+    """What grows while a program is made."""
+
+    module: Module
+    named: Mapping[Var, Function]
+    by: Scheduler
+    numbers: dict[Var, int] = field(factory=dict)
+    routines: dict[int, Routine] = field(factory=dict)
+    todo: list[_Body] = field(factory=list)
+    constants: dict[Const, int] = field(factory=dict)
+    kernels: dict[str, tuple[int, Kernel, str]] = field(factory=dict)
+    origins: dict[str, KernelOrigin] = field(factory=dict)
+    failures: dict[Failure, int] = field(factory=dict)
+    made: int = 0
+
+    def routine(self, name: Var) -> int:
+        """The number of the routine of a definition."""
+        if name not in self.numbers:
+            function = self.module.definitions()[name]
+            if not isinstance(function, Function):
+                raise CompilerBug(f"{name.name} is called and is no graph function.")
+            body = self.begun(str(name.name), function.params, (), {}, function.body)
+            self.numbers[name] = body.number
+        return self.numbers[name]
+
+    def begun(
+        self,
+        name: str,
+        params: tuple[Var, ...],
+        cells: tuple[Var, ...],
+        thunks: Mapping[Var, Thunk],
+        body: Expr,
+    ) -> _Body:
+        """A routine that is still to be written."""
+        made = _Body(self, self.made, name, body)
+        self.made += 1
+        self.todo.append(made)
+        for param in params:
+            made.env[param] = tuple([made.fresh() for _ in range(width(param.type))])
+        made.params = made.registers
+        for each in cells:
+            made.add_cell(each, thunks[each], owned=False)
+        return made
+
+    def failure(self, failure: Failure) -> int:
+        return self.failures.setdefault(failure, len(self.failures))
+
+    def constant(self, of: Const) -> int:
+        return self.constants.setdefault(of, len(self.constants))
+
+
+@define(eq=False)
+class _Body:
+    """One routine under construction."""
+
+    whole: _Whole
+    number: int
+    name: str
+    body: Expr
+    params: int = 0
+    registers: int = 0
+    env: dict[Var, tuple[int, ...]] = field(factory=dict)
+    thunks: dict[Var, Thunk] = field(factory=dict)
+    cells: list[Cell] = field(factory=list)
+    cell_of: dict[Var, int] = field(factory=dict)
+    immortal: set[int] = field(factory=set)
+    regions: dict[int, RoutineRegion] = field(factory=dict)
+    todo: list[tuple[int, Expr, bool]] = field(factory=list)
+    opened: int = 0
+
+    def write(self) -> None:
+        """The routine with all its regions, added to the program."""
+        self.region(self.body, tail=True)
+        while self.todo:
+            number, body, tail = self.todo.pop()
+            steps: list[Step] = []
+            while isinstance(body, Let):
+                self.bind(body.var, body.value, steps)
+                body = body.body
+            end = self.end(body, steps) if tail else Yield(self.values(body, steps))
+            self.regions[number] = RoutineRegion(tuple(steps), end, tail)
+        regions = tuple([self.regions[number] for number in range(self.opened)])
+        self.whole.routines[self.number] = Routine(
+            self.name,
+            self.params,
+            self.registers,
+            width(type_of(self.body)),
+            regions,
+            tuple(self.cells),
+            frozenset(self.immortal),
+        )
+
+    def fresh(self) -> int:
+        self.registers += 1
+        return self.registers - 1
+
+    def several(self, of: Type) -> tuple[int, ...]:
+        """New registers for a value."""
+        return tuple([self.fresh() for _ in range(width(of))])
+
+    def region(self, body: Expr, *, tail: bool) -> int:
+        """The number of a region that is still to be written."""
+        self.opened += 1
+        self.todo.append((self.opened - 1, body, tail))
+        return self.opened - 1
+
+    def bind(self, var: Var, value: Expr, steps: list[Step]) -> None:
+        """Give a variable its registers."""
+        if isinstance(value, Function):
+            self.postpone(var, value, steps)
+        else:
+            self.env[var] = self.values(value, steps)
+
+    def end(self, node: Expr, steps: list[Step]) -> End:
+        """What a region in tail position ends with."""
+        if isinstance(node, If | Match):
+            self.branch(node, steps, tail=True)
+            return FallThrough()
+        if isinstance(node, Call) and self.is_routine(node.callee):
+            assert isinstance(node.callee, Var)
+            args = self.every(node.args, steps)
+            return Tail(self.whole.routine(node.callee), args)
+        return Yield(self.values(node, steps))
+
+    def is_routine(self, callee: Expr) -> bool:
+        return (
+            isinstance(callee, Var) and callee not in self.whole.named and callee not in self.thunks
+        )
+
+    def every(self, nodes: tuple[Expr, ...], steps: list[Step]) -> tuple[int, ...]:
+        return tuple([register for each in nodes for register in self.values(each, steps)])
+
+    def values(self, node: Expr, steps: list[Step]) -> tuple[int, ...]:
+        """The registers of a value, after the steps it takes."""
+        match node:
+            case Var():
+                return self.env[node]
+            case Const():
+                target = self.fresh()
+                self.immortal.add(target)
+                steps.append(Constant(target, self.whole.constant(node)))
+                return (target,)
+            case Tuple(items):
+                return self.every(items, steps)
+            case Project(value, at):
+                start, stop = span(type_of(value), at)
+                return self.values(value, steps)[start:stop]
+            case If() | Match():
+                return self.branch(node, steps, tail=False)
+            case Call(callee, args, _):
+                return self.call(node, callee, args, steps)
+            case _:
+                raise CompilerBug(f"{type(node).__name__} is left in A-normal form.")
+
+    def call(
+        self, node: Call, callee: Expr, args: tuple[Expr, ...], steps: list[Step]
+    ) -> tuple[int, ...]:
+        if isinstance(callee, Constructor):
+            target = self.fresh()
+            steps.append(Build(target, callee.index, self.every(args, steps)))
+            return (target,)
+        assert isinstance(callee, Var)
+        if callee in self.whole.named:
+            return self.launch(self.whole.named[callee], args, steps)
+        if callee in self.thunks:
+            targets = self.several(type_of(node))
+            steps.append(ForceStep(self.cell_of[callee], targets))
+            return targets
+        given = self.every(args, steps)
+        targets = self.several(type_of(node))
+        steps.append(CallStep(self.whole.routine(callee), given, targets))
+        return targets
+
+    def launch(
+        self, function: Function, args: tuple[Expr, ...], steps: list[Step]
+    ) -> tuple[int, ...]:
+        """A kernel, or no step at all where a tensor is only looked at."""
+        shown = viewed(function)
+        if shown is not None:
+            return self.values(shown if isinstance(shown, Const) else args[shown], steps)
+        made = choose(function, args, self.whole.by)
+        if made.origin is not None:
+            self.whole.origins.setdefault(made.digest, made.origin)
+        entry = (len(self.whole.kernels), made.kernel, made.source)
+        number = self.whole.kernels.setdefault(made.digest, entry)[0]
+        inputs = self.every(made.reads, steps)
+        target = self.fresh()
+        scratch = tuple([index(size) for size in made.scratch])
+        output = Size(target, index(made.bytes))
+        steps.append(KernelCall(number, (), inputs, output, scratch, made.source))
+        return (target,)
+
+    def branch(self, node: If | Match, steps: list[Step], *, tail: bool) -> tuple[int, ...]:
+        """A choice; in tail position its regions leave the routine."""
+        if isinstance(node, If):
+            (condition,) = self.values(node.condition, steps)
+            then, orelse = (
+                self.region(node.then, tail=tail),
+                self.region(node.orelse, tail=tail),
+            )
+            targets = () if tail else self.several(type_of(node))
+            steps.append(ChooseStep(condition, then, orelse, targets))
+            return targets
+        roots = self.values(node.value, steps)
+        of = type_of(node.value)
+        clauses: list[SelectClause] = []
+        rows: list[Row] = []
+        for number, each in enumerate(node.clauses):
+            taken: list[FieldStep] = []
+            asked = self.asked(each.pattern, of, None, 0, roots, taken)
+            rows.append((number, asked))
+            clauses.append(SelectClause(tuple(taken), self.region(each.body, tail=tail)))
+        patterns = " or ".join([sketch_pattern(each.pattern) for each in node.clauses])
+        message = "No clause of the match fits the value."
+        failure = self.whole.failure(Failure("match-failure", message, None, patterns or "nothing"))
+        targets = () if tail else self.several(type_of(node))
+        steps.append(SelectStep(roots, tree(rows), tuple(clauses), failure, targets))
+        return targets
+
+    def asked(  # noqa: PLR0917  # a pattern, and where it stands
+        self,
+        pattern: Pattern,
+        of: Type,
+        inside: tuple[Place, int] | None,
+        offset: int,
+        roots: tuple[int, ...],
+        taken: list[FieldStep],
+    ) -> dict[Place, Test]:
+        """The tags a pattern asks for, from the leaf `offset` on; its variables get registers.
+
+        `inside` is the object it is a part of, and how many fields that has.
+        """
+        match pattern:
+            case PAny():
+                return {}
+            case PVar(var):
+                if inside is None:
+                    self.env[var] = roots[offset : offset + width(of)]
+                    return {}
+                found = self.several(of)
+                (root, path), count = inside
+                for number, target in enumerate(found):
+                    taken.append(FieldStep(target, roots[root], (*path, offset + number), count))
+                self.env[var] = found
+                return {}
+            case PTuple(items):
+                asked: dict[Place, Test] = {}
+                for number, item in enumerate(items):
+                    start, _ = span(of, number)
+                    kind = of.items[number]  # type: ignore[union-attr]  # `span` has looked
+                    asked |= self.asked(item, kind, inside, offset + start, roots, taken)
+                return asked
+            case PConstructor(constructor, items):
+                assert isinstance(of, DataType)
+                place: Place = (offset, ())
+                if inside is not None:
+                    place = (inside[0][0], (*inside[0][1], offset))
+                inner: dict[Place, Test] = {}
+                at = 0
+                kinds = fields(of, constructor.index, self.whole.module)
+                count = sum(map(width, kinds))
+                for item, kind in zip(items, kinds, strict=True):
+                    inner |= self.asked(item, kind, (place, count), at, roots, taken)
+                    at += width(kind)
+                data = self.whole.module.definitions()[of.data]
+                assert isinstance(data, DataDef)
+                return {place: Test(constructor.index, len(data.constructors), inner)}
+
+    def postpone(self, var: Var, function: Function, steps: list[Step]) -> None:
+        """A cell for a value that is computed when it is needed."""
+        if function.params or function.dims or function.types:
+            raise CompilerBug(f"The function {var.name} is left where only thunks are.")
+        captured: dict[Var, None] = {}
+        thunks: dict[Var, None] = {}
+        free = free_vars(function)
+        for node in post_order(function):
+            if not isinstance(node, Var) or node not in free:
+                continue
+            if node in self.thunks:
+                thunks |= dict.fromkeys((*self.thunks[node].thunks, node))
+                captured |= dict.fromkeys(self.thunks[node].captured)
+            elif node in self.env:
+                captured[node] = None
+        params, needed = tuple(captured), tuple(thunks)
+        label = f"{self.name}.{var.name}"
+        body = self.whole.begun(label, params, needed, self.thunks, function.body)
+        thunk = Thunk(body.number, params, needed, width(type_of(function.body)))
+        self.add_cell(var, thunk, owned=True)
+        steps.append(OpenCell(self.cell_of[var]))
+
+    def add_cell(self, var: Var, thunk: Thunk, *, owned: bool) -> None:
+        """Know a thunk by its variable."""
+        args = tuple([register for each in thunk.captured for register in self.env[each]])
+        cells = tuple([self.cell_of[each] for each in thunk.thunks])
+        self.thunks[var] = thunk
+        self.cell_of[var] = len(self.cells)
+        self.cells.append(Cell(thunk.routine, args, cells, thunk.results, owned))

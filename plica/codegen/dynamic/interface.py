@@ -1,0 +1,159 @@
+"""Faces: what callers of a dynamic program give and get, from the types of its main function.
+
+>>> from plica.ir.text.script import from_text
+>>> from plica.ir.type.infer import infer
+>>> whole = infer(from_text('''
+... @plica.data
+... class Tree:
+...     Leaf: (Tensor[(2,), f32],)
+...     Node: (Tree, Tree)
+...
+... @plica.function
+... def main(t: Tree) -> Tree:
+...     return t
+... '''))
+>>> face, types = interface_of(whole)
+>>> face.params, [each.name for each in face.data[0].constructors]
+((('t', 0),), ['Leaf', 'Node'])
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.codegen.dynamic.layout import fields
+from plica.core.diagnostic import CompilerBug
+from plica.core.name import Name
+from plica.ir.graph.module import DataDef, Module
+from plica.ir.interpret.value import DataValue
+from plica.ir.type.term import (
+    DataType,
+    FuncType,
+    TensorType,
+    TupleType,
+    Type,
+    holds_function,
+    static_shape,
+)
+from plica.runtime.dynamic.form import ConstructorForm, DataForm, Face, Form
+from plica.runtime.dynamic.value import Make
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.port import Port
+
+MOST: Final = 10_000
+"""How many types an interface may be made of."""
+
+
+def interface_of(module: Module) -> tuple[Face, tuple[DataType, ...]]:
+    """The face of a module's main function, and the data types in it by number."""
+    main = module.main_function()
+    found = _Forms(module)
+    params = tuple([(str(each.name), found.of(each.type, str(each.name))) for each in main.params])
+    result = found.of(main.ret, "output")
+    done = 0
+    while done < len(found.types):  # a data type may hold others, which are found on the way
+        found.define(done)
+        done += 1
+    data = tuple([found.data[number] for number in range(len(found.types))])
+    return Face(params, result, data), tuple(found.types)
+
+
+def maker(module: Module, types: tuple[DataType, ...]) -> Make:
+    """Makes values of data types as the interpreter has them."""
+    names: list[tuple[Name, ...]] = []
+    for each in types:
+        data = module.definitions()[each.data]
+        assert isinstance(data, DataDef)
+        names.append(tuple([way.name for way in data.constructors]))
+
+    def make(number: int, index: int, inside: tuple[object, ...]) -> DataValue:
+        return DataValue(types[number].data, index, names[number][index], inside)  # type: ignore[arg-type]  # values
+
+    return make
+
+
+def hidden_functions(module: Module) -> list[Diagnostic]:
+    """Inputs and outputs of main in whose data functions are hidden."""
+    main = module.main_function()
+    wrong = []
+    for name, of in (*[(str(p.name), p.type) for p in main.params], ("the output", main.ret)):
+        if not holds_function(of) and _holds_function(of, module):
+            message = f"{name}: a function is hidden in the data of the interface."
+            hint = "plica.interpret runs every program of the language."
+            place = Place(node=name)
+            wrong.append(
+                Diagnostic("unsupported", message, place, "tensors and data", str(of), hint)
+            )
+    return wrong
+
+
+def _holds_function(of: Type | None, module: Module) -> bool:
+    seen: set[Type] = set()
+    stack = [of]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, FuncType):
+            return True
+        if each is None or each in seen:
+            continue
+        seen.add(each)
+        if isinstance(each, TupleType):
+            stack.extend(each.items)
+        elif isinstance(each, DataType):
+            data = module.definitions()[each.data]
+            assert isinstance(data, DataDef)
+            for number in range(len(data.constructors)):
+                stack.extend(fields(each, number, module))
+            if len(seen) > MOST:
+                return False  # types that grow are refused where they are laid out
+    return False
+
+
+class _Forms:
+    """Data types by number, as they are met."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.types: list[DataType] = []
+        self.numbers: dict[DataType, int] = {}
+        self.data: dict[int, DataForm] = {}
+
+    def of(self, type: Type | None, name: str) -> Form:
+        match type:
+            case TensorType():
+                shape = static_shape(type)
+                if shape is None:
+                    message = f"{name}: the size of a tensor is not known when it is compiled."
+                    hint = "Give numbers for the dims."
+                    raise UnsupportedError(
+                        Diagnostic("unsupported", message, None, "numbers", str(type), hint)
+                    )
+                return Port(name, shape, type.dtype.name, type.dtype.numpy)
+            case TupleType(items):
+                return tuple([self.of(each, f"{name}[{n}]") for n, each in enumerate(items)])
+            case DataType():
+                if type not in self.numbers:
+                    if len(self.types) > MOST:
+                        message = f"The data type {type.data.name} grows without end."
+                        raise UnsupportedError(Diagnostic("unsupported", message))
+                    self.numbers[type] = len(self.types)
+                    self.types.append(type)
+                return self.numbers[type]
+            case _:
+                raise CompilerBug(f"A value of type {type} is in the interface of main.")
+
+    def define(self, number: int) -> None:
+        """The constructors of a data type."""
+        of = self.types[number]
+        definition = self.module.definitions()[of.data]
+        assert isinstance(definition, DataDef)
+        ways = []
+        for index, each in enumerate(definition.constructors):
+            inside = fields(of, index, self.module)
+            label = str(each.name)
+            ways.append(
+                ConstructorForm(
+                    label, index, tuple([self.of(t, f"{label}[{n}]") for n, t in enumerate(inside)])
+                )
+            )
+        self.data[number] = DataForm(str(of.data.name), tuple(ways))

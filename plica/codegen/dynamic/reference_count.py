@@ -1,0 +1,208 @@
+"""Counting: who owns what, written down as steps.
+
+Every object says how many owners it has.  A routine owns its parameters and what its steps give it,
+and hands ownership on by arguments, fields and results; so an object is given up right after its
+last use, and shared only where it is needed again:
+
+    before:  r2 = add(r0, r0); r3 = Cons(r2, r1); yield r3, r2
+    after:   r2 = add(r0, r0); drop r0; dup r2; r3 = Cons(r2, r1); yield r3, r2
+
+What only one of several ways needs is dropped where the others begin.  A clause that takes an
+object apart and needs it no more takes it over field by field: if nobody else owns it, nothing is
+counted at all (`Unpack`).  A cell owns what it holds; what its thunk would need lives as long as
+the cell may still be forced.
+
+The uses are found from the end, region by region; no depth of nesting is too much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from attrs import evolve
+
+from plica.codegen.dynamic.program import (
+    Build,
+    CallStep,
+    Cell,
+    ChooseStep,
+    Close,
+    Constant,
+    Drop,
+    Dup,
+    DynamicProgram,
+    Fail,
+    FallThrough,
+    FieldStep,
+    ForceStep,
+    KernelCall,
+    OpenCell,
+    Routine,
+    RoutineRegion,
+    SelectClause,
+    SelectStep,
+    Step,
+    Tail,
+    Unpack,
+    Yield,
+)
+from plica.core.diagnostic import CompilerBug
+from plica.core.task import Task, run
+
+Live: TypeAlias = set[int]
+"""Registers, and cells as numbers below 0."""
+
+
+def with_reference_counts(program: DynamicProgram) -> DynamicProgram:
+    """The program with every step that keeps count."""
+    return evolve(program, routines=tuple([_Counting(each).done() for each in program.routines]))
+
+
+class _Counting:
+    """One routine: its regions as they are done."""
+
+    def __init__(self, routine: Routine) -> None:
+        self.routine = routine
+        self.steps: dict[int, list[Step]] = {}
+
+    def done(self) -> Routine:
+        routine = self.routine
+        needed = run(self._region(0, set()))
+        entry = [
+            Drop(each)
+            for each in range(routine.params)
+            if each not in needed and each not in routine.immortal
+        ]
+        self.steps[0][:0] = entry
+        regions = [
+            RoutineRegion(tuple(self.steps[number]), each.end, each.tail)
+            for number, each in enumerate(routine.regions)
+        ]
+        return evolve(routine, regions=tuple(regions))
+
+    def _region(self, number: int, after: Live) -> Task[Live]:
+        """The steps of a region, from the last to the first; gives the registers it needs."""
+        region = self.routine.regions[number]
+        live = set(after)
+        done: list[Step] = []  # the last step first
+        match region.end:
+            case Yield(registers):
+                self._consume(registers, live, done)
+            case Tail(_, args):
+                self._consume(args, live, done)
+            case Fail() | FallThrough():
+                pass
+        for step in reversed(region.steps):
+            match step:
+                case KernelCall():
+                    self._made((step.output.target,), live, done)
+                    self._borrow(step.inputs, live, done)
+                    done.append(step)
+                case Constant():
+                    done.append(step)
+                case Build(target, _, fields):
+                    self._made((target,), live, done)
+                    done.append(step)
+                    self._consume(fields, live, done)
+                case CallStep(_, args, targets):
+                    self._made(targets, live, done)
+                    done.append(step)
+                    self._consume(args, live, done)
+                case OpenCell(cell):
+                    if -1 - cell in live:
+                        live.discard(-1 - cell)
+                        done.append(step)
+                case ForceStep(cell, targets):
+                    self._made(targets, live, done)
+                    self._borrow(self._behind(cell), live, done)
+                    done.append(step)
+                case ChooseStep(condition, then, orelse, targets):
+                    self._made(targets, live, done)
+                    before = [(yield self._region(then, live)), (yield self._region(orelse, live))]
+                    live = set().union(*before)
+                    if condition not in self.routine.immortal:
+                        live.add(condition)
+                    for inside, own in zip((then, orelse), before, strict=True):
+                        self.steps[inside][:0] = self._dropped(live - own)
+                    done.append(step)
+                case SelectStep(roots, _, clauses, _, targets):
+                    self._made(targets, live, done)
+                    before = []
+                    for each in clauses:
+                        before.append((yield self._region(each.region, live)))
+                    live = set().union(
+                        *[
+                            own - {taken.target for taken in each.fields}
+                            for each, own in zip(clauses, before, strict=True)
+                        ]
+                    )
+                    live |= {root for root in roots if root not in self.routine.immortal}
+                    for each, own in zip(clauses, before, strict=True):
+                        self.steps[each.region][:0] = self._taken(each.fields, live, own)
+                    bare = tuple([SelectClause((), each.region) for each in clauses])
+                    done.append(evolve(step, clauses=bare))
+                case _:
+                    raise CompilerBug(f"{step!r} is counted already.")
+        done.reverse()
+        self.steps[number] = done
+        return live
+
+    def _behind(self, cell: int) -> list[int]:
+        """What must be there for a cell to be forced: itself, and all that its thunk needs."""
+        of: Cell = self.routine.cells[cell]
+        return [-1 - cell, *of.args, *[-1 - each for each in of.cells]]
+
+    def _made(self, targets: Iterable[int], live: Live, done: list[Step]) -> None:
+        """Nobody needs what a step gives, or it is what was needed."""
+        for each in targets:
+            if each not in live:
+                done.append(Drop(each))
+            live.discard(each)
+
+    def _borrow(self, registers: Iterable[int], live: Live, done: list[Step]) -> None:
+        """A step looks at something; if it was the last to, it goes."""
+        for each in dict.fromkeys(registers):
+            if each not in live and not self._is_free(each):
+                done.extend(self._dropped((each,)))
+                live.add(each)
+
+    def _consume(self, registers: Iterable[int], live: Live, done: list[Step]) -> None:
+        """A step takes something over; what is needed again gets one more owner before."""
+        for each in registers:
+            if self._is_free(each):
+                continue
+            if each in live:
+                done.append(Dup(each))
+            live.add(each)
+
+    def _is_free(self, each: int) -> bool:
+        """Whether something is not counted: a constant, or a cell of somebody else."""
+        if each < 0:
+            return not self.routine.cells[-1 - each].owned
+        return each in self.routine.immortal
+
+    def _dropped(self, live: Iterable[int]) -> list[Step]:
+        # Cells first: they go before what their thunks would need.
+        return [Close(-1 - each) if each < 0 else Drop(each) for each in sorted(live)]
+
+    def _taken(self, fields: tuple[FieldStep, ...], live: Live, own: Live) -> list[Step]:
+        """How a clause begins: with the fields it needs, and without what it does not."""
+        needed = [each for each in fields if each.target in own]
+        gone = live - own
+        by_root: dict[int, list[FieldStep]] = {}
+        for each in needed:
+            by_root.setdefault(each.root, []).append(each)
+        whole = {root for root, of in by_root.items() if root in gone and _is_flat(of)}
+        found: list[Step] = [each for each in needed if each.root not in whole]
+        for root in sorted(whole):
+            taken = tuple([(each.path[0], each.target) for each in by_root[root]])
+            found.append(Unpack(root, taken, by_root[root][0].count))
+        return found + self._dropped(gone - whole)
+
+
+def _is_flat(fields: list[FieldStep]) -> bool:
+    """Whether fields are those of the object itself, each once."""
+    return all(len(each.path) == 1 for each in fields) and len(
+        {each.path for each in fields}
+    ) == len(fields)

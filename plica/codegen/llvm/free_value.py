@@ -1,0 +1,134 @@
+"""Easy values: what needs no instruction, or only those of addresses.
+
+Conditions that the loops around decide, choices between sides of which one is known, numbers of
+which all is known, and sums and products of indices.
+
+>>> from plica.codegen.llvm.lane import Lanes
+>>> from plica.codegen.llvm.writer import LlvmWriter
+>>> from plica.ir.loop.tensor import axis
+>>> around, i = LoopContext(Lanes(LlvmWriter())), axis("i")
+>>> around.bind(i, LaneValue("%i"), (0, 3))
+>>> decided(i < 4, i, index(4), around), decided(i < 3, i, index(3), around)
+(LaneValue(text='true', step=0, plus=0), None)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant
+from plica.codegen.llvm.loop_context import LoopContext, index
+from plica.codegen.llvm.scope import more_than_inside
+from plica.ir.loop.scalar import (
+    Add,
+    And,
+    Eq,
+    FloorDiv,
+    FloorMod,
+    Le,
+    Lit,
+    Load,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Ne,
+    Not,
+    Or,
+    Scalar,
+    Select,
+    Sub,
+    dtype_of,
+)
+from plica.ir.type.dtype import i64
+
+EASY: Final = (
+    Add, Sub, Mul, And, Or, Not, Select, Lt, Le, Eq, Ne, FloorDiv, FloorMod, Min, Max,
+)  # fmt: skip
+"""What may take no instruction."""
+
+__all__ = ["EASY", "decided", "easy", "index", "is_natural", "summed"]
+
+
+def easy(node: Scalar, found: Sequence[LaneValue], around: LoopContext) -> LaneValue | None:
+    """The value of a node from those of its operands, None where that takes an instruction."""
+    lanes = around.lanes
+    match node:
+        case Add() | Sub() | Mul():
+            return summed(node, found[0], found[1], around) if dtype_of(node) is i64 else None
+        case And():
+            return lanes.both(*found)
+        case Or():
+            return lanes.either(*found)
+        case Not():
+            return lanes.negated(*found)
+        case Select() if found[0] in (TRUE, FALSE):
+            return found[1] if found[0] == TRUE else found[2]
+        case Select(_, Load(), Lit(value)) if value == 0 and str(value) != "-0.0":
+            return found[1] if _says_inside(node, around) else None
+        case Lt(left, right) | Le(left, right) | Eq(left, right) | Ne(left, right):
+            return decided(node, left, right, around)
+        case FloorDiv() | FloorMod() | Min() | Max() if dtype_of(node) is i64:
+            x, y = found[0].number, found[1].number
+            return None if x is None or y is None else _folded(node, x, y)
+        case _:
+            return None
+
+
+def summed(node: Scalar, a: LaneValue, b: LaneValue, around: LoopContext) -> LaneValue:
+    """The sum, difference or product of two indices."""
+    lanes = around.lanes
+    # Only an instruction is told that it cannot overflow.
+    facts = "nsw " if (a.text or b.text) and around.is_near(node, (a, b)) else ""
+    if isinstance(node, Add):
+        return lanes.add(a, b, facts)
+    return lanes.sub(a, b, facts) if isinstance(node, Sub) else lanes.mul(a, b, facts)
+
+
+def decided(node: Scalar, left: Scalar, right: Scalar, around: LoopContext) -> LaneValue | None:
+    """A comparison of integers whose outcome the loops around it tell."""
+    if not dtype_of(left).is_integer:
+        return None
+    a, b = around.interval(left)
+    c, d = around.interval(right)
+    match node:
+        case Lt():
+            yes, no = b < c, a >= d
+        case Le():
+            yes, no = b <= c, a > d
+        case Eq():
+            yes, no = a == b == c == d, b < c or d < a
+        case _:
+            yes, no = b < c or d < a, a == b == c == d
+    return TRUE if yes else FALSE if no else None
+
+
+def is_natural(node: FloorDiv | FloorMod, around: LoopContext) -> bool:
+    """Whether neither side of a quotient is negative, nor the right one 0."""
+    if not dtype_of(node).is_integer:
+        return False
+    low, _ = around.interval(node.left)
+    least, _ = around.interval(node.right)
+    return low >= 0 and least > 0
+
+
+def _says_inside(choice: Select, around: LoopContext) -> bool:
+    """Whether a condition says no more than that a load is inside: elsewhere that gives 0."""
+    return all(
+        isinstance(each, Lt | Le) and decided(each, each.left, each.right, around) == TRUE
+        for each in more_than_inside(choice)
+    )
+
+
+def _folded(node: FloorDiv | FloorMod | Min | Max, x: int, y: int) -> LaneValue:
+    """An operation on two numbers that are known."""
+    match node:
+        case Min():
+            return constant(min(x, y))
+        case Max():
+            return constant(max(x, y))
+        case _ if y == 0:
+            return constant(0)
+        case _:
+            return constant(x // y if isinstance(node, FloorDiv) else x % y)

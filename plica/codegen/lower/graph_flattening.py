@@ -1,0 +1,397 @@
+"""Resolve: a module becomes one function without lets, calls, closures or tuples inside.
+
+What is left is a graph of operators over inputs and constants, with `If` for what is chosen at run
+time (several results of an `If` or an operator are taken out of it by `Project`).  It is found by
+running the program on symbols: functions and tuples are values known now, tensors are the nodes of
+the result.  Purity makes this cheap: the same function of the same arguments is the same node.
+
+    before:  def twice(f, x): return f(f(x))
+             def main(x): y = twice(lambda v: v + 1, x); return y * y
+    after:   def main(x): return (x + 1 + 1) * (x + 1 + 1)        (one shared node)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from plica.codegen.lower.supported import unsupported
+from plica.core.binding import free_vars, substitute
+from plica.core.collector import paused
+from plica.core.diagnostic import CompilerBug
+from plica.core.fold import post_order
+from plica.core.term import Term
+from plica.ir.graph.expression import (
+    Apply,
+    Attrs,
+    Call,
+    Const,
+    Constructor,
+    Expr,
+    Function,
+    If,
+    Let,
+    Literal,
+    Match,
+    PAny,
+    Pattern,
+    PConstructor,
+    Project,
+    PTuple,
+    PVar,
+    Tuple,
+    Var,
+)
+from plica.ir.graph.module import Definition, Module, module
+from plica.ir.graph.unique_binder import rename_apart
+from plica.ir.loop.scalar import Lit, Scalar
+from plica.ir.op import find
+from plica.ir.passes import form
+from plica.ir.type.dim import dim, normal_dim
+from plica.ir.type.infer import type_of
+from plica.ir.type.size import solve, type_equations
+from plica.ir.type.term import TensorType, TupleType, Type
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+Value: TypeAlias = "Expr | tuple[Value, ...] | ResolvedClosure"
+
+LIMIT: Final = 500_000
+"""How many calls and operators a program may have once every call is written out."""
+
+SAMPLE: Final = 5_000
+"""After so many of them it is asked how many there may be in all."""
+
+HOPELESS: Final = 100 * LIMIT
+"""A program of so many calls is refused if its first ones are not the same again and again."""
+
+
+def is_resolved(of: Module) -> bool:
+    """Whether a module is one function over tensors, without lets, calls and functions inside."""
+    if len(of.functions()) != 1 or len(of.names) != 1:
+        return False
+    return not any(
+        isinstance(node, Let | Call | Function | Match | Constructor | Literal)
+        for node in post_order(of.main_function().body)
+    )
+
+
+form("resolved", is_resolved)
+
+
+def flatten_graph(of: Module) -> Module:
+    """The inferred module as one first-order function; everything unsupported is refused."""
+    problems = unsupported(of, sizes_come=True)
+    if problems:
+        raise UnsupportedError(problems[0], *problems[1:])
+    assert of.main is not None  # or it would have been refused
+    function = of.main_function()
+    with paused():
+        result = _Machine(of).call(function, [symbols(param) for param in function.params])
+    body = packed(result)
+    if body is function.body and len(of.names) == 1:
+        return of
+    return module({of.main: attrs.evolve(function, body=body)}, of.main)
+
+
+def symbols(value: Expr) -> Value:
+    """A tensor, or the tuple of what can be taken out of an expression of tuple type."""
+    of = type_of(value)
+    if isinstance(of, TupleType):
+        return tuple([symbols(Project(value, i)) for i in range(len(of.items))])
+    return value
+
+
+def packed(value: Value) -> Expr:
+    """The expression a value stands for."""
+    if isinstance(value, tuple):
+        return Tuple(tuple([packed(item) for item in value]))
+    if isinstance(value, ResolvedClosure):
+        raise CompilerBug("A function is left where a tensor was expected.")
+    return value
+
+
+@attrs.frozen(eq=False)
+class ResolvedClosure:
+    """A function with the activation it was made in."""
+
+    function: Function
+    scope: CallFrame | None
+
+
+@attrs.frozen(eq=False)
+class CallFrame:
+    """One run of a function: what each node is worth, and what its dims are."""
+
+    outer: CallFrame | None
+    sizes: Mapping[Term, int | Scalar]
+    values: dict[Term, Value]
+
+
+class _Machine:
+    """A stack of nodes to visit, and of those to finish once their parts are known."""
+
+    def __init__(self, of: Module) -> None:
+        assert of.main is not None  # it was asked for
+        self.table, self.main = of.definitions(), of.main
+        self.globals: dict[Term, ResolvedClosure] = {}
+        self.calls: dict[object, Value] = {}
+        self.made = 0
+
+    def call(self, function: Function, args: Sequence[Value]) -> Value:
+        """What the function gives on these arguments."""
+        outermost, root = self.enter(self.closure(function), args, outermost=True)
+        stack: list[tuple[int, CallFrame, Expr, Any]] = [(0, outermost, root, None)]
+        while stack:
+            phase, scope, node, more = stack.pop()
+            values = scope.values
+            if phase == 0:
+                if node in values:
+                    continue
+                match node:
+                    case Const():
+                        values[node] = node
+                    case Var():
+                        values[node] = self.lookup(node, scope)
+                    case Function():
+                        values[node] = ResolvedClosure(node, scope)
+                    case Let(_, value, _) | Match(value, _, _):
+                        stack.append((1, scope, node, None))
+                        stack.append((0, scope, value, None))
+                    case Call(callee, args, _):
+                        stack.append((1, scope, node, None))
+                        stack.extend((0, scope, arg, None) for arg in args)
+                        stack.append((0, scope, callee, None))
+                    case Apply() | If() | Tuple() | Project():
+                        stack.append((1, scope, node, None))
+                        for kid in node._children:
+                            if isinstance(kid, Expr):
+                                stack.append((0, scope, kid, None))
+                    case Literal() | Constructor():
+                        raise CompilerBug(f"{node!r} is left in an inferred first-order program.")
+            elif phase == 1:
+                match node:
+                    case Let(var, value, body):
+                        values[var] = values[value]
+                        stack.append((2, scope, node, (scope, body, None)))
+                        stack.append((0, scope, body, None))
+                    case Match(value, clauses, _):
+                        body = clauses[0].body
+                        _bind(clauses[0].pattern, values[value], values)
+                        stack.append((2, scope, node, (scope, body, None)))
+                        stack.append((0, scope, body, None))
+                    case Call(callee, args, _):
+                        callee_value = values[callee]
+                        given = tuple([values[arg] for arg in args])
+                        key = (callee_value, given)
+                        if key in self.calls:
+                            values[node] = self.calls[key]
+                            continue
+                        if not isinstance(callee_value, ResolvedClosure):
+                            raise CompilerBug(f"{callee!r} is called and is no function.")
+                        inner, body = self.enter(callee_value, given)
+                        stack.append((2, scope, node, (inner, body, key)))
+                        stack.append((0, inner, body, None))
+                    case _:
+                        values[node] = self.finish(node, scope)
+            else:
+                inner, body, key = more
+                values[node] = result = inner.values[body]
+                if key is not None:
+                    self.calls[key] = result
+        return outermost.values[root]
+
+    def enter(
+        self, closure: ResolvedClosure, args: Sequence[Value], *, outermost: bool = False
+    ) -> tuple[CallFrame, Expr]:
+        """A new activation, and the body to run in it; the dims of the outermost stay."""
+        self.count()
+        function = closure.function
+        outer = closure.scope
+        sizes: Mapping[Term, int | Scalar] = {} if outer is None else outer.sizes
+        if function.dims:
+            rest = {each: n for each, n in sizes.items() if each not in function.dims}
+            types = [
+                (param.type, type_of(packed(arg)))
+                for param, arg in zip(function.params, args, strict=True)
+                if param.type is not None and not isinstance(arg, ResolvedClosure)
+            ]
+            numbers = {each: n for each, n in rest.items() if isinstance(n, int)}
+            told = solve([e for pair in types for e in type_equations(*pair, {})], numbers)
+            own: dict[Term, Scalar] = dict(zip(function.dims, function.dims, strict=True))
+            own = own if outermost else {}
+            sizes = {**own, **_open(types, function.dims), **rest, **told}
+        values: dict[Term, Value] = dict(zip(function.params, args, strict=True))
+        return CallFrame(outer, sizes, values), function.body
+
+    def closure(self, function: Function) -> ResolvedClosure:
+        """A function of the module, each variable of it bound once."""
+        return ResolvedClosure(rename_apart(function, self.table), None)
+
+    def lookup(self, var: Var, scope: CallFrame) -> Value:
+        at: CallFrame | None = scope
+        while at is not None:
+            if var in at.values:
+                return at.values[var]
+            at = at.outer
+        if var not in self.globals:
+            function = self.table.get(var)
+            if not isinstance(function, Function):
+                raise CompilerBug(f"The variable {var.name} is not bound.")
+            self.globals[var] = self.closure(function)
+        return self.globals[var]
+
+    def finish(self, node: Expr, scope: CallFrame) -> Value:
+        """A node whose parts are known."""
+        values = scope.values
+        match node:
+            case Tuple(items):
+                return tuple([values[item] for item in items])
+            case Project(value, index):
+                whole = values[value]
+                if not isinstance(whole, tuple):
+                    raise CompilerBug("A projection of what is no tuple is left.")
+                return whole[index]
+            case If(condition, then, orelse):
+                return choose(packed(values[condition]), values[then], values[orelse])
+            case Apply(op, args, attributes):
+                self.count()
+                known = attributes if not scope.sizes else _with_sizes(op, attributes, scope.sizes)
+                return symbols(Apply(op, tuple([packed(values[arg]) for arg in args]), known))
+            case _:
+                raise CompilerBug(f"{node!r} has no meaning here.")
+
+    def count(self) -> None:
+        self.made += 1
+        # Calls of calls double at each level: where so many would be written out, and the first
+        # ones were no repetition, the rest is not waited for.
+        if self.made == SAMPLE:
+            total = written_out(self.table, self.main)
+            if total > HOPELESS:
+                raise _too_big(f"{total} calls")
+        if self.made > LIMIT:
+            raise _too_big(f"more than {LIMIT}")
+
+
+def written_out(table: Mapping[Term, Definition], main: Term) -> int:
+    """How many calls there are if each is written out wherever it comes, repetitions as well."""
+    counts: dict[Term, int] = {}
+    stack = [main]
+    while stack:
+        name = stack[-1]
+        called = [
+            node.callee
+            for node in post_order(table[name])
+            if isinstance(node, Call) and isinstance(table.get(node.callee), Function)
+        ]
+        missing = [each for each in called if each not in counts]
+        if missing:
+            stack += missing
+            continue
+        counts[stack.pop()] = 1 + sum([counts[each] for each in called])
+    return counts[main]
+
+
+def _too_big(found: str) -> UnsupportedError:
+    message = "The program is too big once every call is written out."
+    expected = f"at most {LIMIT} calls and operators"
+    return UnsupportedError(Diagnostic("unsupported", message, None, expected, found))
+
+
+def choose(condition: Expr, then: Value, orelse: Value) -> Value:
+    """What an `If` gives; what both branches agree on is not chosen at all."""
+    pairs: list[tuple[Expr, Expr]] = []
+    _differences(then, orelse, pairs)
+    pairs = list(dict.fromkeys(pairs))
+    if not pairs:
+        return then
+    if len(pairs) == 1:
+        chosen: list[Expr] = [If(condition, *pairs[0])]
+    else:
+        left, right = zip(*pairs, strict=True)
+        whole = If(condition, Tuple(left), Tuple(right))
+        chosen = [Project(whole, i) for i in range(len(pairs))]
+    return _merged(then, orelse, dict(zip(pairs, chosen, strict=True)))
+
+
+def _differences(a: Value, b: Value, into: list[tuple[Expr, Expr]]) -> None:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        for x, y in zip(a, b, strict=True):
+            _differences(x, y, into)
+    elif a is not b:
+        if isinstance(a, ResolvedClosure) or isinstance(b, ResolvedClosure):
+            message = "A function is chosen by an `if` at run time."
+            hint = "Choose between the results instead of between the functions."
+            raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
+        if not isinstance(a, Expr) or not isinstance(b, Expr):
+            raise CompilerBug("The branches of an `if` differ in type.")
+        into.append((a, b))
+
+
+def _merged(a: Value, b: Value, chosen: Mapping[tuple[Expr, Expr], Expr]) -> Value:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return tuple([_merged(x, y, chosen) for x, y in zip(a, b, strict=True)])
+    return a if a is b else chosen[a, b]  # type: ignore[index]  # no closure is left
+
+
+def _bind(pattern: Pattern, value: Value, values: dict[Term, Value]) -> None:
+    match pattern:
+        case PAny():
+            pass
+        case PVar(var):
+            values[var] = value
+        case PTuple(items):
+            if not isinstance(value, tuple):
+                raise CompilerBug("A tuple pattern meets what is no tuple.")
+            for item, inside in zip(items, value, strict=True):
+                _bind(item, inside, values)
+        case PConstructor():
+            raise CompilerBug("A constructor pattern is left in a first-order program.")
+
+
+def _open(types: Sequence[tuple[Type, Type]], dims: Sequence[Term]) -> dict[Term, Scalar]:
+    """The dims that stand alone where an argument has an open size."""
+    found: dict[Term, Scalar] = {}
+    stack = list(reversed(types))
+    while stack:
+        match stack.pop():
+            case TensorType(shape, _), TensorType(other, _) if len(shape) == len(other):
+                for dim, size in zip(shape, other, strict=True):
+                    if dim in dims:
+                        found.setdefault(dim, size)
+            case TupleType(left), TupleType(right):
+                stack += reversed(list(zip(left, right, strict=True)))
+            case _:
+                pass
+    return found
+
+
+def _with_sizes(name: str, attributes: Attrs, sizes: Mapping[Term, int | Scalar]) -> Attrs:
+    """The attributes of an operator with a number for every dim, in canonical form."""
+    record = find(name)
+    if record is None:
+        raise CompilerBug(f"The operator {name} left the registry during compilation.")
+    readers = {each.name: each.read for each in record.attributes}
+    found = []
+    for key, value in attributes:
+        number = _numbers(value, sizes)
+        found.append((key, value if number is value else readers[key](number)))
+    return tuple(found)
+
+
+def _numbers(value: Any, sizes: Mapping[Term, int | Scalar]) -> Any:
+    """An attribute's value with every dim known; values are trees, so recursion is fine."""
+    if isinstance(value, tuple):
+        items = tuple([_numbers(item, sizes) for item in value])
+        return value if all(a is b for a, b in zip(items, value, strict=True)) else items
+    if isinstance(value, Scalar) and not isinstance(value, Lit):
+        if not free_vars(value) <= sizes.keys():
+            message = "A size inside a function does not follow from its arguments."
+            hint = "Let every dim stand alone on some axis of some parameter."
+            raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
+        terms: dict[Term, Term] = {d: dim(size) for d, size in sizes.items()}
+        known = substitute(value, terms)
+        assert isinstance(known, Scalar)
+        return normal_dim(known)
+    return value

@@ -1,0 +1,234 @@
+"""Narrow: index arithmetic in 32 bits, where it is proved that nothing overflows.
+
+    for i in range(64):                         for i in range(i32(64)):
+        A[i * 64 + 3] = B[i]          -->           A[i * i32(64) + i32(3)] = B[i]
+
+A loop whose extent fits has an i32 variable.  An index term becomes one of i32 if every part of it
+stays in 32 bits wherever it is evaluated (`plica.analysis.index.bounds`), and with the other
+indices
+of a place if where that is, counted from the first element, does; elsewhere the variable is cast
+back.  Values are never narrowed.
+
+Law: the kernel means the same.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from plica.analysis.index import Context, bounds
+from plica.analysis.statement import contexts, outermost, walked, with_body, with_substatements
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import post_order
+from plica.core.term import Term, rebuild
+from plica.ir.loop.scalar import (
+    COMPARISON,
+    Add,
+    Buffer,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    Lit,
+    Load,
+    Max,
+    Min,
+    Mul,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Sub,
+    dtype_of,
+)
+from plica.ir.loop.statement import (
+    Alloc,
+    Bind,
+    Block,
+    Branch,
+    For,
+    Invoke,
+    Kernel,
+    Region,
+    Stmt,
+    Store,
+    While,
+    statements,
+)
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i32, i64
+
+LOW, HIGH = i32.bounds
+ARITHMETIC: Final = (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)
+
+State: TypeAlias = tuple[Context, frozenset[ScalarVar]]
+
+
+def narrow_indices(kernel: Kernel) -> Kernel:
+    """The lowered kernel with index terms of 32 bits."""
+    if any(isinstance(each, Block) for each in statements(kernel.body)):
+        return kernel
+    start: State = (outermost(kernel), frozenset())
+    return with_body(kernel, walked(kernel.body, start, _down, _up))
+
+
+def _fits(term: Scalar, context: Context) -> bool:
+    span = bounds(term, context)
+    return span.low is not None and span.high is not None and LOW <= span.low <= span.high <= HIGH
+
+
+def _down(stmt: Stmt, state: State) -> tuple[Stmt, tuple[State, ...]]:
+    context, small = state
+    if isinstance(stmt, For | Bind):
+        small = small - {stmt.var}
+        if isinstance(stmt, For) and dtype_of(stmt.var) is i64 and _fits(stmt.extent, context):
+            small |= {stmt.var}
+    return stmt, tuple([(each, small) for each in contexts(stmt, context)])
+
+
+def _up(stmt: Stmt, parts: tuple[Stmt, ...], state: State) -> Stmt:
+    context, small = state
+    forms = _Forms(context, small)
+    stmt = with_substatements(stmt, parts)
+    match stmt:
+        case For(var, extent, kind, body, notes):
+            if dtype_of(var) is i64 and _fits(extent, context):
+                size = forms.narrow(extent)
+                whole = forms.wide(extent) if size is None else size
+                return For(_small(var), whole, kind, body, notes)
+            return For(var, forms.wide(extent), kind, body, notes)
+        case Store(buffer, indices, value):
+            return Store(buffer, forms.places(buffer, indices), forms.wide(value))
+        case Branch(condition, then, orelse):
+            return Branch(forms.wide(condition), then, orelse)
+        case While(condition, body):
+            return While(forms.wide(condition), body)
+        case Bind(var, value, body):
+            return Bind(var, forms.wide(value), body)
+        case Alloc(buffer, body):
+            return _resized(buffer, body, forms)
+        case Invoke(name, operands):
+            return Invoke(name, tuple([_operand(each, forms) for each in operands]))
+        case _:
+            return stmt
+
+
+def _operand(of: Region | Scalar, forms: _Forms) -> Region | Scalar:
+    if not isinstance(of, Region):
+        return forms.wide(of)
+    extents = tuple([forms.wide(each) for each in of.extents])
+    return Region(of.buffer, forms.places(of.buffer, of.starts), extents)
+
+
+def _resized(buffer: Buffer, body: Stmt, forms: _Forms) -> Stmt:
+    """An allocation whose size depends on loops: their variables are cast back there."""
+    new = substitute(buffer, forms.casts)
+    if new is buffer:
+        return Alloc(buffer, body)
+    return Alloc(new, substitute(body, {buffer: new}))  # type: ignore[arg-type]  # a term keeps its sort
+
+
+def _steps(buffer: Buffer) -> tuple[int | None, ...]:
+    """How far apart the elements along each axis are; None where that is not known."""
+    if buffer.strides:
+        return tuple([known(each) for each in buffer.strides])
+    found: list[int | None] = []
+    step: int | None = 1
+    for size in reversed(buffer.shape):
+        found.append(step)
+        count = known(size)
+        step = None if step is None or count is None else step * count
+    return tuple(reversed(found))
+
+
+def _small(var: ScalarVar) -> ScalarVar:
+    return ScalarVar(var.name, i32)
+
+
+class _Forms:
+    """The narrow and the wide form of terms at one place."""
+
+    def __init__(self, context: Context, small: frozenset[ScalarVar]) -> None:
+        self.context = context
+        self.small = small
+        self.casts: dict[Term, Term] = {each: Cast(_small(each), i64) for each in small}
+        self.narrows: dict[Term, Scalar | None] = {}
+        self.wides: dict[Term, Term] = {}
+
+    def places(self, buffer: Buffer, indices: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+        """Indices of a place, narrow where they and the place itself can be."""
+        found = [self.narrow(each) for each in indices]
+        if self.reaches(buffer, indices):
+            return tuple([each or self.wide(at) for each, at in zip(found, indices, strict=True)])
+        return tuple([self.wide(each) for each in indices])
+
+    def reaches(self, buffer: Buffer, indices: tuple[Scalar, ...]) -> bool:
+        """Whether 32 bits say where an element is, counted from the first, step by step."""
+        if len(indices) == 1 and not buffer.strides:
+            return True
+        low = high = 0
+        for at, step in zip(indices, _steps(buffer), strict=True):
+            span = bounds(at, self.context)
+            if step is None or span.low is None or span.high is None:
+                return False
+            ends = (span.low * step, span.high * step)
+            low, high = low + min(ends), high + max(ends)
+            if min(low, *ends) < LOW or max(high, *ends) > HIGH or step > HIGH:
+                return False
+        return True
+
+    def narrow(self, term: Scalar) -> Scalar | None:
+        """The term in 32 bits, None where that is not proved to be the same."""
+        self.visit(term)
+        return self.narrows[term]
+
+    def wide(self, term: Scalar) -> Scalar:
+        """The term with the dtype it had."""
+        if not any(each in self.small for each in free_vars(term)):
+            return term
+        if any(isinstance(each, Reduce) for each in post_order(term)):
+            new = substitute(term, self.casts)  # a sum's axes are its own
+        else:
+            self.visit(term)
+            new = self.wides[term]
+        assert isinstance(new, Scalar)
+        return new
+
+    def visit(self, root: Scalar) -> None:
+        for node in post_order(root):
+            if node in self.wides:
+                continue
+            self.narrows[node] = self.narrow_node(node)
+            self.wides[node] = self.wide_node(node)
+
+    def narrow_node(self, node: Term) -> Scalar | None:
+        match node:
+            case Lit(value, dtype) if dtype is i64 and LOW <= value <= HIGH:
+                return Lit(value, i32)
+            case ScalarVar() if node in self.small:
+                return _small(node)
+            case _ if isinstance(node, ARITHMETIC) and dtype_of(node) is i64:
+                kids = [self.narrows[kid] for kid in node._children]
+                if None not in kids and _fits(node, self.context):
+                    return rebuild(node, tuple(kids))  # type: ignore[arg-type]  # a term keeps its sort
+        return None
+
+    def wide_node(self, node: Term) -> Term:
+        if isinstance(node, Buffer) or not node._children:
+            return self.casts.get(node, node)
+        if node in self.casts:
+            return self.casts[node]
+        if isinstance(node, Load):
+            if self.reaches(node.buffer, node.indices):
+                return Load(node.buffer, tuple([self.chosen(each) for each in node.indices]))
+            far = tuple([self.wides[each] for each in node.indices])
+            return Load(node.buffer, far)  # type: ignore[arg-type]  # a term keeps its sort
+        if isinstance(node, COMPARISON):
+            kids = [self.narrows[kid] for kid in node._children]
+            if None not in kids:
+                return rebuild(node, tuple(kids))  # type: ignore[arg-type]  # a term keeps its sort
+        return rebuild(node, tuple([self.wides[kid] for kid in node._children]))
+
+    def chosen(self, term: Scalar) -> Scalar:
+        found = self.narrows[term]
+        wide = self.wides[term]
+        assert isinstance(wide, Scalar)
+        return wide if found is None else found

@@ -1,0 +1,342 @@
+"""Sequence: a resolved graph of primitive operators becomes a program.
+
+Each primitive function, and each operator outside of those, is one launch of one kernel, in an
+order in which values come before their uses; each value has a slot.  A result goes straight to
+where it is wanted (an output, the result of an `If`) unless it is made elsewhere or wanted twice;
+then it is copied.  A view has the slot of what it shows: it takes no step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Final, TypeAlias
+
+from attrs import evolve, field, frozen
+
+from plica.codegen.lower.chunk import SIZES, ChunkRows, chunk, row_bytes, rows_of, sizes_of
+from plica.codegen.lower.region import RegionTree
+from plica.codegen.lower.scheduled import Scheduler, plain, processor, read_by
+from plica.codegen.lower.step import Value, leaves, made_by, shown, steps_below
+from plica.codegen.program import (
+    Choose,
+    Chunks,
+    Copy,
+    Force,
+    KernelOrigin,
+    Launch,
+    Program,
+    RowKernel,
+    Slot,
+    Space,
+    Step,
+)
+from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
+from plica.ir.graph.expression import Call, Const, Expr, Function, If, Project, Tuple, Var
+from plica.ir.graph.module import Module
+from plica.ir.graph.shape_specialisation import open_dims
+from plica.ir.loop.scalar import Buffer, Scalar
+from plica.ir.loop.statement import Kernel
+from plica.ir.type.dim import known
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, static_shape
+from plica.rewrite.contract import exact
+from plica.rewrite.fuse.to_stages import alone, to_stages
+from plica.runtime.error import UnsupportedError
+
+PLAIN: Final = processor(None, exact)
+"""Plain loops for every kernel."""
+
+
+def sequence(
+    of: Module, schedule: Scheduler = PLAIN, built: Callable[[str], object] | None = None
+) -> Program:
+    """The program of a resolved and decomposed module, each kernel of which is scheduled.
+
+    `built` is told of every kernel that is made on the way, by its digest.
+    """
+    function = of.main_function()
+    maker = _Maker(schedule, built)
+    return evolve(maker.program(function.params, function.body), dims=open_dims(of))
+
+
+@frozen
+class _Launch:
+    """A launch whose arguments may not have their slots yet."""
+
+    kernel: Kernel
+    digest: str
+    reads: tuple[Expr, ...]
+    targets: tuple[int, ...]
+    source: str
+    term: Expr
+
+
+@frozen
+class _Chunks(_Launch):
+    """Chunks whose arguments may not have their slots yet: sizes, launches, bytes of rows."""
+
+    rows: Scalar = field(kw_only=True)
+    pieces: tuple[tuple[int, _Launch, tuple[int, ...]], ...] = field(kw_only=True)
+
+
+@frozen
+class _Choose:
+    """A choice whose condition may not have its slot yet."""
+
+    condition: Expr
+    then: int
+    orelse: int
+
+
+@frozen
+class _Copy:
+    """A copy whose source may not have its slot yet."""
+
+    source: Expr
+    target: int
+
+
+_Pending: TypeAlias = _Launch | _Choose | Force
+
+
+class _Maker:
+    """What grows while a program is made."""
+
+    def __init__(self, schedule: Scheduler, built: Callable[[str], object] | None) -> None:
+        self.schedule, self.built = schedule, built
+        self.tree = RegionTree()
+        self.slots: list[Slot] = []
+        self.counts: dict[Space, int] = {}
+        self.given: dict[Expr, int] = {}  # slots of inputs and constants
+        self.made: dict[Value, int] = {}  # slots of results
+        self.wishes: dict[Value, list[tuple[int, int]]] = {}  # region and slot to end in
+        self.uses: dict[Expr, dict[int, None]] = {}  # the regions that need a step
+        self.constants: list[Const] = []
+        self.kernels: dict[str, tuple[int, Kernel, str]] = {}  # by digest, in order of use
+        self.steps: list[list[tuple[int, _Pending]]] = [[]]
+        self.copies: list[list[_Copy]] = [[]]  # what ends each region
+        self.thunks: list[int] = []
+        self.origins: dict[str, KernelOrigin] = {}  # how scheduled kernels came about, by digest
+        self.passed_over: dict[str, None] = {}  # schedules that could not be lowered, and why
+
+    def program(self, params: tuple[Var, ...], body: Expr) -> Program:
+        """The whole: steps from the last to the first, so that all uses of each are known."""
+        for param in params:
+            for leaf in leaves(param):
+                self.given[leaf] = self.slot("input", leaf)
+        order = steps_below(body)
+        self.uses = {step: {} for step in order}
+        for leaf in leaves(body):
+            self.deliver(leaf, 0, self.slot("output", leaf))
+        for index in range(len(order) - 1, -1, -1):
+            if self.uses[order[index]]:
+                self.place(order[index], index)
+        regions = []
+        for steps, copies in zip(self.steps, self.copies, strict=True):
+            done: list[Step] = [self.finish(step) for _, step in sorted(steps, key=_when)]
+            regions.append(
+                (*done, *(Copy(self.where(each.source), each.target) for each in copies))
+            )
+        kernels = list(self.kernels.values())
+        return Program(
+            kernels=tuple([kernel for _, kernel, _ in kernels]),
+            names=tuple([name for _, _, name in kernels]),
+            slots=tuple(self.slots),
+            regions=tuple(regions),
+            entry=0,
+            constants=tuple(self.constants),
+            thunks=tuple(self.thunks),
+            origins=tuple([self.origins.get(key) for key in self.kernels]),
+            passed_over=tuple(self.passed_over),
+        )
+
+    def place(self, step: Expr, index: int) -> None:
+        """Give a step its region and its slots, and note what it needs there."""
+        users = self.tree.reduced(self.uses[step])
+        region = users[0]
+        if len(users) > 1:
+            region = self.opened(self.tree.child(self.tree.common(users)))
+            for user in users:
+                self.steps[user].append((index, Force(len(self.thunks))))
+            self.thunks.append(region)
+        if isinstance(step, If):
+            self.choose(step, index, region)
+        else:
+            self.launch(step, index, region)
+
+    def choose(self, step: If, index: int, region: int) -> None:
+        then, orelse = map(self.opened, self.tree.branches(region))
+        left, right = _items(step.then), _items(step.orelse)
+        targets = [self.result((step, i), region, leaf) for i, leaf in enumerate(left)]
+        for side, items in ((then, left), (orelse, right)):
+            for leaf, target in zip(items, targets, strict=True):
+                self.deliver(leaf, side, target)
+        self.need(step.condition, region)
+        self.steps[region].append((index, _Choose(step.condition, then, orelse)))
+
+    def launch(self, step: Expr, index: int, region: int) -> None:
+        function, args = alone(step) if not isinstance(step, Call) else (step.callee, step.args)
+        assert isinstance(function, Function)
+        target = self.result((step, 0), region, step)
+        rows = None
+        if self.schedule.chunks and to_stages(function).stages.dims:
+            rows = rows_of(function)
+        if rows is None or not self.has_form(chunk(function, rows, SIZES[0]), args):
+            launch = self.made_of(function, args, target, step)
+        else:
+            launch = self.chunks(function, args, target, step, rows)
+        for read in launch.reads:
+            self.need(read, region)
+        self.steps[region].append((index, launch))
+
+    def has_form(self, function: Function, args: Sequence[Expr]) -> bool:
+        """Whether a function is more than plain loops."""
+        return self.schedule(function, args).origin is not None
+
+    def chunks(  # as a launch
+        self, function: Function, args: Sequence[Expr], target: int, step: Expr, rows: ChunkRows
+    ) -> _Chunks:
+        """A launch for every size of a chunk."""
+        pieces: list[tuple[int, _Launch, tuple[int, ...]]] = []
+        whole = plain(function)
+        *given, result = [
+            row_bytes(buffer, rows) if rowed else 0
+            for buffer, rowed in zip(whole.kernel.params, rows.rowed, strict=True)
+        ]
+        apart = dict(zip(whole.reads, given, strict=True))  # by what the function is given
+        for size in sizes_of(function, rows):
+            part = chunk(function, rows, size)
+            made = self.schedule(part, args)
+            steps = [apart.get(read, 0) for read in made.reads]
+            launch = self.made_of(part, args, target, step)
+            pieces.append((size, launch, (*steps, *[0] * len(made.scratch), result)))
+        first = pieces[0][1]
+        reads = tuple([read for _, each, _ in pieces for read in each.reads])
+        targets = dict.fromkeys(slot for _, each, _ in pieces for slot in each.targets)
+        return _Chunks(
+            first.kernel, first.digest, reads, tuple(targets), first.source, step,
+            rows=rows.count, pieces=tuple(pieces),
+        )  # fmt: skip
+
+    def made_of(self, function: Function, args: Sequence[Expr], target: int, step: Expr) -> _Launch:
+        """The launch of the kernel of a function."""
+        made = self.schedule(function, args)
+        if self.built is not None:
+            self.built(made.digest)
+        if made.origin is not None:
+            self.origins.setdefault(made.digest, made.origin)
+        self.passed_over |= dict.fromkeys([f"{made.source}: {why}" for why in made.passed_over])
+        reads = tuple(read_by(made, args))
+        targets = (*[self.scratch(each) for each in made.scratch], target)
+        return _Launch(made.kernel, made.digest, reads, targets, made.source, step)
+
+    def scratch(self, of: Buffer) -> int:
+        """A slot for what a kernel keeps to itself."""
+        shape = tuple([known(size) or 0 for size in of.shape])
+        return self.add(Slot("temporary", self.count("temporary"), shape, of.dtype))
+
+    def need(self, leaf: Expr, region: int) -> None:
+        """Note that a tensor is needed in a region."""
+        leaf = shown(leaf)
+        value = made_by(leaf)
+        if value is not None:
+            self.uses[value[0]][region] = None
+        elif leaf not in self.given:
+            if not isinstance(leaf, Const):
+                raise CompilerBug(f"{leaf!r} is not given and nothing makes it.")
+            self.given[leaf] = self.slot("constant", leaf)
+            self.constants.append(leaf)
+
+    def deliver(self, leaf: Expr, region: int, target: int) -> None:
+        """Note that a tensor should be in a slot at the end of a region."""
+        leaf = shown(leaf)
+        self.need(leaf, region)
+        value = made_by(leaf)
+        if value is None:
+            self.copies[region].append(_Copy(leaf, target))
+        else:
+            self.wishes.setdefault(value, []).append((region, target))
+
+    def result(self, value: Value, region: int, leaf: Expr) -> int:
+        """The slot of a result: where it is wanted in its own region, or a temporary."""
+        chosen: int | None = None
+        for wanted, target in self.wishes.pop(value, ()):
+            if wanted == region and chosen is None:
+                chosen = target
+            else:
+                source = leaf if not isinstance(value[0], If) else _result(value)
+                self.copies[wanted].append(_Copy(source, target))
+        self.made[value] = self.slot("temporary", leaf) if chosen is None else chosen
+        return self.made[value]
+
+    def opened(self, region: int) -> int:
+        """The region, with room for its steps."""
+        while len(self.steps) <= region:
+            self.steps.append([])
+            self.copies.append([])
+        return region
+
+    def slot(self, space: Space, leaf: Expr) -> int:
+        of = type_of(leaf)
+        if not isinstance(of, TensorType):
+            raise CompilerBug(f"A value of type {of} has no place in memory.")
+        shape = static_shape(of)
+        if shape is None:
+            open_ = tuple([n if (n := known(size)) is not None else size for size in of.shape])
+            return self.add(Slot(space, self.count(space), open_, of.dtype))
+        if prod(shape) * of.dtype.bytes > MOST_BYTES:
+            raise UnsupportedError(too_large(str(of)))
+        return self.add(Slot(space, self.count(space), shape, of.dtype))
+
+    def count(self, space: Space) -> int:
+        """The number of the next slot of a space."""
+        index = self.counts.get(space, 0)
+        self.counts[space] = index + 1
+        return index
+
+    def add(self, slot: Slot) -> int:
+        self.slots.append(slot)
+        return len(self.slots) - 1
+
+    def given_to(self, of: _Launch) -> Launch:
+        """A launch with the slots of its arguments."""
+        args = (*(self.where(read) for read in of.reads), *of.targets)
+        found = self.kernels.setdefault(of.digest, (len(self.kernels), of.kernel, of.source))
+        return Launch(found[0], args, of.source, of.term, of.kernel.dims)
+
+    def where(self, leaf: Expr) -> int:
+        """The slot of a tensor, once every step is placed."""
+        leaf = shown(leaf)
+        value = made_by(leaf)
+        return self.given[leaf] if value is None else self.made[value]
+
+    def finish(self, step: _Pending) -> Step:
+        match step:
+            case _Chunks(_, _, _, _, source, term):
+                inside = [(size, self.given_to(each), bytes_) for size, each, bytes_ in step.pieces]
+                pieces = tuple([RowKernel(size, e.kernel, e.args, b) for size, e, b in inside])
+                args = tuple(dict.fromkeys(slot for each in pieces for slot in each.args))
+                first = pieces[0].kernel
+                return Chunks(first, args, source, term, rows=step.rows, pieces=pieces)
+            case _Launch():
+                return self.given_to(step)
+            case _Choose(condition, then, orelse):
+                return Choose(self.where(condition), then, orelse)
+            case Force():
+                return step
+
+
+def _when(pair: tuple[int, _Pending]) -> int:
+    return pair[0]
+
+
+def _items(branch: Expr) -> tuple[Expr, ...]:
+    return branch.items if isinstance(branch, Tuple) else (branch,)
+
+
+def _result(value: Value) -> Expr:
+    """One result of an `If` as a term."""
+    choice, index = value
+    assert isinstance(choice, If)
+    return Project(choice, index) if isinstance(choice.then, Tuple) else choice

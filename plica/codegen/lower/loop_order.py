@@ -1,0 +1,161 @@
+"""Walks: in which loops the elements of a tensor are visited, and which of them are vectors.
+
+Rows of open length are walked in strips: whole ones of many lanes, then a few lanes at a time, of
+which the last may hang over the end.
+
+    for s in range(n // 64):                          y[i, 64 * s + lane]      lane < 64
+    for s in range((n % 64 + 15) // 16):              y[i, n // 64 * 64 + 16 * s + lane]
+        where that is less than n                                              lane < 16
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import post_order
+from plica.core.name import Name, fresh
+from plica.core.term import Term
+from plica.ir.loop.scalar import (
+    FloorDiv,
+    FloorMod,
+    Lit,
+    Load,
+    Lt,
+    Pow,
+    Reduce,
+    Scalar,
+    ScalarVar,
+)
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import exposed
+from plica.ir.loop.statement import NOTHING, Branch, LoopKind, Stmt
+from plica.ir.type.dim import known, polynomial
+
+VECTOR: Final = 16
+"""A row of fewer elements is not worth vectors."""
+
+ROWS: Final = 4
+"""How many rows of open length are reduced together."""
+
+STRIP: Final = 64
+"""How many lanes of a row of open length are done at once."""
+
+_ALONE: Final = (FloorDiv, FloorMod, Pow)
+"""What machines do for one lane at a time."""
+
+
+@frozen
+class LoopOrder:
+    """How the elements of a tensor are visited: loops from outer to inner, where each element is
+    stored, and how many of the last loops go inside the reductions."""
+
+    loops: tuple[tuple[ScalarVar, Scalar], ...]
+    indices: tuple[Scalar, ...]
+    body: Scalar
+    inside: int
+    turned: tuple[tuple[ScalarVar, Scalar], ...] = ()
+    """Axes that are walked otherwise, and what they are then."""
+
+    kind: LoopKind = "serial"
+    """The innermost loop's, which is the last of `loops` even if it goes inside the reductions."""
+
+    guard: Scalar | None = None
+    """What must hold for an element to be there."""
+
+    unrolled: ScalarVar | None = None
+    """A loop that is written out."""
+
+    def where(self, stmt: Stmt) -> Stmt:
+        """The statement for elements that are there."""
+        return stmt if self.guard is None else Branch(self.guard, stmt, NOTHING)
+
+
+def strips(
+    of: Each, indices: Sequence[Scalar], after: Sequence[Scalar]
+) -> tuple[LoopOrder, ...] | None:
+    """Rows of open length that are contiguous: whole strips of lanes, then what is left.
+
+    Elements are stored at `indices`, and terms read what comes `after` the tensor, too.
+    """
+    if not of.axes or known(of.out.shape[-1]) is not None:
+        return None
+    reductions = exposed(of.value)
+    bodies = [each.body for each in reductions] or [of.value]
+    axis, size = of.axes[-1], of.out.shape[-1]
+    if tuple(indices[-1:]) != (axis,):
+        return None
+    if not all(is_row(each, axis) for each in (*bodies, *after)):
+        return None
+    taken = {node.name for node in post_order(of) if isinstance(node, ScalarVar)}
+    one, lane, few, near = [
+        ScalarVar(fresh(Name(each), taken), axis.dtype) for each in ("strip", "lane", "few", "near")
+    ]
+    done: Scalar = size // STRIP * STRIP
+    columns = [
+        (one * STRIP + lane, size // STRIP, STRIP, None),
+        (done + one * VECTOR + lane, (size - done + (VECTOR - 1)) // VECTOR, VECTOR, size),
+    ]
+    around = list(zip(of.axes, of.out.shape, strict=True))[:-1]
+    rows: list[tuple[Scalar | None, Scalar, int]] = [(None, size, 1)]
+    if reductions and around:  # rows go together: what is read of columns serves all of them
+        row, count = around.pop()
+        whole = count // ROWS * ROWS
+        rows = [(few * ROWS + near, count // ROWS, ROWS), (whole + few, count - whole, 1)]
+    found = []
+    for at, many, together in rows:
+        for place, strips, lanes, end in columns:
+            here: dict[ScalarVar, Scalar] = {axis: place}
+            loops = [*around]
+            inside = [(lane, Lit(lanes, axis.dtype))]
+            if at is not None:
+                here[row] = at
+                loops.append((few, many))
+                if together > 1:
+                    inside.insert(0, (near, Lit(together, axis.dtype)))
+            body = substitute(of.value, {**here})
+            assert isinstance(body, Scalar)
+            found.append(
+                LoopOrder(
+                    (*loops, (one, strips), *inside),
+                    tuple([here.get(each, each) for each in of.axes]),
+                    body,
+                    len(inside) if reductions else 0,
+                    tuple(here.items()),
+                    "vectorized",
+                    None if end is None else Lt(place, end),
+                    near,
+                )
+            )
+    return tuple(found)
+
+
+def is_row(body: Scalar, axis: ScalarVar) -> bool:
+    """Whether everything a term reads is contiguous along an axis, or the same all along it."""
+    seen: set[Term] = set()
+    stack: list[Term] = [body]
+    while stack:
+        node = stack.pop()
+        if node in seen or not isinstance(node, Scalar):
+            continue
+        seen.add(node)
+        if isinstance(node, Reduce):
+            return False
+        if isinstance(node, _ALONE) and axis in free_vars(node):
+            return False
+        if isinstance(node, Load) and axis in free_vars(node):
+            if any(axis in free_vars(each) for each in node.indices[:-1]):
+                return False
+            step = polynomial(node.indices[-1]).get(frozenset({(axis, 1)}))
+            rest = polynomial(node.indices[-1] - axis)
+            if (
+                step is None
+                or step[1] != 1
+                or any(axis in free_vars(atom) for atoms, _ in rest.values() for atom in atoms)
+            ):
+                return False
+        stack.extend(node._children)
+    return True

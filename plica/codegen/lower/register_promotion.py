@@ -1,0 +1,187 @@
+"""Own: memory in which every thread of a block keeps to its own elements becomes its registers.
+
+    with alloc(S[8, 32], "shared"):             for t in threadIdx.x(32):
+        for t in threadIdx.x(32):                   with alloc(S[8], "local"):
+            for k: S[k, t] = A[k, t]      -->           for k: S[k] = A[k, t]
+        for t in threadIdx.x(32):                       for k: B[k, t] = S[k]
+            for k: B[k, t] = S[k, t]
+
+A schedule keeps a row of several stages in the memory of a block; where each thread comes back to
+what it wrote itself, nobody else need see it.  Loops over the same threads become one loop, since
+registers live no longer than their thread: barriers are put in later, where threads still meet.
+
+Law: the kernel means the same once it has its barriers.
+"""
+
+from __future__ import annotations
+
+from plica.analysis.site import distinct, map_of
+from plica.analysis.statement import mapped, with_body
+from plica.core.binding import substitute
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.name import Name, fresh
+from plica.core.term import Term
+from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.scalar import Buffer, Load, Lt, Scalar, ScalarVar, index
+from plica.ir.loop.statement import (
+    NOTHING,
+    THREADS,
+    Alloc,
+    Branch,
+    For,
+    Kernel,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    statements,
+)
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
+
+LARGEST = 64
+"""Elements that a thread has registers for."""
+
+
+def promote_to_registers(kernel: Kernel) -> Kernel:
+    """The kernel with registers for what threads do not share."""
+    every = [each.buffer for each in statements(kernel.body) if isinstance(each, Alloc)]
+    if not any(map(_is_shared, every)):
+        return kernel
+    kernel = distinct(kernel)
+    used = set(map_of(kernel).names)
+
+    def change(stmt: Stmt) -> Stmt:
+        outermost = isinstance(stmt, For) and stmt.kind.startswith("blockIdx")
+        inside = stmt.body if isinstance(stmt, For) else stmt
+        if not outermost or (isinstance(inside, For) and inside.kind.startswith("blockIdx")):
+            return stmt
+        assert isinstance(stmt, For)
+        made = _with_registers(inside, used)
+        if made is None:
+            return stmt
+        return For(stmt.var, stmt.extent, stmt.kind, made, stmt.annotations)
+
+    return with_body(kernel, mapped(kernel.body, change))
+
+
+def _is_shared(buffer: Buffer) -> bool:
+    return scope(buffer.scope).reach == "block"
+
+
+def _with_registers(body: Stmt, used: set[Name]) -> Stmt | None:
+    """What the threads of a block do, with registers; None where nothing becomes one."""
+    tags = _threads(body)
+    if not tags:
+        return None
+    whole = {tag: ScalarVar(_name(tag.replace("Idx.", "_"), used), i64) for tag in tags}
+    joined = _joined(body, whole, tags)
+    kept = [each.buffer for each in statements(joined) if isinstance(each, Alloc)]
+    axes = {each: _axes(each, joined, whole, tags) for each in kept if _is_shared(each)}
+    made = {each: _register(each, at) for each, at in axes.items() if at is not None}
+    if not made:
+        return None
+
+    def change(node: Term) -> Term:
+        match node:
+            case Load(buffer, indices) if buffer in made:
+                return Load(made[buffer], _rest(indices, axes[buffer]))
+            case Store(buffer, indices, value) if buffer in made:
+                return Store(made[buffer], _rest(indices, axes[buffer]), value)
+            case Alloc(buffer, inside) if buffer in made:
+                return Alloc(made[buffer], inside)
+            case _:
+                return node
+
+    inner = map_bottom_up(change, joined)
+    for tag in reversed(tags):
+        inner = For(whole[tag], index(tags[tag]), tag, inner)  # type: ignore[arg-type]  # a tag is a kind, a term keeps its sort
+    return inner  # type: ignore[return-value]  # likewise
+
+
+def _threads(body: Stmt) -> dict[str, int] | None:
+    """How many threads there are, where all that is done is done by such; else None."""
+    found: dict[str, int] | None = None
+    stack: list[tuple[Stmt, dict[str, int]]] = [(body, {})]
+    while stack:
+        stmt, around = stack.pop()
+        match stmt:
+            case Seq(stmts):
+                stack += [(each, around) for each in stmts]
+            case Alloc(_, inside):
+                stack.append((inside, around))
+            case For(var, extent, kind, inside) if kind.startswith("threadIdx"):
+                size = known(extent)
+                if size is None or kind in around or var.dtype is not i64:
+                    return None
+                stack.append((inside, {**around, kind: size}))
+            case _:
+                again = [s for s in statements(stmt) if isinstance(s, For) and s.kind in THREADS]
+                if again or (found is not None and [*found] != [*around]):
+                    return None
+                found = {tag: max(size, (found or around)[tag]) for tag, size in around.items()}
+    return found
+
+
+def _joined(body: Stmt, whole: dict[str, ScalarVar], tags: dict[str, int]) -> Stmt:
+    """What stands in the loops over threads, in terms of the variables of one nest around all."""
+    now: dict[Term, Term] = {}
+    for each in statements(body):
+        if isinstance(each, For) and each.kind in whole:
+            now[each.var] = whole[each.kind]
+
+    def bare(stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, For) or stmt.kind not in whole:
+            return stmt
+        if known(stmt.extent) == tags[stmt.kind]:
+            return stmt.body
+        return Branch(Lt(stmt.var, stmt.extent), stmt.body, NOTHING)
+
+    return substitute(mapped(body, bare), now)  # type: ignore[return-value]  # a term keeps its sort
+
+
+def _axes(
+    of: Buffer, body: Stmt, whole: dict[str, ScalarVar], tags: dict[str, int]
+) -> tuple[int, ...] | None:
+    """The axes of a buffer that say which thread it is, in every access; None where some do not."""
+    shape = [known(size) for size in of.shape]
+    if any(size is None for size in shape) or of.strides:
+        return None
+    chosen: tuple[int, ...] | None = None
+    for node in post_order(body):
+        if isinstance(node, Region) and node.buffer is of:
+            return None
+        if not isinstance(node, Load | Store) or node.buffer is not of:
+            continue
+        at = []
+        for tag, var in whole.items():
+            here = [n for n, each in enumerate(node.indices) if each is var]
+            if not here and tags[tag] > 1:
+                return None
+            at += here[:1]
+        axes = tuple(at)
+        if chosen is not None and axes != chosen:
+            return None
+        chosen = axes
+    if chosen is None:
+        return None
+    count = 1
+    for n, size in enumerate(shape):
+        count *= 1 if n in chosen else size or 0
+    return chosen if count <= LARGEST else None
+
+
+def _register(of: Buffer, axes: tuple[int, ...]) -> Buffer:
+    shape = [size for n, size in enumerate(of.shape) if n not in axes]
+    return Buffer(of.name, tuple(shape) or (index(1),), of.dtype, "local")
+
+
+def _rest(indices: tuple[Scalar, ...], axes: tuple[int, ...] | None) -> tuple[Scalar, ...]:
+    assert axes is not None
+    return tuple([each for n, each in enumerate(indices) if n not in axes]) or (index(0),)
+
+
+def _name(hint: str, used: set[Name]) -> Name:
+    name = fresh(Name(hint), used)
+    used.add(name)
+    return name

@@ -1,0 +1,1 @@
+"""graph: the graph language: expressions, operators, modules, and whether they are well formed."""

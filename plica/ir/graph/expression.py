@@ -1,0 +1,322 @@
+"""The graph language: pure, typed, higher order.
+
+    Expr    ::= Const | Literal | Var | Let(var, value, body) | If(condition, then, orelse)
+              | Function(dims, types, params, ret, body, attrs) | Call(callee, args, types)
+              | Apply(op, args, attrs) | Tuple(items) | Project(value, index)
+              | Constructor(data, index, name, type) | Match(value, clauses, total)
+    Clause  ::= Clause(pattern, body)
+    Pattern ::= PAny | PVar(var) | PConstructor(constructor, items) | PTuple(items)
+
+Dataflow is shared by identity: a term used twice is one node, whatever the text looks like.
+A variable carries its type, so the type of any inferred term is found locally
+(`plica.ir.type.infer`).
+
+>>> from plica.ir.type.term import tensor
+>>> x = Var(Name("x"), tensor((2,), "f32"))
+>>> Tuple((x, x)).items[0] is x
+True
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias, cast
+
+import numpy as np
+from attrs import frozen
+
+from plica.core.diagnostic import ill_formed
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.type.dtype import DType, dtype
+from plica.ir.type.term import DataName, Type, TypeVar
+
+WRITTEN = "ir.graph"  # the path that its terms are written down under
+
+# Any: an attribute's value is what the operator's record declares (numbers, strings, dtypes, dims,
+# tuples of those); `plica.ir.graph.operator` checks it.
+Attrs: TypeAlias = tuple[tuple[str, Any], ...]
+
+
+Number: TypeAlias = "Expr | bool | int | float"
+Operand: TypeAlias = "Number | np.ndarray[Any, Any]"
+
+
+class Expr(Term):
+    """An expression; Python's operators build operator calls, numbers become literals."""
+
+    __slots__ = ("_settled", "_type")
+    _type: Type  # remembered by `plica.ir.type.infer`
+    _settled: int  # 0 or absent: to be inferred; 1: inferred; 2: inferred, and holds no match
+
+    def __add__(self, other: Operand) -> Expr:
+        return Apply("add", (self, as_expr(other)), ())
+
+    def __radd__(self, other: Operand) -> Expr:
+        return Apply("add", (as_expr(other), self), ())
+
+    def __sub__(self, other: Operand) -> Expr:
+        return Apply("subtract", (self, as_expr(other)), ())
+
+    def __rsub__(self, other: Operand) -> Expr:
+        return Apply("subtract", (as_expr(other), self), ())
+
+    def __mul__(self, other: Operand) -> Expr:
+        return Apply("multiply", (self, as_expr(other)), ())
+
+    def __rmul__(self, other: Operand) -> Expr:
+        return Apply("multiply", (as_expr(other), self), ())
+
+    def __truediv__(self, other: Operand) -> Expr:
+        return Apply("divide", (self, as_expr(other)), ())
+
+    def __rtruediv__(self, other: Operand) -> Expr:
+        return Apply("divide", (as_expr(other), self), ())
+
+    def __floordiv__(self, other: Operand) -> Expr:
+        return Apply("floor_divide", (self, as_expr(other)), ())
+
+    def __rfloordiv__(self, other: Operand) -> Expr:
+        return Apply("floor_divide", (as_expr(other), self), ())
+
+    def __mod__(self, other: Operand) -> Expr:
+        return Apply("mod", (self, as_expr(other)), ())
+
+    def __rmod__(self, other: Operand) -> Expr:
+        return Apply("mod", (as_expr(other), self), ())
+
+    def __pow__(self, other: Operand) -> Expr:
+        return Apply("power", (self, as_expr(other)), ())
+
+    def __rpow__(self, other: Operand) -> Expr:
+        return Apply("power", (as_expr(other), self), ())
+
+    def __matmul__(self, other: Operand) -> Expr:
+        return Apply("matmul", (self, as_expr(other)), ())
+
+    def __neg__(self) -> Expr:
+        return Apply("negative", (self,), ())
+
+    def __lt__(self, other: Number) -> Expr:
+        return Apply("less", (self, as_expr(other)), ())
+
+    def __le__(self, other: Number) -> Expr:
+        return Apply("less_equal", (self, as_expr(other)), ())
+
+    def __gt__(self, other: Number) -> Expr:
+        return Apply("greater", (self, as_expr(other)), ())
+
+    def __ge__(self, other: Number) -> Expr:
+        return Apply("greater_equal", (self, as_expr(other)), ())
+
+
+@frozen(eq=False)
+class Const(Expr):
+    """A tensor constant: its elements in row-major order, little-endian."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    data: bytes
+
+    @staticmethod
+    def normal(dtype: DType, shape: tuple[int, ...], data: bytes) -> tuple[Any, ...]:
+        count = 1
+        for size in shape:
+            count *= size
+        if len(data) != count * dtype.bytes or any(size < 0 for size in shape):
+            raise ill_formed(f"{len(data)} bytes are no {dtype} tensor of shape {shape}.")
+        return dtype, shape, data
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The elements as a read-only array over the constant's own bytes."""
+        little = self.dtype.numpy.newbyteorder("<") if self.dtype.bits > 8 else self.dtype.numpy
+        return np.frombuffer(self.data, little).reshape(self.shape)
+
+
+@frozen(eq=False)
+class Literal(Expr):
+    """A number whose dtype its neighbours decide; inference turns it into a `Const`."""
+
+    value: bool | int | float
+
+
+@frozen(eq=False)
+class Var(Expr):
+    """A variable: a parameter, a let, a pattern's name, or a definition of the module."""
+
+    variable = True
+    name: Name
+    type: Type | None
+
+
+@frozen(eq=False)
+class Let(Expr):
+    """`var = value; body`; the variable is in scope in `value` too where that is a function."""
+
+    binds = (("var", ("value", "body")),)
+    var: Var
+    value: Expr
+    body: Expr
+
+
+@frozen(eq=False)
+class If(Expr):
+    """The branch that a scalar bool chooses; the other is never evaluated."""
+
+    condition: Expr
+    then: Expr
+    orelse: Expr
+
+
+@frozen(eq=False)
+class Function(Expr):
+    """A function; closures are functions with free variables.  `ret` None is to be inferred."""
+
+    binds = (
+        ("dims", ("params", "ret", "body")),
+        ("types", ("params", "ret", "body")),
+        ("params", ("body",)),
+    )
+    dims: tuple[ScalarVar, ...]
+    types: tuple[TypeVar, ...]
+    params: tuple[Var, ...]
+    ret: Type | None
+    body: Expr
+    attrs: Attrs = ()
+
+
+@frozen(eq=False)
+class Call(Expr):
+    """A function or constructor applied; `types` are the type arguments of a polymorphic one."""
+
+    callee: Expr
+    args: tuple[Expr, ...]
+    types: tuple[Type, ...] = ()
+
+
+@frozen(eq=False)
+class Apply(Expr):
+    """An operator applied; attributes sorted by name, defaults filled in (see `Operator`)."""
+
+    op: str
+    args: tuple[Expr, ...]
+    attrs: Attrs = ()
+
+
+@frozen(eq=False)
+class Tuple(Expr):
+    """A tuple; with no items the unit value."""
+
+    items: tuple[Expr, ...]
+
+
+@frozen(eq=False)
+class Project(Expr):
+    """One item of a tuple."""
+
+    value: Expr
+    index: int
+
+
+@frozen(eq=False)
+class Constructor(Expr):
+    """A constructor of a data type, as a function; its type is the polymorphic one."""
+
+    mentioned = True  # a pattern introduces its variables, not those in its constructors' types
+    data: DataName
+    index: int
+    name: Name
+    type: Type
+
+
+@frozen(eq=False)
+class PAny(Term):
+    """`_`: matches anything."""
+
+
+@frozen(eq=False)
+class PVar(Term):
+    """A name: matches anything and binds it."""
+
+    var: Var
+
+
+@frozen(eq=False)
+class PConstructor(Term):
+    """`C(p, q)`."""
+
+    constructor: Constructor
+    items: tuple[Pattern, ...]
+
+
+@frozen(eq=False)
+class PTuple(Term):
+    """`(p, q)`."""
+
+    items: tuple[Pattern, ...]
+
+
+Pattern: TypeAlias = PAny | PVar | PConstructor | PTuple
+
+
+@frozen(eq=False)
+class Clause(Term):
+    """`case pattern: body`."""
+
+    binds = (("pattern", ("body",)),)
+    pattern: Pattern
+    body: Expr
+
+
+@frozen(eq=False)
+class Match(Expr):
+    """The first clause whose pattern fits; a total match must cover every value."""
+
+    value: Expr
+    clauses: tuple[Clause, ...]
+    total: bool = True
+
+
+EXPRESSIONS: TypeAlias = (
+    Const | Literal | Var | Let | If | Function | Call | Apply | Tuple | Project
+    | Constructor | Match
+)  # fmt: skip
+
+
+def const(value: object, of: DType | str | None = None) -> Const:
+    """A constant from numbers or an array; numpy's dtype unless one is given."""
+    wanted = None if of is None else dtype(of)
+    array = np.asarray(value, None if wanted is None else wanted.numpy)
+    kind = dtype(array.dtype.newbyteorder("=")) if wanted is None else wanted
+    little = array if array.dtype.byteorder != ">" else array.astype(kind.numpy)
+    return Const(kind, tuple(map(int, array.shape)), np.ascontiguousarray(little).tobytes())
+
+
+def as_expr(value: Operand) -> Expr:
+    """An expression, or a number or array as one."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, bool | int | float):
+        return Literal(value)
+    if isinstance(value, np.ndarray | np.generic):
+        return const(value)
+    raise TypeError(f"{value!r} is no expression, number or array.")
+
+
+def remember_type(node: Expr, of: Type, settled: int) -> None:
+    """Note the type of an expression in it; `settled` says whether nothing in it is to be inferred.
+
+    A type depends on the term alone, since variables carry theirs, so whoever finds it finds the
+    same; only `plica.ir.type.infer` calls this.
+    """
+    _set_type(node, of)
+    _set_settled(node, settled)
+
+
+_set_type: Final = cast(Any, Expr.__dict__["_type"]).__set__
+_set_settled: Final = cast(Any, Expr.__dict__["_settled"]).__set__
+
+
+def attr(node: Apply | Function, name: str, default: Any = None) -> Any:
+    """An attribute's value."""
+    return next((value for key, value in node.attrs if key == name), default)

@@ -1,0 +1,223 @@
+"""Sized modules: the symbolic dims of a main function replaced by numbers.
+
+The sizes come from the arrays a module is to be run on: a dim that stands alone in the shape of a
+parameter is what the array says there.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.type.dim import dim_var
+>>> from plica.ir.type.term import tensor
+>>> x = Var(Name("x"), tensor(("n", 3), "f32"))
+>>> main = Var(Name("main"), None)
+>>> whole = infer(module({main: Function((dim_var("n"),), (), (x,), None, x + x)}, main))
+>>> [str(each.name) for each in open_dims(whole)]
+['n']
+>>> str(sized(whole, {dim_var("n"): 4}).main_function().ret)
+'Tensor[(4, 3), f32]'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any, Final
+
+from plica.core.binding import free_vars, substitute
+from plica.core.diagnostic import CompilerBug, EvaluationError
+from plica.core.fold import map_bottom_up
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.graph.expression import Apply, Function, Var, attr
+from plica.ir.graph.module import Module, module
+from plica.ir.graph.operator import Mismatch
+from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
+from plica.ir.op import find
+from plica.ir.type.dim import normal_dim
+from plica.ir.type.infer import infer
+from plica.ir.type.term import TensorType, TupleType, Type, static_shape
+from plica.runtime.error import Diagnostic, InputError, Place, PlicaError
+from plica.runtime.open_port import out_of_range
+
+
+def open_dims(of: Module) -> tuple[ScalarVar, ...]:
+    """The symbolic dims of the main function, those that stand alone in a shape first found."""
+    found: dict[ScalarVar, None] = {}
+    for param in of.main_function().params:
+        for tensor in tensors(param.type):
+            found |= dict.fromkeys(each for each in tensor.shape if isinstance(each, ScalarVar))
+    return tuple(found)
+
+
+def has_open_dims(of: Module) -> bool:
+    """Whether some parameter of the main function has a size that is no number."""
+    if of.main is None or not isinstance(of.definitions().get(of.main), Function):
+        return False
+    params = of.main_function().params
+    return any(static_shape(each) is None for param in params for each in tensors(param.type))
+
+
+def tensors(of: Type | None) -> tuple[TensorType, ...]:
+    """The tensors of a parameter, in order; nothing where there are functions or data in it."""
+    found: list[TensorType] = []
+    stack = [of]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, TupleType):
+            stack += reversed(each.items)
+        elif isinstance(each, TensorType):
+            found.append(each)
+    return tuple(found)
+
+
+def sizes_of(of: Module, shapes: Sequence[Sequence[int]]) -> dict[ScalarVar, int]:
+    """What the shapes of the arrays, one for each tensor of the parameters, say of the dims.
+
+    The first array that has a dim decides; whether the others agree is seen once all sizes are
+    numbers.
+    """
+    found: dict[ScalarVar, int] = {}
+    types = [each for param in of.main_function().params for each in tensors(param.type)]
+    for tensor, shape in zip(types, shapes, strict=True):
+        for dim, size in zip(tensor.shape, shape, strict=False):
+            if isinstance(dim, ScalarVar):
+                found.setdefault(dim, size)
+    return found
+
+
+def check_ranges(of: Function, sizes: Mapping[str, int]) -> None:
+    """Refuse sizes that a function was not made for: `dim_ranges` holds (dim, least, most).
+
+    What was traced for some sizes may mean something else for others.
+    """
+    wrong = []
+    for name, least, most in attr(of, "dim_ranges", ()):
+        if name in sizes and (reason := out_of_range(name, sizes[name], least, most)) is not None:
+            wrong.append(reason)
+    if wrong:
+        raise InputError(wrong[0], *wrong[1:])
+
+
+def sized(of: Module, sizes: Mapping[ScalarVar, int]) -> Module:
+    """The module at some sizes; dims that are not given stay."""
+    main = of.main_function()
+    assert of.main is not None
+    made = function_at(main, sizes)
+    rest = {each: value for each, value in of.items() if each is not of.main}
+    if any(of.main in free_vars(value) for value in of.values):
+        rest[of.main] = main  # whoever calls it has other sizes in mind, and is refused later
+    taken = {each.name for each in rest}
+    name = Var(next(each for each in _names(of.main.name) if each not in taken), None)
+    return infer(module({**rest, name: made}, name))
+
+
+def function_at(function: Function, sizes: Mapping[ScalarVar, int]) -> Function:
+    """A function at some sizes of its dims, its result to be inferred."""
+    numbers = {dim: Lit(size, dim.dtype) for dim, size in sizes.items()}
+    dims = tuple(each for each in function.dims if each not in numbers)
+    # What is said of the result held for every size; it is found anew for these.
+    loose = Function(dims, function.types, function.params, None, function.body, function.attrs)
+    made = map_bottom_up(_settled, substitute(loose, numbers))
+    if not isinstance(made, Function):
+        raise CompilerBug("A function with sizes in place of dims is no function.")
+    return made
+
+
+def open_form(of: Module) -> Module:
+    """The module as it is compiled for all sizes at once; itself where all are numbers."""
+    return apart(with_least(infer(of))) if has_open_dims(of) else of
+
+
+FAR: Final = 16
+"""Sizes less than this are tried, to find the least a program makes sense for."""
+
+LARGE: Final = 4096
+"""The size of all other dims then: what is asked of several together is none of one (`need`)."""
+
+
+def with_least(of: Module) -> Module:
+    """The module saying of its dims which sizes are too small for some operator of it."""
+    main = of.main_function()
+    assert of.main is not None
+    told = {name for name, _, _ in attr(main, "dim_ranges", ())}
+    dims = [each for each in open_dims(of) if str(each.name) not in told]
+    least = [(str(each.name), _least(of, each), None) for each in dims]
+    found = [each for each in least if each[1]]
+    if not found:
+        return of
+    ranges = (*attr(main, "dim_ranges", ()), *found)
+    attrs = {**dict(main.attrs), "dim_ranges": ranges}
+    new = Function(
+        main.dims, main.types, main.params, main.ret, main.body, tuple(sorted(attrs.items()))
+    )
+    return infer(module({**dict(of.items()), of.main: new}, of.main))
+
+
+def _least(of: Module, dim: ScalarVar) -> int:
+    """The least size of a dim that every operator accepts."""
+    others = dict.fromkeys(open_dims(of), LARGE)
+    for size in range(FAR):
+        try:
+            sized(of, {**others, dim: size})
+        except PlicaError:
+            continue
+        return size
+    return 0  # it is not this size that is wrong
+
+
+OPEN: Final = "open_"
+"""What the names of dims begin with that must not be taken for the variables of loops."""
+
+
+def apart(of: Module) -> Module:
+    """The module with names for its open dims that no loop has, and no two of them as a text."""
+    main = of.main_function()
+    assert of.main is not None
+    new: dict[Term, ScalarVar] = {}
+    said: set[str] = set()
+    for each in main.dims:
+        first = Name(f"{OPEN}{each.name.hint}", each.name.index)
+        name = next(name for name in _names(first) if str(name) not in said)
+        said.add(str(name))
+        new[each] = ScalarVar(name, each.dtype)
+    if not new:
+        return of
+    named = substitute(
+        Function((), main.types, main.params, main.ret, main.body, main.attrs), dict(new)
+    )
+    assert isinstance(named, Function)
+    whole = Function(
+        tuple(new.values()), named.types, named.params, named.ret, named.body, named.attrs
+    )
+    return infer(module({**dict(of.items()), of.main: whole}, of.main))
+
+
+def named(of: ScalarVar) -> str:
+    """The name of a dim as it was written."""
+    return str(of.name).removeprefix(OPEN)
+
+
+def _settled(node: Term) -> Term:
+    """An operator call whose attributes held dims, with its attributes in canonical form."""
+    if not isinstance(node, Apply) or len(node._children) == len(node.args):
+        return node
+    record = find(node.op)
+    readers = {each.name: each.read for each in record.attributes} if record else {}
+    found = []
+    for name, value in node.attrs:
+        read = readers[name](_normal(value))
+        if isinstance(read, Mismatch):
+            message = f"{node.op}: {read.message}"
+            place = Place(node=node.op)
+            raise EvaluationError(Diagnostic(read.code, message, place, read.expected, read.found))
+        found.append((name, read))
+    return Apply(node.op, node.args, tuple(found))
+
+
+def _normal(value: Any) -> Any:  # Any: what an attribute holds
+    if isinstance(value, Scalar):
+        return normal_dim(value)
+    return tuple([_normal(each) for each in value]) if isinstance(value, tuple) else value
+
+
+def _names(first: Name) -> Iterator[Name]:
+    """A name and others like it."""
+    return (Name(first.hint, first.index + more) for more in count())

@@ -1,0 +1,208 @@
+"""Apart: every variable bound by one binder, so that within an activation it has one value.
+
+Terms share by identity: `x + 1` under two different lets of `x` is one node with two meanings.
+After renaming apart it is two nodes, and an evaluator may remember each node's value.
+
+>>> from plica.ir.graph.expression import Tuple, const
+>>> x = Var(Name("x"), None)
+>>> both = Tuple((Let(x, const(1, "i32"), x), Let(x, const(2, "i32"), x)))
+>>> [str(each.var.name) for each in rename_apart(both).items]
+['x', 'x_1']
+
+Laws: `rename_apart(rename_apart(t)) is rename_apart(t)`; `alpha_equal(rename_apart(t), t)`.
+The work is linear in the pairs of a node and a way its own variables are bound, and that is how
+many values the nodes may have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from typing import Any, Final, TypeVar, cast
+
+from pyrsistent import PMap, pmap
+
+from plica.core.binding import fields_of_children, free_vars, rename, variables_of
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.core.term import Term, rebuild
+from plica.ir.graph.expression import Clause, Function, Let, Match, Var
+
+T = TypeVar("T", bound=Term)
+Key = tuple[Term, tuple[Var, ...]]  # a node, and what its ambiguous variables are now called
+
+
+def rename_apart(term: T, outer: Container[Any] | None = None) -> T:
+    """The same term up to the names of its bound variables, each bound by one binder.
+
+    `outer` holds the variables that mean something outside; those free in the term if not given.
+    """
+    nodes = post_order(term)
+    if outer is None:
+        outer = free_vars(term)
+    unclear = _ambiguous(nodes, outer)
+    if not unclear:
+        return term
+    free_vars(term)
+    deciders: dict[Term, tuple[Var, ...]] = {var: (cast(Var, var),) for var in unclear}
+    made, copied = _renamed(term, nodes, deciders, outer)
+    if copied:
+        _spread(nodes, copied, deciders)
+        made, _ = _renamed(term, nodes, deciders, outer)
+    return cast(T, made)
+
+
+def _renamed(
+    term: Term,
+    nodes: Sequence[Term],
+    unclear: dict[Term, tuple[Var, ...]],
+    outer: Container[Any],
+) -> tuple[Term, set[Term]]:
+    """The term with a name for each binder of what is unclear, and the other binders now copied.
+
+    `let y = x in …` under two binders of `x` becomes two lets, and both bind `y`.
+    """
+    number = {var: at for at, var in enumerate(unclear)}
+    relevant: dict[Term, tuple[Var, ...]] = {}
+    touched: set[Term] = set()
+    for node in nodes:
+        if node in unclear or not touched.isdisjoint(node._children):
+            touched.add(node)
+            own = _deciders(free_vars(node), unclear)
+            if isinstance(node, Clause):
+                own |= _deciders(variables_of(node.pattern), unclear)
+            relevant[node] = tuple(sorted(own, key=number.__getitem__))
+    names = _Supply(nodes, unclear, outer)
+    memo: dict[Key, Term] = {}
+    met: set[Term] = set()
+    copied: set[Term] = set()
+
+    def key_of(node: Term, scope: PMap[Var, Var]) -> Key:
+        return node, tuple([scope.get(var, var) for var in relevant.get(node, ())])
+
+    stack: list[tuple[Term, Any, list[Key] | None]] = [(term, pmap(), None)]
+    while stack:
+        node, scope, plan = stack.pop()
+        key = key_of(node, scope)
+        if key in memo:
+            continue
+        if node not in touched:
+            memo[key] = node
+        elif isinstance(node, Var):
+            memo[key] = scope.get(node, node)
+        elif plan is not None:
+            memo[key] = rebuild(node, tuple([memo[each] for each in plan]))
+        else:
+            if node in met and any(var not in unclear for var in _binders(node)):
+                copied.add(node)
+            met.add(node)
+            inner = _scopes_inside(node, scope, unclear, names)
+            kids = [(kid, inner.get(field, scope)) for field, kid in fields_of_children(node)]
+            stack.append((node, scope, [key_of(kid, within) for kid, within in kids]))
+            stack.extend((kid, within, None) for kid, within in reversed(kids))
+    return memo[key_of(term, pmap())], copied
+
+
+def _binders(node: Term) -> Sequence[Var]:
+    """The variables a node gives values to.
+
+    It is the match that gives values, not the clause: two matches may share one clause.  The
+    clauses of one match may share variables, for only one of them is taken.
+    """
+    if isinstance(node, Let):
+        return (node.var,)
+    if isinstance(node, Function):
+        return node.params
+    if isinstance(node, Match):
+        found = [variables_of(clause.pattern) for clause in node.clauses]
+        return cast("list[Var]", list(dict.fromkeys(var for each in found for var in each)))
+    return ()
+
+
+def _ambiguous(nodes: Sequence[Term], outer: Container[Any]) -> dict[Term, int]:
+    """The variables with two binders, or with one and a meaning outside; numbered."""
+    binder: dict[Term, Term] = {}
+    unclear: dict[Term, int] = {}
+    for node in nodes:
+        if node.__class__ in _BINDING:
+            for variable in _binders(node):
+                if binder.setdefault(variable, node) is not node or variable in outer:
+                    unclear.setdefault(variable, len(unclear))
+    return unclear
+
+
+def _spread(nodes: Sequence[Term], copied: set[Term], unclear: dict[Term, tuple[Var, ...]]) -> None:
+    """Make unclear what copied binders bind, and what is bound under that, thus copied as well.
+
+    How it is called is decided by the variables for which its binder is copied: keys hold those
+    few, not all that is called after them.  One sweep from the outside in is enough: whoever uses a
+    variable stands inside its binder.
+    """
+    below: set[Term] = set()
+    for node in reversed(nodes):
+        if node in below or node in copied:
+            below.add(node)
+            below.update(node._children)
+    for node in nodes:
+        if node in below:
+            free_vars(node)  # parts before wholes, or a large set is found anew for each whole
+    spread: set[Term] = set()
+    for node in reversed(nodes):
+        if node.__class__ not in _BINDING or node not in below:
+            continue
+        free = free_vars(node)
+        if node in copied or not spread.isdisjoint(free):
+            bound = _binders(node)
+            spread.update(bound)
+            by = tuple(_deciders(free, unclear))
+            unclear.update([(var, by) for var in bound if var not in unclear])
+
+
+def _deciders(variables: Iterable[Term], unclear: dict[Term, tuple[Var, ...]]) -> set[Var]:
+    """The variables that decide what the unclear ones among some are called."""
+    return {by for var in variables if var in unclear for by in unclear[var]}
+
+
+def _scopes_inside(
+    node: Term, scope: PMap[Var, Var], unclear: Container[Term], names: _Supply
+) -> dict[str, PMap[Var, Var]]:
+    """For each field in which a node binds something unclear, the names used there."""
+    if node.__class__ not in _BINDING:
+        return {}
+    inner = scope
+    for variable in _binders(node):
+        if variable in unclear:
+            inner = inner.set(variable, names.next(variable))
+    return dict.fromkeys(_BINDING[node.__class__], inner)
+
+
+# Where the variables of a binding node are in scope, the field that holds them included.
+_BINDING: Final[dict[type, tuple[str, ...]]] = {
+    Let: ("var", "value", "body"),
+    Function: ("params", "body"),
+    Match: ("clauses",),
+}
+
+
+class _Supply:
+    """Fresh variables: the first binder of a variable keeps it, the next count on."""
+
+    def __init__(
+        self, nodes: Sequence[Term], unclear: Iterable[Term], outer: Container[Any]
+    ) -> None:
+        self.used = {node.name for node in nodes if isinstance(node, Var)}
+        self.unspent = {var for var in unclear if var not in outer}
+        self.last: dict[str, int] = {}
+
+    def next(self, like: Var) -> Var:
+        if like in self.unspent:
+            self.unspent.remove(like)
+            return like
+        hint = like.name.hint
+        index = self.last.get(hint, 0)
+        name = Name(hint, index)
+        while name in self.used:
+            index += 1
+            name = Name(hint, index)
+        self.used.add(name)
+        self.last[hint] = index + 1
+        return rename(like, name)

@@ -1,0 +1,1 @@
+"""interpret: the reference meaning of both languages."""

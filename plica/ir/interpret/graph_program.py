@@ -1,0 +1,254 @@
+"""Programs: an inferred module made ready to run, once for all its runs.
+
+A function becomes `FunctionCode`: its parameters, its body with every binder apart, the variables
+its
+closures capture, and where its dims are found in its arguments.  An operator applied to arrays of
+known shapes becomes an executor: the prepared tensor expression, or the code of its decomposition.
+
+Nothing here has a second opinion on what an operator means: the tensor expression of its record is
+evaluated, or the decomposition interpreted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import attrs
+
+from plica.core.binding import free_vars, substitute
+from plica.core.diagnostic import CompilerBug, EvaluationError
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.graph.expression import Apply, Attrs, Const, Expr, Function, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.graph.operator import Mismatch, Operator
+from plica.ir.graph.unique_binder import rename_apart
+from plica.ir.interpret.evaluate import prepare
+from plica.ir.interpret.value import Array, Value
+from plica.ir.loop.scalar import Buffer, Lit, Scalar, ScalarVar
+from plica.ir.loop.tensor import Compute
+from plica.ir.op import find
+from plica.ir.type.dim import normal_dim
+from plica.ir.type.dtype import dtype, i64
+from plica.ir.type.infer import infer
+from plica.ir.type.term import TensorType, TupleType, Type
+from plica.runtime.error import Diagnostic, Place
+
+Signature: TypeAlias = tuple[Any, ...]  # shape, numpy dtype, shape, numpy dtype, …
+Run: TypeAlias = Callable[[list[Array]], Value]
+
+
+@attrs.frozen(eq=False)
+class FunctionCode:
+    """A function ready to be entered."""
+
+    params: tuple[Var, ...]
+    body: Expr
+    captured: tuple[Term, ...]
+    measured: tuple[tuple[ScalarVar, int, tuple[int, ...], int], ...]
+    """Dims that stand alone: the parameter, the way through its tuple, and the axis."""
+    unmeasured: tuple[ScalarVar, ...]
+    """Dims that stand in sums, products or data only."""
+
+
+Executor: TypeAlias = FunctionCode | Run
+
+
+@attrs.frozen(eq=False)
+class OperatorSite:
+    """An operator with its attributes: the dims in them, and how it was run on which shapes."""
+
+    dims: tuple[ScalarVar, ...]
+    executors: dict[Signature, Executor]
+
+
+class GraphProgram:
+    """What all runs of one module share; it only ever remembers, and never changes its mind."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.table = module.definitions()
+        self.codes: dict[Function, FunctionCode] = {}
+        self.constants: dict[Const, Array] = {}
+        self.sites: dict[Apply, OperatorSite] = {}
+        self._heads: dict[Apply, OperatorSite] = {}
+        self._globals: dict[Function, Function] = {}
+
+    def apart(self, function: Function) -> Function:
+        """A definition of the module with its binders apart."""
+        known = self._globals.get(function)
+        if known is None:
+            known = self._globals[function] = rename_apart(function, self.table)
+            self.codes[known] = _code(known, ())  # a definition captures nothing
+        return known
+
+    def code(self, function: Function) -> FunctionCode:
+        """The code of a function whose binders are apart."""
+        known = self.codes.get(function)
+        if known is None:
+            free = [
+                each
+                for each in free_vars(function)
+                if isinstance(each, Var | ScalarVar) and each not in self.table
+            ]
+            known = self.codes[function] = _code(function, tuple(free))
+        return known
+
+    def constant(self, node: Const) -> Array:
+        """The array of a constant, which nobody may write to."""
+        known = self.constants.get(node)
+        if known is None:
+            known = self.constants[node] = node.numpy()
+        return known
+
+    def site(self, node: Apply) -> OperatorSite:
+        """What is remembered about an operator call."""
+        known = self.sites.get(node)
+        if known is None:
+            head = Apply(node.op, (), node.attrs)  # all calls with these attributes are one site
+            known = self._heads.get(head)
+            if known is None:
+                known = self._heads[head] = OperatorSite(_dims_in(node), {})
+            self.sites[node] = known
+        return known
+
+
+@lru_cache(maxsize=32)
+def program_of(given: Module) -> GraphProgram:
+    """The program of a module, inferred first; the last few are remembered."""
+    inferred = infer(given)
+    return GraphProgram(inferred) if inferred is given else program_of(inferred)
+
+
+def executor_at(
+    node: Apply, site: OperatorSite, signature: Signature, env: Mapping[Any, Any]
+) -> Executor:
+    """What runs an operator call on arrays of these shapes, where dims have the values in `env`.
+
+    The signature ends with those values, so that the site can remember the answer.
+    """
+    attributes = _at_sizes(node, site.dims, env) if site.dims else node.attrs
+    found = executor(Apply(node.op, (), attributes), signature[: 2 * len(node.args)])
+    site.executors[signature] = found
+    return found
+
+
+@lru_cache(maxsize=4096)
+def executor(head: Apply, signature: Signature) -> Executor:
+    """What runs the operator of `head`, with its attributes, on arrays of these shapes."""
+    record = find(head.op)
+    if record is None:
+        raise CompilerBug(f"The operator {head.op} of an inferred module does not exist.")
+    pairs = zip(signature[::2], signature[1::2], strict=True)
+    types = [TensorType(tuple([Lit(n, i64) for n in s]), dtype(d)) for s, d in pairs]
+    values = dict(head.attrs)
+    result = record.relation(values, *types)
+    if isinstance(result, Mismatch):
+        raise _refusal(head.op, result)
+    if record.compute is None:
+        return _decomposed(record, values, types)
+    buffers = [Buffer(Name("x", i), type.shape, type.dtype) for i, type in enumerate(types)]
+    computed = record.compute(values, *buffers)
+    if isinstance(computed, Compute):
+        return _prepared(computed, buffers)
+    parts = [_prepared(each, buffers) for each in computed]
+    return lambda args: tuple([part(args) for part in parts])
+
+
+def _prepared(compute: Compute, buffers: list[Buffer]) -> Run:
+    """The evaluator of a tensor expression on the arrays of all buffers."""
+    run = prepare(compute)
+    if compute.inputs == tuple(buffers):
+        return run
+    order = [buffers.index(each) for each in compute.inputs]
+    return lambda args: run([args[i] for i in order])
+
+
+def _decomposed(
+    record: Operator, values: Mapping[str, Any], types: list[TensorType]
+) -> FunctionCode:
+    """The code of an operator that is defined by others."""
+    if record.decompose is None:
+        raise CompilerBug(f"The operator {record.name} has neither compute nor decompose.")
+    params = tuple([Var(Name("x", i), type) for i, type in enumerate(types)])
+    body = record.decompose(values, *params)
+    name = Var(Name("decomposition"), None)
+    inferred = infer(module({name: Function((), (), params, None, body)}, name))
+    return _code(rename_apart(inferred.main_function(), inferred.definitions()), ())
+
+
+def _code(function: Function, captured: tuple[Term, ...]) -> FunctionCode:
+    measured: dict[Term, tuple[ScalarVar, int, tuple[int, ...], int]] = {}
+    if function.dims:
+        for i, param in enumerate(function.params):
+            _measure(param.type, i, (), function.dims, measured)
+    rest = tuple([each for each in function.dims if each not in measured])
+    return FunctionCode(function.params, function.body, captured, tuple(measured.values()), rest)
+
+
+def _measure(
+    type: Type | None,
+    param: int,
+    path: tuple[int, ...],
+    dims: tuple[ScalarVar, ...],
+    found: dict[Term, tuple[ScalarVar, int, tuple[int, ...], int]],
+) -> None:
+    if isinstance(type, TensorType):
+        for axis, dim in enumerate(type.shape):
+            if isinstance(dim, ScalarVar) and dim in dims:
+                found.setdefault(dim, (dim, param, path, axis))
+    elif isinstance(type, TupleType):
+        for i, item in enumerate(type.items):
+            _measure(item, param, (*path, i), dims, found)
+
+
+def _dims_in(node: Apply) -> tuple[ScalarVar, ...]:
+    """The symbolic dims in the attributes of an operator call, in a fixed order."""
+    found: dict[ScalarVar, None] = {}
+    for kid in node._children[len(node.args) :]:
+        found |= {each: None for each in free_vars(kid) if isinstance(each, ScalarVar)}
+    return tuple(sorted(found, key=lambda variable: variable.name))
+
+
+def _at_sizes(node: Apply, dims: tuple[ScalarVar, ...], env: Mapping[Any, Any]) -> Attrs:
+    """The attributes of a node with numbers for the dims in them, in canonical form."""
+    unknown = [str(each.name) for each in dims if each not in env]
+    if unknown:
+        raise EvaluationError(
+            Diagnostic(
+                "cannot-infer",
+                f"An attribute of {node.op} needs a dim that no argument determines.",
+                Place(node=node.op),
+                expected=f"a tensor with the dim {' and one with the dim '.join(unknown)}",
+                suggestion="Pass a tensor that has the dim as a parameter.",
+            )
+        )
+    numbers: dict[Term, Term] = {each: Lit(env[each], i64) for each in dims}
+    record = find(node.op)
+    readers = {each.name: each.read for each in record.attributes} if record else {}
+    found = []
+    for name, value in node.attrs:
+        value = readers[name](_with_numbers(value, numbers))
+        if isinstance(value, Mismatch):
+            raise _refusal(node.op, value)
+        found.append((name, value))
+    return tuple(found)
+
+
+def _refusal(op: str, why: Mismatch) -> EvaluationError:
+    named = why.message.startswith((f"{op}: ", f"{op} "))
+    message = why.message if named else f"{op}: {why.message}"
+    place = Place(node=op)
+    return EvaluationError(
+        Diagnostic(why.code, message, place, why.expected, why.found, why.suggestion)
+    )
+
+
+def _with_numbers(value: Any, numbers: Mapping[Term, Term]) -> Any:
+    if isinstance(value, Scalar):
+        return normal_dim(substitute(value, numbers))
+    if isinstance(value, tuple):
+        return tuple([_with_numbers(item, numbers) for item in value])
+    return value

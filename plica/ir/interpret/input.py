@@ -1,0 +1,321 @@
+"""Inputs: the values a user gives for the parameters of a function, checked against their types.
+
+Arrays must have the declared dtype and shape; Python numbers stand for scalars, tuples for tuples,
+Python functions for functions.  Symbolic dims are found from the arrays and must agree.  All that
+is wrong is reported at once, each with the input's name and both sides.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph.module import module
+>>> from plica.ir.type.term import tensor
+>>> x = Var(Name("x"), tensor((2,), "f32"))
+>>> values, sizes = read_inputs((x,), (np.zeros(2, np.float32),), {}, module({}))
+>>> values[0].shape
+(2,)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+import numpy as np
+
+from plica.core.binding import free_vars, name_of
+from plica.core.diagnostic import CompilerBug, EvaluationError, did_you_mean
+from plica.core.term import Term
+from plica.ir.graph.expression import Constructor, Var
+from plica.ir.graph.module import Module
+from plica.ir.interpret.value import (
+    Array,
+    Closure,
+    DataValue,
+    NativeFunction,
+    Value,
+    arity,
+    conforms,
+    equations,
+    field_types,
+    sketch,
+)
+from plica.ir.type.dtype import DType
+from plica.ir.type.size import Sizes, shape_of, solve
+from plica.ir.type.term import (
+    DataType,
+    FuncType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeVar,
+    Unknown,
+)
+from plica.runtime.error import Diagnostic, InputError, Place
+from plica.runtime.port import fits_float, number_text
+
+_MISSING: Final = object()
+
+
+def read_inputs(
+    params: Sequence[Var],
+    args: Sequence[Any],
+    named: Mapping[str, Any],
+    module: Module,
+    sizes: Sizes | None = None,
+) -> tuple[tuple[Value, ...], dict[Term, int]]:
+    """The values of the parameters, and the dims they determine; `InputError` names all faults."""
+    reader = _Reader(module)
+    given = _by_position(params, args, named, reader.wrong)
+    read: list[tuple[Var, Value]] = []
+    for param, value in zip(params, given, strict=True):
+        if value is not _MISSING:
+            name = str(param.name)
+            known = reader.read(name, value, type_given(param), f"Input {name!r}")
+            if known is not None:
+                read.append((param, known))
+    found = dict(sizes or {})
+    origin: dict[Term, str] = {}
+    for param, value in read:  # one by one, so that a conflict can say who fixed the dim
+        before = set(found)
+        found = solve(equations(type_given(param), value, module), found)
+        origin |= {dim: str(param.name) for dim in found if dim not in before}
+    for param, value in read:
+        reader.check(str(param.name), value, type_given(param), found, origin)
+    if reader.wrong:
+        raise InputError(*reader.wrong)
+    return tuple([value for _, value in read]), found
+
+
+def type_given(param: Var) -> Type:
+    """The type of a parameter of an inferred function."""
+    if param.type is None:
+        raise CompilerBug(f"The parameter {param.name} has no type: the module was not inferred.")
+    return param.type
+
+
+def read_result(name: str, value: Any, type: Type, sizes: Sizes, module: Module) -> Value:
+    """What a Python function returned, as a value of the type it must have."""
+    read = _Reader(module).read(name, value, type, "The result")
+    if read is not None and conforms(read, type, sizes, module):
+        return read
+    raise EvaluationError(
+        Diagnostic(
+            "type-conflict",
+            f"The function {name!r} returned a value that is not of its type.",
+            Place(node=name),
+            str(type),
+            _describe(value),
+        )
+    )
+
+
+def native(
+    name: str, call: Callable[..., Any], type: FuncType, sizes: Sizes, module: Module
+) -> NativeFunction:
+    """A Python function as a value: it is given read-only arrays, and its result is checked."""
+
+    def checked(args: tuple[Value, ...]) -> Value:
+        known = dict(sizes)
+        for param, arg in zip(type.params, args, strict=True):
+            known = solve(equations(param, arg), known)
+        return read_result(name, call(*map(_frozen, args)), type.ret, known, module)
+
+    return NativeFunction(name, len(type.params), checked)
+
+
+def _by_position(
+    params: Sequence[Var], args: Sequence[Any], named: Mapping[str, Any], wrong: list[Diagnostic]
+) -> list[Any]:
+    """What is given for each parameter, `_MISSING` where nothing is."""
+    names = [str(param.name) for param in params]
+    given = [*args[: len(names)], *[_MISSING] * (len(names) - len(args))]
+    if len(args) > len(names):
+        message = "More values are given than there are inputs."
+        expected = f"{len(names)} ({', '.join(names)})"
+        wrong.append(Diagnostic("input-unknown", message, None, expected, str(len(args))))
+    for name, value in named.items():
+        if name not in names:
+            message = f"There is no input {name!r}."
+            hint = did_you_mean(name, names)
+            expected = ", ".join(names) or "no inputs"
+            wrong.append(Diagnostic("input-unknown", message, None, expected, name, hint))
+        elif given[names.index(name)] is not _MISSING:
+            message = f"Input {name!r} is given twice, by position and by name."
+            wrong.append(Diagnostic("input-unknown", message, Place(node=name)))
+        else:
+            given[names.index(name)] = value
+    for param, value in zip(params, given, strict=True):
+        if value is _MISSING:
+            place = Place(node=str(param.name))
+            message = f"Input {str(param.name)!r} is not given."
+            wrong.append(Diagnostic("input-missing", message, place, str(param.type)))
+    return given
+
+
+class _Reader:
+    """Reads values and collects what is wrong with them."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.wrong: list[Diagnostic] = []
+
+    def refuse(self, code: str, message: str, name: str, sides: tuple[object, object]) -> None:
+        """Note a fault, with what was expected and what was found."""
+        expected, found = map(str, sides)
+        self.wrong.append(Diagnostic(code, message, Place(node=name), expected, found))
+
+    def masked(self, name: str, type: Type, what: str) -> None:
+        """Refuse an array whose mask would be lost."""
+        message = f"{what} is a masked array, and tensors have no masks."
+        hint = "Give x.filled(value), or the mask as an input of its own."
+        place = Place(node=name)
+        self.wrong.append(
+            Diagnostic("input-type", message, place, str(type), "a masked array", hint)
+        )
+
+    def read(self, name: str, value: Any, type: Type, what: str) -> Value | None:
+        """The value in its canonical form; None where something is wrong with it already."""
+        sides = type, _describe(value)
+        match type:
+            case TensorType():
+                if isinstance(value, np.ma.MaskedArray):
+                    self.masked(name, type, what)
+                    return None
+                array = _array(value, type.dtype)
+                if array is None:
+                    self.refuse("input-type", f"{what} is not a tensor.", name, sides)
+                elif isinstance(array, str):
+                    message = f"{what} has the wrong element type."
+                    self.refuse("input-dtype", message, name, (type.dtype, array))
+                elif array.ndim != len(type.shape):
+                    message = f"{what} has the wrong rank."
+                    self.refuse("input-shape", message, name, (type, _describe(array)))
+                else:
+                    return array
+            case TupleType():
+                if isinstance(value, tuple) and len(value) == len(type.items):
+                    pairs = enumerate(zip(value, type.items, strict=True))
+                    items = [self.read(name, v, t, f"{what}[{i}]") for i, (v, t) in pairs]
+                    found = tuple([item for item in items if item is not None])
+                    return found if len(found) == len(items) else None
+                self.refuse("input-type", f"{what} is not the tuple it must be.", name, sides)
+            case FuncType():
+                if isinstance(value, NativeFunction | Constructor | Closure):
+                    if arity(value) == len(type.params):
+                        return value
+                elif callable(value):
+                    return native(name, value, type, {}, self.module)
+                self.refuse("input-type", f"{what} is not the function it must be.", name, sides)
+            case DataType():
+                if isinstance(value, DataValue):
+                    if conforms(value, type, None, self.module):
+                        return value
+                    whole = _with_arrays(value, type, self.module)
+                    if conforms(whole, type, None, self.module):
+                        return whole
+                self.refuse("input-type", f"{what} is no value of its data type.", name, sides)
+            case TypeVar():
+                if isinstance(value, np.ma.MaskedArray):
+                    self.masked(name, type, what)
+                    return None
+                if isinstance(value, np.ndarray | np.generic):
+                    return np.asarray(value)
+                if isinstance(value, tuple | DataValue | NativeFunction | Constructor | Closure):
+                    return value
+                self.refuse("input-type", f"{what} is no value of the language.", name, sides)
+            case Unknown():
+                raise CompilerBug(f"{what} has a type that was never inferred.")
+        return None
+
+    def check(
+        self, name: str, value: Value, type: Type, sizes: Sizes, origin: Mapping[Term, str]
+    ) -> None:
+        """Note each tensor that has not the shape its type gives it under `sizes`."""
+        if isinstance(type, TupleType) and isinstance(value, tuple):
+            for inside, item in zip(type.items, value, strict=True):
+                self.check(name, item, inside, sizes, origin)
+        if not isinstance(type, TensorType) or not isinstance(value, np.ndarray):
+            return
+        if value.shape == shape_of(type.shape, sizes):
+            return
+        used = frozenset[Term]().union(*map(free_vars, type.shape))
+        fixed = [f"{name_of(v)} = {sizes[v]} from {origin[v]!r}" for v in origin if v in used]
+        expected = f"{type} with {', '.join(fixed)}" if fixed else type
+        message = f"Input {name!r} has the wrong shape."
+        self.refuse("input-shape", message, name, (expected, f"shape {value.shape}"))
+
+
+def _with_arrays(value: DataValue, type: DataType, module: Module) -> Value:
+    """The value with arrays for the numbers in it; what does not fit stays as it is."""
+    done: dict[tuple[int, Type], Any] = {}
+    stack: list[tuple[Any, Type]] = [(value, type)]
+    while stack:
+        each, of = stack[-1]
+        parts: tuple[Any, ...] = ()
+        inside: tuple[Type, ...] | None = None
+        if isinstance(of, TupleType) and isinstance(each, tuple):
+            inside, parts = of.items, each
+        elif isinstance(of, DataType) and isinstance(each, DataValue) and each.data is of.data:
+            inside, parts = field_types(of, each.index, module), each.fields
+        new: Any = each
+        if inside is not None and len(inside) == len(parts):
+            pairs = list(zip(parts, inside, strict=True))
+            waiting = [(part, t) for part, t in pairs if (id(part), t) not in done]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            kept = tuple([done[id(part), t] for part, t in pairs])
+            if any(a is not b for a, b in zip(kept, parts, strict=True)):
+                new = kept if isinstance(each, tuple) else attrs.evolve(each, fields=kept)
+        elif isinstance(of, TensorType) and not isinstance(each, np.ndarray):
+            array = _array(each, of.dtype)
+            new = each if array is None or isinstance(array, str) else array
+        done[id(each), of] = new
+        stack.pop()
+    made: Value = done[id(value), type]
+    return made
+
+
+def _array(value: Any, dtype: DType) -> Array | str | None:
+    """The value as an array of `dtype`; a string says which dtype it has instead."""
+    if isinstance(value, np.ndarray | np.generic):
+        array = np.asarray(value)
+    elif isinstance(value, bool | int | float):
+        return _number(value, dtype)
+    elif hasattr(value, "__dlpack__"):
+        array = np.from_dlpack(value)
+    else:
+        return None
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return array if array.dtype == dtype.numpy else str(array.dtype)
+
+
+def _number(value: bool | int | float, dtype: DType) -> Array | str:
+    """A Python number as a scalar tensor: exact for integers and bools, rounded for floats."""
+    if dtype.is_float:
+        fits = fits_float(value)
+    elif dtype.is_integer:
+        low, high = dtype.bounds
+        fits = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    else:
+        fits = isinstance(value, bool)
+    return (
+        np.asarray(value, dtype.numpy) if fits else f"{number_text(value)} ({type(value).__name__})"
+    )
+
+
+def _frozen(value: Value) -> Any:
+    """The same value through which no array can be changed."""
+    if isinstance(value, np.ndarray):
+        view = value.view()
+        view.flags.writeable = False
+        return view
+    if isinstance(value, tuple):
+        return tuple([_frozen(item) for item in value])
+    return value
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, np.ndarray | np.generic):
+        return f"{value.dtype} tensor of shape {tuple(value.shape)}"
+    return f"{sketch(value)} ({type(value).__name__})"

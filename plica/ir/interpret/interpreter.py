@@ -1,0 +1,103 @@
+"""The reference meaning of the graph language: what every pass and every target must agree with.
+
+The branch that is not taken and the clause that does not match are never looked at; a let's value
+is evaluated before its body; calls in tail position do not grow the stack.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph.expression import Function, Tuple, Var
+>>> from plica.ir.graph.module import module
+>>> from plica.ir.type.term import FuncType, TupleType, tensor
+>>> t = tensor((), "f32")
+>>> x, main = Var(Name("x"), t), Var(Name("main"), FuncType((), (), (t,), TupleType((t, t))))
+>>> twice = module({main: Function((), (), (x,), TupleType((t, t)), Tuple((x, x)))}, main)
+>>> [float(each) for each in interpret(twice, 1.5)]
+[1.5, 1.5]
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from plica.core.collector import paused
+from plica.ir.graph.expression import Var
+from plica.ir.graph.module import Module
+from plica.ir.graph.shape_specialisation import check_ranges
+from plica.ir.interpret.graph_machine import GENEROUS, Externs, GraphMachine, RunLimits
+from plica.ir.interpret.graph_program import program_of
+from plica.ir.interpret.input import read_inputs
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.interpret.value import Array, Value
+from plica.ir.loop.statement import Kernel
+from plica.ir.text.script import Scripted, as_module
+from plica.ir.type.term import TensorType
+from plica.runtime.error import Diagnostic, EvaluationError
+
+MOST_RESULTS: Final = 1 << 20
+"""Each of the tensors of a result is an array of its own; no more of them are made."""
+
+__all__ = ["GENEROUS", "RunLimits", "interpret"]
+
+
+def interpret(
+    module: Module | Scripted,
+    /,
+    *args: Any,
+    externs: Externs | None = None,
+    limits: RunLimits = GENEROUS,
+    **named: Any,
+) -> Any:
+    """The result of the module's main: an array, or a tuple in the order of outputs.
+
+    Inputs are given by position or by name; `externs` gives a Python function for each symbol.
+    """
+    with paused():  # no cycles are made here, and a deep stack is long to trace
+        program = program_of(as_module(module))
+        start = program.module.main
+        first = None if start is None else program.table.get(start)
+        if isinstance(first, Kernel):
+            return _kernel(first, program.module, args, named)
+        machine = GraphMachine(program, externs or {}, limits)
+        said = program.module.main_function()
+        main = program.apart(said)
+        values, sizes = read_inputs(main.params, args, named, program.module)
+        if said.dims:
+            every = zip(said.dims, main.dims, strict=True)
+            check_ranges(said, {str(dim.name): sizes[own] for dim, own in every if own in sizes})
+        result = machine.enter(main, {}, values, sizes)
+        if _tensors(result, {}) > MOST_RESULTS:
+            message = "The result has more tensors than there is memory for."
+            expected = f"at most {MOST_RESULTS} tensors"
+            raise EvaluationError(Diagnostic("no-memory", message, None, expected, "more"))
+        return _fresh(result)
+
+
+def _kernel(
+    kernel: Kernel, module: Module, args: tuple[Any, ...], named: dict[str, Any]
+) -> Array | tuple[Array, ...]:
+    """What a kernel writes, given what it reads."""
+    inputs = kernel.params[: kernel.inputs]
+    params = [Var(each.name, TensorType(each.shape, each.dtype)) for each in inputs]
+    values, sizes = read_inputs(params, args, named, module)
+    written = run_kernel(kernel, values, sizes)
+    return written[0] if len(written) == 1 else written
+
+
+def _tensors(value: Value, known: dict[int, int]) -> int:
+    """How many tensors are in a value, tuples in tuples counted as often as they come."""
+    if not isinstance(value, tuple):
+        return 1
+    count = known.get(id(value))
+    if count is None:
+        count = known[id(value)] = sum([_tensors(item, known) for item in value])
+    return count
+
+
+def _fresh(value: Value) -> Value:
+    """Arrays the caller may keep and change, whatever they were made from."""
+    if isinstance(value, np.ndarray):
+        return np.array(value)
+    if isinstance(value, tuple):
+        return tuple([_fresh(item) for item in value])
+    return value

@@ -1,0 +1,219 @@
+"""Races: who touched which element, and whether anything orders them.
+
+A `Strand` is a parallel or vectorized loop under way: its iterations are not ordered, so an element
+that one of them writes is no business of any other.
+
+A `ThreadGrid` is a grid of threads under way.  The threads of one block run in *phases* that
+barriers
+separate: what happens in an earlier phase happens before.  Two threads that meet at one element in
+one phase, one of them writing, race.  Blocks are never ordered.  A thread is its coordinates, so
+two thread loops after one another have the same threads, and no order but each thread's own.
+
+>>> from plica.core.diagnostic import EvaluationError
+>>> from plica.ir.type.dtype import i32
+>>> from plica.ir.loop.tensor import buffer
+>>> loop = Strand()
+>>> memory = Storage.blank(buffer("x", (2,), i32), (2,), [loop])
+>>> memory.store((0,), 7)
+>>> loop.iteration = 1
+>>> try:
+...     memory.load((0,))
+... except EvaluationError as error:
+...     print(error.code)
+data-race
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from plica.core.term import Term
+from plica.ir.interpret.storage import Storage
+from plica.ir.loop.memory_scope import WARP, MemoryScope
+
+_MANY: Final = -1  # read by more than one iteration
+_CROWD: Final = ("many",)  # more than one thread, or more than one block
+_AXES: Final = ("x", "y", "z")
+
+
+class Strand:
+    """A parallel loop under way: its present iteration, and who touched what during it."""
+
+    __slots__ = ("iteration", "seen", "written")
+
+    def __init__(self) -> None:
+        self.iteration = 0
+        self.seen: dict[tuple[Storage, int], int] = {}
+        self.written: dict[tuple[Storage, int], int] = {}
+
+    def read(self, storage: Storage, at: int) -> None:
+        """A read races with a write of another iteration."""
+        key, now = (storage.root, at), self.iteration
+        if self.written.get(key, now) != now:
+            self.race(storage, at, self.written[key], "reads it")
+        if self.seen.setdefault(key, now) != now:
+            self.seen[key] = _MANY
+
+    def write(self, storage: Storage, at: int) -> None:
+        """A write races with any access of another iteration."""
+        key, now = (storage.root, at), self.iteration
+        for before in (self.written.get(key, now), self.seen.get(key, now)):
+            if before != now:
+                self.race(storage, at, before, "writes it")
+        self.written[key] = now
+
+    def doubts(self, storage: Storage, indices: Sequence[int]) -> bool:
+        """Iterations run in order, so what is undefined in one may only be too early."""
+        return False
+
+    def race(self, storage: Storage, at: int, before: int, how: str) -> None:
+        other = "others" if before == _MANY else f"iteration {before}"
+        storage.refuse(
+            "data-race",
+            f"Iterations of a parallel loop race for an element of {str(storage.buffer.name)!r}.",
+            "elements that one iteration has for itself, or that all only read",
+            f"{storage.indices(at)}: iteration {self.iteration} {how}, and {other} used it before",
+        )
+
+
+class _Touched:
+    """What a launch knows of one element: by whom it was written and read, and when last."""
+
+    __slots__ = (
+        "read_block", "read_phase", "read_thread", "write_block", "write_phase", "write_thread",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.write_block: Any = None
+        self.write_thread: Any = None
+        self.write_phase = -1
+        self.read_block: Any = None
+        self.read_thread: Any = None
+        self.read_phase = -1
+
+
+class ThreadGrid:
+    """A grid of threads under way, the coordinates of the running one, and who touched what."""
+
+    def __init__(self) -> None:
+        self.phase = 0
+        self.coordinates: dict[str, int] = {}
+        self.extents: dict[str, int] = {}
+        self.block: Any = ()
+        self.thread: Any = ()
+        self.variables: dict[Term, str] = {}
+        self.met: dict[str, int] = {}  # the least extent of a thread loop with a barrier inside
+        self.held: set[Storage] = set()  # what was there before it
+        self.instances: dict[Any, Storage] = {}
+        self.turns: dict[Any, int] = {}
+        self.touched: dict[tuple[Storage, int], _Touched] = {}
+        self.suspect: tuple[Storage, tuple[int, ...]] | None = None
+
+    def place(self) -> None:
+        """Say who runs now, after a change of the coordinates."""
+        here = self.coordinates
+        self.block = tuple([here.get(f"blockIdx.{axis}") for axis in _AXES])
+        self.thread = tuple([here.get(f"threadIdx.{axis}") for axis in _AXES])
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether some thread loop is under way."""
+        return any(each is not None for each in self.thread)
+
+    def owner(self, scope: MemoryScope) -> Any:
+        """Those who have one memory of the scope together with the running thread."""
+        if scope.reach == "thread":
+            return self.block, self.thread
+        return (self.block, self.warp) if scope.reach == "warp" else (self.block,)
+
+    @property
+    def warp(self) -> int:
+        """The number of the running thread's warp in its block."""
+        linear = 0
+        for axis, place in zip(reversed(_AXES), reversed(self.thread), strict=True):
+            linear = linear * self.extents.get(f"threadIdx.{axis}", 1) + (place or 0)
+        return linear // WARP
+
+    def instance(self, key: Any, scope: MemoryScope, like: Storage) -> Storage:
+        """The running thread's memory for a buffer that lives beyond it."""
+        whole = key, self.owner(scope)
+        if whole not in self.instances:
+            self.instances[whole] = like.fresh()
+        return self.instances[whole]
+
+    def turn(self, key: Any) -> int:
+        """How often the running thread has come by here."""
+        whole = key, self.block, self.thread
+        self.turns[whole] = self.turns.get(whole, 0) + 1
+        return self.turns[whole]
+
+    def read(self, storage: Storage, at: int) -> None:
+        """A read races with a write that nothing orders before it."""
+        if storage.private:
+            return
+        of = self._of(storage, at)
+        if of.write_block is not None:
+            if of.write_block != self.block:
+                self.race(storage, at, of.write_block, of.write_thread, "reads it")
+            if of.write_phase == self.phase and of.write_thread != self.thread:
+                self.race(storage, at, of.write_block, of.write_thread, "reads it")
+        if of.read_block is None:
+            of.read_block = self.block
+        elif of.read_block != self.block:
+            of.read_block = _CROWD
+        if of.read_phase != self.phase:
+            of.read_phase, of.read_thread = self.phase, self.thread
+        elif of.read_thread != self.thread:
+            of.read_thread = _CROWD
+
+    def write(self, storage: Storage, at: int) -> None:
+        """A write races with any access that nothing orders before it."""
+        if storage.private:
+            return
+        of = self._of(storage, at)
+        for block, thread, phase in (
+            (of.write_block, of.write_thread, of.write_phase),
+            (of.read_block, of.read_thread, of.read_phase),
+        ):
+            if block is not None and (
+                block != self.block or (phase == self.phase and thread != self.thread)
+            ):
+                self.race(storage, at, block, thread, "writes it")
+        of.write_block, of.write_thread, of.write_phase = self.block, self.thread, self.phase
+
+    def doubts(self, storage: Storage, indices: Sequence[int]) -> bool:
+        """An undefined element may be one that a later thread of this phase writes: a race.
+
+        Until the launch ends the first such read is remembered.
+        """
+        if self.suspect is None:
+            self.suspect = storage, tuple(indices)
+        return True
+
+    def _of(self, storage: Storage, at: int) -> _Touched:
+        key = storage.root, at
+        found = self.touched.get(key)
+        if found is None:
+            found = self.touched[key] = _Touched()
+        return found
+
+    def race(self, storage: Storage, at: int, block: Any, thread: Any, how: str) -> None:
+        storage.refuse(
+            "data-race",
+            f"Threads race for an element of {str(storage.buffer.name)!r}.",
+            "a barrier between the accesses of two threads of a block, no meeting of blocks",
+            f"{storage.indices(at)}: {_who(self.block, self.thread)} {how}, and "
+            f"{_who(block, thread)} used it before",
+        )
+
+
+def _who(block: Any, thread: Any) -> str:
+    parts = []
+    for word, place in (("block", block), ("thread", thread)):
+        if place is _CROWD:
+            parts.append(f"several {word}s")
+        elif any(each is not None for each in place):
+            shown = ", ".join("all" if each is None else str(each) for each in place)
+            parts.append(f"{word} ({shown})")
+    return " ".join(parts) or "what all threads do"

@@ -1,0 +1,265 @@
+"""Nests: loops that do one store, recognised and written out flat.
+
+    for i: for j: for k: block(vi = i, vj = j, vk = k): init C[vi, vj] = 0; C[vi, vj] += A * B
+
+is a nest: its loops, the guard under which it stores, what and where, and the reset of a reduction,
+all in terms of the loops alone.  `plica.ir.interpret.vectorised` runs a nest over arrays at once.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> x, i = buffer("x", (3,), f32), axis("i")
+>>> found = nest(For(i, x.shape[0], "serial", Store(x, (i,), x[i] * 2)))
+>>> [str(loop.var.name) for loop in found.loops], found.update is None, found.reads_itself
+(['i'], False, True)
+
+Only terms that mean the same, bit by bit, on arrays and on numbers are accepted.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.term import Term
+from plica.ir.loop.scalar import (
+    BINARY,
+    And,
+    Buffer,
+    Eq,
+    Intrinsic,
+    Le,
+    Lit,
+    Load,
+    Lt,
+    Not,
+    Or,
+    Pow,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    dtype_of,
+)
+from plica.ir.loop.scalar_table import ROWS
+from plica.ir.loop.statement import TRUE, Bind, Block, Branch, For, Seq, Stmt, Store
+from plica.ir.loop.vector import VECTORS
+from plica.ir.type.dtype import i64
+
+MOST_LOOPS: Final = 16
+_ZERO: Final = Lit(0, i64)
+
+
+@frozen(eq=False)
+class StoreNest:
+    """One store under loops.
+
+    Where `guard` holds `inside` must, and then `buffer[indices]` becomes `value`; where `reset`
+    holds as well it is `start` before.  `update` is the value as `kind(own element, rest)`.
+    """
+
+    loops: tuple[For, ...]
+    guard: Scalar
+    inside: Scalar
+    reset: Scalar | None
+    start: Scalar | None
+    buffer: Buffer
+    indices: tuple[Scalar, ...]
+    value: Scalar
+    update: tuple[type[Scalar], Scalar, bool] | None  # the operation, the rest, rest on the left
+    loads: tuple[Load, ...]
+    hidden_loads: bool  # inside reductions, where their places are not known
+    outer: tuple[ScalarVar, ...]
+
+    @property
+    def reads_itself(self) -> bool:
+        """Whether the value depends on the element it replaces."""
+        return any(each.buffer is self.buffer for each in self.loads)
+
+    @property
+    def terms(self) -> tuple[Scalar, ...]:
+        """All scalars of the nest."""
+        more = [each for each in (self.reset, self.start) if each is not None]
+        return (self.guard, self.inside, *self.indices, self.value, *more)
+
+
+def nest(loop: For) -> StoreNest | None:
+    """The nest a loop is, None where it is something else."""
+    found = _chain(loop)
+    if found is None:
+        return None
+    loops, guard, inside, reset, start, store = found
+    terms = [guard, inside, *store.indices, store.value]
+    terms += [each for each in (reset, start) if each is not None]
+    if not all(_is_exact(each) for each in terms):
+        return None
+    buffer, own = store.buffer, Load(store.buffer, store.indices)
+    others = [guard, inside, *store.indices, *[e for e in (reset, start) if e is not None]]
+    if any(buffer in free_vars(each) for each in others):
+        return None
+    loads, hidden = _loads(terms)
+    if any(each.buffer is buffer and each is not own for each in loads):
+        return None
+    update = _update(store.value, own)
+    if start is not None and update is None:
+        return None
+    variables = {each.var for each in loops}
+    outer: dict[ScalarVar, None] = {}
+    for term in terms:
+        for var in sorted(
+            (v for v in free_vars(term) if isinstance(v, ScalarVar)), key=lambda v: v.name
+        ):
+            if var not in variables:
+                outer[var] = None
+    return StoreNest(
+        loops, guard, inside, reset, start, buffer, store.indices, store.value,
+        update, tuple(loads), hidden, tuple(outer),
+    )  # fmt: skip
+
+
+def _chain(loop: For) -> Any:
+    """The loops, conditions and the store of a statement that holds nothing else."""
+    loops: list[For] = []
+    known: dict[Term, Term] = {}  # block and bound variables, by the loops'
+    guard: Scalar = TRUE
+    inside: Scalar = TRUE
+    reset: Scalar | None = None
+    start: Scalar | None = None
+    bound: set[Term] = set()
+    stmt: Stmt = loop
+
+    def moved(term: Scalar) -> Scalar:
+        new = substitute(term, known) if known else term
+        assert isinstance(new, Scalar)
+        return new
+
+    while not isinstance(stmt, Store):
+        match stmt:
+            case For(var, extent, _, body):
+                known_extent = moved(extent)
+                if len(loops) == MOST_LOOPS or var in bound or _mentions(known_extent, bound):
+                    return None
+                if known_extent is not extent:
+                    return None
+                bound.add(var)
+                loops.append(stmt)
+                stmt = body
+            case Block():
+                if bound & set(stmt.vars) or any(var in known for var in stmt.vars):
+                    return None
+                guard = _both(guard, moved(stmt.predicate))
+                places = [moved(each) for each in stmt.bindings]
+                for place, extent in zip(places, stmt.extents, strict=True):
+                    here = And(Le(_ZERO, place), Lt(place, moved(extent)))
+                    inside = _both(inside, here if guard is TRUE else Or(Not(guard), here))
+                for var, place in zip(stmt.vars, places, strict=True):
+                    known[var] = place
+                    bound.add(var)
+                if stmt.init is not None:
+                    if not (isinstance(stmt.init, Store) and isinstance(stmt.body, Store)):
+                        return None
+                    first, then = stmt.init, stmt.body
+                    if first.buffer is not then.buffer or first.indices != then.indices:
+                        return None
+                    reset = TRUE
+                    for place, kind in zip(places, stmt.kinds, strict=True):
+                        if kind == "reduce":
+                            reset = _both(reset, Eq(place, _ZERO))
+                    start = moved(first.value)
+                stmt = stmt.body
+            case Branch(condition, then_, Seq(())):
+                guard = _both(guard, moved(condition))
+                stmt = then_
+            case Bind(var, value, body) if var not in bound and not _has_loads(value):
+                known[var] = moved(value)
+                bound.add(var)
+                stmt = body
+            case _:
+                return None
+    store = Store(stmt.buffer, tuple([moved(each) for each in stmt.indices]), moved(stmt.value))
+    return tuple(loops), guard, inside, reset, start, store
+
+
+def _both(left: Scalar, right: Scalar) -> Scalar:
+    if left is TRUE:
+        return right
+    return left if right is TRUE else And(left, right)
+
+
+def _mentions(term: Scalar, variables: set[Term]) -> bool:
+    return not isinstance(term, Lit) and not free_vars(term).isdisjoint(variables)
+
+
+def _has_loads(term: Scalar) -> bool:
+    return any(isinstance(each, Buffer) for each in free_vars(term))
+
+
+def _update(value: Scalar, own: Load) -> tuple[type[Scalar], Scalar, bool] | None:
+    """The value as an operation on the store's own element and a rest that does not read it."""
+    if type(value) not in BINARY:
+        return None
+    left, right = value.left, value.right  # type: ignore[attr-defined]  # it is binary
+    if left is own and own.buffer not in free_vars(right):
+        return type(value), right, False
+    if right is own and own.buffer not in free_vars(left):
+        return type(value), left, True
+    return None
+
+
+def _loads(terms: list[Scalar]) -> tuple[list[Load], bool]:
+    """Each load outside reductions once, and whether there are some inside."""
+    found: list[Load] = []
+    hidden = False
+    seen: set[Term] = set()
+    stack = list(reversed(terms))
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, Reduce):
+            hidden = hidden or _has_loads(node)
+            # The stored buffer must show itself, wherever it is read.
+            for each in sorted(_buffers(node), key=lambda b: b.name):
+                found.append(Load(each, tuple([_ZERO] * len(each.shape))))
+            continue
+        if isinstance(node, Load):
+            found.append(node)
+            stack.extend(reversed(node.indices))
+            continue
+        stack.extend([kid for kid in reversed(node._children) if isinstance(kid, Scalar)])
+    return found, hidden
+
+
+def _buffers(term: Scalar) -> list[Buffer]:
+    return [each for each in free_vars(term) if isinstance(each, Buffer)]
+
+
+@lru_cache(maxsize=4096)
+def _is_exact(root: Scalar) -> bool:
+    """Whether arrays give the same bits, and all sizes are numbers."""
+    seen: set[Term] = set()
+    stack: list[Term] = [root]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, (Pow, *VECTORS)):
+            return False
+        if isinstance(node, Intrinsic) and not _has_one_answer(node):
+            return False
+        if isinstance(node, Reduce) and not all(isinstance(each, Lit) for each in node.extents):
+            return False
+        if isinstance(node, Buffer):
+            if not all(isinstance(each, Lit) for each in node.shape):
+                return False
+            continue
+        stack.extend(node._children)
+    return True
+
+
+def _has_one_answer(of: Intrinsic) -> bool:
+    row = ROWS.get(of.name)
+    return row is not None and row.is_exact and dtype_of(of.args[0]).is_float

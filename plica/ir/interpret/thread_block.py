@@ -1,0 +1,184 @@
+"""Teams: the threads of a grid, run in turns on one machine.
+
+Each thread is a run of its own with its own variables.  It goes on until it comes to a barrier,
+then the next one does; when all of them have come to the barrier a new phase begins, and they go on
+(`plica.ir.interpret.race` says what that orders).  Blocks of threads run one after the other.
+
+>>> import numpy as np
+>>> from plica.ir.type.dtype import i32
+>>> from plica.ir.loop.statement import Kernel, Store, seq
+>>> from plica.ir.interpret.kernel import run_kernel
+>>> from plica.ir.loop.scalar import index
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> x, y, z, t = *[buffer(name, (2,), i32) for name in "xyz"], axis("t")
+>>> turned = seq(Store(y, (t,), x[t]), Barrier("global"), Store(z, (t,), y[1 - t]))
+>>> kernel = Kernel((), (x, y, z), 1, For(t, index(2), "threadIdx.x", turned))
+>>> run_kernel(kernel, (np.array([5, 6], np.int32),))[1]
+array([6, 5], dtype=int32)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import attrs
+
+from plica.core.diagnostic import EvaluationError
+from plica.core.term import Term
+from plica.ir.interpret.race import ThreadGrid
+from plica.ir.interpret.storage import Storage
+from plica.ir.loop.memory_scope import MemoryScope, scope
+from plica.ir.loop.statement import Barrier, For
+from plica.runtime.error import Diagnostic, Place
+
+if TYPE_CHECKING:
+    from plica.ir.interpret.loop_machine import LoopMachine
+
+
+@attrs.define(eq=False)
+class Thread:
+    """A thread under way: what is left of it, the barrier it waits at, its variables there."""
+
+    number: int
+    rest: Iterator[Barrier]
+    at: Barrier | None = None
+    inside: dict[Term, Any] | None = None
+
+    def advance(self, machine: LoopMachine) -> Barrier | None:
+        """Go on to the next barrier; None where there is none, and the thread has ended."""
+        self.at = next(self.rest, None)
+        self.inside = None if self.at is None else dict(machine.env)
+        return self.at
+
+
+def spread(machine: LoopMachine, loop: For, extent: int) -> Iterator[Barrier]:
+    """Run a loop over threads."""
+    begun = machine.launch is None
+    if machine.launch is None:
+        machine.launch = ThreadGrid()
+        machine.watchers.append(machine.launch)
+        machine.launch.held = {each for each in machine.env.values() if isinstance(each, Storage)}
+    launch = machine.launch
+    yield from _team(machine, launch, loop, max(0, extent))
+    if begun:
+        machine.settle()
+        machine.watchers.remove(launch)
+        machine.launch = None
+
+
+def coordinate(machine: LoopMachine, loop: For, extent: int) -> int | None:
+    """Where the running thread is along a loop's axis, None where that axis is not spread yet.
+
+    A loop inside another of the same name is the same threads again, as many or fewer.
+    """
+    launch = machine.launch
+    here = None if launch is None else launch.coordinates.get(loop.kind)
+    if launch is None or here is None:
+        return None
+    if extent > launch.extents[loop.kind]:
+        message = f"A loop over {loop.kind} has more iterations than there are threads."
+        place = Place(node=str(loop.var.name))
+        expected, found = f"at most {launch.extents[loop.kind]}", str(extent)
+        raise EvaluationError(Diagnostic("thread-extent", message, place, expected, found))
+    launch.variables[loop.var] = loop.kind
+    return here
+
+
+def meets(machine: LoopMachine, barrier: Barrier) -> bool:
+    """Whether there is anybody to wait for at a barrier."""
+    if scope(barrier.scope).reach not in ("all", "block"):
+        message = "A barrier is for memory that threads of a block have together."
+        found = f"the scope {barrier.scope!r}"
+        raise EvaluationError(Diagnostic("unsupported", message, None, "shared, global", found))
+    if machine.launch is None:
+        return False
+    if machine.watchers[-1] is not machine.launch:
+        _divergent("a barrier inside a parallel or vectorized loop")
+    return True
+
+
+def _team(machine: LoopMachine, launch: ThreadGrid, loop: For, extent: int) -> Iterator[Barrier]:
+    """The iterations of a loop over threads, from barrier to barrier."""
+    tag, env = loop.kind, machine.env
+    outside, alone = dict(env), not launch.has_threads
+    before = launch.extents.get(tag)
+    launch.extents[tag] = extent
+    launch.variables[loop.var] = tag
+    if extent > launch.met.get(tag, extent):
+        _divergent(f"a loop over {extent} threads where {launch.met[tag]} met before")
+    narrow = _narrow(launch, tag, outside)
+    waiting = [Thread(number, machine.steps(loop.body)) for number in range(extent)]
+    together = tag.startswith("threadIdx")
+    teams = [waiting] if together else [[each] for each in waiting]
+    for team in teams:
+        size = len(team)
+        while team:
+            parked = []
+            for each in team:
+                _resume(machine, launch, each, loop, outside, narrow)
+                if each.advance(machine) is not None:
+                    parked.append(each)
+            if not parked:
+                break
+            if len(parked) != size or any(each.at is not parked[0].at for each in parked):
+                _divergent(f"{len(parked)} of {size} threads along {tag} come to it")
+            if together:
+                launch.met[tag] = extent
+            if alone:
+                launch.phase += 1
+            elif parked[0].at is not None:
+                del launch.coordinates[tag]
+                launch.place()
+                yield parked[0].at
+            team = parked
+    launch.coordinates.pop(tag, None)
+    launch.place()
+    if before is not None:
+        launch.extents[tag] = max(before, extent)
+    env.clear()
+    env.update(outside)
+
+
+def _narrow(
+    launch: ThreadGrid, tag: str, outside: dict[Term, Any]
+) -> list[tuple[Term, MemoryScope, Storage]]:
+    """The buffers around of which each thread or block has one of its own."""
+    found = []
+    for buffer, each in outside.items():
+        if isinstance(each, Storage):
+            of = scope(each.buffer.scope)
+            if of.reach in ("thread", "warp") or (
+                of.reach == "block" and (tag.startswith("blockIdx") or each in launch.held)
+            ):
+                found.append((buffer, of, each))
+    return found
+
+
+def _resume(  # noqa: PLR0917  # who, where, and with what
+    machine: LoopMachine,
+    launch: ThreadGrid,
+    thread: Thread,
+    loop: For,
+    outside: dict[Term, Any],
+    narrow: list[tuple[Term, MemoryScope, Storage]],
+) -> None:
+    """Make a thread the running one."""
+    env = machine.env
+    launch.coordinates[loop.kind] = thread.number
+    launch.place()
+    env.clear()
+    if thread.inside is not None:
+        env.update(thread.inside)
+        return
+    env.update(outside)
+    env[loop.var] = thread.number
+    for buffer, of, storage in narrow:
+        env[buffer] = launch.instance(storage, of, storage)
+
+
+def _divergent(found: str) -> NoReturn:
+    """Refuse a barrier that not all threads of the block reach together."""
+    message = "Not all threads of a block come to the same barrier."
+    expected = "every thread of the block at the barrier, or none"
+    raise EvaluationError(Diagnostic("divergent-barrier", message, None, expected, found))

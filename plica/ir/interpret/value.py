@@ -1,0 +1,301 @@
+"""Values: what expressions of the graph language stand for.
+
+    Value ::= np.ndarray | tuple of values | DataValue(data, index, name, fields)
+            | Closure | Native | Constructor
+
+A tensor is an array (a scalar one of rank 0), a tuple is a Python tuple, and a function is one of
+the last three: a closure of the language, a function of Python, or a constructor.
+
+>>> from plica.ir.type.term import tensor
+>>> conforms(np.zeros((3, 4), np.float32), tensor(("n", 4), "f32"), {dim_var("n"): 3})
+True
+>>> conforms(np.zeros((3, 4), np.float32), tensor(("n", 4), "f32"), {dim_var("n"): 2})
+False
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+
+from plica.core.binding import substitute
+from plica.core.diagnostic import CompilerBug, did_you_mean
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.graph.expression import Constructor, Function, Var
+from plica.ir.graph.module import DataDef, Module
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import DType
+from plica.ir.type.size import Equation, Sizes, size_of
+from plica.ir.type.term import (
+    DataName,
+    DataType,
+    FuncType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeVar,
+    Unknown,
+)
+from plica.runtime.error import Diagnostic, InputError
+from plica.runtime.port import number_text
+
+__all__ = [
+    "Array",
+    "Closure",
+    "DataValue",
+    "NativeFunction",
+    "Value",
+    "arity",
+    "build",
+    "conforms",
+    "dim_var",
+    "equations",
+    "same_value",
+    "sketch",
+]
+
+Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is the tensor type's
+
+
+@attrs.frozen(eq=False, repr=False, slots=True)
+class DataValue:
+    """A value of an algebraic data type: which constructor made it, and of what."""
+
+    data: DataName
+    index: int
+    name: Name
+    fields: tuple[Value, ...]
+
+    def __repr__(self) -> str:
+        return sketch(self)
+
+
+@attrs.frozen(eq=False, repr=False, slots=True)
+class Closure:
+    """A function with the values of its free variables; `call` runs it on Python's side.
+
+    `itself` is the variable by which a recursive function knows itself.  It is bound on entry, not
+    captured: a closure that held itself would be a cycle, and wait for the garbage collector.
+    """
+
+    function: Function
+    captured: Mapping[Term, Any]  # Any: values of variables, and numbers for dims
+    call: Callable[[Closure, tuple[Any, ...]], Value]
+    itself: Var | None = None
+
+    def __call__(self, *args: Any) -> Value:
+        """The result on arguments that are checked as the inputs of a module are."""
+        return self.call(self, args)
+
+    def __repr__(self) -> str:
+        return f"<function of {len(self.function.params)}>"
+
+
+@attrs.frozen(eq=False, repr=False, slots=True)
+class NativeFunction:
+    """A function that is no term of the graph language: an extern, a kernel, a caller's own."""
+
+    name: str
+    arity: int
+    call: Callable[[tuple[Value, ...]], Value]
+
+    def __call__(self, *args: Any) -> Value:
+        """The result on values."""
+        return self.call(args)
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+Value: TypeAlias = "Array | tuple[Value, ...] | DataValue | Closure | NativeFunction | Constructor"
+
+
+def arity(value: Value) -> int | None:
+    """How many arguments a function takes, None for what is no function."""
+    if isinstance(value, Closure):
+        return len(value.function.params)
+    if isinstance(value, NativeFunction):
+        return value.arity
+    if isinstance(value, Constructor) and isinstance(value.type, FuncType):
+        return len(value.type.params)
+    return None
+
+
+def conforms(
+    value: Any, type: Type, sizes: Sizes | None = None, module: Module | None = None
+) -> bool:
+    """Whether `value` is of `type`, as far as a value can show.
+
+    A dim that `sizes` does not know may be any number, the same one everywhere.  Of a function
+    only the number of parameters can be seen, of a type variable's value nothing.  Values of data
+    types need the module that defines those.
+    """
+    known: dict[Term, int] = dict(sizes or {})
+    fields: dict[tuple[DataType, int], tuple[Type, ...] | None] = {}
+    stack: list[tuple[Any, Type]] = [(value, type)]
+    while stack:
+        value, type = stack.pop()
+        match type:
+            case TensorType():
+                if not _is_tensor(value, type, known):
+                    return False
+            case TupleType():
+                if not isinstance(value, tuple) or len(value) != len(type.items):
+                    return False
+                stack.extend(zip(value, type.items, strict=True))
+            case DataType():
+                if not isinstance(value, DataValue) or value.data is not type.data:
+                    return False
+                key = type, value.index
+                if key not in fields:
+                    fields[key] = field_types(type, value.index, module)
+                inside = fields[key]
+                if inside is None or len(inside) != len(value.fields):
+                    return False
+                stack.extend(zip(value.fields, inside, strict=True))
+            case FuncType():
+                if arity(value) != len(type.params):
+                    return False
+            case TypeVar():
+                continue
+            case Unknown():
+                raise CompilerBug("A value is held against a type that was never inferred.")
+    return True
+
+
+def equations(type: Type, value: Any, module: Module | None = None) -> Iterator[Equation]:
+    """One equation per axis of every tensor in a value; with a module, inside data as well.
+
+    A value that does not fit its type gives no equations there: whoever measures it checks it.
+    """
+    stack: list[tuple[Type, Any]] = [(type, value)]
+    while stack:
+        type, value = stack.pop()
+        inside: tuple[Type, ...] | None = None
+        if isinstance(type, TensorType):
+            if isinstance(value, np.ndarray) and value.ndim == len(type.shape):
+                yield from zip(type.shape, value.shape, strict=True)
+        elif isinstance(type, TupleType) and isinstance(value, tuple):
+            inside = type.items
+        elif isinstance(type, DataType) and isinstance(value, DataValue) and module is not None:
+            inside, value = field_types(type, value.index, module), value.fields
+        if inside is not None and len(inside) == len(value):
+            stack.extend(zip(reversed(inside), reversed(value), strict=True))
+
+
+def field_types(type: DataType, index: int, module: Module | None) -> tuple[Type, ...] | None:
+    """The types of what the constructor with this index holds, at the arguments of `type`."""
+    definition = None if module is None else module.definitions().get(type.data)
+    if not isinstance(definition, DataDef):
+        raise CompilerBug(f"The data type {type.data.name} is not defined in the module given.")
+    if not 0 <= index < len(definition.constructors):
+        return None
+    arguments: dict[Term, Term] = dict(zip(definition.types, type.args, strict=True))
+    found = definition.constructors[index].fields
+    return tuple([substitute(each, arguments) for each in found])  # type: ignore[misc]  # types
+
+
+def build(module: Module, constructor: str, *fields: Any) -> DataValue:
+    """A value of a data type of `module`, by the name of its constructor; numbers become arrays."""
+    known: list[str] = []
+    for data, definition in module.items():
+        if isinstance(data, DataName) and isinstance(definition, DataDef):
+            for index, each in enumerate(definition.constructors):
+                if str(each.name) == constructor:
+                    _check_count(constructor, len(each.fields), len(fields))
+                    inside = zip(fields, each.fields, strict=True)
+                    return DataValue(
+                        data, index, each.name, tuple([_field(v, t) for v, t in inside])
+                    )
+                known.append(str(each.name))
+    raise InputError(
+        Diagnostic(
+            "input-unknown",
+            f"The module has no constructor {constructor!r}.",
+            expected=", ".join(known) or "a data type",
+            suggestion=did_you_mean(constructor, known),
+        )
+    )
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Whether two values are equal: arrays in dtype, shape and every element, nan equal to nan.
+
+    Functions are equal only to themselves.
+    """
+    stack: list[tuple[Any, Any]] = [(a, b)]
+    while stack:
+        a, b = stack.pop()
+        if a is b:
+            continue
+        if isinstance(a, np.ndarray | np.generic) and isinstance(b, np.ndarray | np.generic):
+            if a.dtype != b.dtype or a.shape != b.shape:
+                return False
+            same = np.asarray(a == b)
+            if a.dtype.kind not in "biu":
+                same = same | (np.isnan(a) & np.isnan(b))
+            if not same.all():
+                return False
+        elif isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+            stack.extend(zip(a, b, strict=True))
+        elif isinstance(a, DataValue) and isinstance(b, DataValue):
+            if a.data is not b.data or a.index != b.index:
+                return False
+            stack.append((a.fields, b.fields))
+        else:
+            return False
+    return True
+
+
+def sketch(value: Any, depth: int = 4) -> str:
+    """A value in a few words, however big it is."""
+    if isinstance(value, np.ndarray | np.generic):
+        if value.size > 6:
+            return f"{value.dtype} tensor of shape {tuple(value.shape)}"
+        return str(value.tolist())
+    if isinstance(value, tuple):
+        shown = [sketch(item, depth - 1) for item in value[:6]] if depth else ["..."]
+        return f"({', '.join(shown)}{',' if len(value) == 1 else ''})"
+    if isinstance(value, DataValue):
+        shown = [sketch(item, depth - 1) for item in value.fields] if depth else ["..."]
+        return f"{value.name}({', '.join(shown)})"
+    if isinstance(value, Constructor):
+        return str(value.name)
+    text = number_text(value) if isinstance(value, int) else repr(value)
+    return text if len(text) <= 60 else f"{text[:56]} ..."
+
+
+def _is_tensor(value: Any, type: TensorType, known: dict[Term, int]) -> bool:
+    if not isinstance(value, np.ndarray) or value.dtype != type.dtype.numpy:
+        return False
+    if value.ndim != len(type.shape):
+        return False
+    for dim, size in zip(type.shape, value.shape, strict=True):
+        expected = size_of(dim, known)
+        if expected is None and isinstance(dim, ScalarVar):
+            known[dim] = size
+        elif expected is not None and expected != size:
+            return False
+    return True
+
+
+def _field(value: Any, type: Type) -> Any:
+    if isinstance(value, tuple) and isinstance(type, TupleType) and len(value) == len(type.items):
+        return tuple([_field(v, t) for v, t in zip(value, type.items, strict=True)])
+    if isinstance(value, bool | int | float | np.generic):
+        kind: DType | None = type.dtype if isinstance(type, TensorType) else None
+        return np.asarray(value, None if kind is None else kind.numpy)
+    return value
+
+
+def _check_count(constructor: str, expected: int, found: int) -> None:
+    if expected != found:
+        message = f"{constructor} is built with the wrong number of fields."
+        raise InputError(
+            Diagnostic("wrong-arity", message, expected=str(expected), found=str(found))
+        )

@@ -1,0 +1,1 @@
+"""loop: the tensor language: scalars, tensor expressions, loops and blocks over buffers."""

@@ -1,0 +1,275 @@
+"""Define: stages become one kernel of blocks, which schedules can work on.
+
+Each stage is a nest of loops around a block.  A reduction is a block with an init; one that stands
+inside a larger expression is a block of its own, which fills a buffer that lives in the kernel.
+
+    total[i] = sum over k of x[i, k]    -->  for i, k:
+    share[i, j] = x[i, j] / total[i]             with block("total", spatial=i, reduce=k):
+                                                     init: total[i] = 0
+                                                     total[i] = total[i] + x[i, k]
+                                             for i, j:
+                                                 with block("share", spatial=(i, j)):
+                                                     share[i, j] = x[i, j] / total[i]
+
+Inputs are the buffers that no stage makes, outputs those that no other stage reads.
+
+A reduction of symbolic extent is taken to have at least one term, or its init would never run.
+With `empty` such reductions start in a block of their own and may have none.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import statements
+>>> from plica.ir.loop.stage import placeholder, stage
+>>> from plica.ir.loop.tensor import reduce
+>>> x = placeholder("x", (2, 3), f32)
+>>> total = stage("total", (2,), lambda i: reduce("sum", (3,), lambda k: x[i, k]))
+>>> share = stage("share", (2, 3), lambda i, j: x[i, j] / total[i])
+>>> kernel = define(total, share)
+>>> [str(each.label) for each in statements(kernel.body) if isinstance(each, Block)]
+['total', 'share']
+>>> [str(each.name) for each in kernel.params], kernel.inputs
+(['x', 'share'], 1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias, cast
+
+from plica.core.binding import free_vars, rename, substitute
+from plica.core.fold import post_order
+from plica.core.name import Name, fresh
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.reduction import TakenOut, taken_out
+from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar, dtype_of
+from plica.ir.loop.stage import Each, ExternStage, Fold, Scan, Stage
+from plica.ir.loop.statement import (
+    ITER_KINDS,
+    NOTHING,
+    TRUE,
+    Alloc,
+    Bind,
+    Block,
+    For,
+    Kernel,
+    Stmt,
+    Store,
+    seq,
+    statements,
+)
+from plica.ir.loop.tensor import Compute
+from plica.ir.type.dim import known
+
+Iteration: TypeAlias = tuple[ScalarVar, Scalar, str]  # an axis, its extent, the letter of its kind
+
+
+def define(
+    *stages: Stage,
+    inputs: Iterable[Buffer] | None = None,
+    outputs: Iterable[Buffer] | None = None,
+    empty: bool = False,
+) -> Kernel:
+    """The kernel that computes some stages, each from placeholders and stages before it."""
+    made = {out: None for each in stages for out in each.outs}
+    read = _reads(stages)
+    given = [each for each in read if each not in made] if inputs is None else list(inputs)
+    if outputs is None:  # what only its own stage reads: a scan reads itself
+        wanted = [each for each in made if all(each in one.outs for one in read[each])]
+    else:
+        wanted = list(outputs)
+    return _Writer([*given, *wanted], empty).kernel(stages, given, wanted)
+
+
+def defined(of: Compute | Sequence[Compute], name: str = "out", *, empty: bool = False) -> Kernel:
+    """The kernel of one tensor expression, or of several over the same inputs."""
+    several = [of] if isinstance(of, Compute) else list(of)
+    inputs = list(dict.fromkeys(each for one in several for each in one.inputs))
+    used = {each.name for each in inputs}
+    stages = []
+    for each in several:
+        label = fresh(Name(name), used)
+        used.add(label)
+        stages.append(Each(Buffer(label, each.shape, each.dtype), each.axes, each.body))
+    outs = [each.out for each in stages]
+    return _Writer([*inputs, *outs], empty).kernel(stages, inputs, outs)
+
+
+def _reads(stages: Sequence[Stage]) -> dict[Buffer, list[Stage]]:
+    """The buffers that stages read, in order, each with those that read it; and all they make."""
+    found: dict[Buffer, list[Stage]] = {}
+    for each in stages:
+        for out in each.outs:
+            found.setdefault(out, [])
+        if isinstance(each, ExternStage):
+            inside = [one.buffer for one in statements(each.body) if isinstance(one, Alloc)]
+            touched = [one for one in post_order(each.body) if isinstance(one, Buffer)]
+            seen = [one for one in touched if one not in inside]
+        else:
+            seen = [one.buffer for one in post_order(each) if isinstance(one, Load)]
+        for one in dict.fromkeys(seen):
+            found.setdefault(one, []).append(each)
+    return found
+
+
+class _Writer:
+    """Names in use, and what is written so far."""
+
+    def __init__(self, params: Sequence[Buffer], empty: bool) -> None:
+        self.names = {each.name for each in params}
+        self.labels: set[Name] = set()
+        self.empty = empty
+        self.held: list[Buffer] = []
+        self.stmts: list[Stmt] = []
+
+    def kernel(
+        self, stages: Sequence[Stage], inputs: Sequence[Buffer], outputs: Sequence[Buffer]
+    ) -> Kernel:
+        """The kernel of all stages."""
+        params = (*inputs, *outputs)
+        dims = _dims(params, stages)
+        self.names.update(each.name for each in dims)
+        renamed: dict[Buffer, Buffer] = {}
+        for each in stages:
+            for out in each.outs:
+                if out not in params:
+                    own = rename(out, self.name(out.name))
+                    self.held.append(own)
+                    if own is not out:
+                        renamed[out] = own
+        for each in stages:
+            moved = substitute(each, renamed) if renamed else each
+            self.stage(cast(Stage, moved))
+        body = seq(*self.stmts) if self.stmts else NOTHING
+        for held in reversed(self.held):
+            body = Alloc(held, body)
+        return Kernel(dims, params, len(inputs), body)
+
+    def stage(self, of: Stage) -> None:
+        """Write the loops and blocks of a stage."""
+        match of:
+            case Each(out, axes, value):
+                self.each(out, axes, value)
+            case Fold():
+                self.fold(of)
+            case Scan():
+                self.scan(of)
+            case ExternStage(outs, body):
+                self.block(outs[0].name, (), body)
+
+    def each(self, out: Buffer, axes: tuple[ScalarVar, ...], value: Scalar) -> None:
+        sizes = dict(zip(axes, out.shape, strict=True))
+        rest, found = taken_out(value, sizes, self.name)
+        last = found[-1] if found else None
+        # A reduction that is the whole value is accumulated where it ends.
+        direct = (
+            last is not None
+            and rest is Load(last.buffer, last.axes)
+            and all(known(sizes[each]) == 1 for each in axes if each not in last.axes)
+        )
+        for each in found:
+            if direct and each is last:
+                self.reduce(each, out, axes)
+            else:
+                self.held.append(each.buffer)
+                self.reduce(each, each.buffer, each.axes)
+        if not direct:
+            loops = [(axis, size, "s") for axis, size in sizes.items()]
+            self.block(out.name, loops, Store(out, axes, rest))
+
+    def reduce(self, of: TakenOut, into: Buffer, axes: tuple[ScalarVar, ...]) -> None:
+        start, join = MEANING[of.combiner]
+        init = Store(into, axes, start(dtype_of(of.body)))
+        again = Store(into, axes, join(Load(into, axes), of.body))
+        self.reduced(into.name, axes, into.shape, of.terms, of.extents, init, again)
+
+    def reduced(  # noqa: PLR0917  # a reduction is these things
+        self,
+        label: Name,
+        axes: Sequence[ScalarVar],
+        shape: Sequence[Scalar],
+        terms: Sequence[ScalarVar],
+        extents: Sequence[Scalar],
+        init: Stmt,
+        again: Stmt,
+    ) -> None:
+        """A reduction block; its init apart where there may be nothing to reduce."""
+        outer = [(axis, size, "s") for axis, size in zip(axes, shape, strict=True)]
+        inner = [(term, size, "r") for term, size in zip(terms, extents, strict=True)]
+        if self.empty and any(known(each) is None for each in extents):
+            self.block(Name(f"{label}_start"), outer, init)
+            self.block(label, [*outer, *inner], again)
+        else:
+            self.block(label, [*outer, *inner], again, init)
+
+    def fold(self, of: Fold) -> None:
+        places = [Load(out, of.axes) for out in of.outs]
+        init = seq(
+            *[Store(out, of.axes, one) for out, one in zip(of.outs, of.combine.starts, strict=True)]
+        )
+        if any(known(each) == 0 for each in of.extents):
+            loops = [
+                (axis, size, "s") for axis, size in zip(of.axes, of.outs[0].shape, strict=True)
+            ]
+            self.block(of.outs[0].name, loops, init)
+            return
+        joined = of.combine.joined(places, of.values)
+        # All values are computed before the first is stored: each may depend on each.
+        held = [ScalarVar(self.name(Name("new")), dtype_of(each)) for each in joined]
+        again: Stmt = seq(
+            *[Store(out, of.axes, var) for out, var in zip(of.outs, held, strict=True)]
+        )
+        for var, value in reversed(list(zip(held, joined, strict=True))):
+            again = Bind(var, value, again)
+        shape = of.outs[0].shape
+        self.reduced(of.outs[0].name, of.axes, shape, of.terms, of.extents, init, again)
+
+    def scan(self, of: Scan) -> None:
+        time, *rest = of.axes
+        size, *sizes = of.out.shape
+        count = Lit(of.count, time.dtype)
+        others = [(axis, each, "s") for axis, each in zip(rest, sizes, strict=True)]
+        begin = Store(of.out, of.axes, of.first)
+        self.block(Name(f"{of.out.name}_start"), [(time, count, "s"), *others], begin)
+        step = cast(Stmt, substitute(Store(of.out, of.axes, of.next), {time: time + count}))
+        length = known(size)
+        left = size - count if length is None else Lit(length - of.count, time.dtype)
+        self.block(of.out.name, [(time, left, "o"), *others], step)
+
+    def block(
+        self, label: Name, around: Sequence[Iteration], body: Stmt, init: Stmt | None = None
+    ) -> None:
+        """One nest: loops, and in them a block with variables of its own."""
+        label = fresh(label, self.labels)
+        self.labels.add(label)
+        loops = [rename(axis, self.name(axis.name)) for axis, _, _ in around]
+        inside = [
+            rename(axis, self.name(Name(f"v{axis.name.hint}", axis.name.index)))
+            for axis, _, _ in around
+        ]
+        own: dict[ScalarVar, ScalarVar] = {
+            axis: var for (axis, _, _), var in zip(around, inside, strict=True)
+        }
+        parts: list[Any] = [
+            None if each is None else substitute(each, own) for each in (init, body)
+        ]
+        extents = tuple([extent for _, extent, _ in around])
+        kinds = tuple([ITER_KINDS[letter] for _, _, letter in around])
+        stmt: Stmt = Block(label, tuple(inside), extents, kinds, tuple(loops), TRUE, *parts)
+        for var, extent in zip(reversed(loops), reversed(extents), strict=True):
+            stmt = For(var, extent, "serial", stmt)
+        self.stmts.append(stmt)
+
+    def name(self, like: Name) -> Name:
+        """A name of its own, like another."""
+        found = fresh(like, self.names)
+        self.names.add(found)
+        return found
+
+
+def _dims(params: Sequence[Buffer], stages: Sequence[Stage]) -> tuple[ScalarVar, ...]:
+    """The symbolic dims: those of the shapes first, in order."""
+    found: dict[ScalarVar, None] = {}
+    free = frozenset[Any]().union(*[free_vars(each) for each in (*params, *stages)])
+    for node in post_order(*params, *stages):
+        if isinstance(node, ScalarVar) and node in free:
+            found[node] = None
+    return tuple(found)

@@ -1,0 +1,145 @@
+"""Invocations: the table of tensor intrinsics, and how their operands fit their meaning.
+
+An intrinsic of many elements is known by its name and means what a kernel does to the regions it
+is given: a region for each of the kernel's buffers, then a number for each of its dims, or none
+where the regions' sizes say them.  What the kernel writes may hold something before.
+
+A region may have more dimensions than the buffer it stands for: dimensions of extent 1 are left
+out, the first ones first.
+
+>>> [intrinsic.name for intrinsic in intrinsics() if intrinsic.name == "no such thing"]
+[]
+
+Not here: declaring an intrinsic, which runs it (`plica.ir.loop.intrinsic`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import frozen
+
+from plica.core.diagnostic import EvaluationError, did_you_mean
+from plica.core.term import Term
+from plica.ir.loop.scalar import Scalar
+from plica.ir.loop.statement import Annotations, Invoke, Kernel, Region
+from plica.ir.type.size import shape_of, solve
+from plica.runtime.error import Diagnostic, Place
+
+
+@frozen(eq=False)
+class TensorIntrinsic:
+    """A name, the kernel it means, the kernel that does it on a target, and hints for targets."""
+
+    name: str
+    meaning: Kernel
+    implementation: Kernel | None
+    hints: Annotations
+
+
+_TABLE: Final[dict[str, TensorIntrinsic]] = {}
+
+
+def intrinsics() -> tuple[TensorIntrinsic, ...]:
+    """All that were declared, in that order."""
+    return tuple(_TABLE.values())
+
+
+def register(new: TensorIntrinsic) -> TensorIntrinsic:
+    """Enter an intrinsic into the table; who has the name already stays if nothing differs."""
+    old = _TABLE.setdefault(new.name, new)
+    same = (old.meaning, old.implementation, old.hints)
+    if same != (new.meaning, new.implementation, new.hints):
+        message = f"The tensor intrinsic {new.name!r} is declared already, and differently."
+        parts = ("meaning", "implementation", "hints")
+        other = [each for each in parts if getattr(old, each) != getattr(new, each)]
+        expected, hint = "what it is already", "Give it, or its machine, a name of its own."
+        found, place = f"another {' and '.join(other)}", Place(node=new.name)
+        raise EvaluationError(Diagnostic("bad-intrinsic", message, place, expected, found, hint))
+    return old
+
+
+def find_intrinsic(name: str) -> TensorIntrinsic | None:
+    """The intrinsic of a name, None where nobody declared it."""
+    return _TABLE.get(name)
+
+
+def unknown_intrinsic(name: str) -> Diagnostic:
+    """What is wrong with a name nobody declared."""
+    return Diagnostic(
+        "unknown-intrinsic",
+        f"No tensor intrinsic is called {name!r}.",
+        Place(node=name),
+        suggestion=did_you_mean(name, _TABLE)
+        or "Declare it with plica.ir.loop.intrinsic.intrinsic.",
+    )
+
+
+def misfit(call: Invoke, meaning: Kernel) -> Diagnostic | None:
+    """What is wrong with the operands of an invocation, as far as their number and kinds go."""
+    regions = [each for each in call.operands if isinstance(each, Region)]
+    scalars = [each for each in call.operands if isinstance(each, Scalar)]
+    wanted = f"{len(meaning.params)} regions, then no scalars or {len(meaning.dims)}"
+    found = f"{len(regions)} regions and {len(scalars)} scalars"
+    in_order = all(isinstance(each, Region) for each in call.operands[: len(regions)])
+    if (
+        len(regions) != len(meaning.params)
+        or len(scalars) not in (0, len(meaning.dims))
+        or not in_order
+    ):
+        return _wrong(call, "wrong-arity", "operands", wanted, found)
+    for region, param in zip(regions, meaning.params, strict=True):
+        if region.buffer.dtype is not param.dtype:
+            return _wrong(
+                call, "dtype-conflict", f"element type for {str(param.name)!r}",
+                str(param.dtype), str(region.buffer.dtype),
+            )  # fmt: skip
+        if len(region.extents) < len(param.shape):
+            return _wrong(
+                call, "shape-conflict", f"rank for {str(param.name)!r}",
+                f"at least {len(param.shape)}", str(len(region.extents)),
+            )  # fmt: skip
+    return None
+
+
+def kept(extents: Sequence[int], rank: int) -> tuple[int, ...]:
+    """The dimensions of a box that stay when it is to have a rank, those of extent 1 going."""
+    surplus = len(extents) - rank
+    found = []
+    for position, extent in enumerate(extents):
+        if surplus > 0 and extent == 1:
+            surplus -= 1
+        else:
+            found.append(position)
+    return tuple(found)
+
+
+def sizes_for(
+    call: Invoke, meaning: Kernel, shapes: Sequence[tuple[int, ...]], scalars: Sequence[int]
+) -> dict[Term, int]:
+    """The dims of the meaning for regions of these shapes; regions that do not fit are refused."""
+    known: dict[Term, int] = dict(zip(meaning.dims, scalars, strict=True)) if scalars else {}
+    pairs: list[tuple[Scalar, int]] = []
+    for param, shape in zip(meaning.params, shapes, strict=True):
+        if len(param.shape) == len(shape):
+            pairs += zip(param.shape, shape, strict=True)
+    found = solve(pairs, known)
+    for param, shape in zip(meaning.params, shapes, strict=True):
+        expected = shape_of(param.shape, found)
+        if expected != shape:
+            raise EvaluationError(
+                _wrong(
+                    call,
+                    "shape-conflict",
+                    f"region for {str(param.name)!r}",
+                    str(expected),
+                    str(shape),
+                )
+            )
+    return found
+
+
+def _wrong(call: Invoke, code: str, what: str, expected: str, found: str) -> Diagnostic:
+    message = f"The invocation of {call.name!r} has the wrong {what}."
+    return Diagnostic(code, message, Place(node=call.name), expected, found)

@@ -1,0 +1,204 @@
+"""Reductions inside a scalar, taken out of it: each becomes a tensor of its own.
+
+    x[i, j] / sum over k of x[i, k]     -->  sum[i] = sum over k of x[i, k];  x[i, j] / sum[i]
+
+A tensor for a reduction has those axes that the reduction depends on, among them those of
+reductions around it.  A reduction that is evaluated only under a guard gives its combiner's start
+where the guard does not hold, so that nothing is read there.  One over an empty box is a number.
+
+A reduction that stands under several guards, or whose extents depend on axes, stays where it is.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.tensor import axis, buffer, reduce
+>>> x, i, j = buffer("x", (2, 3), f32), axis("i"), axis("j")
+>>> share = x[i, j] / reduce("sum", (3,), lambda k: x[i, k])
+>>> value, (found,) = taken_out(share, dict(zip((i, j), x.shape)), lambda hint: hint)
+>>> str(found.buffer.name), [str(each.name) for each in found.axes]
+('sum', ['i'])
+>>> value is x[i, j] / found.buffer[i]
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.name import Name, fresh
+from plica.core.term import Term, rebuild
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    Combiner,
+    Load,
+    Not,
+    Or,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+)
+from plica.ir.type.dim import known
+
+DEEPEST: Final = 16
+"""Under more guards than this a reduction stays where it is."""
+
+Axes: TypeAlias = Mapping[ScalarVar, Scalar]
+
+
+@frozen(eq=False)
+class TakenOut:
+    """`buffer[axes]` is `body` combined over the box of `terms`."""
+
+    buffer: Buffer
+    axes: tuple[ScalarVar, ...]
+    combiner: Combiner
+    terms: tuple[ScalarVar, ...]
+    extents: tuple[Scalar, ...]
+    body: Scalar
+
+
+def taken_out(
+    value: Scalar, axes: Axes, name: Callable[[Name], Name]
+) -> tuple[Scalar, tuple[TakenOut, ...]]:
+    """A scalar without its reductions, and these, in an order in which they can be computed.
+
+    `name` gives a name of its own to a buffer, like the one it is given.
+    """
+    value, sizes = _apart(value, axes)
+    order = post_order(value)
+    guards = _guards(value, order)
+    new: dict[Term, Term] = {}
+    found: list[TakenOut] = []
+    for node in order:
+        if isinstance(node, Reduce):
+            made = _single(node, guards[node], new, sizes, name)
+            if isinstance(made, TakenOut):
+                found.append(made)
+                made = Load(made.buffer, made.axes)
+            if made is not None:
+                new[node] = made
+                continue
+        kids = tuple([new[kid] for kid in node._children])
+        new[node] = node if kids == node._children else rebuild(node, kids)
+    result = new[value]
+    assert isinstance(result, Scalar)
+    return result, tuple(found)
+
+
+def _single(
+    node: Reduce,
+    guard: _Guard | None,
+    new: Mapping[Term, Term],
+    sizes: Axes,
+    name: Callable[[Name], Name],
+) -> TakenOut | Scalar | None:
+    """A reduction as a tensor, as a number, or None where it must stay."""
+    start, _ = MEANING[node.combiner]
+    if any(known(each) == 0 for each in node.extents):
+        return start(dtype_of(node))
+    if guard is None or any(each in free_vars(size) for size in node.extents for each in sizes):
+        return None
+    body = new[node.body]
+    assert isinstance(body, Scalar)
+    condition: Scalar | None = None
+    for said, holds in guard.known:
+        here = new[said]
+        assert isinstance(here, Scalar)
+        here = here if holds else Not(here)
+        condition = here if condition is None else And(condition, here)
+    if condition is not None:
+        body = Select(condition, body, start(dtype_of(node)))
+    inside = free_vars(body).difference(node.axes)
+    axes = tuple([each for each in sizes if each in inside])
+    shape = tuple([sizes[each] for each in axes])
+    if any(not free_vars(each).isdisjoint(sizes) for each in shape):
+        return None
+    buffer = Buffer(name(Name(node.combiner)), shape, dtype_of(node))
+    return TakenOut(buffer, axes, node.combiner, node.axes, node.extents, body)
+
+
+def _apart(value: Scalar, axes: Axes) -> tuple[Scalar, dict[ScalarVar, Scalar]]:
+    """The value where no axis has two extents, and the extent of each."""
+    sizes = dict(axes)
+    clash = False
+    for node in post_order(value):
+        if isinstance(node, Reduce):
+            for var, extent in zip(node.axes, node.extents, strict=True):
+                clash = clash or var in axes or sizes.setdefault(var, extent) is not extent
+    if not clash:
+        return value, sizes
+    used = {node.name for node in post_order(value) if isinstance(node, ScalarVar)}
+    used.update(each.name for each in axes)
+    sizes = dict(axes)
+
+    def renamed(node: Term) -> Term:
+        if not isinstance(node, Reduce):
+            return node
+        moved: dict[Term, Term] = {}
+        for var, extent in zip(node.axes, node.extents, strict=True):
+            own = ScalarVar(fresh(var.name, used), var.dtype)
+            used.add(own.name)
+            moved[var], sizes[own] = own, extent
+        body = substitute(node.body, moved)
+        own_axes = tuple(moved[each] for each in node.axes)
+        return Reduce(node.combiner, own_axes, node.extents, body)  # type: ignore[arg-type]  # a term keeps its sort
+
+    apart = map_bottom_up(renamed, value)
+    assert isinstance(apart, Scalar)
+    return apart, sizes
+
+
+@frozen
+class _Guard:
+    """What is known where a term is evaluated, outermost first: conditions, and if they hold."""
+
+    known: tuple[tuple[Scalar, bool], ...] = ()
+
+    def also(self, condition: Scalar, holds: bool) -> _Guard | None:
+        if len(self.known) == DEEPEST:
+            return None
+        return _Guard((*self.known, (condition, holds)))
+
+
+_FREE: Final = _Guard()
+
+
+def _either(a: _Guard | None, b: _Guard | None) -> _Guard | None:
+    """The guard of what two guards lead to; None where neither is part of the other."""
+    if a == b or (a is not None and not a.known):
+        return a
+    if a is None or b is None:
+        return b if b is not None and not b.known else None
+    short, long = (a, b) if len(a.known) <= len(b.known) else (b, a)
+    return short if long.known[: len(short.known)] == short.known else None
+
+
+def _guards(value: Scalar, order: list[Term]) -> dict[Term, _Guard | None]:
+    """The guard of each part, None where there is no single one."""
+    guards: dict[Term, _Guard | None] = {value: _FREE}
+
+    def reach(kid: Term, guard: _Guard | None) -> None:
+        guards[kid] = _either(guards[kid], guard) if kid in guards else guard
+
+    for node in reversed(order):
+        guard = guards[node]
+        match node:
+            case Select(condition, then, orelse):
+                reach(condition, guard)
+                reach(then, None if guard is None else guard.also(condition, True))
+                reach(orelse, None if guard is None else guard.also(condition, False))
+            case And(left, right) | Or(left, right):
+                reach(left, guard)
+                holds = isinstance(node, And)
+                reach(right, None if guard is None else guard.also(left, holds))
+            case _:
+                for kid in node._children:
+                    reach(kid, guard)
+    return guards

@@ -1,0 +1,193 @@
+"""The table of scalar operators: a row each, and all that anybody knows of it.
+
+Adding an intrinsic is adding a row to `INTRINSIC_ROWS` (and, where LLVM's text is a polynomial, a
+formula in `plica.codegen.llvm.formula`): interpreters, scripts, printing, generators, LLVM, C-like
+languages, features, intervals and derivatives ask the row.
+
+>>> ROWS["Add"].sign, ROWS["Add"].llvm["float"], ROWS["exp"].c["float"]
+('+', 'fadd', 'exp{e}({0})')
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from plica.ir.loop import scalar_interval as interval
+from plica.ir.loop import scalar_meaning as meaning
+from plica.ir.loop.scalar_row import FLAT, INTEGERS, NUMBERS, ScalarRow, every, laws
+from plica.runtime.element import Kind
+
+ANY: Final[tuple[Kind, ...]] = (*NUMBERS, "bool")
+WHOLE: Final[tuple[Kind, ...]] = (*INTEGERS, "bool")
+
+
+def _numbers(integers: Any, floats: Any = None, bools: Any = None) -> dict[Kind, Any]:
+    """Meanings on single numbers, by kind."""
+    found: dict[Kind, Any] = {"int": integers, "uint": integers} if integers else {}
+    return found | ({"float": floats} if floats else {}) | ({"bool": bools} if bools else {})
+
+
+def _by_kind(floats: str, signed: str, unsigned: str, bools: str) -> dict[Kind, str]:
+    return {"float": floats, "int": signed, "uint": unsigned, "bool": bools}
+
+
+def _compare(name: str, sign: str, how: Any, array: Any, *words: str) -> ScalarRow:
+    of_float, signed, unsigned = words
+    return ScalarRow(
+        name, array, ANY, 2, is_bool=True, numbers=dict.fromkeys(ANY, how), is_exact=True,
+        sign=sign, binds=4, cost="compare",
+        llvm=_by_kind(f"fcmp {of_float}", f"icmp {signed}", f"icmp {unsigned}", f"icmp {unsigned}"),
+        c=every(f"({{0}} {sign} {{1}})"),
+        laws=laws("commutative") if name in ("Eq", "Ne") else laws(),
+    )  # fmt: skip
+
+
+def _extreme_slope(f: Any, d: Any, z: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    """What is chosen takes the cotangent; of equals each takes a half."""
+    left, right = f("equal", z, x), f("equal", z, y)
+    half = d * 0.5
+    return (
+        f("where", left, f("where", right, half, d), 0),
+        f("where", right, f("where", left, half, d), 0),
+    )
+
+
+def _angle_slope(f: Any, d: Any, z: Any, y: Any, x: Any) -> tuple[Any, Any]:
+    part = d / (f("square", x) + f("square", y))
+    return part * x, -(part * y)
+
+
+_RING: Final = laws("commutative", "associative")
+_LATTICE: Final = laws("commutative", "associative", "idempotent")
+
+# fmt: off
+OPERATOR_ROWS: Final = (
+    ScalarRow("Add", np.add, NUMBERS, 2, numbers=_numbers(operator.add, operator.add, operator.or_), is_exact=True,
+              sign="+", binds=9, cost="add", llvm=_by_kind("fadd", "add", "add", "or"), c=_by_kind("({0} + {1})", "@p_add", "@p_add", "|"),
+              range=interval.total, derivative=lambda f, d, z, x, y: (d, d), laws=_RING, unit="zero"),
+    ScalarRow("Sub", np.subtract, NUMBERS, 2, numbers=_numbers(operator.sub, operator.sub), is_exact=True,
+              sign="-", binds=9, cost="add", llvm=_by_kind("fsub", "sub", "sub", "xor"), c=_by_kind("({0} - {1})", "@p_sub", "@p_sub", "^"),
+              range=interval.difference, derivative=lambda f, d, z, x, y: (d, -d)),
+    ScalarRow("Mul", np.multiply, NUMBERS, 2, numbers=_numbers(operator.mul, operator.mul, operator.and_), is_exact=True,
+              sign="*", binds=10, cost="multiply", llvm=_by_kind("fmul", "mul", "mul", "and"), c=_by_kind("({0} * {1})", "@p_mul", "@p_mul", "&"),
+              range=interval.product, derivative=lambda f, d, z, x, y: (d * y, d * x), laws=_RING, unit="one"),
+    ScalarRow("Div", np.divide, ("float",), 2, numbers=_numbers(None, meaning.number_divide), is_exact=True,
+              sign="/", binds=10, cost="divide", llvm={"float": "fdiv"}, c={"float": "({0} / {1})"},
+              derivative=lambda f, d, z, x, y: (d / y, -(d * z / y))),
+    ScalarRow("FloorDiv", np.floor_divide, NUMBERS, 2, numbers=_numbers(lambda a, b: a // b if b else 0), is_exact=True,
+              sign="//", binds=10, cost="divide", c=_by_kind("@p_floordiv_float", "@p_floordiv", "@p_floordiv", ""),
+              range=interval.quotient, derivative=FLAT),
+    ScalarRow("FloorMod", np.remainder, NUMBERS, 2, numbers=_numbers(lambda a, b: a % b if b else 0), is_exact=True,
+              sign="%", binds=10, cost="divide", c=_by_kind("@p_floormod_float", "@p_floormod", "@p_floormod", ""),
+              range=interval.remainder),
+    ScalarRow("Min", meaning.array_least, NUMBERS, 2, numbers=_numbers(min, meaning.number_least, operator.and_), is_exact=True, rounds=False,
+              word="min", cost="compare", range=interval.least, derivative=_extreme_slope, laws=_LATTICE, unit="greatest"),
+    ScalarRow("Max", meaning.array_greatest, NUMBERS, 2, numbers=_numbers(max, meaning.number_greatest, operator.or_), is_exact=True, rounds=False,
+              word="max", cost="compare", range=interval.greatest, derivative=_extreme_slope, laws=_LATTICE, unit="least"),
+    ScalarRow("Pow", meaning.array_power, NUMBERS, 2, numbers=_numbers(meaning.number_power),
+              word="pow", c=_by_kind("pow{e}({0}, {1})", "@p_power", "@p_power", "")),
+    ScalarRow("BitAnd", np.bitwise_and, WHOLE, 2, numbers=_numbers(operator.and_, None, operator.and_), is_exact=True,
+              sign="&", binds=7, cost="logic", llvm=every("and", WHOLE), c=every("{0} & {1}", WHOLE), laws=_LATTICE),
+    ScalarRow("BitOr", np.bitwise_or, WHOLE, 2, numbers=_numbers(operator.or_, None, operator.or_), is_exact=True,
+              sign="|", binds=5, cost="logic", llvm=every("or", WHOLE), c=every("{0} | {1}", WHOLE), laws=_LATTICE, unit="zero"),
+    ScalarRow("BitXor", np.bitwise_xor, WHOLE, 2, numbers=_numbers(operator.xor, None, operator.xor), is_exact=True,
+              sign="^", binds=6, cost="logic", llvm=every("xor", WHOLE), c=every("{0} ^ {1}", WHOLE), laws=_RING, unit="zero"),
+    ScalarRow("ShiftLeft", np.left_shift, INTEGERS, 2, numbers=_numbers(meaning.number_shift_left), is_exact=True,
+              sign="<<", binds=8, cost="other", c=every("@p_shl", INTEGERS)),
+    ScalarRow("ShiftRight", np.right_shift, INTEGERS, 2, numbers=_numbers(meaning.number_shift_right), is_exact=True,
+              sign=">>", binds=8, cost="other", c=every("@p_shr", INTEGERS)),
+    _compare("Eq", "==", operator.eq, np.equal, "oeq", "eq", "eq"),
+    _compare("Ne", "!=", operator.ne, np.not_equal, "une", "ne", "ne"),
+    _compare("Lt", "<", operator.lt, np.less, "olt", "slt", "ult"),
+    _compare("Le", "<=", operator.le, np.less_equal, "ole", "sle", "ule"),
+    ScalarRow("And", np.logical_and, ("bool",), 2, is_bool=True, is_exact=True, sign="and", binds=2, cost="logic",
+              llvm={"bool": "and"}, c={"bool": "({0} && {1})"}, laws=_LATTICE, unit="one"),
+    ScalarRow("Or", np.logical_or, ("bool",), 2, is_bool=True, is_exact=True, sign="or", binds=1, cost="logic",
+              llvm={"bool": "or"}, c={"bool": "({0} || {1})"}, laws=_LATTICE, unit="zero"),
+    ScalarRow("Not", np.logical_not, ("bool",), 1, is_bool=True, is_exact=True, cost="logic", c={"bool": "(!{0})"}),
+    ScalarRow("Select", np.where, ANY, 3, is_exact=True, rounds=False, cost="select", c=every("({0} ? {1} : {2})"),
+              range=lambda _, a, b: interval.hull(a, b)),
+)
+
+
+def _library(name: str, derivative: Any, array: Any = None, range: Any = None, **more: Any) -> ScalarRow:
+    """A function of the C library: in f32 with an `f` at the end."""
+    return ScalarRow(name, array or getattr(np, name), range=range, derivative=derivative,
+                     llvm={"float": f"@{name}"}, c={"float": f"{name}{{e}}({{0}})"}, **more)
+
+
+def _rounding(name: str, llvm: str, c: str, array: Callable[..., Any]) -> ScalarRow:
+    """To a whole number; integers are whole."""
+    return ScalarRow(name, array, is_exact=True, rounds=False, llvm=every("") | {"float": f"@llvm.{llvm}"},
+                     c=every("{0}") | {"float": f"{c}{{e}}({{0}})"}, range=interval.rising(array), derivative=FLAT)
+
+
+_TURN: Final = interval.within(-1.0, 1.0)
+
+INTRINSIC_ROWS: Final = (
+    _library("exp",   lambda f, d, y, x: d * y,                             range=interval.rising(np.exp)),
+    _library("exp2",  lambda f, d, y, x: d * y * math.log(2),               range=interval.rising(np.exp2)),
+    _library("expm1", lambda f, d, y, x: d * (y + 1),                       range=interval.rising(np.expm1)),
+    _library("log",   lambda f, d, y, x: d / x,                             range=interval.rising(np.log, 0.0)),
+    _library("log2",  lambda f, d, y, x: d / (x * math.log(2)),             range=interval.rising(np.log2, 0.0)),
+    _library("log10", lambda f, d, y, x: d / (x * math.log(10)),            range=interval.rising(np.log10, 0.0)),
+    _library("log1p", lambda f, d, y, x: d / (x + 1),                       range=interval.rising(np.log1p, -1.0)),
+    ScalarRow("sqrt", np.sqrt, is_exact=True, llvm={"float": "@llvm.sqrt"}, c={"float": "sqrt{e}({0})"},
+              range=interval.rising(np.sqrt, 0.0), derivative=lambda f, d, y, x: d / y * 0.5),
+    ScalarRow("rsqrt", meaning.array_rsqrt, is_direct=True, range=interval.within(0.0, math.inf),
+              derivative=lambda f, d, y, x: d * (y / x) * -0.5),
+    _library("sin",   lambda f, d, y, x: d * f("cos", x),                   range=_TURN),
+    _library("cos",   lambda f, d, y, x: -(d * f("sin", x)),                range=_TURN),
+    _library("tan",   lambda f, d, y, x: d * (f("square", y) + 1)),
+    _library("asin",  lambda f, d, y, x: d * f("rsqrt", 1 - f("square", x)),     np.arcsin, interval.within(-math.pi / 2, math.pi / 2)),
+    _library("acos",  lambda f, d, y, x: -(d * f("rsqrt", 1 - f("square", x))),  np.arccos, interval.within(0.0, math.pi)),
+    _library("atan",  lambda f, d, y, x: d / (f("square", x) + 1),          np.arctan, interval.rising(np.arctan)),
+    _library("sinh",  lambda f, d, y, x: d * f("cosh", x),                  range=interval.rising(np.sinh)),
+    _library("cosh",  lambda f, d, y, x: d * f("sinh", x),                  range=interval.within(1.0, math.inf)),
+    _library("tanh",  lambda f, d, y, x: d * (1 - f("square", y)),          range=interval.rising(np.tanh)),
+    _library("asinh", lambda f, d, y, x: d * f("rsqrt", f("square", x) + 1),     np.arcsinh, interval.rising(np.arcsinh)),
+    _library("acosh", lambda f, d, y, x: d * f("rsqrt", f("square", x) - 1),     np.arccosh, interval.rising(np.arccosh, 1.0)),
+    _library("atanh", lambda f, d, y, x: d / (1 - f("square", x)),          np.arctanh),
+    _library("erf",   lambda f, d, y, x: d * f("exp", -f("square", x)) * (2 / math.sqrt(math.pi)), meaning.array_erf,
+             interval.within(-1.0, 1.0), numbers={"float": math.erf}, is_direct=True),
+    _rounding("floor", "floor", "floor", np.floor),
+    _rounding("ceil",  "ceil",  "ceil",  np.ceil),
+    _rounding("round", "rint",  "rint",  np.rint),
+    _rounding("trunc", "trunc", "trunc", np.trunc),
+    ScalarRow("abs", np.abs, ANY, numbers=dict.fromkeys(WHOLE, abs), is_exact=True, is_direct=True, rounds=False,
+              llvm={"float": "@llvm.fabs", "uint": "", "bool": ""}, c=_by_kind("fabs{e}({0})", "@p_abs", "{0}", "{0}"),
+              range=interval.size, derivative=lambda f, d, y, x: d * f("sign", x)),
+    ScalarRow("sign", meaning.array_sign, ANY, numbers=dict.fromkeys(WHOLE, lambda x: (x > 0) - (x < 0)), is_exact=True,
+              rounds=False, c=every("@p_sign") | {"bool": "{0}"}, range=_TURN, derivative=FLAT),
+    ScalarRow("isnan", np.isnan, is_bool=True, numbers=dict.fromkeys(ANY, math.isnan), is_exact=True, is_direct=True,
+              c=every("false") | {"float": "({0} != {0})"}),
+    ScalarRow("isinf", np.isinf, is_bool=True, numbers=dict.fromkeys(ANY, math.isinf), is_exact=True, is_direct=True,
+              c=every("false") | {"float": "(fabs{e}({0}) == {inf})"}),
+    ScalarRow("atan2", np.arctan2, ("float",), 2, llvm={"float": "@atan2"}, c={"float": "atan2{e}({0}, {1})"},
+              range=interval.within(-math.pi, math.pi), derivative=_angle_slope),
+    ScalarRow("fmod", np.fmod, ("float",), 2, is_exact=True, llvm={"float": "frem"},
+              c=every("@p_fmod", INTEGERS) | {"float": "fmod{e}({0}, {1})"}),
+    ScalarRow("copysign", np.copysign, ("float",), 2, is_exact=True, rounds=False, llvm={"float": "@llvm.copysign"},
+              c={"float": "copysign{e}({0}, {1})"}, range=lambda a, b: (-interval.size(a)[1], interval.size(a)[1]),
+              derivative=lambda f, d, z, x, y: (f("where", f("logical_xor", f("signbit", x), f("signbit", y)), -d, d), None)),
+    ScalarRow("fma", meaning.array_fma, ("float",), 3, is_exact=True, llvm={"float": "@llvm.fma"},
+              c={"float": "fma{e}({0}, {1}, {2})"}, cost="multiply", range=interval.fused,
+              derivative=lambda f, d, w, x, y, z: (d * y, d * x, d)),
+    ScalarRow("popcount", meaning.array_popcount, INTEGERS, is_exact=True, llvm=every("@llvm.ctpop", INTEGERS),
+              c=every("__builtin_popcountll((unsigned long long)({0}) & {m}ULL)", INTEGERS), cost="other",
+              dialects={"cuda": every("__popcll((unsigned long long)({0}) & {m}ULL)", INTEGERS)},
+              range=interval.within(0, 64), derivative=FLAT),
+)
+# fmt: on
+# ruff: noqa: E501  # a row is a few long lines
+
+INTRINSICS: Final = {each.name: each for each in INTRINSIC_ROWS}
+"""The rows of intrinsics, by name."""
+
+ROWS: Final = {each.name: each for each in OPERATOR_ROWS} | INTRINSICS
+"""Every row, by the name of its class or of its intrinsic."""

@@ -1,0 +1,282 @@
+"""Stages: tensors computed one from another, which is what a fused group means before any loop.
+
+    Stages ::= Stages(dims, inputs, made, stages, outputs)
+
+It is the one term between graph and loops: form rules change it, schedules begin with it, search,
+features and accelerators look at it and at nothing else.  A prologue and an epilogue are stages
+like any other.  Of what the stages make, `outputs` is memory of the launch: scratch first, the
+result last; all else lives inside the kernel.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import placeholder, stage
+>>> from plica.ir.loop.tensor import reduce
+>>> x = placeholder("x", (2, 3), f32)
+>>> total = stage("total", (2,), lambda i: reduce("sum", (3,), lambda k: x[i, k]))
+>>> half = stage("half", (2,), lambda i: total[i] / 2)
+>>> of = stages((x,), (total, half))
+>>> print(of)
+total[i < 2] = sum(x[i, k] for k in range(3))
+half[i < 2] = total[i] / 2.0
+>>> evaluate_stages(of, [np.float32([[1, 2, 3], [4, 5, 6]])])
+array([3. , 7.5], dtype=float32)
+
+Laws: names never enter the digest; `evaluate_stages` is the meaning that every form keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from attrs import frozen
+
+from plica.core.binding import free_vars
+from plica.core.diagnostic import CompilerBug
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.name import Name, fresh
+from plica.core.term import Term
+from plica.ir.loop.define import define
+from plica.ir.loop.scalar import And, Buffer, Load, Or, Reduce, Scalar, ScalarVar, Select
+from plica.ir.loop.stage import Each, ExternStage, Stage
+from plica.ir.loop.statement import Kernel
+from plica.ir.loop.tensor import Compute
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.interpret.array_arithmetic import Array
+    from plica.ir.interpret.evaluate import evaluate
+    from plica.ir.text.show.stages import shown_stages
+else:
+    evaluate = late("plica.ir.interpret.evaluate:evaluate")
+    shown_stages = late("plica.ir.text.show.stages:shown_stages")
+
+WRITTEN = "ir.stages"  # the path that its terms are written down under
+
+
+@frozen(eq=False)
+class Stages(Term):
+    """`stages` in order, over `inputs`; every buffer they make is in `made`."""
+
+    binds = (
+        ("dims", ("inputs", "made", "stages", "outputs")),
+        ("inputs", ("stages",)),
+        ("made", ("stages", "outputs")),
+    )
+    dims: tuple[ScalarVar, ...]
+    inputs: tuple[Buffer, ...]
+    made: tuple[Buffer, ...]
+    stages: tuple[Stage, ...]
+    outputs: tuple[Buffer, ...]
+
+    @property
+    def result(self) -> Buffer:
+        """The tensor that is wanted."""
+        return self.outputs[-1]
+
+    @property
+    def scratch(self) -> tuple[Buffer, ...]:
+        """Memory of the launch that nobody reads afterwards."""
+        return self.outputs[:-1]
+
+    def find(self, name: str) -> Each | None:
+        """The stage that makes the buffer of a name."""
+        for each in self.stages:
+            if isinstance(each, Each) and each.out.name == Name(name):
+                return each
+        return None
+
+    def __str__(self) -> str:
+        return shown_stages(self.stages)
+
+
+def stages(
+    inputs: Sequence[Buffer], of: Sequence[Stage], outputs: Sequence[Buffer] | None = None
+) -> Stages:
+    """The stages as one term; the last result is the output where none are named."""
+    made = tuple([out for each in of for out in each.outs])
+    wanted = (made[-1],) if outputs is None else tuple(outputs)
+    return Stages(_dims((*inputs, *made), of), tuple(inputs), made, tuple(of), wanted)
+
+
+def _dims(buffers: Sequence[Buffer], of: Sequence[Stage]) -> tuple[ScalarVar, ...]:
+    """The open sizes: those of the shapes first, in order, then those that only terms ask for."""
+    found = {var: None for each in buffers for size in each.shape for var in free_vars(size)}
+    more = [var for each in of for var in free_vars(each) if var not in found]
+    rest = sorted({var for var in more if isinstance(var, ScalarVar)}, key=_by_name)
+    return tuple([var for var in found if isinstance(var, ScalarVar)] + rest)
+
+
+def _by_name(of: ScalarVar) -> tuple[str, int]:
+    return of.name.hint, of.name.index
+
+
+def stages_of(of: Compute, name: str = "out") -> Stages:
+    """A tensor expression as the one stage of some."""
+    out = Buffer(fresh(Name(name), {each.name for each in of.inputs}), of.shape, of.dtype)
+    return stages(of.inputs, (Each(out, of.axes, of.body),))
+
+
+@lru_cache(maxsize=1024)
+def kernel_of(of: Stages) -> Kernel:
+    """The kernel of blocks that schedules work on: a nest for each stage."""
+    match of.stages:
+        case (ExternStage(_, body),):  # it has the loops it should have
+            return Kernel(of.dims, (*of.inputs, *of.outputs), len(of.inputs), body)
+        case _:
+            return define(*of.stages, inputs=of.inputs, outputs=of.outputs)
+
+
+def from_kernel(of: Kernel) -> Stages:
+    """A kernel that has the loops it should have, as the one stage of some.
+
+    Law: `kernel_of(from_kernel(kernel)) is kernel`.
+    """
+    inputs, outputs = of.params[: of.inputs], of.params[of.inputs :]
+    return Stages(of.dims, inputs, outputs, (ExternStage(outputs, of.body),), outputs)
+
+
+def compute_of(of: Each) -> Compute:
+    """A stage as a tensor expression of its own."""
+    read = dict.fromkeys(node.buffer for node in post_order(of.value) if isinstance(node, Load))
+    return Compute(tuple(read), of.axes, of.out.shape, of.value)
+
+
+def evaluate_stages(
+    of: Stages, arrays: Sequence[Array], sizes: Mapping[Term, int] | None = None
+) -> Array:
+    """What stages mean: the result on arrays, each of which has the elements of an input."""
+    return evaluate_all(of, arrays, sizes)[of.result]
+
+
+def evaluate_all(
+    of: Stages, arrays: Sequence[Array], sizes: Mapping[Term, int] | None = None
+) -> dict[Buffer, Array]:
+    """Every tensor that stages make.
+
+    An input may be seen in another shape of the same elements than it was given in.
+    """
+    held: dict[Buffer, Array] = {}
+    for buffer, array in zip(of.inputs, arrays, strict=True):
+        shape = [known(size) for size in buffer.shape]
+        told = [n for n in shape if n is not None]
+        held[buffer] = np.reshape(array, told) if len(told) == len(shape) else np.asarray(array)
+    for each in of.stages:
+        if not isinstance(each, Each):
+            raise CompilerBug(f"{type(each).__name__} stages have a meaning as kernels only.")
+        compute = compute_of(each)
+        held[each.out] = evaluate(compute, [held[read] for read in compute.inputs], sizes)
+    return held
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def loads(of: Term) -> Iterator[Load]:
+    """The loads of a term, each once."""
+    return (node for node in post_order(of) if isinstance(node, Load))
+
+
+def reductions(of: Term) -> list[Reduce]:
+    """The reductions of a term, each once."""
+    return [node for node in post_order(of) if isinstance(node, Reduce)]
+
+
+def exposed(body: Scalar) -> list[Reduce]:
+    """The reductions that are evaluated whenever `body` is, and inside no other reduction."""
+    found: dict[Reduce, None] = {}
+    seen: set[Term] = set()
+    stack: list[Term] = [body]
+    while stack:
+        node = stack.pop()
+        if node in seen or not isinstance(node, Scalar):
+            continue
+        seen.add(node)
+        match node:
+            case Reduce():
+                found[node] = None
+            case Select(condition, _, _):
+                stack.append(condition)
+            case And(left, _) | Or(left, _):
+                stack.append(left)
+            case _:
+                stack.extend(reversed(node._children))
+    return list(found)
+
+
+def with_element(of: Scalar, buffer: Buffer | None, value: Scalar) -> Scalar:
+    """A term with a value in the place of what it reads of a buffer."""
+
+    def filled(node: Term) -> Term:
+        return value if isinstance(node, Load) and node.buffer is buffer else node
+
+    found = map_bottom_up(filled, of)
+    assert isinstance(found, Scalar)
+    return found
+
+
+def epilogue_of(fold: Each, last: Each) -> bool:
+    """Whether a stage does something to each element of another: it reads it at its own place.
+
+    Its axes are those of the other in any order; such of length 1 may be missing or added.
+    """
+    read = [each for each in loads(last.value) if each.buffer is fold.out]
+    if len(read) != 1 or reductions(last.value):
+        return False
+    sizes = dict(zip(last.axes, last.out.shape, strict=True))
+    wanted = {axis for axis, size in sizes.items() if known(size) != 1}
+    for place, size in zip(read[0].indices, fold.out.shape, strict=True):
+        if place in wanted and sizes[place] is size:
+            wanted.remove(place)
+        elif known(size) != 1:
+            return False
+    return not wanted
+
+
+def pairs(of: Stages) -> list[tuple[Each, Each | None]]:
+    """The stages, a reduction together with the epilogue that alone reads it."""
+    found: list[tuple[Each, Each | None]] = []
+    every = [each for each in of.stages if isinstance(each, Each)]
+    if len(every) != len(of.stages):
+        raise CompilerBug("Only stages of elements come in pairs.")
+    users: dict[Buffer, int] = {}
+    for each in every:
+        for buffer in {load.buffer for load in loads(each.value)}:
+            users[buffer] = users.get(buffer, 0) + 1
+    at = 0
+    while at < len(every):
+        one, after = every[at], every[at + 1] if at + 1 < len(every) else None
+        alone = one.out not in of.outputs and users.get(one.out) == 1
+        if after is not None and alone and reductions(one.value) and epilogue_of(one, after):
+            found.append((one, after))
+            at += 2
+        else:
+            found.append((one, None))
+            at += 1
+    return found
+
+
+class Names:
+    """Names in use in some terms: gives new ones.
+
+    The name of what stages result in is free: whoever writes them anew makes another result.  So
+    are those of what they make otherwise, if all of it is made anew.
+    """
+
+    def __init__(self, *of: Term, anew: Iterable[Buffer] = ()) -> None:
+        self.used = {n.name for n in post_order(*of) if isinstance(n, ScalarVar | Buffer)}
+        self.used -= {each.result.name for each in of if isinstance(each, Stages)}
+        self.used -= {each.name for each in anew}
+
+    def name(self, like: str) -> Name:
+        """A name like another."""
+        found = fresh(Name(like), self.used)
+        self.used.add(found)
+        return found
+
+    def var(self, like: str) -> ScalarVar:
+        """An index variable of its own."""
+        return ScalarVar(self.name(like), i64)

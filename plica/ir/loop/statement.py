@@ -1,0 +1,292 @@
+"""The tensor language: loops and blocks over buffers.
+
+    Stmt   ::= For(var, extent, kind, body, annotations)
+             | Block(label, vars, extents, kinds, bindings, predicate, init, body, reads, writes, …)
+             | Store(buffer, indices, value) | Seq(stmts) | Branch(condition, then, orelse)
+             | Alloc(buffer, body) | Bind(var, value, body) | While(condition, body)
+             | Invoke(name, operands) | Barrier(scope)
+    Region ::= Region(buffer, starts, extents)
+    Kernel ::= Kernel(dims, params, inputs, body)
+
+A kernel's parameters are buffers; the last are those it writes.  Loops run from 0 to `extent`.
+
+A block is a piece of computation that can be moved: its body speaks of its own iteration variables
+only, the `bindings` say what they are in terms of the loops around it.  It runs where `predicate`
+holds; `init` runs before the body where all reduce variables are 0.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> x, y, i, v = buffer("x", (3,), f32), buffer("y", (3,), f32), axis("i"), axis("v")
+>>> double = Store(y, (v,), x[v] * 2)
+>>> inside = block("y", (v,), (3,), "s", (i,), double)
+>>> kernel = Kernel((), (x, y), 1, For(i, x.shape[0], "serial", inside))
+>>> [type(each).__name__ for each in statements(kernel.body)]
+['For', 'Block', 'Store']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from attrs import frozen
+
+from plica.core.diagnostic import ill_formed
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.loop.scalar import Buffer, Lit, Scalar, ScalarVar
+from plica.ir.type.dim import DimLike, dim
+from plica.ir.type.dtype import bool_
+
+WRITTEN = "ir.loop"  # the path that its terms are written down under
+
+Thread: TypeAlias = Literal[
+    "blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z"
+]
+LoopKind: TypeAlias = Literal["serial", "parallel", "vectorized", "unrolled", "virtual"] | Thread
+IterKind: TypeAlias = Literal["spatial", "reduce", "ordered", "opaque"]
+
+THREADS: Final[tuple[str, ...]] = get_args(Thread)
+ITER_KINDS: Final[dict[str, IterKind]] = {
+    "s": "spatial",
+    "r": "reduce",
+    "o": "ordered",
+    "q": "opaque",
+}
+TRUE: Final = Lit(True, bool_)
+
+Plain: TypeAlias = "bool | int | float | str | tuple[Plain, ...]"
+Annotations: TypeAlias = "tuple[tuple[str, Plain], ...]"
+
+
+@frozen(eq=False)
+class For(Term):
+    """`for var in range(extent): body`; the kind says who runs the iterations."""
+
+    binds = (("var", ("body",)),)
+    var: ScalarVar
+    extent: Scalar
+    kind: LoopKind
+    body: Stmt
+    annotations: Annotations = ()
+
+
+@frozen(eq=False)
+class Region(Term):
+    """The box of `buffer` from `starts`, `extents` wide."""
+
+    buffer: Buffer
+    starts: tuple[Scalar, ...]
+    extents: tuple[Scalar, ...]
+
+    @staticmethod
+    def normal(
+        buffer: Buffer, starts: tuple[Scalar, ...], extents: tuple[Scalar, ...]
+    ) -> tuple[Any, ...]:
+        if not len(starts) == len(extents) == len(buffer.shape):
+            raise ill_formed(f"A region of {buffer.name} has rank {len(buffer.shape)}.")
+        return buffer, starts, extents
+
+
+@frozen(eq=False)
+class Block(Term):
+    """A computation over its own iteration variables, bound to the loops around it.
+
+    `reads` and `writes` are declared regions; where none is declared they follow from the body.
+    """
+
+    binds = (("vars", ("init", "body", "reads", "writes")),)
+    label: Name
+    vars: tuple[ScalarVar, ...]
+    extents: tuple[Scalar, ...]
+    kinds: tuple[IterKind, ...]
+    bindings: tuple[Scalar, ...]
+    predicate: Scalar
+    init: Seq | Store | For | Branch | Block | Bind | Alloc | None
+    body: Stmt
+    reads: tuple[Region, ...] = ()
+    writes: tuple[Region, ...] = ()
+    annotations: Annotations = ()
+
+    @staticmethod
+    def normal(*fields: Any) -> tuple[Any, ...]:
+        label, variables, extents, kinds, bindings = fields[:5]
+        if not len(variables) == len(extents) == len(kinds) == len(bindings):
+            raise ill_formed(f"The block {label} has as many extents, kinds and bindings as vars.")
+        if len(set(variables)) != len(variables):
+            raise ill_formed(f"The block {label} binds a variable twice.")
+        return fields
+
+
+@frozen(eq=False)
+class Store(Term):
+    """`buffer[indices] = value`."""
+
+    buffer: Buffer
+    indices: tuple[Scalar, ...]
+    value: Scalar
+
+    @staticmethod
+    def normal(buffer: Buffer, indices: tuple[Scalar, ...], value: Scalar) -> tuple[Any, ...]:
+        if len(indices) != len(buffer.shape):
+            raise ill_formed(f"{buffer.name} has rank {len(buffer.shape)}, not {len(indices)}.")
+        return buffer, indices, value
+
+
+@frozen(eq=False)
+class Seq(Term):
+    """One statement after another; none is a statement that does nothing."""
+
+    stmts: tuple[Stmt, ...]
+
+
+@frozen(eq=False)
+class Branch(Term):
+    """`if condition: then else: orelse`."""
+
+    condition: Scalar
+    then: Stmt
+    orelse: Stmt
+
+
+@frozen(eq=False)
+class Alloc(Term):
+    """A buffer that lives during `body`; its contents begin undefined."""
+
+    binds = (("buffer", ("body",)),)
+    buffer: Buffer
+    body: Stmt
+
+
+@frozen(eq=False)
+class Bind(Term):
+    """`var = value`, evaluated once, then `body`."""
+
+    binds = (("var", ("body",)),)
+    var: ScalarVar
+    value: Scalar
+    body: Stmt
+
+
+@frozen(eq=False)
+class While(Term):
+    """`while condition: body`."""
+
+    condition: Scalar
+    body: Stmt
+
+
+@frozen(eq=False)
+class Invoke(Term):
+    """An intrinsic of many elements, by name; its meaning is a kernel over the operands."""
+
+    name: str
+    operands: tuple[Region | Scalar, ...]
+
+
+@frozen(eq=False)
+class Barrier(Term):
+    """All threads that can reach the memory scope have come here before any goes on."""
+
+    scope: str
+
+
+Stmt: TypeAlias = For | Block | Store | Seq | Branch | Alloc | Bind | While | Invoke | Barrier
+
+
+@frozen(eq=False)
+class Kernel(Term):
+    """A loop program over buffers: `inputs` of them are read, the rest are written."""
+
+    binds = (("dims", ("params", "body")), ("params", ("body",)))
+    dims: tuple[ScalarVar, ...]
+    params: tuple[Buffer, ...]
+    inputs: int
+    body: Stmt
+    annotations: Annotations = ()
+
+
+NOTHING: Final = Seq(())
+STATEMENTS: Final = (For, Block, Store, Seq, Branch, Alloc, Bind, While, Invoke, Barrier)
+
+
+def seq(*stmts: Stmt) -> Stmt:
+    """One statement after another, without a `Seq` inside a `Seq` or around one statement."""
+    flat: list[Stmt] = []
+    for each in stmts:
+        flat.extend(each.stmts if isinstance(each, Seq) else (each,))
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def block(  # noqa: PLR0917  # a block is these things
+    label: str | Name,
+    variables: Iterable[ScalarVar],
+    extents: Iterable[DimLike],
+    kinds: str,
+    bindings: Iterable[Scalar],
+    body: Stmt,
+    init: Any = None,  # a statement, as in Block
+    predicate: Scalar = TRUE,
+    annotations: Annotations = (),
+) -> Block:
+    """A block whose kinds are letters: s(patial), r(educe), o(rdered), q (opaque)."""
+    return Block(
+        Name(label) if isinstance(label, str) else label,
+        tuple(variables),
+        tuple(dim(each) for each in extents),
+        tuple(ITER_KINDS[each] for each in kinds),
+        tuple(bindings),
+        predicate,
+        init,
+        body,
+        annotations=annotations,
+    )
+
+
+def substatements(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The statements directly inside one, in the order they run; a block's init comes first."""
+    cls = stmt.__class__
+    if cls is Seq:
+        return stmt.stmts  # type: ignore[union-attr]  # as just seen
+    if cls is Store or cls is Invoke or cls is Barrier:
+        return ()
+    if cls is Branch:
+        return (stmt.then, stmt.orelse)  # type: ignore[union-attr]  # the class was just seen
+    if cls is Block and stmt.init is not None:  # type: ignore[union-attr]  # the class was just seen
+        return (stmt.init, stmt.body)  # type: ignore[union-attr]  # the class was just seen
+    return (stmt.body,)  # type: ignore[union-attr]  # the class was just seen
+
+
+def statements(root: Stmt) -> Iterator[Stmt]:
+    """Every statement inside one, itself first, in the order of the text."""
+    stack = [root]
+    while stack:
+        stmt = stack.pop()
+        yield stmt
+        stack.extend(substatements(stmt)[::-1])
+
+
+def written(root: Stmt, buffers: Iterable[Buffer]) -> list[Buffer]:
+    """Those of the buffers that a statement stores to, or declares to write."""
+    asked = dict.fromkeys(buffers)
+    found: set[Buffer] = set()
+    stack: list[tuple[Stmt, frozenset[Buffer]]] = [(root, frozenset())]
+    while stack:
+        stmt, hidden = stack.pop()
+        if isinstance(stmt, Store):
+            if stmt.buffer not in hidden:
+                found.add(stmt.buffer)
+            continue
+        if isinstance(stmt, Block):
+            found.update([each.buffer for each in stmt.writes if each.buffer not in hidden])
+        elif isinstance(stmt, Alloc) and stmt.buffer in asked:
+            hidden |= {stmt.buffer}
+        stack.extend([(each, hidden) for each in substatements(stmt)])
+    return [each for each in asked if each in found]
+
+
+def annotated(annotations: Annotations, **more: Plain | None) -> Annotations:
+    """The annotations with some set, or taken away by None; sorted by key."""
+    table = dict(annotations) | more
+    return tuple(sorted((key, value) for key, value in table.items() if value is not None))

@@ -1,0 +1,262 @@
+"""Verifiers of loop programs: each gives what is wrong with a kernel, or nothing.
+
+`well_formed` asks for what every kernel must have: names that are bound, element types that agree,
+labels that tell blocks apart, blocks that speak of their own variables.  `capacities` adds up the
+memory of each scope.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import For, Kernel, Store
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> x, y, i, j = buffer("x", (3,), f32), buffer("y", (3,), f32), axis("i"), axis("j")
+>>> bad = Kernel((), (x, y), 1, For(i, x.shape[0], "serial", Store(y, (i,), x[j])))
+>>> [each.code for each in well_formed(bad)]
+['unbound-name']
+
+Not here: what a device allows (`plica.ir.loop.device_limit`), and what needs a proof, such as
+bounds and
+declared regions (`plica.schedule.verify`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from plica.core.binding import free_vars
+from plica.core.diagnostic import EvaluationError
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.loop.invocation import find_intrinsic, misfit, unknown_intrinsic
+from plica.ir.loop.isolation import trespasses
+from plica.ir.loop.memory_scope import is_scope, scopes, unknown_scope
+from plica.ir.loop.scalar import (
+    BINARY,
+    COMPARISON,
+    Buffer,
+    Intrinsic,
+    Lit,
+    Load,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    dtype_of,
+)
+from plica.ir.loop.statement import (
+    Alloc,
+    Bind,
+    Block,
+    Branch,
+    For,
+    Invoke,
+    Kernel,
+    Region,
+    Stmt,
+    Store,
+    While,
+    statements,
+    substatements,
+)
+from plica.ir.loop.vector import lanes_of, store_lanes
+from plica.ir.type.dtype import DType, bool_
+from plica.runtime.error import Diagnostic, Place
+
+
+def well_formed(kernel: Kernel) -> tuple[Diagnostic, ...]:
+    """What is wrong with a kernel whatever it runs on."""
+    checks = (_unbound, _repeated, trespasses, _ill_typed, _stored_inputs, _scopes, _invocations)
+    return tuple([each for check in checks for each in check(kernel)])
+
+
+def finding(code: str, message: str, where: object, *details: str | None) -> Diagnostic:
+    """A diagnostic at a place of a kernel."""
+    return Diagnostic(code, message, Place(node=str(where)), *details)
+
+
+def _unbound(kernel: Kernel) -> Iterator[Diagnostic]:
+    free = [each for each in free_vars(kernel) if isinstance(each, ScalarVar | Buffer)]
+    for each in sorted(free, key=lambda var: (var.name, type(var).__name__)):
+        what = "buffer" if isinstance(each, Buffer) else "variable"
+        message = f"The {what} {str(each.name)!r} is used where nothing binds it."
+        yield finding("unbound-name", message, each.name)
+
+
+def _repeated(kernel: Kernel) -> Iterator[Diagnostic]:
+    seen: set[Name] = set()
+    for stmt in statements(kernel.body):
+        if isinstance(stmt, Block):
+            if stmt.label in seen:
+                message = f"Two blocks are called {str(stmt.label)!r}."
+                yield finding("duplicate-name", message, stmt.label)
+            seen.add(stmt.label)
+
+
+def _stored_inputs(kernel: Kernel) -> Iterator[Diagnostic]:
+    inputs = frozenset(kernel.params[: kernel.inputs])
+    told: set[Buffer] = set()
+    for stmt in statements(kernel.body):
+        if isinstance(stmt, Store) and stmt.buffer in inputs and stmt.buffer not in told:
+            told.add(stmt.buffer)
+            name = str(stmt.buffer.name)
+            message = f"The kernel stores to {name!r}, which it only reads."
+            hint = "Count it among the buffers it writes."
+            yield finding("ill-formed-term", message, name, None, None, hint)
+
+
+def _scopes(kernel: Kernel) -> Iterator[Diagnostic]:
+    made = [each.buffer for each in statements(kernel.body) if isinstance(each, Alloc)]
+    for buffer in (*kernel.params, *made):
+        if not is_scope(buffer.scope):
+            yield unknown_scope(buffer.scope)
+        if buffer.strides and len(buffer.strides) != len(buffer.shape):
+            message = f"The buffer {str(buffer.name)!r} has the wrong number of strides."
+            wanted, found = str(len(buffer.shape)), str(len(buffer.strides))
+            yield finding("ill-formed-term", message, buffer.name, wanted, found)
+
+
+def _invocations(kernel: Kernel) -> Iterator[Diagnostic]:
+    for stmt in statements(kernel.body):
+        if isinstance(stmt, Invoke):
+            known = find_intrinsic(stmt.name)
+            wrong = unknown_intrinsic(stmt.name) if known is None else misfit(stmt, known.meaning)
+            if wrong is not None:
+                yield wrong
+
+
+# --- element types -------------------------------------------------------------------------------
+
+
+def _ill_typed(kernel: Kernel) -> Iterator[Diagnostic]:
+    seen: set[Term] = set()
+    for stmt in statements(kernel.body):
+        for place, scalar, wanted in _typed(stmt):
+            yield from _scalar(scalar, place, seen)
+            found = dtype_of(scalar)
+            if wanted == "index" and not found.is_integer:
+                message = "An index, an extent or a binding is not an integer."
+                yield finding("dtype-conflict", message, place, "an integer", str(found))
+            elif isinstance(wanted, DType) and found is not wanted:
+                message = "A value has another element type than the place it goes to."
+                yield finding("dtype-conflict", message, place, str(wanted), str(found))
+        yield from _lanes(stmt)
+
+
+def _typed(stmt: Stmt) -> list[tuple[str, Scalar, DType | str]]:
+    """The scalars directly in a statement: where they stand, and what they must be."""
+    match stmt:
+        case For(var, extent):
+            return [(str(var.name), extent, "index")]
+        case Block():
+            name = str(stmt.label)
+            places = [(name, each, "index") for each in (*stmt.extents, *stmt.bindings)]
+            for region in (*stmt.reads, *stmt.writes):
+                places += [(name, each, "index") for each in (*region.starts, *region.extents)]
+            return [*places, (name, stmt.predicate, bool_)]
+        case Store(buffer, indices, value):
+            name = str(buffer.name)
+            return [*[(name, each, "index") for each in indices], (name, value, buffer.dtype)]
+        case Branch(condition) | While(condition):
+            return [("a condition", condition, bool_)]
+        case Bind(var, value):
+            return [(str(var.name), value, var.dtype)]
+        case Alloc(buffer):
+            sizes = (*buffer.shape, *buffer.strides)
+            return [(str(buffer.name), each, "index") for each in sizes]
+        case Invoke(name, operands):
+            found: list[tuple[str, Scalar, DType | str]] = []
+            for each in operands:
+                if isinstance(each, Region):
+                    found += [(name, part, "index") for part in (*each.starts, *each.extents)]
+                else:
+                    found.append((name, each, "index"))
+            return found
+        case _:
+            return []
+
+
+def _scalar(root: Scalar, place: str, seen: set[Term]) -> Iterator[Diagnostic]:
+    """What is wrong inside a scalar: sides that do not agree, indices that are no integers."""
+    stack: list[Scalar] = [root]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, Load):
+            for each in node.indices:
+                if not dtype_of(each).is_integer:
+                    message = f"An index of {str(node.buffer.name)!r} is not an integer."
+                    yield finding(
+                        "dtype-conflict", message, place, "an integer", str(dtype_of(each))
+                    )
+            stack.extend(node.indices)
+            continue
+        kids = [kid for kid in node._children if isinstance(kid, Scalar)]
+        if isinstance(node, BINARY + COMPARISON) and dtype_of(kids[0]) is not dtype_of(kids[1]):
+            message = f"The sides of a {type(node).__name__} have different element types."
+            left, right = (str(dtype_of(kid)) for kid in kids)
+            yield finding("dtype-conflict", message, place, left, right)
+        elif isinstance(node, (*BINARY, Intrinsic, Reduce)) and dtype_of(node).is_storage:
+            message = f"{dtype_of(node)} only keeps numbers: cast before a {type(node).__name__}."
+            yield finding("dtype-conflict", message, place, "a cast", str(dtype_of(node)))
+        stack.extend(kids)
+
+
+def _lanes(stmt: Stmt) -> Iterator[Diagnostic]:
+    try:
+        if isinstance(stmt, Store):
+            store_lanes(stmt)
+        else:
+            for place, scalar, _ in _typed(stmt):
+                if lanes_of(scalar) > 1:
+                    message = "A vector stands where one number is wanted."
+                    yield finding("shape-conflict", message, place)
+    except EvaluationError as error:
+        yield from error.diagnostics
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+def capacities(kernel: Kernel) -> tuple[Diagnostic, ...]:
+    """The scopes whose buffers, as many as are alive together, do not fit.
+
+    Buffers of symbolic size are not counted: their size is known when the kernel is specialised.
+    """
+    found = []
+    for each in scopes():
+        if each.capacity is not None:
+            need = peak_bytes(kernel, (each.name,))
+            if need > each.capacity:
+                message = f"The buffers in the memory scope {each.name!r} do not fit."
+                expected, there = f"at most {each.capacity} bytes", f"{need} bytes"
+                found.append(finding("scope-capacity", message, each.name, expected, there))
+    return tuple(found)
+
+
+def peak_bytes(kernel: Kernel, names: Iterable[str]) -> int:
+    """The bytes of the buffers in some scopes that are alive at one time, at most."""
+    wanted = frozenset(names)
+    start = sum(_bytes(each) for each in kernel.params if each.scope in wanted)
+    most = start
+    stack: list[tuple[Stmt, int]] = [(kernel.body, start)]
+    while stack:
+        stmt, alive = stack.pop()
+        if isinstance(stmt, Alloc) and stmt.buffer.scope in wanted:
+            alive += _bytes(stmt.buffer)
+            most = max(most, alive)
+        stack.extend((each, alive) for each in substatements(stmt))
+    return most
+
+
+def _bytes(buffer: Buffer) -> int:
+    sizes = [each.value for each in buffer.shape if isinstance(each, Lit)]
+    steps = [each.value for each in buffer.strides if isinstance(each, Lit)]
+    if len(sizes) != len(buffer.shape) or len(steps) != len(buffer.strides):
+        return 0
+    count = 1
+    for size in sizes:
+        count *= int(size)
+    if steps and count:
+        count = 1 + sum(
+            abs((int(size) - 1) * int(step)) for size, step in zip(sizes, steps, strict=True)
+        )
+    return count * buffer.dtype.bytes

@@ -1,0 +1,1 @@
+"""text: both languages as Python source, printed and read."""

@@ -1,0 +1,170 @@
+"""Operator calls in text: which arguments are operands, and what the attributes are.
+
+The names come from the operator's record, as they do when it is called from Python.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from plica.core.diagnostic import OutOfRange
+from plica.core.fold import post_order
+from plica.ir.graph.expression import Attrs
+from plica.ir.graph.operator import Attribute, Mismatch, Operator, aliases
+from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.op import find, names
+from plica.ir.text.script.dim import read_dim
+from plica.ir.text.script.scope import Word
+from plica.ir.text.script.value import WRONG, ValueReader
+
+Operands = tuple[str, list[ast.expr], Attrs]
+
+
+class OperatorReader(ValueReader):
+    """Reads calls of operators."""
+
+    def operator_name(self, node: ast.expr) -> str | None:
+        """The name of the operator an expression stands for, None where it stands for none."""
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            if self.meaning(node.value) == Word("op") and isinstance(node.slice.value, str):
+                return node.slice.value
+            return None
+        found = self.meaning(node)
+        if isinstance(found, Word) and found.path.startswith("op."):
+            return found.path[3:]
+        return None
+
+    def operands(self, node: ast.Call, name: str) -> Operands | None:
+        """The operator's own name, its operands still to be read, and its attributes."""
+        record = find(name)
+        if record is None:
+            hint = self.problems.suggest(name, (*names(), *aliases()))
+            message = f"There is no operator {name!r}."
+            self.error(node, "unknown-operator", message, suggestion=hint)
+            return None
+        slots = ("values",) if record.variadic else record.inputs
+        given = self._given(node, record, (*slots, *(each.name for each in record.attributes)))
+        missing = [slot for slot in slots if slot not in given]
+        missing += [
+            each.name for each in record.attributes if each.required and each.name not in given
+        ]
+        if missing:
+            self._arity(node, record, f"no {' and no '.join(missing)}")
+        attrs = self._attributes(record, given)
+        if missing or attrs is None:
+            return None
+        if not record.variadic:
+            return record.name, [given[slot] for slot in slots], attrs
+        several = given["values"]
+        if not isinstance(several, ast.Tuple | ast.List):
+            message = f"{record.name} takes its operands as a tuple, written out."
+            found = self.origin.excerpt(several)
+            self.error(several, "wrong-arity", message, expected="(x, y)", found=found)
+            return None
+        return record.name, several.elts, attrs
+
+    def _given(
+        self, node: ast.Call, record: Operator, known: tuple[str, ...]
+    ) -> dict[str, ast.expr]:
+        """The arguments by name: those without one are in the order of the record."""
+        plain = [arg for arg in node.args if not isinstance(arg, ast.Starred)]
+        if len(plain) != len(node.args):
+            message = "Arguments are written out, one by one."
+            self.error(
+                node, "unsupported-syntax", message, expected="f(x, y)", found="a starred argument"
+            )
+        if len(plain) > len(known):
+            self._arity(node, record, f"{len(plain)} arguments")
+        given = dict(zip(known, plain, strict=False))
+        for each in node.keywords:
+            if each.arg is None or each.arg not in known:
+                message = f"{record.name} has no attribute {each.arg!r}."
+                hint = self.problems.suggest(each.arg or "", known)
+                self.error(
+                    each, "unknown-attribute", message, expected=", ".join(known), suggestion=hint
+                )
+            elif each.arg in given:
+                self._arity(node, record, f"{each.arg} twice")
+            else:
+                given[each.arg] = each.value
+        return given
+
+    def _attributes(self, record: Operator, given: dict[str, ast.expr]) -> Attrs | None:
+        found: list[tuple[str, Any]] = []
+        for each in record.attributes:
+            node = given.get(each.name)
+            if node is None:
+                if not each.required:
+                    found.append((each.name, each.read(each.default)))
+                continue
+            value = self._attribute(record, each, node)
+            if value is WRONG:
+                return None
+            found.append((each.name, value))
+        return tuple(sorted(found))
+
+    def _attribute(self, record: Operator, attribute: Attribute, node: ast.expr) -> Any:
+        raw = self.value(node)
+        if _mentions_wrong(raw):
+            return WRONG
+        # A string may be a dim: where all its names are dims here, that is what it means first.
+        symbolic = self._with_dims(raw)
+        try:
+            value = attribute.read(symbolic)
+            if isinstance(value, Mismatch) and symbolic is not raw:
+                value = attribute.read(raw)
+        except OutOfRange as big:
+            message = f"{record.name}: {big.diagnostics[0].message}"
+            shown = self.origin.excerpt(node)
+            self.error(node, "bad-attribute", message, expected="a value of i64", found=shown)
+            return WRONG
+        ours = _dims(symbolic)  # some readers make a dim of any string: it must be one of these
+        unbound = next((name for var, name in _dims(value).items() if var not in ours), None)
+        if unbound is not None:
+            hint = self.problems.suggest(unbound, self.scope.known_dims())
+            message = f"No dim is called {unbound!r} here."
+            self.error(node, "unbound-name", message, suggestion=hint)
+            return WRONG
+        if isinstance(value, Mismatch):
+            message = f"{record.name}: {value.message}"
+            expected, found = value.expected, value.found
+            self.error(
+                node,
+                "bad-attribute",
+                message,
+                expected=expected,
+                found=found,
+                suggestion=value.suggestion,
+            )
+            return WRONG
+        return value
+
+    def _with_dims(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            new = tuple([self._with_dims(item) for item in value])
+            return new if any(a is not b for a, b in zip(new, value, strict=True)) else value
+        if isinstance(value, str):
+            found = read_dim(value, self._dim_name)
+            return found if isinstance(found, Scalar) else value
+        return value
+
+    def _arity(self, node: ast.Call, record: Operator, found: str) -> None:
+        known = (*record.inputs, *(each.name for each in record.attributes))
+        message = f"{record.name} is called with the wrong arguments."
+        self.error(node, "wrong-arity", message, expected=f"({', '.join(known)})", found=found)
+
+
+def _mentions_wrong(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return any(map(_mentions_wrong, value))
+    return value is WRONG
+
+
+def _dims(value: Any) -> dict[ScalarVar, str]:
+    """The symbolic dims in a value, with their names."""
+    if isinstance(value, tuple):
+        return {var: name for item in value for var, name in _dims(item).items()}
+    if isinstance(value, Scalar):
+        return {v: str(v.name) for v in post_order(value) if isinstance(v, ScalarVar)}
+    return {}

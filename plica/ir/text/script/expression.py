@@ -1,0 +1,371 @@
+"""Expressions in text: Python's expressions as expressions of the graph language.
+
+They are read with an explicit stack: what is still to be read, and what has been.  Only a region,
+which is made of statements, is a task of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Final
+
+from plica.core.task import Task
+from plica.ir.graph.expression import (
+    Apply,
+    Call,
+    Constructor,
+    Expr,
+    Function,
+    If,
+    Literal,
+    Match,
+    Project,
+    Tuple,
+    Var,
+)  # fmt: skip
+from plica.ir.op import find, names
+from plica.ir.text.script.call import OperatorReader
+from plica.ir.text.script.origin import Node, Origin, PlaceTable, Problems
+from plica.ir.text.script.scope import Data, DeferredRegion, NameScope, Word
+from plica.ir.type.term import Type
+
+HOLE: Final[Expr] = Tuple(())
+"""Stands where something could not be read; the problem is noted, nothing is produced."""
+
+SIGNS: Final[dict[type[ast.AST], str]] = {
+    ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide",
+    ast.FloorDiv: "floor_divide", ast.Mod: "mod", ast.Pow: "power", ast.MatMult: "matmul",
+    ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal",
+    ast.Eq: "equal", ast.NotEq: "not_equal", ast.USub: "negative",
+}  # fmt: skip
+
+INSTEAD: Final[dict[type[ast.AST], str]] = {
+    ast.BoolOp: "Use op.logical_and and op.logical_or, or a conditional expression.",
+    ast.BitAnd: "Use op.bitwise_and, or op.logical_and for bools.",
+    ast.BitOr: "Use op.bitwise_or, or op.logical_or for bools.",
+    ast.BitXor: "Use op.bitwise_xor.",
+    ast.LShift: "Use op.left_shift.",
+    ast.RShift: "Use op.right_shift.",
+    ast.Not: "Use op.logical_not.",
+    ast.Invert: "Use op.bitwise_not.",
+    ast.Slice: "Use op.slice.",
+    ast.List: "Use a tuple, or const([...], f32) for a constant.",
+    ast.ListComp: "Write the items out; a script has no loops but recursion.",
+}
+"""What to write in place of something that is not part of the language."""
+
+PYTHONIC: Final = {
+    "T": "transpose", "mT": "transpose", "permute": "transpose", "shape": "shape_of",
+    "len": "shape_of", "astype": "cast", "dot": "matmul", "view": "reshape", "pow": "power",
+}  # fmt: skip
+"""What arrays and Python call an operator that has another name here."""
+
+Build = Callable[[list[Expr]], Expr]
+Work = ast.expr | tuple[Build, int, Node]
+
+
+class ExpressionReader(OperatorReader):
+    """Reads expressions in a scope."""
+
+    def __init__(
+        self, scope: NameScope, origin: Origin, problems: Problems, places: PlaceTable
+    ) -> None:
+        super().__init__(scope, origin, problems)
+        self.places = places
+
+    def region(self, region: DeferredRegion, node: Node) -> Task[Expr]:
+        """Read a region where it is used."""
+        raise TypeError(f"{region} stands where there are no statements.")
+        yield
+
+    def expression(self, root: ast.expr) -> Task[Expr]:
+        """The term an expression stands for."""
+        done: list[Expr] = []
+        work: list[Work] = [root]
+        note, origin = self.places.note, self.origin
+        while work:
+            item = work.pop()
+            if isinstance(item, tuple):
+                build, count, node = item
+                cut = len(done) - count
+                value = build(done[cut:])
+                del done[cut:]
+                note(value, origin, node)
+                done.append(value)
+                continue
+            match item:
+                case ast.Name(name):
+                    local = self.scope.find(name)
+                    if isinstance(local, DeferredRegion):
+                        local = yield self.region(local, item)
+                    done.append(local if isinstance(local, Expr) else self._global(item))
+                case ast.Constant(bool() | int() | float() as number):
+                    done.append(Literal(number))
+                    note(done[-1], origin, item)
+                case ast.BinOp(left, sign, right) if type(sign) in SIGNS:
+                    work += [(_apply(SIGNS[type(sign)]), 2, item), right, left]
+                case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as number)) if (
+                    not isinstance(number, bool)
+                ):
+                    done.append(Literal(-number))
+                    note(done[-1], origin, item)
+                case ast.UnaryOp(ast.USub(), operand):
+                    work += [(_apply("negative"), 1, item), operand]
+                case ast.Compare(left, [sign], [right]) if type(sign) in SIGNS:
+                    work += [(_apply(SIGNS[type(sign)]), 2, item), right, left]
+                case ast.Call():
+                    self._call(item, work, done)
+                case ast.Tuple(items):
+                    work += [(_tuple, len(items), item), *reversed(items)]
+                case ast.Subscript(whole, index):
+                    self._item(item, whole, index, work, done)
+                case ast.IfExp(condition, then, orelse):
+                    work += [(_if, 3, item), orelse, then, condition]
+                case ast.Lambda():
+                    self._lambda(item, work)
+                case ast.Attribute():
+                    done.append(self._global(item))
+                case _:
+                    done.append(self.unsupported(item))
+        return done[0]
+
+    def unsupported(self, node: ast.expr | ast.stmt) -> Expr:
+        """Say that a construct is not part of the language."""
+        shape: ast.AST = node
+        match node:
+            case ast.BinOp() | ast.UnaryOp():
+                shape = node.op
+            case ast.Subscript(_, index):
+                shape = index
+            case ast.Compare(_, [_, _, *_]):
+                message = "A chain of comparisons is not part of the language."
+                hint = "Compare twice and use op.logical_and."
+                self.error(node, "unsupported-syntax", message, suggestion=hint)
+                return HOLE
+        what = type(shape).__name__
+        found = self.origin.excerpt(node)
+        message = f"Python's {what} is not part of the language."
+        self.error(
+            node, "unsupported-syntax", message, found=found, suggestion=INSTEAD.get(type(shape))
+        )
+        return HOLE
+
+    def unbound(self, node: Node, name: str) -> Expr:
+        """Say that nothing has this name."""
+        meant = operator_meant(name)
+        hint = None if meant is None else f"Write {meant}."
+        hint = hint or self.problems.suggest(name, self.scope.known())
+        self.error(node, "unbound-name", f"Nothing here is called {name!r}.", suggestion=hint)
+        return HOLE
+
+    def constructor(self, node: ast.expr) -> Constructor | None:
+        """The constructor that a name or `Data.Name` stands for."""
+        if isinstance(node, ast.Name):
+            found = self.scope.outer.constructors(node.id)
+            if len(found) > 1:
+                owners = [str(each.data.name) for each in found]
+                message = f"{node.id} is a constructor of {' and of '.join(owners)}."
+                hint = f"Write {owners[0]}.{node.id}."
+                self.error(node, "duplicate-name", message, suggestion=hint)
+            return found[0] if found else None
+        if isinstance(node, ast.Attribute) and isinstance(data := self.meaning(node.value), Data):
+            for each in data.constructors():
+                if str(each.name) == node.attr:
+                    return each
+        return None
+
+    def _global(self, node: ast.Name | ast.Attribute) -> Expr:
+        """What a name stands for that the function itself does not bind."""
+        found = self.meaning(node)
+        value: Expr | None = found if isinstance(found, Expr) else self.constructor(node)
+        if value is not None:
+            self.places.note(value, self.origin, node)
+            return value
+        if isinstance(node, ast.Attribute):
+            self._no_attribute(node, found)
+        elif found is None:
+            self.unbound(node, node.id)
+        else:
+            message = f"{node.id} is a word of the language, not a value."
+            self.error(node, "unsupported-syntax", message)
+        return HOLE
+
+    def _no_attribute(self, node: ast.Attribute, found: object) -> None:
+        owner = self.meaning(node.value)
+        if isinstance(owner, Data):
+            made = [str(each.name) for each in owner.constructors()]
+            message = f"{owner.name.name} has no constructor {node.attr!r}."
+            hint = self.problems.suggest(node.attr, made)
+            self.error(node, "unbound-name", message, expected=", ".join(made), suggestion=hint)
+        elif (
+            owner is None
+            and isinstance(node.value, ast.Name)
+            and not self.scope.find(node.value.id)
+        ):
+            self.unbound(node.value, node.value.id)
+        elif isinstance(found, Word) and found.path.startswith("op."):
+            message = "An operator is not a value: it can only be called."
+            self.error(node, "unsupported-syntax", message, suggestion="Wrap it in a lambda.")
+        else:
+            message = "A value has no attributes."
+            meant = operator_meant(node.attr)
+            if meant is None:
+                hint = self.problems.suggest(node.attr, names())
+            else:
+                rest = "" if node.attr in ("T", "mT", "shape") else ", ..."
+                owner_text = self.origin.excerpt(node.value)
+                hint = f"Operators are functions: {meant}({owner_text}{rest})."
+            self.error(
+                node,
+                "unsupported-syntax",
+                message,
+                found=self.origin.excerpt(node),
+                suggestion=hint,
+            )
+
+    def _call(self, node: ast.Call, work: list[Work], done: list[Expr]) -> None:
+        callee, types = node.func, ()
+        given: tuple[Type, ...] = types
+        if isinstance(callee, ast.Subscript) and not _is_index(callee.slice):
+            index = callee.slice
+            parts = index.elts if isinstance(index, ast.Tuple) and index.elts else [index]
+            if self.meaning(callee.value) == Word("op"):
+                parts = []
+            given = tuple([self.read(part) for part in parts])
+            callee = callee.value if parts else callee
+        found = self.operator_name(callee)
+        if found is not None:
+            operands = self.operands(node, found)
+            if operands is None:
+                done.append(HOLE)
+                return
+            name, args, attrs = operands
+            work.append((lambda kids: Apply(name, tuple(kids), attrs), len(args), node))
+            work.extend(reversed(args))
+            return
+        meaning = self.meaning(callee)
+        if isinstance(meaning, Word):
+            self._word_call(node, meaning, work, done)
+            return
+        for each in (*node.args, *node.keywords):
+            if isinstance(each, ast.keyword | ast.Starred):
+                message = "Functions are called with their arguments in order."
+                self.error(each, "unsupported-syntax", message, expected="f(x, y)")
+                done.append(HOLE)
+                return
+        work.append((lambda kids: Call(kids[0], tuple(kids[1:]), given), len(node.args) + 1, node))
+        work.extend(reversed(node.args))
+        work.append(callee)
+
+    def _word_call(self, node: ast.Call, word: Word, work: list[Work], done: list[Expr]) -> None:
+        if self.is_constant(word.path):
+            value = self.constant(node, word.path)
+            done.append(HOLE if value is None else value)
+            self.places.note(done[-1], self.origin, node)
+        elif word.path == "absurd" and len(node.args) == 1 and not node.keywords:
+            inner, total = self.subject(node.args[0])
+            work += [(lambda kids: Match(kids[0], (), total), 1, node), inner]
+        else:
+            message = f"{word.path} cannot be called here."
+            self.error(node, "unsupported-syntax", message)
+            done.append(HOLE)
+
+    def subject(self, node: ast.expr) -> tuple[ast.expr, bool]:
+        """What a match looks at, and whether it must be total."""
+        match node:
+            case ast.Call(callee, [inner], []) if self.meaning(callee) == Word("partial"):
+                return inner, False
+        return node, True
+
+    def _item(
+        self,
+        node: ast.Subscript,
+        value: ast.expr,
+        index: ast.expr,
+        work: list[Work],
+        done: list[Expr],
+    ) -> None:
+        if isinstance(index, ast.Constant) and type(index.value) is int:
+            number = index.value
+            work += [(lambda kids: Project(kids[0], number), 1, node), value]
+        elif _is_slice(index):
+            message = "A tensor is not sliced by brackets."
+            hint, found = INSTEAD[ast.Slice], self.origin.excerpt(node)
+            self.error(node, "unsupported-syntax", message, found=found, suggestion=hint)
+            done.append(HOLE)
+        else:
+            message = "Only a tuple's items can be selected, by a number."
+            hint = "Use op.take or op.gather for tensors; type arguments stand before a call."
+            found = self.origin.excerpt(node)
+            self.error(
+                node, "unsupported-syntax", message, expected="t[0]", found=found, suggestion=hint
+            )
+            done.append(HOLE)
+
+    def _lambda(self, node: ast.Lambda, work: list[Work]) -> None:
+        mark = self.scope.mark()
+        params = tuple([self.parameter(arg, None) for arg in self.plain_parameters(node.args)])
+
+        def close(kids: list[Expr]) -> Expr:
+            self.scope.leave(mark)
+            return Function((), (), params, None, kids[0], ())
+
+        work += [(close, 1, node), node.body]  # the body is next: the parameters are in scope
+
+    def parameter(self, arg: ast.arg, of: Type | None) -> Var:
+        """A new variable for a parameter."""
+        variable = Var(self.scope.fresh(arg.arg), of)
+        self.scope.bind(arg.arg, variable)
+        self.places.note(variable, self.origin, arg)
+        return variable
+
+    def plain_parameters(self, args: ast.arguments) -> list[ast.arg]:
+        """The parameters of a function, which has no others than plain ones."""
+        extra = [*args.posonlyargs, *args.kwonlyargs, *filter(None, (args.vararg, args.kwarg))]
+        for each in extra:
+            message = "A function has plain parameters only."
+            self.error(each, "unsupported-syntax", message, expected="f(x, y)")
+        for default in [*args.defaults, *filter(None, args.kw_defaults)]:
+            message = "Parameters have no default values."
+            self.error(default, "unsupported-syntax", message)
+        names: set[str] = set()
+        for each in args.args:
+            if each.arg in names:
+                message = f"Two parameters are called {each.arg!r}."
+                self.error(each, "duplicate-name", message)
+            names.add(each.arg)
+        return args.args
+
+
+def operator_meant(name: str) -> str | None:
+    """How a script writes the operator that Python calls by this name; None for no operator."""
+    for each in (name, f"nn.{name}", PYTHONIC.get(name, "")):
+        record = find(each)
+        if record is not None:
+            return record.name if record.name.startswith("nn.") else f"op.{record.name}"
+    return None
+
+
+def _is_slice(index: ast.expr) -> bool:
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return any(isinstance(each, ast.Slice) for each in parts)
+
+
+def _is_index(node: ast.expr) -> bool:
+    """Whether what stands in brackets selects an item; otherwise it is types."""
+    return isinstance(node, ast.Slice) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, int)
+    )
+
+
+def _apply(name: str) -> Build:
+    return lambda kids: Apply(name, tuple(kids), ())
+
+
+def _tuple(kids: list[Expr]) -> Expr:
+    return Tuple(tuple(kids))
+
+
+def _if(kids: list[Expr]) -> Expr:
+    return If(kids[0], kids[1], kids[2])

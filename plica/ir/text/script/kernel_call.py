@@ -1,0 +1,258 @@
+"""Calls in the text of kernels: casts, intrinsics, reductions, vectors.
+
+Each says what is to be read next, and what is to be made of it.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any, Final
+
+from plica.ir.loop.scalar import (
+    ROW_OF,
+    Broadcast,
+    Cast,
+    Combiner,
+    Intrinsic,
+    Ramp,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Shuffle,
+    dtype_of,
+)
+from plica.ir.loop.scalar_table import INTRINSICS
+from plica.ir.text.script.kernel_number import Bare, Build, NumberReader, ScopeOnly, Value, Work
+from plica.ir.text.script.kernel_scope import Bound
+from plica.ir.text.script.value import WRONG, named_float
+from plica.ir.text.word import DTYPE_WORDS, TAKEN_IN_KERNELS, is_reserved
+from plica.ir.type.dtype import DType, i64
+
+# fmt: off
+PAIRS: Final[dict[str, type[Scalar]]] = {each.word: of for of, each in ROW_OF.items() if each.word}
+COMBINERS: Final[dict[str, Combiner]] = {
+    "sum": "sum", "prod": "prod", "max": "max", "min": "min", "all": "all", "any": "any",
+}
+# fmt: on
+
+
+class CallReader(NumberReader):
+    """Reads calls that have a value."""
+
+    def call(self, node: ast.Call, work: list[Work], done: list[Value]) -> None:
+        name = self.word(node.func)
+        args = node.args
+        if name is None:
+            done.append(self._no_call(node))
+        elif node.keywords or any(isinstance(each, ast.Starred) for each in args):
+            message = f"{name} takes its arguments in order."
+            self.error(node, "unsupported-syntax", message)
+            done.append(None)
+        elif name in COMBINERS and len(args) == 1:
+            self._reduce(node, COMBINERS[name], args[0], work, done)
+        elif name in DTYPE_WORDS:
+            self._cast(node, DTYPE_WORDS[name], work, done)
+        elif name == "float" and len(args) == 1:
+            number = self._named_float(args[0])
+            done.append(self._arity(node, 'float("inf")') if number is None else Bare(number))
+        elif name in PAIRS and (len(args) == 2 or (len(args) > 2 and name != "pow")):
+            kind = PAIRS[name]
+            work += [(lambda kids: self._chain(node, kind, kids), len(args)), *reversed(args)]
+        elif name in INTRINSICS and len(args) == INTRINSICS[name].arity:
+            work += [(lambda kids: self._intrinsic(node, name, kids), len(args)), *reversed(args)]
+        elif name == "intrinsic" and len(args) > 1 and (of := _string(args[0])) is not None:
+            rest = args[1:]
+            work += [(lambda kids: self._opaque(rest, of, kids), len(rest)), *reversed(rest)]
+        elif name == "ramp" and len(args) == 3 and (lanes := _count(args[2])):
+            work += [(lambda kids: self._ramp(node, lanes, kids), 2), args[1], args[0]]
+        elif name == "broadcast" and len(args) == 2 and (lanes := _count(args[1])):
+            work += [(lambda kids: self._broadcast(node, lanes, kids[0]), 1), args[0]]
+        elif name == "shuffle" and len(args) == 2:
+            self._shuffle(node, work, done)
+        else:
+            done.append(self._arity(node, _SHAPES.get(name)))
+
+    def _no_call(self, node: ast.Call) -> Value:
+        shown = self.origin.excerpt(node.func)
+        if isinstance(node.func, ast.Name) and self.scope.find(node.func.id) is None:
+            hint = self.problems.suggest(shown, TAKEN_IN_KERNELS)
+            message = f"No function is called {shown!r} in kernels."
+            self.error(node, "unbound-name", message, suggestion=hint)
+        else:
+            message = "A kernel calls intrinsics only."
+            self.error(node, "unsupported-syntax", message, found=shown)
+        return None
+
+    def _arity(self, node: ast.Call, expected: str | None) -> Value:
+        shown = self.origin.excerpt(node)
+        if expected is None:
+            message = f"{self.origin.excerpt(node.func)} has no value."
+            self.error(node, "unsupported-syntax", message, found=shown)
+        else:
+            message = "A function is called with the wrong arguments."
+            self.error(node, "wrong-arity", message, expected=expected, found=shown)
+        return None
+
+    def _cast(self, node: ast.Call, to: DType, work: list[Work], done: list[Value]) -> None:
+        if len(node.args) != 1:
+            done.append(self._arity(node, f"{to}(x)"))
+            return
+        (arg,) = node.args
+        number = self._named_float(arg)
+        if number is not None and to.is_float:
+            done.append(self.number(node, number, to))
+            return
+
+        def cast(kids: list[Value]) -> Value:
+            (kid,) = kids
+            if isinstance(kid, Bare):
+                return self.number(arg, kid.value, to)
+            return None if kid is None else Cast(kid, to)
+
+        work += [(cast, 1), arg]
+
+    def _named_float(self, node: ast.expr) -> float | None:
+        text = _string(node)
+        found = WRONG if text is None else named_float(text)
+        return None if found is WRONG else found  # type: ignore[return-value]  # a float
+
+    def _chain(self, node: ast.Call, kind: type[Any], kids: list[Value]) -> Value:
+        whole = kids[0]
+        for each in kids[1:]:
+            whole = self.pair(node, kind, whole, each)
+        return whole
+
+    def _intrinsic(self, node: ast.Call, name: str, kids: list[Value]) -> Value:
+        args = self.agree(node, kids)
+        if args is None:
+            return None
+        dtype = dtype_of(args[0])
+        takes = INTRINSICS[name].takes
+        if dtype.kind not in takes:
+            kind, like = ("float", "f32") if "float" in takes else ("integer", "i32")
+            message = f"{name} is for {kind}s."
+            hint = f"Write {name}({like}({self.origin.excerpt(node.args[0])}))."
+            self.error(
+                node, "dtype-conflict", message, expected=f"a {kind}" if kind == "float" else
+                f"an {kind}", found=str(dtype), suggestion=hint,
+            )  # fmt: skip
+            return None
+        return Intrinsic(name, tuple(args))
+
+    def _opaque(self, nodes: list[ast.expr], name: str, kids: list[Value]) -> Value:
+        args = [self.settle(at, kid) for at, kid in zip(nodes, kids, strict=True)]
+        return None if None in args else Intrinsic(name, tuple(args))  # type: ignore[arg-type]  # None was just ruled out
+
+    def _ramp(self, node: ast.Call, lanes: int, kids: list[Value]) -> Value:
+        sides = self.agree(node, kids)
+        return None if sides is None else Ramp(sides[0], sides[1], lanes)
+
+    def _broadcast(self, node: ast.Call, lanes: int, value: Value) -> Value:
+        found = self.settle(node, value)
+        return None if found is None else Broadcast(found, lanes)
+
+    def _shuffle(self, node: ast.Call, work: list[Work], done: list[Value]) -> None:
+        match node.args:
+            case [ast.Tuple(vectors), ast.Tuple(numbers)] if vectors and all(
+                isinstance(each, ast.Constant) and type(each.value) is int for each in numbers
+            ):
+                picked = tuple([each.value for each in numbers])  # type: ignore[attr-defined]  # the class was just seen
+
+                def shuffle(kids: list[Value]) -> Value:
+                    sides = self.agree(node, kids)
+                    return None if sides is None else Shuffle(tuple(sides), picked)
+
+                work += [(shuffle, len(vectors)), *reversed(vectors)]
+            case _:
+                done.append(self._arity(node, _SHAPES["shuffle"]))
+
+    def _reduce(
+        self, node: ast.Call, combiner: Combiner, arg: ast.expr, work: list[Work],
+        done: list[Value],
+    ) -> None:  # fmt: skip
+        """`sum(body for k in range(n))`; after the axes come names of shared terms."""
+        axes: list[ast.comprehension] = []
+        shared: list[ast.comprehension] = []
+        match arg:
+            case ast.GeneratorExp(body, clauses) if not any(
+                each.ifs or each.is_async or not isinstance(each.target, ast.Name)
+                for each in clauses
+            ):
+                for each in clauses:
+                    (shared if _is_alias(each) else axes).append(each)
+            case ast.List([body]):
+                pass
+            case _:
+                done.append(self._arity(node, f"{combiner}(x[k] for k in range(n))"))
+                return
+        extents = [self._extent_of(each.iter) for each in axes]
+        if None in extents or (shared and not axes):
+            done.append(self._arity(node, f"{combiner}(x[k] for k in range(n))"))
+            return
+        mark = self.scope.mark()
+        made: list[tuple[tuple[ScalarVar, ...], tuple[Scalar, ...]] | None] = []
+
+        def begin(kids: list[Value]) -> type[ScopeOnly]:
+            sizes = [self.as_index(node, kid) for kid in kids]
+            names = [each.target.id for each in axes]  # type: ignore[attr-defined]  # all Names
+            bound = tuple([self.scope.variable(name, "axis", i64) for name in names])
+            known = [each for each in sizes if each is not None]
+            made.append((bound, tuple(known)) if len(known) == len(sizes) else None)
+            return ScopeOnly
+
+        def finish(kids: list[Value]) -> Value:
+            self.scope.leave(mark)
+            value = self.settle(body, kids[0])
+            if combiner in ("all", "any"):
+                value = self.as_bool(body, value)
+            (over,) = made
+            return None if value is None or over is None else Reduce(combiner, *over, value)
+
+        work += [(finish, 1), body]
+        for each in reversed(shared):
+            assert isinstance(each.target, ast.Name)
+            assert isinstance(each.iter, ast.List)
+            work += [(self._share(each.target.id, each.iter), 1), each.iter.elts[0]]
+        work.append((begin, len(extents)))
+        work += reversed([each for each in extents if each is not None])
+
+    def _share(self, name: str, node: ast.expr) -> Build:
+        def share(kids: list[Value]) -> type[ScopeOnly]:
+            self.scope.bind(name, Bound("alias", self.settle(node, kids[0])))
+            return ScopeOnly
+
+        return share
+
+    def _extent_of(self, node: ast.expr) -> ast.expr | None:
+        match node:
+            case ast.Call(callee, [extent], []) if self.word(callee) == "range":
+                return extent
+        return None
+
+
+_COUNTS: Final = {1: "one number", 2: "two numbers", 3: "three numbers"}
+_SHAPES: Final[dict[str, str]] = {
+    **{name: _COUNTS[each.arity] for name, each in INTRINSICS.items()},
+    **dict.fromkeys(COMBINERS, "sum(x[k] for k in range(n))"),
+    "min": "min(a, b)", "max": "max(a, b)", "pow": "pow(a, b)",
+    "intrinsic": 'intrinsic("name", a)', "ramp": "ramp(base, stride, 4)",
+    "broadcast": "broadcast(value, 4)", "shuffle": "shuffle((a, b), (0, 5))",
+}  # fmt: skip
+"""How each function is called."""
+
+
+def _is_alias(clause: ast.comprehension) -> bool:
+    target = clause.target
+    one = isinstance(clause.iter, ast.List) and len(clause.iter.elts) == 1
+    return one and isinstance(target, ast.Name) and is_reserved(target.id)
+
+
+def _string(node: ast.expr) -> str | None:
+    """The string a node is."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def _count(node: ast.expr) -> int:
+    """The positive number a node is, 0 where it is none."""
+    number = node.value if isinstance(node, ast.Constant) and type(node.value) is int else 0
+    return max(0, number)

@@ -1,0 +1,160 @@
+"""Numbers in the text of kernels: bare ones take the dtype of what stands beside them.
+
+Alone a number is i64, f32 or bool.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import attrs
+
+from plica.core.diagnostic import IllFormed
+from plica.ir.loop.scalar import (
+    Div,
+    Lit,
+    Scalar,
+    dtype_of,
+)
+from plica.ir.text.script.kernel_scope import KernelScope
+from plica.ir.text.script.origin import Node, Origin, Problems
+from plica.ir.text.script.scope import Word, inside, word
+from plica.ir.text.word import TAKEN_IN_KERNELS
+from plica.ir.type.dtype import DType, bool_, f32, i64
+
+
+@attrs.frozen
+class Bare:
+    """A number whose dtype is not known yet."""
+
+    value: bool | int | float
+
+
+Value: TypeAlias = "Scalar | Bare | None"  # None: it was wrong, and that is noted
+Build: TypeAlias = "Callable[[list[Value]], Value | type[ScopeOnly]]"
+Work: TypeAlias = "ast.expr | tuple[Build, int]"
+
+
+class ScopeOnly:
+    """What a step gives that only changes the scope."""
+
+
+class NumberReader:
+    """Gives terms their dtypes; where something is wrong it says so and goes on."""
+
+    def __init__(self, scope: KernelScope, origin: Origin, problems: Problems) -> None:
+        self.scope = scope
+        self.origin = origin
+        self.problems = problems
+
+    def error(
+        self, node: Node, code: str, message: str, *, expected: str | None = None,
+        found: str | None = None, suggestion: str | None = None,
+    ) -> None:  # fmt: skip
+        """Note something wrong at a node."""
+        place = self.origin.place(node)
+        self.problems.add(
+            place, code, message, expected=expected, found=found, suggestion=suggestion
+        )
+
+    def word(self, node: ast.expr) -> str | None:
+        """The word a name stands for, None where it stands for something else."""
+        steps: list[str] = []
+        while isinstance(node, ast.Attribute):
+            steps.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or self.scope.find(node.id) is not None:
+            return None
+        if not steps and node.id in TAKEN_IN_KERNELS:
+            return node.id
+        found: object = self.scope.outer.find(node.id) or word(node.id)
+        for step in reversed(steps):
+            found = inside(found, step) if isinstance(found, Word) else None
+        return found.path if isinstance(found, Word) else None
+
+    def settle(self, node: Node, value: Value, like: DType | None = None) -> Scalar | None:
+        """A value as a term: a bare number gets a dtype."""
+        return self.number(node, value.value, like) if isinstance(value, Bare) else value
+
+    def number(
+        self, node: Node, value: bool | int | float, like: DType | None
+    ) -> Scalar | None:  # fmt: skip
+        """A number of a dtype, of its natural one where none is given."""
+        dtype = _natural([value]) if like is None else like
+        fits = isinstance(value, bool) == (dtype is bool_)
+        fits &= dtype.is_float or not isinstance(value, float)
+        if fits:
+            try:
+                return Lit(value, dtype)
+            except IllFormed:  # outside the dtype: said below, with its place
+                pass
+        hint = f"Write {dtype}(...) of a value." if dtype is not bool_ else "Compare it."
+        message = f"{value!r} is no value of {dtype}."
+        self.error(node, "bad-constant", message, expected=f"a value of {dtype}", suggestion=hint)
+        return None
+
+    def agree(self, node: ast.expr, values: list[Value]) -> list[Scalar] | None:
+        """Operands of one dtype: that of those which are no bare numbers."""
+        if any(each is None for each in values):
+            return None
+        known = [dtype_of(each) for each in values if isinstance(each, Scalar)]
+        bare = [each.value for each in values if isinstance(each, Bare)]
+        dtype = known[0] if known else _natural(bare)
+        other = next((each for each in known if each is not dtype), None)
+        if other is not None:
+            message = "The two sides have different element types."
+            hint = f"Write {dtype}(...) or {other}(...) of one side."
+            self.error(
+                node, "dtype-conflict", message, expected=str(dtype), found=str(other),
+                suggestion=hint,
+            )  # fmt: skip
+            return None
+        settled = [self.settle(node, each, dtype) for each in values]
+        return None if None in settled else settled  # type: ignore[return-value]  # as just seen
+
+    def pair(self, node: ast.expr, kind: type[Any], left: Value, right: Value) -> Scalar | None:
+        """An operation on two sides of one dtype."""
+        sides = self.agree(node, [left, right])
+        if sides is None:
+            return None
+        dtype = dtype_of(sides[0])
+        if kind is Div and not dtype.is_float:
+            message = "The division / is for floats."
+            hint = "Use // for integers."
+            self.error(
+                node, "dtype-conflict", message, expected="a float", found=str(dtype),
+                suggestion=hint,
+            )  # fmt: skip
+            return None
+        return kind(*sides)  # type: ignore[no-any-return]  # a scalar's class
+
+    def as_index(self, node: ast.expr, value: Value) -> Scalar | None:
+        found = self.settle(node, value, i64)
+        if found is not None and not dtype_of(found).is_integer:
+            return self.no_index(node, found)
+        return found
+
+    def as_bool(self, node: ast.expr, found: Scalar | None) -> Scalar | None:
+        if found is None or dtype_of(found) is bool_:
+            return found
+        message, shown = "A condition is a bool.", str(dtype_of(found))
+        hint = f"Write {self.origin.excerpt(node)} != 0."
+        self.error(node, "dtype-conflict", message, expected="bool", found=shown, suggestion=hint)
+        return None
+
+    def no_index(self, node: ast.expr, found: Scalar) -> Scalar | None:
+        """Say that a scalar is no integer."""
+        message = "An index, an extent or a size is an integer."
+        hint = f"Write i64({self.origin.excerpt(node)})."
+        shown = str(dtype_of(found))
+        self.error(node, "dtype-conflict", message, expected="i64", found=shown, suggestion=hint)
+        return None
+
+
+def _natural(values: list[bool | int | float]) -> DType:
+    """The dtype of numbers that nothing else gives one."""
+    if any(isinstance(value, float) for value in values):
+        return f32
+    return bool_ if all(isinstance(value, bool) for value in values) else i64

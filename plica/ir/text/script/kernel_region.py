@@ -1,0 +1,189 @@
+"""Buffers, regions and annotations in the text of kernels.
+
+Buffer[(4, n), f32, "shared", strides(8, 1), align(64)]
+A[i, 0:4]
+annotations={"pipeline": (0, 1)}
+"""
+
+from __future__ import annotations
+
+import ast
+
+from plica.ir.loop.scalar import Add, Buffer, Lit, Scalar, Sub
+from plica.ir.loop.statement import (
+    Annotations,
+    Plain,
+    Region,
+)
+from plica.ir.text.script.kernel_scalar import ScalarReader
+from plica.ir.text.script.origin import Node
+from plica.ir.text.script.value import WRONG, named_float
+from plica.ir.text.word import DTYPE_WORDS
+from plica.ir.type.dtype import i64
+
+
+class RegionReader(ScalarReader):
+    """Reads what statements are made of besides scalars."""
+
+    def buffer_type(self, node: ast.expr, name: str) -> Buffer | None:
+        """The buffer of a name whose type is written as `Buffer[(4, n), f32, …]`."""
+        match node:
+            case ast.Subscript(base, ast.Tuple([ast.Tuple(sizes), kind, *rest])) if (
+                self.word(base) == "Buffer"
+            ):
+                pass
+            case _:
+                self.bad(node, 'Buffer[("n", 4), f32]', "This is no type of a buffer.")
+                return None
+        dtype = DTYPE_WORDS.get(self.word(kind) or "")
+        if dtype is None:
+            shown = self.origin.excerpt(kind)
+            hint = self.problems.suggest(shown, DTYPE_WORDS)
+            message, words = "This is no dtype.", ", ".join(DTYPE_WORDS)
+            self.error(kind, "unbound-name", message, expected=words, found=shown, suggestion=hint)
+        shape = [self.size(each) for each in sizes]
+        scope, strides, align = "global", [], 0
+        for part in rest:
+            match part:
+                case ast.Constant(str() as scope):
+                    pass
+                case ast.Call(callee, steps, []) if self.word(callee) == "strides":
+                    strides = [self.size(each) for each in steps]
+                    if len(steps) != len(shape):
+                        message = f"A buffer of rank {len(shape)} has as many strides."
+                        found = str(len(steps))
+                        self.error(
+                            part, "wrong-arity", message, expected=str(len(shape)), found=found
+                        )
+                        return None
+                case ast.Call(callee, [ast.Constant(int() as align)], []) if self.word(
+                    callee
+                ) == "align" and not isinstance(align, bool):
+                    pass
+                case _:
+                    self.bad(part, 'a scope such as "shared", strides(8, 1) or align(64)')
+        if dtype is None or None in shape or None in strides:
+            return None
+        fixed = [each for each in (*shape, *strides) if each is not None]
+        rank = len(shape)
+        return Buffer(
+            self.scope.free(name), tuple(fixed[:rank]), dtype, scope, tuple(fixed[rank:]), align
+        )
+
+    def size(self, node: ast.expr) -> Scalar | None:
+        """A size of a buffer: an expression, or one in quotes."""
+        if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+            return self.index(node)
+        try:
+            inside = ast.parse(node.value.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):  # the parser's own refusals
+            message = f"{node.value[:60]!r} is no size."
+            self.error(node, "unsupported-syntax", message, expected='"2*n+1"')
+            return None
+        for each in ast.walk(inside):  # what is wrong in it is wrong at the string
+            if isinstance(each, ast.expr):
+                ast.copy_location(each, node)
+        return self.index(inside)
+
+    def operand(self, node: ast.expr) -> Region | Scalar | None:
+        match node:
+            case ast.Subscript(ast.Name(), index) if _is_region(index):
+                return self.region(node)
+            case ast.Name(name) if (b := self.scope.find(name)) and isinstance(b.term, Buffer):
+                return self.region(node)
+        return self.scalar(node)
+
+    def region(self, node: ast.expr) -> Region | None:
+        """`A[i, 0:4]`, or a whole buffer by its name."""
+        if isinstance(node, ast.Name):
+            whole = self.buffer(node)
+            zeros = () if whole is None else (Lit(0, i64),) * len(whole.shape)
+            return None if whole is None else Region(whole, zeros, whole.shape)
+        if not isinstance(node, ast.Subscript):
+            self.bad(node, "A[i, 0:4]", "This is no region of a buffer.")
+            return None
+        buffer = self.buffer(node.value)
+        if buffer is not None and isinstance(node.slice, ast.Constant) and not buffer.shape:
+            return Region(buffer, (), ())  # A[...]
+        items = None if buffer is None else self.indices(buffer, node)
+        if buffer is None or items is None:
+            return None
+        spans = [self._span(each) for each in items]
+        fixed = [each for each in spans if each is not None]
+        if len(fixed) != len(spans):
+            return None
+        return Region(buffer, tuple([a for a, _ in fixed]), tuple([b for _, b in fixed]))
+
+    def _span(self, node: ast.expr) -> tuple[Scalar, Scalar] | None:
+        """Where a slice begins, and how long it is."""
+        if not isinstance(node, ast.Slice):
+            start = self.index(node)
+            return None if start is None else (start, Lit(1, i64))
+        if node.lower is None or node.upper is None or node.step is not None:
+            self.bad(node, "0:4", "A slice has a start and an end.")
+            return None
+        start, stop = self.index(node.lower), self.index(node.upper)
+        if start is None or stop is None:
+            return None
+        if start is Lit(0, i64):
+            return start, stop
+        if isinstance(start, Lit) and isinstance(stop, Lit):
+            return start, Lit(stop.value - start.value, i64)
+        if isinstance(stop, Add) and stop.left is start:
+            return start, stop.right
+        return start, Sub(stop, start)
+
+    def annotations(self, keywords: list[ast.keyword]) -> Annotations:
+        """What keywords say besides: each by itself, or all in `annotations={…}`."""
+        found: dict[str, Plain] = {}
+        for each in keywords:
+            if each.arg == "annotations":
+                found |= self.notes(each.value)
+            elif each.arg is not None and (value := self._plain(each.value)) is not None:
+                found[each.arg] = value
+        return tuple(sorted(found.items()))
+
+    def notes(self, node: ast.expr) -> dict[str, Plain]:
+        """A dict of plain data."""
+        found: dict[str, Plain] = {}
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                made = self._plain(value)
+                if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+                    self.bad(key or node, '{"name": 1}', "The keys of annotations are strings.")
+                elif made is not None:
+                    found[key.value] = made
+        else:
+            self.bad(node, 'annotations={"name": 1}', "Annotations are a dict.")
+        return found
+
+    def _plain(self, node: ast.expr) -> Plain | None:
+        match node:
+            case ast.Constant(bool() | int() | float() | str() as value):
+                return value
+            case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as value)):
+                return -value
+            case ast.Call(callee, [ast.Constant(str() as text)], []) if (
+                self.word(callee) == "float" and named_float(text) is not WRONG
+            ):
+                return named_float(text)  # type: ignore[no-any-return]  # a float
+            case ast.Tuple(items):
+                inside = [self._plain(each) for each in items]
+                return None if None in inside else tuple(inside)  # type: ignore[arg-type]  # None was just ruled out
+        self.bad(node, "numbers, strings, bools, tuples of them", "This is no plain data.")
+        return None
+
+    def bad(
+        self, node: Node, expected: str, message: str = "This is not what stands here."
+    ) -> None:
+        found = self.origin.excerpt(node)
+        self.error(node, "unsupported-syntax", message, expected=expected, found=found)
+
+
+def _is_region(index: ast.expr) -> bool:
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return any(isinstance(each, ast.Slice) or _is_dots(each) for each in parts)
+
+
+def _is_dots(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is ...

@@ -1,0 +1,225 @@
+"""Scalars in text: Python's expressions as scalar terms of a kernel.
+
+A number takes the dtype of what stands beside it; alone it is i64, f32 or bool.  They are read
+with an explicit stack, so that a text may be as deep as Python's parser goes.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any, Final
+
+from plica.ir.graph.expression import Literal
+from plica.ir.loop.scalar import (
+    ROW_OF,
+    And,
+    Buffer,
+    Le,
+    Load,
+    Lt,
+    Not,
+    Or,
+    Pow,
+    Scalar,
+    Select,
+    Sub,
+    dtype_of,
+)
+from plica.ir.text.script.kernel_call import CallReader
+from plica.ir.text.script.kernel_number import Bare, ScopeOnly, Value, Work
+from plica.ir.type.dtype import DType, i64
+
+# fmt: off
+_PYTHON: Final[dict[type[ast.AST], str]] = {
+    ast.Add:    "+",     ast.Sub:    "-",       ast.Mult:   "*",
+    ast.Div:    "/",     ast.FloorDiv: "//",    ast.Mod:    "%",
+    ast.BitAnd: "&",     ast.BitOr:  "|",       ast.BitXor: "^",
+    ast.LShift: "<<",    ast.RShift: ">>",
+    ast.Lt:     "<",     ast.LtE:    "<=",      ast.Eq:     "==",       ast.NotEq: "!=",
+}
+_SIGNED: Final = {each.sign: of for of, each in ROW_OF.items() if each.sign}
+SIGNS: Final[dict[type[ast.AST], type[Scalar]]] = {
+    ast.Pow: Pow, **{node: _SIGNED[sign] for node, sign in _PYTHON.items()},
+}
+"""What a sign of Python stands for; the signs are those of the rows."""
+SWAPPED: Final[dict[type[ast.AST], type[Scalar]]] = {ast.Gt: Lt, ast.GtE: Le}
+# fmt: on
+
+
+class ScalarReader(CallReader):
+    """Reads scalars in a scope; where something is wrong it says so and goes on."""
+
+    def scalar(self, root: ast.expr, like: DType | None = None) -> Scalar | None:
+        """The term an expression stands for; a bare number is one of the given dtype."""
+        return self.settle(root, self.value(root), like)
+
+    def condition(self, root: ast.expr) -> Scalar | None:
+        """A scalar that is true or false."""
+        return self.as_bool(root, self.scalar(root))
+
+    def index(self, root: ast.expr) -> Scalar | None:
+        """A scalar that is an integer."""
+        found = self.scalar(root, i64)
+        if found is None or dtype_of(found).is_integer:
+            return found
+        message = "An index, an extent or a size is an integer."
+        hint = f"Write i64({self.origin.excerpt(root)})."
+        shown = str(dtype_of(found))
+        self.error(root, "dtype-conflict", message, expected="i64", found=shown, suggestion=hint)
+        return None
+
+    def buffer(self, node: ast.expr) -> Buffer | None:
+        """The buffer of a name."""
+        bound = self.scope.find(node.id) if isinstance(node, ast.Name) else None
+        if bound is not None and isinstance(bound.term, Buffer):
+            return bound.term
+        shown = self.origin.excerpt(node)
+        if bound is not None:
+            if bound.term is not None or bound.what != "buffer":
+                message = f"{shown} is {bound}, not a buffer."
+                self.error(node, "type-conflict", message, expected="a buffer", found=str(bound))
+            return None
+        hint = self.problems.suggest(shown, self.scope.buffers())
+        message = f"No buffer is called {shown!r} here."
+        self.error(node, "unbound-name", message, suggestion=hint)
+        return None
+
+    def indices(self, buffer: Buffer, node: ast.Subscript) -> list[ast.expr] | None:
+        """The expressions in the brackets after a buffer, as many as it has dims."""
+        items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if len(items) == len(buffer.shape):
+            return items
+        message = f"{buffer.name} has rank {len(buffer.shape)}."
+        expected = f"{len(buffer.shape)} indices"
+        self.error(node, "wrong-arity", message, expected=expected, found=str(len(items)))
+        return None
+
+    def value(self, root: ast.expr) -> Value:
+        """What an expression stands for."""
+        done: list[Any] = []  # Any: values, while steps are under way
+        work: list[Work] = [root]
+        while work:
+            item = work.pop()
+            if isinstance(item, tuple):
+                build, count = item
+                cut = len(done) - count
+                made = build(done[cut:])
+                del done[cut:]
+                if made is not ScopeOnly:
+                    done.append(made)
+                continue
+            self._open(item, work, done)
+        return done[0]  # type: ignore[no-any-return]  # the root's own value
+
+    def _open(self, node: ast.expr, work: list[Work], done: list[Value]) -> None:
+        match node:
+            case ast.Name():
+                done.append(self._name(node))
+            case ast.Constant(bool() | int() | float() as number):
+                done.append(Bare(number))
+            case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as number)) if not isinstance(
+                number, bool
+            ):
+                done.append(Bare(-number))
+            case ast.UnaryOp(ast.USub(), operand):
+                work += [(lambda kids: self.pair(node, Sub, Bare(0), kids[0]), 1), operand]
+            case ast.UnaryOp(ast.Not(), operand):
+                work += [(lambda kids: self._not(operand, kids[0]), 1), operand]
+            case ast.BinOp(left, sign, right) if type(sign) in SIGNS:
+                kind = SIGNS[type(sign)]
+                work += [(lambda kids: self.pair(node, kind, *kids), 2), right, left]
+            case ast.Compare(left, signs, others) if all(
+                type(sign) in SIGNS or type(sign) in SWAPPED for sign in signs
+            ):
+                parts = [left, *others]
+                work += [(lambda kids: self._compare(node, signs, kids), len(parts))]
+                work += reversed(parts)
+            case ast.BoolOp(sign, values):
+                join = And if isinstance(sign, ast.And) else Or
+                work += [(lambda kids: self._logic(values, join, kids), len(values))]
+                work += reversed(values)
+            case ast.IfExp(test, then, orelse):
+                work += [(lambda kids: self._select(node, kids), 3), orelse, then, test]
+            case ast.Subscript(ast.Name() as base):
+                self._load(node, base, work, done)
+            case ast.Call():
+                self.call(node, work, done)
+            case _:
+                done.append(self._unsupported(node))
+
+    def _name(self, node: ast.Name) -> Value:
+        bound = self.scope.find(node.id)
+        if bound is not None:
+            if isinstance(bound.term, Scalar) or (bound.term is None and bound.region is None):
+                return bound.term
+            message = f"{node.id} is {bound}; it is no number."
+            hint = f"Write {node.id}[...]." if bound.what == "buffer" else None
+            self.error(node, "type-conflict", message, expected="a number", suggestion=hint)
+            return None
+        found = self.scope.outer.find(node.id)
+        if isinstance(found, Literal):  # a number of the Python program around
+            return Bare(found.value)
+        if self.word(node) is not None:
+            message = f"{node.id} is a word of the language, not a value."
+            self.error(node, "unsupported-syntax", message)
+            return None
+        hint = self.problems.suggest(node.id, self.scope.known())
+        message = f"Nothing here is called {node.id!r}."
+        self.error(node, "unbound-name", message, suggestion=hint)
+        return None
+
+    def _load(
+        self, node: ast.Subscript, base: ast.Name, work: list[Work], done: list[Value]
+    ) -> None:
+        buffer = self.buffer(base)
+        items = None if buffer is None else self.indices(buffer, node)
+        if buffer is None or items is None:
+            done.append(None)
+            return
+        if any(isinstance(each, ast.Slice) for each in items):
+            message = "A slice of a buffer is no number."
+            hint = "Regions stand in reads, writes and invoke; elsewhere a loop reads one element."
+            self.error(node, "unsupported-syntax", message, suggestion=hint)
+            done.append(None)
+            return
+
+        def load(kids: list[Value]) -> Value:
+            found = [self.as_index(at, kid) for at, kid in zip(items, kids, strict=True)]
+            return None if None in found else Load(buffer, tuple(found))  # type: ignore[arg-type]  # None was just ruled out
+
+        work.append((load, len(items)))
+        work += reversed(items)
+
+    def _compare(self, node: ast.Compare, signs: list[ast.cmpop], kids: list[Value]) -> Value:
+        whole: Scalar | None = None
+        for sign, left, right in zip(signs, kids, kids[1:], strict=False):
+            sides = self.agree(node, [left, right])
+            if sides is None:
+                return None
+            one, two = sides[::-1] if type(sign) in SWAPPED else sides
+            kind: Any = SWAPPED.get(type(sign)) or SIGNS[type(sign)]
+            made = kind(one, two)
+            whole = made if whole is None else And(whole, made)
+        return whole
+
+    def _logic(self, nodes: list[ast.expr], join: type[And | Or], kids: list[Value]) -> Value:
+        found = [self.as_bool(n, self.settle(n, k)) for n, k in zip(nodes, kids, strict=True)]
+        whole: Scalar | None = found[0]
+        for each in found[1:]:
+            whole = None if whole is None or each is None else join(whole, each)
+        return whole
+
+    def _not(self, node: ast.expr, value: Value) -> Value:
+        found = self.as_bool(node, self.settle(node, value))
+        return None if found is None else Not(found)
+
+    def _select(self, node: ast.IfExp, kids: list[Value]) -> Value:
+        test = self.as_bool(node.test, self.settle(node.test, kids[0]))
+        sides = self.agree(node, kids[1:])
+        return None if test is None or sides is None else Select(test, *sides)
+
+    def _unsupported(self, node: ast.expr) -> Value:
+        what = type(node.op if isinstance(node, ast.BinOp | ast.UnaryOp) else node).__name__
+        message = f"Python's {what} is not part of the language of kernels."
+        self.error(node, "unsupported-syntax", message, found=self.origin.excerpt(node))
+        return None

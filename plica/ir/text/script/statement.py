@@ -1,0 +1,351 @@
+"""Statements in text: the body of a function as one expression.
+
+A block is a sequence of lets and aliases that ends with its value: `return e`, or `x = e` where the
+block is a branch that says what `x` is.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Final
+
+from plica.core.task import Task
+from plica.ir.graph.expression import (
+    Clause,
+    Expr,
+    Function,
+    If,
+    Let,
+    Match,
+    PAny,
+    Pattern,
+    PConstructor,
+    Project,
+    PTuple,
+    PVar,
+    Var,
+)  # fmt: skip
+from plica.ir.text.script.expression import HOLE
+from plica.ir.text.script.option import OptionReader, Options
+from plica.ir.text.script.origin import Node
+from plica.ir.text.script.scope import DeferredRegion
+from plica.ir.text.word import is_reserved
+from plica.ir.type.term import Type
+
+INSTEAD: Final[dict[type[ast.stmt], str]] = {
+    ast.For: "Use recursion, or an operator on whole tensors.",
+    ast.While: "Use recursion.",
+    ast.Assert: "Types say what must hold.",
+    ast.Import: "Import at the top of the file.",
+    ast.ImportFrom: "Import at the top of the file.",
+    ast.ClassDef: "Define data types at the top of the file.",
+}
+
+Lets = list[tuple[Var, Expr]]
+
+
+class BodyReader(OptionReader):
+    """Reads functions."""
+
+    def function(self, node: ast.FunctionDef, options: Options) -> Task[Function]:
+        """The function a `def` stands for."""
+        mark = self.scope.mark()
+        types = self.bind_types(list(options.forall))
+        dims = self.bind_dims(list(options.dims or ()))
+        args = self.plain_parameters(node.args)
+        self.open = [] if options.dims is None else None
+        annotated = [None if a.annotation is None else self.read(a.annotation) for a in args]
+        dims = tuple([met for _, met in self.open]) if self.open is not None else dims
+        self.open = None
+        params = tuple([self.parameter(*each) for each in zip(args, annotated, strict=True)])
+        ret = None if node.returns is None else self.read(node.returns)
+        statements = node.body[1:] if _is_text(node.body[0]) else node.body
+        body = yield self.block(node, statements, None)
+        self.scope.leave(mark)
+        function = Function(dims, types, params, ret, body, options.attrs)
+        self.places.note(function, self.origin, node)
+        return function
+
+    def region(self, region: DeferredRegion, node: Node) -> Task[Expr]:
+        """Read a region where it is used; it is read once, and means the same everywhere."""
+        name = region.node.name
+        if region.active:
+            self.error(node, "cyclic-data", f"The region {name} is part of itself.")
+            return HOLE
+        if region.value is not None:
+            if not self.scope.still_fits(region):
+                message = f"The names in the region {name} mean something else here."
+                self.error(node, "unbound-name", message)
+            return region.value
+        self.scope.enter(region)
+        value = yield self.block(region.node, region.node.body, None)
+        self.scope.finish(region, value)
+        return value  # type: ignore[no-any-return]  # a block's value
+
+    def block(self, owner: Node, body: list[ast.stmt], target: str | None) -> Task[Expr]:
+        """The value of a block: what it returns, or what it gives to `target` at its end."""
+        lets: Lets = []
+        value: Expr = HOLE
+        declared: dict[str, Type] = {}
+        last = len(body) - 1
+        for i, node in enumerate(body):
+            if isinstance(node, ast.AugAssign):
+                node = _plain(node)
+            match node:
+                case ast.Return(result) if target is None:
+                    if i < last:
+                        message = "Nothing can follow a return."
+                        self.error(body[i + 1], "unsupported-syntax", message)
+                    if result is None:
+                        self.error(node, "unsupported-syntax", "A function returns a value.")
+                    else:
+                        value = yield self.expression(result)
+                    break
+                case ast.If() | ast.Match() if i == last:
+                    value = yield self.branches(node, target)
+                    break
+                case ast.If(condition, then, []) if target is None and _returns(then):
+                    # What follows an early return is the other branch.
+                    value = yield self._if(node, condition, then, body[i + 1 :], None)
+                    break
+                case ast.If() | ast.Match():
+                    name = _assigned(node)
+                    if name is None:
+                        self._no_choice(node)
+                        continue
+                    chosen = yield self.branches(node, name)
+                    self._bind(lets, node, name, declared.pop(name, None), chosen)
+                case ast.Assign([ast.Name(name)], result) | ast.AnnAssign(
+                    ast.Name(name), _, result, _
+                ):
+                    if isinstance(node, ast.AnnAssign):
+                        declared[name] = self.read(node.annotation)
+                    if result is None:
+                        continue
+                    if i == last and name == target:
+                        value = yield self.expression(result)
+                        break
+                    yield self._assign(lets, node, name, declared.pop(name, None), result)
+                case ast.Assign([ast.Tuple(parts)], result):
+                    yield self._unpack(lets, node, parts, result)
+                case ast.FunctionDef():
+                    yield self._def(lets, node, declared)
+                case _:
+                    self._unsupported_statement(node)
+        else:
+            self._no_end(owner, body, target)
+        for variable, bound in reversed(lets):
+            value = Let(variable, bound, value)
+            self.places.note(value, self.origin, owner)
+        return value
+
+    def _bind(self, lets: Lets, node: Node, name: str, of: Type | None, value: Expr) -> None:
+        """`name = value`: a reserved name is an alias, any other a let."""
+        if is_reserved(name):
+            self.scope.bind(name, value)
+        else:
+            variable = Var(self.scope.fresh(name), of)
+            self.scope.bind(name, variable)
+            self.places.note(variable, self.origin, node)
+            lets.append((variable, value))
+
+    def _assign(
+        self, lets: Lets, node: Node, name: str, of: Type | None, result: ast.expr
+    ) -> Task[None]:
+        late = isinstance(result, ast.Name) and isinstance(
+            self.scope.find(result.id), DeferredRegion
+        )
+        if not is_reserved(name) and (late or isinstance(result, ast.Lambda)):
+            # As in Python, a function may mention the name it is being given.
+            variable = Var(self.scope.fresh(name), of)
+            self.scope.bind(name, variable)
+            self.places.note(variable, self.origin, node)
+            value = yield self.expression(result)
+            lets.append((variable, value))
+            return
+        value = yield self.expression(result)
+        self._bind(lets, node, name, of, value)
+
+    def _unpack(
+        self, lets: Lets, node: Node, parts: list[ast.expr], result: ast.expr
+    ) -> Task[None]:
+        """`a, b = e`: a let of the whole, then one of each item."""
+        value = yield self.expression(result)
+        whole = Var(self.scope.fresh("t"), None)
+        self.places.note(whole, self.origin, node)
+        lets.append((whole, value))
+        for i, part in enumerate(parts):
+            if not isinstance(part, ast.Name):
+                self.error(part, "unsupported-syntax", "Only names can be assigned to.")
+            elif part.id != "_":
+                item = Project(whole, i)
+                self.places.note(item, self.origin, part)
+                self._bind(lets, part, part.id, None, item)
+
+    def _def(self, lets: Lets, node: ast.FunctionDef, declared: dict[str, Type]) -> Task[None]:
+        name = node.name
+        bare = not node.args.args and node.returns is None and not node.decorator_list
+        if is_reserved(name) and bare:
+            self.scope.bind(name, DeferredRegion(node))
+            return
+        options = self.options(node.decorator_list)
+        if is_reserved(name):
+            value = yield self.function(node, options)
+            self.scope.bind(name, value)
+            return
+        variable = Var(self.scope.fresh(name), declared.pop(name, None))
+        self.scope.bind(name, variable)  # a function may call itself
+        self.places.note(variable, self.origin, node)
+        value = yield self.function(node, options)
+        lets.append((variable, value))
+
+    def branches(self, node: ast.If | ast.Match, target: str | None) -> Task[Expr]:
+        """The value an `if` or a `match` chooses."""
+        if isinstance(node, ast.If):
+            if not node.orelse:
+                message = "An if has an else: every expression has a value."
+                self.error(node, "unsupported-syntax", message)
+                return HOLE
+            value = yield self._if(node, node.test, node.body, node.orelse, target)
+            return value  # type: ignore[no-any-return]  # an expression
+        subject, total = self.subject(node.subject)
+        scrutinee = yield self.expression(subject)
+        clauses: list[Clause] = []
+        for case in node.cases:
+            if case.guard is not None:
+                message = "A clause has no guard."
+                self.error(
+                    case.guard, "unsupported-syntax", message, suggestion="Use an if inside."
+                )
+            mark = self.scope.mark()
+            pattern = self._pattern(case.pattern, {})
+            body = yield self.block(case.body[0], case.body, target)
+            self.scope.leave(mark)
+            clauses.append(Clause(pattern, body))
+            self.places.note(clauses[-1], self.origin, case.pattern)
+        match = Match(scrutinee, tuple(clauses), total)
+        self.places.note(match, self.origin, node)
+        return match
+
+    def _if(
+        self,
+        node: ast.If,
+        test: ast.expr,
+        then: list[ast.stmt],
+        orelse: list[ast.stmt],
+        target: str | None,
+    ) -> Task[Expr]:
+        condition = yield self.expression(test)
+        mark = self.scope.mark()
+        first = yield self.block(node, then, target)
+        self.scope.leave(mark)
+        second = yield self.block(node, orelse, target)
+        self.scope.leave(mark)
+        value = If(condition, first, second)
+        self.places.note(value, self.origin, node)
+        return value
+
+    def _pattern(self, node: ast.pattern, names: dict[str, None]) -> Pattern:
+        match node:
+            case ast.MatchAs(None, None):
+                return PAny()
+            case ast.MatchAs(None, str() as name):
+                if self.scope.outer.constructors(name):
+                    message = f"{name} is a constructor, and here would be a new name."
+                    self.error(node, "bad-pattern", message, suggestion=f"Write {name}().")
+                if name in names:
+                    message = f"The pattern binds {name!r} twice."
+                    self.error(node, "duplicate-name", message)
+                names[name] = None
+                variable = Var(self.scope.fresh(name), None)
+                self.scope.bind(name, variable)
+                self.places.note(variable, self.origin, node)
+                return PVar(variable)
+            case ast.MatchSequence(items):
+                return PTuple(tuple([self._pattern(item, names) for item in items]))
+            case ast.MatchClass(cls, items, [], []):
+                inside = tuple([self._pattern(item, names) for item in items])
+                constructor = self.constructor(cls)
+                if constructor is None:
+                    self._no_constructor(cls)
+                    return PAny()
+                pattern = PConstructor(constructor, inside)
+                self.places.note(pattern, self.origin, node)
+                return pattern
+            case _:
+                message = "A pattern is a name, _, a constructor or a tuple."
+                expected = "case Node(l, r), case (a, b), case x, case _"
+                found = self.origin.excerpt(node)
+                self.error(node, "bad-pattern", message, expected=expected, found=found)
+                return PAny()
+
+    def _no_constructor(self, node: ast.expr) -> None:
+        name = node.id if isinstance(node, ast.Name) else self.origin.excerpt(node)
+        self.unbound(node, name)
+
+    def _unsupported_statement(self, node: ast.stmt) -> None:
+        what = type(node).__name__
+        found = self.origin.excerpt(node)
+        hint = INSTEAD.get(type(node))
+        message = f"Python's {what} statement is not part of the language here."
+        self.error(node, "unsupported-syntax", message, found=found, suggestion=hint)
+
+    def _no_choice(self, node: ast.stmt) -> None:
+        message = "This has no value: every branch ends by assigning the same name, or returns."
+        self.error(node, "unsupported-syntax", message)
+
+    def _no_end(self, owner: Node, body: list[ast.stmt], target: str | None) -> None:
+        place = body[-1] if body else owner
+        if target is None:
+            message = "The block does not end with a return."
+        else:
+            message = f"The branch does not end by assigning {target!r}, as another branch does."
+        self.error(place, "unsupported-syntax", message)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    """Whether a statement is a docstring."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def _plain(node: ast.AugAssign) -> ast.Assign:
+    """`x += e` as `x = x + e`."""
+    old: ast.expr = node.target  # what cannot be read there cannot be assigned either
+    if isinstance(old, ast.Name):
+        old = ast.copy_location(ast.Name(old.id, ast.Load()), old)
+    whole = ast.copy_location(ast.BinOp(old, node.op, node.value), node)
+    return ast.copy_location(ast.Assign([node.target], whole), node)
+
+
+def _returns(body: list[ast.stmt]) -> bool:
+    """Whether a block ends by returning."""
+    while body:
+        end = body[-1]
+        if isinstance(end, ast.Return):
+            return True
+        body = (
+            end.body
+            if isinstance(end, ast.If)
+            else end.cases[0].body
+            if isinstance(end, ast.Match)
+            else []
+        )
+    return False
+
+
+def _assigned(node: ast.stmt) -> str | None:
+    """The name that a statement at the end of a branch assigns."""
+    while True:
+        match node:
+            case ast.If(_, [*_, end], _) | ast.Match(_, [ast.match_case(_, _, [*_, end]), *_]):
+                node = end
+            case ast.Assign([ast.Name(name)], _) | ast.AnnAssign(ast.Name(name), _, ast.expr(), _):
+                return name
+            case ast.AugAssign(ast.Name(name), _, _):
+                return name
+            case _:
+                return None

@@ -1,0 +1,283 @@
+"""Types in text: annotations as types.
+
+>>> import ast
+>>> from plica.ir.text.script.origin import Origin, Problems
+>>> from plica.ir.text.script.scope import Nowhere, NameScope
+>>> reader = TypeReader(NameScope(Nowhere()), Origin("f.py", ""), Problems())
+>>> str(reader.read(ast.parse("tuple[Tensor[(2, 3), f32], bool]", mode="eval").body))
+'tuple[Tensor[(2, 3), f32], Tensor[(), bool]]'
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Final
+
+from plica.core.name import Name
+from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
+from plica.ir.text.script.dim import read_dim
+from plica.ir.text.script.origin import Node, Origin, Problems
+from plica.ir.text.script.scope import Data, Meaning, NameScope, Word, inside, word
+from plica.ir.text.word import DTYPE_WORDS
+from plica.ir.type.dtype import DType, i64
+from plica.ir.type.term import DataType, FuncType, TensorType, TupleType, Type, TypeTerm, TypeVar
+
+UNIT: Final = TupleType(())
+
+
+class TypeReader:
+    """Reads types in a scope; where something is wrong it says so and goes on."""
+
+    def __init__(self, scope: NameScope, origin: Origin, problems: Problems) -> None:
+        self.scope = scope
+        self.origin = origin
+        self.problems = problems
+        self.open: list[tuple[str, ScalarVar]] | None = None
+        """Where dims may be new: those met so far, in order."""
+
+    def error(
+        self,
+        node: Node,
+        code: str,
+        message: str,
+        *,
+        expected: str | None = None,
+        found: str | None = None,
+        suggestion: str | None = None,
+    ) -> None:
+        """Note something wrong at a node."""
+        place = self.origin.place(node)
+        self.problems.add(
+            place, code, message, expected=expected, found=found, suggestion=suggestion
+        )
+
+    def meaning(self, node: ast.expr) -> Meaning | None:
+        """What a dotted name means outside the function, None where it is no such name."""
+        steps: list[str] = []
+        while isinstance(node, ast.Attribute):
+            steps.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or self.scope.find(node.id) is not None:
+            return None
+        found: Meaning | None = self.scope.outer.find(node.id)
+        if found is None:
+            found = word(node.id)
+        for step in reversed(steps):
+            found = inside(found, step) if isinstance(found, Word) else None
+        return found
+
+    def read(self, node: ast.expr) -> Type:
+        """The type an annotation stands for."""
+        match node:
+            case ast.Subscript(base, index):
+                return self._applied(node, base, index)
+            case ast.Name(name) if isinstance(kind := self.scope.find(f"type {name}"), TypeVar):
+                return kind
+            case ast.Name() | ast.Attribute():
+                return self._named(node)
+            case _:
+                return self._no_type(node)
+
+    def dtype(self, node: ast.expr) -> DType | None:
+        """The element type a word stands for."""
+        found = self.meaning(node)
+        return DTYPE_WORDS.get(found.path) if isinstance(found, Word) else None
+
+    def shadowed(self, node: ast.expr) -> bool:
+        """Whether a word means something else here; if so, say it."""
+        if not isinstance(node, ast.Name):
+            return False
+        usual = word(node.id)
+        if usual is None or self.meaning(node) == usual:
+            return False
+        message = f"{node.id!r} is shadowed: something else has that name here."
+        hint = f"Rename the other {node.id!r}."
+        if inside(Word("script"), node.id) is not None:
+            hint = f"Rename the other {node.id!r}, or write plica.script.{node.id}."
+        self.error(node, "unbound-name", message, expected=f"the word {node.id}", suggestion=hint)
+        return True
+
+    def dim(self, node: ast.expr, text: str) -> Scalar:
+        """The dim a string stands for."""
+        found = read_dim(text, self._dim_name)
+        if isinstance(found, Scalar):
+            return found
+        unbound = found.startswith("no dim")
+        code = "unbound-name" if unbound else "unsupported-syntax"
+        hint = None
+        if unbound:
+            hint = self.problems.suggest(found.split("'")[1], self.scope.known_dims())
+        shown = text if len(text) <= 60 else f"{text[:56]} ..."
+        self.error(node, code, f"{shown!r} is no dim here: {found}.", suggestion=hint)
+        return Lit(1, i64)
+
+    def _dim_name(self, name: str) -> Scalar | None:
+        found = self.scope.find(f"dim {name}")
+        if found is None and self.open is not None:
+            found = ScalarVar(self.scope.fresh(name, "dim "), i64)
+            self.scope.bind(f"dim {name}", found)
+            self.open.append((name, found))
+        return found if isinstance(found, ScalarVar) else None
+
+    def _named(self, node: ast.expr) -> Type:
+        found = self.meaning(node)
+        match found:
+            case Word(path) if path in DTYPE_WORDS:
+                return TensorType((), DTYPE_WORDS[path])
+            case Data():
+                return self._data(node, found, ())
+            case TypeTerm():
+                return found
+            case _ if self.shadowed(node):
+                return UNIT
+            case None if isinstance(node, ast.Name):
+                names = [*self.scope.known(), *self.scope.known_types()]
+                hint = self.problems.suggest(node.id, names)
+                self.error(node, "unbound-name", f"No type is called {node.id!r}.", suggestion=hint)
+                return UNIT
+            case _:
+                return self._no_type(node)
+
+    def _applied(self, node: ast.expr, base: ast.expr, index: ast.expr) -> Type:
+        parts = index.elts if isinstance(index, ast.Tuple) else [index]
+        match self.meaning(base):
+            case Word("tuple"):
+                return TupleType(tuple([self.read(part) for part in parts]))
+            case Word("Tensor") if len(parts) == 2:
+                return self._tensor(parts[0], parts[1])
+            case Word("Fn") if len(parts) in (2, 3):
+                return self._function(node, parts)
+            case Data() as data:
+                return self._data(node, data, tuple([self.read(part) for part in parts]))
+            case _ if self.shadowed(base):
+                return UNIT
+            case None if isinstance(base, ast.Name):
+                return self._named(base)  # says that there is no such name
+            case _:
+                return self._no_type(node)
+
+    def _tensor(self, shape: ast.expr, dtype: ast.expr) -> Type:
+        if not isinstance(shape, ast.Tuple):
+            self._no_shape(shape)
+            return UNIT
+        of = self.dtype(dtype)
+        if of is None and not self.shadowed(dtype):
+            expected = ", ".join(DTYPE_WORDS)
+            hint = self.problems.suggest(self.origin.excerpt(dtype), DTYPE_WORDS)
+            self.error(
+                dtype,
+                "unbound-name",
+                "This is no dtype.",
+                expected=expected,
+                found=self.origin.excerpt(dtype),
+                suggestion=hint,
+            )
+        sizes = tuple([self.size(each) for each in shape.elts])
+        return TensorType(sizes, of or i64)
+
+    def size(self, node: ast.expr) -> Scalar:
+        """One dim of a shape: a number, or a string."""
+        match node:
+            case ast.Constant(value) if type(value) is int and value >= 2**63:
+                return self.dim(node, str(value))  # says that it is too big
+            case ast.Constant(value) if type(value) is int:
+                return Lit(value, i64)
+            case ast.Constant(str() as text):
+                return self.dim(node, text)
+            case _:
+                self._no_shape(node)
+                return Lit(1, i64)
+
+    def _no_shape(self, node: ast.expr) -> None:
+        message = "A shape is a tuple of numbers and names in quotes."
+        self.error(
+            node,
+            "unsupported-syntax",
+            message,
+            expected='(2, "n")',
+            found=self.origin.excerpt(node),
+        )
+
+    def _data(self, node: ast.expr, data: Data, args: tuple[Type, ...]) -> Type:
+        if len(args) != data.arity:
+            message = f"{data.name.name} takes another number of types."
+            self.error(
+                node,
+                "wrong-arity",
+                message,
+                expected=f"{data.arity} types",
+                found=f"{len(args)} types",
+            )
+        return DataType(data.name, args)
+
+    def _function(self, node: ast.expr, parts: list[ast.expr]) -> Type:
+        mark = self.scope.mark()
+        before = len(self.open or ())
+        types: tuple[TypeVar, ...] = ()
+        dims: tuple[ScalarVar, ...] = ()
+        if len(parts) == 3:
+            types, dims = self._forall(parts[2])
+        if not isinstance(parts[0], ast.Tuple):
+            message = "The parameters of a function type are a tuple of types."
+            self.error(parts[0], "unsupported-syntax", message, expected="Fn[(A, B), R]")
+            return UNIT
+        params = tuple([self.read(each) for each in parts[0].elts])
+        ret = self.read(parts[1])
+        self.scope.leave(mark)
+        for name, met in (self.open or ())[before:]:  # bound by the function around
+            self.scope.bind(f"dim {name}", met)
+        return FuncType(dims, types, params, ret)
+
+    def _forall(self, node: ast.expr) -> tuple[tuple[TypeVar, ...], tuple[ScalarVar, ...]]:
+        match node:
+            case ast.Call(callee, args, keywords) if self.meaning(callee) == Word("forall"):
+                given = {key.arg: key.value for key in keywords}
+                if len(args) <= 1 and given.keys() <= {"dims"}:
+                    types = self.names(args[0]) if args else []
+                    dims = self.names(given["dims"]) if given else []
+                    return self.bind_types(types, False), self.bind_dims(dims, False)
+        message = "The third part of a function type says what it is for all of."
+        self.error(node, "unsupported-syntax", message, expected='forall("A B", dims="n")')
+        return (), ()
+
+    def names(self, node: ast.expr) -> list[str]:
+        """Names in one string, separated by blanks."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names = node.value.split()
+            twice = [name for i, name in enumerate(names) if name in names[:i]]
+            if twice:
+                self.error(node, "duplicate-name", f"{twice[0]!r} is bound twice.")
+            if all(name.isidentifier() for name in names):
+                return list(dict.fromkeys(names))
+        message = "Names are given in one string, separated by blanks."
+        self.error(
+            node, "unsupported-syntax", message, expected='"A B"', found=self.origin.excerpt(node)
+        )
+        return []
+
+    def bind_types(self, names: list[str], fresh: bool = True) -> tuple[TypeVar, ...]:
+        """New type variables; those a type itself binds need not be unlike all others."""
+        made = []
+        for name in names:
+            made.append(TypeVar(self.scope.fresh(name, "type ") if fresh else Name(name)))
+            self.scope.bind(f"type {name}", made[-1])
+        return tuple(made)
+
+    def bind_dims(self, names: list[str], fresh: bool = True) -> tuple[ScalarVar, ...]:
+        """New dims; those a type itself binds need not be unlike all others."""
+        made = []
+        for name in names:
+            made.append(ScalarVar(self.scope.fresh(name, "dim ") if fresh else Name(name), i64))
+            self.scope.bind(f"dim {name}", made[-1])
+        return tuple(made)
+
+    def _no_type(self, node: ast.expr) -> Type:
+        expected = 'Tensor[("n", 4), f32], tuple[A, B], Fn[(A,), B], or a data type'
+        self.error(
+            node,
+            "unsupported-syntax",
+            "This is no type.",
+            expected=expected,
+            found=self.origin.excerpt(node),
+        )
+        return UNIT

@@ -1,0 +1,399 @@
+"""Kernels as text: loops and blocks over buffers as Python source that reads back.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> x, out, i = buffer("x", (3,), f32), buffer("out", (3,), f32), axis("i")
+>>> kernel = Kernel((), (x, out), 1, For(i, x.shape[0], "serial", Store(out, (i,), x[i] * 2 + 1)))
+>>> print(show_kernel(kernel, "affine"))
+@plica.kernel
+def affine(x: Buffer[(3,), f32], out: Buffer[(3,), f32]):
+    for i in range(3):
+        out[i] = x[i] * 2.0 + 1.0
+
+The text is linear in the kernel, however deep it is: what is nested deeper than Python's parser
+goes is a region, `def _0():`, that is read where its name is called.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from plica.core.binding import free_vars
+from plica.ir.loop.scalar import Add, Buffer, Lit, Load, Scalar, ScalarVar
+from plica.ir.loop.statement import (
+    THREADS,
+    TRUE,
+    Alloc,
+    Barrier,
+    Bind,
+    Block,
+    Branch,
+    For,
+    Invoke,
+    Kernel,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    While,
+    written,
+)
+from plica.ir.text.show.attribute import string_text
+from plica.ir.text.show.name import IdentifierSupply
+from plica.ir.text.show.scalar import Root, ScalarNames, ScalarPrinter
+from plica.ir.text.show.statement_part import (
+    dict_text,
+    is_plain,
+    is_short,
+    keywords,
+    slice_text,
+    stop,
+)
+from plica.ir.text.show.type import parenthesised
+from plica.ir.text.word import DTYPE_WORDS, TAKEN_IN_KERNELS, WORDS
+from plica.ir.type.dtype import i64
+
+__all__ = ["kernel_lines", "show_kernel"]
+
+DEEPEST: Final = 40
+"""Statements nested deeper than this stand in a region of their own."""
+
+WIDTH: Final = 100
+"""The header of a kernel or a block that is longer has its parts on lines of their own."""
+
+LINKS: Final = 20
+"""So many conditions are in one chain of `elif`."""
+
+_IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
+_NO_DIMS: Final = TAKEN_IN_KERNELS | DTYPE_WORDS.keys()
+
+Lines: TypeAlias = "list[str]"
+
+
+def show_kernel(kernel: Kernel, name: str = "kernel") -> str:
+    """The text of a kernel; equal kernels with equal names give equal text."""
+    supply = IdentifierSupply(WORDS | TAKEN_IN_KERNELS)
+    return "\n".join(kernel_lines(kernel, name, supply)[0])
+
+
+def kernel_lines(kernel: Kernel, name: str, supply: IdentifierSupply) -> tuple[Lines, set[str]]:
+    """The lines of a kernel, and the words that they use."""
+    printer = _Printer(supply)
+    for each in kernel.dims:
+        printer.names.bind(each)
+    types = [printer.buffer_type(each, quoted=True)[1] for each in kernel.params]
+    params = [
+        f"{printer.names.bind(each)}: {type}"
+        for each, type in zip(kernel.params, types, strict=True)
+    ]
+    lines = [_decorator(kernel, printer), *_wrapped(f"def {name}(", params, "):")]
+    return [*lines, *printer.body(kernel.body)], printer.scalars.words
+
+
+def _decorator(kernel: Kernel, printer: _Printer) -> str:
+    own = {printer.names.of(each): None for each in kernel.dims}
+    met = dict.fromkeys(word for text in printer.quoted for word in _IDENTIFIER.findall(text))
+    options = []
+    if list(own) != [word for word in met if word not in _NO_DIMS]:
+        options.append(f'dims="{" ".join(own)}"')
+    if kernel.params[kernel.inputs :] != tuple(written(kernel.body, kernel.params)):
+        options.append(f"inputs={kernel.inputs}")
+    if kernel.annotations:
+        options.append(f"annotations={dict_text(kernel.annotations)}")
+    return f"@plica.kernel({', '.join(options)})" if options else "@plica.kernel"
+
+
+def _wrapped(head: str, items: list[str], tail: str) -> Lines:
+    """Items in parentheses; one on a line where one line would be too long."""
+    line = f"{head}{', '.join(items)}{tail}"
+    if len(line) <= WIDTH:
+        return [line]
+    pad = " " * (len(head) - len(head.lstrip()))
+    return [head, *[f"{pad}    {item}," for item in items], f"{pad}{tail}"]
+
+
+class _Printer:
+    def __init__(self, supply: IdentifierSupply) -> None:
+        self.names = ScalarNames(supply)
+        self.scalars = ScalarPrinter(self.names)
+        self.words = self.scalars.words
+        self.extents: dict[ScalarVar, Scalar] = {}  # of loops and blocks around, for short forms
+        self.quoted: list[str] = []  # sizes in quotes, in the order of the text
+        self.regions: list[Lines] = []
+        self.work: list[Any] = []  # statements to print, and things to do after one
+
+    def body(self, root: Stmt) -> Lines:
+        """The lines of a kernel's body: regions first."""
+        main: Lines = []
+        self._inside(root, 1, main)
+        while self.work:
+            item = self.work.pop()
+            if callable(item):
+                item()
+            else:
+                self._statement(*item)
+        return [line for region in self.regions for line in region] + main
+
+    def buffer_type(self, of: Buffer, quoted: bool = False) -> tuple[Lines, str]:
+        """Lines to come before, and the type; symbolic sizes are in quotes where they are new."""
+        sizes = [*of.shape, *of.strides]
+        before, texts = self.scalars.lines([(each, i64) for each in sizes], naming=not quoted)
+        if quoted:
+            plain = [isinstance(each, Lit) and each.dtype is i64 for each in sizes]
+            pairs = list(zip(texts, plain, strict=True))
+            self.quoted += [text for text, bare in pairs if not bare]
+            texts = [text if bare else f'"{text}"' for text, bare in pairs]
+        rank = len(of.shape)
+        self.words.update(("Buffer", of.dtype.name))
+        parts = [parenthesised(texts[:rank]), of.dtype.name]
+        if of.scope != "global":
+            parts.append(string_text(of.scope))
+        if of.strides:
+            self.words.add("strides")
+            parts.append(f"strides({', '.join(texts[rank:])})")
+        if of.align:
+            self.words.add("align")
+            parts.append(f"align({of.align})")
+        return before, f"Buffer[{', '.join(parts)}]"
+
+    def _inside(self, stmt: Stmt, level: int, out: Lines) -> None:
+        """The statements inside a compound one, in a region where they are too deep."""
+        level, out = self._shallow(level, out)
+        self._list(stmt, level, out)
+
+    def _shallow(self, level: int, out: Lines) -> tuple[int, Lines]:
+        """Where one more statement goes: into a region of its own where this is too deep."""
+        if level <= DEEPEST:
+            return level, out
+        name = self.scalars.temporary()
+        out.append(f"{'    ' * level}{name}()")
+        region = [f"    def {name}():"]
+        self.regions.append(region)
+        return 2, region
+
+    def _list(self, stmt: Stmt, level: int, out: Lines) -> None:
+        """A statement that ends a list; one after another where it is a sequence."""
+        if isinstance(stmt, Seq) and len(stmt.stmts) > 1:
+            self.work.append((stmt.stmts[-1], level, out, True))
+            self.work.extend((each, level, out, False) for each in reversed(stmt.stmts[:-1]))
+        else:
+            self.work.append((stmt, level, out, True))
+
+    def _scoped(self, stmt: Stmt, level: int, out: Lines, mark: int) -> None:
+        """The inside of a binder: then its variables are forgotten."""
+        self.work.append(lambda: self.names.leave(mark))
+        self._inside(stmt, level, out)
+
+    def _statement(
+        self, stmt: Stmt, level: int, out: Lines, last: bool
+    ) -> None:  # fmt: skip
+        pad = "    " * level
+
+        def shown(*roots: Root) -> list[str]:
+            before, texts = self.scalars.lines(roots)
+            out.extend(f"{pad}{line}" for line in before)
+            return texts
+
+        match stmt:
+            case For():
+                self._loops(stmt, level, out)
+            case Block():
+                self._block(stmt, level, out)
+            case Store(buffer, indices, value):
+                sign = "="
+                if isinstance(value, Add) and value.left is Load(buffer, indices):
+                    sign, value = "+=", value.right
+                text, *at = shown((value, buffer.dtype), *[(each, i64) for each in indices])
+                place = f"{self.names.of(buffer)}[{', '.join(at) or '()'}]"
+                out.append(f"{pad}{place} {sign} {text}")
+            case Seq(()):
+                out.append(f"{pad}pass")
+            case Seq(stmts):
+                self.words.add("group")
+                level, out = self._shallow(level, out)
+                out.append(f"{'    ' * level}with group():")
+                items = enumerate(reversed(stmts))
+                self.work.extend((each, level + 1, out, i == 0) for i, each in items)
+            case Branch(condition, then, orelse):
+                (text,) = shown((condition, None))
+                out.append(f"{pad}if {text}:")
+                self._choice(then, orelse, level, out, 1)
+            case Alloc(buffer, body):
+                before, type = self.buffer_type(buffer)
+                out.extend(f"{pad}{line}" for line in before)
+                self.words.add("alloc")
+                self._bound(buffer, f"alloc({type})", body, level, out, last)
+            case Bind(var, value, body):
+                (text,) = shown((value, None))
+                if not last:
+                    self.words.add("let")
+                    text = f"let({text})"
+                self._bound(var, text, body, level, out, last)
+            case While(condition, body):
+                (text,) = shown((condition, None))
+                out.append(f"{pad}while {text}:")
+                self._inside(body, level + 1, out)
+            case Invoke(name, operands):
+                texts = self._operands(operands, pad, out)
+                self.words.add("invoke")
+                out.append(f"{pad}invoke({', '.join([string_text(name), *texts])})")
+            case Barrier(scope):
+                self.words.add("barrier")
+                out.append(f"{pad}barrier({string_text(scope)})")
+
+    def _bound(  # noqa: PLR0917  # where we are in the text
+        self, var: Buffer | ScalarVar, text: str, body: Stmt, level: int, out: Lines, last: bool,
+    ) -> None:  # fmt: skip
+        """`t = …`, or `with … as t:` where other statements follow its scope."""
+        pad = "    " * level
+        mark = self.names.mark()
+        name = self.names.bind(var)
+        if last:
+            out.append(f"{pad}{name} = {text}")
+            self.work.append(lambda: self.names.leave(mark))
+            self._list(body, level, out)
+        else:
+            out.append(f"{pad}with {text} as {name}:")
+            self._scoped(body, level + 1, out, mark)
+
+    def _choice(  # where we are in the text
+        self, then: Stmt, orelse: Stmt, level: int, out: Lines, links: int
+    ) -> None:  # fmt: skip
+        """What follows an `if` or `elif`; a long chain goes deeper, as Python's parser does."""
+        if orelse is not Seq(()):
+            self.work.append(lambda: self._otherwise(orelse, level, out, links))
+        self._inside(then, level + 1, out)
+
+    def _otherwise(self, stmt: Stmt, level: int, out: Lines, links: int) -> None:
+        pad = "    " * level
+        if isinstance(stmt, Branch) and links < LINKS:
+            before, (text,) = self.scalars.lines([(stmt.condition, None)])
+            if not before:
+                out.append(f"{pad}elif {text}:")
+                self._choice(stmt.then, stmt.orelse, level, out, links + 1)
+                return
+        out.append(f"{pad}else:")
+        self._inside(stmt, level + 1, out)
+
+    def _loops(self, stmt: For, level: int, out: Lines) -> None:
+        """A loop, or several plain ones at once whose extents do not depend on one another."""
+        chain = [stmt]
+        outer = {stmt.var}
+        while is_plain(chain[-1]):
+            inner = chain[-1].body
+            if not (isinstance(inner, For) and is_plain(inner)):
+                break
+            if not outer.isdisjoint(free_vars(inner.extent)):
+                break
+            chain.append(inner)
+            outer.add(inner.var)
+        pad = "    " * level
+        before, texts = self.scalars.lines([(each.extent, i64) for each in chain])
+        out.extend(f"{pad}{line}" for line in before)
+        mark = self.names.mark()
+        saved = {each.var: self.extents.get(each.var) for each in chain}
+        variables = ", ".join([self.names.bind(each.var) for each in chain])
+        self.extents |= {each.var: each.extent for each in chain}
+        out.append(f"{pad}for {variables} in {self._range(chain, texts)}:")
+        self.work.append(lambda: _restore(self.extents, saved))
+        self._scoped(chain[-1].body, level + 1, out, mark)
+
+    def _range(self, chain: list[For], texts: list[str]) -> str:
+        if len(chain) > 1:
+            self.words.add("grid")
+            return f"grid({', '.join(texts)})"
+        loop = chain[0]
+        notes = keywords(loop.annotations)
+        if loop.kind in THREADS:
+            self.words.add("thread")
+            return f"thread({', '.join([string_text(loop.kind), texts[0], *notes])})"
+        word = "range" if loop.kind == "serial" else loop.kind
+        self.words.add(word)
+        return f"{word}({', '.join([texts[0], *notes])})"
+
+    def _block(self, stmt: Block, level: int, out: Lines) -> None:
+        pad = "    " * level
+        self.words.add("block")
+        short = is_short(stmt, self.extents)
+        roots: list[Root] = []
+        if not short:
+            pairs = zip(stmt.extents, stmt.bindings, strict=True)
+            roots = [(each, i64) for pair in pairs for each in pair]
+        if stmt.predicate is not TRUE:
+            roots.append((stmt.predicate, None))
+        before, texts = self.scalars.lines(roots)
+        out.extend(f"{pad}{line}" for line in before)
+        mark = self.names.mark()
+        saved = {each: self.extents.get(each) for each in stmt.vars}
+        parts = [string_text(str(stmt.label))]
+        if short:
+            parts += self._kinds(stmt)
+        else:
+            self.words.update(stmt.kinds)
+            for i, (var, kind) in enumerate(zip(stmt.vars, stmt.kinds, strict=True)):
+                name = self.names.bind(var)
+                parts.append(f"{name}={kind}({texts[2 * i]}, {texts[2 * i + 1]})")
+        if stmt.predicate is not TRUE:
+            parts.append(f"where={texts[-1]}")
+        if stmt.annotations:
+            parts.append(f"annotations={dict_text(stmt.annotations)}")
+        out.extend(_wrapped(f"{pad}with block(", parts, "):"))
+        self.extents |= dict(zip(stmt.vars, stmt.extents, strict=True))
+        self.work.append(lambda: _restore(self.extents, saved))
+        self.work.append(lambda: self.names.leave(mark))
+        pad += "    "
+        for word, regions in (("reads", stmt.reads), ("writes", stmt.writes)):
+            if regions:
+                self.words.add(word)
+                inside = self._operands(regions, pad, out, False)
+                out.append(f"{pad}{word}({', '.join(inside)})")
+        if stmt.init is None:
+            self._inside(stmt.body, level + 1, out)
+            return
+        self.words.add("init")
+        out.append(f"{pad}with init():")
+        self.work.append(lambda: self._inside(stmt.body, level + 1, out))
+        self._inside(stmt.init, level + 2, out)
+
+    def _kinds(self, stmt: Block) -> list[str]:
+        """`spatial=(i, j), reduce=(k,)`: the block's variables have the names of the loops."""
+        groups: dict[str, list[str]] = {}
+        loops = [self.names.of(each) for each in stmt.bindings if isinstance(each, ScalarVar)]
+        for var, kind, loop in zip(stmt.vars, stmt.kinds, loops, strict=True):
+            groups.setdefault(kind, []).append(loop)
+            self.names.show(var, loop)
+        return [f"{kind}={parenthesised(names)}" for kind, names in groups.items()]
+
+    def _operands(
+        self, operands: tuple[Region | Scalar, ...], pad: str, out: Lines, whole: bool = True
+    ) -> list[str]:  # fmt: skip
+        """Regions and scalars; where `whole` holds even one element is written as a slice."""
+        roots: list[Root] = []
+        for each in operands:
+            if isinstance(each, Region):
+                for start, extent in zip(each.starts, each.extents, strict=True):
+                    roots += [(start, i64), (stop(start, extent), i64)]
+            else:
+                roots.append((each, None))
+        before, texts = self.scalars.lines(roots)
+        out.extend(f"{pad}{line}" for line in before)
+        rest = iter(texts)
+        shown = []
+        for each in operands:
+            if isinstance(each, Region):
+                parts = [slice_text(next(rest), next(rest), e, whole) for e in each.extents]
+                inside = ", ".join(parts) or "..."
+                shown.append(f"{self.names.of(each.buffer)}[{inside}]")
+            else:
+                shown.append(next(rest))
+        return shown
+
+
+def _restore(table: dict[ScalarVar, Scalar], saved: Mapping[ScalarVar, Scalar | None]) -> None:
+    for var, before in saved.items():
+        if before is None:
+            del table[var]
+        else:
+            table[var] = before

@@ -1,0 +1,221 @@
+"""Layout: where in a function's text each node of its body stands.
+
+The text of a body is a tree of spots.  A spot is a place for statements: the start of a function,
+of a branch or of a clause, and what follows each `let`.  A node that is used once stands where it
+is used; one that is used several times stands at the spot nearest to all its uses, under a name.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.type.term import tensor
+>>> x = Var(Name("x"), tensor((), "f32"))
+>>> twice = Apply("exp", (x,))
+>>> layout = lay_out(Apply("add", (twice, twice)))
+>>> list(layout.shared) == [twice]
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from plica.core.diagnostic import CompilerBug
+from plica.ir.graph.expression import (
+    Apply,
+    Call,
+    Const,
+    Constructor,
+    Expr,
+    Function,
+    If,
+    Let,
+    Literal,
+    Match,
+    Project,
+    Tuple,
+    Var,
+)  # fmt: skip
+from plica.ir.text.show.constant import is_small
+
+ATOMS: Final = frozenset({Var, Literal, Constructor})
+"""Expressions that are written as they are wherever they are used."""
+
+PLAIN, TAIL, HELD = 0, 1, 2
+"""How a node is used: inside another; as the value of a block; as the value of a let."""
+
+
+class StatementSpot:
+    """A place for statements; `jump` makes finding what two spots share logarithmic."""
+
+    __slots__ = ("aliases", "depth", "jump", "up")
+    up: StatementSpot
+    jump: StatementSpot
+
+    def __init__(self, up: StatementSpot | None = None) -> None:
+        self.aliases: list[Expr] = []  # the nodes named here, operands first
+        if up is None:
+            self.depth = 0
+            self.up = self.jump = self
+        else:
+            self.depth = up.depth + 1
+            self.up = up
+            far = up.jump
+            same = up.depth - far.depth == far.depth - far.jump.depth
+            self.jump = far.jump if same else up
+
+
+def meet(a: StatementSpot, b: StatementSpot) -> StatementSpot:
+    """The innermost spot around both."""
+    if a.depth < b.depth:
+        a, b = b, a
+    while a.depth > b.depth:
+        a = a.jump if a.jump.depth >= b.depth else a.up
+    while a is not b:
+        a, b = (a.jump, b.jump) if a.jump is not b.jump else (a.up, b.up)
+    return a
+
+
+class PrintLayout:
+    """What is known of the nodes of one body before any of it is printed."""
+
+    def __init__(self, order: list[Expr]) -> None:
+        self.order = order  # every expression but atoms, operands first
+        self.root = StatementSpot()
+        self.where: dict[Expr, StatementSpot] = {}
+        self.shared: dict[Expr, None] = {}
+        self.role: dict[Expr, int] = {}  # TAIL or HELD, of nodes used once
+        self.inside: dict[Expr, tuple[StatementSpot, ...]] = {}  # the spots a node opens
+        self.functions: dict[
+            Var, StatementSpot | None
+        ] = {}  # around all uses of a let-bound function
+
+    def use(self, node: Expr, spot: StatementSpot, role: int = PLAIN) -> None:
+        """Note that `node` is used at `spot`."""
+        cls = node.__class__
+        if cls in ATOMS:
+            if cls is Var and node in self.functions:
+                old = self.functions[node]
+                self.functions[node] = spot if old is None else meet(old, spot)
+            return
+        old = self.where.get(node)
+        if old is None:
+            self.where[node] = spot
+            if role:
+                self.role[node] = role
+            return
+        if old is not spot:
+            self.where[node] = meet(old, spot)
+        if cls is not Const or not is_small(node):  # type: ignore[arg-type]  # a Const
+            self.shared[node] = None
+            self.role.pop(node, None)
+
+    def is_recursive(self, node: Let) -> bool:
+        """Whether the function a let binds is used inside itself."""
+        around = self.functions.get(node.var)
+        after = self.inside[node][1]
+        return around is not None and meet(around, after) is not after
+
+
+def lay_out(body: Expr, order: list[Expr] | None = None) -> PrintLayout:
+    """Place every node of a function's body; all binders in it bind different variables."""
+    layout = PrintLayout(parts(body).order if order is None else order)
+    use, where, role, inside = layout.use, layout.where, layout.role, layout.inside
+    for each in layout.order:
+        if each.__class__ is Let and each.value.__class__ is Function:
+            layout.functions[each.var] = None
+    use(body, layout.root, TAIL)
+    for node in reversed(layout.order):  # whoever uses a node comes before it
+        spot = where[node]
+        match node:
+            case Apply():
+                for arg in node.args:
+                    use(arg, spot)
+            case Let():
+                if role.get(node) != TAIL:
+                    spot = StatementSpot(spot)  # a region of its own
+                inside[node] = spot, StatementSpot(spot)
+                use(node.value, spot, HELD)
+                use(node.body, inside[node][1], TAIL)
+            case If():
+                inside[node] = StatementSpot(spot), StatementSpot(spot)
+                use(node.condition, spot)
+                use(node.then, inside[node][0], TAIL)
+                use(node.orelse, inside[node][1], TAIL)
+            case Match():
+                inside[node] = tuple([StatementSpot(spot) for _ in node.clauses])
+                use(node.value, spot)
+                for clause, start in zip(node.clauses, inside[node], strict=True):
+                    use(clause.body, start, TAIL)
+            case Function():
+                inside[node] = (StatementSpot(spot),)
+                use(node.body, inside[node][0], TAIL)
+            case _:
+                for each in operands(node):
+                    use(each, spot)
+    return layout
+
+
+def operands(node: Expr) -> Sequence[Expr]:
+    """The expressions directly inside a node, in the order of its text."""
+    inside = _OPERANDS.get(node.__class__)
+    if inside is None:
+        raise CompilerBug(f"{node!r} is no expression of the graph language.")
+    return inside(node)
+
+
+# Any: each function takes nodes of its own class.
+_OPERANDS: Final[dict[type, Callable[[Any], Sequence[Expr]]]] = {
+    Apply: lambda node: node.args,
+    Let: lambda node: (node.value, node.body),
+    Call: lambda node: (node.callee, *node.args),
+    Tuple: lambda node: node.items,
+    Project: lambda node: (node.value,),
+    If: lambda node: (node.condition, node.then, node.orelse),
+    Match: lambda node: (node.value, *[clause.body for clause in node.clauses]),
+    Function: lambda node: (node.body,),
+    Var: lambda node: (),
+    Const: lambda node: (),
+    Literal: lambda node: (),
+    Constructor: lambda node: (),
+}
+
+
+class Parts:
+    """The expressions inside a term."""
+
+    def __init__(self) -> None:
+        self.order: list[Expr] = []  # all but atoms, operands first
+        self.binders: list[Let | Function | Match] = []  # in the order of the text
+        self.surface = False  # whether something is left to inference
+
+
+def parts(*roots: Expr) -> Parts:
+    """Every expression inside the roots, once."""
+    found = Parts()
+    order, binders = found.order, found.binders
+    seen: set[Expr] = set()
+    stack: list[Any] = list(reversed(roots))  # an expression to visit, or a 1-tuple of one to leave
+    pop, push = stack.pop, stack.append
+    while stack:
+        node = pop()
+        cls = node.__class__
+        if cls is tuple:
+            order.append(node[0])
+            continue
+        if node in seen:
+            continue
+        seen.add(node)
+        if cls is Var:
+            if node.type is None:
+                found.surface = True
+            continue
+        if cls in ATOMS:
+            found.surface |= cls is Literal
+            continue
+        if cls is Let or cls is Match:
+            binders.append(node)
+        elif cls is Function:
+            binders.append(node)
+            found.surface |= node.ret is None or any(p.type is None for p in node.params)
+        push((node,))
+        stack.extend(operands(node)[::-1])
+    return found

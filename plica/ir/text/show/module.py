@@ -1,0 +1,182 @@
+"""Modules in print: text that reads back to the same module, big constants in a table beside it.
+
+The last graph function of a text is the module's main; without any it is the last kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from plica.core.binding import name_of, variables_of
+from plica.core.collector import paused
+from plica.ir.graph.expression import Const, Expr, Function, Let, Match
+from plica.ir.graph.module import DataDef, Defined, Definition, Extern, Module
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.loop.statement import Kernel
+from plica.ir.text.show.attribute import string_text
+from plica.ir.text.show.distinct import distinct
+from plica.ir.text.show.expression import Body
+from plica.ir.text.show.kernel import kernel_lines
+from plica.ir.text.show.layout import Parts, lay_out, parts
+from plica.ir.text.show.name import IdentifierSupply
+from plica.ir.text.show.statement import StatementWriter, dims_of, heading
+from plica.ir.text.show.type import TypePrinter
+from plica.ir.text.word import KERNEL_WORDS, MAIN, SCRIPT_WORDS, TAKEN_IN_KERNELS, VERSION, WORDS
+from plica.ir.type.term import FuncType
+
+_KINDS: Final = (DataDef, Extern, Kernel, Function)
+"""In this order the definitions stand."""
+
+
+@attrs.frozen
+class Source:
+    """The text of a module, and the constants that are too big for it by their keys."""
+
+    text: str
+    constants: Mapping[str, Const]
+
+
+def show_module(module: Module) -> Source:
+    """The module as Python source.  `digest(from_text(*show_module(m))) == digest(m)`."""
+    with paused():
+        return _Printer(module).source()
+
+
+def show_expr(of: Expr) -> str:
+    """An expression; one that needs statements ends with a `return`."""
+    with paused():
+        expr = distinct(of)
+        types = TypePrinter()
+        lines, _ = _body(expr, parts(expr), IdentifierSupply(WORDS), types, None)
+    only = lines[0].removeprefix("return ")
+    return only if len(lines) == 1 else "\n".join(lines)
+
+
+class _Printer:
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        has_kernels = any(isinstance(each, Kernel) for each in module.values)
+        self.supply = IdentifierSupply(WORDS | TAKEN_IN_KERNELS if has_kernels else WORDS)
+        self.types = TypePrinter()
+        self.constants: dict[str, Const] = {}
+        for each in module.names:
+            self.types.names[each] = self.supply.draw(each.name)
+        for name, value in module.items():
+            if isinstance(value, DataDef):
+                for index, made in enumerate(value.constructors):
+                    word = self.supply.draw(made.name)
+                    self.types.constructors[name, index] = word  # type: ignore[index]  # a DataName
+
+    def source(self) -> Source:
+        main = self.module.main
+
+        def place(item: tuple[Defined, Definition]) -> tuple[int, bool, str]:
+            return _KINDS.index(type(item[1])), item[0] is main, self.types.names[item[0]]
+
+        texts = [self._definition(*item) for item in sorted(self.module.items(), key=place)]
+        items = self.module.items()
+        kinds = [Function] if self.module.functions() else [Kernel]
+        could = [name for name, value in items if type(value) in kinds]
+        if could if main is None else all(name is not main for name in could):
+            word = "None" if main is None else self.types.names.get(main, str(main.name))
+            texts.append(f"{MAIN} = {word}")
+        # The words are known only now that everything is printed.
+        return Source("\n\n\n".join([self._header(bool(texts)), *texts]) + "\n", self.constants)
+
+    def _header(self, used: bool) -> str:
+        lines = [f"# plica {VERSION}", "from __future__ import annotations"]
+        words = self.types.words
+        if used:
+            lines += ["", "import plica"]
+        if "op" in words:
+            lines.append("from plica import op")
+        if "nn" in words:
+            lines.append("from plica.op import nn")
+        script = sorted((words & (SCRIPT_WORDS | KERNEL_WORDS)) - {"bool"})
+        if script:
+            lines.append(f"from plica.script import {', '.join(script)}")
+        return "\n".join(lines)
+
+    def _definition(self, name: Defined, value: Definition) -> str:
+        word = self.types.names[name]
+        match value:
+            case DataDef():
+                return self._data(name, word, value)
+            case Extern():
+                symbol, of = string_text(value.symbol), self._extern(value.type)
+                return f"{word} = plica.extern({symbol}, {of})"
+            case Kernel():
+                lines, words = kernel_lines(value, word, IdentifierSupply((), self.supply))
+                self.types.words |= words
+                return "\n".join(lines)
+            case Function():
+                return self._function(word, value)
+
+    def _data(self, name: Defined, word: str, value: DataDef) -> str:
+        types = TypePrinter(self.types)
+        supply = IdentifierSupply((), self.supply)
+        for each in value.types:
+            types.names[each] = supply.draw(each.name)
+        forall = " ".join([types.names[each] for each in value.types])
+        lines = [f'@plica.data(forall="{forall}")' if forall else "@plica.data", f"class {word}:"]
+        for index, each_ in enumerate(value.constructors):
+            constructor = types.constructors[name, index]  # type: ignore[index]  # a DataName
+            lines.append(f"    {constructor}: {types.show_tuple(each_.fields)}")
+        return "\n".join(lines if value.constructors else [*lines, "    pass"])
+
+    def _extern(self, of: FuncType) -> str:
+        """The type of an extern: the dims in its parameters are bound without saying so."""
+        if of.types or tuple(dims_of(of.params)) != of.dims:
+            return self.types.show(of)
+        types = TypePrinter(self.types)
+        supply = IdentifierSupply({"min", "max"})
+        for each in of.dims:
+            types.names[each] = supply.draw(each.name)
+        return types.show(FuncType((), (), of.params, of.ret))
+
+    def _function(self, word: str, value: Function) -> str:
+        found = parts(value)
+        function = distinct(value, self.module.names, found)
+        if function is not value:
+            found = parts(function)
+        types = TypePrinter(self.types)
+        lines, constants = _body(
+            function.body, found, IdentifierSupply((), self.supply), types, function
+        )
+        self.constants |= constants
+        head = heading(function, word, types, {}, "@plica.function")
+        return "\n".join([*head, *lines])
+
+
+def _body(
+    value: Expr,
+    found: Parts,
+    supply: IdentifierSupply,
+    types: TypePrinter,
+    function: Function | None,
+) -> tuple[list[str], dict[str, Const]]:
+    """The lines of a function's body, or of an expression."""
+    dims = IdentifierSupply({"min", "max"})
+    owners: dict[ScalarVar, Function] = {}
+    for node in found.binders:
+        match node:
+            case Function():
+                for size in node.dims:
+                    types.names[size] = dims.draw(size.name)
+                    owners[size] = node
+                for each in (*node.types, *node.params):
+                    types.names[each] = supply.draw(name_of(each))
+            case Let():
+                types.names[node.var] = supply.draw(node.var.name)
+            case Match():
+                for clause in node.clauses:
+                    for var in variables_of(clause.pattern):
+                        types.names[var] = supply.draw(name_of(var))
+    order = found.order if function is None else found.order[:-1]
+    body = Body(lay_out(value, order), types, inferred=not found.surface)
+    body.render()
+    writer = StatementWriter(body, owners)
+    return writer.lines(value, 0 if function is None else 1), body.constants

@@ -1,0 +1,347 @@
+"""Scalars in print: expressions inside kernels, with names for what is shared or deep.
+
+A term that is used several times, or is deep, is written once under a reserved name `_0, _1, …`.
+Such a name stands for the term; it does not say when the term is evaluated.  Under a reduction
+the names are clauses of its comprehension: `sum(_0 * _0 for k in range(4) for _0 in [x[k]])`.
+
+>>> from plica.ir.type.dtype import f16
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> x, i = buffer("x", (3,), f16), axis("i")
+>>> ScalarPrinter(ScalarNames(IdentifierSupply(()))).lines([(x[i] * 2 + 1, None)])
+([], ['x[i] * 2.0 + 1.0'])
+
+A number is written bare where its dtype follows from what stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+from plica.core.binding import rename, substitute
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.name import Name, fresh
+from plica.core.term import Term
+from plica.ir.loop.scalar import (
+    BINARY,
+    COMPARISON,
+    INTRINSICS,
+    ROW_OF,
+    Broadcast,
+    Buffer,
+    Cast,
+    Intrinsic,
+    Lit,
+    Load,
+    Not,
+    Ramp,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    Shuffle,
+    dtype_of,
+)
+from plica.ir.text.show.attribute import float_text, string_text
+from plica.ir.text.show.layout import StatementSpot, meet
+from plica.ir.text.show.name import IdentifierSupply
+from plica.ir.type.dtype import DType, bool_, f32, i64
+
+DEPTH: Final = 16
+"""How deep an expression may be before a part of it is named."""
+
+SHORT: Final = 20
+"""A text no longer than this is repeated rather than named."""
+
+INFIX: Final[dict[type, tuple[str, int]]] = {
+    of: (each.sign, each.binds) for of, each in ROW_OF.items() if each.sign
+}
+"""The sign of an operation, and how tightly it binds."""
+
+PREFIX: Final[dict[type, str]] = {of: each.word for of, each in ROW_OF.items() if each.word}
+_SIGN, _ATOM = 11, 12
+_AGREEING: Final = frozenset({*BINARY, *COMPARISON})
+
+Root: TypeAlias = "tuple[Scalar, DType | None]"  # and the dtype its place asks for
+Shown: TypeAlias = "tuple[str, int, int]"  # text, how tightly it binds, depth
+
+
+def natural(value: bool | int | float) -> DType:
+    """The dtype of a number that nothing else gives one."""
+    return bool_ if isinstance(value, bool) else i64 if isinstance(value, int) else f32
+
+
+class ScalarNames:
+    """The text of each variable and buffer in scope.
+
+    A variable bound in several places has one text, unless one place is inside another.
+    """
+
+    def __init__(self, supply: IdentifierSupply) -> None:
+        self.supply = supply
+        self.shown: dict[Term, str] = {}
+        self._first: dict[Term, str] = {}
+        self._trail: list[tuple[Term, str | None]] = []
+
+    def of(self, term: Buffer | ScalarVar) -> str:
+        """The text of a variable; one that nothing binds gets a text all the same."""
+        return self.shown.get(term) or self._draw(term)
+
+    def bind(self, term: Buffer | ScalarVar) -> str:
+        """The text of a variable from here on."""
+        text = self.supply.draw(term.name) if term in self.shown else self._draw(term)
+        self.show(term, text)
+        return text
+
+    def show(self, term: Buffer | ScalarVar, text: str) -> None:
+        """From here on the variable has the text of another one."""
+        self._trail.append((term, self.shown.get(term)))
+        self.shown[term] = text
+
+    def mark(self) -> int:
+        """Where we are: what `leave` goes back to."""
+        return len(self._trail)
+
+    def leave(self, mark: int) -> None:
+        """Forget what was bound since `mark`."""
+        while len(self._trail) > mark:
+            term, before = self._trail.pop()
+            if before is None:
+                del self.shown[term]
+            else:
+                self.shown[term] = before
+
+    def _draw(self, term: Buffer | ScalarVar) -> str:
+        text = self._first.get(term)
+        if text is None:
+            text = self._first[term] = self.supply.draw(term.name)
+        return text
+
+
+class ScalarPrinter:
+    """Prints the scalars of one kernel; remembers the words it needed."""
+
+    def __init__(self, names: ScalarNames) -> None:
+        self.names = names
+        self.words: set[str] = set()
+        self.temporaries = 0
+
+    def temporary(self) -> str:
+        """A reserved name that nobody else has."""
+        self.temporaries += 1
+        return f"_{self.temporaries - 1}"
+
+    def lines(self, roots: Sequence[Root], naming: bool = True) -> tuple[list[str], list[str]]:
+        """Lines that name parts, then one text for each root."""
+        terms = axes_apart([term for term, _ in roots], self.names.shown)
+        order = _order(terms)
+        top = StatementSpot()
+        spots, uses, inside = _places(order, terms, top)
+        named: dict[StatementSpot, list[tuple[str, str]]] = {}
+        memo: dict[Scalar, Shown] = {}
+        within = set(terms)
+        mark = self.names.mark()
+        for node in order:
+            if isinstance(node, Reduce):
+                for axis in node.axes:
+                    self.names.bind(axis)
+        for node in order:
+            kids = _kids(node)
+            clauses = named.get(inside[node], []) if isinstance(node, Reduce) else []
+            text, binds = self.text(node, memo, clauses)
+            depth = 1 + max((memo[kid][2] for kid in kids), default=0) + bool(clauses)
+            often = uses[node] > 1 and len(text) > SHORT
+            deep = depth > DEPTH and (uses[node] > 1 or node not in within)
+            if naming and kids and (often or deep):
+                name = self.temporary()
+                named.setdefault(spots[node], []).append((name, text))
+                memo[node] = name, _ATOM, 0
+            else:
+                memo[node] = text, binds, depth
+        self.names.leave(mark)
+        texts = [
+            self.literal(term, dtype) if isinstance(term, Lit) else memo[term][0]
+            for term, (_, dtype) in zip(terms, roots, strict=True)
+        ]
+        return [f"{name} = {text}" for name, text in named.get(top, [])], texts
+
+    def literal(self, of: Lit, expected: DType | None, typed: bool = False) -> str:
+        """A number; with its dtype where a bare one would be read as another."""
+        text = float_text(of.value) if isinstance(of.value, float) else repr(of.value)
+        named = text.startswith("float")
+        if not typed and not named and of.dtype is (expected or natural(of.value)):
+            return text
+        self.words.add(of.dtype.name)
+        return f"{of.dtype}{text.removeprefix('float')}" if named else f"{of.dtype}({text})"
+
+    def text(
+        self, node: Scalar, memo: dict[Scalar, Shown], clauses: Iterable[tuple[str, str]] = ()
+    ) -> tuple[str, int]:
+        """The text of a node whose parts have theirs, and how tightly it binds."""
+
+        def part(kid: Scalar, least: int = 0, like: DType | None = None) -> str:
+            if isinstance(kid, Lit):
+                text = self.literal(kid, like)
+                binds = _SIGN if text[0] == "-" else _ATOM
+            else:
+                text, binds, _ = memo[kid]
+            return text if binds >= least else f"({text})"
+
+        infix = INFIX.get(type(node))
+        if infix is not None:
+            word, binds = infix
+            left, right = _kids(node)
+            like = agreed((left, right)) if type(node) in _AGREEING else None
+            first = binds + 1 if binds == 4 else binds  # comparisons do not chain
+            return f"{part(left, first, like)} {word} {part(right, binds + 1, like)}", binds
+        match node:
+            case Lit():
+                text = self.literal(node, None)
+                return text, _SIGN if text[0] == "-" else _ATOM
+            case ScalarVar():
+                return self.names.of(node), _ATOM
+            case Load(buffer, indices):
+                return f"{self.names.of(buffer)}[{', '.join(map(part, indices)) or '()'}]", _ATOM
+            case Not(value):
+                return f"not {part(value, 3)}", 3
+            case Select(condition, then, orelse):
+                like = agreed((then, orelse))
+                chosen, other = part(then, 1, like), part(orelse, 0, like)
+                return f"{chosen} if {part(condition, 1)} else {other}", 0
+            case Cast(value, to):
+                self.words.add(to.name)
+                inside = self.literal(value, None, True) if isinstance(value, Lit) else part(value)
+                return f"{to}({inside})", _ATOM
+            case Intrinsic(name, args):
+                return self._intrinsic(name, args, part), _ATOM
+            case Reduce(combiner, axes, extents, value):
+                self.words.add(combiner)
+                if not axes:
+                    return f"{combiner}([{part(value)}])", _ATOM
+                over = [
+                    f"for {self.names.of(axis)} in range({part(extent)})"
+                    for axis, extent in zip(axes, extents, strict=True)
+                ]
+                over += [f"for {name} in [{text}]" for name, text in clauses]
+                return f"{combiner}({part(value)} {' '.join(over)})", _ATOM
+            case Ramp(base, stride, lanes):
+                self.words.add("ramp")
+                like = agreed((base, stride))
+                return f"ramp({part(base, 0, like)}, {part(stride, 0, like)}, {lanes})", _ATOM
+            case Broadcast(value, lanes):
+                self.words.add("broadcast")
+                return f"broadcast({part(value)}, {lanes})", _ATOM
+            case Shuffle(vectors, indices_):
+                self.words.add("shuffle")
+                inside = _tuple([part(each) for each in vectors])
+                return f"shuffle({inside}, {_tuple(list(map(str, indices_)))})", _ATOM
+            case _:
+                like = agreed(_kids(node))
+                both = ", ".join(part(kid, 0, like) for kid in _kids(node))
+                return f"{PREFIX[type(node)]}({both})", _ATOM
+
+    def _intrinsic(
+        self, name: str, args: tuple[Scalar, ...], part: Callable[..., str]
+    ) -> str:  # fmt: skip
+        if name in INTRINSICS:
+            self.words.add(name)
+            like = agreed(args)
+            return f"{name}({', '.join(part(arg, 0, like) for arg in args)})"
+        self.words.add("intrinsic")
+        return f"intrinsic({', '.join([string_text(name), *map(part, args)])})"
+
+
+def agreed(sides: Sequence[Scalar]) -> DType | None:
+    """The dtype that bare numbers among operands take: that of the first other operand."""
+    return next((dtype_of(each) for each in sides if not isinstance(each, Lit)), None)
+
+
+def axes_apart(terms: list[Scalar], scope: Iterable[Term]) -> list[Scalar]:
+    """The terms with different axes for different reductions, none of them in scope."""
+    spent: set[Term] = set(scope)
+    reductions = [each for each in post_order(*terms) if isinstance(each, Reduce)]
+    axes = [axis for each in reductions for axis in each.axes]
+    if len(set(axes)) == len(axes) and spent.isdisjoint(axes):
+        return terms
+    whole = Intrinsic("", tuple(terms))
+    used = {each.name for each in (*post_order(whole), *spent) if isinstance(each, ScalarVar)}
+
+    def visit(node: Term) -> Term:
+        if not isinstance(node, Reduce):
+            return node
+        mapping: dict[ScalarVar, ScalarVar] = {}
+        for axis in node.axes:
+            if axis in spent:
+                name = fresh(Name(axis.name.hint, axis.name.index), used)
+                used.add(name)
+                mapping[axis] = rename(axis, name)
+            spent.add(axis)
+        if not mapping:
+            return node
+        new = tuple([mapping.get(axis, axis) for axis in node.axes])
+        body: Any = substitute(node.body, mapping)
+        return Reduce(node.combiner, new, node.extents, body)
+
+    done = map_bottom_up(visit, whole)
+    assert isinstance(done, Intrinsic)
+    return list(done.args)
+
+
+def _kids(node: Scalar) -> tuple[Scalar, ...]:
+    match node:
+        case Lit() | ScalarVar():
+            return ()
+        case Load(_, indices):
+            return indices
+        case Reduce(_, _, extents, body):
+            return (*extents, body)
+        case _:
+            return tuple([kid for kid in node._children if isinstance(kid, Scalar)])
+
+
+def _order(roots: list[Scalar]) -> list[Scalar]:
+    """Every term inside the roots, parts first; the shapes of buffers are no parts."""
+    order: list[Scalar] = []
+    done: set[Scalar] = set()
+    stack: list[tuple[Scalar, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, leaving = stack.pop()
+        if leaving:
+            order.append(node)
+        elif node not in done:
+            done.add(node)
+            stack.append((node, True))
+            stack.extend([(kid, False) for kid in reversed(_kids(node))])
+    return order
+
+
+def _places(
+    order: list[Scalar], roots: list[Scalar], top: StatementSpot
+) -> tuple[dict[Scalar, StatementSpot], dict[Scalar, int], dict[Scalar, StatementSpot]]:
+    """Where each node can be named, how often it is used, and the spot inside each reduction."""
+    spots: dict[Scalar, StatementSpot] = {}
+    uses: dict[Scalar, int] = dict.fromkeys(order, 0)
+    inside: dict[Scalar, StatementSpot] = {}
+
+    def use(node: Scalar, spot: StatementSpot) -> None:
+        old = spots.get(node)
+        spots[node] = spot if old is None else meet(old, spot)
+        uses[node] += 1
+
+    for root in roots:
+        use(root, top)
+    for node in reversed(order):  # whoever uses a node comes before it
+        spot = spots[node]
+        if isinstance(node, Reduce):
+            inside[node] = StatementSpot(spot)
+            for extent in node.extents:
+                use(extent, spot)
+            use(node.body, inside[node])
+        else:
+            for kid in _kids(node):
+                use(kid, spot)
+    return spots, uses, inside
+
+
+def _tuple(items: list[str]) -> str:
+    return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"

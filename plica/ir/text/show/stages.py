@@ -1,0 +1,62 @@
+"""Stages in print: a line for each tensor, in the syntax of kernels.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import placeholder, stage
+>>> x = placeholder("x", (3,), f32)
+>>> shown_stages([stage("y", (3,), lambda i: x[i] * 2)])
+'y[i < 3] = x[i] * 2.0'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
+from plica.ir.loop.stage import Each, ExternStage, Fold, Scan, Stage
+from plica.ir.text.show.name import IdentifierSupply
+from plica.ir.text.show.scalar import ScalarNames, ScalarPrinter
+
+
+def shown_stages(of: Sequence[Stage]) -> str:
+    """All stages, a line each; what is deep or shared is named on lines before its own."""
+    printer = ScalarPrinter(ScalarNames(IdentifierSupply(())))
+    return "\n".join([line for each in of for line in _lines(each, printer)])
+
+
+def _lines(of: Stage, printer: ScalarPrinter) -> list[str]:
+    names = printer.names
+    mark = names.mark()
+    outs = [names.of(each) for each in of.outs]
+    match of:
+        case Each(out, axes, value):
+            before, text = _value(printer, value, _bound(printer, axes, out))
+            found = [*before, f"{outs[0]}{text[0]} = {text[1]}"]
+        case Fold(results, axes, terms, extents, _, values):
+            place = _bound(printer, axes, results[0])
+            over = ", ".join(_ranged(printer, terms, extents))
+            before, texts = printer.lines([(each, None) for each in values])
+            found = [*before, f"{', '.join(outs)}{place} = combine({', '.join(texts)} for {over})"]
+        case Scan(out, axes, count, first, next_):
+            place = _bound(printer, axes, out)
+            before, texts = printer.lines([(first, None), (next_, None)])
+            found = [*before, f"{outs[0]}{place} = {texts[0]} before {count}, then {texts[1]}"]
+        case ExternStage():
+            found = [f"{', '.join(outs)} = statements"]
+    names.leave(mark)
+    return found
+
+
+def _value(printer: ScalarPrinter, of: Scalar, place: str) -> tuple[list[str], tuple[str, str]]:
+    before, (text,) = printer.lines([(of, None)])
+    return before, (place, text)
+
+
+def _bound(printer: ScalarPrinter, axes: Sequence[ScalarVar], out: Buffer) -> str:
+    return f"[{', '.join(_ranged(printer, axes, out.shape))}]" if axes else ""
+
+
+def _ranged(
+    printer: ScalarPrinter, axes: Sequence[ScalarVar], sizes: Sequence[Scalar]
+) -> list[str]:
+    _, ends = printer.lines([(size, None) for size in sizes])
+    return [f"{printer.names.bind(axis)} < {end}" for axis, end in zip(axes, ends, strict=True)]

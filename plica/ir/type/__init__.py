@@ -1,0 +1,1 @@
+"""type: dtypes, dims, types, and their inference."""

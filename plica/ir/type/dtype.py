@@ -1,0 +1,192 @@
+"""Dtypes: the closed set of element types, and all that is known of each, one row a type.
+
+    DType ::= bool | i8 .. i64 | u8 .. u64 | f16 | bf16 | f32 | f64 | f8e4m3fn | f8e5m2 | i4 | u4
+
+What a deployed model asks of a type stands in `plica.runtime.element`; the row here adds what the
+compiler asks.  A type is added by a row in both, and a name below.
+
+>>> f32.bits, f32.is_float, dtype("int8") is i8
+(32, True, True)
+>>> f16.row.digits, f16.greatest, bf16.is_narrow, f64.is_narrow
+(11, 65504.0, True, False)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+from attrs import frozen
+
+from plica.core.diagnostic import ill_formed
+from plica.core.term import Term
+from plica.runtime.element import ELEMENTS, Kind
+
+WRITTEN = "ir.dtype"  # the path that its terms are written down under
+
+
+@frozen
+class DTypeRow:
+    """What the compiler knows of a dtype: its number and name in ONNX and, of a float, its format.
+
+    `onnx_field` is where a stored tensor keeps its numbers if they are not raw bytes.  A float has
+    `digits` binary digits, the first included, and `exponent` bits of exponent.  Where it has no
+    infinity, the codes of one are numbers, and only the last is nan.  Where `by_way_of_f32`,
+    whatever is rounded to it is rounded to f32 first, as in ml_dtypes.  `is_storage` says that
+    numbers are only kept in it: arithmetic wants a cast before.
+    """
+
+    name: str
+    onnx: int
+    onnx_name: str
+    onnx_field: str = "int32_data"
+    digits: int = 0
+    exponent: int = 0
+    has_infinity: bool = True
+    by_way_of_f32: bool = False
+    is_storage: bool = False
+
+
+# fmt: off
+_ROWS: Final[dict[str, DTypeRow]] = {each.name: each for each in (
+    DTypeRow("bool", 9,  "bool"),
+    DTypeRow("i8",   3,  "int8"),
+    DTypeRow("i16",  5,  "int16"),
+    DTypeRow("i32",  6,  "int32"),
+    DTypeRow("i64",  7,  "int64",    "int64_data"),
+    DTypeRow("u8",   2,  "uint8"),
+    DTypeRow("u16",  4,  "uint16"),
+    DTypeRow("u32",  12, "uint32",   "uint64_data"),
+    DTypeRow("u64",  13, "uint64",   "uint64_data"),
+    DTypeRow("f16",  10, "float16",  digits=11, exponent=5),
+    DTypeRow("bf16", 16, "bfloat16", digits=8,  exponent=8, by_way_of_f32=True),
+    DTypeRow("f32",  1,  "float",    "float_data",  digits=24, exponent=8),
+    DTypeRow("f64",  11, "double",   "double_data", digits=53, exponent=11),
+    DTypeRow("f8e4m3fn", 17, "float8e4m3fn", digits=4, exponent=4, has_infinity=False,
+        by_way_of_f32=True, is_storage=True),
+    DTypeRow("f8e5m2",   19, "float8e5m2",   digits=3, exponent=5,
+        by_way_of_f32=True, is_storage=True),
+    DTypeRow("i4",       22, "int4",  is_storage=True),
+    DTypeRow("u4",       21, "uint4", is_storage=True),
+)}
+# fmt: on
+
+
+@frozen(eq=False)
+class DType(Term):
+    """An element type; only the names above exist."""
+
+    name: str
+
+    @staticmethod
+    def normal(name: str) -> tuple[str]:
+        if name not in _ROWS:
+            raise ill_formed(f"There is no dtype {name!r}; there are {', '.join(_ROWS)}.")
+        return (name,)
+
+    @property
+    def row(self) -> DTypeRow:
+        """What the compiler knows of it."""
+        return _ROWS[self.name]
+
+    @property
+    def kind(self) -> Kind:
+        return ELEMENTS[self.name].kind
+
+    @property
+    def bits(self) -> int:
+        return ELEMENTS[self.name].bits
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one element in memory; what has fewer than 8 bits takes one."""
+        return ELEMENTS[self.name].bytes
+
+    @property
+    def is_float(self) -> bool:
+        return _ROWS[self.name].digits > 0
+
+    @property
+    def is_integer(self) -> bool:
+        return ELEMENTS[self.name].kind in ("int", "uint")
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it is a float computed in f32, and rounded after each operation."""
+        return 0 < _ROWS[self.name].digits < 24  # f32's
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether an element in memory is a code, and no value that a machine computes with."""
+        return self.is_narrow or (self.bits < 8 and self.is_integer)
+
+    @property
+    def computed(self) -> DType:
+        """What a value is in a register: f32 for narrow floats, a byte for 4-bit integers."""
+        if self.is_narrow:
+            return DType("f32")
+        return DType(f"{self.name[0]}8") if self.is_coded else self
+
+    @property
+    def is_storage(self) -> bool:
+        """Whether numbers are only kept in it, and cast before anything is computed."""
+        return _ROWS[self.name].is_storage
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        return ELEMENTS[self.name].numpy
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and greatest value of an integer or bool dtype."""
+        return ELEMENTS[self.name].bounds
+
+    @property
+    def greatest(self) -> float:
+        """The greatest finite value of a float.
+
+        >>> f32.greatest == float(np.finfo(np.float32).max)
+        True
+        """
+        row = _ROWS[self.name]
+        top = (1 << (row.exponent - 1)) - row.has_infinity
+        last = 1 if row.has_infinity else 2  # the last code of the last exponent may be nan
+        return (2.0 - last * 2.0 ** (1 - row.digits)) * 2.0**top
+
+    @property
+    def overflow(self) -> float:
+        """Half a step past the greatest value of a float: what lies below is rounded to a number.
+
+        >>> f16.overflow, f64.overflow
+        (65520.0, inf)
+        """
+        greatest = self.greatest
+        return greatest + 2.0 ** (math.frexp(greatest)[1] - self.row.digits - 1)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+bool_: Final = DType("bool")
+i8, i16, i32, i64 = (DType(f"i{n}") for n in (8, 16, 32, 64))
+u8, u16, u32, u64 = (DType(f"u{n}") for n in (8, 16, 32, 64))
+f16, bf16, f32, f64 = (DType(n) for n in ("f16", "bf16", "f32", "f64"))
+f8e4m3fn, f8e5m2, i4, u4 = (DType(n) for n in ("f8e4m3fn", "f8e5m2", "i4", "u4"))
+DTYPES: Final = tuple(DType(name) for name in _ROWS)
+COMPUTED: Final = tuple(each for each in DTYPES if not each.is_storage)
+"""The dtypes that arithmetic is done in."""
+
+_BY_NUMPY: Final = {each.numpy: each for each in DTYPES}
+
+
+def dtype(of: DType | str | np.dtype[Any] | type) -> DType:
+    """The dtype meant by a Plica name, a numpy name or a numpy dtype."""
+    if isinstance(of, DType):
+        return of
+    if isinstance(of, str) and of in _ROWS:
+        return DType(of)
+    found = _BY_NUMPY.get(np.dtype(of))
+    if found is None:
+        raise ValueError(f"Plica has no dtype for {of!r}; it has {', '.join(_ROWS)}.")
+    return found

@@ -1,0 +1,177 @@
+"""Elaboration: the inferred term, made from the instances that inference has found the types of.
+
+Numbers become constants of their dtype, variables carry their types, functions what they return,
+and calls of polymorphic functions their type arguments.  Every node of the result knows its type.
+
+Law: what needs none of this is kept: a term that was inferred before comes back as the same object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.graph.expression import (
+    Apply,
+    Call,
+    Clause,
+    Const,
+    Expr,
+    Function,
+    If,
+    Let,
+    Literal,
+    Match,
+    Pattern,
+    PConstructor,
+    Project,
+    PTuple,
+    PVar,
+    Tuple,
+    Var,
+    const,
+    remember_type,
+)
+from plica.ir.type.refresh import is_untyped, untyped_binders
+from plica.ir.type.term import TensorType, Type
+from plica.ir.type.typing_state import Instance, TypingState
+
+
+class Elaborator:
+    """The terms of a finished judgement; `names` are the final variables of definitions."""
+
+    def __init__(self, state: TypingState, names: Mapping[Var, Var] | None = None) -> None:
+        self.state = state
+        self.names = {} if names is None else names
+        self.finals: dict[Var, Var] = {}
+        self._taken: dict[Term, Term] = {}
+        self._types: dict[Type, Type] = {}
+
+    def terms(self) -> list[Expr]:
+        """The term of every instance, in the order of the instances."""
+        state = self.state
+        self._keep()
+        made: list[Expr] = []
+        for instance, node in enumerate(state.nodes):
+            if getattr(node, "_settled", 0):
+                made.append(node)
+                continue
+            of = state.types[instance]
+            assert of is not None
+            found = self.type(of)
+            kids = [made[kid] for kid in state.kids[instance]]
+            if node.__class__ is Apply:  # the usual case, without a call
+                args = tuple(kids)
+                new: Expr = node if args == node.args else Apply(node.op, args, node.attrs)
+            else:
+                new = self._made(node, instance, kids, found)
+            level = 1 if isinstance(new, Match) else 2
+            for kid in kids:
+                if kid._settled < level:
+                    level = 1
+                    break
+            remember_type(new, found, level)
+            made.append(new)
+        return made
+
+    def type(self, of: Type) -> Type:
+        """A type with all that was found out."""
+        found = self._types.get(of)
+        if found is None:
+            found = self._types[of] = self.state.solver.resolve(of)
+        return found
+
+    def variable(self, var: Var) -> Var:
+        """A variable with its type.  Two variables of the program never become one."""
+        final = self.finals.get(var) or self.names.get(var)
+        if final is not None:
+            return final
+        if not is_untyped(var):
+            return var
+        original = self.state.original(var)
+        assert isinstance(original, Var)
+        of = self.type(self.state.slots[var])
+        name = original.name
+        # Two copies of one binder may become one again, two binders with one name may not.
+        made = Var(name, of)
+        while self._taken.setdefault(made, original) is not original:
+            name = Name(name.hint, name.index + 1)
+            made = Var(name, of)
+        self.finals[var] = made
+        return made
+
+    def _keep(self) -> None:
+        """Variables that have a type already keep their names."""
+        for final in self.names.values():
+            self._taken[final] = final
+        for each in self.state.refresher.typed:
+            self._taken.setdefault(each, each)
+
+    def _made(self, node: Expr, instance: Instance, kids: list[Expr], found: Type) -> Expr:
+        match node:
+            case Var():
+                return self.variable(node)
+            case Literal(value):
+                assert isinstance(found, TensorType)
+                return number(value, found)
+            case Let(var, _, _):
+                return Let(self.variable(var), *kids)
+            case Call(_, _, types):
+                given = self.state.arguments.get(instance)
+                filled = types if given is None else tuple([self.type(each) for each in given])
+                return Call(kids[0], tuple(kids[1:]), filled)
+            case Tuple():
+                return Tuple(tuple(kids))
+            case Project(_, index):
+                return Project(kids[0], index)
+            case If():
+                return If(*kids)
+            case Function():
+                params = tuple([self.variable(each) for each in node.params])
+                ret = node.ret
+                if ret is None or not self.state.solver.is_known(ret):
+                    ret = found.ret  # type: ignore[union-attr]  # a function has a function type
+                return attrs.evolve(node, params=params, ret=ret, body=kids[0])
+            case Match(_, clauses, total):
+                bodies = zip(clauses, kids[1:], strict=True)
+                cases = [Clause(self._pattern(each.pattern), body) for each, body in bodies]
+                return Match(kids[0], tuple(cases), total)
+            case _:
+                return node
+
+    def _pattern(self, pattern: Pattern) -> Pattern:
+        match pattern:
+            case PVar(var):
+                return PVar(self.variable(var))
+            case PConstructor(constructor, items):
+                return PConstructor(constructor, tuple([self._pattern(each) for each in items]))
+            case PTuple(items):
+                return PTuple(tuple([self._pattern(each) for each in items]))
+            case _:
+                return pattern
+
+
+def is_explicit(state: TypingState, instance: Instance) -> bool:
+    """Whether a node itself, apart from its parts, leaves nothing to be inferred."""
+    node = state.nodes[instance]
+    match node:
+        case Literal():
+            return False
+        case Var():
+            return not is_untyped(node)
+        case Call(_, _, types):
+            return bool(types) or not state.arguments.get(instance)
+        case Function(_, _, _, ret, _, _):
+            return ret is not None and state.solver.is_known(ret) and not untyped_binders(node)
+        case Let() | Match():
+            return not untyped_binders(node)
+        case _:
+            return True
+
+
+def number(value: bool | int | float, of: TensorType) -> Const:
+    """A number as a constant of rank 0."""
+    return const(float(value) if of.dtype.is_float else value, of.dtype)

@@ -1,0 +1,65 @@
+"""Local types: those of operators, constants and projections, from the types of their arguments.
+
+No unification is needed for these, so that operator records, which come before inference, may ask.
+
+>>> from plica.ir.graph.expression import const
+>>> print(local_type(const([1.0, 2.0], "f32")))
+Tensor[(2,), f32]
+"""
+
+from __future__ import annotations
+
+from plica.ir.graph.expression import Apply, Const, Expr, Project, Var, remember_type
+from plica.ir.graph.operator import Mismatch, find
+from plica.ir.type.refresh import is_untyped
+from plica.ir.type.term import TupleType, Type, tensor
+
+
+def local_type(root: Expr) -> Type | None:
+    """The type of an expression of operators over what has a type; None where that is not enough.
+
+    Only nodes without a type are visited, so a term that rewriting puts on top of typed ones costs
+    its own size.
+    """
+    if (known := _remembered(root)) is not None:
+        return known
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if _remembered(node) is not None:
+            stack.pop()
+        elif isinstance(node, Const):
+            remember_type(node, tensor(node.shape, node.dtype), 2)
+        elif isinstance(node, Apply):
+            missing = [each for each in node.args if _remembered(each) is None]
+            stack.extend(missing)
+            operator = find(node.op)
+            if operator is None:
+                return None
+            if missing:
+                continue
+            result = operator.relation(dict(node.attrs), *[each._type for each in node.args])
+            if isinstance(result, Mismatch):
+                return None
+            remember_type(node, result, min([each._settled for each in node.args], default=2))
+        elif isinstance(node, Project):
+            if _remembered(node.value) is None:
+                stack.append(node.value)
+                continue
+            whole = node.value._type
+            if not isinstance(whole, TupleType) or not 0 <= node.index < len(whole.items):
+                return None
+            remember_type(node, whole.items[node.index], node.value._settled)
+        else:
+            return None
+    return root._type
+
+
+def _remembered(expr: Expr) -> Type | None:
+    """The type of an expression that is known without looking further, None where it is not."""
+    known: Type | None = getattr(expr, "_type", None)
+    if known is None and isinstance(expr, Var) and not is_untyped(expr):
+        known = expr.type
+        assert known is not None
+        remember_type(expr, known, 2)
+    return known

@@ -1,0 +1,246 @@
+"""Judgements: what inference holds to be true of the parts of an expression.
+
+Each visit of a node is an *instance*: the node, the instances of its parts, and its type as far as
+it is known.  A number has no type before somebody uses it.  Errors go to a report with their place;
+what is in error has the type POISON, which agrees with everything, so that no second error follows.
+
+Not here: which instances there are (`plica.ir.type.type_checker`), what a node asks of its parts
+(`plica.ir.type.typing_rule`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from plica.core.term import Term
+from plica.ir.graph.expression import Expr, Function, Literal, Var
+from plica.ir.type.error_report import ErrorReport
+from plica.ir.type.refresh import Refresher, is_untyped
+from plica.ir.type.term import FuncType, Type, Unknown
+from plica.ir.type.unify import Clash, Solver
+from plica.ir.type.unknown import POISON, rename_types, unknowns
+
+Instance: TypeAlias = int
+Rule: TypeAlias = "Callable[[TypingState, Instance], Type | None]"  # None: it has to wait
+
+
+class TypingState:
+    """The instances of one expression, or of several functions that use one another."""
+
+    def __init__(self, report: ErrorReport, outer: Mapping[Var, Type] | None = None) -> None:
+        self.report = report
+        self.solver = Solver()
+        self.refresher = Refresher()
+        self.outer = {} if outer is None else outer  # the types of untyped definitions
+        self.slots: dict[Var, Type] = {}  # the types of untyped variables
+        self.nodes: list[Expr] = []
+        self.types: list[Type | None] = []  # None: a number that has not been used yet
+        self.kids: list[tuple[Instance, ...]] = []
+        self.arguments: dict[Instance, tuple[Type, ...]] = {}  # the type arguments of calls
+        self.whose: dict[Unknown, tuple[str, Term]] = {}  # what an unknown is the type of
+        self.relations: dict[Any, Type] = {}  # Any: operator, attributes and types, as a key
+        self._opened: dict[Term, Term] = {}
+        self.closed = False  # whether somebody else reports variables that nothing binds
+
+    def new(self, node: Expr, kids: tuple[Instance, ...], of: Type | None) -> Instance:
+        """One more instance."""
+        self.nodes.append(node)
+        self.types.append(of)
+        self.kids.append(kids)
+        return len(self.nodes) - 1
+
+    def typed(self, instance: Instance) -> Type:
+        """The type of an instance as far as it is known."""
+        of = self.types[instance]
+        if of is None:
+            of = self.types[instance] = self.solver.fresh_weak(self.literal(instance).value)
+        return self.solver.find(of)
+
+    def literal(self, instance: Instance) -> Literal:
+        """The node of an instance that is a number."""
+        node = self.nodes[instance]
+        assert isinstance(node, Literal)
+        return node
+
+    def signature(self, of: Function) -> FuncType:
+        """The type of a function as far as it says it; unknowns for the rest."""
+        params = []
+        for each in of.params:
+            if is_untyped(each):
+                self.slots[each] = self.open(each.type, f"The type of {self.name(each)}", of)
+                params.append(self.slots[each])
+            else:
+                assert each.type is not None
+                params.append(each.type)
+        ret = self.open(of.ret, "The type the function returns", of)
+        return FuncType(of.dims, of.types, tuple(params), ret)
+
+    def open(self, of: Type | None, what: str, user: Term) -> Type:
+        """A type with new unknowns for what an annotation leaves open."""
+        if of is None:
+            unknown = self.solver.fresh()
+            self.whose[unknown] = what, user
+            return unknown
+        if self.solver.is_known(of):
+            return of
+        for each in unknowns(of):
+            if isinstance(each, Unknown) and each not in self._opened:
+                self._opened[each] = self.open(None, what, user)
+        return rename_types(of, self._opened)
+
+    def name(self, var: Var) -> str:
+        """A variable as the program calls it."""
+        original = self.original(var)
+        return str(original.name) if isinstance(original, Var) else str(var.name)
+
+    def original(self, node: Term) -> Term:
+        """A node as the program has it."""
+        return self.refresher.original(node)
+
+    # --- what must hold --------------------------------------------------------------------
+
+    def flow(self, value: Instance, expected: Type, user: Term, message: str) -> bool:
+        """Ask that a value has a type; a polymorphic function may be used at one of its types."""
+        found = self.typed(value)
+        if found is expected:
+            return True
+        self.solver.site = user
+        if isinstance(found, FuncType) and (found.dims or found.types):
+            wanted = self.solver.find(expected)
+            if not (isinstance(wanted, FuncType) and (wanted.dims or wanted.types)):
+                found, _ = self.solver.instantiate(found)
+        else:
+            found = self.types[value] or found  # with the unknowns that lead to it, and their sites
+        clash = self.solver.unify(found, expected)
+        if clash is None:
+            return True
+        self.clash(clash, self.nodes[value], user, message)
+        return False
+
+    def clash(
+        self, clash: Clash, node: Term, user: Term, message: str, other: Term | None = None
+    ) -> None:
+        """Report a clash at `node`, a part of `user`, and the other place that took part in it."""
+        if other is None and clash.site is not user:
+            other = clash.site
+        self.report.error(
+            clash.code,
+            f"{message} {clash.why}".strip(),
+            self.original(node),
+            self.original(user),
+            expected=clash.expected,
+            found=clash.found,
+            other=None if other is None else self.original(other),
+        )
+        self.spoil(clash.found)
+        self.spoil(clash.expected)
+
+    def spoil(self, of: Type) -> None:
+        """What took part in an error is no reason for another one."""
+        of = self.solver.resolve(of)
+        if not self.solver.is_known(of):
+            for each in unknowns(of):
+                if isinstance(each, Unknown):
+                    self.solver.unify(each, POISON)
+
+    # --- what has to wait ------------------------------------------------------------------
+
+    def start(self, rule: Rule, instance: Instance) -> bool:
+        """Apply a rule now; False if it waits, and its result is an unknown for the time being."""
+        of = rule(self, instance)
+        if of is None:
+            self.types[instance] = self.solver.fresh()
+            return False
+        self.types[instance] = of
+        if of is POISON:
+            self._spoil_parts(instance)
+        return True
+
+    def settle(self) -> None:
+        """Take up what waited for something that is known now."""
+        solver = self.solver
+        while solver.ready:
+            ready, solver.ready = solver.ready, []
+            for rule, instance in ready:
+                of = rule(self, instance)
+                if of is None:
+                    continue
+                unknown, node = self.types[instance], self.nodes[instance]
+                assert unknown is not None
+                solver.site = node
+                clash = solver.unify(of, unknown)
+                if clash is not None:
+                    self.clash(clash, node, node, "A value is used at another type than it has.")
+                elif of is POISON:
+                    self._spoil_parts(instance)
+
+    def _spoil_parts(self, instance: Instance) -> None:
+        for kid in self.kids[instance]:
+            of = self.types[kid]
+            if of is not None and not self.solver.is_known(of):
+                self.spoil(of)
+
+    # --- the end ---------------------------------------------------------------------------
+
+    def conclude(self) -> None:
+        """Decide what nothing else decides, and report what stays unknown."""
+        solver = self.solver
+        for instance, of in enumerate(self.types):
+            if of is None:
+                self.typed(instance)
+        numbers = iter(list(solver.weak))
+        while True:
+            self.settle()
+            before = len(solver.sizes)
+            for clash, site in solver.recheck():
+                assert site is not None
+                self.clash(clash, site, site, "Dims that must agree do not.")
+            if solver.ready or len(solver.sizes) != before:
+                continue
+            undecided = next((each for each in numbers if solver.find(each) is each), None)
+            if undecided is None:
+                break
+            solver.default(undecided)
+        for _, _, _, _, at in solver.equations:
+            assert at is not None
+            self._cannot("The sizes of this cannot be inferred.", at)
+        solver.freeze()
+        self._undecided()
+
+    def _undecided(self) -> None:
+        """Report each unknown once, where the program could have said what it is."""
+        solver = self.solver
+        for instance, found in enumerate(self.types):
+            assert found is not None
+            solver.site = self.nodes[instance]
+            solver.resolve(found)
+        for why, site in solver.huge.values():
+            node = self.nodes[-1] if site is None else site
+            message = f"A dim of this is out of range: {why}"
+            self.report.error("shape-conflict", message, self.original(node))
+        said: set[Term] = {POISON}
+        for found, site in list(solver.endless.values()):
+            message = "A type cannot be a part of itself: the type of this would contain itself."
+            node = self.nodes[-1] if site is None else site
+            self.report.error("type-conflict", message, self.original(node))
+            said.update(unknowns(solver.resolve(found)))
+        for unknown, (what, user) in self.whose.items():
+            of = solver.resolve(unknown)
+            if not solver.is_known(of):
+                new = [each for each in unknowns(of) if each not in said]
+                if new and POISON not in unknowns(of):
+                    self._cannot(f"{what} cannot be inferred.", user)
+                said.update(new)
+        if self.report.errors:
+            return
+        for instance, found in enumerate(self.types):
+            assert found is not None
+            open_ = solver.first_unknown(solver.resolve(found))
+            if open_ is not None and open_ is not POISON:
+                self._cannot("The type of this cannot be inferred.", self.nodes[instance])
+                return
+
+    def _cannot(self, message: str, node: Term) -> None:
+        hint = "Annotate it with a type."
+        self.report.error("cannot-infer", message, self.original(node), suggestion=hint)

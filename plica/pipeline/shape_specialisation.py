@@ -1,0 +1,350 @@
+"""Specialised executables: a model with open sizes, compiled for those of each call.
+
+Some models leave sizes open, and some take shapes, axes or counts from their inputs.  Such a model
+is compiled when it is called: once for each choice of sizes, and of values that decide shapes.
+What was compiled is kept, so a call with sizes seen before costs a look into a table.
+
+>>> import numpy as np
+>>> import plica
+>>> from plica.script import Tensor, f32
+>>> @plica.function
+... def doubled(x: Tensor[("n", 2), f32]) -> Tensor[("n", 2), f32]:
+...     return x + x
+>>> exe = at_call(doubled, plica.compile)
+>>> exe(np.ones((1, 2), np.float32)), exe(np.ones((3, 2), np.float32)).shape
+(array([[2., 2.]], dtype=float32), (3, 2))
+>>> exe
+<Specialised (x: Tensor[('n', 2), f32]) -> Tensor[('n', 2), f32], 2 compiled>
+
+Not here: code that serves every size at once (`plica.runtime.open_executable`), which is made where
+it can be.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from plica.codegen.lower.supported import unsupported
+from plica.core.binding import free_vars
+from plica.core.term import Term
+from plica.ir.graph.expression import attr
+from plica.ir.graph.module import Module
+from plica.ir.graph.shape_specialisation import (
+    check_ranges,
+    has_open_dims,
+    open_dims,
+    open_form,
+    sized,
+    sizes_of,
+    tensors,
+)
+from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.text.script import Scripted, as_module
+from plica.ir.type.dim import known
+from plica.ir.type.infer import infer
+from plica.ir.type.term import TensorType, TupleType, Type
+from plica.runtime.artefact import Artefact
+from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
+from plica.runtime.executable import Executable, Interface, Shape
+from plica.runtime.late import late
+from plica.runtime.open_port import OpenPort
+from plica.runtime.port import Array, Port
+from plica.runtime.profile import Profile
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from plica.frontend.onnx.family import ModelFamily
+    from plica.ir.text.show.type import show_dim
+else:
+    show_dim = late("plica.ir.text.show.type:show_dim")
+
+MOST: Final = 16
+"""So many executables are kept; the one that was not used for longest goes first."""
+
+Compile = Callable[[Module], Executable]
+
+
+def at_call(
+    of: Module | Scripted | str | PathLike[str] | bytes | ModelProto, compiled: Compile
+) -> Module | Specialised:
+    """The module meant, or, where something is open, what compiles it when it is called."""
+    if isinstance(of, Module | Scripted) or not (
+        isinstance(of, str | bytes | PathLike) or hasattr(of, "opset_import")
+    ):
+        found = as_module(of)  # which says what it wants where this is something else
+    else:
+        from plica.frontend.onnx.family import (
+            ModelFamily,  # the reader of models is not always needed
+        )
+
+        family = ModelFamily(of)
+        read = family.module()
+        if read is None:
+            return Specialised(OnnxSource(family), compiled)
+        found = read
+    return Specialised(Sizes(found), compiled) if has_open_dims(found) else found
+
+
+class ModuleSource(Protocol):
+    """Where modules for the sizes of a call come from."""
+
+    interface: Interface
+
+    needed: tuple[int, ...]
+    """The inputs whose values decide shapes, by number, as far as is known."""
+
+    whole: Module | None
+    """The module before sizes are known, if there is one."""
+
+    def at(self, arrays: Sequence[Array]) -> Module:
+        """The module for these inputs; those it needs the values of are no parameters of it."""
+
+
+class Specialised(Executable):
+    """A model that is compiled for the sizes of its inputs when it is called."""
+
+    def __init__(self, source: ModuleSource, compiled: Compile) -> None:
+        super().__init__(0, source.interface)  # there is no code yet
+        self._source, self._compiled = source, compiled
+        self._known: OrderedDict[object, tuple[Executable, tuple[int, ...]]] = OrderedDict()
+        self._lock = threading.Lock()
+        ports = source.interface.inputs
+        alone = all(shape == at for at, (_, shape) in enumerate(source.interface.params))
+        # The types of the inputs, where none of them is a tuple.
+        self._dtypes = tuple([port.numpy for port in ports]) if alone else (None,)
+
+    def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
+        """Run the model; inputs by position or by name."""
+        if not named:
+            seen = self._seen(args)
+            if seen is not None:
+                return seen[0](*seen[1])
+        exe, rest = self._found(self._arrays(args, named))
+        return exe(*rest)
+
+    def _seen(self, args: tuple[Any, ...]) -> tuple[Executable, Sequence[Any]] | None:
+        """The executable for arrays that need no second look, if such were given before.
+
+        It does not wait for another thread that compiles: each step here is one for all threads.
+        """
+        if len(args) != len(self._dtypes):
+            return None
+        shapes = []
+        for each, dtype in zip(args, self._dtypes, strict=True):
+            if type(each) is not np.ndarray or each.dtype is not dtype:
+                return None
+            shapes.append(each.shape)
+        needed = self._source.needed
+        values = tuple([args[at].tobytes() for at in needed]) if needed else ()
+        key = (tuple(shapes), needed, values)
+        known = self._known.get(key)
+        if known is None:
+            return None
+        if len(self._known) > 1:
+            with suppress(KeyError):  # it may have gone by now, and serves this call all the same
+                self._known.move_to_end(key)
+        exe, part = known
+        return exe, [each for at, each in enumerate(args) if at not in part] if part else args
+
+    @property
+    def whole(self) -> Module | None:
+        """The module, some of whose sizes are open; None where there is none before a call."""
+        return self._source.whole
+
+    def at(self, *args: object, **named: object) -> Executable:
+        """The executable for inputs of these sizes: it can be saved, exported and looked into.
+
+        Inputs whose values decide shapes are part of it, and are none of its inputs.
+        """
+        return self._found(self._arrays(args, named))[0]
+
+    def profile(
+        self,
+        *args: object,
+        runs: int = 10,
+        peak: float | None = None,
+        bandwidth: float | None = None,
+        **named: object,
+    ) -> Profile:
+        """Where the time of a call with these inputs goes, launch by launch."""
+        exe, rest = self._found(self._arrays(args, named))
+        return exe.profile(*rest, runs=runs, peak=peak, bandwidth=bandwidth)
+
+    def source(self, kind: str = "llvm") -> str:
+        """Refuse: there is code for sizes only."""
+        raise self._open()
+
+    @property
+    def artefact(self) -> Artefact:
+        """Refuse: there is an artefact for sizes only."""
+        raise self._open()
+
+    def __repr__(self) -> str:
+        takes = ", ".join(map(str, self.inputs))
+        gives = ", ".join(port.type for port in self.outputs)
+        gives = gives if self._interface.single else f"({gives})"
+        return f"<Specialised ({takes}) -> {gives}, {len(self._known)} compiled>"
+
+    def _found(self, arrays: Sequence[Array]) -> tuple[Executable, list[Any]]:
+        """The executable for these inputs, made where there is none yet, and what it is given."""
+        with self._lock:
+            key = self._key(arrays)
+            known = self._known.get(key)
+            if known is None:
+                made = self._compiled(self._source.at(arrays))
+                # By now it may be known that more values are needed: they are part of the code.
+                known = self._known[self._key(arrays)] = made, self._source.needed
+                if len(self._known) > MOST:
+                    self._known.popitem(last=False)
+            else:
+                self._known.move_to_end(key)
+        exe, part = known
+        params = self._interface.params
+        return exe, [_nested(shape, arrays) for _, shape in params if shape not in part]
+
+    def _key(self, arrays: Sequence[Array]) -> object:
+        shapes, needed = tuple([each.shape for each in arrays]), self._source.needed
+        return shapes, needed, tuple([arrays[at].tobytes() for at in needed])
+
+    def _open(self) -> UnsupportedError:
+        takes = ", ".join(map(str, self.inputs))
+        message = "This model is compiled for the sizes of each call: there is no one code of it."
+        hint = "Take the executable for some inputs, exe.at(…), or give numbers for the dims."
+        return UnsupportedError(Diagnostic("unsupported", message, None, "sizes", takes, hint))
+
+
+def _nested(shape: Shape, arrays: Sequence[Array]) -> Any:  # Any: an array, or tuples of them
+    if isinstance(shape, int):
+        return arrays[shape]
+    return tuple(_nested(each, arrays) for each in shape)
+
+
+class Sizes:
+    """A module with symbolic dims as a source: its parameters say what the dims are."""
+
+    needed: tuple[int, ...] = ()
+    whole: Module | None
+
+    def __init__(self, of: Module) -> None:
+        self._module = infer(of)
+        hidden = self._hidden()
+        if unsupported(self._module, sizes_come=True, objects=True):
+            every = [*unsupported(self._module), *hidden]
+            raise UnsupportedError(every[0], *every[1:])
+        if hidden:
+            raise UnsupportedError(hidden[0], *hidden[1:])
+        self.interface = _interface(self._module)
+        self.whole = open_form(self._module)
+
+    def _hidden(self) -> list[Diagnostic]:
+        """Dims that no shape says: it must stand alone on some axis."""
+        told = {*open_dims(self._module)}
+        lost: dict[str, dict[str, TensorType]] = {}  # where each is, by dim and input
+        for param in self._module.main_function().params:
+            for each in tensors(param.type):
+                for name in sorted(str(dim.name) for dim in _dims(each) if dim not in told):
+                    lost.setdefault(name, {}).setdefault(str(param.name), each)
+        wrong = []
+        for name, inputs in lost.items():
+            where = " and ".join(inputs)
+            message = f"No shape says what the dim {name} is: it never stands alone in {where}."
+            place = Place(node=next(iter(inputs)))
+            found = ", ".join(f"{at}: {each}" for at, each in inputs.items())
+            hint = f"Let {name} be the size of some axis of an input, or write a number for it."
+            wrong.append(Diagnostic("unsupported", message, place, name, found, hint))
+        return wrong
+
+    def at(self, arrays: Sequence[Array]) -> Module:
+        """The module at the sizes of these arrays."""
+        sizes = sizes_of(self._module, [each.shape for each in arrays])
+        named = {str(dim.name): size for dim, size in sizes.items()}
+        check_ranges(self._module.main_function(), named)
+        made = sized(self._module, sizes)
+        types = [each for param in made.main_function().params for each in tensors(param.type)]
+        wrong = []
+        for port, of, given in zip(self.interface.inputs, types, arrays, strict=True):
+            wanted = tuple([known(size) for size in of.shape])
+            if given.shape != wanted:
+                message = f"Input {port.name!r} has the wrong shape."
+                place = Place(node=port.name)
+                expected = f"{wanted} ({port.type})"
+                wrong.append(Diagnostic("input-shape", message, place, expected, str(given.shape)))
+        if wrong:
+            raise InputError(wrong[0], *wrong[1:])
+        return made
+
+
+class OnnxSource:
+    """An ONNX model as a source: it is read for the sizes and values of a call."""
+
+    whole: Module | None = None
+
+    def __init__(self, family: ModelFamily) -> None:
+        self._family = family
+        params = tuple((port.name, at) for at, port in enumerate(family.inputs))
+        single = len(family.outputs) == 1
+        self.interface = Interface(params, family.inputs, family.outputs, single)
+        self._numbers = {port.name: at for at, port in enumerate(family.inputs)}
+        self.needed = self._needed()
+
+    def _needed(self) -> tuple[int, ...]:
+        return tuple([self._numbers[name] for name in self._family.needed])
+
+    def at(self, arrays: Sequence[Array]) -> Module:
+        """The module for these inputs."""
+        given = {name: arrays[at] for name, at in self._numbers.items()}
+        made = self._family.at(given)[0]
+        self.needed = self._needed()
+        return made
+
+
+def _interface(of: Module) -> Interface:
+    """The names and types a caller sees, some sizes being names."""
+    main = of.main_function()
+    inputs: list[Port] = []
+    params = tuple(
+        [(str(each.name), _ports(str(each.name), each.type, inputs)) for each in main.params]
+    )
+    outputs: list[Port] = []
+    names = attr(main, "outputs")
+    single = not isinstance(main.ret, TupleType)
+    if names is None:
+        _ports("output", main.ret, outputs)
+    else:
+        parts = main.ret.items if isinstance(main.ret, TupleType) else (main.ret,)
+        for name, part in zip(names, parts, strict=True):
+            _ports(name, part, outputs)
+    return Interface(params, tuple(inputs), tuple(outputs), single)
+
+
+def _ports(name: str, of: Type | None, into: list[Port]) -> Shape:
+    """Add a port for each tensor of a type, and say where they are."""
+    if isinstance(of, TupleType):
+        return tuple([_ports(f"{name}[{at}]", each, into) for at, each in enumerate(of.items)])
+    assert isinstance(of, TensorType)
+    shape = tuple([_size(each) for each in of.shape])
+    into.append(OpenPort(name, shape, of.dtype.name, of.dtype.numpy))
+    return len(into) - 1
+
+
+def _size(of: Scalar) -> int | str:
+    number = known(of)
+    return show_dim(of, _named) if number is None else number
+
+
+def _named(of: Term) -> str:
+    assert isinstance(of, ScalarVar)
+    return str(of.name)
+
+
+def _dims(of: TensorType) -> list[ScalarVar]:
+    every = [each for size in of.shape for each in free_vars(size)]
+    return [each for each in every if isinstance(each, ScalarVar)]

@@ -1,0 +1,215 @@
+"""Placement: in which scope each value of a function is computed.
+
+A scope is a function body or a branch of an `If` or a `Match`.  A value belongs to the lowest scope
+that contains all its uses, so what only one branch needs is computed there.  Values in the scope of
+a function stay in it; a value bound by a let outside of a function stays outside, or every call
+would compute it again: capturing is a use at the place where the function is made.
+
+Note [Thunks]: a value two branches need, but not the scope around them, would be computed there
+even if neither branch is taken.  Where that might fail or not end, the scope gets a function
+without parameters instead (a thunk), and each branch calls it.  What calls a thunk is itself
+written in each branch.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from plica.ir.graph.expression import Call, Expr, Function, If, Let, Match, Var
+from plica.rewrite.graph.total import Totality
+from plica.rewrite.graph.tree import ScopeTree
+from plica.rewrite.graph.walk import is_atom, operands
+
+
+def is_forcing(node: Expr) -> bool:
+    """Whether a node calls a name without arguments, so that it is a thunk called already."""
+    return isinstance(node, Call) and not node.args and isinstance(node.callee, Var)
+
+
+def strict(node: Expr) -> tuple[Expr, ...]:
+    """The parts that are computed before a node is."""
+    match node:
+        case If():
+            return (node.condition,)
+        case Match():
+            return (node.value,)
+        case Function():
+            return ()
+        case _:
+            return operands(node)
+
+
+def regions(node: Expr) -> tuple[Expr, ...]:
+    """The parts of a node that are scopes of their own."""
+    match node:
+        case If():
+            return (node.then, node.orelse)
+        case Match():
+            return tuple([clause.body for clause in node.clauses])
+        case Function():
+            return (node.body,)
+        case _:
+            return ()
+
+
+@attrs.frozen
+class Use:
+    """How something is used in a scope; what stands behind a let is used as the let is."""
+
+    direct: bool = True
+    count: int = 1
+    tail: bool = False
+    crossing: bool = False
+
+
+@attrs.define
+class ValuePlace:
+    """What is known about one value while its uses are met, the users first."""
+
+    scope: int  # the lowest that contains all uses met so far
+    direct: bool  # whether one of them is in that scope itself, so that it is needed there
+    uses: int = 0
+    tail: bool = False  # whether it is the result of its scope, and nothing else
+    crossing: bool = False  # whether a use is in an inner scope
+    anchor: int | None = None  # a scope in which a let has computed it anyway
+    inside: int = 0  # the scope of its own parts
+    thunk: bool = False
+    regions: tuple[int, ...] = ()
+
+
+class ScopePlacement:
+    """The scopes of the body of a function, and the place of each value in them.
+
+    The function must be separate, recursive functions called by their selves inside.
+    """
+
+    def __init__(self, body: Expr, total: Totality) -> None:
+        self.tree = ScopeTree()
+        self.function: list[int | None] = [None]  # the nearest function body around each scope
+        self.lets: dict[Var, Let] = {}  # from each variable of a let to the let that has its value
+        self.named: dict[Expr, Var] = {}  # the first variable each value is bound to
+        self.order = self._sorted(body)  # users first
+        self.places: dict[Expr, ValuePlace] = {}
+        self._targets: dict[Expr, tuple[Expr, Let | None]] = {}
+        self._use(body, 0, Use(tail=True))
+        for node in self.order:
+            place = self.places[node]
+            if isinstance(node, Let):
+                passed = Use(place.direct, place.uses, place.tail, place.crossing)
+                self._use(node.body, place.scope, passed)
+            else:
+                self._settle(node, place, total)
+
+    def target(self, expr: Expr) -> tuple[Expr, Let | None]:
+        """The value an expression stands for, and the let that bound it, through lets and names."""
+        start, let = expr, None
+        while expr not in self._targets:
+            if isinstance(expr, Let):
+                expr = expr.body
+            elif isinstance(expr, Var) and expr in self.lets:
+                let = self.lets[expr]
+                expr = let.value
+            else:
+                self._targets[expr] = expr, None
+        found, inner = self._targets[expr]
+        self._targets[start] = found, let if inner is None else inner
+        return self._targets[start]
+
+    def climbed(self, scope: int, let: Let | None) -> int:
+        """Where a use counts: outside the functions that the let is outside of."""
+        if let is not None:
+            limit = self.tree.depth[self.places[let].scope]
+            inner = self.function[scope]
+            while inner is not None and self.tree.depth[inner] > limit:
+                scope = self.tree.parent[inner]
+                inner = self.function[scope]
+        return scope
+
+    def _sorted(self, body: Expr) -> list[Expr]:
+        """Lets and values, each before what it uses."""
+        done: set[Expr] = set()
+        order: list[Expr] = []
+        stack: list[Expr | tuple[Expr]] = [body]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, tuple):
+                order.append(node[0])
+                continue
+            if isinstance(node, Var) and node in self.lets:
+                node = self.lets[node].value
+            if is_atom(node) or node in done:
+                continue
+            done.add(node)
+            stack.append((node,))
+            if isinstance(node, Let):
+                self._note(node)
+                stack.append(node.body)
+            else:
+                stack.extend(operands(node)[::-1])
+        return order[::-1]
+
+    def _note(self, let: Let) -> None:
+        """Remember what the variable of a let stands for; a name for a name is looked through."""
+        value = let.value
+        if isinstance(value, Var):
+            if value in self.lets:
+                self.lets[let.var] = self.lets[value]
+                return
+        elif not is_atom(value) and not isinstance(value, Let):
+            self.named.setdefault(value, let.var)
+        self.lets[let.var] = let
+
+    def _use(self, expr: Expr, scope: int, use: Use) -> None:
+        """Note a use of an expression in a scope."""
+        let = None
+        if isinstance(expr, Var) and expr in self.lets:
+            let = self.lets[expr]
+            expr = let.value
+            outside = self.climbed(scope, let)
+            if outside != scope:
+                scope, use = outside, Use(use.direct, use.count, False, True)
+        if is_atom(expr):
+            return
+        place = self.places.get(expr)
+        if place is None:
+            place = self.places[expr] = ValuePlace(
+                scope, use.direct, use.count, use.tail and use.count == 1, use.crossing
+            )
+        else:
+            common = self.tree.common(place.scope, scope)
+            if common != place.scope:
+                place.direct = use.direct and scope == common
+            elif scope == common:
+                place.direct = place.direct or use.direct
+            place.crossing |= use.crossing or place.scope != common or scope != common
+            place.scope = common
+            place.uses += use.count
+            place.tail = False
+        if let is not None:
+            outer = self.places[let]
+            depth = self.tree.depth
+            if outer.direct and (place.anchor is None or depth[outer.scope] < depth[place.anchor]):
+                place.anchor = outer.scope
+
+    def _settle(self, node: Expr, place: ValuePlace, total: Totality) -> None:
+        """All uses of a value are known: decide its place, and note what it uses itself."""
+        tree = self.tree
+        safe = place.direct or (
+            place.anchor is not None and tree.is_inside(place.scope, place.anchor)
+        )
+        place.thunk = not safe and not total.of(node)
+        apart = place.thunk and not is_forcing(node)
+        place.inside = self._scope(place.scope, False) if apart else place.scope
+        for each in strict(node):
+            # The call of a thunk is written in the branches, so they use the thunk.
+            self._use(each, place.inside, Use(crossing=place.thunk and not apart))
+        inner = []
+        for each in regions(node):
+            inner.append(self._scope(place.inside, isinstance(node, Function)))
+            self._use(each, inner[-1], Use(tail=True))
+        place.regions = tuple(inner)
+
+    def _scope(self, parent: int, is_function: bool) -> int:
+        scope = self.tree.add(parent)
+        self.function.append(scope if is_function else self.function[parent])
+        return scope

@@ -1,0 +1,223 @@
+"""The schedule of dot products: tiles of sums in registers, and an instruction for each vector.
+
+for tiles of lanes, tiles of the other axis:
+    sum[tile] = 0                                  registers
+    for terms:
+        for vectors of the tile: invoke the instruction
+    out[tile] = f(sum[tile])
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from plica.analysis.site import map_of
+from plica.core.binding import free_vars
+from plica.core.name import Name
+from plica.ir.loop.scalar import Add, Cast, Load, Mul
+from plica.ir.loop.stages import Stages
+from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.type.dim import known
+from plica.runtime.late import late
+from plica.schedule.default.dot_product import NEAR, dotted
+from plica.schedule.default.machine import QUAD, Dot, Machine
+from plica.schedule.default.quantised import quantised
+from plica.schedule.default.register_tile import SHARED, shared, written_out
+from plica.schedule.default.tile import RegisterTile, best_tile, cost
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.form import Facts
+from plica.schedule.handle import Handle
+from plica.schedule.primitive import (
+    block,
+    compute_at,
+    decompose_padding,
+    decompose_reduction,
+    loops,
+    reorder,
+    reverse_compute_at,
+    set_scope,
+    split,
+    unroll,
+    vectorize,
+)
+from plica.schedule.primitive.decompose_padding import padded
+
+if TYPE_CHECKING:
+    from plica.schedule.primitive import tensorize
+else:
+    tensorize = late("plica.schedule.primitive:tensorize")
+
+FEWEST = 2048
+"""Fewer products than that are not worth a schedule."""
+
+WIDE = 256
+"""Neighbours that are copied at once, at most."""
+
+EACH = 2
+"""Copies for each core, at least."""
+
+WORSE = 1.15
+"""Steps of a tile divide a whole if that costs no more than so many times the best."""
+
+
+def dot_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    """The stages of a quantised contraction, None where it is none, or a machine has no dots."""
+    dot = machine.dot
+    found = None if dot is None else quantised(of, facts, dot.dtype)
+    if dot is None or found is None or prod(found.whole.sizes.values()) < FEWEST:
+        return None
+    pixels = found.whole.pixels
+    steps = found.whole.sizes[pixels[-1]] if pixels else 1
+    return dotted(
+        found, dot, tile_of(-(-found.whole.sizes[found.lane] // dot.lanes), steps, machine)
+    )
+
+
+def tile_of(vectors: int, steps: int, machine: Machine) -> RegisterTile:
+    """The tile for so many vectors and steps: it divides the steps where that is nearly as good."""
+    best = best_tile(vectors, steps, machine.registers, exact=False)
+    whole = best_tile(vectors, steps, machine.registers, exact=True)
+    return whole if cost(whole, vectors, steps) <= WORSE * cost(best, vectors, steps) else best
+
+
+def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of a kernel that sums dot products, None where it does not."""
+    blocks = map_of(kernel).blocks
+    site = blocks.get(Name("sum"))
+    dot = machine.dot
+    if dot is None or site is None or not is_dot(site.node, dot):
+        return None
+    of = site.node
+    sizes = [known(each) or 1 for each in of.extents]
+    spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
+    terms = [at for at, kind in enumerate(of.kinds) if kind == "reduce"]
+    vector, step = _roles(of, spatial)
+    around = [at for at in spatial[:-1] if at not in (vector, step)]
+    count = 1 if step is None else sizes[step]
+    tile = tile_of(sizes[vector], count, machine)
+    if count % tile.steps:
+        return None
+    shares = machine.cores > 1 and prod(sizes) >= SHARED
+    # A copy that is no parameter is made for each tile of steps, just before these.
+    near = Name("quads") in blocks and all(str(each.name) != "quads" for each in kernel.params)
+    depth = prod([sizes[at] for at in terms])
+    together = 1
+    if near:
+        together = _together(count // tile.steps, tile.steps, depth, machine.cores)
+    result = "kept" if Name("kept") in blocks else "out"
+
+    def schedule() -> Body:
+        total = yield block("sum")
+        last = yield block(result)
+        every: tuple[Handle, ...] = yield loops(total)
+        vectors, many = yield split(every[vector], (None, tile.vectors))
+        order: list[Handle] = [vectors, *[every[at] for at in around]]
+        tiled = [many]
+        place = 0  # of the loop that the copy is made in
+        if step is not None:
+            outer, group, inner = yield split(every[step], (None, together, tile.steps))
+            order = [*order[1:], outer, vectors, group] if near else [*order, outer, group]
+            place = len(order) - 3
+            tiled = [inner, many]
+        lane, part = every[spatial[-1]], every[terms[-1]]
+        inside = [every[at] for at in terms[:-1]]
+        yield reorder(*order, *inside, *tiled, lane, part)
+        yield set_scope(total, 0, "local")
+        yield reverse_compute_at(last, order[-1])
+        if near:
+            copy = yield block("quads")
+            yield compute_at(copy, order[place])
+        start = yield decompose_reduction(total, inside[0])
+        begun: tuple[Handle, ...] = yield loops(start)
+        for each in begun[len(order) : -1]:
+            yield unroll(each)
+        yield vectorize(begun[-1])
+        yield tensorize(lane, dot.intrinsic)
+        for each in tiled:
+            yield unroll(each)
+        yield from written_out([sizes[at] for at in terms[:-1]], tile, inside)
+        yield from _finished(last, len(order))
+        for name in ("packed", *(["out"] if result == "kept" else [])):
+            if Name(name) in blocks:
+                yield from _vectors(name, blocks[Name(name)].node)
+        if Name("quads") in blocks:
+            yield from _in_fours(blocks[Name("quads")].node, shares=shares and not near)
+        if shares:
+            yield from shared(order[: place + 1] if near else order[:-1] or order)
+
+    return do(schedule)()
+
+
+def _together(tiles: int, steps: int, depth: int, cores: int) -> int:
+    """How many tiles of steps are copied at once: long rows are read faster than short ones."""
+    most = max(1, min(NEAR // depth, WIDE) // steps)
+    if cores > 1:
+        most = max(1, min(most, tiles // (EACH * cores)))
+    return max(each for each in range(1, most + 1) if tiles % each == 0)
+
+
+def is_dot(of: Block, dot: Dot) -> bool:
+    """Whether a block adds products of bytes, four neighbours for as many lanes as there are."""
+    body = of.body
+    if not isinstance(body, Store):
+        return False
+    match body.value:
+        case Add(Load(), Mul(Cast(Load() as left, _), Cast(Load() as right, _))):
+            shape = [known(size) for size in right.buffer.shape[-2:]]
+            return left.buffer.dtype is dot.dtype and shape == [dot.lanes, QUAD]
+        case _:
+            return False
+
+
+def _roles(of: Block, spatial: list[int]) -> tuple[int, int | None]:
+    """The loop of vectors, and the last one beside it of the data, if there is one."""
+    body = of.body
+    assert isinstance(body, Store)
+    assert isinstance(body.value, Add)
+    assert isinstance(body.value.right, Mul)
+    weight = free_vars(body.value.right.right)
+    vector = next(at for at in spatial if of.vars[at] in weight)
+    behind = [at for at in spatial[:-1] if at > vector]
+    return vector, behind[-1] if behind else None
+
+
+def _finished(last: Handle, outside: int) -> Body:
+    every: tuple[Handle, ...] = yield loops(last)
+    inside = every[outside:]
+    for each in inside[:-1]:
+        yield unroll(each)
+    if inside:
+        yield vectorize(inside[-1])
+
+
+def _in_fours(of: Block, *, shares: bool) -> Body:
+    """Neighbours of a row are copied from four rows at once; a border is filled before."""
+    copy = yield block("quads")
+    every: tuple[Handle, ...] = yield loops(copy)
+    if _has_border(of):
+        fill = yield decompose_padding(copy, every[-1])
+        filled: tuple[Handle, ...] = yield loops(fill)
+        yield vectorize(filled[-1])
+    yield unroll(every[-1])
+    if shares:
+        yield from shared(every[:-2] or every[:1])
+
+
+def _has_border(of: Block) -> bool:
+    """Whether some places are outside, all parts of a four where one is, and hold a number there.
+
+    A zero point that is given is no number yet: such a border is copied under a guard.
+    """
+    found = padded(of)
+    return found is not None and of.vars[-1] not in free_vars(found[0])
+
+
+def _vectors(name: str, of: Block) -> Body:
+    """The innermost loop of a stage that is computed as a whole goes in lanes."""
+    if all(kind == "spatial" for kind in of.kinds):
+        found = yield block(name)
+        every: tuple[Handle, ...] = yield loops(found)
+        if every:
+            yield vectorize(every[-1])

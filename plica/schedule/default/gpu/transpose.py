@@ -1,0 +1,108 @@
+"""Turns: transposes through a tile in shared memory, so that both sides are read as neighbours.
+
+    y[…, i, …, j] = f(x[…, j, …, i])    -->  for tiles of 32 x 32 in blockIdx.x, y, z:
+                                                 tile of x, rows along threadIdx.x    33 a row
+                                                 tile of y, rows along threadIdx.x
+
+A row of the tile has one element more than is used: threads that go down a column of it meet in no
+bank.  Sizes that 32 does not divide have guards.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
+from plica.ir.loop.scalar import Buffer, Load
+from plica.ir.loop.statement import Block, Kernel
+from plica.schedule.dataflow import stages as flow
+from plica.schedule.default.gpu.machine import BLOCKS
+from plica.schedule.default.gpu.shape import BlockStage
+from plica.schedule.do import Body, do
+from plica.schedule.primitive import (
+    bind,
+    block,
+    fuse,
+    loops,
+    read_at,
+    reorder,
+    split,
+    storage_align,
+    unroll,
+)
+
+SIDE: Final = 32
+"""Rows and columns of a tile: a warp."""
+
+DOWN: Final = 8
+"""Rows of a tile that are moved at once."""
+
+LEAST: Final = 1 << 14
+"""Fewer elements than that are not worth a tile."""
+
+
+@frozen(eq=False)
+class TiledTranspose:
+    """Which buffer is read across, by number, and along which axes of the result and of it."""
+
+    number: int
+    across: int
+    there: int
+
+
+def transpose_of(kernel: Kernel, of: BlockStage) -> TiledTranspose | None:
+    """How a block reads one buffer across, None where it does not, or reads several so."""
+    if of.reduce or len(of.spatial) < 2 or of.elements < LEAST or of.spatial[-1] < SIDE:
+        return None
+    stage = flow(kernel.body)[of.label]
+    found: list[tuple[Buffer, TiledTranspose]] = []
+    for number, buffer in enumerate(stage.inputs):
+        for each in _across(stage.block, buffer):
+            found.append((buffer, TiledTranspose(number, *each)))
+    if len({(buffer, turn.across, turn.there) for buffer, turn in found}) != 1:
+        return None
+    turn = found[0][1]
+    rows = of.spatial[turn.across]
+    others = of.elements // (rows * of.spatial[-1])
+    return turn if rows >= SIDE and max(others, -(-rows // SIDE)) <= BLOCKS else None
+
+
+def _across(node: Block, buffer: Buffer) -> list[tuple[int, int]]:
+    """The axes of loads whose last index is another variable of the block than its last."""
+    found = []
+    for load in post_order(node):
+        if not isinstance(load, Load) or load.buffer is not buffer or not load.indices:
+            continue
+        last = load.indices[-1]
+        others = [n for n, each in enumerate(load.indices) if node.vars[-1] in free_vars(each)]
+        if last in node.vars[:-1] and len(others) == 1 and load.indices[others[0]] is node.vars[-1]:
+            found.append((node.vars.index(last), others[0]))
+    return found
+
+
+@do
+def tiled_transpose(of: BlockStage, turn: TiledTranspose) -> Body:
+    """The schedule of a block that reads one buffer across."""
+    handle = yield block(str(of.label))
+    around = yield loops(handle)
+    i, j = around[turn.across], around[-1]
+    rest = [each for n, each in enumerate(around[:-1]) if n != turn.across]
+    i0, i1, down = yield split(i, (None, SIDE // DOWN, DOWN))
+    j0, lane = yield split(j, (None, SIDE))
+    yield reorder(*rest, i0, j0, i1, down, lane)
+    copy = yield read_at(j0, handle, turn.number, "shared")
+    if len(rest) > 1:
+        rest = [(yield fuse(*rest))]
+    for each, tag in zip((j0, i0, *rest), ("x", "y", "z"), strict=False):
+        yield bind(each, f"blockIdx.{tag}")
+    yield bind(down, "threadIdx.y")
+    yield bind(lane, "threadIdx.x")
+    *_, rows, columns = yield loops(copy)
+    _, row = yield split(rows, (None, DOWN))
+    yield bind(row, "threadIdx.y")
+    yield bind(columns, "threadIdx.x")
+    yield unroll(i1)
+    yield storage_align(copy, 0, turn.there, SIDE, 1)

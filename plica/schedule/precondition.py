@@ -1,0 +1,282 @@
+"""Poses: questions about loops and blocks that many primitives ask before they edit.
+
+Each answers None, or the precondition that is broken, so that a check is a chain of them:
+
+    return complete(scene, site) or affine(scene, site) or stage_pipeline(scene, site)
+
+    word               what it asks for
+    plain-loop         a serial loop without annotations
+    rectangular        loops whose extents do not depend on one another, and nothing else around
+    injective          bindings such that no instance of the block runs twice
+    affine             injective bindings, and every instance of the block runs
+    spatial-only       spatial variables, nothing else
+    sole-writer        no other block of the scope writes the same buffer
+    no-barrier         no barrier inside a block
+    no-self-read       the block does not read what it writes
+    distinct-writes    instances that differ in spatial variables write different elements
+    reduce-kinds       spatial and reduce variables, at least one of them reduce
+    same-element       what is updated does not depend on reduce variables
+    reducer            updates by one operation whose order does not matter
+    starts             the init stores each element that is updated, before the first update
+    stage-pipeline     only loops and blocks; who writes a buffer comes before who reads it
+    covered            what a block reads in a shared loop was written in the same iteration
+    intermediate       a buffer made inside the kernel
+    independent        iterations that do not meet in memory
+    spatial-loop       a loop that feeds only spatial variables
+    same-scope         two blocks in one scope
+    scope              a memory scope that somebody declared
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import Kernel, Store, block
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> x, y, i, v = buffer("x", (4,), f32), buffer("y", (4,), f32), axis("i"), axis("v")
+>>> inside = block("y", (v,), (4,), "s", (i // 2,), Store(y, (v,), x[v]))
+>>> scene = Scene(Kernel((), (x, y), 1, For(i, x.shape[0], "serial", inside)), {})
+>>> site = scene.map.blocks[inside.label]
+>>> complete(scene, site) is None, affine(scene, site).precondition
+(True, 'affine')
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from plica.analysis.block_coverage import is_covered
+from plica.analysis.dependence import children, conflicts, scope_of, stranger
+from plica.analysis.index.iteration import IterationMap, iteration_map
+from plica.analysis.site import Site
+from plica.core.binding import free_vars
+from plica.ir.loop.memory_scope import is_scope, scopes
+from plica.ir.loop.scalar import Buffer, ScalarVar
+from plica.ir.loop.statement import Alloc, Block, For, Seq, Stmt
+from plica.runtime.late import late
+from plica.schedule.block_class import complete_body, reduction_body
+from plica.schedule.instruction import Scene
+from plica.schedule.problem import Problem
+
+if TYPE_CHECKING:
+    from plica.schedule.privatisation import private
+else:
+    private = late("plica.schedule.privatisation:private")
+
+
+def plain_loop(loop: For) -> Problem | None:
+    """A loop that runs its iterations in order, of which nothing else was said."""
+    where = f"the loop {loop.var.name}"
+    if loop.kind != "serial":
+        return Problem("plain-loop", where, "a serial loop", f"a loop of the kind {loop.kind}")
+    if loop.annotations:
+        said = ", ".join(key for key, _ in loop.annotations)
+        return Problem("plain-loop", where, "a loop without annotations", said)
+    return None
+
+
+def serial(loop: For) -> Problem | None:
+    """A loop that runs its iterations in order, whatever was said of it."""
+    if loop.kind == "serial":
+        return None
+    where = f"the loop {loop.var.name}"
+    return Problem("plain-loop", where, "a serial loop", f"a loop of the kind {loop.kind}")
+
+
+def rectangular(site: Site[Block]) -> Problem | None:
+    """A block in loops whose extents do not depend on one another, and in nothing else."""
+    where = f"the block {site.node.label}"
+    variables: set[ScalarVar] = set()
+    for stmt in _around(site):
+        if isinstance(stmt, For):
+            if not free_vars(stmt.extent).isdisjoint(variables):
+                found = f"the extent of {stmt.var.name} depends on a loop around it"
+                return Problem("rectangular", where, "loops with extents of their own", found)
+            variables.add(stmt.var)
+        elif not isinstance(stmt, Seq | Alloc):
+            found = f"a {type(stmt).__name__}"
+            return Problem("rectangular", where, "nothing but loops around it", found)
+    return None
+
+
+def bindings_of(site: Site[Block]) -> IterationMap:
+    """How the variables of a block follow from the loops of its scope."""
+    block = site.node
+    loops = [(loop.var, loop.extent) for loop in site.loops]
+    return iteration_map(loops, block.bindings, block.extents, block.predicate)
+
+
+def injective(scene: Scene, site: Site[Block]) -> Problem | None:
+    """A block of which no instance runs twice."""
+    problem = rectangular(site)
+    if problem is not None:
+        return problem
+    if bindings_of(site).injective:
+        return None
+    where, found = f"the block {site.node.label}", "bindings that are not shown to be such"
+    return Problem("injective", where, "bindings by which no instance runs twice", found)
+
+
+def affine(scene: Scene, site: Site[Block]) -> Problem | None:
+    """A block of which each instance runs exactly once."""
+    problem = rectangular(site)
+    if problem is not None:
+        return problem
+    if bindings_of(site).bijective:
+        return None
+    expected = "bindings by which each instance runs exactly once"
+    found = "bindings that are not shown to be such"
+    return Problem("affine", f"the block {site.node.label}", expected, found)
+
+
+def only_loops(scene: Scene, site: Site[Block]) -> Problem | None:
+    """A scope in which only loops, blocks and allocations stand."""
+    found = stranger(scope_of(scene.kernel, site))
+    if found is None:
+        return None
+    expected = "only loops and blocks in the scope"
+    there = f"a {type(found).__name__} outside any block"
+    return Problem("stage-pipeline", f"the block {site.node.label}", expected, there)
+
+
+def sole_writer(scene: Scene, site: Site[Block]) -> Problem | None:
+    """A block whose buffers no other one of its scope writes."""
+    problem = only_loops(scene, site)
+    if problem is not None:
+        return problem
+    every = children(scope_of(scene.kernel, site))
+    mine = next(each for each in every if each.block is site.node)
+    for other in every:
+        if other is not mine and not set(other.writes).isdisjoint(mine.writes):
+            where, found = f"the block {site.node.label}", f"{other.block.label} writes it too"
+            return Problem("sole-writer", where, "the only writer of its buffer", found)
+    return None
+
+
+def complete(scene: Scene, site: Site[Block]) -> Problem | None:
+    """A block all of whose instances may run in any order, the only writer of what it writes."""
+    return sole_writer(scene, site) or complete_body(site.node)
+
+
+def reduction(scene: Scene, site: Site[Block]) -> Problem | None:
+    """A block that combines over reduce variables into elements it alone begins and updates."""
+    return sole_writer(scene, site) or reduction_body(site.node)
+
+
+def complete_or_reduction(scene: Scene, site: Site[Block]) -> Problem | None:
+    """Either; the problem is that of the one it looks like."""
+    reduces = site.node.init is not None or "reduce" in site.node.kinds
+    return reduction(scene, site) if reduces else complete(scene, site)
+
+
+def stage_pipeline(scene: Scene, site: Site[Block]) -> Problem | None:
+    """A scope where each buffer's writers come before its readers, in the same iterations."""
+    problem = only_loops(scene, site)
+    if problem is not None:
+        return problem
+    scope = scope_of(scene.kernel, site)
+    problem = _in_stages(scope)
+    if problem is not None:
+        return problem
+    for child in children(scope):
+        problem = covered(scene, scene.map.blocks[child.block.label])
+        if problem is not None:
+            return problem
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _in_stages(scope: Stmt) -> Problem | None:
+    read_by: dict[Buffer, Block] = {}
+    for child in children(scope):
+        for buffer in child.writes:
+            reader = read_by.get(buffer)
+            if reader is not None:
+                where, found = f"the block {child.block.label}", f"{reader.label} reads it before"
+                expected = f"{buffer.name} to be written before it is read"
+                return Problem("stage-pipeline", where, expected, found)
+        for buffer in child.reads:
+            if buffer not in child.writes:
+                read_by.setdefault(buffer, child.block)
+    return None
+
+
+def covered(scene: Scene, site: Site[Block]) -> Problem | None:
+    """A block that reads, in each iteration of a loop it shares, what was written in the same."""
+    scope = scope_of(scene.kernel, site)
+    mine = {loop.var for loop in site.loops}
+    for child in children(scope):
+        if child.block is site.node:
+            break
+        other = scene.map.blocks[child.block.label]
+        shared = [loop for loop in other.loops if loop.var in mine]
+        if shared and not is_covered(other, site, shared[-1]):
+            where = f"the block {site.node.label}"
+            expected = f"what {child.block.label} wrote in the same iteration"
+            found = "elements that are not shown to be among these"
+            return Problem("covered", where, expected, found)
+    return None
+
+
+def intermediate(scene: Scene, buffer: Buffer) -> Problem | None:
+    """A buffer that nobody outside the kernel sees."""
+    if buffer not in scene.kernel.params:
+        return None
+    expected, found = "a buffer made inside the kernel", "a parameter"
+    return Problem("intermediate", f"the buffer {buffer.name}", expected, found)
+
+
+def known_scope(scope: str, where: str) -> Problem | None:
+    """A memory scope that somebody declared."""
+    if is_scope(scope):
+        return None
+    names = ", ".join(each.name for each in scopes())
+    return Problem("scope", where, f"one of the memory scopes {names}", repr(scope))
+
+
+def independent_iterations(scene: Scene, site: Site[For]) -> Problem | None:
+    """A loop whose iterations may run in any order, or at once."""
+    met = conflicts(site.node)
+    if not met:
+        return None
+    names = ", ".join(str(each.name) for each in met)
+    expected = "iterations that do not meet in memory"
+    found = f"they are not shown to be apart in {names}"
+    return Problem("independent", f"the loop {site.node.var.name}", expected, found)
+
+
+def separable_iterations(scene: Scene, site: Site[For]) -> Problem | None:
+    """A loop whose iterations may run at once if each makes its private buffers itself.
+
+    The edit then is to be made on `with_private(kernel, site, private(kernel, site))`.
+    """
+    met = conflicts(site.node)
+    own = private(scene.kernel, site) if met else ()
+    return None if len(own) == len(met) else independent_iterations(scene, site)
+
+
+def only_spatial_under(scene: Scene, site: Site[For]) -> Problem | None:
+    """A loop that feeds only spatial variables of the blocks inside it."""
+    loop = site.node
+    for child in children(loop.body):
+        block = child.block
+        for var, kind, value in zip(block.vars, block.kinds, block.bindings, strict=True):
+            if kind != "spatial" and loop.var in free_vars(value):
+                where, found = f"the loop {loop.var.name}", f"{var.name} of {block.label} is {kind}"
+                return Problem("spatial-loop", where, "a loop of spatial variables only", found)
+    return None
+
+
+def same_scope(scene: Scene, a: Site[Block], b: Site[Block]) -> Problem | None:
+    """Two blocks whose nearest block around is the same."""
+    if a.scope is b.scope:
+        return None
+    where = f"the blocks {a.node.label} and {b.node.label}"
+    return Problem("same-scope", where, "blocks in one scope", "they are in two")
+
+
+def _around(site: Site[Block]) -> list[Stmt]:
+    """What stands around a block inside its scope, outermost first."""
+    found: list[Stmt] = []
+    for stmt, _ in reversed(site.above):
+        if isinstance(stmt, Block):
+            break
+        found.append(stmt)
+    return found[::-1]

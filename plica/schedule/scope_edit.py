@@ -1,0 +1,245 @@
+"""Rework: the text of a scope with blocks changed or taken away, and a statement put in.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import Store, block, statements
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> x, i, v = buffer("x", (3,), f32), axis("i"), axis("v")
+>>> nest = For(i, x.shape[0], "serial", block("x", (v,), (3,), "s", (i,), Store(x, (v,), x[v])))
+>>> len(list(statements(reworked(nest, lambda found: None))))
+1
+
+A loop or an allocation around nothing goes away with what it held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from attrs import frozen
+
+from plica.analysis.enclosing import shown, simple
+from plica.analysis.index import Context
+from plica.analysis.region import Box
+from plica.analysis.site import (
+    Above,
+    Site,
+    fresh_names,
+    rebuilt,
+    with_body,
+    with_inside,
+    with_parts,
+)
+from plica.core.fold import map_bottom_up
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.loop.scalar import And, Buffer, Le, Load, Lt, Scalar, ScalarVar, index
+from plica.ir.loop.statement import (
+    NOTHING,
+    TRUE,
+    Alloc,
+    Annotations,
+    Block,
+    For,
+    IterKind,
+    Kernel,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    seq,
+    substatements,
+)
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
+
+
+@frozen(eq=False)
+class InsertionPoint:
+    """Before the part number `at` of a statement: of its parts if it is a `Seq`, else of itself."""
+
+    host: Stmt
+    at: int
+
+
+def reworked(
+    scope: Stmt,
+    change: Callable[[Block], Stmt | None],
+    place: InsertionPoint | None = None,
+    new: Stmt = NOTHING,
+) -> Stmt:
+    """The scope with each of its blocks changed (None: taken away), and one statement more."""
+    done: list[Stmt] = []
+    stack: list[tuple[Stmt, bool]] = [(scope, False)]
+    while stack:
+        stmt, leaving = stack.pop()
+        parts = substatements(stmt)
+        if isinstance(stmt, Block):
+            made = change(stmt) or NOTHING
+        elif not leaving:
+            stack.append((stmt, True))
+            stack.extend([(each, False) for each in reversed(parts)])
+            continue
+        else:
+            inside = done[len(done) - len(parts) :]
+            del done[len(done) - len(parts) :]
+            made = _remade(stmt, inside, place, new)
+        if place is not None and stmt is place.host and not isinstance(stmt, Seq):
+            made = seq(new, made) if place.at == 0 else seq(made, new)
+        done.append(made)
+    return done[0]
+
+
+def _remade(stmt: Stmt, inside: list[Stmt], place: InsertionPoint | None, new: Stmt) -> Stmt:
+    if isinstance(stmt, Seq):
+        if place is not None and stmt is place.host:
+            inside.insert(place.at, new)
+        return stmt if inside == list(stmt.stmts) else seq(*inside)
+    if isinstance(stmt, For | Alloc) and inside[0] is NOTHING:
+        return NOTHING
+    for at, (old, now) in enumerate(zip(substatements(stmt), inside, strict=True)):
+        if old is not now:
+            stmt = with_inside(stmt, at, now)
+    return stmt
+
+
+def parts_of(stmt: Stmt) -> tuple[Stmt, ...]:
+    """What stands one after another in a statement: itself if it is no `Seq`."""
+    return stmt.stmts if isinstance(stmt, Seq) else (stmt,)
+
+
+def front_of(scope: Stmt) -> InsertionPoint:
+    """Where a scope begins, inside its allocations."""
+    while isinstance(scope, Alloc):
+        scope = scope.body
+    return InsertionPoint(scope, 0)
+
+
+def with_scope(kernel: Kernel, site: Site[Block] | Site[For], body: Stmt) -> Kernel:
+    """The kernel with another body of the scope in which a block or a loop stands."""
+    above: Above = site.above
+    last = max((at for at, (stmt, _) in enumerate(above) if isinstance(stmt, Block)), default=-1)
+    return with_body(kernel, rebuilt(above[: last + 1], body))
+
+
+def without_buffer(kernel: Kernel, buffer: Buffer) -> Kernel:
+    """The kernel without the allocation of a buffer."""
+    stack: list[tuple[Stmt, Above]] = [(kernel.body, ())]
+    while stack:
+        stmt, above = stack.pop()
+        if isinstance(stmt, Alloc) and stmt.buffer is buffer:
+            return with_body(kernel, rebuilt(above, stmt.body))
+        for at, each in enumerate(substatements(stmt)):
+            stack.append((each, (*above, (stmt, at))))
+    return kernel
+
+
+@frozen
+class ValueSpan:
+    """The values `start, start + 1, …` of a block's variable, `extent` of them."""
+
+    start: Scalar
+    extent: Scalar
+
+
+def spans_over(box: Box) -> list[ValueSpan | None]:
+    """The places of a box along each dimension of its buffer."""
+    sizes = zip(box.starts, box.extents, box.buffer.shape, strict=True)
+    return [
+        None if known(start) == 0 and extent is size else ValueSpan(start, extent)
+        for start, extent, size in sizes
+    ]
+
+
+def nest_of(
+    kernel: Kernel, block: Block, spans: Sequence[ValueSpan | None], context: Context
+) -> Stmt:
+    """The block in new loops, over these values of its variables (None: over all of them).
+
+    Where a span may leave the values there are, a predicate keeps the block inside.
+    """
+    names = fresh_names(kernel, [Name("ax", at) for at in range(len(block.vars))])
+    predicate: Scalar = TRUE
+    bindings: list[Scalar] = []
+    loops: list[tuple[ScalarVar, Scalar]] = []
+    guards: list[tuple[Scalar, Scalar]] = []
+    for name, extent, span in zip(names, block.extents, spans, strict=True):
+        var = ScalarVar(name, i64)
+        wide = extent if span is None else span.extent
+        if known(wide) == 1:
+            value: Scalar = index(0) if span is None else span.start
+        else:
+            loops.append((var, wide))
+            value = var if span is None else simple(span.start + var, context)
+        bindings.append(value)
+        if span is not None:
+            guards.append((value, extent))
+    for var, wide in loops:
+        context = context.loop(var, wide)
+    for value, extent in guards:
+        for condition in (Le(index(0), value), Lt(value, extent)):
+            if not shown(condition, context, quick=True):
+                predicate = condition if predicate is TRUE else And(predicate, condition)
+    nest: Stmt = with_parts(block, bindings=tuple(bindings), predicate=predicate)
+    for var, wide in reversed(loops):
+        nest = For(var, wide, "serial", nest)
+    return nest
+
+
+def copy_block(
+    label: Name,
+    target: tuple[Buffer, Sequence[Scalar]],
+    source: tuple[Buffer, Sequence[Scalar]],
+    variables: Iterable[tuple[ScalarVar, Scalar]],
+    annotations: Annotations = (),
+) -> Block:
+    """`target[…] = source[…]` for all values of variables with these extents; not bound yet."""
+    pairs = list(variables)
+    vars_, extents = tuple([v for v, _ in pairs]), tuple([size for _, size in pairs])
+    spatial: tuple[IterKind, ...] = tuple(["spatial" for _ in pairs])
+    store = Store(target[0], tuple(target[1]), Load(source[0], tuple(source[1])))
+    return Block(
+        label, vars_, extents, spatial, vars_, TRUE, None, store, annotations=annotations
+    )  # fmt: skip
+
+
+def fresh_vars(kernel: Kernel, hint: str, count: int) -> tuple[ScalarVar, ...]:
+    """Variables that the kernel does not have."""
+    names = fresh_names(kernel, [Name(hint, at) for at in range(count)])
+    return tuple([ScalarVar(name, i64) for name in names])
+
+
+def staged_buffer(kernel: Kernel, like: Buffer, scope: str) -> Buffer:
+    """A row-major buffer of the shape of another, in a scope, with a name of its own."""
+    (name,) = fresh_names(kernel, [Name(f"{like.name}_{scope.replace('.', '_')}")])
+    return Buffer(name, like.shape, like.dtype, scope)
+
+
+def with_elements(block: Block, change: Callable[[Load | Store], Term | None]) -> Block:
+    """The block with loads and stores changed (None: left); declared regions then follow."""
+
+    def each(node: Term) -> Term:
+        return (change(node) or node) if isinstance(node, Load | Store) else node
+
+    bare = with_parts(block, reads=(), writes=())
+    new = map_bottom_up(each, bare)
+    assert isinstance(new, Block)
+    return block if new is bare else new
+
+
+def with_buffer(block: Block, old: Buffer, new: Buffer) -> Block:
+    """The block with another buffer of the same shape in place of one."""
+
+    def each(node: Term) -> Term:
+        match node:
+            case Load(buffer, indices) if buffer is old:
+                return Load(new, indices)
+            case Store(buffer, indices, value) if buffer is old:
+                return Store(new, indices, value)
+            case Region(buffer, starts, extents) if buffer is old:
+                return Region(new, starts, extents)
+            case _:
+                return node
+
+    made = map_bottom_up(each, block)
+    assert isinstance(made, Block)
+    return made

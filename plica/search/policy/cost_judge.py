@@ -1,0 +1,143 @@
+"""Judges: what a model thinks of points before they are tried.
+
+A judge is a model, and the numbers by which it tells points apart.  It learns from everything
+known, from the beginning at every round: so its opinion is a function of the log.
+
+    Features     (space, points) -> packs: the rows of features of each point
+    Learner      fitted(packs, costs) -> Learner;  scores(packs) -> higher is faster
+
+A point without rows is known to be no schedule: nothing is worse.  `stores` are the features of the
+kernels that points stand for; `knobs` are the plainest ones, the sketch and the numbers that are
+decided, one row a point.
+
+>>> from plica.search.policy.example import SQUARE
+>>> packs = knobs(SQUARE, (SQUARE.default,))
+>>> packs.rows.shape, packs.owner.tolist()
+((1, 7), [0])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
+from attrs import frozen
+
+from plica.schedule.default.machine import Machine
+from plica.search.feature.packs import Packs, SpaceFeaturiser
+from plica.search.policy.fold import ObservedSpace
+from plica.search.space import Point, Space
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Features: TypeAlias = Callable[[Space, Sequence[Point]], Packs]
+Score: TypeAlias = Callable[[Sequence[Point]], Array]
+"""Higher is faster; minus infinity is no schedule."""
+
+
+class Learner(Protocol):
+    """What learns which points are fast: any of the models of `plica.search.model`."""
+
+    def fitted(self, packs: Packs, costs: Array) -> Learner:
+        """What has learned from these points; the cost of what failed is infinite."""
+        ...
+
+    def scores(self, packs: Packs) -> Array:
+        """What it thinks of points: higher is faster."""
+        ...
+
+
+@frozen(eq=False)
+class CostJudge:
+    """A model that learns from what is known, and what is reckoned before; judges that think
+    differently have other names."""
+
+    name: str
+    model: Learner
+    features: Features
+    cycles: Callable[[Packs], Array] | None = None
+    """What is reckoned without measuring; what is far beyond that of the best is not thought of."""
+
+    def after(self, known: ObservedSpace) -> Score:
+        """The opinion after everything known; what was refused teaches nothing, for it is no
+        schedule."""
+        tried = [each for each in known.taken.values() if each.is_trial]
+        model = self.model
+        if known.best is not None:
+            costs = [np.inf if each.cost is None else each.cost for each in tried]
+            packs = self.features(known.space, [each.point for each in tried])
+            legal = np.flatnonzero(packs.is_legal)
+            if len(legal):
+                model = model.fitted(packs[legal], np.array(costs)[legal])
+        return self._score(known.space, model, self._most(known))
+
+    def before(self, space: Space) -> Score:
+        """The opinion of a model that has seen nothing here."""
+        return self._score(space, self.model)
+
+    def _most(self, known: ObservedSpace) -> float:
+        """How many cycles a point may be reckoned to take that is worth a trial."""
+        if self.cycles is None or known.best is None:
+            return np.inf
+        packs = self.features(known.space, (known.best.point,))
+        return BEYOND * float(self.cycles(packs)[0]) if packs.is_legal[0] else np.inf
+
+    def _score(self, space: Space, model: Learner, most: float = np.inf) -> Score:
+        def score(points: Sequence[Point]) -> Array:
+            if not points:
+                return np.zeros(0)
+            packs = self.features(space, points)
+            legal = np.flatnonzero(packs.is_legal)
+            found = np.full(len(points), -np.inf)
+            if len(legal):
+                found[legal] = model.scores(packs[legal])
+            if self.cycles is not None and most < np.inf:
+                found[self.cycles(packs) > most] = -np.inf
+            return found
+
+        return score
+
+
+def knobs(space: Space, points: Sequence[Point]) -> Packs:
+    """The sketch of a point, one-hot, and the logarithms of what is decided."""
+    sketches = len(space.sketches)
+    width = max(sum(map(len, each.default)) for each in space.sketches)
+    rows = np.zeros((len(points), sketches + width))
+    for row, point in zip(rows, points, strict=True):
+        row[point.sketch] = 1
+        numbers = [number for decision in point.decisions for number in decision]
+        row[sketches : sketches + len(numbers)] = np.log2(np.abs(np.array(numbers, float)) + 1)
+    return Packs(rows, np.arange(len(points)), len(points))
+
+
+@lru_cache(maxsize=8)
+def stores(machine: Machine) -> Features:
+    """The features of the stores of kernels; what was reckoned for a space is kept, whoever
+    asks."""
+
+    @lru_cache(maxsize=64)
+    def reckoned(space: Space) -> tuple[SpaceFeaturiser, dict[Point, Array]]:
+        return SpaceFeaturiser(space, machine), {}
+
+    def features(space: Space, points: Sequence[Point]) -> Packs:
+        featuriser, kept = reckoned(space)
+        missing = [each for each in dict.fromkeys(points) if each not in kept]
+        if missing:
+            if len(kept) > MOST_KEPT:
+                kept.clear()
+            packs = featuriser.of(missing)
+            starts = np.searchsorted(packs.owner, np.arange(len(missing) + 1))
+            for n, each in enumerate(missing):
+                kept[each] = packs.rows[starts[n] : starts[n + 1]]
+        return Packs.of([kept[each] for each in points])
+
+    return features
+
+
+BEYOND: Final = 4.0
+"""A point that is reckoned to take so many times the cycles of the best was never seen to be fast:
+less than three times was the most of any within a tenth of the best."""
+
+MOST_KEPT: Final = 1 << 16
+"""Points of a space whose features are kept."""

@@ -1,0 +1,125 @@
+"""Rules of thumb for machines that might be: other forms and schedules for the same work.
+
+The default schedule follows from what a machine is said to be like.  Every form that applies is
+tried besides the one that is reckoned to take the fewest cycles, those of installed libraries among
+them.  Asked for a machine with shorter vectors, fewer registers, smaller caches or one core, the
+same rules give other schedules, each sensible somewhere: these are where a search begins.  Their
+numbers are opened, and some have variants with loops in another order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from attrs import evolve
+
+from plica.ir.loop.stages import Stages
+from plica.ir.loop.statement import Kernel
+from plica.schedule.default import FORMS, Machine, default_trace, formed
+from plica.schedule.form import installed
+from plica.schedule.problem import ScheduleRefused
+from plica.schedule.trace import Trace
+from plica.search.sketch.template import opened, scenes_of
+from plica.search.sketch.variant import banded, spread, turned, written
+from plica.search.sketch_rule import Asked, SketchRule
+
+NARROWEST: Final = 128
+"""Bits of the shortest vectors."""
+
+SMALL: Final = 16
+"""How many times smaller another cache is."""
+
+LARGE: Final = 1 << 40
+"""Bytes of a cache in which everything fits."""
+
+
+def forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+    """The form of the default schedule, then every other that applies."""
+    first = formed(of.stages, of.facts, machine)
+    if first is None:
+        return
+    every = list(_each(of, machine))
+    # A record finds its form by this name, also once another form is the default.
+    same = [name for name, each in every if each is first.stages]
+    yield (same[0] if same else first.form), first.stages
+    yield from [each for each in every if each[0] not in same]
+
+
+def narrow_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+    """The forms for vectors of half the length."""
+    if machine.vector // 2 >= NARROWEST:
+        yield from _each(of, evolve(machine, vector=machine.vector // 2))
+
+
+def _each(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
+    """What each form makes of some stages by itself."""
+    for form in (*FORMS, *installed()):
+        found = formed(of.stages, of.facts, machine, form.name)
+        if found is not None:
+            yield form.name, found.stages
+
+
+def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
+    """The default schedules for machines that might be, and variants of the first."""
+    first = default_trace(of, machine)
+    if first is None:
+        return
+    yield "default", opened(first, of, machine.registers)
+    yield from _open_variants("", first, of, machine)
+    for number, each in enumerate(turned(first, of)):
+        if _legal((each,), of) is not None:
+            yield from _open_variants(f"turned{number or ''}", each, of, machine)
+    near, far = machine.caches[0], machine.cache(2)
+    others = {
+        "fewer": evolve(machine, registers=machine.registers // 2),
+        "fewest": evolve(machine, registers=machine.registers // 4),
+        "small": evolve(machine, caches=(near // SMALL, far // SMALL)),
+        "large": evolve(machine, caches=(near, LARGE)),
+    }
+    if machine.cores > 1:
+        others["alone"] = evolve(machine, cores=1)
+    for name, other in others.items():
+        found = default_trace(of, other)
+        if found is not None and found is not first:
+            yield name, opened(found, of, machine.registers)
+    fewer = _legal(spread(first, of), of)
+    if fewer is not None:
+        yield "spread", opened(fewer, of, machine.registers)
+
+
+def narrow_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
+    """The default schedule, with everything open that can be."""
+    first = default_trace(of, machine)
+    if first is not None:
+        yield from _open_variants("", first, of, machine)
+
+
+def _open_variants(
+    word: str, trace: Trace, of: Kernel, machine: Machine
+) -> Iterator[tuple[str, Trace]]:
+    """A trace in bands and with terms written out, as far as it can be: with the greatest band
+    and one term that is as it was."""
+    words = [word] if word else []
+    for name, variants in (("banded", banded), ("written", written)):
+        found = _legal(variants(trace, of), of)
+        if found is not None:
+            trace = found
+            words.append(name)
+    if words:
+        yield "-".join(words), opened(trace, of, machine.registers)
+
+
+def _legal(variants: tuple[Trace, ...], of: Kernel) -> Trace | None:
+    """The first of some traces that is a schedule."""
+    for each in variants:
+        try:
+            scenes_of(each, of)
+        except ScheduleRefused:
+            continue
+        return each
+    return None
+
+
+HEURISTIC: Final = SketchRule("thumb", forms, traces)
+NARROW: Final = SketchRule("narrow", narrow_forms, narrow_traces)

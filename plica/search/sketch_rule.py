@@ -1,0 +1,100 @@
+"""Schedule rules: from stages and a machine to schedules with open decisions.
+
+    Rule ::= Rule(name, forms, traces)
+
+A rule first says which stages to begin with (`forms`, by name), then how the kernel of each of
+them may be scheduled (`traces`, by name): ordinary traces, whose decisions are by rule of thumb and
+open.  Both are pure functions.  A record of tuning names the rule and the form, so that its kernel
+is found again without making the whole space.
+
+Installed libraries add rules under the entry-point group `plica.schedule_rules`; forms that they
+add under `plica.forms` are used by Plica's own rules.
+
+>>> SketchRule("two words", lambda of, machine: (), lambda of, machine: ())
+Traceback (most recent call last):
+plica.core.diagnostic.RuleRefused: The name of a schedule rule is a word. [bad-rule]
+  expected: a name
+  found: 'two words'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from importlib import metadata
+from typing import Final, Protocol, TypeAlias
+
+from attrs import frozen
+
+from plica.core.diagnostic import RuleRefused
+from plica.ir.loop.stages import Stages, kernel_of
+from plica.ir.loop.statement import Kernel
+from plica.runtime.error import Diagnostic
+from plica.schedule.default import Machine
+from plica.schedule.form import Facts
+from plica.schedule.hoist import Hoisted, hoist
+from plica.schedule.trace import Trace
+
+GROUP: Final = "plica.schedule_rules"
+
+
+class SpaceWork(Protocol):
+    """What is to be computed: a task, as far as spaces and measuring go."""
+
+    @property
+    def stages(self) -> Stages: ...
+
+    @property
+    def facts(self) -> Facts: ...
+
+
+@frozen
+class Asked:
+    """What is to be scheduled: stages, and what is known of their inputs."""
+
+    stages: Stages
+    facts: Facts
+
+
+@frozen(eq=False)
+class Begun:
+    """What a trace begins with: a form less what is made of constants, and the kernel of that."""
+
+    hoisted: Hoisted
+    kernel: Kernel
+
+
+@lru_cache(maxsize=256)
+def begun(form: Stages, constant: tuple[bool, ...]) -> Begun:
+    """What a schedule of a form begins with, if so much is known of what it reads."""
+    hoisted = hoist(form, constant)
+    return Begun(hoisted, kernel_of(hoisted.rest))
+
+
+Forms: TypeAlias = Callable[[Asked, Machine], Iterable[tuple[str, Stages]]]
+Traces: TypeAlias = Callable[[Kernel, Machine], Iterable[tuple[str, Trace]]]
+
+
+@frozen
+class SketchRule:
+    """Forms of some work, and schedules of each."""
+
+    name: str
+    forms: Forms
+    traces: Traces
+
+    def __attrs_post_init__(self) -> None:
+        if not self.name.isidentifier():
+            message = "The name of a schedule rule is a word."
+            raise RuleRefused(Diagnostic("bad-rule", message, None, "a name", repr(self.name)))
+
+
+def installed() -> tuple[SketchRule, ...]:
+    """The rules that installed libraries offer, in the order of their names."""
+    points = sorted(metadata.entry_points(group=GROUP), key=lambda each: each.name)
+    found = [(each.name, each.load()) for each in points]
+    for name, rule in found:
+        if not isinstance(rule, SketchRule):
+            message = f"The entry point {name} of {GROUP} is no schedule rule but {rule!r}."
+            raise RuleRefused(Diagnostic("bad-rule", message))
+    return tuple([rule for _, rule in found])

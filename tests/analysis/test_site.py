@@ -1,0 +1,34 @@
+"""Distinct names: binders are renamed all at once, and nothing else changes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from plica.analysis.site import distinct
+from plica.core.digest import digest
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Buffer, ScalarVar
+from plica.ir.loop.statement import For, Kernel, Store, block, seq
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dim import dim
+from plica.ir.type.dtype import i32
+
+
+def test_a_new_name_may_be_the_old_one_of_the_next_variable() -> None:
+    x, y, z = buffer("x", (2, 3), i32), buffer("y", (2, 3), i32), buffer("z", (2, 3), i32)
+    i, j = axis("i"), axis("j")
+    v, v1, v2 = (axis("v", number) for number in range(3))
+
+    def nest(first: ScalarVar, second: ScalarVar, out: Buffer) -> For:
+        store = Store(out, (first, second), x[first, second])
+        inside = block(str(out.name), (first, second), (2, 3), "ss", (i, j), store)
+        return For(i, dim(2), "serial", For(j, dim(3), "serial", inside))
+
+    # The second block's variables are used already, and the fresh names begin with its own.
+    kernel = Kernel((), (x, y, z), 1, seq(nest(v, v1, y), nest(v1, v2, z)))
+    made = distinct(kernel)
+    assert digest(made) == digest(kernel)
+    data = np.arange(6, dtype=np.int32).reshape(2, 3)
+    for found in run_kernel(made, (data,)):
+        assert np.array_equal(found, data)
+    assert distinct(made) is made

@@ -1,0 +1,84 @@
+"""Own: what no other thread sees is in registers, and nothing else is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from plica.codegen.lower.barrier import barriers
+from plica.codegen.lower.register_promotion import promote_to_registers
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, index
+from plica.ir.loop.statement import (
+    Alloc,
+    Barrier,
+    For,
+    Kernel,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+    statements,
+)
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dtype import f32
+
+X, Y = buffer("x", (2, 3, 4), f32), buffer("y", (2, 3, 4), f32)
+B = axis("b")
+
+
+def threads(var: ScalarVar, body: Stmt, count: int = 4, tag: LoopKind = "threadIdx.x") -> For:
+    return For(var, index(count), tag, body)
+
+
+def two_nests(read: Scalar | int, shape: tuple[int, ...] = (3, 4), count: int = 4) -> Kernel:
+    """A copy of each block's elements, made by some threads and read by some again."""
+    s, t, k = axis("s"), axis("t"), axis("k")
+    kept = Buffer(buffer("kept", shape, f32).name, tuple(map(index, shape)), f32, "shared")
+    fill = threads(s, For(k, index(3), "serial", Store(kept, (k, s), X[B, k, s])))
+    place = t if isinstance(read, int) else read
+    y = buffer("y", (2, 3, count), f32)
+    use = threads(t, For(k, index(3), "serial", Store(y, (B, k, t), kept[k, place])), count)
+    body = Alloc(kept, Seq((fill, use)))
+    return Kernel((), (X, y), 1, For(B, index(2), "blockIdx.x", body))
+
+
+def scopes(kernel: Kernel) -> list[str]:
+    return [each.buffer.scope for each in statements(kernel.body) if isinstance(each, Alloc)]
+
+
+def test_what_a_thread_comes_back_to_is_its_own() -> None:
+    kernel = two_nests(0)
+    made = promote_to_registers(kernel)
+    (alloc,) = [each for each in statements(made.body) if isinstance(each, Alloc)]
+    assert alloc.buffer.scope == "local"
+    assert alloc.buffer.shape == (index(3),)
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    (found,) = run_kernel(barriers(made), [x])
+    np.testing.assert_array_equal(found, x)
+    assert not any(isinstance(each, Barrier) for each in statements(barriers(made).body))
+
+
+def test_what_others_read_stays_shared() -> None:
+    kernel = two_nests(index(3) - axis("t"))
+    made = promote_to_registers(kernel)
+    assert scopes(made) == ["shared"]
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    (found,) = run_kernel(barriers(made), [x])
+    np.testing.assert_array_equal(found, x[..., ::-1])
+
+
+def test_fewer_threads_have_a_guard() -> None:
+    made = promote_to_registers(two_nests(0, count=2))
+    assert scopes(made) == ["local"]
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    (found,) = run_kernel(barriers(made), [x])
+    np.testing.assert_array_equal(found, x[..., :2])
+
+
+def test_a_number_of_another_axis_is_not_enough() -> None:
+    """Threads of a second axis would share what one of the first has."""
+    s, r = axis("s"), axis("r")
+    kept = Buffer(buffer("kept", (4,), f32).name, (index(4),), f32, "shared")
+    body = Alloc(kept, threads(r, threads(s, Store(kept, (s,), X[B, 0, s])), 2, "threadIdx.y"))
+    kernel = Kernel((), (X, Y), 1, For(B, index(2), "blockIdx.x", body))
+    assert scopes(promote_to_registers(kernel)) == ["shared"]

@@ -1,0 +1,264 @@
+"""Products of bytes by instructions that do four at once: exact, whatever the shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from attrs import evolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plica
+from plica import op
+from plica.codegen.dot_product import dot_of, meaning
+from plica.codegen.llvm import toolchain
+from plica.codegen.llvm.fold import fold, launches
+from plica.codegen.native import run_native
+from plica.codegen.target import Target
+from plica.core.name import Name
+from plica.ir.graph.expression import Expr, Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.interpret.kernel import run_in_place
+from plica.ir.loop.scalar import index
+from plica.ir.loop.statement import For, Invoke, Kernel, Region, statements
+from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import known
+from plica.ir.type.term import tensor
+from plica.pipeline import Lowered, lower
+from tests.conftest import Golden
+
+Array = np.ndarray[Any, Any]
+FEW = settings(max_examples=max(4, settings().max_examples // 4))
+HERE = toolchain.host()
+# Said to be missing: a feature that is left out is there if the processor has it by its name.
+PLAIN = evolve(
+    HERE,
+    features=tuple([f"-{f[1:]}" if "vnni" in f or "dot" in f else f for f in HERE.features]),
+)
+TARGETS = {
+    "vnni512": Target(
+        "cpu", "x86_64-unknown-linux-gnu", "cascadelake", ("+avx512f", "+avx512vnni")
+    ),
+    "vnni256": Target("cpu", "x86_64-unknown-linux-gnu", "alderlake", ("+avx", "+avxvnni")),
+    "sdot": Target("cpu", "aarch64-unknown-linux-gnu", "neoverse-n1", ("+dotprod",)),
+}
+
+
+def whole(body: Expr, *params: Var) -> Module:
+    main = Var(Name("main"), None)
+    return module({main: Function((), (), params, None, body)}, main)
+
+
+def widened(of: Expr) -> Expr:
+    return op.cast(of, dtype="i32")
+
+
+def drawn(seed: int, shape: tuple[int, ...], of: Any) -> Array:
+    """Bytes of all kinds, the least and the greatest among them."""
+    info = np.iinfo(of)
+    random = np.random.default_rng(seed)
+    found = random.integers(info.min, info.max, shape, endpoint=True).astype(of)
+    found.flat[0], found.flat[-1] = info.min, info.max
+    return found
+
+
+def product(
+    sizes: tuple[int, int, int], of: str = "u8", zero: int = 0, known_weight: bool = True
+) -> tuple[Module, list[Array]]:
+    m, k, n = sizes
+    x = Var(Name("x"), tensor((m, k), of))
+    weight = drawn(2, (k, n), np.int8)
+    given = [drawn(1, (m, k), np.uint8 if of == "u8" else np.int8)]
+    data = widened(x)
+    if zero:
+        data = op.subtract(data, const(np.array(zero, np.int32)))
+    if known_weight:
+        return whole(op.matmul(data, widened(const(weight))), x), given
+    w = Var(Name("w"), tensor((k, n), "i8"))
+    return whole(op.matmul(data, widened(w)), x, w), [*given, weight]
+
+
+def window(
+    channels: int, outputs: int, size: int, zero: int, wide: int = 3, **attrs: Any
+) -> tuple[Module, list[Array]]:
+    """A quantised convolution, its sums scaled and made bytes again."""
+    x = Var(Name("x"), tensor((1, channels, size, size), "u8"))
+    weight = widened(const(drawn(2, (outputs, channels, wide, wide), np.int8)))
+    data = op.subtract(widened(x), const(np.array(zero, np.int32)))
+    bias = const(np.arange(outputs, dtype=np.int32).reshape(outputs, 1, 1))
+    sums = op.add(op.nn.conv(data, weight, **attrs), bias)
+    scaled = op.round(op.multiply(op.cast(sums, dtype="f32"), const(np.float32(2.0**-12))))
+    bytes_ = op.cast(op.clip(scaled, min=-128.0, max=127.0), dtype="i8")
+    return whole(bytes_, x), [drawn(1, (1, channels, size, size), np.uint8)]
+
+
+def invoked(of: Kernel) -> list[str]:
+    return [each.name for each in statements(of.body) if isinstance(each, Invoke)]
+
+
+def kernels(of: Lowered) -> list[str]:
+    return [name for kernel in of.program.kernels for name in invoked(kernel)]
+
+
+def interpreted(of: Module, target: Target, given: list[Array]) -> Array:
+    """What the scheduled kernel of a module means, for any machine."""
+    made = lower(of, target=evolve(target, cores=1))
+    assert kernels(made)
+    (launch,) = launches(made.program)
+    kernel = made.program.kernels[launch.kernel]
+    arrays = []
+    for number in launch.args:
+        slot = made.program.slots[number]
+        if slot.space == "input":
+            arrays.append(given[slot.index])
+        elif slot.space == "constant":
+            arrays.append(made.program.constants[slot.index].numpy())
+        else:
+            arrays.append(np.zeros(slot.shape, slot.dtype.numpy))
+    buffers = [tuple([known(size) or 0 for size in each.shape]) for each in kernel.params]
+    shaped = [each.reshape(shape) for each, shape in zip(arrays, buffers, strict=True)]
+    found = run_in_place(kernel, shaped, {})[-1]
+    wanted = plica.interpret(of, *given)
+    assert isinstance(wanted, np.ndarray)
+    return found.reshape(wanted.shape)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_machines_have_what_their_features_say(name: str) -> None:
+    dot = dot_of(TARGETS[name])
+    assert dot is not None
+    assert dot.lanes == {"vnni512": 16, "vnni256": 8, "sdot": 4}[name]
+    assert dot_of(evolve(TARGETS[name], features=())) is None
+
+
+def test_an_instruction_does_what_it_means() -> None:
+    dot = dot_of(HERE)
+    if dot is None:
+        pytest.skip("This machine has no dot products of bytes.")
+    x, w, y = meaning(dot.lanes, dot.dtype).params
+    regions = [Region(each, (index(0),) * len(each.shape), each.shape) for each in (x, w, y)]
+    kernel = Kernel((), (x, w, y), 2, Invoke(dot.intrinsic, tuple(regions)))
+    for seed in range(8):
+        arrays = [drawn(seed, (4,), dot.dtype.numpy), drawn(seed + 9, (dot.lanes, 4), np.int8)]
+        if not seed:
+            arrays = [np.full_like(each, np.iinfo(each.dtype).min) for each in arrays]
+            arrays[0][:] = np.iinfo(arrays[0].dtype).max
+        (found,) = run_native(kernel, arrays)
+        start = np.zeros((dot.lanes,), np.int32)
+        wanted = run_in_place(meaning(dot.lanes, dot.dtype), [*arrays, start], {})[-1]
+        np.testing.assert_array_equal(found, wanted)
+
+
+@FEW
+@given(
+    st.tuples(st.integers(1, 40), st.integers(20, 70), st.integers(3, 70)),
+    st.sampled_from(["u8", "i8"]),
+    st.sampled_from([0, 3, 128]),
+    st.booleans(),
+)
+def test_products_are_exact(
+    sizes: tuple[int, int, int], of: str, zero: int, known_weight: bool
+) -> None:
+    whole_of, given_ = product(sizes, of, zero, known_weight)
+    wanted = plica.interpret(whole_of, *given_)
+    for target in (HERE, PLAIN):
+        found = plica.compile(whole_of, target=target, cache=False)(*given_)
+        np.testing.assert_array_equal(found, wanted)
+
+
+@FEW
+@given(
+    st.tuples(st.integers(2, 9), st.sampled_from([5, 16, 33]), st.integers(5, 9)),
+    st.sampled_from([0, 7, 255]),
+    st.integers(0, 1),
+    st.integers(1, 2),
+)
+def test_windows_are_exact(
+    sizes: tuple[int, int, int], zero: int, padding: int, strides: int
+) -> None:
+    whole_of, given_ = window(*sizes, zero, padding=padding, strides=strides)
+    wanted = plica.interpret(whole_of, *given_)
+    found = plica.compile(whole_of, cache=False)(*given_)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("of", ["u8", "i8"])
+@pytest.mark.parametrize("zero", [0, 5])
+def test_kernels_for_other_machines_mean_the_same(name: str, of: str, zero: int) -> None:
+    for sizes, known_weight in (((6, 24, 16), True), ((5, 23, 19), True), ((5, 22, 20), False)):
+        whole_of, given_ = product(sizes, of, zero, known_weight)
+        found = interpreted(whole_of, TARGETS[name], given_)
+        np.testing.assert_array_equal(found, plica.interpret(whole_of, *given_))
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_windows_for_other_machines_mean_the_same(name: str) -> None:
+    whole_of, given_ = window(6, 16, 5, 9, padding=1)
+    found = interpreted(whole_of, TARGETS[name], given_)
+    np.testing.assert_array_equal(found, plica.interpret(whole_of, *given_))
+
+
+@pytest.mark.parametrize(
+    ("name", "word"), [("vnni512", "vpdpbusd"), ("vnni256", "vpdpbusd"), ("sdot", "sdot")]
+)
+def test_sums_stay_in_registers(name: str, word: str) -> None:
+    target = evolve(TARGETS[name], cores=1)
+    made = lower(product((32, 64, 64))[0], target=target)
+    text = toolchain.assembly(fold(made.program, made.plan, target), target)
+    lines = [line for line in text.splitlines() if line.strip()]
+    dots = [at for at, line in enumerate(lines) if word in line]
+    assert len(dots) >= 8
+    inner = "\n".join(lines[dots[0] : dots[-1]])
+    assert "rsp" not in inner
+    assert "[sp" not in inner
+
+
+@pytest.mark.parametrize("sizes", [(128, 128, 128), (131, 126, 96), (1, 2048, 1024)])
+def test_cores_share_products(sizes: tuple[int, int, int]) -> None:
+    whole_of, given_ = product(sizes, "u8", 3)
+    made = lower(whole_of, target=evolve(TARGETS["vnni512"], cores=2))
+    assert kernels(made)
+    kinds = {e.kind for k in made.program.kernels for e in statements(k.body) if isinstance(e, For)}
+    assert "parallel" in kinds
+    found = plica.compile(whole_of, threads=2, cache=False)(*given_)
+    np.testing.assert_array_equal(found, plica.interpret(whole_of, *given_))
+
+
+@pytest.mark.parametrize(("channels", "wide"), [(32, 3), (64, 1), (30, 1)])
+def test_cores_share_windows(channels: int, wide: int) -> None:
+    whole_of, given_ = window(channels, 32, 28, 7, wide=wide, padding=wide // 2)
+    made = lower(whole_of, target=evolve(TARGETS["vnni512"], cores=2))
+    assert kernels(made)
+    found = plica.compile(whole_of, threads=2, cache=False)(*given_)
+    np.testing.assert_array_equal(found, plica.interpret(whole_of, *given_))
+
+
+def test_a_zero_point_that_comes_with_the_call() -> None:
+    x, zero = Var(Name("x"), tensor((9, 32), "u8")), Var(Name("zero"), tensor((), "u8"))
+    weight = widened(const(drawn(2, (32, 48), np.int8)))
+    whole_of = whole(op.matmul(op.subtract(widened(x), widened(zero)), weight), x, zero)
+    given_ = [drawn(1, (9, 32), np.uint8), np.array(200, np.uint8)]
+    wanted = plica.interpret(whole_of, *given_)
+    np.testing.assert_array_equal(plica.compile(whole_of, cache=False)(*given_), wanted)
+
+
+def test_what_is_no_byte_stays_in_loops() -> None:
+    x = Var(Name("x"), tensor((16, 32), "u8"))
+    target = TARGETS["vnni512"]
+    far = const(np.full((32, 32), 300, np.int32))
+    assert not kernels(lower(whole(op.matmul(widened(x), far), x), target=target))
+    near = const(np.full((32, 32), 100, np.int32))
+    assert kernels(lower(whole(op.matmul(widened(x), near), x), target=target))
+    assert not kernels(
+        lower(whole(op.matmul(widened(x), near), x), target=evolve(target, features=()))
+    )
+
+
+def test_text_of_a_product(golden: Golden) -> None:
+    made = lower(product((30, 33, 32), "i8", 3)[0], target=evolve(TARGETS["vnni512"], cores=1))
+    (origin,) = made.program.origins
+    assert origin is not None
+    golden(origin.trace.to_python() + "\n" + show_kernel(made.program.kernels[0], "product"))
