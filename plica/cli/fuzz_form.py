@@ -10,7 +10,7 @@ from plica.cli.progress import progress
 from plica.cli.rules import count
 
 if TYPE_CHECKING:
-    from plica.codegen.form_fuzz import Report
+    from plica.codegen.form_fuzz import FormReport
 
 EPILOG: Final = """\
 examples:
@@ -40,11 +40,11 @@ def configure(verbs: Any) -> None:
 
 def fuzz_form(arguments: argparse.Namespace) -> int:
     """Exit code 1 where stages mean something else after a form, a template or a pass."""
-    from plica.codegen.form_fuzz import Way, fuzz
+    from plica.codegen.form_fuzz import FormWay, fuzz
     from plica.codegen.form_fuzz.plant import WAYS
 
     with progress("stages", arguments.examples) as say:
-        way = WAYS[arguments.plant] if arguments.plant else Way()
+        way = WAYS[arguments.plant] if arguments.plant else FormWay()
         report = fuzz(arguments.examples, arguments.seed, way=way, say=say)
     if arguments.json:
         print(json.dumps(report.to_data(), indent=2))
@@ -53,7 +53,7 @@ def fuzz_form(arguments: argparse.Namespace) -> int:
     return 0 if report.finding is None else 1
 
 
-def _print(report: Report) -> None:
+def _print(report: FormReport) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)

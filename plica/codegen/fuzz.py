@@ -93,7 +93,7 @@ def fuzz(
     here (their trace is for a graphics processor, say) are counted apart.
     """
     toolchain.assembly("", toolchain.host())  # what LLVM prepares once is there for every child
-    way = Way(passes, guard, isolated, target, entry or _entry(target))
+    way = KernelWay(passes, guard, isolated, target, entry or _entry(target))
     steps: Counter[str] = Counter()
     loops: Counter[str] = Counter()
 
@@ -114,7 +114,7 @@ def fuzz(
 
 
 @attrs.frozen(eq=False)
-class Way:
+class KernelWay:
     """How kernels become code and run."""
 
     passes: Passes
@@ -133,7 +133,7 @@ class Way:
         return backend_named(self.target).page().names[-1]
 
 
-def blame(of: FuzzSubject, number: int, verdict: WrongCode, way: Way) -> NativeFinding:
+def blame(of: FuzzSubject, number: int, verdict: WrongCode, way: KernelWay) -> NativeFinding:
     """The smallest subject that goes wrong in the same way, and the pass that is guilty."""
 
     def same(each: FuzzSubject) -> WrongCode | None:

@@ -28,7 +28,7 @@ from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import bool_, f16, f32, i64
 from plica.pipeline import lower
 from plica.rewrite.fuse.to_stages import alone
-from plica.schedule.generate.stages import KINDS, Case
+from plica.schedule.generate.stages import KINDS, StagesCase
 from tests.codegen.native import assert_close, shape_of
 from tests.codegen.nests import nest
 from tests.conftest import Golden
@@ -148,7 +148,7 @@ def test_a_reduction_over_an_axis_of_its_own_tensor_is_a_bug() -> None:
 
 @FEW
 @given(st.one_of([make() for make in KINDS.values()]))
-def test_plain_loops_of_stages_mean_what_they_do(of: Case) -> None:
+def test_plain_loops_of_stages_mean_what_they_do(of: StagesCase) -> None:
     with np.errstate(all="ignore"):
         wanted = np.asarray(evaluate_stages(of.stages, of.arrays))
         found = run_kernel(nest_of_stages(of.stages), of.arrays)[-1]

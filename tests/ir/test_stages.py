@@ -38,7 +38,7 @@ from plica.ir.loop.statement import Store
 from plica.ir.loop.tensor import axis, compute, reduce
 from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import f32
-from plica.schedule.generate.stages import KINDS, Case
+from plica.schedule.generate.stages import KINDS, StagesCase
 from tests.conftest import Golden
 
 EVERY = st.one_of([KINDS[kind]() for kind in ("product", "window", "chain", "concat", "quantised")])
@@ -65,7 +65,7 @@ def renamed(of: Stages, prefix: str) -> Stages:
 
 
 @given(EVERY, st.sampled_from(("q", "out", "i")))
-def test_names_never_enter_the_digest(of: Case, prefix: str) -> None:
+def test_names_never_enter_the_digest(of: StagesCase, prefix: str) -> None:
     other = renamed(of.stages, prefix)
     assert digest(other) == digest(of.stages)
     assert not free_vars(of.stages)
@@ -73,7 +73,7 @@ def test_names_never_enter_the_digest(of: Case, prefix: str) -> None:
 
 
 @given(EVERY)
-def test_blocks_mean_what_the_stages_do(of: Case) -> None:
+def test_blocks_mean_what_the_stages_do(of: StagesCase) -> None:
     with np.errstate(all="ignore"):
         wanted = evaluate_stages(of.stages, of.arrays)
         found = run_kernel(kernel_of(of.stages), of.arrays)[-1]

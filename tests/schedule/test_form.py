@@ -15,7 +15,7 @@ from attrs import evolve
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from plica.codegen.form_fuzz.judge import MACHINES, Way, judge
+from plica.codegen.form_fuzz.judge import MACHINES, FormWay, judge
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
@@ -41,7 +41,7 @@ from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default import FORMS, Machine, formed
 from plica.schedule.default.gpu import GPU_FORMS, Gpu
 from plica.schedule.form import GROUP, Apply, Facts, Form, installed, reach
-from plica.schedule.generate.stages import GPU_KINDS, KINDS, Case, shape_of
+from plica.schedule.generate.stages import GPU_KINDS, KINDS, StagesCase, shape_of
 
 EXAMPLES: Final = max(10, 2 * settings().max_examples // 5)
 
@@ -63,9 +63,9 @@ REACHED: Final = {
 """Which forms must apply to some stages of a kind."""
 
 
-def held(of: Case, forms: Sequence[Form], machine: Machine | Gpu) -> Counter[str]:
+def held(of: StagesCase, forms: Sequence[Form], machine: Machine | Gpu) -> Counter[str]:
     """Checks whatever forms make of a case; says how often each of them applied."""
-    return judge(of, machine, Way(forms, forms))[0]
+    return judge(of, machine, FormWay(forms, forms))[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -74,7 +74,7 @@ def test_forms_keep_the_meaning(kind: str) -> None:
 
     @settings(max_examples=EXAMPLES)
     @given(KINDS[kind](), st.sampled_from(MACHINES))
-    def check(of: Case, machine: Machine) -> None:
+    def check(of: StagesCase, machine: Machine) -> None:
         count.update(held(of, FORMS, machine))
 
     with np.errstate(all="ignore"):
@@ -100,7 +100,7 @@ def test_forms_of_gpus_keep_the_meaning(kind: str) -> None:
 
     @settings(max_examples=EXAMPLES // 2)
     @given(GPU_KINDS[kind]())
-    def check(of: Case) -> None:
+    def check(of: StagesCase) -> None:
         count.update(held(of, GPU_FORMS, Gpu(groups=True)))
 
     with np.errstate(all="ignore"):
@@ -164,7 +164,7 @@ def test_a_wrong_form_is_found_and_named(kind: str, apply: Apply, message: str) 
 
     @settings(max_examples=4 * EXAMPLES, report_multiple_bugs=False, phases=(Phase.generate,))
     @given(KINDS[kind](), st.sampled_from(MACHINES))
-    def check(of: Case, machine: Machine) -> None:
+    def check(of: StagesCase, machine: Machine) -> None:
         held(of, (planted,), machine)
 
     with np.errstate(all="ignore"), pytest.raises(AssertionError, match=message):
@@ -231,7 +231,9 @@ def test_a_form_of_a_library_is_found_checked_and_used(library: Callable[..., No
     assert made.form == "add-unit-axis"
     assert shape_of(made.stages.result) == (1, 3, 5)
     values = np.arange(15, dtype=np.float32).reshape(3, 5)
-    assert held(Case(of, Facts((False,)), [values]), installed(), machine)["add-unit-axis"] == 1
+    assert (
+        held(StagesCase(of, Facts((False,)), [values]), installed(), machine)["add-unit-axis"] == 1
+    )
     library("mine = mine_forms:MORE")
     assert [each.name for each in installed()] == ["add-unit-axis", "never"]
     library()
@@ -348,5 +350,5 @@ def test_a_template_schedules_what_it_knows(
     make: Callable[[], tuple[Stages, list[np.ndarray[Any, Any]]]], template: str, machine: Machine
 ) -> None:
     of, arrays = make()
-    case = Case(of, Facts((False,) * len(arrays), contract=reassociates), arrays)
-    assert judge(case, machine, Way())[1][template] > 0
+    case = StagesCase(of, Facts((False,) * len(arrays), contract=reassociates), arrays)
+    assert judge(case, machine, FormWay())[1][template] > 0

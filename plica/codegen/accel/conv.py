@@ -27,7 +27,7 @@ import numpy as np
 from attrs import frozen
 
 from plica.codegen.accel.declaration import Accelerator
-from plica.codegen.accel.epilogue import Step, epilogue
+from plica.codegen.accel.epilogue import EpilogueStep, epilogue
 from plica.codegen.accel.flow import (
     NO_PADS,
     ZERO,
@@ -42,7 +42,7 @@ from plica.codegen.accel.flow import (
     Transfer,
     Work,
 )
-from plica.codegen.accel.units import Role, Unit, Units, units_of
+from plica.codegen.accel.units import MachineUnit, MachineUnits, Role, units_of
 from plica.ir.loop.scalar import Max, Min, Scalar, index
 from plica.ir.loop.tensor import axis
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
@@ -106,7 +106,7 @@ def dense(
 
 
 @lru_cache(maxsize=256)
-def finish_of(units: Units, of: Convolution) -> tuple[Step, ...]:
+def finish_of(units: MachineUnits, of: Convolution) -> tuple[EpilogueStep, ...]:
     """What is done with the sums of a convolution; one the machine cannot finish is refused."""
     steps = epilogue(units, of.bias, None if of.each else of.shift, of.low, of.high)
     if isinstance(steps, str):
@@ -244,7 +244,7 @@ def convolution(machine: Accelerator, of: Convolution, tiling: ConvTiling) -> Fl
 
 
 def _work(
-    unit: Unit,
+    unit: MachineUnit,
     extents: tuple[Scalar, ...],
     touches: Mapping[Role, Touch],
     given: tuple[tuple[str, int], ...] = (),
@@ -257,7 +257,7 @@ def _left(start: Scalar, size: int, whole: int) -> Scalar:
     return Max(Min(index(size), whole - start), ZERO)
 
 
-def _check(of: Convolution, tiling: ConvTiling, units: Units) -> None:
+def _check(of: Convolution, tiling: ConvTiling, units: MachineUnits) -> None:
     sizes = (tiling.height, tiling.width, tiling.outputs, tiling.inputs, tiling.threads)
     if min(of.channels, of.height, of.width, of.outputs, of.stride, of.kernel, *sizes) < 1:
         raise _refused("Sizes of a convolution and of its tiles are positive.", str((of, tiling)))

@@ -17,36 +17,36 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.accel.units import Change, Unit, Units
+from plica.codegen.accel.units import Change, MachineUnit, MachineUnits
 
 NAMES: Final[dict[Change, str]] = {"add": "b", "shift": "n", "max": "l", "min": "h"}
 """What the tensors by which sums are changed are called in a stream."""
 
 
 @frozen
-class Step:
+class EpilogueStep:
     """An operation on every sum: by a number, or by the tensor of that name."""
 
-    unit: Unit
+    unit: MachineUnit
     number: int = 0
     tensor: str = ""
 
 
 def epilogue(
-    units: Units, bias: bool, shift: int | None, low: int, high: int
-) -> tuple[Step, ...] | str:
+    units: MachineUnits, bias: bool, shift: int | None, low: int, high: int
+) -> tuple[EpilogueStep, ...] | str:
     """The steps in order, or what the machine lacks; a shift of None is one for each output."""
     wanted: list[tuple[Change, int | None]] = [("add", None)] if bias else []
     if shift != 0:
         wanted.append(("shift", shift))
     wanted += [("max", low), ("min", high)]
-    steps: list[Step] = []
+    steps: list[EpilogueStep] = []
     for what, number in wanted:
         unit = units.change(what, number)
         if isinstance(unit, str):
             return unit
         if unit.immediate and number is not None:
-            steps.append(Step(unit, number))
+            steps.append(EpilogueStep(unit, number))
         else:
-            steps.append(Step(unit, tensor=NAMES[what]))
+            steps.append(EpilogueStep(unit, tensor=NAMES[what]))
     return tuple(steps)

@@ -38,7 +38,7 @@ from plica.codegen.accel.conv import Convolution, finish_of, pack_outputs, pack_
 from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.epilogue import epilogue
 from plica.codegen.accel.tiling import tilings
-from plica.codegen.accel.units import Units, units_of
+from plica.codegen.accel.units import MachineUnits, units_of
 from plica.ir.loop.layout import Layout, show_layout
 from plica.ir.type.dim import known
 from plica.ir.type.infer import type_of
@@ -69,7 +69,7 @@ class AccelLayer:
     of: IntegerConvolution
     convolution: Convolution
     batch: int
-    units: Units
+    units: MachineUnits
     pad: int = 0
     """What the processor pads before, on every side."""
 
@@ -187,7 +187,11 @@ def _whole(size: int, block: int) -> int:
 
 
 def _sized(
-    of: IntegerConvolution, units: Units, plane: tuple[int, int], kernel: int = 1, pad: int = 0
+    of: IntegerConvolution,
+    units: MachineUnits,
+    plane: tuple[int, int],
+    kernel: int = 1,
+    pad: int = 0,
 ) -> Convolution:
     """The layer as the machine sees it, channels filled up to whole blocks."""
     outputs = _whole(of.weight.shape[0], units.columns)

@@ -56,7 +56,7 @@ _VERBS: Final[Mapping[Change, str]] = {
 
 
 @frozen
-class Unit:
+class MachineUnit:
     """An operation: what it touches in order, the operand of its number where it has one."""
 
     operation: Operation
@@ -102,17 +102,17 @@ class Side:
 
 
 @frozen(eq=False)
-class Units:
+class MachineUnits:
     """What a machine computes integer layers with; `changes` are those by a number, or a tensor."""
 
     machine: Accelerator
-    multiply: Unit
-    clear: Unit
+    multiply: MachineUnit
+    clear: MachineUnit
     data: Side
     weight: Side
     sums: Scope
     result: Side
-    changes: Mapping[tuple[Change, bool], Unit]
+    changes: Mapping[tuple[Change, bool], MachineUnit]
     """By what is done, and whether by a tensor."""
     load_sums: Operation | None
 
@@ -149,7 +149,7 @@ class Units:
         """Where it leaves results."""
         return self.result.layout(letters, self.result.axes.translate(_OF_RESULT))
 
-    def change(self, what: Change, number: int | None) -> Unit | str:
+    def change(self, what: Change, number: int | None) -> MachineUnit | str:
         """What changes sums by a number, or by a tensor (None); or what is missing for that.
 
         A number that no field holds is a tensor all of whose elements are the number.
@@ -169,11 +169,11 @@ _OF_RESULT: Final = str.maketrans("mn", "nc")
 
 
 @lru_cache(maxsize=64)
-def units_of(machine: Accelerator) -> Units:
+def units_of(machine: Accelerator) -> MachineUnits:
     """What the machine computes integer layers with; one that lacks something is refused."""
     why = ["no operation that adds products of elements of two scopes to a third, of i32"]
     for found in _candidates(machine):
-        if isinstance(found, Units):
+        if isinstance(found, MachineUnits):
             return found
         why.append(found)
     message = f"Integer layers cannot run on the accelerator {machine.name}: it has {why[-1]}."
@@ -183,7 +183,7 @@ def units_of(machine: Accelerator) -> Units:
     raise UnsupportedError(Diagnostic("unsupported", message, place, expected, why[-1], hint))
 
 
-def _candidates(machine: Accelerator) -> Iterator[Units | str]:
+def _candidates(machine: Accelerator) -> Iterator[MachineUnits | str]:
     """For every product, with either side as the data, the units; or what is missing for it.
 
     The fewest rows come first: a layer of one image then wastes the least.
@@ -200,7 +200,7 @@ _Shape: TypeAlias = tuple[Scope, str]
 
 def _product(
     machine: Accelerator, operation: Operation, swapped: bool
-) -> tuple[Unit, tuple[Scope, str, int], _Shape, _Shape] | None:
+) -> tuple[MachineUnit, tuple[Scope, str, int], _Shape, _Shape] | None:
     """The operation as a product of data and weights, if it is one; the data with its rows."""
     does = operation.does
     found = contraction(does.meaning) if isinstance(does, Sweep) else None
@@ -223,12 +223,12 @@ def _product(
         return None
     rows = scopes[0].shape[axes[0].index("m")] if "m" in axes[0] else 1
     data, weight, sums = zip(scopes, axes, strict=True)
-    return Unit(operation, roles), (*data, rows), weight, sums
+    return MachineUnit(operation, roles), (*data, rows), weight, sums
 
 
 def _with_sides(
-    machine: Accelerator, multiply: Unit, data: _Shape, weight: _Shape, sums: _Shape
-) -> Units | str:
+    machine: Accelerator, multiply: MachineUnit, data: _Shape, weight: _Shape, sums: _Shape
+) -> MachineUnits | str:
     moves: list[Operation] = []
     for scope, _ in (data, weight):
         found = _move(machine, scope.name, "in")
@@ -238,7 +238,7 @@ def _with_sides(
     clear = next((each for each in machine.operations if _clears(each, sums[0].name)), None)
     if clear is None:
         return f"no operation that clears {sums[0].name}"
-    changes: dict[tuple[Change, bool], Unit] = {}
+    changes: dict[tuple[Change, bool], MachineUnit] = {}
     for operation in machine.operations:
         change = _change(operation, sums[0].name)
         if change is not None:
@@ -259,8 +259,9 @@ def _with_sides(
     if not stores:
         return f"no move out of {' or '.join(lasts[0])}"
     scope, store = min(stores, key=lambda each: each[0].bytes)
-    return Units(
-        machine, multiply, Unit(clear, ("sums",)), Side(*data, moves[0]), Side(*weight, moves[1]),
+    return MachineUnits(
+        machine, multiply, MachineUnit(clear, ("sums",)),
+        Side(*data, moves[0]), Side(*weight, moves[1]),
         sums[0], Side(scope, sums[1], store), changes, load,
     )  # fmt: skip
 
@@ -307,7 +308,7 @@ def _clears(of: Operation, scope: str) -> bool:
     return isinstance(body, Lit) and body.value == 0
 
 
-def _change(of: Operation, scope: str) -> tuple[tuple[Change, bool], Unit] | None:
+def _change(of: Operation, scope: str) -> tuple[tuple[Change, bool], MachineUnit] | None:
     """An operation that changes every sum by a number or a tensor: how, by which of the two."""
     does = of.does
     if not isinstance(does, Sweep) or does.writes.scopes[0] != scope or len(does.reads) > 2:
@@ -322,11 +323,11 @@ def _change(of: Operation, scope: str) -> tuple[tuple[Change, bool], Unit] | Non
         at = loads.index(value)
         if len(loads) == 1 and isinstance(by, ScalarVar) and str(by.name) in numbers:
             roles = _roles(does, {at: "sums"})
-            return None if roles is None else ((what, False), Unit(of, roles, str(by.name)))
+            return None if roles is None else ((what, False), MachineUnit(of, roles, str(by.name)))
         if len(loads) == 2 and by is loads[1 - at]:
             roles = _roles(does, {at: "sums", 1 - at: "tensor"})
             if roles is not None:
-                return (what, True), Unit(of, roles)
+                return (what, True), MachineUnit(of, roles)
     return None
 
 

@@ -1,6 +1,6 @@
 """Fuzzing of forms and trace templates: random stages, held to what they mean at every step."""
 
-from plica.codegen.form_fuzz.judge import Guilty, Way
-from plica.codegen.form_fuzz.run import Finding, Report, fuzz
+from plica.codegen.form_fuzz.judge import FormWay, Guilty
+from plica.codegen.form_fuzz.run import FormFinding, FormReport, fuzz
 
-__all__ = ["Finding", "Guilty", "Report", "Way", "fuzz"]
+__all__ = ["FormFinding", "FormReport", "FormWay", "Guilty", "fuzz"]

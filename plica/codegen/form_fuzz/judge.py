@@ -33,7 +33,7 @@ from plica.schedule.default.gpu import GPU_FORMS, Gpu
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.form import Form
 from plica.schedule.fuzz import CRASHES
-from plica.schedule.generate.stages import Case, shape_of
+from plica.schedule.generate.stages import StagesCase, shape_of
 from plica.schedule.hoist import constants, hoist
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.unlowered import run_unlowered
@@ -60,7 +60,7 @@ class Guilty(AssertionError):
 
 
 @frozen(eq=False)
-class Way:
+class FormWay:
     """The forms, templates and passes that stages go through."""
 
     forms: Sequence[Form] = FORMS
@@ -69,7 +69,9 @@ class Way:
     passes: Passes = CPU
 
 
-def judge(of: Case, machine: Machine | Gpu, way: Way) -> tuple[Counter[str], Counter[str]]:
+def judge(
+    of: StagesCase, machine: Machine | Gpu, way: FormWay
+) -> tuple[Counter[str], Counter[str]]:
     """How often each form and each template applied to a case; raises `Guilty`.
 
     On a GPU stages are looked at, not schedules.
@@ -98,7 +100,7 @@ def judge(of: Case, machine: Machine | Gpu, way: Way) -> tuple[Counter[str], Cou
 class _Formed:
     """A case, the form that was applied to it, and what must come out."""
 
-    case: Case
+    case: StagesCase
     form: str
     wanted: Array
 
@@ -126,7 +128,7 @@ class _Formed:
         return apart.rest, arrays
 
     def scheduled(
-        self, rest: Stages, arrays: Sequence[Array], machine: Machine, way: Way
+        self, rest: Stages, arrays: Sequence[Array], machine: Machine, way: FormWay
     ) -> tuple[str, ...]:
         """The template that schedules stages, if there is one and it is right."""
         kernel = kernel_of(rest)

@@ -10,7 +10,7 @@ from typing import Final
 
 from attrs import evolve
 
-from plica.codegen.form_fuzz.judge import Way
+from plica.codegen.form_fuzz.judge import FormWay
 from plica.codegen.plant import planted, with_a_longer_loop
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
@@ -63,9 +63,9 @@ def tile_with_shared_lanes(kernel: Kernel, machine: Machine) -> DoBlock | None:
     return whole
 
 
-WAYS: Final[dict[str, Way]] = {
-    "form": Way(forms=[wrong_form(e) if e.name == "lanes-over-n" else e for e in FORMS]),
-    "template": Way(templates={**TEMPLATES, "register-tile": tile_with_shared_lanes}),
-    "pass": Way(passes=planted("partition", with_a_longer_loop)),
+WAYS: Final[dict[str, FormWay]] = {
+    "form": FormWay(forms=[wrong_form(e) if e.name == "lanes-over-n" else e for e in FORMS]),
+    "template": FormWay(templates={**TEMPLATES, "register-tile": tile_with_shared_lanes}),
+    "pass": FormWay(passes=planted("partition", with_a_longer_loop)),
 }
 """What stages go through, with a mistake in it."""

@@ -14,20 +14,20 @@ import attrs
 import numpy as np
 from hypothesis import strategies as st
 
-from plica.codegen.form_fuzz.judge import MACHINES, Guilty, Way, judge
+from plica.codegen.form_fuzz.judge import MACHINES, FormWay, Guilty, judge
 from plica.rewrite.fuzz.driver import Known, campaign, one_case
 from plica.schedule.default import Machine
 from plica.schedule.default.gpu import Gpu
-from plica.schedule.generate.stages import GPU_KINDS, KINDS, Case
+from plica.schedule.generate.stages import GPU_KINDS, KINDS, StagesCase
 
-Drawn = tuple[Case, "Machine | Gpu"]
+Drawn = tuple[StagesCase, "Machine | Gpu"]
 
 TRIES: Final = 60
 """How many smaller cases are tried for one that goes wrong."""
 
 
 @attrs.frozen
-class Finding:
+class FormFinding:
     """A smallest case that goes wrong: who is guilty, after which form, how, and the stages."""
 
     level: str
@@ -42,7 +42,7 @@ class Finding:
 
 
 @attrs.frozen
-class Report:
+class FormReport:
     """How many cases of which kinds there were, which forms and templates applied, how often."""
 
     examples: int
@@ -50,7 +50,7 @@ class Report:
     kinds: dict[str, int]
     forms: dict[str, int]
     templates: dict[str, int]
-    finding: Finding | None
+    finding: FormFinding | None
 
     def to_data(self) -> dict[str, Any]:
         return attrs.asdict(self)
@@ -72,19 +72,19 @@ def fuzz(
     examples: int = 200,
     seed: int = 0,
     *,
-    way: Way | None = None,
+    way: FormWay | None = None,
     tries: int = TRIES,
     say: Callable[[str], None] | None = None,
-) -> Report:
+) -> FormReport:
     """So many cases, each kind in turn, until the first finding."""
-    through = way or Way()
+    through = way or FormWay()
     counts: Counter[str] = Counter()
     forms: Counter[str] = Counter()
     templates: Counter[str] = Counter()
     every = kinds()
     names = tuple(every)
 
-    def one(number: int) -> Finding | None:
+    def one(number: int) -> FormFinding | None:
         name = names[number % len(names)]
         judged = Known(_verdict(through), _key, None, tries)
 
@@ -101,14 +101,14 @@ def fuzz(
             one_case(tried, every[name], seed, number)
         except _Wrong as wrong:
             by, shown = wrong.guilty, repr(wrong.drawn[0])
-            return Finding(by.level, by.name, by.form, number, by.reason, shown)
+            return FormFinding(by.level, by.name, by.form, number, by.reason, shown)
         return None
 
     done = campaign(one, examples, say=say)
     of_kinds, of_forms, of_templates = (
         dict(sorted(each.items())) for each in (counts, forms, templates)
     )
-    return Report(done.ran, seed, of_kinds, of_forms, of_templates, done.finding)
+    return FormReport(done.ran, seed, of_kinds, of_forms, of_templates, done.finding)
 
 
 _Verdict = Guilty | tuple[Counter[str], Counter[str]] | None
@@ -122,7 +122,7 @@ class _Wrong(AssertionError):
         self.drawn, self.guilty = drawn, guilty
 
 
-def _verdict(way: Way) -> Callable[[Drawn], _Verdict]:
+def _verdict(way: FormWay) -> Callable[[Drawn], _Verdict]:
     def verdict(drawn: Drawn) -> _Verdict:
         with np.errstate(all="ignore"):
             try:

@@ -54,7 +54,7 @@ from plica.ir.loop.stages import pairs
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import i8, i32
 from plica.rewrite.fuse.to_stages import to_stages
-from plica.rewrite.quantise.integer_region import Region, joins, region_of
+from plica.rewrite.quantise.integer_region import IntegerRegion, joins, region_of
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Pair: TypeAlias = tuple[int, int]
@@ -115,7 +115,7 @@ class _Sums:
     groups: int
 
 
-def _sums(fold: Each, region: Region) -> _Sums | None:
+def _sums(fold: Each, region: IntegerRegion) -> _Sums | None:
     """The sum of products of data and a constant weight, with a window for each axis after two."""
     body = fold.value
     sizes = [known(size) for size in fold.out.shape]
@@ -314,7 +314,7 @@ class _Finish:
     high: int
 
 
-def _epilogue(fold: Each, last: Each, region: Region) -> _Finish | None:
+def _epilogue(fold: Each, last: Each, region: IntegerRegion) -> _Finish | None:
     """What is done to a sum: a bias, a shift to the right, clips, and the cut to a byte."""
     value = last.value
     if not isinstance(value, Cast) or value.dtype is not i8:
@@ -369,7 +369,7 @@ def _in_order(places: Sequence[Scalar], axes: Sequence[ScalarVar], of: Buffer) -
     )
 
 
-def _numbers(of: Scalar, output: ScalarVar, region: Region) -> tuple[int, ...] | None:
+def _numbers(of: Scalar, output: ScalarVar, region: IntegerRegion) -> tuple[int, ...] | None:
     """A constant of i32: one number, or one for each output."""
     if isinstance(of, Lit):
         return (int(of.value),)

@@ -35,7 +35,7 @@ MOST_OPERATORS: Final = 32
 
 
 @frozen(eq=False)
-class Region:
+class IntegerRegion:
     """What lies between a value of bytes and the bytes and constants below it."""
 
     function: Function
@@ -48,7 +48,7 @@ def _tensor(of: Expr) -> TensorType | None:
     return kind if isinstance(kind, TensorType) else None
 
 
-def region_of(root: Expr) -> Region | None:
+def region_of(root: Expr) -> IntegerRegion | None:
     """Operators on i32 below a value of i8, as a function of one value of i8 and of constants."""
     kind = _tensor(root)
     if not isinstance(root, Apply) or kind is None or kind.dtype is not i8:
@@ -83,7 +83,7 @@ def region_of(root: Expr) -> Region | None:
     params = tuple([become[each] for each in leaves.values()])
     assert all(isinstance(each, Var) for each in params)
     function = Function((), (), params, kind, become[root])  # type: ignore[arg-type]  # as asserted
-    return Region(function, leaves, tuple(order))
+    return IntegerRegion(function, leaves, tuple(order))
 
 
 def _is_one(order: Sequence[Expr]) -> bool:
@@ -108,7 +108,7 @@ def _is_one(order: Sequence[Expr]) -> bool:
     return bool(after) and all(uses[node] <= 1 for node in order)
 
 
-def joins(region: Region, *leaves: Expr) -> Expr:
+def joins(region: IntegerRegion, *leaves: Expr) -> Expr:
     """The first operator that depends on all of some leaves."""
     below: dict[Expr, set[Expr]] = {}
     for node in region.order:

@@ -37,7 +37,7 @@ from plica.codegen.accel.encode import to_bytes
 from plica.codegen.accel.functional import run
 from plica.codegen.accel.layer import AccelLayer, Stays, layer_of
 from plica.codegen.accel.stream import build
-from plica.codegen.accel.units import Units, units_of
+from plica.codegen.accel.units import MachineUnits, units_of
 from plica.codegen.accel.vta import osdi, vta
 from plica.rewrite.quantise.form import integer_convolutions
 from plica.runtime.error import UnsupportedError
@@ -175,7 +175,7 @@ def test_a_number_that_no_field_holds_is_a_tensor() -> None:
 
 
 @st.composite
-def convolutions(draw: st.DrawFn, units: Units) -> Convolution:
+def convolutions(draw: st.DrawFn, units: MachineUnits) -> Convolution:
     """Small convolutions in whole blocks of a machine."""
     kernel = draw(st.sampled_from([1, 3]))
     return Convolution(

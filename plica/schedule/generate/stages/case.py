@@ -45,7 +45,7 @@ LEAST, MOST = 2048, 1 << 14
 
 
 @frozen(eq=False)
-class Case:
+class StagesCase:
     """Stages, what is known of their inputs, arrays for them, and what an element may be off by."""
 
     stages: Stages
@@ -90,7 +90,7 @@ def case(
     weights: Sequence[int] = (),
     fits_i8: Sequence[int] = (),
     near: float = 0.0,
-) -> Case:
+) -> StagesCase:
     """A case of some stages; inputs that are weights may be known."""
     constant = [number in weights and draw(st.booleans()) for number in range(len(inputs))]
     contract = draw(st.sampled_from((reassociates, approx(1e-3)) if near else (reassociates,)))
@@ -103,7 +103,7 @@ def case(
         arrays[number] = numbers(number, shape_of(inputs[number]), i8).astype(np.int32)
     held = tuple([number for number in fits_i8 if constant[number]])
     facts = Facts(tuple(constant), held, contract)
-    return Case(stages(inputs, of), facts, arrays, near)
+    return StagesCase(stages(inputs, of), facts, arrays, near)
 
 
 class Axes:

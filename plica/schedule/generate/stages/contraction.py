@@ -34,7 +34,7 @@ from plica.schedule.generate.stages.case import (
     FLOATS,
     LEAST,
     Axes,
-    Case,
+    StagesCase,
     axis_sizes,
     case,
     followed,
@@ -51,7 +51,7 @@ def products(
     layouts: tuple[str, ...] = ("any", "rows"),
     dtypes: tuple[DType, ...] = FLOATS,
     least: int = LEAST,
-) -> Case:
+) -> StagesCase:
     """out = sum over K of x[B, M, K] * w[B, N, K], all axes and sides in any order."""
     layout = draw(st.sampled_from(layouts))
     counts = [draw(st.sampled_from(each)) for each in ((0, 0, 1), (1, 1, 2), (1, 1, 1, 0), (1, 2))]
@@ -85,7 +85,7 @@ def products(
 
 
 @st.composite
-def windows(draw: DrawFn, kind: str = "all", least: int = LEAST) -> Case:
+def windows(draw: DrawFn, kind: str = "all", least: int = LEAST) -> StagesCase:
     """Convolutions: of all channels, in groups, or each channel by itself; guarded where padded."""
     padded = draw(st.booleans())
     axes = Axes()
@@ -122,7 +122,7 @@ def windows(draw: DrawFn, kind: str = "all", least: int = LEAST) -> Case:
 
 
 @st.composite
-def pools(draw: DrawFn) -> Case:
+def pools(draw: DrawFn) -> StagesCase:
     """Windows without a weight."""
     combiner: Combiner = draw(st.sampled_from(cast("tuple[Combiner, ...]", ("max", "min", "sum"))))
     padded, dtype = draw(st.booleans()), draw(st.sampled_from((f32, f32, f64)))
@@ -142,7 +142,7 @@ def pools(draw: DrawFn) -> Case:
 
 
 @st.composite
-def quantised(draw: DrawFn) -> Case:
+def quantised(draw: DrawFn) -> StagesCase:
     """Products and windows of bytes, moved by zero points that are known or given."""
     axes = Axes()
     data, weights = draw(st.sampled_from((u8, i8))), draw(st.sampled_from((i8, i8, i32)))
@@ -185,7 +185,7 @@ def quantised(draw: DrawFn) -> Case:
 
 
 @st.composite
-def winograds(draw: DrawFn) -> Case:
+def winograds(draw: DrawFn) -> StagesCase:
     """Convolutions by tiles, whose weights are transformed already."""
     tile = draw(st.sampled_from((2, 4)))
     channels, outputs = draw(st.sampled_from((4, 8))), draw(st.sampled_from((4, 8)))

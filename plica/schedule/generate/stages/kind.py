@@ -9,7 +9,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from plica.ir.type.dtype import f16, f32
-from plica.schedule.generate.stages.case import Case
+from plica.schedule.generate.stages.case import StagesCase
 from plica.schedule.generate.stages.contraction import (
     pools,
     products,
@@ -19,7 +19,7 @@ from plica.schedule.generate.stages.contraction import (
 )
 from plica.schedule.generate.stages.row import chains, concats, elements, reductions, transposes
 
-KINDS: Final[dict[str, Callable[[], st.SearchStrategy[Case]]]] = {
+KINDS: Final[dict[str, Callable[[], st.SearchStrategy[StagesCase]]]] = {
     "product": products, "columns": partial(products, ("columns",)), "window": windows,
     "grouped": partial(windows, "groups"),
     "depthwise": partial(windows, "single"), "pool": pools, "reduction": reductions,
@@ -30,7 +30,7 @@ KINDS: Final[dict[str, Callable[[], st.SearchStrategy[Case]]]] = {
 MANY: Final = 1 << 16
 """Products that are worth tiles on a GPU."""
 
-GPU_KINDS: Final[dict[str, Callable[[], st.SearchStrategy[Case]]]] = {
+GPU_KINDS: Final[dict[str, Callable[[], st.SearchStrategy[StagesCase]]]] = {
     "product": partial(products, ("rows", "columns", "any"), (f32,), MANY),
     "f16": partial(products, ("rows", "columns"), (f16,), MANY),
     "octets": partial(products, ("octets",), (f16,), MANY),

@@ -24,7 +24,7 @@ from plica.ir.type.dtype import f16, f32, f64, i8, i32
 from plica.schedule.generate.stages.case import (
     FLOATS,
     Axes,
-    Case,
+    StagesCase,
     axis_sizes,
     case,
     followed,
@@ -32,7 +32,7 @@ from plica.schedule.generate.stages.case import (
 
 
 @st.composite
-def reductions(draw: DrawFn) -> Case:
+def reductions(draw: DrawFn) -> StagesCase:
     """Reductions along any axes, of what is read and maybe changed."""
     combiner: Combiner = draw(st.sampled_from(cast("tuple[Combiner, ...]", ("max", "min", "sum"))))
     axes = Axes()
@@ -61,7 +61,7 @@ def reductions(draw: DrawFn) -> Case:
 
 
 @st.composite
-def chains(draw: DrawFn) -> Case:
+def chains(draw: DrawFn) -> StagesCase:
     """Rows in stages: softmax, and what is moved and scaled by its mean."""
     axes = Axes()
     rows = [axes(size) for size in axis_sizes(draw, draw(st.integers(1, 2)), 12)]
@@ -101,7 +101,7 @@ def chains(draw: DrawFn) -> Case:
 
 
 @st.composite
-def elements(draw: DrawFn) -> Case:
+def elements(draw: DrawFn) -> StagesCase:
     """Functions of each element; enough of them to be shared, or not."""
     axes = Axes()
     shape = draw(
@@ -119,7 +119,7 @@ def elements(draw: DrawFn) -> Case:
 
 
 @st.composite
-def concats(draw: DrawFn) -> Case:
+def concats(draw: DrawFn) -> StagesCase:
     """Tensors that are joined along an axis."""
     axes = Axes()
     along = draw(st.integers(0, 1))
@@ -147,7 +147,7 @@ def concats(draw: DrawFn) -> Case:
 
 
 @st.composite
-def transposes(draw: DrawFn) -> Case:
+def transposes(draw: DrawFn) -> StagesCase:
     """Axes in another order, and what is done on the way."""
     axes = Axes()
     wide = st.sampled_from((7, 16, 17, 20, 33))
