@@ -456,14 +456,10 @@ def dtype_of(scalar: Scalar) -> DType:
                 known = bool_
             case Intrinsic(_, args):
                 scalar = args[0]
-            case Select(_, then, _):
-                scalar = then
-            case Reduce(_, _, _, body):
-                scalar = body
-            case Ramp(base, _, _):
-                scalar = base
-            case Broadcast(value, _):
-                scalar = value
+            case Select(_, inner, _) | Reduce(_, _, _, inner):
+                scalar = inner
+            case Ramp(inner, _, _) | Broadcast(inner, _):
+                scalar = inner
             case Shuffle(vectors, _):
                 scalar = vectors[0]
             case _ if type(scalar).hole:
