@@ -104,5 +104,5 @@ CPU: Final = Backend(
     here=_here,
     tuning="plica.search.cpu:CPU",
     entry=llvm_entry,
-    objects="plica.codegen.dynamic.backend:OBJECTS",
+    objects="plica.codegen.dynamic.objects:OBJECTS",
 )

@@ -99,8 +99,8 @@ def test_an_unknown_element_type_is_refused() -> None:
     made = model([node("Relu", ["x"], ["y"])], {"x": X}, ["y"])
     made.graph.input[0].type.tensor_type.elem_type = 99
     refused(made, Malformed, "99")
-    made.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT8E5M2
-    refused(made, UnsupportedError, "FLOAT8E5M2")
+    made.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT8E4M3FNUZ
+    refused(made, UnsupportedError, "FLOAT8E4M3FNUZ")
 
 
 def test_types_that_the_standard_does_not_admit_are_refused() -> None:
