@@ -1,8 +1,7 @@
 """Element types: torch's names for Plica's, and tensors as arrays without a copy.
 
->>> import torch
->>> str(dtype_of(torch.bfloat16))
-'bf16'
+>>> ELEMENTS["bf16"].array  # what torch calls it, too
+'bfloat16'
 """
 
 from __future__ import annotations
