@@ -48,13 +48,11 @@ def names() -> list[str]:
     return [*[f"model {each}" for each in NETWORKS], *products, *layers, *ROWS]
 
 
-def module(name: str) -> Any:  # a module of the checkout that is on the path
-    """A workload."""
+def module(name: str) -> Any:  # a module of the checkout that is on the path, or an ONNX model
+    """A workload: what every commit can read, whatever its files are called."""
     import numpy as np
 
-    from plica.core.name import Name
     from plica.frontend.zoo import NETWORKS
-    from plica.op import matmul, nn, transpose
 
     kind, _, which = name.partition(" ")
     if kind == "model":
@@ -62,43 +60,41 @@ def module(name: str) -> Any:  # a module of the checkout that is on the path
     random = np.random.default_rng(0)
     if kind == "gemm":
         m, k, n = map(int, which.split("x"))
-        weight = random.standard_normal((k, n), np.float32)
-        return _function((m, k), lambda x: matmul(x, weight))
+        return _model((m, k), "MatMul", random.standard_normal((k, n), np.float32))
     if which in LAYERS:
         channels, outputs, side, window, stride = LAYERS[which]
         weight = random.standard_normal((outputs, channels, window, window), np.float32)
-        pad = (window // 2, window // 2)
-        return _function(
-            (1, channels, side, side),
-            lambda x: nn.relu(nn.conv2d(x, weight, strides=(stride, stride), padding=pad)),
-        )
+        pads = [window // 2] * 4
+        return _model((1, channels, side, side), "Conv", weight, strides=[stride] * 2, pads=pads)
     if which in DEPTHWISE:
         channels, side, stride = DEPTHWISE[which]
         weight = random.standard_normal((channels, 1, 3, 3), np.float32)
-        return _function(
-            (1, channels, side, side),
-            lambda x: nn.relu(
-                nn.conv2d(x, weight, strides=(stride, stride), padding=(1, 1), groups=channels)
-            ),
-        )
+        more = {"strides": [stride] * 2, "pads": [1] * 4, "group": channels}
+        return _model((1, channels, side, side), "Conv", weight, **more)
     ones = np.ones(ROWS[kind][-1], np.float32)
-    made = {
-        "softmax": lambda x: nn.softmax(x, axis=-1),
-        "layer_norm": lambda x: nn.layer_norm(x, ones, ones),
-        "transpose": lambda x: transpose(x, (1, 0)),
-    }
-    assert Name("x")
-    return _function(ROWS[kind], made[kind])
+    match kind:
+        case "softmax":
+            return _model(ROWS[kind], "Softmax", axis=-1)
+        case "layer_norm":
+            return _model(ROWS[kind], "LayerNormalization", ones, ones)
+        case _:
+            return _model(ROWS[kind], "Transpose", perm=[1, 0])
 
 
-def _function(shape: tuple[int, ...], body: Any) -> Any:  # as `module`
-    from plica.core.name import Name
-    from plica.ir.graph.expression import Function, Var
-    from plica.ir.graph.module import module as program
-    from plica.ir.type.term import tensor
+def _model(
+    shape: tuple[int, ...], op: str, *weights: Any, **attributes: Any
+) -> Any:  # a ModelProto
+    from onnx import TensorProto, helper, numpy_helper
 
-    x, main = Var(Name("x"), tensor(shape, "f32")), Var(Name("main"), None)
-    return program({main: Function((), (), (x,), None, body(x))}, main)
+    kept = [numpy_helper.from_array(each, f"w{n}") for n, each in enumerate(weights)]
+    made = "a" if op == "Conv" else "y"
+    nodes = [helper.make_node(op, ["x", *[each.name for each in kept]], [made], **attributes)]
+    if op == "Conv":
+        nodes.append(helper.make_node("Relu", ["a"], ["y"]))
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", [given], [result], kept)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 # --- one side -------------------------------------------------------------------------------------

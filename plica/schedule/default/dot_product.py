@@ -22,7 +22,7 @@ Where lanes do not divide the outputs, sums are kept as a whole before `out` rea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from plica.analysis.enclosing import simple
 from plica.core.binding import free_vars, substitute
@@ -46,10 +46,10 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, stages
-from plica.ir.type.dim import known, polynomial
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, i8, i32
 from plica.schedule.default.contraction import Contraction
-from plica.schedule.default.form import names_of
+from plica.schedule.default.form import names_of, span
 from plica.schedule.default.machine import QUAD, Dot
 from plica.schedule.default.quantised import QuantisedContraction, quantised, stored
 from plica.schedule.default.tile import RegisterTile
@@ -127,7 +127,7 @@ class _Form:
         old = of.source
         counts = [known(size) or 0 for size in old.shape]
         places = whole.data.indices
-        reach = [_span(place, self.sizes) for place in places]
+        reach = [span(place, self.sizes) for place in places]
         at = places.index(of.quad)
         inside = all(low >= 0 and high < n for (low, high), n in zip(reach, counts, strict=True))
         lies = (
@@ -290,17 +290,3 @@ class _Form:
 
 def _plus(of: Scalar, correction: Scalar | None) -> Scalar:
     return of if correction is None else of + correction
-
-
-def _span(place: Scalar, sizes: Mapping[ScalarVar, int]) -> tuple[int, int]:
-    """The least and the greatest value of an affine index."""
-    low = high = 0
-    for atoms, factor in polynomial(place).values():
-        if not atoms:
-            low, high = low + factor, high + factor
-            continue
-        (var,) = atoms
-        assert isinstance(var, ScalarVar)
-        reach = factor * (sizes[var] - 1)
-        low, high = low + min(0, reach), high + max(0, reach)
-    return low, high

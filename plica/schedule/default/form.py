@@ -113,7 +113,7 @@ def inside(of: Contraction, sizes: Mapping[ScalarVar, int]) -> Scalar:
     """The data where its place is inside, else what stands there."""
     condition: Scalar | None = None
     for place, size in zip(of.data.indices, of.data.buffer.shape, strict=True):
-        count, (low, high) = known(size) or 0, _span(place, sizes)
+        count, (low, high) = known(size) or 0, span(place, sizes)
         for test in (
             *([Le(index(0), place)] if low < 0 else []),
             *([Lt(place, size)] if high >= count else []),
@@ -211,7 +211,7 @@ def _axis(
     Where lanes go along a row in steps of more than one, elements that are neighbours for them
     become neighbours: x[2 * j + l]  -->  x[l % 2, j + l // 2].
     """
-    low, high = _span(place, sizes)
+    low, high = span(place, sizes)
     terms = {
         atoms[0]: factor for atoms, factor in polynomial(place).values()
         if atoms and sizes[atoms[0]] > 1  # type: ignore[index]  # affine: its atoms are variables
@@ -262,7 +262,7 @@ def _with_room(
     return [Each(room, every, copied)], Load(room, moved)
 
 
-def _span(place: Scalar, sizes: Mapping[ScalarVar, int]) -> tuple[int, int]:
+def span(place: Scalar, sizes: Mapping[ScalarVar, int]) -> tuple[int, int]:
     """The least and the greatest value of an affine index."""
     low = high = 0
     for atoms, factor in polynomial(place).values():
