@@ -123,16 +123,16 @@ def _groups(of: Stages, facts: Facts, machine: Machine) -> list[Made]:
     return [] if found is None else [(found.cycles, found.make)]
 
 
-def _contraction(of: Stages, machine: Machine) -> Contraction | None:
+def _contraction(of: Stages, machine: Machine, again: bool = False) -> Contraction | None:
     """The contraction some stages are, if it is worth a tile of registers."""
-    found = contraction(of)
+    found = contraction(of, again)
     if found is None or found.reduced.dtype not in (f32, f64):
         return None
     return None if prod(found.sizes.values()) < FEWEST else found
 
 
 def _window(of: Stages, _: Facts, machine: Machine) -> Stages | None:
-    found = _contraction(of, machine)
+    found = _contraction(of, machine, again=True)  # what is read stays where it is
     return windowed(found, machine) if found is not None and is_window(found, machine) else None
 
 

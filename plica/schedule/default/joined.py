@@ -56,7 +56,7 @@ FEWEST = 4096
 SHARED = 1 << 17
 """Fewer elements than that are not worth waking other cores."""
 
-MOST = 16
+MOST = 256
 """So many parts have loops of their own, at most."""
 
 

@@ -99,3 +99,13 @@ def test_other_kernels_have_other_schedules() -> None:
     form = formed(of_parts(xs, op.nn.max_pool(xs[0], kernel=3)), Facts((False,)), WIDE)
     assert form is not None
     assert joined_schedule(begun(form.stages, (False,)), WIDE) is None
+
+
+def test_many_tensors_are_joined_part_by_part() -> None:
+    """However many there are, none of the parts asks where it is."""
+    params = variables([(1, 8, 9, 9)] * 40)
+    of = whole(params, op.nn.relu(op.concat(tuple(params), axis=1)))
+    compiled = plica.compile(of, cache=False, threads=1)
+    arrays = [np.full((1, 8, 9, 9), at - 20, np.float32) for at in range(40)]
+    np.testing.assert_array_equal(compiled(*arrays), np.maximum(np.concatenate(arrays, axis=1), 0))
+    assert " else " not in compiled.source("kernel")
