@@ -41,6 +41,7 @@ from plica.ir.type.dtype import i8, i32
 from plica.rewrite.contract import Contract, exact
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.late import late
+from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine, candidates, default_schedule
 from plica.schedule.form import Facts
 from plica.schedule.hoist import Hoisted, constants, hoist
@@ -192,7 +193,7 @@ def processor(
 def plain(function: Function) -> Scheduled:
     """The plain loops of a function."""
     whole = to_stages(function)
-    kernel = nest(whole.stages)
+    kernel = nest(collapsed(whole.stages))
     return Scheduled(kernel, digest(kernel), whole.reads, whole.source)
 
 
@@ -210,7 +211,7 @@ def on_processor(
         if not why_not:
             return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
         passed.append(f"the tuned schedule: {why_not}")
-    for each in candidates(to_stages(function).stages, facts, machine):
+    for each in candidates(collapsed(to_stages(function).stages), facts, machine):
         begun = kernel_of(hoist(each.stages, facts.constant).rest)
         made = default_schedule(begun, machine)
         if made is None:
