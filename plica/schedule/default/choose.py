@@ -149,7 +149,7 @@ def _over_n(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
         for each in over_outputs(whole, machine):
             yield (
                 each.cycles,
-                partial(register_tile, whole, whole.lanes[-1], each.lanes, masked=machine.masks),
+                partial(register_tile, whole, whole.n[-1], each.lanes, masked=machine.masks),
             )
 
 

@@ -94,10 +94,10 @@ SHARED = 1 << 18
 
 def is_window(of: Contraction, machine: Machine) -> bool:
     """Whether a contraction is a window over one channel that is worth this schedule."""
-    if not machine.masks or of.lanes or not of.axes or of.depth > TAPS:
+    if not machine.masks or of.n or not of.axes or of.depth > TAPS:
         return False
     row = of.axes[-1]
-    if row not in of.pixels or of.sizes[row] < NARROW or len(of.axes) < 2:
+    if row not in of.m or of.sizes[row] < NARROW or len(of.axes) < 2:
         return False
     if any(row in _terms(place) for place in of.data.indices[:-1]):
         return False
@@ -129,17 +129,17 @@ def windowed(of: Contraction, machine: Machine) -> Stages:
     """The stages, in which data is read only where it is inside; rows and columns fill tiles."""
     used = {each.name for each in (*of.inputs, of.reduced)} | {each.name for each in of.sizes}
     row, column = of.axes[-1], of.axes[-2]
-    steps = of.sizes[column] if column in of.pixels else 1
+    steps = of.sizes[column] if column in of.m else 1
     high, lanes = window_tile(
         of.depth, steps, of.sizes[row], machine, machine.lanes(of.reduced.dtype)
     )
     sizes = dict(of.sizes)
     sizes[row] = -(-sizes[row] // lanes) * lanes
-    if column in of.pixels:
+    if column in of.m:
         sizes[column] = -(-sizes[column] // high) * high
     data = inside(of, sizes)
     body = data if of.weight is None else Mul(data, of.weight)
-    extents = tuple([index(sizes[each]) for each in of.terms])
+    extents = tuple([index(sizes[each]) for each in of.k])
     shape = tuple([index(sizes[each]) for each in of.axes])
     window = Buffer(fresh(Name("window"), used), shape, of.reduced.dtype)
 
@@ -152,7 +152,7 @@ def windowed(of: Contraction, machine: Machine) -> Stages:
     assert isinstance(value, Scalar)
     whole = tuple([index(of.sizes[each]) for each in of.axes])
     out = Buffer(fresh(Name("out"), used | {window.name}), whole, dtype_of(value))
-    total = Each(window, of.axes, Reduce(of.combiner, of.terms, extents, body))
+    total = Each(window, of.axes, Reduce(of.combiner, of.k, extents, body))
     return stages(of.inputs, (total, Each(out, of.axes, value)))
 
 

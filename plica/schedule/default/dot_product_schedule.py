@@ -68,8 +68,8 @@ def dot_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     found = None if dot is None else quantised(of, facts, dot.dtype)
     if dot is None or found is None or prod(found.whole.sizes.values()) < FEWEST:
         return None
-    pixels = found.whole.pixels
-    steps = found.whole.sizes[pixels[-1]] if pixels else 1
+    m = found.whole.m
+    steps = found.whole.sizes[m[-1]] if m else 1
     return dotted(
         found, dot, tile_of(-(-found.whole.sizes[found.lane] // dot.lanes), steps, machine)
     )

@@ -90,12 +90,12 @@ class Panel:
 
 def has_panels(of: Contraction) -> bool:
     """Whether the last axis is that of the columns of the data, and there are outputs to tile."""
-    if of.weight is None or of.guarded or not of.axes or not of.lanes:
+    if of.weight is None or of.guarded or not of.axes or not of.n:
         return False
     row = of.axes[-1]
     places = of.data.indices
     return (
-        row in of.pixels
+        row in of.m
         and places[-1] is row
         and all(row not in free_vars(each) for each in places[:-1])
         and of.sizes[row] == known(of.data.buffer.shape[-1])
@@ -108,7 +108,7 @@ def paneled(of: Contraction, panel: Panel, before: tuple[Each, ...] = ()) -> Sta
     Stages `before` make the data, where it is no input.
     """
     names = names_of(of)
-    row, output = of.axes[-1], of.lanes[-1]
+    row, output = of.axes[-1], of.n[-1]
     width, steps = panel.columns, panel.tile.steps
     count = -(-of.sizes[row] // width) * width
     sizes = {**of.sizes, row: count, output: -(-of.sizes[output] // steps) * steps}
@@ -143,7 +143,7 @@ def _panel(
     row = of.axes[-1]
     mine = free_vars(of.data)
     around = [a for a in of.axes if a in mine and a is not row]
-    terms = [each for each in of.terms if each in mine]
+    terms = [each for each in of.k if each in mine]
     tile, column = names.var("t"), names.var("q")
     place = tile * width + column
     value: Scalar = _at(of.data, row, place)
