@@ -41,7 +41,7 @@ from plica.ir.type.dtype import i8, i32
 from plica.rewrite.contract import Contract, exact
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.late import late
-from plica.schedule.default import Machine, candidates, default_schedule
+from plica.schedule.default import Machine, candidates, default_schedule, fallback_schedule
 from plica.schedule.form import Facts
 from plica.schedule.hoist import Hoisted, constants, hoist
 from plica.schedule.trace import Trace
@@ -212,10 +212,7 @@ def on_processor(
         passed.append(f"the tuned schedule: {why_not}")
     for each in candidates(to_stages(function).stages, facts, machine):
         begun = kernel_of(hoist(each.stages, facts.constant).rest)
-        made = default_schedule(begun, machine)
-        if made is None:
-            break  # its kind has no schedule here, whatever the size of its tiles
-        trace, kernel = made
+        trace, kernel = default_schedule(begun, machine) or fallback_schedule(begun, machine)
         why_not = refused(kernel)
         if not why_not:
             scheduled = from_form(function, facts, each.stages, trace, kernel)

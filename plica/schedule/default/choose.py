@@ -48,6 +48,7 @@ from plica.schedule.default.estimate import (
     sums_of_rows,
 )
 from plica.schedule.default.form import register_tile
+from plica.schedule.default.general import general_cycles, general_schedule
 from plica.schedule.default.grouped import by_group
 from plica.schedule.default.joined import joined_form, joined_schedule
 from plica.schedule.default.machine import Machine
@@ -69,7 +70,19 @@ from plica.schedule.default.transpose import turned
 from plica.schedule.default.winograd import tiled
 from plica.schedule.do import Body, do, run
 from plica.schedule.do import DoBlock as Do
-from plica.schedule.form import Apply, Facts, Form, Formed, Made, in_order, installed, itself, reach
+from plica.schedule.form import (
+    BY_COST,
+    Apply,
+    Facts,
+    Form,
+    Formed,
+    Made,
+    in_order,
+    installed,
+    itself,
+    priced,
+    reach,
+)
 from plica.schedule.hoist import hoist
 from plica.schedule.primitive import block, decompose_padding, loops, reorder, vectorize
 from plica.schedule.problem import ScheduleRefused
@@ -80,6 +93,7 @@ __all__ = [
     "candidates",
     "default_schedule",
     "default_trace",
+    "fallback_schedule",
     "formed",
     "hoist",
     "kernel_of",
@@ -97,13 +111,18 @@ def formed(of: Stages, facts: Facts, machine: Machine, only: str | None = None) 
     apart = None if only is None else by_group(of)
     if apart is not None:
         return formed(apart, facts, machine, only)
-    found = reach((*FORMS, *installed()), of, facts, machine, only)
+    found = reach(every_form(), of, facts, machine, only)
     return found[0] if found else None
 
 
 def candidates(of: Stages, facts: Facts, machine: Machine) -> Iterator[Formed]:
     """What to begin with, the best first; forms of a higher rank come after all of a lower one."""
-    return in_order((*FORMS, *installed()), of, facts, machine)
+    return in_order(every_form(), of, facts, machine)
+
+
+def every_form() -> tuple[Form, ...]:
+    """All forms there are; what libraries make is reckoned as plain loops if they do not say."""
+    return (*FORMS, *[priced(each, general_cycles) for each in installed()])
 
 
 def _one(make: Callable[[Stages, Facts, Machine], Stages | None]) -> Apply:
@@ -201,11 +220,11 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("split-groups", "Groups of channels become an axis.", exact, _groups, 5),
     Form("row-pools", "Sums without a weight go along rows.", reassociates, _one(_pooled), 6),
     Form("window", "Windows over one channel read rows as they lie.", exact, _one(_window), 7),
-    Form("lanes-over-n", "Lanes over outputs; the weight is packed.", exact, _over_n, 8),
-    Form("lanes-over-row", "Lanes over a row of the result.", exact, _over_rows, 8),
+    Form("lanes-over-n", "Lanes over outputs; the weight is packed.", exact, _over_n, BY_COST),
+    Form("lanes-over-row", "Lanes over a row of the result.", exact, _over_rows, BY_COST),
     Form("column-panels", "Columns of the data are copied to where they are read.", exact,
-         _panels, 8),
-    Form("partial-sums", "Lanes sum parts of a row.", reassociates, _sums_of_rows, 8),
+         _panels, BY_COST),
+    Form("partial-sums", "Lanes sum parts of a row.", reassociates, _sums_of_rows, BY_COST),
     Form("row-chain", "Stages of a row follow one another.", reassociates, _one(_chain), 9),
 )
 # fmt: on
@@ -229,6 +248,12 @@ def default_schedule(kernel: Kernel, machine: Machine) -> tuple[Trace, Kernel] |
         return None if found is None else recorded(found[1], kernel)
     except ScheduleRefused:
         return None
+
+
+@lru_cache(maxsize=1024)
+def fallback_schedule(kernel: Kernel, machine: Machine) -> tuple[Trace, Kernel]:
+    """The trace of the general template, which fits every kernel, and the kernel it makes."""
+    return recorded(general_schedule(kernel, machine), kernel)
 
 
 Template: TypeAlias = Callable[[Kernel, Machine], "Do | None"]

@@ -79,7 +79,7 @@ def elementwise_form(of: Stages, machine: Machine) -> Stages | None:
     weight = COSTLY if any(isinstance(node, Intrinsic) for node in nodes) else 1
     if prod([size or 0 for size in sizes]) * weight < SHARED or (sizes[-1] or 0) < SHORTEST:
         return None
-    if not _is_row(whole.value, whole.axes[-1]):
+    if not is_row(whole.value, whole.axes[-1]):
         return None
     if len([size for size in sizes if size != 1]) == 1 and piece_of(sizes[-1] or 0) is None:
         return None
@@ -90,7 +90,7 @@ def elementwise_form(of: Stages, machine: Machine) -> Stages | None:
     return stages(of.inputs, (Each(out, whole.axes, whole.value),))
 
 
-def _is_row(body: Scalar, axis: ScalarVar) -> bool:
+def is_row(body: Scalar, axis: ScalarVar) -> bool:
     """Whether all that is read is contiguous along an axis, or the same all along it."""
     for node in post_order(body):
         if not isinstance(node, Load) or axis not in free_vars(node):
