@@ -29,7 +29,6 @@ from plica.analysis.site import map_of
 from plica.core.binding import free_vars
 from plica.core.collector import paused
 from plica.core.fold import post_order
-from plica.core.name import Name
 from plica.ir.loop.scalar import Load, Select
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, kernel_of
@@ -63,6 +62,7 @@ from plica.schedule.default.register_tile import (
     shared,
     tile_of,
 )
+from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.sample import sampled
 from plica.schedule.default.tile import RegisterTile
@@ -285,13 +285,13 @@ def _in_panels(kernel: Kernel, machine: Machine) -> Do | None:
 
 def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     """A contraction in tiles of registers."""
-    found = roles(kernel)
-    if found is None:
+    found, stages = roles(kernel), contraction_blocks(kernel)
+    if found is None or stages is None:
         return None
     lanes = fewest_lanes(found.extents[found.lane], machine.lanes(found.dtype))
     tile = tile_of(found, machine, lanes)
-    blocks = map_of(kernel).blocks
-    near = Name("pad") in blocks and all(str(each.name) != "pad" for each in kernel.params)
+    pad = stages.data
+    near = pad is not None and made_by(pad) not in kernel.params
     together = _together(found, tile, machine)
     shares = machine.cores > 1 and prod(found.extents) >= SHARED
 
@@ -302,6 +302,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     def whole() -> Body:
         yield scheduled(
             found,
+            stages,
             tile,
             lanes,
             together,
@@ -310,20 +311,20 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
             fetches=more is None and weights > machine.cache(2) // 8,
             beside=more,
         )
-        for name in ("pad", "packed"):
-            if Name(name) in blocks:
-                copy = yield block(name)
+        for each in (pad, stages.weight):
+            if each is not None:
+                copy = yield block(str(each.label))
                 every = yield loops(copy)
-                if name == "packed" and len(every) == 3 and _reads_rows(blocks[Name(name)].node):
+                if each is not pad and len(every) == 3 and _reads_rows(each):
                     yield reorder(every[1], every[0])  # along rows of what is read
                     every = (every[1], every[0], every[2])
-                if name == "pad" and near and _is_guarded(blocks[Name("pad")].node):
+                if each is pad and near and _is_guarded(each):
                     with suppress(ScheduleRefused):  # rows in strides are copied under a guard
                         fill = yield decompose_padding(copy, every[-1])
                         filled = yield loops(fill)
                         yield vectorize(filled[-1])
                 yield vectorize(every[-1])
-                if shares and not (name == "pad" and near):
+                if shares and not (each is pad and near):
                     yield from shared(every[:-2] or every[:1])
 
     return whole
@@ -332,9 +333,9 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
     "rows": row_schedule,
-    "elementwise": lambda kernel, _: elementwise_schedule(kernel),
-    "window": window_schedule,
     "concat": joined_schedule,
+    "elementwise": elementwise_schedule,
+    "window": window_schedule,
     "dot-by-four": dot_schedule,
     "column-panels": _in_panels,
     "register-tile": _in_tiles,

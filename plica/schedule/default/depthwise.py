@@ -30,7 +30,6 @@ from __future__ import annotations
 
 from math import prod
 
-from plica.analysis.site import map_of
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
@@ -53,6 +52,7 @@ from plica.ir.type.dim import known, polynomial
 from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.form import inside
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.role import contraction_blocks
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
@@ -161,28 +161,32 @@ def windowed(of: Contraction, machine: Machine) -> Stages:
 
 def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     """The schedule of such a kernel."""
-    site = map_of(kernel).blocks.get(Name("window"))
-    if site is None:
+    blocks = contraction_blocks(kernel)
+    if blocks is None or blocks.epilogue is not blocks.result or not machine.masks:
         return None
-    of: Block = site.node
+    if blocks.data is not None or blocks.weight is not None:
+        return None  # both are read as they are given
+    of, last_of = blocks.reduction, blocks.epilogue
     sizes = [known(each) or 0 for each in of.extents]
     around = of.kinds.count("spatial")
     taps = prod(sizes[around:])
     found = _data(of)
-    if found is None:
+    if found is None or taps > TAPS or len(last_of.vars) != around:
         return None
     data, apart = found
     out = kernel.params[-1]
     rows = (known(out.shape[around - 2]) or 0) if apart else 1
     most = machine.lanes(dtype_of(data))
     high, lanes = window_tile(taps, rows, known(out.shape[-1]) or 0, machine, most)
+    if sizes[around - 1] % lanes or (apart and sizes[around - 2] % high):
+        return None  # rows and columns of a window fill its tiles
     guarded = any(isinstance(node, Select) for node in post_order(of.body))
     shares = machine.cores > 1 and prod(sizes) >= SHARED
 
     @do
     def schedule() -> Body:
-        total = yield block("window")
-        last = yield block("out")
+        total = yield block(str(of.label))
+        last = yield block(str(last_of.label))
         every: tuple[Handle, ...] = yield loops(total)
         vectors, lane = yield split(every[around - 1], (None, lanes))
         batch, terms = list(every[: around - 1]), every[around:]
@@ -235,7 +239,15 @@ def _data(of: Block) -> tuple[Load, bool] | None:
     if len(found) != 1:
         return None
     (data,) = found
+    if any(row in free_vars(place) for place in data.indices[:-1]):
+        return None
     weights = [each for each in loads if each is not data]
+    shared = {
+        var for var, size in zip(of.vars[:around], of.extents, strict=False)
+        if known(size) != 1 and var not in free_vars(data)
+    }  # fmt: skip
+    if any(var in shared for each in weights for var in free_vars(each)):
+        return None  # sums of several outputs read the same data
     still = (
         any(column in free_vars(each) for each in weights) if weights else column in data.indices
     )

@@ -70,6 +70,7 @@ def register_tile(of: Contraction, lane: ScalarVar, lanes: int, *, masked: bool)
     names = names_of(of)
     sizes = dict(of.sizes)
     stages: list[Each] = []
+    room: list[Each] = []
     sizes[lane] = -(-sizes[lane] // lanes) * lanes
     weight, data = of.weight, inside(of, sizes)
     if lane in of.n:
@@ -79,19 +80,22 @@ def register_tile(of: Contraction, lane: ScalarVar, lanes: int, *, masked: bool)
         stages.append(packer(weight, lane, (outer, inner), lanes, there))
         weight = substitute(there, {outer: lane // lanes, inner: lane % lanes})  # type: ignore[assignment]  # a load stays one
         column = of.m[-1] if of.m else None
-        stages[:0], data = _with_room(of, sizes, names)
+        room, data = _with_room(of, sizes, names)
+        stages[:0] = room
     else:
         column = of.n[-1] if of.n else None
         near = stride(of.data, lane) == of.data.buffer.dtype.bytes
         if of.guarded or not (masked and near):
-            stages, data = _with_room(of, sizes, names, lane)
+            room, data = _with_room(of, sizes, names, lane)
+            stages = [*room]
     apart = [a for a in of.axes if a is not lane and a is not column]
     axes = (*apart, *([] if column is None else [column]), lane)
     total = summed(of, axes, sizes, data, weight, names)
     value = with_element(of.value, of.reduced, Load(total.out, axes))
     shape = tuple([index(of.sizes[each]) for each in of.axes])
     out = Buffer(names.name("out"), shape, dtype_of(value))
-    scratch = tuple([each.out for each in stages if not (of.batch and _fits_near(each, of))])
+    made_anew = [each for each in room if of.batch and _fits_near(each, of)]
+    scratch = tuple([each.out for each in stages if each not in made_anew])
     return joined(of.inputs, [*stages, total, Each(out, of.axes, value)], (*scratch, out))
 
 
@@ -285,7 +289,7 @@ def _fits_near(of: Each, whole: Contraction) -> bool:
     count = elements(of.out)
     for axis in whole.batch:
         count //= whole.sizes[axis]
-    return str(of.out.name) == "pad" and count * of.out.dtype.bytes <= NEAR
+    return count * of.out.dtype.bytes <= NEAR
 
 
 def elements(of: Buffer) -> int:
