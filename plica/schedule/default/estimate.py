@@ -69,6 +69,9 @@ PAGES = 48
 MISSED = 12
 """Cycles where another entry is needed."""
 
+LINE = 64
+"""Bytes of a line of a cache."""
+
 RAGGED = 1.03
 """How much more it takes where the last tile is another than the rest."""
 
@@ -131,9 +134,7 @@ def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
         tile = RegisterTile(1, 1)
     else:
         tile = best_tile(vectors, steps, machine.registers)
-    # Neighbours of a window are no whole lines of a cache.
-    apart = 1.3 if of.depth > of.sizes[of.k[0]] else 1
-    each = cost(tile, vectors, steps) * of.depth * apart + vectors * steps
+    each = cost(tile, vectors, steps, _lines(of, row, lanes)) * of.depth + vectors * steps
     each += _tiles(tile, vectors, steps) * _missed(of)
     strided = stride(of.data, row) > of.data.buffer.dtype.bytes
     ragged = of.sizes[row] % lanes != 0 and not machine.masks
@@ -176,6 +177,15 @@ def sums_of_rows(of: Contraction, machine: Machine) -> float:
 
 def _tiles(tile: RegisterTile, vectors: int, steps: int) -> int:
     return -(-vectors // tile.vectors) * -(-steps // tile.steps)
+
+
+def _lines(of: Contraction, row: ScalarVar, lanes: int) -> float:
+    """On how many lines of a cache a vector along a row of the data lies, in the mean."""
+    size = of.data.buffer.dtype.bytes
+    others = [each for each in (*of.axes, *of.k) if each is not row]
+    if all(stride(of.data, each) % (lanes * size) == 0 for each in others):
+        return 1
+    return 1 + (lanes - 1) * size / LINE
 
 
 def _missed(of: Contraction) -> float:
