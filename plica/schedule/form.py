@@ -19,7 +19,7 @@ plica.core.diagnostic.RuleRefused: The name of a form is in small letters with d
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from importlib import metadata
 from typing import Any, Final, TypeAlias
@@ -109,6 +109,17 @@ class Form:
             cycles, make = each if isinstance(each, tuple) else (0.0, partial(itself, each))
             found.append(Formed(self.name, make, cycles))
         return found
+
+
+@frozen(eq=False)
+class ScheduleTables:
+    """What the default schedules of a target are made of: its form pack and its trace templates.
+
+    A template is whatever the target's scheduler asks; it is found by its name.
+    """
+
+    forms: tuple[Form, ...]
+    templates: Mapping[str, Any]  # Any: as the target's own scheduler takes them
 
 
 def priced(of: Form, cycles: Callable[[Stages, Any], float]) -> Form:

@@ -19,7 +19,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from math import prod
@@ -77,6 +77,7 @@ from plica.schedule.form import (
     Form,
     Formed,
     Made,
+    ScheduleTables,
     in_order,
     installed,
     itself,
@@ -90,6 +91,7 @@ from plica.schedule.trace import Trace
 
 __all__ = [
     "FORMS",
+    "PROCESSOR",
     "candidates",
     "default_schedule",
     "default_trace",
@@ -115,14 +117,18 @@ def formed(of: Stages, facts: Facts, machine: Machine, only: str | None = None) 
     return found[0] if found else None
 
 
-def candidates(of: Stages, facts: Facts, machine: Machine) -> Iterator[Formed]:
+def candidates(
+    of: Stages, facts: Facts, machine: Machine, forms: Sequence[Form] | None = None
+) -> Iterator[Formed]:
     """What to begin with, the best first; forms of a higher rank come after all of a lower one."""
-    return in_order(every_form(), of, facts, machine)
+    return in_order(every_form(forms), of, facts, machine)
 
 
-def every_form() -> tuple[Form, ...]:
-    """All forms there are; what libraries make is reckoned as plain loops if they do not say."""
-    return (*FORMS, *[priced(each, general_cycles) for each in installed()])
+def every_form(forms: Sequence[Form] | None = None) -> tuple[Form, ...]:
+    """The forms of a target (`FORMS` if none are given), and those of libraries: what these make is
+    reckoned as plain loops if they do not say."""
+    own = FORMS if forms is None else forms
+    return (*own, *[priced(each, general_cycles) for each in installed()])
 
 
 def _one(make: Callable[[Stages, Facts, Machine], Stages | None]) -> Apply:
@@ -239,11 +245,13 @@ def default_trace(kernel: Kernel, machine: Machine) -> Trace | None:
 
 
 @lru_cache(maxsize=1024)
-def default_schedule(kernel: Kernel, machine: Machine) -> tuple[Trace, Kernel] | None:
+def default_schedule(
+    kernel: Kernel, machine: Machine, tables: ScheduleTables | None = None
+) -> tuple[Trace, Kernel] | None:
     """The trace, and the kernel it makes; one that is not shown to be legal is none."""
     if not map_of(kernel).blocks:
         return Trace(()), kernel  # its form has the loops it should have
-    found = by_template(kernel, machine)
+    found = by_template(kernel, machine, None if tables is None else tables.templates)
     try:
         return None if found is None else recorded(found[1], kernel)
     except ScheduleRefused:
@@ -342,6 +350,9 @@ TEMPLATES: Final[dict[str, Template]] = {
 }
 # fmt: on
 """How kernels are scheduled: the first that knows one does."""
+
+PROCESSOR: Final = ScheduleTables(FORMS, TEMPLATES)
+"""What default schedules of processors are made of."""
 
 
 def _reads_rows(of: Block) -> bool:

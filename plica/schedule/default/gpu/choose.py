@@ -21,7 +21,7 @@ plainest last, so that whoever lowers takes the first that can be lowered.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -54,7 +54,17 @@ from plica.schedule.default.gpu.thread import (
     row_schedule,
     shared_sums,
 )
-from plica.schedule.form import BY_COST, Facts, Form, Formed, Made, installed, priced, reach
+from plica.schedule.form import (
+    BY_COST,
+    Facts,
+    Form,
+    Formed,
+    Made,
+    ScheduleTables,
+    installed,
+    priced,
+    reach,
+)
 from plica.schedule.hoist import Hoisted, hoist
 from plica.schedule.trace import Trace
 
@@ -275,9 +285,13 @@ TEMPLATES: Final[dict[str, Template]] = {
 """How what a form makes is scheduled."""
 
 
-def template_of(form: str) -> Template:
+THREADS: Final = ScheduleTables(GPU_FORMS, TEMPLATES)
+"""What default schedules of GPUs are made of."""
+
+
+def template_of(form: str, templates: Mapping[str, Template] = TEMPLATES) -> Template:
     """How what a form makes is scheduled; that of a library is spread over threads."""
-    return TEMPLATES.get(form, TEMPLATES["thread-elements"])
+    return templates.get(form, templates["thread-elements"])
 
 
 @frozen(eq=False)
@@ -297,9 +311,12 @@ TRIES: Final = 3
 """How often a form is tried, the cheapest of what it makes first."""
 
 
-def candidates(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[GpuCandidate]:
+def candidates(
+    of: Stages, facts: Facts, gpu: Gpu, tables: ScheduleTables | None = None
+) -> Iterator[GpuCandidate]:
     """Everything that could be done, the best first; the last is one thread for each element."""
-    forms = (*GPU_FORMS, *[priced(each, element_cost) for each in installed()])
+    own = THREADS if tables is None else tables
+    forms = (*own.forms, *[priced(each, element_cost) for each in installed()])
     for rank in sorted({each.rank for each in forms}):
         mine = [each for each in forms if each.rank == rank]
         tried: Counter[str] = Counter()
@@ -308,6 +325,6 @@ def candidates(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[GpuCandidate]:
             if tried[formed.form] > TRIES:
                 continue
             apart = hoist(formed.stages, facts.constant)
-            made = template_of(formed.form)(apart.rest, gpu)
+            made = template_of(formed.form, own.templates)(apart.rest, gpu)
             if made is not None:
                 yield GpuCandidate(formed, apart, *made)
