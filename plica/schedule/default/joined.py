@@ -21,23 +21,23 @@ vector of which some lanes take no part.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING
 
 from plica.analysis.index.context import conjuncts
-from plica.analysis.site import map_of
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.ir.loop.scalar import Buffer, Le, Lit, Load, Lt, Scalar, Select, index
+from plica.ir.loop.scalar import Buffer, Le, Lit, Load, Lt, Scalar, ScalarVar, Select, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
-from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import f32, f64
 from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.role import block_flow, is_reduction
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
@@ -93,15 +93,18 @@ def joined_form(of: Stages) -> Stages | None:
             pass
         case _:
             return None
-    sizes = [known(size) for size in whole.out.shape]
-    if not all(sizes) or prod(each or 0 for each in sizes) < FEWEST:
-        return None
-    if whole.out.dtype not in (f32, f64) or parts_of(whole) is None:
-        return None
-    if not all(_is_row(load, whole.axes[-1]) for load in loads(whole.value)):
+    if not _is_worth(whole.out, whole.axes, whole.value) or parts_of(whole) is None:
         return None
     out = Buffer(Names(of).name("joined_rows"), whole.out.shape, whole.out.dtype)
     return stages(of.inputs, (Each(out, whole.axes, whole.value),))
+
+
+def _is_worth(out: Buffer, axes: Sequence[ScalarVar], value: Scalar) -> bool:
+    """Whether elements are many enough, and rows lie as they are read."""
+    sizes = [known(size) or 0 for size in out.shape]
+    if not axes or prod(sizes) < FEWEST or out.dtype not in (f32, f64):
+        return False
+    return all(_is_row(load, axes[-1]) for load in loads(value))
 
 
 def _is_row(of: Load, row: Scalar) -> bool:
@@ -116,12 +119,13 @@ def _is_row(of: Load, row: Scalar) -> bool:
 
 def joined_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     """The schedule of such a kernel."""
-    site = map_of(kernel).blocks.get(Name("joined_rows"))
-    if site is None:
+    flow = block_flow(kernel)
+    if flow is None or len(flow.blocks) != 1 or is_reduction(flow.result):
         return None
-    of: Block = site.node
-    found = _parts(of.body.value, of.vars, of.extents) if isinstance(of.body, Store) else None
-    if found is None:
+    of = flow.result
+    assert isinstance(of.body, Store)
+    found = _parts(of.body.value, of.vars, of.extents)
+    if found is None or not _is_worth(of.body.buffer, of.vars, of.body.value):
         return None
     at, lengths = found
     sizes = [known(each) or 0 for each in of.extents]
@@ -132,7 +136,7 @@ def joined_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
     @do
     def schedule() -> Body:
-        rows = yield block("joined_rows")
+        rows = yield block(str(of.label))
         every: tuple[Handle, ...] = yield loops(rows)
         row = every[-1]
         if short:
