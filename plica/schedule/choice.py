@@ -8,7 +8,7 @@ what follows sees one tensor in each part and not all of them.
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> x, y, c = buffer("x", (8,), f32), buffer("y", (4,), f32), axis("c")
 >>> both = Select(Lt(c, index(8)), x[c], y[c - 8])
->>> chosen(both, {c: (8, 12)}) is y[c - 8], chosen(both, {c: (6, 12)}) is both
+>>> chosen(both, {c: (8, 11)}) is y[c - 8], chosen(both, {c: (6, 11)}) is both
 (True, True)
 """
 
@@ -17,31 +17,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
+from plica.analysis.constant_bound import Interval, interval
 from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.context import conjuncts
 from plica.analysis.site import with_parts
+from plica.core.binding import free_vars
 from plica.core.fold import map_top_down
 from plica.core.term import Term
-from plica.ir.loop.scalar import Le, Lit, Lt, Scalar, ScalarVar, Select, index
+from plica.ir.loop.scalar import Le, Lit, Lt, Scalar, Select, index
 from plica.ir.loop.statement import Block, Stmt
 from plica.schedule.tidy import mapped
 
 __all__ = ["chosen", "chosen_in", "index"]
 
-Ranges = Mapping[ScalarVar, tuple[int, int]]
-"""The least value of a variable, and the first that is too large."""
+Ranges = Mapping[Term, Interval]
+"""The least and the greatest value of variables."""
 
 T = TypeVar("T", bound=Term)
 
 
 def chosen_in(root: Stmt, place: Scalar, low: int, high: int) -> Stmt:
-    """The statement, in whose blocks a variable bound to a place is within some bounds."""
+    """The statement, in whose blocks a variable bound to a place is from `low` to below `high`."""
 
     def change(stmt: Stmt, _: Context) -> Stmt:
         if not isinstance(stmt, Block):
             return stmt
-        ranges = {
-            var: (low, high)
+        ranges: dict[Term, Interval] = {
+            var: (low, high - 1)
             for var, binding in zip(stmt.vars, stmt.bindings, strict=True)
             if binding is place
         }
@@ -69,12 +71,12 @@ def _decided(condition: Scalar, ranges: Ranges) -> bool | None:
     always = True
     for each in conjuncts(condition):
         match each:
-            case Lt(ScalarVar() as var, Lit(int() as stop)) if var in ranges:
-                low, high = ranges[var]
-                holds, fails = high <= stop, low >= stop
-            case Le(Lit(int() as start), ScalarVar() as var) if var in ranges:
-                low, high = ranges[var]
-                holds, fails = low >= start, high <= start
+            case Lt(left, Lit(int() as stop)) if not free_vars(left).isdisjoint(ranges):
+                low, high = interval(left, ranges, {})
+                holds, fails = high < stop, low >= stop
+            case Le(Lit(int() as start), right) if not free_vars(right).isdisjoint(ranges):
+                low, high = interval(right, ranges, {})
+                holds, fails = low >= start, high < start
             case _:
                 holds, fails = False, False
         if fails:

@@ -49,9 +49,9 @@ from plica.schedule.default.estimate import (
 from plica.schedule.default.form import register_tile
 from plica.schedule.default.general import general_cycles, general_schedule
 from plica.schedule.default.grouped import by_group
-from plica.schedule.default.joined import joined_form, joined_schedule
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import Panel, panel_of, panel_schedule, paneled
+from plica.schedule.default.piecewise import piecewise_form, piecewise_schedule
 from plica.schedule.default.reduction import row_form, row_schedule
 from plica.schedule.default.register_tile import (
     SHARED,
@@ -216,8 +216,8 @@ def _chain(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
 FORMS: Final[tuple[Form, ...]] = (
     Form("transpose-tiles", "Squares of elements are transposed in registers.", exact,
          _one(lambda of, _, machine: turned(of, machine)), 0),
-    Form("split-concat", "Each part of a concatenation has loops of its own.", exact,
-         _one(lambda of, _, machine: joined_form(of)), 1),
+    Form("split-pieces", "Each piece of a piecewise tensor has loops of its own.", exact,
+         _one(lambda of, _, machine: piecewise_form(of)), 1),
     Form("share-rows", "Cores share the rows of elementwise work.", exact,
          _one(lambda of, _, machine: elementwise_form(of, machine)), 2),
     Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
@@ -341,7 +341,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
     "rows": row_schedule,
-    "concat": joined_schedule,
+    "pieces": piecewise_schedule,
     "elementwise": elementwise_schedule,
     "window": window_schedule,
     "dot-by-four": dot_schedule,
