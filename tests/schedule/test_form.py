@@ -65,7 +65,7 @@ REACHED: Final = {
     "reduction": ("row-pools", "partial-sums"),
     "chain": ("row-chain",),
     "elementwise": ("share-rows",),
-    "concat": ("split-concat",),
+    "concat": ("split-pieces",),
     "transpose": ("transpose-tiles",),
     "quantised": ("dot-by-four",),
     "winograd": ("winograd-tiles",),

@@ -41,6 +41,7 @@ from plica.ir.type.dtype import i8, i32
 from plica.rewrite.contract import Contract, exact
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.late import late
+from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine, candidates, default_schedule, fallback_schedule
 from plica.schedule.form import Facts, ScheduleTables
 from plica.schedule.hoist import Hoisted, constants, hoist
@@ -196,7 +197,7 @@ def processor(
 def plain(function: Function) -> Scheduled:
     """The plain loops of a function."""
     whole = to_stages(function)
-    kernel = nest(whole.stages)
+    kernel = nest(collapsed(whole.stages))
     return Scheduled(kernel, digest(kernel), whole.reads, whole.source)
 
 
@@ -219,7 +220,7 @@ def on_processor(
             return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
         passed.append(f"the tuned schedule: {why_not}")
     forms = None if tables is None else tables.forms
-    for each in candidates(to_stages(function).stages, facts, machine, forms):
+    for each in candidates(collapsed(to_stages(function).stages), facts, machine, forms):
         begun = kernel_of(hoist(each.stages, facts.constant).rest)
         made = default_schedule(begun, machine, tables) or fallback_schedule(begun, machine)
         trace, kernel = made

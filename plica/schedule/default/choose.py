@@ -49,9 +49,9 @@ from plica.schedule.default.estimate import (
 from plica.schedule.default.form import register_tile
 from plica.schedule.default.general import general_cycles, general_schedule
 from plica.schedule.default.grouped import by_group
-from plica.schedule.default.joined import joined_form, joined_schedule
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import Panel, panel_of, panel_schedule, paneled
+from plica.schedule.default.piecewise import piecewise_form, piecewise_schedule
 from plica.schedule.default.reduction import row_form, row_schedule
 from plica.schedule.default.register_tile import (
     SHARED,
@@ -148,16 +148,16 @@ def _groups(of: Stages, facts: Facts, machine: Machine) -> list[Made]:
     return [] if found is None else [(found.cycles, found.make)]
 
 
-def _contraction(of: Stages, machine: Machine) -> Contraction | None:
+def _contraction(of: Stages, machine: Machine, again: bool = False) -> Contraction | None:
     """The contraction some stages are, if it is worth a tile of registers."""
-    found = contraction(of)
+    found = contraction(of, again)
     if found is None or found.reduced.dtype not in (f32, f64):
         return None
     return None if prod(found.sizes.values()) < FEWEST else found
 
 
 def _window(of: Stages, _: Facts, machine: Machine) -> Stages | None:
-    found = _contraction(of, machine)
+    found = _contraction(of, machine, again=True)  # what is read stays where it is
     return windowed(found, machine) if found is not None and is_window(found, machine) else None
 
 
@@ -216,8 +216,8 @@ def _chain(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
 FORMS: Final[tuple[Form, ...]] = (
     Form("transpose-tiles", "Squares of elements are transposed in registers.", exact,
          _one(lambda of, _, machine: turned(of, machine)), 0),
-    Form("split-concat", "Each part of a concatenation has loops of its own.", exact,
-         _one(lambda of, _, machine: joined_form(of)), 1),
+    Form("split-pieces", "Each piece of a piecewise tensor has loops of its own.", exact,
+         _one(lambda of, _, machine: piecewise_form(of)), 1),
     Form("share-rows", "Cores share the rows of elementwise work.", exact,
          _one(lambda of, _, machine: elementwise_form(of, machine)), 2),
     Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
@@ -341,7 +341,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
     "rows": row_schedule,
-    "concat": joined_schedule,
+    "pieces": piecewise_schedule,
     "elementwise": elementwise_schedule,
     "window": window_schedule,
     "dot-by-four": dot_schedule,

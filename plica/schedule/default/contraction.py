@@ -111,11 +111,12 @@ class Contraction:
 
 
 @lru_cache(maxsize=1024)
-def contraction(of: Stages) -> Contraction | None:
+def contraction(of: Stages, again: bool = False) -> Contraction | None:
     """The contraction some stages are, None where they are none that schedules know.
 
     Its axes are in the order of the result: in which order a sum is made of its terms does not
-    depend on the order of sums.
+    depend on the order of sums.  The epilogue reads neither data nor weight `again`, which may be
+    copied to another place, if that is not allowed.
     """
     every = pairs(of) if all(isinstance(each, Each) for each in of.stages) else []
     if len(every) != 1:
@@ -145,7 +146,7 @@ def contraction(of: Stages) -> Contraction | None:
         return None
     if weight is not None and fill.value != 0:
         return None
-    for load in loads(last.value):
+    for load in () if again else loads(last.value):
         if load.buffer is data.buffer or (weight is not None and load.buffer is weight.buffer):
             return None
     single = [each for each in body.axes if sizes[each] == 1]

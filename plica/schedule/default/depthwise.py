@@ -28,6 +28,7 @@ rows above and below are known when the code is made, as the first and the last 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from plica.core.binding import free_vars
@@ -74,7 +75,7 @@ from plica.schedule.primitive import (
 __all__ = ["contraction", "is_window", "window_schedule", "window_tile", "windowed"]
 
 TAPS = 49
-"""A window whose places are all written out has at most so many."""
+"""So many places of a window are written out, at most; those of larger ones row by row."""
 
 MOST = 36
 """Multiply-adds in the text of a tile, at most, where it is not the least tile."""
@@ -94,7 +95,8 @@ SHARED = 1 << 18
 
 def is_window(of: Contraction, machine: Machine) -> bool:
     """Whether a contraction is a window over one channel that is worth this schedule."""
-    if not machine.masks or of.n or not of.axes or of.depth > TAPS:
+    taps = [of.sizes[each] for each in of.k]
+    if not machine.masks or of.n or not of.axes or written_out(taps) > TAPS:
         return False
     row = of.axes[-1]
     if row not in of.m or of.sizes[row] < NARROW or len(of.axes) < 2:
@@ -102,6 +104,16 @@ def is_window(of: Contraction, machine: Machine) -> bool:
     if any(row in _terms(place) for place in of.data.indices[:-1]):
         return False
     return 1 <= _terms(of.data.indices[-1]).get(row, 0) <= NARROW
+
+
+def serial_terms(taps: Sequence[int]) -> int:
+    """How many loops over a window's places stay loops, so that the others can be written out."""
+    return next((at for at in range(len(taps)) if prod(taps[at:]) <= TAPS), max(0, len(taps) - 1))
+
+
+def written_out(taps: Sequence[int]) -> int:
+    """How many places of a window are written out."""
+    return prod(taps[serial_terms(taps) :])
 
 
 def _terms(place: Scalar) -> dict[ScalarVar, int]:
@@ -131,7 +143,11 @@ def windowed(of: Contraction, machine: Machine) -> Stages:
     row, column = of.axes[-1], of.axes[-2]
     steps = of.sizes[column] if column in of.m else 1
     high, lanes = window_tile(
-        of.depth, steps, of.sizes[row], machine, machine.lanes(of.reduced.dtype)
+        written_out([of.sizes[each] for each in of.k]),
+        steps,
+        of.sizes[row],
+        machine,
+        machine.lanes(of.reduced.dtype),
     )
     sizes = dict(of.sizes)
     sizes[row] = -(-sizes[row] // lanes) * lanes
@@ -169,15 +185,15 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     of, last_of = blocks.reduction, blocks.epilogue
     sizes = [known(each) or 0 for each in of.extents]
     around = of.kinds.count("spatial")
-    taps = prod(sizes[around:])
+    taps = sizes[around:]
     found = _data(of)
-    if found is None or taps > TAPS or len(last_of.vars) != around:
+    if found is None or written_out(taps) > TAPS or len(last_of.vars) != around:
         return None
     data, apart = found
     out = kernel.params[-1]
     rows = (known(out.shape[around - 2]) or 0) if apart else 1
     most = machine.lanes(dtype_of(data))
-    high, lanes = window_tile(taps, rows, known(out.shape[-1]) or 0, machine, most)
+    high, lanes = window_tile(written_out(taps), rows, known(out.shape[-1]) or 0, machine, most)
     if sizes[around - 1] % lanes or (apart and sizes[around - 2] % high):
         return None  # rows and columns of a window fill its tiles
     guarded = any(isinstance(node, Select) for node in post_order(of.body))
@@ -201,7 +217,7 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         yield set_scope(total, 0, "local")
         yield reverse_compute_at(last, vectors)
         begun = yield decompose_reduction(total, terms[0])
-        for each in (*terms, *steps):
+        for each in (*terms[serial_terms(taps) :], *steps):
             yield unroll(each)
         yield vectorize(lane)
         for each in (begun, last):

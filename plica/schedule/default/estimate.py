@@ -182,6 +182,8 @@ def _tiles(tile: RegisterTile, vectors: int, steps: int) -> int:
 def _lines(of: Contraction, row: ScalarVar, lanes: int) -> float:
     """On how many lines of a cache a vector along a row of the data lies, in the mean."""
     size = of.data.buffer.dtype.bytes
+    if row not in free_vars(of.data.indices[-1]):
+        return lanes  # neighbours are read one by one
     others = [each for each in (*of.axes, *of.k) if each is not row]
     if all(stride(of.data, each) % (lanes * size) == 0 for each in others):
         return 1
