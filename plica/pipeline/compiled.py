@@ -11,6 +11,8 @@ from functools import lru_cache, partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
+from attrs import evolve
+
 from plica.codegen.interface import names_of
 from plica.codegen.llvm.unit import fingerprint
 from plica.codegen.road import Job, lowered, record
@@ -77,14 +79,24 @@ def _made(
     """What can be called, by the store or by the page."""
     backend = request.backend
     later = lru_cache(maxsize=1)(partial(lowered, request.page, module, job))
-    stored = store.get(entry) if store is not None and entry else None
+
+    def made_again() -> bytes:
+        whole = backend.build(request.page, later(), evolve(job, store=None))
+        return _packed(whole.artefact)
+
+    stored = store.found(entry, made_again, "the model") if store is not None and entry else None
     artefact = None if stored is None else _reread(stored, lambda: record(later()))
     if artefact is not None:
         return executable(artefact, texts=backend.texts(later, job, artefact))
     made = backend.build(request.page, later(), job)
     if store is not None and entry:
-        store.put(entry, archive.pack(to_members(made.artefact, with_record=False)))
+        store.put(entry, _packed(made.artefact))
     return made
+
+
+def _packed(of: Artefact) -> bytes:
+    """An artefact as the store keeps it: the record is made again where somebody asks for it."""
+    return archive.pack(to_members(of, with_record=False))
 
 
 def _entry(module: Module, request: Request, found: str) -> str:
