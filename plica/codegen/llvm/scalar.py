@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from plica.codegen.llvm.formula import FORMULAS
 from plica.codegen.llvm.spelling import flag, literal, memory, register, suffix, wide
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.diagnostic import CompilerBug
+from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar import (
     Cast,
     FloorDiv,

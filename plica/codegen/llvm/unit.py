@@ -74,13 +74,15 @@ def units(  # noqa: PLR0917  # as `fold`, and where objects are kept
             key = key_of("kernel", digest(program.kernels[number]), options, *facts_of(target))
             name = f"k.{key[:24]}"
             write = partial(kernel_text, program, variant, name, target, contract, signless)
-            again = partial(entry_of, write, name, target, level)
+            again = partial(entry_of, write, name, target, contract, level)
             entry = None if store is None else store.found(key, again, program.names[number])
             if entry is None or not entry.startswith(OBJECT, 1):  # one of another kind, too
                 compiled.append(program.names[number])
                 text = write()
                 flags = _flags(text)
-                objects[name] = later(partial(_kept, key, text, name, target, store, level))
+                objects[name] = later(
+                    partial(_kept, key, text, name, target, contract, store, level)
+                )
             else:
                 flags = entry[0]
                 objects[name] = partial(bytes, entry[1:])
@@ -117,10 +119,14 @@ def _flags(text: Text) -> int:
     return FAILS * text.can_fail | SHARES * text.shares
 
 
-def entry_of(write: Callable[[], Text], name: str, target: Target, level: int = 2) -> bytes:
+def entry_of(
+    write: Callable[[], Text], name: str, target: Target, contract: bool, level: int = 2
+) -> bytes:
     """The entry of a kernel, made from nothing but the kernel."""
     text = write()
-    return bytes([_flags(text)]) + toolchain.emit(alone(text, name, target), target, level)
+    return bytes([_flags(text)]) + toolchain.emit(
+        alone(text, name, target, contract), target, level
+    )
 
 
 def _kept(  # noqa: PLR0917  # a kernel, and where its object is kept
@@ -128,11 +134,12 @@ def _kept(  # noqa: PLR0917  # a kernel, and where its object is kept
     text: Text,
     name: str,
     target: Target,
+    contract: bool,
     store: ArtefactStore | None,
     level: int,
 ) -> bytes:
     """The object of a kernel, which is put into the store."""
-    found = toolchain.emit(alone(text, name, target), target, level)
+    found = toolchain.emit(alone(text, name, target, contract), target, level)
     if store is not None:
         store.put(key, bytes([_flags(text)]) + found)
     return found

@@ -40,7 +40,7 @@ def units(
         key = key_of("kernel", digest(program.kernels[number]), options, *machine)
         name = f"k.{key[:24]}"
         write = partial(kernel_text, program, number, name, target, contract, signless)
-        make = partial(entry_of, write, name, target)
+        make = partial(entry_of, write, name, target, contract)
         entry = None if store is None else store.found(key, make, program.names[number])
         if entry is None or not entry.startswith(OBJECT, 1):
             entry = make()
