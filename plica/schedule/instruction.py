@@ -25,6 +25,7 @@ from plica.core.name import Name
 from plica.core.term import Term, field_names
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.loop.statement import Block, For, Kernel
+from plica.rewrite.contract import Contract, exact
 from plica.runtime.late import load_all
 from plica.schedule.handle import Handle, Output, Sort
 from plica.schedule.problem import Problem
@@ -132,12 +133,19 @@ class Instruction(Term):
     gives: ClassVar[Gives] = "any"
     """What a do-block receives: the one handle, always a tuple, or (any) a tuple if any."""
 
+    contract: ClassVar[Contract] = exact
+    """How far a step of this kind may move a float at most: `exact` where work only moves."""
+
     wants: ClassVar[Mapping[str, tuple[Sort, ...]]] = WANTED
     """What the handles in each field stand for; a field that is not named takes any."""
 
     def check(self, scene: Scene) -> Problem | None:
         """The first precondition that does not hold."""
         raise AssertionError(f"{type(self).__name__} checks nothing.")
+
+    def keeps(self, scene: Scene) -> Contract:
+        """The contract that the step keeps here, where `check` finds no problem."""
+        return self.contract
 
     def edit(self, scene: Scene) -> Edited:
         """The kernel after the step; only asked for where `check` finds no problem."""
