@@ -33,6 +33,8 @@ class Request:
     database: Database | str | PathLike[str] | None
     cache: bool
     page: Pipeline
+    validate: bool = False
+    """Whether each kernel is held to its stages, and everything out of the store made again."""
 
     @property
     def spelled(self) -> str | None:
