@@ -34,7 +34,7 @@ class Rederived:
     steps: int
     rules: int
     objects: int = 0
-    """How many objects were made again, byte for byte; none where kernels were tuned, or elsewhere."""
+    """How many objects were made again, byte for byte; none where that cannot be."""
 
 
 def rederive(

@@ -62,6 +62,8 @@ class Scene:
     outputs: Mapping[Handle, Output]
     late: bool = False
     """Whether it is asked once, after all steps, if loops that run at once may do so."""
+    ended: bool = False
+    """Whether nothing is sampled any more: `enter_postproc` was taken."""
 
     @property
     def map(self) -> Map:
@@ -92,6 +94,9 @@ class Scene:
         problem = ill_fitting(instruction)
         if problem is not None:
             return problem
+        if self.ended and isinstance(instruction, Sampling):
+            expected = "a decision before enter_postproc"
+            return Problem("sampling", instruction.kind, expected, "it comes after that")
         for handle in instruction._children:
             if not isinstance(handle, Handle):
                 continue
@@ -129,6 +134,9 @@ class Instruction(Term):
 
     pure: ClassVar[bool] = False
     """Whether steps of this kind only look: they change no kernel, and unused ones can go."""
+
+    ends_sampling: ClassVar[bool] = False
+    """Whether nothing may be sampled after a step of this kind."""
 
     gives: ClassVar[Gives] = "any"
     """What a do-block receives: the one handle, always a tuple, or (any) a tuple if any."""

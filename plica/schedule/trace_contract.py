@@ -20,8 +20,8 @@ from collections.abc import Iterator
 
 from plica.ir.loop.statement import Kernel
 from plica.rewrite.contract import Contract, join
-from plica.schedule.problem import Problem, ScheduleRefused
-from plica.schedule.replay import begin, taken
+from plica.schedule.problem import Problem
+from plica.schedule.replay import begin, refusal, taken
 from plica.schedule.trace import Trace
 
 
@@ -31,7 +31,7 @@ def step_contracts(trace: Trace, kernel: Kernel) -> Iterator[Contract]:
     for number, step in enumerate(trace.steps):
         after = taken(state, step)
         if isinstance(after, Problem):
-            raise ScheduleRefused(after, step.instruction.kind, number)
+            raise refusal(after, step.instruction, number, state)
         yield step.instruction.keeps(state.scene)
         state = after
 
