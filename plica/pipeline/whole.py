@@ -46,14 +46,14 @@ from plica.runtime.open_executable import OpenExecutable
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from plica.search.record import Database
+    from plica.search.record import RecordSource
 
 
 def compile(  # noqa: PLR0917  # the public surface says so
     mod: Module | Scripted | str | PathLike[str] | ModelProto,
     target: str | AnyTarget = "cpu",
     threads: int | None = None,
-    database: Database | str | PathLike[str] | None = None,
+    database: RecordSource | str | PathLike[str] | None = None,
     cache: bool = True,
     packs: str | Pack | Sequence[str | Pack] = (),
     contract: Contract | str | None = None,
