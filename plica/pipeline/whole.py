@@ -46,14 +46,14 @@ from plica.runtime.open_executable import OpenExecutable
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from plica.search.record import Database
+    from plica.search.record import RecordSource
 
 
 def compile(  # noqa: PLR0917  # the public surface says so
     mod: Module | Scripted | str | PathLike[str] | ModelProto,
     target: str | AnyTarget = "cpu",
     threads: int | None = None,
-    database: Database | str | PathLike[str] | None = None,
+    database: RecordSource | str | PathLike[str] | None = None,
     cache: bool = True,
     packs: str | Pack | Sequence[str | Pack] = (),
     contract: Contract | str | None = None,
@@ -61,6 +61,7 @@ def compile(  # noqa: PLR0917  # the public surface says so
     passes: Pipeline | None = None,
     disabled: str | Sequence[str] = (),
     effort: str = "default",
+    validate: bool = False,
 ) -> Executable:
     """Native code for a module, or for an ONNX model: a path, or a `ModelProto`.
 
@@ -79,6 +80,10 @@ def compile(  # noqa: PLR0917  # the public surface says so
     `fast` is compiled sooner and runs slower, `max` is the default's page today.  `passes` is a
     page of one's own, an edited `plica.pipeline.page_of(target)`, and passes that are `disabled`,
     by name, are left out of either.
+
+    With `validate` each kernel is held to its stages (`plica.codegen.validation`): it runs on
+    sampled inputs, its accesses are proved to be inside their buffers, and whatever the store holds
+    is made again.  What is wrong is refused by name; this takes several times as long.
     """
     check_options(threads, database)
     machine = target_of(target)
@@ -88,11 +93,13 @@ def compile(  # noqa: PLR0917  # the public surface says so
     page = chosen_page(backend, passes, disabled, effort)
     count = cores() if threads is None else threads
     request = Request(
-        backend, machine, count, kept, packs_of(wanted, kept), wanted, database, cache, page
-    )
+        backend, machine, count, kept, packs_of(wanted, kept), wanted, database, cache, page,
+        validate,
+    )  # fmt: skip
     again = partial(
         compile, target=machine, threads=threads, database=database, cache=cache, packs=packs,
         contract=contract, passes=passes, disabled=disabled, effort=effort,
+        validate=validate,
     )  # fmt: skip
     module = at_call(mod, again)
     if isinstance(module, Specialised):

@@ -29,7 +29,7 @@ from plica.schedule.concurrent import unsafe
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Gives, Instruction, Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
-from plica.schedule.replay import ReplayState, begin, kernel_of, taken, with_kernel
+from plica.schedule.replay import ReplayState, begin, kernel_of, refusal, taken, with_kernel
 from plica.schedule.trace import Program, Step, Trace, is_decision
 
 Request: TypeAlias = "Instruction | Step | Find | DoBlock"
@@ -166,7 +166,7 @@ def run(
         step = _decided(instruction, state, len(steps), seed, given)
         after = step if isinstance(step, Problem) else taken(state, step)
         if isinstance(after, Problem):
-            error = ScheduleRefused(after, instruction.kind, len(steps))
+            error = refusal(after, instruction, len(steps), state)
             continue
         assert isinstance(step, Step)
         answer = _given(state, after, instruction.gives)
@@ -174,7 +174,7 @@ def run(
         state = after
     problem = unsafe(state.scene) if late and steps else None
     if problem is not None:
-        raise ScheduleRefused(problem, steps[-1].instruction.kind, len(steps) - 1)
+        raise refusal(problem, steps[-1].instruction, len(steps) - 1, state)
     return tuple(steps), state, answer
 
 

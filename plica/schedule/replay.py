@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -25,8 +26,9 @@ from plica.ir.loop.statement import Alloc, Kernel, statements
 from plica.ir.text.script import as_module
 from plica.runtime.error import Diagnostic, InputError
 from plica.schedule.handle import Handle, Output, sort_of
-from plica.schedule.instruction import Sampling, Scene
+from plica.schedule.instruction import Instruction, Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
+from plica.schedule.refusal_place import place_of
 from plica.schedule.trace import Program, Step, Trace, is_decision
 
 GONE: Final = -1
@@ -43,10 +45,11 @@ class ReplayState:
     outputs: PMap[Handle, Output] = NO_OUTPUTS
     steps: int = 0
     late: bool = False
+    ended: bool = False
 
     @property
     def scene(self) -> Scene:
-        return Scene(self.kernel, self.outputs, self.late)
+        return Scene(self.kernel, self.outputs, self.late, self.ended)
 
 
 def begin(kernel: Kernel) -> ReplayState:
@@ -72,7 +75,8 @@ def taken(state: ReplayState, step: Step) -> ReplayState | Problem:
     outputs = buried(state.outputs, edited.kernel)
     for number, output in enumerate(given):
         outputs = outputs.set(Handle(state.steps, number, sort_of(output)), output)
-    return ReplayState(edited.kernel, outputs, state.steps + 1, state.late)
+    ended = state.ended or instruction.ends_sampling
+    return ReplayState(edited.kernel, outputs, state.steps + 1, state.late, ended)
 
 
 def undecided(step: Step) -> Problem | None:
@@ -112,9 +116,17 @@ def states(trace: Trace, kernel: Kernel) -> Iterator[ReplayState]:
     for number, step in enumerate(trace.steps):
         after = taken(state, step)
         if isinstance(after, Problem):
-            raise ScheduleRefused(after, step.instruction.kind, number)
+            raise refusal(after, step.instruction, number, state)
         state = after
         yield state
+
+
+def refusal(
+    problem: Problem, instruction: Instruction, number: int, state: ReplayState
+) -> ScheduleRefused:
+    """The error of a step that is illegal where it is to be taken."""
+    place = partial(place_of, problem, instruction, state.scene)  # found when somebody asks
+    return ScheduleRefused(problem, instruction.kind, number, place)
 
 
 def scheduled(trace: Trace, kernel: Kernel) -> Kernel:

@@ -83,7 +83,7 @@ def in_bounds(kernel: Kernel) -> tuple[Diagnostic, ...]:
                 name = str(access.buffer.name)
                 how = "written" if access.written else "read"
                 message = f"{name!r} is not shown to be {how} inside its bounds."
-                point = f" where {_at(answer.point)}" if isinstance(answer, Fails) else ""
+                point = f" where {point_text(answer.point)}" if isinstance(answer, Fails) else ""
                 found.append(
                     Diagnostic(
                         "index-out-of-bounds",
@@ -138,7 +138,7 @@ def _bindings(kernel: Kernel) -> Iterator[Diagnostic]:
             if not isinstance(answer, Holds):
                 label = str(stmt.label)
                 message = f"The variable {str(var.name)!r} of the block {label!r} leaves its range."
-                point = _at(answer.point) if isinstance(answer, Fails) else None
+                point = point_text(answer.point) if isinstance(answer, Fails) else None
                 yield Diagnostic("binding-out-of-range", message, Place(node=label), None, point)
 
 
@@ -262,7 +262,8 @@ def _made_inside(block: Block) -> frozenset[Buffer]:
     return frozenset(found)
 
 
-def _at(point: tuple[tuple[Scalar, int], ...]) -> str:
+def point_text(point: tuple[tuple[Scalar, int], ...]) -> str:
+    """The variables of a point, and what they are there."""
     named = []
     for var, value in point:
         if not isinstance(var, ScalarVar):
