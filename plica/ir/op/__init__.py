@@ -18,6 +18,7 @@ from plica.ir.op import (  # noqa: F401  # imported for their records
     linear,
     mark,
     normalize,
+    order,
     pad,
     pixel,
     pool,

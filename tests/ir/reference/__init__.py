@@ -4,7 +4,15 @@
 arguments and attributes for each; `run` computes what our record means, and `close` compares.
 """
 
-from tests.ir.reference import adjoint, case_laid, case_neural, case_shape, neural, quantised
+from tests.ir.reference import (
+    adjoint,
+    case_laid,
+    case_neural,
+    case_shape,
+    neural,
+    order,
+    quantised,
+)
 from tests.ir.reference.case import CASES, ELEMENTWISE, Case, array
 from tests.ir.reference.compare import close
 from tests.ir.reference.meaning import REFERENCE
@@ -12,5 +20,6 @@ from tests.ir.reference.run import apply, attributes, run, types_of
 
 __all__ = [
     "CASES", "ELEMENTWISE", "REFERENCE", "Case", "adjoint", "apply", "array", "attributes",
-    "case_laid", "case_neural", "case_shape", "close", "neural", "quantised", "run", "types_of",
+    "case_laid", "case_neural", "case_shape", "close", "neural", "order", "quantised", "run",
+    "types_of",
 ]  # fmt: skip
