@@ -22,6 +22,7 @@ from plica.ir.op import (  # noqa: F401  # imported for their records
     pad,
     pixel,
     pool,
+    put,
     quantise,
     reduction,
     repeat,

@@ -11,6 +11,7 @@ from tests.ir.reference import (
     case_shape,
     neural,
     order,
+    put,
     quantised,
 )
 from tests.ir.reference.case import CASES, ELEMENTWISE, Case, array
@@ -20,6 +21,6 @@ from tests.ir.reference.run import apply, attributes, run, types_of
 
 __all__ = [
     "CASES", "ELEMENTWISE", "REFERENCE", "Case", "adjoint", "apply", "array", "attributes",
-    "case_laid", "case_neural", "case_shape", "close", "neural", "order", "quantised", "run",
+    "case_laid", "case_neural", "case_shape", "close", "neural", "order", "put", "quantised", "run",
     "types_of",
 ]  # fmt: skip
