@@ -7,6 +7,7 @@
 from plica.ir.graph.operator import Attribute, Mismatch, Operator, aliases, find, names, register
 from plica.ir.op import (  # noqa: F401  # imported for their records
     activation,
+    arrange,
     comparison,
     convolution,
     create,

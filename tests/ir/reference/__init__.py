@@ -6,6 +6,7 @@ arguments and attributes for each; `run` computes what our record means, and `cl
 
 from tests.ir.reference import (
     adjoint,
+    arrange,
     case_laid,
     case_neural,
     case_shape,
@@ -20,7 +21,8 @@ from tests.ir.reference.meaning import REFERENCE
 from tests.ir.reference.run import apply, attributes, run, types_of
 
 __all__ = [
-    "CASES", "ELEMENTWISE", "REFERENCE", "Case", "adjoint", "apply", "array", "attributes",
+    "CASES", "ELEMENTWISE", "REFERENCE", "Case", "adjoint", "apply", "arrange", "array",
+    "attributes",
     "case_laid", "case_neural", "case_shape", "close", "neural", "order", "put", "quantised", "run",
     "types_of",
 ]  # fmt: skip

@@ -30,7 +30,7 @@ DOMAINS: Final[dict[str, tuple[float, float]]] = {
     "arccosh": (1.3, 3.0),
 }
 
-NOT_DERIVED: Final = ("argmax", "argmin", "argsort", "argwhere", "stop_gradient")
+NOT_DERIVED: Final = ("argmax", "argmin", "argsort", "argwhere", "stop_gradient", "unravel_index")
 """Made of others, and of whole numbers; or not to be differentiated on purpose."""
 
 

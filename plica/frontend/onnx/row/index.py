@@ -8,13 +8,13 @@ from typing import Final
 import numpy as np
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.word import Made, Row, axis_in, dtype, like, rank, shape, to
+from plica.frontend.onnx.row.word import Made, Row, axis_in, dtype, like, rank, to
 from plica.ir.graph.expression import Expr, Project, const
-from plica.ir.loop.scalar import index
+from plica.ir.op.arrange import reverse_sequence
 from plica.ir.op.comparison import equal, less
-from plica.ir.op.create import iota, iota_like
+from plica.ir.op.create import iota
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, subtract
+from plica.ir.op.elementwise import add
 from plica.ir.op.index import gather_nd, take, take_along_axis, where
 from plica.ir.op.order import topk
 from plica.ir.op.put import COMBINE, scatter_elements, scatter_nd
@@ -116,15 +116,11 @@ def _top_k(node: OnnxNode) -> Made:
 
 
 def _reverse_sequence(node: OnnxNode) -> Expr:
-    x, lengths = node.x(0), to(node.x(1), i64)
+    x = node.x(0)
     batch, time = node.integer("batch_axis", 1), node.integer("time_axis", 0)
     if {batch, time} != {0, 1} or rank(x) < 2:
         node.malformed("ReverseSequence has the axes 0 and 1.", "0 and 1", f"{batch}, {time}")
-    places = iota_like(x, axis=time, dtype=i64)
-    form = tuple(shape(x)[at] if at == batch else index(1) for at in range(rank(x)))
-    length = reshape(lengths, form)
-    turned = subtract(subtract(length, like(1, length)), places)
-    return take_along_axis(x, where(less(places, length), turned, places), axis=time)
+    return reverse_sequence(x, node.x(1), axis=time, batch_axis=batch)
 
 
 # fmt: off
