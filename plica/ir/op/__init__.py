@@ -17,6 +17,7 @@ from plica.ir.op import (  # noqa: F401  # imported for their records
     join,
     laid,
     linear,
+    loss,
     mark,
     normalize,
     order,
@@ -27,8 +28,10 @@ from plica.ir.op import (  # noqa: F401  # imported for their records
     quantise,
     reduction,
     repeat,
+    sampled,
     scatter,
     shape,
+    sparse,
     unpool,
     winograd,
 )

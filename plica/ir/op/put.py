@@ -29,7 +29,6 @@ from plica.ir.op.attribute import (
     axis,
     bounds,
     choice,
-    dims,
     integer,
     integers,
     number,
@@ -256,31 +255,6 @@ scatter_nd = composite(
     attributes=(_REDUCTION,),
     like=(0, 2),
     onnx=("ScatterND",),
-)
-
-
-def _sparse_rule(attrs: Values, indices: TensorType, values: TensorType) -> TensorType:
-    index_dtype("sparse_to_dense", indices)
-    rank_is("sparse_to_dense", "the indices", indices, 2)
-    rank_is("sparse_to_dense", "the values", values, 1)
-    same("sparse_to_dense", "indices and values", indices.shape[0], values.shape[0])
-    if known(indices.shape[1]) != len(attrs["shape"]):
-        message = "sparse_to_dense takes a row (a place along each axis) for each value."
-        refuse("shape-conflict", message, f"rows of {len(attrs['shape'])}", str(indices))
-    literal("sparse_to_dense", attrs["default"], values.dtype)
-    return TensorType(attrs["shape"], values.dtype)
-
-
-sparse_to_dense = composite(
-    "sparse_to_dense",
-    ("indices", "values"),
-    _sparse_rule,
-    lambda attrs, indices, values: scatter_nd(
-        full(attrs["shape"], attrs["default"], tensor_of(values).dtype), indices, values
-    ),
-    "A tensor of one value but for some, whose places are rows of the indices.",
-    attributes=(attribute("shape", dims), attribute("default", number, 0)),
-    like=(1,),
 )
 
 # --- by slices -----------------------------------------------------------------------------------
