@@ -222,6 +222,21 @@ REFUSED: Final[dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any]]]] = {
     "correlation room": (
         "shape-conflict", "nn.correlation", (f32(1, 1, 2, 2),) * 2, {"max_displacement": 1}
     ),
+    "roi_align boxes": (
+        "shape-conflict", "nn.roi_align", (f32(1, 1, 2, 2), f32(3, 5), tensor((3,), "i64")),
+        {"size": (1, 1)},
+    ),
+    "roi_align batch": (
+        "shape-conflict", "nn.roi_align", (f32(1, 1, 2, 2), f32(3, 4), tensor((2,), "i64")),
+        {"size": (1, 1)},
+    ),
+    "bitserial bits": (
+        "bad-attribute", "nn.bitserial_dense", (tensor((1, 2), "u8"),) * 2, {"weight_bits": 9}
+    ),
+    "bitserial shapes": (
+        "shape-conflict", "nn.bitserial_dense", (tensor((1, 2), "u8"), tensor((1, 3), "u8")), {}
+    ),
+    "bitserial of floats": ("dtype-conflict", "nn.bitserial_dense", (f32(1, 2),) * 2, {}),
     "space_to_batch blocks": ("shape-conflict", "nn.space_to_batch", (f32(1, 3),), {"block": 2}),
     "space_to_batch sides": (
         "bad-attribute", "nn.space_to_batch", (f32(1, 4),), {"block": 2, "sides": ((0, 0),) * 2}

@@ -8,6 +8,7 @@ from plica.ir.graph.operator import Attribute, Mismatch, Operator, aliases, find
 from plica.ir.op import (  # noqa: F401  # imported for their records
     activation,
     arrange,
+    bitserial,
     comparison,
     convolution,
     create,
@@ -28,6 +29,7 @@ from plica.ir.op import (  # noqa: F401  # imported for their records
     quantise,
     reduction,
     repeat,
+    roi,
     sampled,
     scatter,
     shape,

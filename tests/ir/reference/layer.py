@@ -9,7 +9,18 @@ import hypothesis.strategies as st
 import numpy as np
 
 from plica.ir.type.dtype import DTYPES
-from tests.ir.reference.case import FLOATS, NUMBERS, Array, Case, Draw, array, case, one, shapes
+from tests.ir.reference.case import (
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    Array,
+    Case,
+    Draw,
+    array,
+    case,
+    one,
+    shapes,
+)
 from tests.ir.reference.case_neural import padding, per_axis, spread
 from tests.ir.reference.meaning import REFERENCE, nn, wide
 
@@ -162,6 +173,114 @@ def _correlation(
             found[:, at, i, j] = away.mean((1, 2, 3))
     return found
 
+
+# --- regions -------------------------------------------------------------------------------------
+
+
+@case("nn.roi_align")
+def _regions(draw: Draw, _: str) -> Case:
+    shape, boxes = draw(shapes(4, 4, side=1)), draw(st.integers(0, 2))
+    dtype = draw(st.sampled_from([each for each in FLOATS if each.bits > 16]))
+    attrs = {
+        "size": tuple(draw(st.integers(1, 2)) for _ in range(2)),
+        "scale": draw(st.sampled_from([1.0, 0.5])),
+        "samples": draw(st.integers(1, 2)),
+        "half_pixel": draw(st.booleans()),
+        "mode": draw(st.sampled_from(["avg", "max"])),
+    }
+    corners = st.sampled_from([-2.5, -1.1, 0.0, 0.3, 0.7, 1.2, 1.9, 2.6, 3.3, 5.7])
+    rois = np.array([[draw(corners) for _ in range(4)] for _ in range(boxes)], dtype.numpy)
+    batch = np.array([draw(st.integers(0, shape[0] - 1)) for _ in range(boxes)], np.int32)
+    x = draw(array(dtype, shape, finite=True))
+    return Case((x, rois.reshape(boxes, 4), batch), attrs)
+
+
+def _near(image: Array, y: float, x: float) -> list[float]:
+    """What the four pixels around a place count; none do a pixel or more outside."""
+    rows, columns = image.shape
+    if not (-1 <= y <= rows and -1 <= x <= columns):
+        return [0.0] * 4
+    y, x = min(max(y, 0.0), rows - 1.0), min(max(x, 0.0), columns - 1.0)
+    return [
+        image[min(math.floor(y) + a, rows - 1), min(math.floor(x) + b, columns - 1)]
+        * (y % 1 if a else 1 - y % 1)
+        * (x % 1 if b else 1 - x % 1)
+        for a in (0, 1)
+        for b in (0, 1)
+    ]
+
+
+def _aligned(
+    x: Array, rois: Array, batch: Array, *, size: Any, scale: float, samples: int,
+    half_pixel: bool, mode: str,
+) -> Any:  # fmt: skip
+    found = np.zeros((len(rois), x.shape[1], *size))
+    shift, few = (0.5 if half_pixel else 0.0), (-np.inf if half_pixel else 1.0)
+    for r, c, i, j in np.ndindex(*found.shape):
+        left, top, right, bottom = (float(each) * scale - shift for each in rois[r])
+        step = max(bottom - top, few) / size[0], max(right - left, few) / size[1]
+        values = [
+            _near(
+                x[batch[r], c],
+                top + (i + (a + 0.5) / samples) * step[0],
+                left + (j + (b + 0.5) / samples) * step[1],
+            )
+            for a in range(samples)
+            for b in range(samples)
+        ]
+        sums = [sum(each) for each in values]
+        found[r, c, i, j] = np.mean(sums) if mode == "avg" else np.max(values)
+    return found
+
+
+nn("nn.roi_align")(_aligned)
+
+# --- numbers of few bits -------------------------------------------------------------------------
+
+
+@case("nn.bitserial_dense", "nn.bitserial_conv")
+def _few_bits(draw: Draw, name: str) -> Case:
+    rank = 0 if name == "nn.bitserial_dense" else 2
+    dtype = draw(st.sampled_from(INTEGERS))
+    channels = draw(st.integers(1, 4))
+    x = draw(array(dtype, (draw(st.integers(1, 2)), channels, *(4,) * rank)))
+    weight = draw(array(dtype, (draw(st.integers(1, 3)), channels, *(2,) * rank)))
+    attrs: dict[str, Any] = {
+        "activation_bits": draw(st.integers(1, 4)),
+        "weight_bits": draw(st.integers(1, 4)),
+        "unipolar": draw(st.booleans()),
+    }
+    if rank:
+        attrs |= {"strides": draw(st.integers(1, 2)), "padding": draw(st.integers(0, 1))}
+    return Case((x, weight), attrs)
+
+
+def _planes(x: Array, bits: int) -> list[Array]:
+    return [(x.astype(np.int64) >> bit) & 1 for bit in range(bits)]
+
+
+def _by_planes(product: Any) -> Any:
+    """Planes of bits, combined and counted."""
+
+    def meaning(
+        x: Array, weight: Array, activation_bits: int, weight_bits: int, unipolar: bool, **how: Any
+    ) -> Any:
+        total: Any = 0
+        for i, mine in enumerate(_planes(x, activation_bits)):
+            for j, other in enumerate(_planes(weight, weight_bits)):
+                count = product(mine, other, **how)
+                if unipolar:
+                    count = count - product(mine, 1 - other, **how)
+                total = total + (count << (i + j))
+        return total
+
+    return meaning
+
+
+REFERENCE["nn.bitserial_dense"] = _by_planes(lambda x, w: x @ w.T)
+REFERENCE["nn.bitserial_conv"] = _by_planes(
+    lambda x, w, **how: np.round(REFERENCE["nn.conv"](x, w, **how)).astype(np.int64)
+)
 
 # --- sparse weights ------------------------------------------------------------------------------
 

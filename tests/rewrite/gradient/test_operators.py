@@ -31,7 +31,10 @@ DOMAINS: Final[dict[str, tuple[float, float]]] = {
     **dict.fromkeys(("nn.nll_loss", "nn.cross_entropy"), (0.3, 2.0)),
 }
 
-NOT_DERIVED: Final = ("argmax", "argmin", "argsort", "argwhere", "stop_gradient", "unravel_index")
+NOT_DERIVED: Final = (
+    "argmax", "argmin", "argsort", "argwhere", "nn.bitserial_conv", "nn.bitserial_dense",
+    "stop_gradient", "unravel_index",
+)  # fmt: skip
 """Made of others, and of whole numbers; or not to be differentiated on purpose."""
 
 
