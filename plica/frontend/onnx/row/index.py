@@ -8,14 +8,14 @@ from typing import Final
 import numpy as np
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.word import Made, Row, axis_in, dtype, like, rank, to
+from plica.frontend.onnx.row.word import Made, Row, axis_in, dtype, like, rank, shape, to
 from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.op.arrange import reverse_sequence
-from plica.ir.op.comparison import equal, less
-from plica.ir.op.create import iota
+from plica.ir.op.comparison import equal, less, less_equal, logical_and
+from plica.ir.op.create import iota, iota_like
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add
-from plica.ir.op.index import gather_nd, take, take_along_axis, where
+from plica.ir.op.elementwise import add, mod, subtract
+from plica.ir.op.index import gather_nd, length, take, take_along_axis, where
 from plica.ir.op.order import topk
 from plica.ir.op.put import COMBINE, scatter_elements, scatter_nd
 from plica.ir.op.shape import expand_dims, reshape
@@ -100,6 +100,31 @@ def _scatter_nd(node: OnnxNode) -> Expr:
     return scatter_nd(node.x(0), node.x(1), node.x(2), reduction=_reduction(node))
 
 
+def _tensor_scatter(node: OnnxNode) -> Expr:
+    """Each place of the cache looks whether an update is meant for it."""
+    cache, update, starts = node.x(0), node.x(1), node.maybe(2)
+    mode = node.text("mode", "linear")
+    at = axis_in(node, node.integer("axis", -2), rank(cache))
+    fits = rank(update) == rank(cache) and at > 0 and mode in ("linear", "circular")
+    if not fits or any(
+        a != b for o, (a, b) in enumerate(zip(shape(cache), shape(update), strict=True)) if o != at
+    ):
+        found = f"{node.type(1)}, {mode}"
+        node.malformed("The update does not fit the cache.", str(node.type(0)), found)
+    times = iota_like(cache, axis=at)
+    if starts is not None:
+        first = to(starts, i64)
+        if mode == "linear":  # taking from the places themselves refuses what is outside
+            whole, more = length(cache, at), subtract(length(update, at), like(1, first))
+            last = where(less(first, like(0, first)), whole, add(first, more))
+            first = subtract(take(iota(shape(cache)[at : at + 1]), last), more)
+        times = subtract(times, reshape(first, (*shape(first), *(1,) * (rank(cache) - 1))))
+    if mode == "circular":
+        times = mod(times, length(cache, at))
+    inside = logical_and(less_equal(like(0, times), times), less(times, length(update, at)))
+    return where(inside, take_along_axis(update, times, axis=at, mode="clip"), cache)
+
+
 # --- ordering ------------------------------------------------------------------------------------
 
 
@@ -135,6 +160,7 @@ TABLE: Final[dict[str, Row]] = {
     "Scatter":         _scatter_elements,
     "ScatterElements": _scatter_elements,
     "ScatterND":       _scatter_nd,
+    "TensorScatter":   _tensor_scatter,
     "TopK":            _top_k,
     "ReverseSequence": _reverse_sequence,
 }
