@@ -20,12 +20,12 @@ from plica.ir.op.elementwise import add, divide, maximum
 from plica.ir.op.index import gather_nd, take, take_along_axis, where
 from plica.ir.op.join import stack
 from plica.ir.op.mark import stop_gradient
-from plica.ir.op.order import argsort, topk
+from plica.ir.op.order import argsort, searchsorted, topk
 from plica.ir.op.put import scatter_elements, scatter_nd
 from plica.ir.op.repeat import broadcast_to
-from plica.ir.op.shape import expand_dims, reshape, transpose
+from plica.ir.op.shape import expand_dims, reshape, squeeze, transpose
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
+from plica.ir.type.dtype import i32, i64
 
 # --- gathering -----------------------------------------------------------------------------------
 
@@ -251,6 +251,39 @@ def _topk(node: TorchNode) -> list[Expr | None]:
     return _ordered(node, node.integer("k"), node.flag("largest"))
 
 
+def _kth_value(node: TorchNode) -> list[Expr | None]:
+    x, k = node.x(), node.integer("k")
+    axis, kept = node.axis("dim", rank(x)), node.flag("keepdim")
+    if not rank(x):
+        return [x, like(0, to(x, i64))]
+    found = topk(x, k=k, axis=axis, largest=False)
+    last = [slice_(Project(found, at), (k - 1,), (k,), axes=(axis,)) for at in (0, 1)]
+    return [each if kept else squeeze(each, (axis,)) for each in last]
+
+
+def _searched(node: TorchNode, table: str, values: str) -> Expr:
+    if node.has("sorter") and node.argument("sorter") is not None:
+        node.unsupported(f"{node.kind} takes what is in order already.", "no sorter")
+    right = node.flag("right") or (node.has("side") and node.argument("side") == "right")
+    ordered, x = node.x(table), operand(node, values, dtype(node.x(table)))
+    found = searchsorted(ordered, x, side="right" if right else "left")
+    return casted(found, i32) if node.flag("out_int32") else found
+
+
+def _search_sorted(node: TorchNode) -> Expr:
+    return _searched(node, "sorted_sequence", "self")
+
+
+def _bucketize(node: TorchNode) -> Expr:
+    return _searched(node, "boundaries", "self")
+
+
+def _put(node: TorchNode) -> Expr:
+    x, kind = node.x(), "add" if node.flag("accumulate") else "replace"
+    flat, places, given = (reshape(each, (-1,)) for each in (x, node.x("index"), node.x("source")))
+    return reshape(scatter_elements(flat, places, given, reduction=kind), shape(x))
+
+
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "embedding.default":      _embedding,
@@ -267,5 +300,10 @@ TABLE: Final[dict[str, Row]] = {
     "sort.default":           _sort,
     "sort.stable":            _sort,
     "topk.default":           _topk,
+    "kthvalue.default":       _kth_value,
+    "searchsorted.Tensor":    _search_sorted,
+    "searchsorted.Scalar":    _search_sorted,
+    "bucketize.Tensor":       _bucketize,
+    "put.default":            _put,
 }
 # fmt: on
