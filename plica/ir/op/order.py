@@ -20,7 +20,7 @@ come with how many of their elements count.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from plica.ir.graph.expression import Expr, Tuple
@@ -60,7 +60,7 @@ from plica.ir.type.dtype import bool_, i64, u8
 from plica.ir.type.term import TensorType, TupleType
 
 LARGEST_EXPONENT: Final = 48
-"""Halvings of an axis whose size is open: no memory holds more than 2^48 elements."""
+"""Bits of a size that is open: no memory holds 2^48 elements."""
 
 ZERO, ONE = scalar(0, i64), scalar(1, i64)
 _DESCENDING: Final = attribute("descending", flag, False)
@@ -75,8 +75,20 @@ def _before(a: Scalar, b: Scalar, descending: bool) -> Scalar:
     return Or(below, And(Ne(b, b), Eq(a, a))) if dtype_of(a).is_float else below
 
 
+def _prefix(bits: int, start: Scalar, stop: Scalar, holds: Callable[[Scalar], Scalar]) -> Scalar:
+    """Where what holds from `start` on ends, at `stop` at the latest; so many bits tell how far.
+
+    `holds` may be asked of places past `stop`, and what it says of them does not matter.
+    """
+    end = start
+    for bit in reversed(range(bits)):
+        further = end + (1 << bit)
+        end = Select(And(Le(further, stop), holds(further - 1)), further, end)
+    return end
+
+
 def _clipped(x: Buffer, rest: tuple[Scalar, ...], at: Scalar) -> Scalar:
-    """The element at the place nearest to one that a search only compares if it is there."""
+    """The element at a place, or at the nearest that there is."""
     return x[(*rest, Max(index(0), Min(at, x.shape[-1] - 1)))]
 
 
@@ -92,19 +104,15 @@ def _merge_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
         rank = k - start
         left = Min(index(width), size - start)
         right = Max(index(0), Min(index(width), size - start - width))
+
+        def from_left(at: Scalar) -> Scalar:
+            mine = _clipped(x, rest, start + at)
+            other = _clipped(x, rest, start + (width - 1) + rank - at)
+            return Not(_before(other, mine, descending))
+
         # How many of the first `rank` elements of the merged run come from the left one.
-        low: Scalar = Max(index(0), rank - right)
-        high: Scalar = Min(rank, left)
-        for _ in range(width.bit_length()):
-            middle = FloorDiv(low + high, index(2))
-            mine = _clipped(x, rest, start + middle)
-            other = _clipped(x, rest, start + (width - 1) + rank - middle)
-            go = Lt(low, high)
-            leftwards = _before(other, mine, descending)
-            low, high = (
-                Select(And(go, Not(leftwards)), middle + 1, low),
-                Select(And(go, leftwards), middle, high),
-            )
+        least, most = Max(index(0), rank - right), Min(rank, left)
+        low = _prefix(width.bit_length(), least, most, from_left)
         mine, other = _clipped(x, rest, start + low), _clipped(x, rest, start + width + rank - low)
         first = Or(Le(right, rank - low), Not(_before(other, mine, descending)))
         return Select(And(Lt(low, left), first), start + low, start + width + rank - low)
@@ -142,25 +150,16 @@ def _search_rule(attrs: Values, sorted_: TensorType, x: TensorType) -> TensorTyp
 def _search_body(attrs: Values, out: TensorType, sorted_: Buffer, x: Buffer) -> Compute:
     size = sorted_.shape[-1]
     number = known(size)
-    halvings = LARGEST_EXPONENT if number is None else number.bit_length()
+    bits = LARGEST_EXPONENT if number is None else number.bit_length()
 
     def element(*i: Scalar) -> Scalar:
-        rest = i[: len(sorted_.shape) - 1]
-        low: Scalar = index(0)
-        high = size
-        for _ in range(halvings):
-            middle = FloorDiv(low + high, index(2))
-            there = _clipped(sorted_, rest, middle)
+        def before(at: Scalar) -> Scalar:
+            there = _clipped(sorted_, i[: len(sorted_.shape) - 1], at)
             if attrs["side"] == "left":
-                further = _before(there, x[i], False)
-            else:
-                further = Not(_before(x[i], there, False))
-            go = Lt(low, high)
-            low, high = (
-                Select(And(go, further), middle + 1, low),
-                Select(And(go, Not(further)), middle, high),
-            )
-        return low
+                return _before(there, x[i], False)
+            return Not(_before(x[i], there, False))
+
+        return _prefix(bits, index(0), size, before)
 
     return compute((sorted_, x), out.shape, element)
 
