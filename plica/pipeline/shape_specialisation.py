@@ -46,10 +46,12 @@ from plica.ir.graph.shape_specialisation import (
     tensors,
 )
 from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.loop.statement import Kernel
 from plica.ir.text.script import Scripted, as_module
 from plica.ir.type.dim import known
 from plica.ir.type.infer import infer
 from plica.ir.type.term import TensorType, TupleType, Type
+from plica.pipeline.kernel_main import lone_kernel, with_main
 from plica.runtime.artefact import Artefact
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, Interface, Shape
@@ -73,13 +75,15 @@ Compile = Callable[[Module], Executable]
 
 
 def at_call(
-    of: Module | Scripted | str | PathLike[str] | bytes | ModelProto, compiled: Compile
+    of: Module | Scripted | Kernel | str | PathLike[str] | bytes | ModelProto, compiled: Compile
 ) -> Module | Specialised:
     """The module meant, or, where something is open, what compiles it when it is called."""
+    if isinstance(of, Kernel):
+        of = lone_kernel(of)
     if isinstance(of, Module | Scripted) or not (
         isinstance(of, str | bytes | PathLike) or hasattr(of, "opset_import")
     ):
-        found = as_module(of)  # which says what it wants where this is something else
+        found = with_main(as_module(of))  # which says what it wants where this is something else
     else:
         from plica.frontend.onnx.family import (
             ModelFamily,  # the reader of models is not always needed

@@ -20,20 +20,25 @@ array([2., 4., 6.], dtype=float32)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING
 
 from attrs import evolve
 
+from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.dynamic.decide import static_form
+from plica.codegen.lower.given_trace import GivenSchedule
+from plica.codegen.lower.kernel_call import check_called
 from plica.ir.graph.module import Module
+from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
 from plica.ir.text.script import Scripted
 from plica.pipeline.compiled import compiled
-from plica.pipeline.option import check_options, contract_of, packs_of, target_of
+from plica.pipeline.extern_source import GivenExtern, checked_externs, externs_of
+from plica.pipeline.option import check_options, contract_of, packs_of, schedules_of, target_of
 from plica.pipeline.request import Request, chosen_page
 from plica.pipeline.shape_specialisation import Specialised, at_call
 from plica.rewrite.contract import Contract
@@ -42,6 +47,7 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
 from plica.runtime.open_executable import OpenExecutable
+from plica.runtime.record import KernelTrace
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -50,7 +56,7 @@ if TYPE_CHECKING:
 
 
 def compile(  # noqa: PLR0917  # the public surface says so
-    mod: Module | Scripted | str | PathLike[str] | ModelProto,
+    mod: Module | Scripted | Kernel | str | PathLike[str] | ModelProto,
     target: str | AnyTarget = "cpu",
     threads: int | None = None,
     database: Database | str | PathLike[str] | None = None,
@@ -61,8 +67,10 @@ def compile(  # noqa: PLR0917  # the public surface says so
     passes: Pipeline | None = None,
     disabled: str | Sequence[str] = (),
     effort: str = "default",
+    schedules: Mapping[str, GivenSchedule | KernelTrace] | None = None,
+    externs: Mapping[str, GivenExtern] | None = None,
 ) -> Executable:
-    """Native code for a module, or for an ONNX model: a path, or a `ModelProto`.
+    """Native code for a module, a kernel, or an ONNX model: a path, or a `ModelProto`.
 
     Where a size is open, one code serves every size (`plica.runtime.open_executable`).  Where a
     shape depends on the values of inputs, the code is made when it is called, once for each choice
@@ -79,6 +87,11 @@ def compile(  # noqa: PLR0917  # the public surface says so
     `fast` is compiled sooner and runs slower, `max` is the default's page today.  `passes` is a
     page of one's own, an edited `plica.pipeline.page_of(target)`, and passes that are `disabled`,
     by name, are left out of either.
+
+    A kernel is compiled as it stands: what it reads it takes, what it writes it gives, and its
+    loops are those it has.  `schedules` puts a trace on one kernel of a model, by the name that a
+    profile shows, and `externs` says who serves the symbols that a program calls: a library, or a
+    Python function (`plica.pipeline.extern_source`).
     """
     check_options(threads, database)
     machine = target_of(target)
@@ -88,13 +101,19 @@ def compile(  # noqa: PLR0917  # the public surface says so
     page = chosen_page(backend, passes, disabled, effort)
     count = cores() if threads is None else threads
     request = Request(
-        backend, machine, count, kept, packs_of(wanted, kept), wanted, database, cache, page
-    )
+        backend, machine, count, kept, packs_of(wanted, kept), wanted, database, cache, page,
+        schedules_of(schedules), checked_externs(externs),
+    )  # fmt: skip
     again = partial(
         compile, target=machine, threads=threads, database=database, cache=cache, packs=packs,
-        contract=contract, passes=passes, disabled=disabled, effort=effort,
+        contract=contract, passes=passes, disabled=disabled, effort=effort, schedules=schedules,
+        externs=externs,
     )  # fmt: skip
     module = at_call(mod, again)
+    source = module.whole if isinstance(module, Specialised) else module
+    if source is not None:  # what no size could mend is said now
+        check_called(source)
+        externs_of(source, request.externs, backend.here(machine))
     if isinstance(module, Specialised):
         return _opened(module, request)
     if backend.native:
@@ -121,7 +140,9 @@ def _opened(module: Specialised, request: Request) -> Executable:
         return module
     try:
         opened = compiled(module.whole, request)
-    except UnsupportedError:
-        return module  # some operator of it must know its sizes
+    except (UnsupportedError, LoweringRefused):
+        if request.schedules:
+            raise
+        return module  # some operator of it, or the schedule of a kernel, must know its sizes
     assert isinstance(opened, OpenExecutable)
     return opened.beside(module)

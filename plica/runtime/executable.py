@@ -24,6 +24,7 @@ import numpy as np
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, to_members
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
+from plica.runtime.extern import NONE, Externs
 from plica.runtime.interface import Interface, Shape
 from plica.runtime.port import Array, Port
 from plica.runtime.profile import Profile, ProfileRow, Speeds, measured_peak, measured_speeds
@@ -51,6 +52,8 @@ _WORDS: Final = tuple(map(sys.intern, ("data", "descr", "shape", "strides", "typ
 class Executable:
     """A compiled model: `exe(x, y)` or `exe(name=x)` gives an array, or a tuple of arrays."""
 
+    _externs: Externs = NONE
+
     def __init__(
         self,
         address: int,
@@ -66,9 +69,11 @@ class Executable:
         profile: int = 0,
         peak: int = 0,
         threads: int = 1,
+        externs: Externs = NONE,
     ) -> None:
         self._interface = interface
-        self._main: Callable[[int], int] = _MAIN(address)
+        self._main: Callable[[int], int] = externs.guarded(_MAIN(address))
+        self._externs = externs
         self._constants = tuple(constants)
         self._size = workspace
         self._sources = tuple(sources)
@@ -144,13 +149,15 @@ class Executable:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the artefact, as a whole or not at all; `plica.load` reads it."""
+        self._externs.check_written("saved")
         archive.write(path, archive.pack(to_members(self.artefact)))
 
     def export(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         """A shared library with a plain C function, and beside it a header and an example."""
         from plica.runtime.export import export
 
-        export(self.artefact, path, name)
+        self._externs.check_written("exported")
+        export(self.artefact, path, name, tuple(self._externs.libraries.values()))
 
     def profile(
         self,
