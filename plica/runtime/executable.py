@@ -29,6 +29,7 @@ from plica.runtime.interface import Interface, Shape
 from plica.runtime.port import Array, Port
 from plica.runtime.profile import Profile, ProfileRow, Speeds, measured_peak, measured_speeds
 from plica.runtime.record import KernelTrace
+from plica.runtime.timing import busy, load
 
 __all__ = ["Executable", "Interface", "Shape", "address_of"]
 
@@ -180,31 +181,36 @@ class Executable:
             message = "This executable does not note how long its kernels take."
             raise UnsupportedError(Diagnostic("unsupported", message))
         notes = np.zeros(1 + 2 * len(launches), np.int64)
+        noted, whole = [], []
         with _PROFILING:
             self(*args, **named)
+            before = load()
             self._profile(address_of(notes))
             try:
-                seconds = 0.0
                 for _ in range(runs):
+                    notes[:] = 0
                     notes[0] = start = monotonic_ns()
                     self(*args, **named)
-                    seconds += (monotonic_ns() - start) / 1e9
+                    whole.append((monotonic_ns() - start) / 1e9)
+                    noted.append(notes[1:].copy())
             finally:
                 self._profile(0)
         rows = [
             ProfileRow(
                 each.kernel,
-                int(notes[2 + 2 * n]),
-                notes[1 + 2 * n] / 1e9,
+                int(sum(run[1 + 2 * n] for run in noted)),
+                float(sum(run[2 * n] for run in noted)) / 1e9,
                 each.operations,
                 each.bytes,
+                tuple([float(run[2 * n]) / 1e9 for run in noted]),
             )
             for n, each in enumerate(launches)
         ]
         if peak is None and self._peak is not None:
             peak = measured_peak(self._peak, self._threads)
         speeds: float | Speeds = measured_speeds() if bandwidth is None else bandwidth
-        return Profile(tuple(rows), runs, seconds, peak, speeds)
+        warning = busy(before)
+        return Profile(tuple(rows), runs, sum(whole), peak, speeds, tuple(whole), warning)
 
     def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the model; inputs by position or by name."""

@@ -178,7 +178,7 @@ class AccelExecutable(Executable):
             )
             cycles.append(Cycles(step.name, total, cost.turns / max(1, cost.cycles)))
         seconds = sum(row.seconds for row in every)
-        return AccelProfile(tuple(every), runs, seconds, peak, bandwidth, tuple(cycles))
+        return AccelProfile(tuple(every), runs, seconds, peak, bandwidth, launches=tuple(cycles))
 
     def source(self, kind: str = "accel") -> str:
         """The code at one stage: `accel` is assembly, `placement` says what runs where."""
