@@ -148,7 +148,7 @@ def diff(arguments: argparse.Namespace) -> int:
         for line in () if effect is None else effect.text.splitlines():
             _line(f"    {line}", COLOURS.get(line[:1]))
     if not found.hunks:
-        _line("the traces are the same", "green")
+        _line(str(found), "green")
     return 1 if found.hunks else 0
 
 

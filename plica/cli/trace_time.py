@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from plica.runtime.error import Diagnostic, InputError, Place
 
 if TYPE_CHECKING:
+    from plica.core.term import Term
     from plica.ir.loop.statement import Kernel
     from plica.runtime.executable import Executable
     from plica.schedule.trace import Trace
@@ -67,7 +68,9 @@ def _compiled(
     from plica.pipeline import compile
     from plica.schedule.replay import scheduled
 
-    known = {var: sizes[str(var.name)] for var in kernel.dims if str(var.name) in sizes}
+    known: dict[Term, int] = {
+        var: sizes[str(var.name)] for var in kernel.dims if str(var.name) in sizes
+    }
     lost = [str(var.name) for var in kernel.dims if var not in known]
     unknown = [each for each in sizes if each not in {str(var.name) for var in kernel.dims}]
     if lost or unknown:

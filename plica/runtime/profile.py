@@ -9,8 +9,9 @@ k1_relu       1      500.0     500.0      0%    25%     0.00   0.02   0.0%
 total               2000.0    2000.0      0%   100%
 
 What takes longest comes first.  Rates and shares are of the median of the runs, which one
-interruption does not spoil; the roof is of the best.  Times are those of whole launches, the threads of the pool included.  The code notes them itself:
-no other thread should call the same executable meanwhile, or its launches are counted here.
+interruption does not spoil; the roof is of the best.  Times are those of whole launches, the
+threads of the pool included.  The code notes them itself: no other thread should call the same
+executable meanwhile, or its launches are counted here.
 """
 
 from __future__ import annotations
