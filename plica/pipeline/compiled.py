@@ -48,7 +48,7 @@ def compiled(
     # A do-block is a Python function: what it does may change.
     shared = shared and all(isinstance(each, Trace) for _, each in request.schedules)
     key = (backend, module, target, request.contract, request.packs, request.threads, found,
-           request.page, request.schedules, request.externs)  # fmt: skip
+           request.page, request.tier, request.schedules, request.externs)  # fmt: skip
     same = _IN_USE.get(key) if shared else None
     if same is not None:
         return same
@@ -93,8 +93,10 @@ def _made(
     artefact = None if stored is None else _reread(stored, lambda: record(later()))
     if artefact is not None:
         texts = backend.texts(later, job, artefact)
-        return executable(artefact, texts=texts, externs=job.externs)
+        known = executable(artefact, texts=texts, externs=job.externs)
+        return known.told(request.tier, 0, lambda: later().derivation)
     made = backend.build(request.page, later(), job)
+    made.told(request.tier, 1, lambda: later().derivation)
     if store is not None and entry:
         store.put(entry, archive.pack(to_members(made.artefact, with_record=False)))
     return made

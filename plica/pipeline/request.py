@@ -40,6 +40,9 @@ class Request:
     externs: tuple[tuple[str, GivenExtern], ...] = ()
     """Who serves the externs of a program, by symbol."""
 
+    tier: str = "default"
+    """The effort that the page is of."""
+
     @property
     def spelled(self) -> str | None:
         """The page as a text, the same in every process; None if somebody else's pass is in it,

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
@@ -36,11 +36,12 @@ from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
 from plica.ir.text.script import Scripted
+from plica.pipeline.background import BackgroundExecutable
 from plica.pipeline.compiled import compiled
 from plica.pipeline.extern_source import GivenExtern, checked_externs, externs_of
 from plica.pipeline.option import check_options, contract_of, packs_of, schedules_of, target_of
 from plica.pipeline.request import Request, chosen_page
-from plica.pipeline.shape_specialisation import Specialised, at_call
+from plica.pipeline.shape_specialisation import Specialised, at_call, read_once
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -68,6 +69,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
     disabled: str | Sequence[str] = (),
     effort: str = "default",
     schedules: Mapping[str, GivenSchedule | KernelTrace] | None = None,
+    background: bool = False,
+    specialise: bool = False,
     externs: Mapping[str, GivenExtern] | None = None,
 ) -> Executable:
     """Native code for a module, a kernel, or an ONNX model: a path, or a `ModelProto`.
@@ -92,7 +95,17 @@ def compile(  # noqa: PLR0917  # the public surface says so
     loops are those it has.  `schedules` puts a trace on one kernel of a model, by the name that a
     profile shows, and `externs` says who serves the symbols that a program calls: a library, or a
     Python function (`plica.pipeline.extern_source`).
+
+    In the `background` better code is made while that of the effort `fast` answers already
+    (`plica.pipeline.background`); `exe.tier` says which does.  With `specialise` a model with open
+    sizes gets code for just the sizes of a call when it is first called with them.
     """
+    if background:
+        return _in_background(
+            mod, target=target, threads=threads, database=database, cache=cache, packs=packs,
+            contract=contract, passes=passes, disabled=disabled, effort=effort,
+            schedules=schedules, specialise=specialise, externs=externs,
+        )  # fmt: skip
     check_options(threads, database)
     machine = target_of(target)
     backend = backend_of(machine)
@@ -102,7 +115,7 @@ def compile(  # noqa: PLR0917  # the public surface says so
     count = cores() if threads is None else threads
     request = Request(
         backend, machine, count, kept, packs_of(wanted, kept), wanted, database, cache, page,
-        schedules_of(schedules), checked_externs(externs),
+        schedules_of(schedules), checked_externs(externs), effort if passes is None else "own",
     )  # fmt: skip
     again = partial(
         compile, target=machine, threads=threads, database=database, cache=cache, packs=packs,
@@ -115,7 +128,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
         check_called(source)
         externs_of(source, request.externs, backend.here(machine))
     if isinstance(module, Specialised):
-        return _opened(module, request)
+        module.told(request.tier)
+        return _opened(module, request, specialise)
     if backend.native:
         native = partial(compile, threads=threads, database=database, cache=cache, packs=packs,
                          contract=contract)  # fmt: skip
@@ -134,7 +148,24 @@ def compile(  # noqa: PLR0917  # the public surface says so
     return compiled(module, evolve(request, backend=dynamic, page=page))
 
 
-def _opened(module: Specialised, request: Request) -> Executable:
+def _in_background(
+    mod: Any,
+    passes: Pipeline | None,
+    effort: str,
+    **options: Any,  # Any: as `compile`
+) -> Executable:
+    """What answers with fast code until that of the effort is made."""
+    if passes is not None or effort == "fast":
+        message = "In the background the code of a better effort than fast is made."
+        found = "passes" if passes is not None else "effort='fast'"
+        expected = "an effort, and no page of one's own"
+        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, found))
+    source = read_once(mod)  # a file may change meanwhile
+    first = compile(source, effort="fast", **options)
+    return BackgroundExecutable(first, partial(compile, source, effort=effort, **options))
+
+
+def _opened(module: Specialised, request: Request, specialise: bool) -> Executable:
     """One code for every size, where it can be made, beside what is compiled at a call."""
     if module.whole is None or not request.backend.opens(request.target):
         return module
@@ -145,4 +176,4 @@ def _opened(module: Specialised, request: Request) -> Executable:
             raise
         return module  # some operator of it, or the schedule of a kernel, must know its sizes
     assert isinstance(opened, OpenExecutable)
-    return opened.beside(module)
+    return opened.beside(module, eager=specialise)

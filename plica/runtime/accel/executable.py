@@ -109,6 +109,7 @@ class AccelExecutable(Executable):
 
     def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the model; inputs by position or by name."""
+        self._calls.add()
         return self._run(self._arrays(args, named), lambda part, given: part(*given))
 
     def _run(

@@ -106,6 +106,7 @@ class CudaExecutable(Executable):
         """
         if stream is not None and "stream" in [name for name, _ in self._interface.params]:
             named["stream"], stream = stream, None
+        self._calls.add()
         with self._lock:
             self._device.enter()
             other = None if stream is None else handle_of(stream)
