@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve
 
@@ -42,6 +42,12 @@ from plica.pipeline.extern_source import GivenExtern, checked_externs, externs_o
 from plica.pipeline.option import check_options, contract_of, packs_of, schedules_of, target_of
 from plica.pipeline.request import Request, chosen_page
 from plica.pipeline.shape_specialisation import Specialised, at_call, read_once
+from plica.pipeline.torch_source import (
+    TorchExecutable,
+    is_torch_module,
+    is_torch_program,
+    module_of_program,
+)
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -52,12 +58,19 @@ from plica.runtime.record import KernelTrace
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+    from torch.export import ExportedProgram
+    from torch.nn import Module as TorchModule
 
     from plica.search.record import Database
 
 
+Compilable: TypeAlias = (
+    "Module | Scripted | Kernel | str | PathLike[str] | ModelProto | TorchModule | ExportedProgram"
+)
+
+
 def compile(  # noqa: PLR0917  # the public surface says so
-    mod: Module | Scripted | Kernel | str | PathLike[str] | ModelProto,
+    mod: Compilable,
     target: str | AnyTarget = "cpu",
     threads: int | None = None,
     database: Database | str | PathLike[str] | None = None,
@@ -73,7 +86,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
     specialise: bool = False,
     externs: Mapping[str, GivenExtern] | None = None,
 ) -> Executable:
-    """Native code for a module, a kernel, or an ONNX model: a path, or a `ModelProto`.
+    """Native code for a module, a kernel, an ONNX model (a path, or a `ModelProto`), a program
+    that torch exported, or a module of torch, which is exported when it is called.
 
     Where a size is open, one code serves every size (`plica.runtime.open_executable`).  Where a
     shape depends on the values of inputs, the code is made when it is called, once for each choice
@@ -122,7 +136,10 @@ def compile(  # noqa: PLR0917  # the public surface says so
         contract=contract, passes=passes, disabled=disabled, effort=effort, schedules=schedules,
         externs=externs,
     )  # fmt: skip
-    module = at_call(mod, again)
+    if is_torch_module(mod):
+        return TorchExecutable(mod, again, request.tier)
+    given = module_of_program(mod) if is_torch_program(mod) else mod
+    module = at_call(given, again)  # type: ignore[arg-type]  # nothing of torch is left
     source = module.whole if isinstance(module, Specialised) else module
     if source is not None:  # what no size could mend is said now
         check_called(source)
