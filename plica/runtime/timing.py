@@ -6,7 +6,8 @@
 A round calls each function as often as it takes to be seen by the clock, the one after the other,
 and who comes first changes from round to round: what disturbs the machine disturbs both.
 
->>> found = CallTiming("f", (2e-6, 3e-6, 1e-6, 2e-6), against=CallTiming("g", (4e-6, 6e-6, 3e-6, 4e-6)))
+>>> other = CallTiming("g", (4e-6, 6e-6, 3e-6, 4e-6))
+>>> found = CallTiming("f", (2e-6, 3e-6, 1e-6, 2e-6), other)
 >>> found.min, found.median, found.ratio
 (1e-06, 2e-06, 2.0)
 >>> print(found)
