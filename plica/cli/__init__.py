@@ -14,9 +14,10 @@ import argparse
 import json
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TextIO
 
 from plica import __version__
 from plica.cli import (
@@ -111,7 +112,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     command: Command = arguments.command
     as_json: bool = getattr(arguments, "json", False)
     try:
-        code = command.run(arguments)
+        with warnings.catch_warnings():
+            warnings.showwarning = show_warning
+            code = command.run(arguments)
         sys.stdout.flush()
         return code
     except PlicaError as error:
@@ -128,6 +131,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning as a line: where in Plica it was said helps nobody."""
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def in_shell(of: Diagnostic) -> Diagnostic:

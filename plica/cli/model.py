@@ -42,9 +42,13 @@ def read(
 
     Of the arrays that are given those become part of the model whose values decide shapes, or all.
     """
+    from plica.frontend.offered import front_end_of
     from plica.frontend.onnx.node import NeedsValue
     from plica.frontend.onnx.origin import OnnxReading, read_onnx
 
+    reader = front_end_of(path)
+    if reader is not None:
+        return OnnxReading(reader.read(path), {})
     if path.suffix != ".onnx":
         return OnnxReading(_script(path, dims, given if fix_all else {}), {})
     fixed: dict[str, Any] = dict(given) if fix_all else {}

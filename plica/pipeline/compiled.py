@@ -17,15 +17,18 @@ from plica.codegen.road import Job, lowered, record
 from plica.core.collector import paused
 from plica.core.digest import digest
 from plica.ir.graph.module import Module
+from plica.ir.graph.operator import uses_foreign
 from plica.pipeline.lowered import job_for
 from plica.pipeline.option import known_tilings, read_records
 from plica.pipeline.request import Request
+from plica.rewrite.packs import OWN
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, CompilationRecord, from_members, to_members
 from plica.runtime.error import ArtefactError
 from plica.runtime.executable import Executable
 from plica.runtime.load import executable
 from plica.runtime.store import ArtefactStore, key_of, user_store
+from plica.schedule.form import installed
 
 _IN_USE: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()
 """Executables that are still in use somewhere in this process, by all that made them."""
@@ -89,10 +92,12 @@ def _made(
 
 def _entry(module: Module, request: Request, found: str) -> str:
     """The key under which the artefact of a module is kept; none where it cannot be told from
-    others: what a user's own rules and passes are made of has no digest."""
+    others: what rules, passes, forms and operators of other packages are made of has no digest."""
     page = request.spelled
-    named = all(isinstance(each, str) for each in request.wanted)
+    named = all(isinstance(each, str) and each in OWN for each in request.wanted)
     if module.main is None or page is None or not named or not request.backend.keeps():
+        return ""
+    if installed() or uses_foreign(module.values):
         return ""
     names = names_of(module.main_function())
     where = (
