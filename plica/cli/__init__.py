@@ -133,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def show_warning(
+def show_warning(  # noqa: PLR0917  # as warnings.showwarning
     message: Warning | str,
     category: type[Warning],
     filename: str,

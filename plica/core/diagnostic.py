@@ -28,6 +28,7 @@ __all__ = [
     "EvaluationError",  # native code raises it too, so it lives with the runtime
     "IllTyped",
     "Malformed",
+    "RuleFailed",
     "RuleRefused",
     "ScriptError",
     "did_you_mean",
@@ -176,6 +177,10 @@ class Malformed(PlicaError):
 
 class RuleRefused(PlicaError):
     """A rule or a pack cannot be what it was declared to be."""
+
+
+class RuleFailed(RuleRefused):
+    """A guard, a predicate or the right side of a rule raised an error on some term."""
 
 
 class IllFormed(Malformed, ValueError):

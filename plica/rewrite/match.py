@@ -17,8 +17,9 @@ one of any; holes under binders are filled as `plica.rewrite.binder` says.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
@@ -29,7 +30,7 @@ from plica.ir.graph.expression import Apply, Const, Expr, Function, Literal
 from plica.ir.loop.scalar import Lit, Scalar, dtype_of
 from plica.ir.type.dim import known
 from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type.term import TensorType, Type
 from plica.rewrite.binder import is_clear
 from plica.rewrite.pattern import (
     ANYTHING,
@@ -51,7 +52,11 @@ Head: TypeAlias = tuple[type[Term], str | None] | None  # class and operator; No
 
 @frozen
 class PatternMatch:
-    """What fills each hole, by attribute: `m.x`."""
+    """What fills each hole, by attribute: `m.x`.
+
+    `m.type(x)` is the type of what fills a hole, or of an expression, and `m.shape(x)` its sizes:
+    plain integers where they are known.
+    """
 
     filling: Filling
 
@@ -60,10 +65,34 @@ class PatternMatch:
         return self.filling[hole if isinstance(hole, str) else hole.name]
 
     def __getattr__(self, name: str) -> Any:
-        try:
+        if name in self.filling:
             return self.filling[name]
-        except KeyError:
-            raise AttributeError(f"The pattern has no hole {name!r}.") from None
+        if name in ASKED:
+            return partial(ASKED[name], self)
+        raise AttributeError(f"The pattern has no hole {name!r}.")
+
+
+def _type(of: PatternMatch, what: Any) -> Type:
+    """`m.type(x)`: the type of what fills a hole, or of an expression."""
+    name = what if isinstance(what, str) else what.name if isinstance(what, Hole) else None
+    value = what if name is None else of.filling[name]
+    if not isinstance(value, Expr):
+        message, hint = "Only an expression has a type.", "An attribute is its value: m.axis."
+        raise RuleRefused(Diagnostic("bad-rule", message, None, "an expression", repr(value), hint))
+    return type_of(value)
+
+
+def _shape(of: PatternMatch, what: Any) -> tuple[Any, ...]:
+    """`m.shape(x)`: its sizes, an int where it is known, otherwise the term of the dim."""
+    found = _type(of, what)
+    if not isinstance(found, TensorType):
+        message = "Only a tensor has a shape."
+        raise RuleRefused(Diagnostic("bad-rule", message, None, "a tensor", str(found)))
+    return tuple(size if known(size) is None else known(size) for size in found.shape)
+
+
+ASKED: Final[Mapping[str, Callable[[PatternMatch, Any], Any]]] = {"type": _type, "shape": _shape}
+"""What a match is asked for by name, where no hole is called so."""
 
 
 def match(pattern: Term, term: Term) -> PatternMatch | None:

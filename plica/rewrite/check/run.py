@@ -14,7 +14,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from plica.core.binding import free_vars, name_of
-from plica.core.diagnostic import EvaluationError, IllTyped, RuleRefused
+from plica.core.diagnostic import EvaluationError, IllTyped, RuleFailed
+from plica.core.extension import said
 from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Const, Expr, Tuple
@@ -25,8 +26,9 @@ from plica.ir.type.term import TensorType
 from plica.rewrite.check.compare import difference
 from plica.rewrite.check.data import Choose
 from plica.rewrite.check.index import check_index
-from plica.rewrite.check.instance import Instance, instance
-from plica.rewrite.check.probe import FAILURES, types_differ
+from plica.rewrite.check.instance import Instance
+from plica.rewrite.check.offer import offered
+from plica.rewrite.check.probe import types_differ
 from plica.rewrite.check.region import chains
 from plica.rewrite.check.report import as_pytest, closed
 from plica.rewrite.check.verdict import Counterexample, Refuted, Tested, Untested, Verdict
@@ -120,15 +122,13 @@ def _test(rule: Rule, examples: int, seed: int) -> Verdict:
     @hypothesis.given(st.binary(min_size=TAPE, max_size=TAPE))
     def compare(tape: bytes) -> None:
         nonlocal seen, overflowed
-        made = instance(rule.left, reader(tape))
+        made = offered(rule, reader(tape))
         if made is None:
             hypothesis.reject()
         try:
             after = rule.at(made.term)
-        except RuleRefused:
-            raise
-        except FAILURES as error:
-            reason = f"the rule fails with {type(error).__name__}: {error}"
+        except RuleFailed as error:
+            reason = f"the rule fails with {said(error.__cause__ or error)}"
             raise Differs(_counterexample(rule, made, None, None, reason)) from error
         if after is None:
             hypothesis.reject()

@@ -76,8 +76,6 @@ def test_it_is_used_like_plicas_own(library: Library) -> None:
     assert str(again) == str(module)
     # What it means may be another tomorrow, under the same name: no whole model is kept.
     assert operator.uses_foreign(module.values)
-    assert not operator.uses_foreign(plica.from_text(MODEL.replace("acme.square_relu", "exp")
-                                     .replace("acme", "nn")).values)  # fmt: skip
 
 
 def test_it_has_a_gradient(library: Library) -> None:
@@ -162,5 +160,5 @@ def test_what_it_does_not_offer_is_said(library: Library) -> None:
     library.install("acme", POINTS, acme_op=SOURCE)
     with pytest.raises(AttributeError, match=r"acme\.square_rel\. Did you mean 'square_relu'"):
         op.acme.square_rel  # noqa: B018  # asking is the point
-    with pytest.raises(PlicaError, match="There is no operator 'acme.cube'"):
+    with pytest.raises(PlicaError, match=r"There is no operator 'acme\.cube'"):
         plica.from_text(MODEL.replace("square_relu", "cube"))
