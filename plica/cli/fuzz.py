@@ -10,8 +10,9 @@ from plica.cli.command import Command
 from plica.cli.fuzz_form import configure as configure_form
 from plica.cli.fuzz_onnx import configure as configure_onnx
 from plica.cli.fuzz_open import configure as configure_open
+from plica.cli.named_pack import named_contract, named_packs
 from plica.cli.progress import progress
-from plica.cli.rules import count, named_contract, named_packs, run
+from plica.cli.rules import count, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

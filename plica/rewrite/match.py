@@ -54,8 +54,8 @@ Head: TypeAlias = tuple[type[Term], str | None] | None  # class and operator; No
 class PatternMatch:
     """What fills each hole, by attribute: `m.x`.
 
-    `m.type(x)` is the type of what fills a hole, or of an expression, and `m.shape(x)` its sizes:
-    plain integers where they are known.
+    `m.type(x)` is the type of what fills a hole, or of an expression, `m.shape(x)` its sizes and
+    `m.value(p)` an attribute, both with plain integers where they are known.
     """
 
     filling: Filling
@@ -91,7 +91,22 @@ def _shape(of: PatternMatch, what: Any) -> tuple[Any, ...]:
     return tuple(size if known(size) is None else known(size) for size in found.shape)
 
 
-ASKED: Final[Mapping[str, Callable[[PatternMatch, Any], Any]]] = {"type": _type, "shape": _shape}
+def _value(of: PatternMatch, what: Any) -> Any:
+    """`m.value(axes)`: an attribute with plain integers where its sizes are known."""
+    value = of[what] if isinstance(what, str | Hole) else what
+    if isinstance(value, tuple):
+        return tuple(_value(of, each) for each in value)
+    number = known(value) if isinstance(value, Scalar) else None
+    return value if number is None else number
+
+
+# fmt: off
+ASKED: Final[Mapping[str, Callable[[PatternMatch, Any], Any]]] = {
+    "type":  _type,
+    "shape": _shape,
+    "value": _value,
+}
+# fmt: on
 """What a match is asked for by name, where no hole is called so."""
 
 
@@ -111,7 +126,7 @@ def compiled(pattern: Term) -> tuple[tuple[Head, Matcher], ...]:
 
 def _whole(pattern: Term) -> Matcher:
     """A matcher that also sees to the scopes of what the pattern binds."""
-    matcher = _matcher(pattern)
+    matcher = part_matcher(pattern)
     if not any(type(node).binds for node in post_order(pattern)):
         return matcher
     clear = is_clear(pattern)
@@ -167,7 +182,7 @@ def _is_negative_zero(value: Any) -> bool:
     return isinstance(value, float) and leaf_key(value) == leaf_key(-0.0)
 
 
-def _matcher(pattern: Any) -> Matcher:
+def part_matcher(pattern: Any) -> Matcher:
     if isinstance(pattern, Hole):
         return _hole(pattern.name, _demands(pattern))
     if isinstance(pattern, IndexHole):
@@ -205,9 +220,9 @@ def _hole(name: str, demands: tuple[Predicate, ...]) -> Matcher:
 
 def _apply(pattern: Apply) -> Matcher:
     op, arity = pattern.op, len(pattern.args)
-    args = tuple(_matcher(arg) for arg in pattern.args if not isinstance(arg, Rest))
+    args = tuple(part_matcher(arg) for arg in pattern.args if not isinstance(arg, Rest))
     rest = next((arg.name for arg in pattern.args if isinstance(arg, Rest)), None)
-    attrs = tuple(_matcher(value) for _, value in pattern.attrs)
+    attrs = tuple(part_matcher(value) for _, value in pattern.attrs)
 
     def walk(term: Any, filling: Filling) -> bool:
         if term.__class__ is not Apply or term.op != op:
@@ -236,7 +251,7 @@ def _node(pattern: Term) -> Matcher:
         value = getattr(pattern, name)
         if cls is Function and name == "ret" and value is None:
             continue  # to be inferred: of any type
-        fields.append((name, _items(value) if kind is MANY else _matcher(value)))
+        fields.append((name, _items(value) if kind is MANY else part_matcher(value)))
     if all(kind is ONE for kind in field_kinds(cls)):
         matchers = tuple(matcher for _, matcher in fields)
 
@@ -259,7 +274,7 @@ def _node(pattern: Term) -> Matcher:
 
 
 def _items(pattern: tuple[Any, ...]) -> Matcher:
-    matchers = tuple(map(_matcher, pattern))
+    matchers = tuple(map(part_matcher, pattern))
 
     def walk(value: Any, filling: Filling) -> bool:
         return (

@@ -102,6 +102,7 @@ class _Making:
 
     def __init__(self, choose: Choose, pattern: Term) -> None:
         self.choose = choose
+        self.given: dict[str, Any] = {}  # Any: what somebody fills holes with
         self.filling: dict[str, Any] = {}  # Any: terms, attribute values, tuples of arguments
         self.variables: list[Var] = []
         self.made: dict[Term, Any] = {}
@@ -110,7 +111,8 @@ class _Making:
         self.scopes = {name: sorted(frozenset().union(*s)) for name, s in scopes(whole).items()}
 
     def give(self, given: Mapping[str, Any]) -> None:
-        """Fill some holes beforehand."""
+        """Fill some holes beforehand; attributes are read as operators read them."""
+        self.given = dict(given)
         self._keep({
             name: Var(Name(name), value) if isinstance(value, Type) else value
             for name, value in given.items()
@@ -394,6 +396,11 @@ class _Making:
                     return None
                 trial[value.name] = found = self.choose(alike(options, length))
                 length = len(found) if isinstance(found, tuple) else length
+            elif value.name in self.given:
+                found = specs[name].read(self.given.pop(value.name))
+                if isinstance(found, Mismatch):
+                    raise _GivenUp
+                self.filling[value.name] = found
             values.append((name, self.filling.get(value.name, trial.get(value.name))))
         return tuple(values)
 

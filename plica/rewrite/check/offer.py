@@ -64,10 +64,15 @@ def _is_closed(of: Expr) -> bool:
     )
 
 
-def _instance(term: Expr, choose: Choose, data: bool) -> Instance:
+def variables_of(term: Expr) -> tuple[Var, ...]:
+    """The free variables of a term, in the order in which they come."""
     free = free_vars(term)
-    variables = tuple(
+    return tuple(
         each for each in dict.fromkeys(post_order(term)) if isinstance(each, Var) and each in free
     )
+
+
+def _instance(term: Expr, choose: Choose, data: bool) -> Instance:
+    variables = variables_of(term)
     inputs = tuple((each, array(each.type, choose)) for each in variables) if data else ()
     return Instance(term, inputs, variables)

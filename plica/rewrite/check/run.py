@@ -25,6 +25,7 @@ from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.check.compare import difference
 from plica.rewrite.check.data import Choose
+from plica.rewrite.check.decline import Declined
 from plica.rewrite.check.index import check_index
 from plica.rewrite.check.instance import Instance
 from plica.rewrite.check.offer import offered
@@ -106,7 +107,7 @@ class Differs(AssertionError):
 
 
 def _test(rule: Rule, examples: int, seed: int) -> Verdict:
-    seen, overflowed = 0, 0
+    seen, overflowed, declined = 0, 0, Declined()
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
@@ -124,6 +125,7 @@ def _test(rule: Rule, examples: int, seed: int) -> Verdict:
         nonlocal seen, overflowed
         made = offered(rule, reader(tape))
         if made is None:
+            declined.add(None)
             hypothesis.reject()
         try:
             after = rule.at(made.term)
@@ -131,6 +133,7 @@ def _test(rule: Rule, examples: int, seed: int) -> Verdict:
             reason = f"the rule fails with {said(error.__cause__ or error)}"
             raise Differs(_counterexample(rule, made, None, None, reason)) from error
         if after is None:
+            declined.add(made)
             hypothesis.reject()
         verdict = sides_differ(rule, made, after)
         if isinstance(verdict, Counterexample):
@@ -148,8 +151,7 @@ def _test(rule: Rule, examples: int, seed: int) -> Verdict:
             note = f"{why} declines nearly every instance"
             return Tested(rule.name, seen, overflowed, note)
     if not seen:
-        why = "the guard" if rule.when is not None else "the right side"
-        return Untested(rule.name, f"no instance was found, or {why} declines every one")
+        return Untested(rule.name, declined.why(rule))
     return Tested(rule.name, seen, overflowed)
 
 

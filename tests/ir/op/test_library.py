@@ -21,7 +21,7 @@ from plica.runtime.error import PlicaError
 from tests.library import Library
 
 ROOT = Path(__file__).parents[3]
-SOURCE = '''
+SOURCE = """
 import numpy as np
 from plica import op
 from plica.ir.loop.scalar import Max, like
@@ -36,7 +36,7 @@ SQUARE_RELU = pointwise(
     slope=lambda cotangent, result, x: cotangent * 2.0 * op.maximum(x, 0.0),
     reference=lambda x: np.maximum(x, 0) ** 2,
 )
-'''
+"""
 POINTS = "[plica.operators]\nacme = acme_op\n"
 MODEL = """
 import plica
