@@ -93,9 +93,13 @@ def _shape(of: PatternMatch, what: Any) -> tuple[Any, ...]:
 
 def _value(of: PatternMatch, what: Any) -> Any:
     """`m.value(axes)`: an attribute with plain integers where its sizes are known."""
-    value = of[what] if isinstance(what, str | Hole) else what
+    return plain(of[what] if isinstance(what, str | Hole) else what)
+
+
+def plain(value: Any) -> Any:
+    """The value of an attribute with integers in the place of sizes that are known."""
     if isinstance(value, tuple):
-        return tuple(_value(of, each) for each in value)
+        return tuple([plain(each) for each in value])
     number = known(value) if isinstance(value, Scalar) else None
     return value if number is None else number
 

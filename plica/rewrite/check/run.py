@@ -2,6 +2,7 @@
 
 check(rule)  -> Proved | Tested(n) | Untested(why) | Refuted(counterexample)
 check(pack)  -> a verdict for each rule; a pack can be given by its name
+check(operator) -> one on its meaning, one on its gradient
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from plica.core.extension import said
 from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Const, Expr, Tuple
+from plica.ir.graph.operator import Operator
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type.infer import type_of
@@ -29,6 +31,7 @@ from plica.rewrite.check.decline import Declined
 from plica.rewrite.check.index import check_index
 from plica.rewrite.check.instance import Instance
 from plica.rewrite.check.offer import offered
+from plica.rewrite.check.operator import check_operator
 from plica.rewrite.check.probe import types_differ
 from plica.rewrite.check.region import chains
 from plica.rewrite.check.report import as_pytest, closed
@@ -45,14 +48,16 @@ from plica.rewrite.rule import Rule
 def check(of: Rule, examples: int = 200, seed: int = 0) -> Verdict: ...
 @overload
 def check(
-    of: Pack | str | Iterable[Rule], examples: int = 200, seed: int = 0
+    of: Pack | Operator | str | Iterable[Rule], examples: int = 200, seed: int = 0
 ) -> tuple[Verdict, ...]: ...
 def check(
-    of: Rule | Pack | str | Iterable[Rule], examples: int = 200, seed: int = 0
+    of: Rule | Pack | Operator | str | Iterable[Rule], examples: int = 200, seed: int = 0
 ) -> Verdict | tuple[Verdict, ...]:
-    """What can be said of a rule, or of each rule of a pack."""
+    """What can be said of a rule, of each rule of a pack, or of an operator."""
     if examples < 1:
         raise ValueError(f"A check needs at least one example, found {examples}.")
+    if isinstance(of, Operator):
+        return check_operator(of, examples, seed)
     if not isinstance(of, Rule):
         rules = find_pack(of) if isinstance(of, str) else as_rules(of)
         return tuple(check(rule, examples, seed) for rule in rules)
