@@ -22,16 +22,19 @@ from typing import Final, TextIO
 from plica import __version__
 from plica.cli import (
     bench,
+    check,
     compile_,
     debug,
     demo,
     doctor,
     explain,
     fuzz,
+    new,
     pool,
     quantise,
     rules,
     run,
+    targets,
     trace,
     tune,
     verify,
@@ -43,16 +46,19 @@ __all__ = ["COMMANDS", "Command", "main"]
 
 COMMANDS: Final[tuple[Command, ...]] = (
     bench.COMMAND,
+    check.COMMAND,
     compile_.COMMAND,
     debug.COMMAND,
     demo.COMMAND,
     doctor.COMMAND,
     explain.COMMAND,
     fuzz.COMMAND,
+    new.COMMAND,
     pool.COMMAND,
     quantise.COMMAND,
     rules.COMMAND,
     run.COMMAND,
+    targets.COMMAND,
     trace.COMMAND,
     tune.COMMAND,
     verify.COMMAND,
@@ -76,6 +82,10 @@ examples:
   plica doctor --json        the same, for programs
   plica rules list           the rule packs
   plica rules check algebra  test or prove every rule of a pack
+  plica rules why silu M.onnx             why a rule does not apply
+  plica new rule-pack acme-rules          a package of one's own
+  plica check ./acme-rules                everything it offers, checked
+  plica targets              what code can be made for
   plica tune M.onnx --trials 256 --db tune.db   faster schedules, kept in a file
   plica fuzz graph           random programs, held against the interpreter
   plica trace show T.json    a schedule trace, as Python

@@ -268,7 +268,7 @@ def native(module: Module, inputs: tuple[Any, ...]) -> Any:
               objects=static is None, checks=StateChecks())  # fmt: skip
     except UnsupportedError:
         return None
-    return _shaped(made(*inputs), module)
+    return shaped(made(*inputs), module)
 
 
 def compiled(module: Module, inputs: tuple[Any, ...]) -> Any:
@@ -290,10 +290,10 @@ def compiled(module: Module, inputs: tuple[Any, ...]) -> Any:
         made = build(lower(module, exact, (), here, objects=True), here, objects=True)
     except (UnsupportedError, IllTyped, EvaluationError):
         return None
-    return _shaped(made(*inputs), module)
+    return shaped(made(*inputs), module)
 
 
-def _shaped(found: Any, module: Module) -> Any:
+def shaped(found: Any, module: Module) -> Any:
     """What an executable gives, in the tuples its type says."""
     from plica.ir.type.term import TupleType
 

@@ -26,11 +26,12 @@ from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from plica.core.diagnostic import did_you_mean
 from plica.core.extension import ExtensionGroup
 from plica.core.fold import post_order
+from plica.core.term import Term
 from plica.ir.graph.expression import Call, Constructor, Function, Var
 from plica.ir.graph.module import Module
 from plica.ir.type.infer import infer
@@ -103,6 +104,8 @@ class Pass:
     after: tuple[str, ...] = ()
     kind: Kind = "graph"
     if_changed: str = ""
+    looks_for: tuple[Term, ...] = field(default=(), eq=False)
+    """Patterns of what it changes: fuzzers make programs in which they occur."""
 
     def __attrs_post_init__(self) -> None:
         for name in (*self.before, *self.after):
