@@ -37,9 +37,8 @@ def new_package(kind: str, name: str, into: Path | str = ".") -> Path:
         raise UnsupportedError(Diagnostic("unsupported", message, None, expected, repr(name)))
     if module in sys.stdlib_module_names or module == "plica":
         message = f"{module!r} is a module already."
-        told = Diagnostic(
-            "name-clash", message, None, "another name", f"Python's or Plica's {name}"
-        )
+        found = f"a module of Python or Plica, {module}"
+        told = Diagnostic("name-clash", message, None, "another name", found)
         raise UnsupportedError(told)
     if {name, module} & set(group_named(template.group).own):
         message = f"Plica has something called {name} in {template.group}."

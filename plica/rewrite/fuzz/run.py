@@ -104,9 +104,9 @@ def fuzz(
 ) -> GraphFuzzReport:
     """Modules through the stages; with `native` every so many-th is compiled and run as well.
 
-    The rules and patterns of `focus` are tried first, one after another, then in every other module;
-    so are the patterns that a pass among the stages looks for.  Where
-    modules are of the `whole` language, all have closures, data or recursion to choose from.
+    The rules and patterns of `focus`, and those that a pass among the stages looks for, are tried
+    first, one after another, and then in every other module; where modules are of the `whole`
+    language, all have closures, data or recursion to choose from.
     `say` is told of each module as its turn comes.
     """
     counts: Counter[str] = Counter()
