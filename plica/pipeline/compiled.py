@@ -19,11 +19,13 @@ from plica.codegen.road import Job, lowered, record
 from plica.core.collector import paused
 from plica.core.digest import digest
 from plica.ir.graph.module import Module
+from plica.ir.graph.operator import uses_foreign
 from plica.pipeline.extern_source import externs_called, externs_of
 from plica.pipeline.lowered import job_for
 from plica.pipeline.option import known_tilings, read_records
 from plica.pipeline.request import Request
 from plica.pipeline.validate import hold_to_stages
+from plica.rewrite.packs import OWN
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, CompilationRecord, from_members, to_members
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
@@ -31,6 +33,7 @@ from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE
 from plica.runtime.load import executable
 from plica.runtime.store import ArtefactStore, key_of, user_store
+from plica.schedule.form import installed
 from plica.schedule.trace import Trace
 
 _IN_USE: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()
@@ -122,13 +125,15 @@ def _packed(of: Artefact) -> bytes:
 
 def _entry(module: Module, request: Request, found: str) -> str:
     """The key under which the artefact of a module is kept; none where it cannot be told from
-    others: what a user's own rules and passes are made of has no digest."""
+    others: what rules, passes, forms and operators of other packages are made of has no digest."""
     page = request.spelled
     traces = [(name, each) for name, each in request.schedules if isinstance(each, Trace)]
     if len(traces) < len(request.schedules):
         return ""
-    named = all(isinstance(each, str) for each in request.wanted)
+    named = all(isinstance(each, str) and each in OWN for each in request.wanted)
     if module.main is None or page is None or not named or not request.backend.keeps():
+        return ""
+    if installed() or uses_foreign(module.values):
         return ""
     names = names_of(module.main_function())
     where = (
