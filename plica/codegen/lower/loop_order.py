@@ -44,6 +44,9 @@ ROWS: Final = 4
 STRIP: Final = 64
 """How many lanes of a row of open length are done at once."""
 
+NEAR: Final = 4
+"""Elements so far apart in what is read are picked from whole vectors."""
+
 _ALONE: Final = (FloorDiv, FloorMod, Pow)
 """What machines do for one lane at a time."""
 
@@ -88,7 +91,7 @@ def strips(
     axis, size = of.axes[-1], of.out.shape[-1]
     if tuple(indices[-1:]) != (axis,):
         return None
-    if not all(is_row(each, axis) for each in (*bodies, *after)):
+    if not all(is_row(each, axis, NEAR) for each in (*bodies, *after)):
         return None
     taken = {node.name for node in post_order(of) if isinstance(node, ScalarVar)}
     one, lane, few, near = [
@@ -101,10 +104,13 @@ def strips(
     ]
     around = list(zip(of.axes, of.out.shape, strict=True))[:-1]
     rows: list[tuple[Scalar | None, Scalar, int]] = [(None, size, 1)]
+    place_of_rows = 0
     if reductions and around:  # rows go together: what is read of columns serves all of them
-        row, count = around.pop()
+        place_of_rows = _shared(bodies, axis, around)
+        row, count = around.pop(place_of_rows)
         whole = count // ROWS * ROWS
         rows = [(few * ROWS + near, count // ROWS, ROWS), (whole + few, count - whole, 1)]
+    rows = [each for each in rows if known(each[1]) != 0]
     found = []
     for at, many, together in rows:
         for place, strips, lanes, end in columns:
@@ -113,7 +119,7 @@ def strips(
             inside = [(lane, Lit(lanes, axis.dtype))]
             if at is not None:
                 here[row] = at
-                loops.append((few, many))
+                loops.insert(place_of_rows, (few, many))
                 if together > 1:
                     inside.insert(0, (near, Lit(together, axis.dtype)))
             body = substitute(of.value, {**here})
@@ -133,8 +139,26 @@ def strips(
     return tuple(found)
 
 
-def is_row(body: Scalar, axis: ScalarVar) -> bool:
-    """Whether everything a term reads is contiguous along an axis, or the same all along it."""
+def _shared(
+    bodies: Sequence[Scalar], axis: ScalarVar, around: Sequence[tuple[ScalarVar, Scalar]]
+) -> int:
+    """The axis whose neighbours read the same columns; the last where there is none."""
+    columns: set[Term] = set()
+    for body in bodies:
+        for node in post_order(body):
+            if isinstance(node, Load) and axis in free_vars(node):
+                columns |= free_vars(node)
+    for at, (each, count) in enumerate(around):
+        if each not in columns and (known(count) or 0) >= ROWS:
+            return at
+    return len(around) - 1
+
+
+def is_row(body: Scalar, axis: ScalarVar, apart: int = 1) -> bool:
+    """Whether everything a term reads is contiguous along an axis, or the same all along it.
+
+    Neighbours may be so many elements `apart`.
+    """
     seen: set[Term] = set()
     stack: list[Term] = [body]
     while stack:
@@ -150,11 +174,11 @@ def is_row(body: Scalar, axis: ScalarVar) -> bool:
             if any(axis in free_vars(each) for each in node.indices[:-1]):
                 return False
             step = polynomial(node.indices[-1]).get(frozenset({(axis, 1)}))
-            rest = polynomial(node.indices[-1] - axis)
-            if (
-                step is None
-                or step[1] != 1
-                or any(axis in free_vars(atom) for atoms, _ in rest.values() for atom in atoms)
+            if step is None:
+                return False
+            rest = polynomial(node.indices[-1] - axis * step[1])
+            if not 1 <= step[1] <= apart or any(
+                axis in free_vars(atom) for atoms, _ in rest.values() for atom in atoms
             ):
                 return False
         stack.extend(node._children)
