@@ -43,6 +43,7 @@ from plica.ir.loop.scalar import (
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, exposed, kernel_of, loads, pairs
 from plica.ir.loop.statement import Alloc, For, Kernel, LoopKind, Seq, Stmt, Store
+from plica.ir.loop.summation import spelled
 from plica.ir.type.dim import known
 from plica.schedule.default.row import rows_of
 
@@ -87,7 +88,7 @@ def nest(of: Stages) -> Kernel:
     """The plain loops of some stages: these fit everything."""
     if not all(isinstance(each, Each) for each in of.stages):
         return kernel_of(of)
-    every = pairs(of)
+    every = [(_spelled(fold), epilogue) for fold, epilogue in pairs(of)]
     if len(every) == 1:
         ((fold, epilogue),) = every
         body = elements(fold, of.result, stored(fold, epilogue))
@@ -95,6 +96,12 @@ def nest(of: Stages) -> Kernel:
         body = _by_row(of, every, rows_of(of) or 0)
     params = (*of.inputs, *of.outputs)
     return Kernel(open_sizes(params, body), params, len(of.inputs), body)
+
+
+def _spelled(of: Each) -> Each:
+    """A stage in which the order of sums is written out."""
+    value = spelled(of.value)
+    return of if value is of.value else Each(of.out, of.axes, value)
 
 
 def _by_row(of: Stages, every: Sequence[tuple[Each, Each | None]], rows: int) -> Stmt:

@@ -56,6 +56,7 @@ from plica.ir.loop.statement import (
     seq,
     statements,
 )
+from plica.ir.loop.summation import spelled
 from plica.ir.loop.tensor import Compute
 from plica.ir.type.dim import known
 
@@ -157,7 +158,7 @@ class _Writer:
 
     def each(self, out: Buffer, axes: tuple[ScalarVar, ...], value: Scalar) -> None:
         sizes = dict(zip(axes, out.shape, strict=True))
-        rest, found = taken_out(value, sizes, self.name)
+        rest, found = taken_out(spelled(value), sizes, self.name)
         last = found[-1] if found else None
         # A reduction that is the whole value is accumulated where it ends.
         direct = (

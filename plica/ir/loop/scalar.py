@@ -1,6 +1,6 @@
 """Scalars: the expressions inside loops, and the dims of tensor types.
 
-    Scalar ::= Lit | ScalarVar | Load(buffer, indices) | Reduce(combiner, axes, extents, body)
+    Scalar ::= Lit | ScalarVar | Load(buffer, indices) | Reduce(combiner, axes, extents, body, run)
              | Add | Sub | Mul | Div | FloorDiv | FloorMod | Min | Max | Pow
              | BitAnd | BitOr | BitXor | ShiftLeft | ShiftRight
              | Eq | Ne | Lt | Le | And | Or | Not | Select | Cast | Intrinsic(name, args)
@@ -176,13 +176,45 @@ Combiner = Literal["sum", "prod", "max", "min", "all", "any"]
 
 @frozen(eq=False)
 class Reduce(Scalar):
-    """`body` combined over the box of `axes`; over an empty box the combiner's identity."""
+    """`body` combined over the box of `axes`; over an empty box the combiner's identity.
+
+    Floats are added, or multiplied, one by one in row-major order; with a `run`, in runs of so many
+    terms whose totals are joined after that (`plica.ir.loop.summation`).
+    """
 
     binds = (("axes", ("body",)),)
     combiner: Combiner
     axes: tuple[ScalarVar, ...]
     extents: tuple[Scalar, ...]
     body: Scalar
+    run: int = 0
+
+    @staticmethod
+    def normal(
+        combiner: Combiner,
+        axes: tuple[ScalarVar, ...],
+        extents: tuple[Scalar, ...],
+        body: Scalar,
+        run: int,
+    ) -> tuple[Any, ...]:
+        if run and (_in_any_order(combiner, body) or _fits(extents, run)):
+            run = 0
+        return combiner, axes, extents, body, run
+
+
+def _in_any_order(combiner: Combiner, body: Scalar) -> bool:
+    """Whether the order in which terms are joined makes no difference."""
+    return combiner not in ("sum", "prod") or not dtype_of(body).is_float
+
+
+def _fits(extents: tuple[Scalar, ...], run: int) -> bool:
+    """Whether a box is known to have no more places than a run."""
+    count = 1
+    for each in extents:
+        if not isinstance(each, Lit):
+            return False
+        count *= int(each.value)
+    return count <= run
 
 
 @frozen(eq=False)

@@ -62,9 +62,16 @@ def compute(
 
 
 def reduce(
-    combiner: Combiner, extents: Iterable[DimLike], body: Callable[..., Scalar], name: str = "k"
+    combiner: Combiner,
+    extents: Iterable[DimLike],
+    body: Callable[..., Scalar],
+    name: str = "k",
+    run: int = 0,
 ) -> Scalar:
-    """`body(k, …)` combined over the box; nested reductions need different axis names."""
+    """`body(k, …)` combined over the box; nested reductions need different axis names.
+
+    Floats are joined one by one, or in runs of so many (`plica.ir.loop.summation`).
+    """
     sizes = tuple(dim(size) for size in extents)
     axes = tuple(axis(name, number) for number in range(len(sizes)))
-    return Reduce(combiner, axes, sizes, body(*axes))
+    return Reduce(combiner, axes, sizes, body(*axes), run)

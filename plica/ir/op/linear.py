@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Values
 from plica.ir.loop.scalar import Buffer, Mul, Scalar, index
+from plica.ir.loop.summation import PRODUCT_RUN
 from plica.ir.loop.tensor import Compute, compute, reduce
 from plica.ir.op.attribute import attribute, flag, text
 from plica.ir.op.cotangent import (
@@ -64,7 +65,8 @@ def sum_of_products(
             assert whole is not None
             return whole
 
-        return as_dtype(reduce("sum", extents, term) if extents else term(), dtype)
+        total = reduce("sum", extents, term, run=PRODUCT_RUN) if extents else term()
+        return as_dtype(total, dtype)
 
     return compute(buffers, shape, element)
 
