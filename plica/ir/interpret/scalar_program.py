@@ -228,7 +228,7 @@ def _reduction(node: Reduce, env: Env, nesting: int) -> Callable[[Registers], An
     if nesting > _DEEPEST:  # the one place where running recurses
         message = "Reductions inside reductions are nested too deep to be interpreted."
         raise EvaluationError(Diagnostic("unsupported", message, None, f"at most {_DEEPEST}"))
-    if node.run:
+    if node.runs:
         line = _Layout(env, nesting).line((spelled(node),))
         return lambda _: run_line(line)[0]
     dtype = dtype_of(node.body)

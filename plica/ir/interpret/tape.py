@@ -291,7 +291,7 @@ class Tape:
     # --- reductions ------------------------------------------------------------------------------
 
     def reduce(self, node: Reduce) -> Placed:
-        if node.run:
+        if node.runs:
             return self.place(spelled(node))
         dtype = dtype_of(node.body)
         neutral = identity(node.combiner, dtype)

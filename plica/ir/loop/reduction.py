@@ -148,7 +148,7 @@ def _apart(value: Scalar, axes: Axes) -> tuple[Scalar, dict[ScalarVar, Scalar]]:
             moved[var], sizes[own] = own, extent
         body = substitute(node.body, moved)
         own_axes = tuple(moved[each] for each in node.axes)
-        return Reduce(node.combiner, own_axes, node.extents, body, node.run)  # type: ignore[arg-type]  # a term keeps its sort
+        return Reduce(node.combiner, own_axes, node.extents, body, node.runs)  # type: ignore[arg-type]  # a term keeps its sort
 
     apart = map_bottom_up(renamed, value)
     assert isinstance(apart, Scalar)

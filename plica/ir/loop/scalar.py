@@ -1,6 +1,6 @@
 """Scalars: the expressions inside loops, and the dims of tensor types.
 
-    Scalar ::= Lit | ScalarVar | Load(buffer, indices) | Reduce(combiner, axes, extents, body, run)
+    Scalar ::= Lit | ScalarVar | Load(buffer, indices) | Reduce(combiner, axes, extents, body, runs)
              | Add | Sub | Mul | Div | FloorDiv | FloorMod | Min | Max | Pow
              | BitAnd | BitOr | BitXor | ShiftLeft | ShiftRight
              | Eq | Ne | Lt | Le | And | Or | Not | Select | Cast | Intrinsic(name, args)
@@ -173,13 +173,20 @@ class Load(Scalar):
 
 Combiner = Literal["sum", "prod", "max", "min", "all", "any"]
 
+Runs = Literal["", "row", "box"]
+"""How the terms of a long sum are cut into runs, if they are."""
+
+RUN_LENGTH: Final[dict[Runs, int]] = {"row": 16, "box": 512}
+"""Terms of a run, at most.  Of 16 equal terms no sum is off by more than three units in the last
+place; 512 products are what libraries of matrix products add up at once."""
+
 
 @frozen(eq=False)
 class Reduce(Scalar):
     """`body` combined over the box of `axes`; over an empty box the combiner's identity.
 
-    Floats are added, or multiplied, one by one in row-major order; with a `run`, in runs of so many
-    terms whose totals are joined after that (`plica.ir.loop.summation`).
+    Floats are added, or multiplied, one by one in row-major order; in `runs`, those of a run are,
+    and the totals of runs after that (`plica.ir.loop.summation`).
     """
 
     binds = (("axes", ("body",)),)
@@ -187,7 +194,7 @@ class Reduce(Scalar):
     axes: tuple[ScalarVar, ...]
     extents: tuple[Scalar, ...]
     body: Scalar
-    run: int = 0
+    runs: Runs = ""
 
     @staticmethod
     def normal(
@@ -195,11 +202,11 @@ class Reduce(Scalar):
         axes: tuple[ScalarVar, ...],
         extents: tuple[Scalar, ...],
         body: Scalar,
-        run: int,
+        runs: Runs,
     ) -> tuple[Any, ...]:
-        if run and (_in_any_order(combiner, body) or _fits(extents, run)):
-            run = 0
-        return combiner, axes, extents, body, run
+        if runs and (_in_any_order(combiner, body) or _is_run(extents, runs)):
+            runs = ""
+        return combiner, axes, extents, body, runs
 
 
 def _in_any_order(combiner: Combiner, body: Scalar) -> bool:
@@ -207,14 +214,16 @@ def _in_any_order(combiner: Combiner, body: Scalar) -> bool:
     return combiner not in ("sum", "prod") or not dtype_of(body).is_float
 
 
-def _fits(extents: tuple[Scalar, ...], run: int) -> bool:
-    """Whether a box is known to have no more places than a run."""
+def _is_run(extents: tuple[Scalar, ...], runs: Runs) -> bool:
+    """Whether a box is known to be one run."""
     count = 1
-    for each in extents:
-        if not isinstance(each, Lit):
+    for at, each in enumerate(extents):
+        if not isinstance(each, Lit) or (
+            runs == "row" and each.value > 1 and at + 1 < len(extents)
+        ):
             return False
         count *= int(each.value)
-    return count <= run
+    return count <= RUN_LENGTH[runs]
 
 
 @frozen(eq=False)

@@ -1,30 +1,32 @@
 """Summation: the order in which a long sum, or product, of floats is made.
 
-A running total of many terms loses digits with every one of them.  So a long `Reduce` of floats has
-a `run`: its terms, in row-major order, are cut into runs of at most so many.  A run is added up
-term by term in the dtype of the terms; the totals of runs are added up in f64, along each axis in
-turn, and rounded once.  Totals of runs of f64 are cut into runs again, and so on.
+A running total of many terms loses digits with every one of them.  So a `Reduce` of floats may be
+in `runs`: a run is added up term by term in the dtype of the terms; the totals of runs are added up
+in f64, along each axis in turn, and rounded once.  Totals of runs of f64 are cut into runs again,
+and so on.
+
+    row    16 terms along the last axis: sums
+    box    512 terms: as many of the last axes as fit whole, and 2^n places of the one before these:
+           sums of products
 
     sum over k < 1000 of x[k], in runs of 16
       -->  f32(sum over b < 62 of f64(sum over h < 16 of x[b * 16 + h])
                 + f64(sum over h < 8 of x[h + 992]))
 
-A run takes as many of the last axes whole as fit into it, and a part of the axis before these.  So
-its terms depend on sizes alone, and not on which of these are known before the program runs.
-
-`spelled` writes the order out, in reductions that go term by term.  It is the one place that
+So the terms of a run depend on sizes alone, and not on which of these are known before the program
+runs.  `spelled` writes the order out, in reductions that go term by term.  It is the one place that
 defines it: interpreters evaluate what it gives, and loops are made of it.
 
 >>> from plica.ir.loop.tensor import buffer, reduce
 >>> from plica.ir.type.dtype import f32
 >>> x = buffer("x", (100,), f32)
->>> total = reduce("sum", (100,), lambda k: x[k], run=SUM_RUN)
+>>> total = reduce("sum", (100,), lambda k: x[k], runs="row")
 >>> spelled(total).value
 Add(Reduce(...), Cast(Reduce(...), DType('f64')))
->>> run_shape((64, 3, 3), PRODUCT_RUN)
-(56, 3, 3)
+>>> run_shape((64, 3, 3), "box"), run_shape((64, 3, 3), "row")
+((32, 3, 3), (1, 1, 3))
 
-Laws: `spelled` has no run left; a sum that fits into one run is the plain one.
+Laws: `spelled` has no runs left; a sum that fits into one run is the plain one.
 """
 
 from __future__ import annotations
@@ -40,11 +42,13 @@ from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import (
+    RUN_LENGTH,
     Cast,
+    Le,
     Lt,
-    Max,
     Min,
     Reduce,
+    Runs,
     Scalar,
     ScalarVar,
     Select,
@@ -54,40 +58,47 @@ from plica.ir.loop.scalar import (
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f64, i64
 
-SUM_RUN: Final = 16
-"""Terms of a run of a sum: equal terms then lose three units in the last place at most."""
-
-PRODUCT_RUN: Final = 512
-"""Terms of a run of a sum of products: as many as libraries of matrix products add up at once."""
-
 DEEPEST: Final = 1 << 24
 """Runs of runs of f64 go on until one of them holds so many terms."""
 
 Size: TypeAlias = int | Scalar
 
 
-def run_shape(extents: Sequence[Size], run: int) -> tuple[Size, ...]:
+def run_shape(extents: Sequence[Size], runs: Runs) -> tuple[Size, ...]:
     """How much of each axis a run holds."""
+    most = RUN_LENGTH[runs]
     inner: Size = 1
     found: list[Size] = []
     for extent in reversed(extents):
-        if isinstance(inner, int):
-            most: Size = max(1, run // inner) if inner else run
-        else:
-            most = Max(index(1), index(run) // inner)
-        both = isinstance(most, int) and isinstance(extent, int)
-        found.append(min(most, extent) if both else most)  # type: ignore[type-var]  # numbers
-        inner = inner * extent
+        part = most if inner == 1 else 1 if runs == "row" else _fitting(inner, most)
+        both = isinstance(extent, int) and isinstance(part, int)
+        found.append(min(extent, part) if both else part)  # type: ignore[type-var]  # numbers
+        inner = (most if runs == "row" else inner) * extent
     return tuple(reversed(found))
+
+
+def _fitting(inner: Size, most: int) -> Size:
+    """The greatest power of two of boxes of so many terms that fit into a run, 1 at least."""
+    if isinstance(inner, int):
+        return 1 << max(0, (most // max(1, inner)).bit_length() - 1)
+    part: Scalar = index(1)
+    for power in range(1, most.bit_length()):
+        part = part + Select(Le(inner, index(most >> power)), index(1 << (power - 1)), index(0))
+    return part
+
+
+def _blocks(extent: Size, part: Size) -> Size:
+    """How many parts an extent has."""
+    return (extent + (part - 1)) // part
 
 
 def spelled(of: Scalar) -> Scalar:
     """A scalar in which the order of every sum is written out."""
-    if not any(isinstance(node, Reduce) and node.run for node in post_order(of)):
+    if not any(isinstance(node, Reduce) and node.runs for node in post_order(of)):
         return of
     names = {node.name for node in post_order(of) if isinstance(node, ScalarVar)}
     found = map_bottom_up(
-        lambda node: _Runs(node, names).whole() if isinstance(node, Reduce) and node.run else node,
+        lambda node: _Runs(node, names).whole() if isinstance(node, Reduce) and node.runs else node,
         of,
     )
     assert isinstance(found, Scalar)
@@ -122,7 +133,7 @@ class _Runs:
     def __init__(self, of: Reduce, names: set[Name]) -> None:
         self.of, self.names = of, names
         self.extents = tuple([_size(each) for each in of.extents])
-        self.shape = run_shape(self.extents, of.run)
+        self.shape = run_shape(self.extents, of.runs)
         self.dtype = dtype_of(of)
 
     def whole(self) -> Scalar:
@@ -146,7 +157,7 @@ class _Runs:
 
         if not isinstance(extent, int) or not isinstance(part, int):
             most, all_ = _term(part), _term(extent)
-            count = (all_ + most - 1) // most
+            count = _blocks(all_, most)
             return self._total(axis, count, lambda b: block(b, Min(most, all_ - b * most)))
         full, rest = divmod(extent, part)
         if rest and self.dtype is f64:
@@ -165,7 +176,7 @@ class _Runs:
         self, like: ScalarVar, count: Size, at: Callable[[Scalar], Scalar], held: int = 1
     ) -> Scalar:
         """What there is at each of so many places, added up in f64; runs of f64 in runs again."""
-        run = self.of.run
+        run = RUN_LENGTH[self.of.runs]
         held *= run
         short = isinstance(count, int) and count <= run
         if self.dtype is not f64 or short or held * run > DEEPEST:

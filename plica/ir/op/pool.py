@@ -19,7 +19,6 @@ import numpy as np
 from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.operator import Gradient, Operator, Through, Values
 from plica.ir.loop.scalar import Buffer, Div, Lit, Lt, Max, Min, Scalar, index
-from plica.ir.loop.summation import PRODUCT_RUN
 from plica.ir.loop.tensor import Compute, compute, reduce
 from plica.ir.op.attribute import attribute, flag, optional, positive
 from plica.ir.op.attribute import per_axis as per_axis_reader
@@ -130,7 +129,7 @@ def _avg_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
         held: Scalar = index(1)
         for window, a, size, extent in zip(sliding, at, kernel, x.shape[2:], strict=True):
             held = times(held, _held(attrs, window, a, size, extent))
-        total = reduce("sum", kernel, load, run=PRODUCT_RUN)
+        total = reduce("sum", kernel, load, runs="box")
         return as_dtype(Div(total, as_dtype(held, inner)), x.dtype)
 
     return compute((x,), out.shape, element)
@@ -274,9 +273,7 @@ def _average(
     x: Buffer, kernel: list[int], load: Callable[..., Scalar], held: list[Scalar]
 ) -> Scalar:
     inner = wide(x.dtype)
-    total = reduce(
-        "sum", kernel, lambda *k: as_dtype(load(Lit(0, x.dtype), *k), inner), run=PRODUCT_RUN
-    )
+    total = reduce("sum", kernel, lambda *k: as_dtype(load(Lit(0, x.dtype), *k), inner), runs="box")
     count = held[0]
     for each in held[1:]:
         count = count * each

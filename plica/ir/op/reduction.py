@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Gradient, Operator, Through, Values
 from plica.ir.loop.scalar import Buffer, Combiner, Le, Lit, Scalar, Select, index
-from plica.ir.loop.summation import SUM_RUN
 from plica.ir.loop.tensor import Compute, compute, reduce
 from plica.ir.op.attribute import AXES, KEEPDIMS, attribute, axis, flag, integer, optional
 from plica.ir.op.comparison import equal, logical_or
@@ -106,7 +105,7 @@ def folded(
                     at.append(next(kept))
             return as_dtype(x[tuple(at)], inner)
 
-        total = reduce(combiner, extents, load, run=SUM_RUN) if axes else load()
+        total = reduce(combiner, extents, load, runs="row") if axes else load()
         return as_dtype(total, x.dtype)
 
     return compute((x,), out, element)

@@ -16,6 +16,7 @@ from plica.ir.loop.scalar import (
     Intrinsic,
     Ramp,
     Reduce,
+    Runs,
     Scalar,
     ScalarVar,
     Shuffle,
@@ -44,8 +45,8 @@ class CallReader(NumberReader):
         args = node.args
         if name is None:
             done.append(self._no_call(node))
-        elif name in COMBINERS and len(args) == 1 and (run := _run(node)) is not None:
-            self._reduce(node, COMBINERS[name], args[0], run, work, done)
+        elif name in COMBINERS and len(args) == 1 and (runs := _runs(node)) is not None:
+            self._reduce(node, COMBINERS[name], args[0], runs, work, done)
         elif node.keywords or any(isinstance(each, ast.Starred) for each in args):
             message = f"{name} takes its arguments in order."
             self.error(node, "unsupported-syntax", message)
@@ -167,7 +168,7 @@ class CallReader(NumberReader):
                 done.append(self._arity(node, _SHAPES["shuffle"]))
 
     def _reduce(  # noqa: PLR0917  # a reduction is these things
-        self, node: ast.Call, combiner: Combiner, arg: ast.expr, run: int, work: list[Work],
+        self, node: ast.Call, combiner: Combiner, arg: ast.expr, runs: Runs, work: list[Work],
         done: list[Value],
     ) -> None:  # fmt: skip
         """`sum(body for k in range(n))`, maybe in runs; after the axes come names of shared
@@ -207,7 +208,7 @@ class CallReader(NumberReader):
             if combiner in ("all", "any"):
                 value = self.as_bool(body, value)
             (over,) = made
-            return None if value is None or over is None else Reduce(combiner, *over, value, run)
+            return None if value is None or over is None else Reduce(combiner, *over, value, runs)
 
         work += [(finish, 1), body]
         for each in reversed(shared):
@@ -248,13 +249,13 @@ def _is_alias(clause: ast.comprehension) -> bool:
     return one and isinstance(target, ast.Name) and is_reserved(target.id)
 
 
-def _run(node: ast.Call) -> int | None:
-    """The run of a reduction, 0 where it says none; None where that is not how one is said."""
+def _runs(node: ast.Call) -> Runs | None:
+    """The runs of a reduction, none where it says nothing; None where that is not how it is said."""
     match node.keywords:
         case []:
-            return 0
-        case [ast.keyword("run", length)]:
-            return _count(length) or None
+            return ""
+        case [ast.keyword("runs", ast.Constant("row" | "box" as word))]:
+            return word
         case _:
             return None
 
