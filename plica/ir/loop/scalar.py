@@ -217,10 +217,8 @@ def _in_any_order(combiner: Combiner, body: Scalar) -> bool:
 def _is_run(extents: tuple[Scalar, ...], runs: Runs) -> bool:
     """Whether a box is known to be one run."""
     count = 1
-    for at, each in enumerate(extents):
-        if not isinstance(each, Lit) or (
-            runs == "row" and each.value > 1 and at + 1 < len(extents)
-        ):
+    for each in extents:
+        if not isinstance(each, Lit) or (runs == "row" and count > 1):
             return False
         count *= int(each.value)
     return count <= RUN_LENGTH[runs]

@@ -203,13 +203,13 @@ class _Runs:
         counts: list[Size] = []
         where: dict[Term, Term] = {}
         inside: list[Scalar] = []
-        for axis, start, count, within in here.taken:
-            place = start
+        for axis, first, count, within in here.taken:
+            place = first
             if count != 1:
                 var = self._var(axis)
                 axes.append(var)
                 counts.append(count)
-                place = var if start is index(0) else start + var
+                place = var if first is index(0) else first + var
             where[axis] = place
             if within is not None:
                 inside.append(Lt(place, within))

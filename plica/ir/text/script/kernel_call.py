@@ -250,7 +250,7 @@ def _is_alias(clause: ast.comprehension) -> bool:
 
 
 def _runs(node: ast.Call) -> Runs | None:
-    """The runs of a reduction, none where it says nothing; None where that is not how it is said."""
+    """The runs of a reduction; None where that is not how they are said."""
     match node.keywords:
         case []:
             return ""
