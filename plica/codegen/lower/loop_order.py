@@ -10,7 +10,7 @@ which the last may hang over the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from attrs import frozen
@@ -84,11 +84,12 @@ def strips(
     if not of.axes or known(of.out.shape[-1]) is not None:
         return None
     reductions = exposed(of.value)
+    within = nested(of.value)
     bodies = [each.body for each in reductions] or [of.value]
     axis, size = of.axes[-1], of.out.shape[-1]
     if tuple(indices[-1:]) != (axis,):
         return None
-    if not all(is_row(each, axis) for each in (*bodies, *after)):
+    if not all(is_row(each, axis, within) for each in (*bodies, *after)):
         return None
     taken = {node.name for node in post_order(of) if isinstance(node, ScalarVar)}
     one, lane, few, near = [
@@ -133,8 +134,19 @@ def strips(
     return tuple(found)
 
 
-def is_row(body: Scalar, axis: ScalarVar) -> bool:
-    """Whether everything a term reads is contiguous along an axis, or the same all along it."""
+def nested(of: Scalar) -> frozenset[Reduce]:
+    """The reductions that are evaluated whenever a term is, and those whenever such a one is."""
+    found = list(exposed(of))
+    for each in found:
+        found += [one for one in exposed(each.body) if one not in found]
+    return frozenset(found)
+
+
+def is_row(body: Scalar, axis: ScalarVar, inside: Collection[Reduce] = ()) -> bool:
+    """Whether everything a term reads is contiguous along an axis, or the same all along it.
+
+    Only those reductions may be part of it that are `inside`.
+    """
     seen: set[Term] = set()
     stack: list[Term] = [body]
     while stack:
@@ -142,7 +154,7 @@ def is_row(body: Scalar, axis: ScalarVar) -> bool:
         if node in seen or not isinstance(node, Scalar):
             continue
         seen.add(node)
-        if isinstance(node, Reduce):
+        if isinstance(node, Reduce) and node not in inside:
             return False
         if isinstance(node, _ALONE) and axis in free_vars(node):
             return False

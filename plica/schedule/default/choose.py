@@ -64,6 +64,7 @@ from plica.schedule.default.register_tile import (
 )
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.sample import sampled
+from plica.schedule.default.summed import in_runs
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.default.transpose import turned
 from plica.schedule.default.winograd import tiled
@@ -123,17 +124,21 @@ def _groups(of: Stages, facts: Facts, machine: Machine) -> list[Made]:
     return [] if found is None else [(found.cycles, found.make)]
 
 
-def _contraction(of: Stages, machine: Machine) -> Contraction | None:
+def _contraction(of: Stages, facts: Facts) -> Contraction | None:
     """The contraction some stages are, if it is worth a tile of registers."""
     found = contraction(of)
     if found is None or found.reduced.dtype not in (f32, f64):
         return None
-    return None if prod(found.sizes.values()) < FEWEST else found
+    if prod(found.sizes.values()) < FEWEST:
+        return None
+    return in_runs(found, reassociates=facts.reassociates)
 
 
-def _window(of: Stages, _: Facts, machine: Machine) -> Stages | None:
-    found = _contraction(of, machine)
-    return windowed(found, machine) if found is not None and is_window(found, machine) else None
+def _window(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    found = _contraction(of, facts)
+    if found is None or (found.run and found.depth > prod(found.run)):
+        return None
+    return windowed(found, machine) if is_window(found, machine) else None
 
 
 def _pooled(of: Stages, _: Facts, machine: Machine) -> Stages | None:
@@ -142,8 +147,8 @@ def _pooled(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     return row_form(of, machine) if found is None or found.weight is None else None
 
 
-def _over_n(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
-    found = _contraction(of, machine)
+def _over_n(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
+    found = _contraction(of, facts)
     if found is not None:
         whole = merged(found) or found
         for each in over_outputs(whole, machine):
@@ -153,8 +158,8 @@ def _over_n(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
             )
 
 
-def _over_rows(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
-    found = _contraction(of, machine)
+def _over_rows(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
+    found = _contraction(of, facts)
     if found is not None:
         whole = merged(found) or found
         for each in over_rows(whole, machine):
@@ -164,8 +169,8 @@ def _over_rows(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
             )
 
 
-def _panels(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
-    found = _contraction(of, machine)
+def _panels(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
+    found = _contraction(of, facts)
     if found is None:
         return
     flat = merged(found)

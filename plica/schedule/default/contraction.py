@@ -40,6 +40,7 @@ from plica.ir.loop.scalar import (
     Lt,
     Mul,
     Reduce,
+    Runs,
     Scalar,
     ScalarVar,
     Select,
@@ -69,6 +70,10 @@ class Contraction:
     fill: Lit
     reduced: Buffer
     value: Scalar
+    runs: Runs = ""
+    """How its sums are cut into runs, if they are."""
+    run: tuple[int, ...] = ()
+    """The terms of a run along each axis, once they are chosen (`summed`)."""
 
     @cached_property
     def lanes(self) -> tuple[ScalarVar, ...]:
@@ -162,6 +167,7 @@ def contraction(of: Stages) -> Contraction | None:
         fill=fill,
         reduced=last.reduced,
         value=last.value,
+        runs=body.runs,
     )
 
 

@@ -52,10 +52,11 @@ from plica.ir.loop.stages import stages as joined
 from plica.ir.loop.statement import Block, Kernel, Stmt, Store
 from plica.ir.type.dim import known
 from plica.schedule.default.contraction import Contraction
-from plica.schedule.default.form import names_of, packed, packer, summed
+from plica.schedule.default.form import names_of, packed, packer
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import SHARED, shared, written_out
 from plica.schedule.default.sample import row_length
+from plica.schedule.default.summed import summed
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
@@ -121,11 +122,11 @@ def paneled(of: Contraction, panel: Panel, before: tuple[Each, ...] = ()) -> Sta
     stages = [*before, packer(of.weight, output, (outer, inner), steps, there)]
     apart = [a for a in of.axes if a is not row and a is not output]
     axes = (*apart, output, row)
-    total = summed(of, axes, sizes, data, weight, names)
+    total, element = summed(of, axes, sizes, data, weight, names)
 
     def read(node: Term) -> Term:
         if isinstance(node, Load) and node.buffer is of.reduced:
-            return Load(total.out, axes)
+            return element
         return node
 
     value = map_bottom_up(read, of.value)
@@ -133,7 +134,7 @@ def paneled(of: Contraction, panel: Panel, before: tuple[Each, ...] = ()) -> Sta
     shape = tuple([index(of.sizes[each]) for each in of.axes])
     out = Buffer(names.name("out"), shape, dtype_of(value))
     scratch = tuple([each.out for each in stages])
-    return joined(of.inputs, [*stages, copy, total, Each(out, of.axes, value)], (*scratch, out))
+    return joined(of.inputs, [*stages, copy, *total, Each(out, of.axes, value)], (*scratch, out))
 
 
 def _panel(

@@ -21,8 +21,9 @@ for …, tiles of lanes, tiles of the other axis:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from math import prod
+from typing import Any
 
 from attrs import frozen
 
@@ -104,6 +105,12 @@ class Roles:
     """Whether nothing but data is reused: steps are neighbours that read the same data."""
     apart: int = 0
     """How many bytes apart steps read what is read element by element."""
+    depth: int = 0
+    """How many terms there are in all."""
+    runs: int = 0
+    """How many axes number the runs of a sum, if there is a `total` of these."""
+    tail: tuple[int, ...] = ()
+    """The terms of the last run, where that is shorter."""
 
 
 def roles(kernel: Kernel) -> Roles | None:
@@ -113,12 +120,13 @@ def roles(kernel: Kernel) -> Roles | None:
         return None
     of: Block = site.node
     body = of.body
+    runs = _runs(kernel)
     if not isinstance(body, Store) or not isinstance(body.value, Add | Max | Min):
         return None
     sizes = [known(each) for each in of.extents]
     if None in sizes:
         return None
-    extents = tuple([each for each in sizes if each is not None])
+    extents = tuple([each for each in sizes[runs:] if each is not None])
     match body.value.right:
         case Mul(Load() as left, Load() as right) | Mul(
             Select(_, Load() as left, _), Load() as right
@@ -128,15 +136,16 @@ def roles(kernel: Kernel) -> Roles | None:
             right, data, weight = left, free_vars(left), frozenset()
         case _:
             return None
-    spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
-    terms = tuple([at for at, kind in enumerate(of.kinds) if kind == "reduce"])
+    kinds, vars_ = of.kinds[runs:], of.vars[runs:]
+    spatial = [at for at, kind in enumerate(kinds) if kind == "spatial"]
+    terms = tuple([at for at, kind in enumerate(kinds) if kind == "reduce"])
     lane = spatial[-1]
-    blocked = of.vars[lane] in weight
+    blocked = vars_[lane] in weight
 
     def only(at: int, one: object, other: object) -> bool:
         assert isinstance(one, frozenset)
         assert isinstance(other, frozenset)
-        var: ScalarVar = of.vars[at]
+        var: ScalarVar = vars_[at]
         return var in one and var not in other
 
     mine, theirs = (weight, data) if blocked else (data, weight)
@@ -146,15 +155,34 @@ def roles(kernel: Kernel) -> Roles | None:
     if sliding:
         steps = next((at for at in reversed(rest) if only(at, data, weight)), None)
     others = [at for at in rest if at != steps]
-    batch = tuple([at for at in others if of.vars[at] in weight or not weight])
+    batch = tuple([at for at in others if vars_[at] in weight or not weight])
     around = tuple([at for at in others if at not in batch])
     result = _result(kernel, body.buffer, spatial)
     if result is None:
         return None
     dtype = body.buffer.dtype
     single = left if blocked else right
-    apart = 0 if steps is None else stride(single, of.vars[steps])
-    return Roles(batch, around, steps, lane, terms, extents, blocked, dtype, result, sliding, apart)
+    apart = 0 if steps is None else stride(single, vars_[steps])
+    tail = _terms(kernel, "tail")
+    depth = prod([*_terms(kernel, "sum"), *_terms(kernel, "total")]) + (prod(tail) if tail else 0)
+    return Roles(
+        batch, around, steps, lane, terms, extents, blocked, dtype, result, sliding, apart,
+        depth, runs, tail,
+    )  # fmt: skip
+
+
+def _terms(kernel: Kernel, name: str) -> tuple[int, ...]:
+    """The extents of the terms of a block, none where it is not there."""
+    site = map_of(kernel).blocks.get(Name(name))
+    if site is None:
+        return ()
+    both = zip(site.node.kinds, site.node.extents, strict=True)
+    return tuple([known(size) or 1 for kind, size in both if kind == "reduce"])
+
+
+def _runs(kernel: Kernel) -> int:
+    """How many axes number the runs of the block `sum`: its first ones."""
+    return len(_terms(kernel, "total"))
 
 
 def _result(kernel: Kernel, total: Buffer, spatial: list[int]) -> tuple[int, ...] | None:
@@ -162,6 +190,9 @@ def _result(kernel: Kernel, total: Buffer, spatial: list[int]) -> tuple[int, ...
     site = map_of(kernel).blocks.get(Name("out"))
     if site is None:
         return None
+    whole = map_of(kernel).blocks.get(Name("total"))
+    if whole is not None and isinstance(whole.node.body, Store):
+        total = whole.node.body.buffer
     reads = [n for n in post_order(site.node.body) if isinstance(n, Load) and n.buffer is total]
     if len(reads) != 1 or not set(site.node.vars) <= set(reads[0].indices):
         return None
@@ -211,7 +242,7 @@ def scheduled(
     """
 
     def schedule() -> Body:
-        total = yield block("sum")
+        total = yield block("total" if of.runs else "sum")
         last = yield block("out")
         every: tuple[Handle, ...] = yield loops(total)
         vectors, inner, lane = yield split(every[of.lane], (None, tile.vectors, lanes))
@@ -231,26 +262,39 @@ def scheduled(
             ahead, behind = behind, ahead
         batch, around = [every[at] for at in of.batch], [every[at] for at in _outside(of, beside)]
         step = [*([] if beside is None else [every[beside]]), *step]
-        terms = [every[at] for at in of.terms]
+        over = list(every[len(every) - of.runs :] if of.runs else [every[at] for at in of.terms])
         order = [*batch, *first, *ahead, *around, *behind]
-        yield reorder(*order, *terms, *step, *many, lane)
+        yield reorder(*order, *over, *step, *many, lane)
         yield set_scope(total, 0, "local")
         if order:
             yield reverse_compute_at(last, order[-1])
         if pads and batch:
             copy = yield block("pad")
             yield compute_at(copy, batch[-1])
-        start = yield decompose_reduction(total, terms[0])
+        sums: list[tuple[list[Handle], tuple[int, ...]]] = []
+        if of.runs:
+            for name, where, extents in (
+                ("sum", over[-1], _extents(of)),
+                ("tail", order[-1], of.tail),
+            ):
+                if extents:
+                    terms = yield from _run(of, tile, lanes, name, where, beside)
+                    sums.append((terms, extents))
+        else:
+            sums.append((over, _extents(of)))
+        start = yield decompose_reduction(total, over[0])
         for each in (*step, *many):
             yield unroll(each)
         yield vectorize(lane)
-        if of.sliding:
-            for each in terms:
-                yield unroll(each)
-        elif fetches and _passes(of, tile, block_of):
-            yield from _fetched(of, tile, lanes, terms, _passes(of, tile, block_of))
-        else:
-            yield from written_out([of.extents[at] for at in of.terms], tile, terms)
+        for terms, extents in sums:
+            if of.sliding:
+                for each in terms:
+                    yield unroll(each)
+            elif fetches and _passes(of, tile, block_of):
+                passes = _passes(of, tile, block_of)
+                yield from _fetched(of.depth, extents, tile, lanes, terms, passes)
+            else:
+                yield from written_out(extents, tile, terms)
         begun: tuple[Handle, ...] = yield loops(start)
         inside = begun[len(order) :]
         for each in inside[:-1]:
@@ -261,6 +305,47 @@ def scheduled(
             yield from shared((batch if pads else []) or order[:-1] or order)
 
     return do(schedule)()
+
+
+def _extents(of: Roles) -> tuple[int, ...]:
+    return tuple([of.extents[at] for at in of.terms])
+
+
+def _run(  # noqa: PLR0917  # as the schedule
+    of: Roles, tile: RegisterTile, lanes: int, name: str, loop: Handle, beside: int | None
+) -> Generator[Any, Any, list[Handle]]:
+    """The sum of a run, in registers, where its tile is added to the total; gives its terms."""
+    one = yield block(name)
+    yield compute_at(one, loop)
+    yield set_scope(one, 0, "local")
+    every: tuple[Handle, ...] = yield loops(one)
+    counts = _counts(of, tile, lanes, beside)
+    spatial = [at for at in range(len(of.extents) - len(of.terms)) if counts.get(at, 1) > 1]
+    terms = len(of.tail if name == "tail" else of.terms)
+    inside = every[len(every) - len(spatial) - terms :]
+    found = dict(zip(spatial, inside, strict=False))
+    *many, lane = yield split(found.pop(of.lane), (None, lanes))
+    rest = inside[len(spatial) :]
+    yield reorder(*rest, *found.values(), *many, lane)
+    start = yield decompose_reduction(one, rest[0])
+    for each in (*found.values(), *many):
+        yield unroll(each)
+    yield vectorize(lane)
+    begun: tuple[Handle, ...] = yield loops(start)
+    for each in begun[len(begun) - len(found) - len(many) - 1 : -1]:
+        yield unroll(each)
+    yield vectorize(begun[-1])
+    return list(rest)
+
+
+def _counts(of: Roles, tile: RegisterTile, lanes: int, beside: int | None) -> dict[int, int]:
+    """How many places of each loop a tile has."""
+    counts = {of.lane: tile.vectors * lanes}
+    if of.steps is not None:
+        counts[of.steps] = tile.steps
+    if beside is not None:
+        counts[beside] = of.extents[beside]
+    return counts
 
 
 def shared(outer: Sequence[Handle]) -> Body:
@@ -295,11 +380,16 @@ def _passes(of: Roles, tile: RegisterTile, block_of: int) -> int:
     return many[0] if len(many) == 1 and of.blocked and many[0] <= PASSES else 0
 
 
-def _fetched(of: Roles, tile: RegisterTile, lanes: int, terms: list[Handle], passes: int) -> Body:
+def _fetched(  # noqa: PLR0917  # as the schedule
+    depth: int,
+    extents: Sequence[int],
+    tile: RegisterTile,
+    lanes: int,
+    terms: list[Handle],
+    passes: int,
+) -> Body:
     """A loop of terms in which each pass fetches its share of the next tile's weights."""
-    extents = [of.extents[at] for at in of.terms]
-    depth = prod(extents)
-    loop, inside = terms[0], depth // extents[0]
+    loop, inside = terms[0], prod(extents[1:])
     if inside == 1:
         few = next((f for f in (4, 2) if extents[0] % f == 0 and f * tile.vectors <= passes + 1), 1)
         if few > 1:
@@ -330,11 +420,7 @@ def _finished(  # noqa: PLR0917  # as the schedule
     """The loops of the result inside a tile, which has one for each part that is more than one."""
     every: tuple[Handle, ...] = yield loops(last)
     inside = list(every[outside:])
-    counts = {of.lane: tile.vectors * lanes}
-    if of.steps is not None:
-        counts[of.steps] = tile.steps
-    if beside is not None:
-        counts[beside] = of.extents[beside]
+    counts = _counts(of, tile, lanes, beside)
     there = [at for at in of.result if counts.get(at, 1) > 1]
     found = dict(zip(there, inside[len(inside) - len(there) :], strict=True))
     *many, lane = yield split(found[of.lane], (None, lanes))
