@@ -2,8 +2,8 @@
 
 A running total of many terms loses digits with every one of them.  So a `Reduce` of floats may be
 in `runs`: a run is added up term by term in the dtype of the terms; the totals of runs are added up
-in f64, along each axis in turn, and rounded once.  Totals of runs of f64 are cut into runs again,
-and so on.
+in f64, along each axis in turn, and rounded once.  Where the terms are of f64 themselves, totals go
+in runs of 128, and the totals of these again.
 
     row    16 terms along the last axis: sums
     box    512 terms: as many of the last axes as fit whole, and 2^n places of the one before these:
@@ -58,8 +58,11 @@ from plica.ir.loop.scalar import (
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f64, i64
 
-DEEPEST: Final = 1 << 24
-"""Runs of runs of f64 go on until one of them holds so many terms."""
+TOTALS: Final = 128
+"""Totals of f64 that are added up at once, where those are of f64 that come in."""
+
+DEEPEST: Final = 2
+"""How often totals of f64 are cut into runs again."""
 
 Size: TypeAlias = int | Scalar
 
@@ -173,13 +176,12 @@ class _Runs:
         return join(main, block(index(full), rest)) if rest else main
 
     def _total(
-        self, like: ScalarVar, count: Size, at: Callable[[Scalar], Scalar], held: int = 1
+        self, like: ScalarVar, count: Size, at: Callable[[Scalar], Scalar], depth: int = 0
     ) -> Scalar:
         """What there is at each of so many places, added up in f64; runs of f64 in runs again."""
-        run = RUN_LENGTH[self.of.runs]
-        held *= run
+        run = TOTALS
         short = isinstance(count, int) and count <= run
-        if self.dtype is not f64 or short or held * run > DEEPEST:
+        if self.dtype is not f64 or short or depth == DEEPEST:
             b = self._var(like)
             return self._reduce((b,), (count,), at(b))
         outer = -(-count // run) if isinstance(count, int) else (count + (run - 1)) // run
@@ -195,7 +197,7 @@ class _Runs:
                 value = Select(Lt(place, index(count)), value, start(f64))
             return self._reduce((h,), (run,), value)
 
-        return self._total(like, outer, several, held)
+        return self._total(like, outer, several, depth + 1)
 
     def _run(self, here: _Part) -> Scalar:
         """The total of a run, in f64."""

@@ -52,7 +52,8 @@ from plica.schedule.default.grouped import by_group
 from plica.schedule.default.joined import joined_form, joined_schedule
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import Panel, panel_of, panel_schedule, paneled
-from plica.schedule.default.reduction import row_form, row_schedule
+from plica.schedule.default.reduction import row_form
+from plica.schedule.default.reduction_schedule import row_schedule
 from plica.schedule.default.register_tile import (
     SHARED,
     Roles,

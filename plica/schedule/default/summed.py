@@ -45,7 +45,7 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names
-from plica.ir.loop.summation import run_shape
+from plica.ir.loop.summation import TOTALS, run_shape
 from plica.ir.type.dtype import f64
 from plica.schedule.default.contraction import Contraction, contraction
 
@@ -69,7 +69,7 @@ def in_runs(of: Contraction, *, reassociates: bool) -> Contraction | None:
         return None if free is None else evolve(of, run=free)
     run = tuple([part for part in run_shape(extents, of.runs) if isinstance(part, int)])
     cut = [(n, part) for n, part in zip(extents, run, strict=True) if part < n]
-    if len(cut) > 1 or (of.reduced.dtype is f64 and cut[0][0] > cut[0][1] * RUN_LENGTH[of.runs]):
+    if len(cut) > 1 or (of.reduced.dtype is f64 and cut[0][0] > cut[0][1] * TOTALS):
         return None
     return evolve(of, run=run)
 
