@@ -19,6 +19,7 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
+from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import (
     FloorDiv,
     FloorMod,
@@ -31,7 +32,6 @@ from plica.ir.loop.scalar import (
     ScalarVar,
 )
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import exposed
 from plica.ir.loop.statement import NOTHING, Branch, LoopKind, Stmt
 from plica.ir.type.dim import known, polynomial
 

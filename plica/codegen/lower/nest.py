@@ -30,6 +30,7 @@ from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import (
     Buffer,
     Lit,
@@ -42,7 +43,7 @@ from plica.ir.loop.scalar import (
     index,
 )
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, exposed, kernel_of, loads, pairs
+from plica.ir.loop.stages import Names, Stages, kernel_of, loads, pairs
 from plica.ir.loop.statement import Alloc, For, Kernel, LoopKind, Seq, Stmt, Store
 from plica.ir.loop.summation import spelled
 from plica.ir.type.dim import known

@@ -29,6 +29,7 @@ from typing import Final
 from attrs import evolve
 
 from plica.core.binding import substitute
+from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import (
@@ -41,15 +42,16 @@ from plica.ir.loop.scalar import (
     Runs,
     Scalar,
     ScalarVar,
+    dtype_of,
     index,
 )
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names
+from plica.ir.loop.stage import Each, Stage
+from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.summation import TOTALS, run_shape
 from plica.ir.type.dtype import f64
 from plica.schedule.default.contraction import Contraction, contraction
 
-__all__ = ["contraction", "in_runs", "summed"]
+__all__ = ["contraction", "in_free_order", "in_runs", "summed"]
 
 LONGEST: Final[dict[Runs, int]] = {"row": 32, "box": RUN_LENGTH["box"]}
 """Terms of a run where the order is free: of 32 equal terms no sum is off by six units of half the
@@ -157,3 +159,43 @@ def _reduce(
     value = substitute(body, where) if where else body
     assert isinstance(value, Scalar)
     return Reduce(of.combiner, tuple(terms), tuple([index(extents[each]) for each in terms]), value)
+
+
+def in_free_order(of: Stages) -> Stages:
+    """Stages whose sums may be made in any order: those along rows in f64, products as they come.
+
+    total[i] = sum over k of x[i, k], in runs  -->  wide[i] = sum over k of f64(x[i, k])
+                                                    total[i] = f32(wide[i])
+    """
+    if not any(isinstance(node, Reduce) and node.runs for node in post_order(of)):
+        return of
+    names = Names(of)
+    read: dict[Buffer, Buffer] = {}
+
+    def narrowed(node: Term) -> Term:
+        if isinstance(node, Load) and node.buffer in read:
+            return Cast(Load(read[node.buffer], node.indices), node.buffer.dtype)
+        if isinstance(node, Reduce) and node.runs:
+            return Reduce(node.combiner, node.axes, node.extents, node.body)
+        return node
+
+    made: list[Stage] = []
+    for each in of.stages:
+        if not isinstance(each, Each):
+            made.append(each)
+            continue
+        value = map_bottom_up(narrowed, each.value)
+        assert isinstance(value, Scalar)
+        fold = each.value
+        if not isinstance(fold, Reduce) or fold.runs != "row" or dtype_of(fold) is f64:
+            made.append(Each(each.out, each.axes, value))
+            continue
+        assert isinstance(value, Reduce)
+        wide = Buffer(names.name("wide"), each.out.shape, f64)
+        body = Cast(value.body, f64)
+        made.append(Each(wide, each.axes, Reduce(fold.combiner, fold.axes, fold.extents, body)))
+        if each.out in of.outputs:
+            made.append(Each(each.out, each.axes, Cast(Load(wide, each.axes), each.out.dtype)))
+        else:
+            read[each.out] = wide
+    return stages(of.inputs, made, of.outputs)

@@ -47,6 +47,7 @@ from plica.schedule.default.gpu.thread import (
     row_schedule,
     shared_sums,
 )
+from plica.schedule.default.summed import in_free_order
 from plica.schedule.form import Facts, Form, Formed, Made, installed, reach
 from plica.schedule.hoist import Hoisted, hoist
 from plica.schedule.trace import Trace
@@ -208,6 +209,8 @@ def _tiles(of: Stages, facts: Facts, gpu: Gpu, parts: tuple[int, ...]) -> Iterat
     found = product_of(of)
     if found is None or found.dtype is not f32:
         return
+    if not facts.reassociates and any(each.runs for each in reductions(of)):
+        return  # totals of runs are kept apart
     plain = not is_window(found) and found.size("batch") == 1
     for tile in (*TILES, HIGH) if plain else TILES:
         for count in parts:
@@ -293,6 +296,7 @@ TRIES: Final = 3
 def candidates(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[GpuCandidate]:
     """Everything that could be done, the best first; the last is one thread for each element."""
     forms = (*GPU_FORMS, *installed())
+    of = in_free_order(of) if facts.reassociates else of
     for rank in sorted({each.rank for each in forms}):
         mine = [each for each in forms if each.rank == rank]
         tried: Counter[str] = Counter()
