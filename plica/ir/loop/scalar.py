@@ -176,9 +176,9 @@ Combiner = Literal["sum", "prod", "max", "min", "all", "any"]
 Runs = Literal["", "row", "box"]
 """How the terms of a long sum are cut into runs, if they are."""
 
-RUN_LENGTH: Final[dict[Runs, int]] = {"row": 16, "box": 512}
-"""Terms of a run, at most.  Of 16 equal terms no sum is off by more than three units in the last
-place; 512 products are what libraries of matrix products add up at once."""
+RUN_LENGTH: Final[dict[Runs, int]] = {"row": 16, "box": 256}
+"""Terms of a run, at most.  Sums of 16 equal terms are off by three units of half the last place;
+after 256 products in registers it takes little to add their sum to another."""
 
 
 @frozen(eq=False)
@@ -204,14 +204,15 @@ class Reduce(Scalar):
         body: Scalar,
         runs: Runs,
     ) -> tuple[Any, ...]:
-        if runs and (_in_any_order(combiner, body) or _is_run(extents, runs)):
+        if runs and (_has_no_runs(combiner, body) or _is_run(extents, runs)):
             runs = ""
         return combiner, axes, extents, body, runs
 
 
-def _in_any_order(combiner: Combiner, body: Scalar) -> bool:
-    """Whether the order in which terms are joined makes no difference."""
-    return combiner not in ("sum", "prod") or not dtype_of(body).is_float
+def _has_no_runs(combiner: Combiner, body: Scalar) -> bool:
+    """Whether runs would make no difference: to numbers that are no floats, and to products, which
+    are off by as much in any order."""
+    return combiner != "sum" or not dtype_of(body).is_float
 
 
 def _is_run(extents: tuple[Scalar, ...], runs: Runs) -> bool:

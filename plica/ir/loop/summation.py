@@ -1,4 +1,4 @@
-"""Summation: the order in which a long sum, or product, of floats is made.
+"""Summation: the order in which a long sum of floats is made.
 
 A running total of many terms loses digits with every one of them.  So a `Reduce` of floats may be
 in `runs`: a run is added up term by term in the dtype of the terms; the totals of runs are added up
@@ -6,7 +6,7 @@ in f64, along each axis in turn, and rounded once.  Where the terms are of f64 t
 in runs of 128, and the totals of these again.
 
     row    16 terms along the last axis: sums
-    box    512 terms: as many of the last axes as fit whole, and 2^n places of the one before these:
+    box    256 terms: as many of the last axes as fit whole, and 2^n places of the one before these:
            sums of products
 
     sum over k < 1000 of x[k], in runs of 16
@@ -24,7 +24,7 @@ defines it: interpreters evaluate what it gives, and loops are made of it.
 >>> spelled(total).value
 Add(Reduce(...), Cast(Reduce(...), DType('f64')))
 >>> run_shape((64, 3, 3), "box"), run_shape((64, 3, 3), "row")
-((32, 3, 3), (1, 1, 3))
+((16, 3, 3), (1, 1, 3))
 
 Laws: `spelled` has no runs left; a sum that fits into one run is the plain one.
 """

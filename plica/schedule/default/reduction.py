@@ -59,6 +59,9 @@ RUN = 16
 ONE_RUN = 32
 """So many are one run."""
 
+WIDE = 512
+"""Lanes of a sum of so many terms are joined in f64."""
+
 
 def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None:
     """The stages of a reduction along rows, at most so many vectors at once; None where it is
@@ -203,7 +206,8 @@ def reduced_in_parts(
     stages: list[Each] = []
     first: list[Scalar] = []
     length, done = _run_length(body, cut), 0
-    wide = f64 if length else dtype
+    long = body.combiner == "sum" and prod(map(_size, body.extents)) >= WIDE
+    wide = f64 if length or long else dtype
     if length:
         stages += _in_runs(body, cut, length, axes, sizes, name)
         first.append(Load(stages[-1].out, (*axes, v)))
@@ -226,7 +230,8 @@ def reduced_in_parts(
             ),
         )
         stages.append(part)
-        first += [widened(Load(part.out, (*axes, index(n), v))) for n in range(many)]
+        beside = [Load(part.out, (*axes, index(n), v)) for n in range(many)]
+        first.append(widened(halved(beside, join)))
     done = cut.count * lanes
 
     def left(width: int, place: Scalar) -> list[Scalar]:
@@ -247,7 +252,7 @@ def reduced_in_parts(
         else:
             found = [read(v + each * new) for each in range(width // new)]
         found += left(new, v)
-        if len(found) == 1:
+        if len(found) == 1 and isinstance(found[0], Load):
             continue
         kept = Buffer(name.name(like), (*sizes, index(new)), wide)
         stages.append(Each(kept, (*axes, v), halved(found, join)))
@@ -267,11 +272,15 @@ def reduced_in_parts(
     return stages, value if wide is dtype else Cast(value, dtype)
 
 
+def _size(of: Scalar) -> int:
+    return known(of) or 0
+
+
 def _run_length(body: Reduce, cut: RowTiling) -> int:
     """The vectors of a run, 0 where a lane reduces all it has at once."""
     groups = cut.count // cut.many
-    outer = prod([known(each) or 0 for each in body.extents[:-1]])
-    if body.combiner not in ("sum", "prod") or groups * outer <= ONE_RUN:
+    outer = prod(map(_size, body.extents[:-1]))
+    if body.combiner != "sum" or groups * outer <= ONE_RUN:
         return 0
     if outer == 1 and len(body.axes) == 1:
         return RUN

@@ -1,6 +1,6 @@
 """The sums of a contraction: all terms at once, or in runs whose totals are kept beside them.
 
-    sum[b, i, j]  = sum over h of data * weight at k = b * 512 + h      a tile in registers
+    sum[b, i, j]  = sum over h of data * weight at k = b * 256 + h      a tile in registers
     tail[i, j]    = the same of the last run, where that is shorter     the same
     total[i, j]   = sum over b of f64(sum[b, i, j])                     once for each run
     what is read    f32(total[i, j] + f64(tail[i, j]))
@@ -12,12 +12,12 @@ another order, runs are as long but of equal length, if they can be: then there 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import stages
 >>> from plica.ir.loop.tensor import buffer, reduce
->>> x, w = buffer("x", (4, 768), f32), buffer("w", (768, 6), f32)
+>>> x, w = buffer("x", (4, 300), f32), buffer("w", (300, 6), f32)
 >>> times = stage("y", (4, 6), lambda m, n: reduce(
-...     "sum", (768,), lambda k: x[m, k] * w[k, n], runs="box"))
+...     "sum", (300,), lambda k: x[m, k] * w[k, n], runs="box"))
 >>> of = contraction(stages((x, w), (times,)))
 >>> in_runs(of, reassociates=False).run, in_runs(of, reassociates=True).run
-((512,), (384,))
+((256,), (150,))
 """
 
 from __future__ import annotations
