@@ -55,6 +55,7 @@ from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import names_of, packed, packer
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import SHARED, shared, written_out
+from plica.schedule.default.run_schedule import run_within, terms_of
 from plica.schedule.default.sample import row_length
 from plica.schedule.default.summed import summed
 from plica.schedule.default.tile import RegisterTile
@@ -175,29 +176,40 @@ def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
     blocks = map_of(kernel).blocks
     shares = machine.cores > 1 and prod(_extents(blocks[Name("sum")].node)) >= SHARED
 
+    runs, tail = len(terms_of(kernel, "total")), terms_of(kernel, "tail")
+    depth = terms_of(kernel, "sum")
+
     def schedule() -> Body:
-        total = yield block("sum")
+        total = yield block("total" if runs else "sum")
         last = yield block("out")
         copy = yield block("panel")
         every: tuple[Handle, ...] = yield loops(total)
-        spatial = sum(kind == "spatial" for kind in blocks[Name("sum")].node.kinds)
+        spatial = len(every) - (runs or len(depth))
         *around, output, row = every[:spatial]
-        terms = list(every[spatial:])
+        over = list(every[spatial:])
         tiles, step = yield split(output, (None, panel.tile.steps))
         group, column, vector, lane = yield split(
             row, (None, panel.group, panel.tile.vectors, panel.lanes)
         )
         order = [*around, group, tiles, column]
-        yield reorder(*order, *terms, step, vector, lane)
+        yield reorder(*order, *over, step, vector, lane)
         yield set_scope(total, 0, "local")
         yield reverse_compute_at(last, order[-1])
+        sums = [(over, depth)]
+        if runs:
+            counts = {spatial - 2: panel.tile.steps, spatial - 1: panel.columns}
+            sums = []
+            for name, where, extents in (("sum", over[-1], depth), ("tail", order[-1], tail)):
+                if extents:
+                    ends = (spatial - 1, panel.lanes)
+                    sums.append((yield from run_within(name, where, counts, ends, extents)))
         yield compute_at(copy, group)
-        start = yield decompose_reduction(total, terms[0])
+        start = yield decompose_reduction(total, over[0])
         for each in (step, vector):
             yield unroll(each)
         yield vectorize(lane)
-        extents = _extents(blocks[Name("sum")].node)[spatial:]
-        yield from written_out(extents, panel.tile, terms)
+        for terms, extents in sums:
+            yield from written_out(extents, panel.tile, terms)
         begun: tuple[Handle, ...] = yield loops(start)
         for each in begun[len(order) : -1]:
             yield unroll(each)

@@ -21,9 +21,8 @@ for …, tiles of lanes, tiles of the other axis:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from attrs import frozen
 
@@ -37,6 +36,7 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType
 from plica.schedule.default.contraction import stride
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.run_schedule import run_within, terms_of
 from plica.schedule.default.tile import RegisterTile, best_tile, most_steps
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
@@ -120,7 +120,7 @@ def roles(kernel: Kernel) -> Roles | None:
         return None
     of: Block = site.node
     body = of.body
-    runs = _runs(kernel)
+    runs = len(terms_of(kernel, "total"))
     if not isinstance(body, Store) or not isinstance(body.value, Add | Max | Min):
         return None
     sizes = [known(each) for each in of.extents]
@@ -163,26 +163,14 @@ def roles(kernel: Kernel) -> Roles | None:
     dtype = body.buffer.dtype
     single = left if blocked else right
     apart = 0 if steps is None else stride(single, vars_[steps])
-    tail = _terms(kernel, "tail")
-    depth = prod([*_terms(kernel, "sum"), *_terms(kernel, "total")]) + (prod(tail) if tail else 0)
+    tail = terms_of(kernel, "tail")
+    depth = prod([*terms_of(kernel, "sum"), *terms_of(kernel, "total")]) + (
+        prod(tail) if tail else 0
+    )
     return Roles(
         batch, around, steps, lane, terms, extents, blocked, dtype, result, sliding, apart,
         depth, runs, tail,
     )  # fmt: skip
-
-
-def _terms(kernel: Kernel, name: str) -> tuple[int, ...]:
-    """The extents of the terms of a block, none where it is not there."""
-    site = map_of(kernel).blocks.get(Name(name))
-    if site is None:
-        return ()
-    both = zip(site.node.kinds, site.node.extents, strict=True)
-    return tuple([known(size) or 1 for kind, size in both if kind == "reduce"])
-
-
-def _runs(kernel: Kernel) -> int:
-    """How many axes number the runs of the block `sum`: its first ones."""
-    return len(_terms(kernel, "total"))
 
 
 def _result(kernel: Kernel, total: Buffer, spatial: list[int]) -> tuple[int, ...] | None:
@@ -278,8 +266,9 @@ def scheduled(
                 ("tail", order[-1], of.tail),
             ):
                 if extents:
-                    terms = yield from _run(of, tile, lanes, name, where, beside)
-                    sums.append((terms, extents))
+                    counts = _counts(of, tile, lanes, beside)
+                    ends = (of.lane, lanes)
+                    sums.append((yield from run_within(name, where, counts, ends, extents)))
         else:
             sums.append((over, _extents(of)))
         start = yield decompose_reduction(total, over[0])
@@ -309,33 +298,6 @@ def scheduled(
 
 def _extents(of: Roles) -> tuple[int, ...]:
     return tuple([of.extents[at] for at in of.terms])
-
-
-def _run(  # noqa: PLR0917  # as the schedule
-    of: Roles, tile: RegisterTile, lanes: int, name: str, loop: Handle, beside: int | None
-) -> Generator[Any, Any, list[Handle]]:
-    """The sum of a run, in registers, where its tile is added to the total; gives its terms."""
-    one = yield block(name)
-    yield compute_at(one, loop)
-    yield set_scope(one, 0, "local")
-    every: tuple[Handle, ...] = yield loops(one)
-    counts = _counts(of, tile, lanes, beside)
-    spatial = [at for at in range(len(of.extents) - len(of.terms)) if counts.get(at, 1) > 1]
-    terms = len(of.tail if name == "tail" else of.terms)
-    inside = every[len(every) - len(spatial) - terms :]
-    found = dict(zip(spatial, inside, strict=False))
-    *many, lane = yield split(found.pop(of.lane), (None, lanes))
-    rest = inside[len(spatial) :]
-    yield reorder(*rest, *found.values(), *many, lane)
-    start = yield decompose_reduction(one, rest[0])
-    for each in (*found.values(), *many):
-        yield unroll(each)
-    yield vectorize(lane)
-    begun: tuple[Handle, ...] = yield loops(start)
-    for each in begun[len(begun) - len(found) - len(many) - 1 : -1]:
-        yield unroll(each)
-    yield vectorize(begun[-1])
-    return list(rest)
 
 
 def _counts(of: Roles, tile: RegisterTile, lanes: int, beside: int | None) -> dict[int, int]:

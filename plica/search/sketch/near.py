@@ -72,12 +72,15 @@ def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     order = tiled(first, whole)
     if len(blocks) != 1 or len(places) != 1 or order is None or len(order.around) < 2:
         return
-    found = _moved(first, blocks[0], places[0] + 1, order.around[-2])
+    # What reads the copy is in its loop by then: the sums of runs are moved into it, too.
+    moves = [n for n, s in enumerate(first.steps) if isinstance(s.instruction, ComputeAt)]
+    place = max(places[0], *moves, 0) + 1
+    found = _moved(first, blocks[0], place, order.around[-2])
     try:
         scene = scenes_of(found, of)[-1]
     except ScheduleRefused:
         return
-    block = Handle(places[0] + 1, 0, "block")
+    block = Handle(place, 0, "block")
     finish = first.steps[places[0]].instruction
     assert isinstance(finish, ReverseComputeAt)
     if scene.missing(GetLoops(block)) or scene.missing(GetLoops(finish.block)):
