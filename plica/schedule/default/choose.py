@@ -274,10 +274,10 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     blocks = map_of(kernel).blocks
     near = Name("pad") in blocks and all(str(each.name) != "pad" for each in kernel.params)
     together = _together(found, tile, machine)
-    shares = machine.cores > 1 and prod(found.extents) >= SHARED
+    shares = machine.cores > 1 and found.products >= SHARED
 
     more = beside(found, tile, machine)
-    weights = found.dtype.bytes * prod([found.extents[at] for at in (found.lane, *found.terms)])
+    weights = found.dtype.bytes * found.extents[found.lane] * found.depth
 
     @do
     def whole() -> Body:
@@ -338,9 +338,7 @@ def _together(of: Roles, tile: RegisterTile, machine: Machine) -> int:
     """How many tiles of a matrix product go together: their rows stay in a cache; 0 for all."""
     if not of.blocked or of.steps is None or any(of.extents[at] > 1 for at in of.around):
         return 0
-    row = of.dtype.bytes * tile.steps
-    for at in of.terms:
-        row *= of.extents[at]
+    row = of.dtype.bytes * tile.steps * of.depth
     tiles = -(-of.extents[of.steps] // tile.steps)
     most = machine.cache(2) // 2 // row
     if tiles <= most or most < 1:

@@ -74,6 +74,8 @@ class Contraction:
     """How its sums are cut into runs, if they are."""
     run: tuple[int, ...] = ()
     """The terms of a run along each axis, once they are chosen (`summed`)."""
+    free: bool = False
+    """Whether totals of runs may be made in another way than the sum says."""
 
     @cached_property
     def lanes(self) -> tuple[ScalarVar, ...]:

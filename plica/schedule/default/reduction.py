@@ -59,6 +59,9 @@ RUN = 16
 ONE_RUN = 32
 """So many are one run."""
 
+SHORT_RUN = 8
+"""Fewer vectors than that make a run only where there is no other."""
+
 WIDE = 512
 """Lanes of a sum of so many terms are joined in f64."""
 
@@ -107,36 +110,44 @@ def flattened(of: Stages) -> Stages:
 
     sum over h, w of x[n, c, h, w]  -->  sum over p of x[n, c, p]
     """
-    first, *after = of.stages
+    first = of.stages[0]
     if not isinstance(first, Each) or not isinstance(first.value, Reduce):
         return of
-    body = first.value
-    if len(body.axes) < 2:
-        return of
-    terms = body.axes
+    for many in range(len(first.value.axes), 1, -1):
+        found = _merged(of, first, first.value, many)
+        if found is not None:
+            return found
+    return of
+
+
+def _merged(of: Stages, first: Each, body: Reduce, many: int) -> Stages | None:
+    """The stages with so many of the last terms as one, None where they are not contiguous."""
+    terms, extents = body.axes[-many:], body.extents[-many:]
     views: dict[Buffer, Buffer] = {}
-    count = prod(known(size) or 0 for size in body.extents)
+    count = prod(known(size) or 0 for size in extents)
     for each in loads(body.body):
-        if each.indices[-len(terms) :] != terms or each.buffer.shape[-len(terms) :] != body.extents:
-            return of
-        if any(not free_vars(place).isdisjoint(terms) for place in each.indices[: -len(terms)]):
-            return of
-        shape = (*each.buffer.shape[: -len(terms)], index(count))
+        if each.indices[-many:] != terms or each.buffer.shape[-many:] != extents:
+            return None
+        if any(not free_vars(place).isdisjoint(terms) for place in each.indices[:-many]):
+            return None
+        shape = (*each.buffer.shape[:-many], index(count))
         views[each.buffer] = Buffer(each.buffer.name, shape, each.buffer.dtype)
+    after = of.stages[1:]
     if not views or any(load.buffer in views for each in after for load in loads(each)):
-        return of
+        return None
     whole = Names(of).var("p")
 
     def flat(node: Term) -> Term:
         if isinstance(node, Load) and node.buffer in views:
-            return Load(views[node.buffer], (*node.indices[: -len(terms)], whole))
+            return Load(views[node.buffer], (*node.indices[:-many], whole))
         return node
 
     inside = map_bottom_up(flat, body.body)
     assert isinstance(inside, Scalar)
     if not free_vars(inside).isdisjoint(terms):
-        return of
-    one = Reduce(body.combiner, (whole,), (index(count),), inside)
+        return None
+    axes, sizes = (*body.axes[:-many], whole), (*body.extents[:-many], index(count))
+    one = Reduce(body.combiner, axes, sizes, inside)
     inputs = tuple([views.get(each, each) for each in of.inputs])
     return stages(inputs, (Each(first.out, first.axes, one), *after), of.outputs)
 
@@ -160,7 +171,8 @@ def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling |
     if lanes < SHORTEST or count < SHORTEST or not _is_row(body):
         return None
     if len(body.axes) > 1:
-        many = next(each for each in range(most, 0, -1) if count % each == 0)
+        beside = (*range(most, 1, -1), *range(most + 1, 2 * most + 1), 1)
+        many = next(each for each in beside if count % each == 0)
         return RowTiling(count, many, lanes, length)
     many = min(most, count)
     return RowTiling(count // many * many, many, lanes, length)
@@ -286,8 +298,10 @@ def _run_length(body: Reduce, cut: RowTiling) -> int:
         return RUN
     if groups <= ONE_RUN:
         return groups
-    lengths: list[int] = [*range(RUN, 1, -1), *range(RUN, groups + 1)]
-    return next(each for each in lengths if groups % each == 0)
+    usual = [*range(ONE_RUN, SHORT_RUN, -1), *range(ONE_RUN, 2 * ONE_RUN)]
+    lengths = [*usual, *range(SHORT_RUN, 0, -1)]
+    length: int = next(each for each in lengths if groups % each == 0)
+    return length
 
 
 def _in_runs(  # noqa: PLR0917  # a reduction is these things

@@ -112,6 +112,11 @@ class Roles:
     tail: tuple[int, ...] = ()
     """The terms of the last run, where that is shorter."""
 
+    @property
+    def products(self) -> int:
+        """How many products are summed in all."""
+        return prod(self.extents[: len(self.extents) - len(self.terms)]) * self.depth
+
 
 def roles(kernel: Kernel) -> Roles | None:
     """The roles of the loops of the block `sum`, None where it is no sum of products."""

@@ -6,7 +6,8 @@
     what is read    f32(total[i, j] + f64(tail[i, j]))
 
 How long a run is says the sum itself (`plica.ir.loop.summation`).  Where terms may be joined in
-another order, runs are as long but of equal length, if they can be: then there is no tail.
+another order, runs are about as long but of equal length, if they can be: then there is no tail.
+The totals of a few of them need no f64 then.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -48,7 +49,7 @@ from plica.ir.loop.scalar import (
 from plica.ir.loop.stage import Each, Stage
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.summation import TOTALS, run_shape
-from plica.ir.type.dtype import f64
+from plica.ir.type.dtype import DType, f64
 from plica.schedule.default.contraction import Contraction, contraction
 
 __all__ = ["contraction", "in_free_order", "in_runs", "summed"]
@@ -56,6 +57,9 @@ __all__ = ["contraction", "in_free_order", "in_runs", "summed"]
 LONGEST: Final[dict[Runs, int]] = {"row": 32, "box": RUN_LENGTH["box"] * 5 // 4}
 """Terms of a run where the order is free: 32 equal terms are off by six units of half the last
 place, and 288 are half of the channels of many a window."""
+
+FEW: Final = 32
+"""So few totals are added up in the dtype of the terms, where the order is free."""
 
 FARTHEST: Final = 4
 """How many times as long a run may be where sizes have no other parts."""
@@ -68,7 +72,7 @@ def in_runs(of: Contraction, *, reassociates: bool) -> Contraction | None:
     extents = [of.sizes[each] for each in of.terms]
     if reassociates:
         free = _free(extents, LONGEST[of.runs])
-        return None if free is None else evolve(of, run=free)
+        return None if free is None else evolve(of, run=free, free=True)
     run = tuple([part for part in run_shape(extents, of.runs) if isinstance(part, int)])
     cut = [(n, part) for n, part in zip(extents, run, strict=True) if part < n]
     if len(cut) > 1 or (of.reduced.dtype is f64 and cut[0][0] > cut[0][1] * TOTALS):
@@ -132,17 +136,19 @@ def summed(  # noqa: PLR0917  # a contraction in the axes of a form
         value = _reduce(of, {**parts, last: rest}, body, {last: index(extents[last] - rest)})
         found.append(Each(short, axes, value))
         tail = Load(short, axes)
-    total = Buffer(names.name("total"), shape, f64)
-    inner = Reduce(of.combiner, blocks, counts, _wide(Load(one, (*blocks, *axes))))
+    few = prod(extents[each] // parts[each] for each in cut) <= FEW
+    wide = dtype if of.free and few else f64
+    total = Buffer(names.name("total"), shape, wide)
+    inner = Reduce(of.combiner, blocks, counts, _as(Load(one, (*blocks, *axes)), wide))
     found.append(Each(total, axes, inner))
     whole: Scalar = Load(total, axes)
     if tail is not None:
-        whole = join(whole, _wide(tail))
-    return found, whole if dtype is f64 else Cast(whole, dtype)
+        whole = join(whole, _as(tail, wide))
+    return found, _as(whole, dtype)
 
 
-def _wide(of: Load) -> Scalar:
-    return of if of.buffer.dtype is f64 else Cast(of, f64)
+def _as(of: Scalar, dtype: DType) -> Scalar:
+    return of if dtype_of(of) is dtype else Cast(of, dtype)
 
 
 def _reduce(
