@@ -24,11 +24,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from plica.analysis.site import map_of
-from plica.core.name import Name
+from plica.ir.loop.scalar import Lit
 from plica.ir.loop.statement import Block, Kernel
 from plica.ir.type.dim import known
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, reads
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
@@ -58,34 +58,40 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
     Everything goes into the loop over the rows of the result.
     """
-    blocks = map_of(kernel).blocks
-    found = blocks.get(Name("total"))
-    summed = Name("part") in blocks or Name("wide") in blocks
-    if found is None or not summed or Name("out") not in blocks:
+    flow = block_flow(kernel)
+    parts = [] if flow is None else [e for e in flow.blocks.values() if _is_part(e, flow)]
+    if flow is None or not parts:
         return None
-    around = found.node.kinds.count("spatial")
-    work = sum(prod(known(size) or 0 for size in each.node.extents) for each in blocks.values())
+    run_of = {after: each for each in parts if (after := _adding(each, flow)) is not None}
+    runs = list(run_of.values())
+    rows_of_parts = [_spatial(each) - 2 for each in parts if each not in runs]
+    around = min([*rows_of_parts, *[_spatial(each) - 1 for each in run_of]])
+    before = [each for each in flow.blocks.values() if each is not flow.result]
+    if not all(_spatial(each) >= around for each in flow.blocks.values()):
+        return None
+    lanes = _lanes(before, parts, around)
+    work = sum(prod(known(size) or 0 for size in each.extents) for each in flow.blocks.values())
     shares = machine.cores > 1 and work >= SHARED and around > 0
-    before = [each for each in blocks if each != Name("out")]
 
     @do
     def schedule() -> Body:
-        out = yield block("out")
+        out = yield block(str(flow.result.label))
         every: tuple[Handle, ...] = yield loops(out)
         rows = every[:around]
-        handles: list[tuple[Name, Handle]] = []
-        for each in reversed([each for each in before if each.hint != "run"]):
-            one = yield block(str(each))
+        handles: list[tuple[Block, Handle]] = []
+        for each in reversed([each for each in before if each not in runs]):
+            one = yield block(str(each.label))
             if rows:
                 yield compute_at(one, rows[-1])
             handles.append((each, one))
-            if each.hint == "wide":  # what its runs read comes into the loop over rows after them
-                yield from _run_within(one, blocks[each].node, str(Name("run", each.index)), around)
-        for name, one in handles:
-            yield from _within_row(one, blocks[name].node, around)
+            if each in run_of:  # what its runs read comes into the loop over rows after them
+                yield from _run_within(one, each, run_of[each], around)
+        for was, one in handles:
+            kept = _spatial(was) > around and not is_reduction(was) and was not in lanes
+            yield from _within_row(one, was, around, kept=kept, adds=was in run_of)
         if len(every) > around:
             yield vectorize(every[-1])
-            yield from _fetched(every[-1], blocks[Name("out")].node)
+            yield from _fetched(every[-1], flow.result)
         if shares:
             whole = rows[0]
             if around > 1:
@@ -95,32 +101,69 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     return schedule()
 
 
-def _run_within(wide: Handle, was: Block, name: str, rows: int) -> Body:
+def _spatial(of: Block) -> int:
+    return of.kinds.count("spatial")
+
+
+def _is_part(of: Block, flow: BlockFlow) -> bool:
+    """Whether a block reduces parts of rows in lanes: its last axes are vectors side by side and
+    lanes, and whoever joins the vectors reads one after another."""
+    if not is_reduction(of) or _spatial(of) < 2 or of is flow.result:
+        return False
+    buffer = made_by(of)
+    found = [e for one in flow.readers.get(buffer, ()) for e in reads(one) if e.buffer is buffer]
+    return bool(found) and known(buffer.shape[-1]) != 1 and all(
+        isinstance(each.indices[-2], Lit) for each in found
+    )  # fmt: skip
+
+
+def _adding(part: Block, flow: BlockFlow) -> Block | None:
+    """What adds up parts that are runs, None where they are no runs."""
+    after = flow.readers[made_by(part)]
+    return after[0] if len(after) == 1 and is_reduction(after[0]) else None
+
+
+def _run_within(wide: Handle, was: Block, run: Block, rows: int) -> Body:
     """A run where its total is added up: inside the loops over runs, around those over lanes."""
     every: tuple[Handle, ...] = yield loops(wide)
     both = zip(was.kinds, was.extents, strict=True)
     terms = sum(kind == "reduce" and (not rows or known(size) != 1) for kind, size in both)
     lane, over = every[-1 - terms], every[len(every) - terms :]
     yield reorder(*over, lane)
-    one = yield block(name)
+    one = yield block(str(run.label))
     yield compute_at(one, over[-1])
     yield set_scope(one, 0, "local")
     inside: tuple[Handle, ...] = yield loops(one)
-    *_, many, lane, term = inside
-    yield reorder(term, many, lane)
+    many = inside[-3:-2] if known(run.extents[-3]) != 1 else ()
+    lane, term = inside[-2:]
+    yield reorder(term, *many, lane)
     begun = yield decompose_reduction(one, term)
     first: tuple[Handle, ...] = yield loops(begun)
-    yield from _vectors(first[-2:])
-    yield from _vectors((many, lane))
+    yield from _vectors(first[-1 - len(many) :])
+    yield from _vectors((*many, lane))
 
 
-def _within_row(of: Handle, was: Block, outside: int) -> Body:
-    """The loops of a block inside that over rows: those of one iteration are gone."""
+def _lanes(every: Sequence[Block], parts: Sequence[Block], around: int) -> list[Block]:
+    """The blocks whose elements are lanes of parts, which are joined step by step."""
+    found = [*parts]
+    for each in every:
+        made = {made_by(one) for one in found}
+        if _spatial(each) > around and any(load.buffer in made for load in reads(each)):
+            found.append(each)
+    return found
+
+
+def _within_row(of: Handle, was: Block, outside: int, *, kept: bool, adds: bool) -> Body:
+    """The loops of a block inside that over rows: those of one iteration are gone.
+
+    What is a row of its own is `kept` in memory, all else in registers.  One that `adds` up runs
+    has these inside its terms already.
+    """
     long = [kind for kind, size in zip(was.kinds, was.extents, strict=True) if known(size) != 1]
     there = long[sum(known(size) != 1 for size in was.extents[:outside]) :]
-    if was.label.hint == "wide":  # its runs are there already
+    if adds:
         there.sort(key="reduce".__ne__)
-    if was.label.hint != "stage" or not there:
+    if not kept or not there:
         yield set_scope(of, 0, "local")
     if not there:
         return
@@ -128,7 +171,7 @@ def _within_row(of: Handle, was: Block, outside: int) -> Body:
     inside = every[len(every) - len(there) :]
     spatial = [each for each, kind in zip(inside, there, strict=True) if kind == "spatial"]
     terms = [each for each, kind in zip(inside, there, strict=True) if kind == "reduce"]
-    if spatial and terms and was.label.hint != "wide":
+    if spatial and terms and not adds:
         yield reorder(*terms, *spatial)
     if terms:
         begun = yield decompose_reduction(of, terms[0])
@@ -137,7 +180,7 @@ def _within_row(of: Handle, was: Block, outside: int) -> Body:
             yield from _vectors(every[len(every) - len(spatial) :])
     if spatial:
         yield from _vectors(spatial)
-        if was.label.hint == "stage":
+        if kept:
             yield from _fetched(spatial[-1], was)
 
 

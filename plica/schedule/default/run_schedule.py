@@ -15,9 +15,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from plica.analysis.site import map_of
-from plica.core.name import Name
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop.statement import Block
 from plica.ir.type.dim import known
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import (
@@ -33,21 +31,19 @@ from plica.schedule.primitive import (
 )
 
 
-def terms_of(kernel: Kernel, name: str) -> tuple[int, ...]:
-    """The extents of the terms of a block, none where it is not there."""
-    site = map_of(kernel).blocks.get(Name(name))
-    if site is None:
+def terms_of(of: Block | None) -> tuple[int, ...]:
+    """The extents of the terms of a block, none where there is no block."""
+    if of is None:
         return ()
-    both = zip(site.node.kinds, site.node.extents, strict=True)
+    both = zip(of.kinds, of.extents, strict=True)
     return tuple([known(size) or 1 for kind, size in both if kind == "reduce"])
 
 
 def run_within(
-    name: str,
+    of: Block,
     loop: Handle,
     counts: Mapping[int, int],
     lane: tuple[int, int],
-    extents: tuple[int, ...],
 ) -> Generator[Any, Any, tuple[list[Handle], tuple[int, ...]]]:
     """The sum of a run, in registers, where its tile is added to the total; gives the loops of its
     terms and how many there are of each, those of one left out.
@@ -55,8 +51,8 @@ def run_within(
     A tile has so many places of each axis (`counts`), one of those that are not named; `lane` says
     which axis goes in vectors of how many.
     """
-    long = tuple([each for each in extents if each > 1])
-    one = yield block(name)
+    long = tuple([each for each in terms_of(of) if each > 1])
+    one = yield block(str(of.label))
     yield compute_at(one, loop)
     yield set_scope(one, 0, "local")
     every: tuple[Handle, ...] = yield loops(one)
@@ -66,10 +62,12 @@ def run_within(
     *many, last = yield split(found.pop(lane[0]), (None, lane[1]))
     rest = inside[len(spatial) :]
     yield reorder(*rest, *found.values(), *many, last)
-    start = yield decompose_reduction(one, rest[0])
+    start = (yield decompose_reduction(one, rest[0])) if rest else None
     for each in (*found.values(), *many):
         yield unroll(each)
     yield vectorize(last)
+    if start is None:  # of one term
+        return [], ()
     begun: tuple[Handle, ...] = yield loops(start)
     for each in begun[len(begun) - len(found) - len(many) - 1 : -1]:
         yield unroll(each)

@@ -69,7 +69,7 @@ def in_runs(of: Contraction, *, reassociates: bool) -> Contraction | None:
     """The contraction with the length of its runs, None where it takes more than one total."""
     if not of.runs:
         return of
-    extents = [of.sizes[each] for each in of.terms]
+    extents = [of.sizes[each] for each in of.k]
     if reassociates:
         free = _free(extents, LONGEST[of.runs])
         return None if free is None else evolve(of, run=free, free=True)
@@ -115,9 +115,9 @@ def summed(  # noqa: PLR0917  # a contraction in the axes of a form
     shape = tuple([index(sizes[each]) for each in axes])
     dtype = of.reduced.dtype
     body = data if weight is None else Mul(data, weight)
-    extents = {each: sizes[each] for each in of.terms}
-    parts = dict(zip(of.terms, of.run, strict=True)) if of.run else extents
-    cut = [each for each in of.terms if parts[each] < extents[each]]
+    extents = {each: sizes[each] for each in of.k}
+    parts = dict(zip(of.k, of.run, strict=True)) if of.run else extents
+    cut = [each for each in of.k if parts[each] < extents[each]]
     if not cut:
         out = Buffer(names.name("sum"), shape, dtype)
         return [Each(out, axes, _reduce(of, extents, body, {}))], Load(out, axes)
@@ -161,8 +161,8 @@ def _reduce(
     where: dict[Term, Term] = {each: each + start for each, start in starts.items()}
     value = substitute(body, where) if where else body
     assert isinstance(value, Scalar)
-    sizes = tuple([index(extents[each]) for each in of.terms])
-    return Reduce(of.combiner, of.terms, sizes, value)
+    sizes = tuple([index(extents[each]) for each in of.k])
+    return Reduce(of.combiner, of.k, sizes, value)
 
 
 def in_free_order(of: Stages) -> Stages:
