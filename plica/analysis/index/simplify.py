@@ -129,12 +129,12 @@ def _job(term: Scalar, context: Context, budget: list[int]) -> Job:
                     left = yield left, context
                     inner = _refined(context, left, False, budget)
                     new = TRUE if inner is None else Or(left, (yield right, inner))
-                case Reduce(combiner, axes, extents, body):
+                case Reduce(combiner, axes, extents, body, runs):
                     sizes: list[Scalar] = []
                     for extent in extents:
                         sizes.append((yield extent, context))
                     body = yield body, _looped(context, axes, sizes)
-                    new = Reduce(combiner, axes, tuple(sizes), body)
+                    new = Reduce(combiner, axes, tuple(sizes), body, runs)
             if new is not node:
                 changed[node] = new
         if not changed:

@@ -10,7 +10,7 @@ which the last may hang over the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from attrs import frozen
@@ -19,6 +19,7 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
+from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import (
     FloorDiv,
     FloorMod,
@@ -31,7 +32,6 @@ from plica.ir.loop.scalar import (
     ScalarVar,
 )
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import exposed
 from plica.ir.loop.statement import NOTHING, Branch, LoopKind, Stmt
 from plica.ir.type.dim import known, polynomial
 
@@ -87,11 +87,12 @@ def strips(
     if not of.axes or known(of.out.shape[-1]) is not None:
         return None
     reductions = exposed(of.value)
+    within = nested(of.value)
     bodies = [each.body for each in reductions] or [of.value]
     axis, size = of.axes[-1], of.out.shape[-1]
     if tuple(indices[-1:]) != (axis,):
         return None
-    if not all(is_row(each, axis, NEAR) for each in (*bodies, *after)):
+    if not all(is_row(each, axis, within, NEAR) for each in (*bodies, *after)):
         return None
     taken = {node.name for node in post_order(of) if isinstance(node, ScalarVar)}
     one, lane, few, near = [
@@ -154,10 +155,19 @@ def _shared(
     return len(around) - 1
 
 
-def is_row(body: Scalar, axis: ScalarVar, apart: int = 1) -> bool:
+def nested(of: Scalar) -> frozenset[Reduce]:
+    """The reductions that are evaluated whenever a term is, and those whenever such a one is."""
+    found = list(exposed(of))
+    for each in found:
+        found += [one for one in exposed(each.body) if one not in found]
+    return frozenset(found)
+
+
+def is_row(body: Scalar, axis: ScalarVar, inside: Collection[Reduce] = (), apart: int = 1) -> bool:
     """Whether everything a term reads is contiguous along an axis, or the same all along it.
 
-    Neighbours may be so many elements `apart`.
+    Only those reductions may be part of it that are `inside`, and neighbours may be so many
+    elements `apart`.
     """
     seen: set[Term] = set()
     stack: list[Term] = [body]
@@ -166,7 +176,7 @@ def is_row(body: Scalar, axis: ScalarVar, apart: int = 1) -> bool:
         if node in seen or not isinstance(node, Scalar):
             continue
         seen.add(node)
-        if isinstance(node, Reduce):
+        if isinstance(node, Reduce) and node not in inside:
             return False
         if isinstance(node, _ALONE) and axis in free_vars(node):
             return False
