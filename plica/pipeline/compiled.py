@@ -11,6 +11,8 @@ from functools import lru_cache, partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
+from attrs import evolve
+
 from plica.codegen.interface import names_of
 from plica.codegen.llvm.unit import fingerprint
 from plica.codegen.road import Job, lowered, record
@@ -21,6 +23,7 @@ from plica.pipeline.extern_source import externs_called, externs_of
 from plica.pipeline.lowered import job_for
 from plica.pipeline.option import known_tilings, read_records
 from plica.pipeline.request import Request
+from plica.pipeline.validate import hold_to_stages
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, CompilationRecord, from_members, to_members
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
@@ -44,9 +47,10 @@ def compiled(
         records = read_records(request.database, target)
     found = "" if records is None else records.digest
     # What the database of a backend with its own records holds may change.
-    shared = request.cache and not (backend.native and request.database is not None)
+    keeps = not (backend.native and request.database is not None)
     # A do-block is a Python function: what it does may change.
-    shared = shared and all(isinstance(each, Trace) for _, each in request.schedules)
+    keeps = keeps and all(isinstance(each, Trace) for _, each in request.schedules)
+    shared = request.cache and keeps and not request.validate
     key = (backend, module, target, request.contract, request.packs, request.threads, found,
            request.page, request.tier, request.schedules, request.externs)  # fmt: skip
     same = _IN_USE.get(key) if shared else None
@@ -58,6 +62,8 @@ def compiled(
         names = ", ".join(externs_called(module))
         raise UnsupportedError(Diagnostic("unsupported", message, None, "no externs", names))
     store = user_store() if request.cache else None
+    if store is not None and request.validate:
+        store.audited = 1.0
     entry = _entry(module, request, found) if store is not None else ""
     with known_tilings(request) as known, paused():  # nothing the compiler makes is cyclic
         job = job_for(
@@ -89,8 +95,15 @@ def _made(
     """What can be called, by the store or by the page."""
     backend = request.backend
     later = lru_cache(maxsize=1)(partial(lowered, request.page, module, job))
-    stored = store.get(entry) if store is not None and entry else None
+
+    def made_again() -> bytes:
+        whole = backend.build(request.page, later(), evolve(job, store=None))
+        return _packed(whole.artefact)
+
+    stored = store.found(entry, made_again, "the model") if store is not None and entry else None
     artefact = None if stored is None else _reread(stored, lambda: record(later()))
+    if request.validate:
+        hold_to_stages(later(), request.contract, request.page, job)
     if artefact is not None:
         texts = backend.texts(later, job, artefact)
         known = executable(artefact, texts=texts, externs=job.externs)
@@ -98,8 +111,13 @@ def _made(
     made = backend.build(request.page, later(), job)
     made.told(request.tier, 1, lambda: later().derivation)
     if store is not None and entry:
-        store.put(entry, archive.pack(to_members(made.artefact, with_record=False)))
+        store.put(entry, _packed(made.artefact))
     return made
+
+
+def _packed(of: Artefact) -> bytes:
+    """An artefact as the store keeps it: the record is made again where somebody asks for it."""
+    return archive.pack(to_members(of, with_record=False))
 
 
 def _entry(module: Module, request: Request, found: str) -> str:

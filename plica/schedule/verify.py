@@ -272,5 +272,11 @@ def _refutation(answer: object) -> str | None:
     """Where a claim fails, None where that is not shown: what fails for some data may hold."""
     if not isinstance(answer, Fails):
         return None
-    named = [f"{var.name} = {n}" for var, n in answer.point if isinstance(var, ScalarVar)]
-    return ", ".join(named) if len(named) == len(answer.point) else None
+    known = all(isinstance(term, ScalarVar) for term, _ in answer.point)
+    return point_text(answer.point) if known else None
+
+
+def point_text(point: tuple[tuple[Scalar, int], ...]) -> str:
+    """The variables of a point, and what they are there; what is read has no name."""
+    named = [(str(term.name) if isinstance(term, ScalarVar) else "data", n) for term, n in point]
+    return ", ".join(f"{name} = {n}" for name, n in named)
