@@ -233,8 +233,7 @@ def _unpacked(wrong: ValueError, answer: object, steps: Sequence[Step]) -> Sched
         return None
     kind = steps[-1].instruction.kind
     expected, found = f"{len(answer)} names for what it gave", str(wrong)
-    hint = "Take the rest with a star: i, *rest = yield …"
-    problem = Problem("unpacked", f"what {kind} gave", expected, found, hint)
+    problem = Problem("unpacked", f"what {kind} gave", expected, found)
     line = Place(code.co_filename, trace.tb_lineno)
     return ScheduleRefused(problem, kind, len(steps) - 1, line=line)
 
