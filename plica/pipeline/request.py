@@ -41,7 +41,6 @@ class Request:
     """What kernels are to be scheduled by, by name."""
     externs: tuple[tuple[str, GivenExtern], ...] = ()
     """Who serves the externs of a program, by symbol."""
-
     tier: str = "default"
     """The effort that the page is of."""
 

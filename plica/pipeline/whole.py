@@ -123,7 +123,7 @@ def compile(  # noqa: PLR0917  # the public surface says so
         return _in_background(
             mod, target=target, threads=threads, database=database, cache=cache, packs=packs,
             contract=contract, passes=passes, disabled=disabled, effort=effort,
-            schedules=schedules, specialise=specialise, externs=externs,
+            schedules=schedules, specialise=specialise, externs=externs, validate=validate,
         )  # fmt: skip
     check_options(threads, database)
     machine = target_of(target)
