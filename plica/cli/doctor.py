@@ -209,14 +209,14 @@ def _try_accel() -> TargetStatus:
 
 def _others() -> tuple[TargetStatus, ...]:
     """The targets of other installed libraries, as far as their records can be read."""
-    from plica.codegen.backend import OWN, backend_named, backends
+    from plica.codegen.backend import OWN, TARGETS, backend_named
     from plica.runtime.error import UnsupportedError
 
     found = []
-    for name in sorted(backends().keys() - OWN.keys()):
+    for name in sorted(TARGETS.points().keys() - OWN.keys()):
         try:
             found.append(TargetStatus(name, True, backend_named(name).about))
-        except (ImportError, AttributeError, UnsupportedError) as error:
+        except UnsupportedError as error:
             found.append(TargetStatus(name, False, f"Its record cannot be read: {error}."))
     return tuple(found)
 

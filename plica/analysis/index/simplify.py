@@ -9,7 +9,8 @@ True
 
 Laws: `simplify(simplify(t, c), c) is simplify(t, c)`; the value is kept at every integer point that
 the context allows.  Polynomials that are equal become one term where the context lists their
-variables; otherwise products keep the order in which they come.
+variables, which then decide the order, and in the empty context, where names do; otherwise products
+keep the order in which they come.
 
 Bottom up with the rules of `plica.analysis.index.rules`, each distinct term once; the branches of
 `Select`, the right sides of `And` and `Or` and the bodies of reductions with what is known inside
