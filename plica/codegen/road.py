@@ -31,9 +31,9 @@ from typing import (
 from attrs import evolve, field, frozen
 
 from plica.codegen.choices import ChoiceRow, Choices
-from plica.codegen.llvm.fold import AnyPlan
 from plica.codegen.lower.passes import lowered as lower_kernel
 from plica.codegen.lower.scheduled import NOTHING, ChosenSchedule, Scheduler, processor
+from plica.codegen.open_memory_plan import AnyPlan
 from plica.codegen.program import Program
 from plica.core.diagnostic import CompilerBug
 from plica.ir.driver import Checks, Instrument, drive
