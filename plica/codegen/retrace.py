@@ -19,13 +19,12 @@ from typing import Final, Literal, TypeAlias
 from attrs import frozen
 
 from plica.codegen.llvm import toolchain
-from plica.codegen.llvm.fold import alone
-from plica.codegen.llvm.kernel import emit
-from plica.codegen.llvm.pool import has_pool
+from plica.codegen.llvm.fold import alone, kernel_text
 from plica.codegen.llvm.processor import find_target
 from plica.codegen.llvm.unit import facts_of
 from plica.codegen.lower.barrier import barriers
 from plica.codegen.lower.passes import LOWERING
+from plica.codegen.program import Program
 from plica.codegen.target import Target
 from plica.codegen.text_equality import first_difference
 from plica.core.digest import digest
@@ -283,8 +282,9 @@ class Emitted:
     target: Target
 
     def __call__(self) -> bytes:
-        shared = has_pool(self.target.triple)
-        bits = self.target.vector_bits
-        text = emit(self.kernel, self.symbol, self.over, self.fuses, bits, shared, self.signless)
+        alone_ = Program((self.kernel,), (self.symbol,), (), ((),), 0, ())
+        text = kernel_text(
+            alone_, (0, self.over), self.symbol, self.target, self.fuses, self.signless
+        )
         whole = alone(text, self.symbol, self.target, self.fuses)
         return toolchain.emit(whole, self.target, self.level)
