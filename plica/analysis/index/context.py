@@ -120,6 +120,9 @@ ZERO: Final = index(0)
 TRUE: Final = Lit(True, bool_)
 FALSE: Final = Lit(False, bool_)
 
+NAMED: Final = Context((), (TRUE,))
+"""Nothing is known, and variables are told apart by their names alone (`simplify`)."""
+
 
 def conjuncts(condition: Scalar) -> tuple[Scalar, ...]:
     """The conditions that together are `condition`, each once, in order; none for `True`."""

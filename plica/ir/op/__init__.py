@@ -4,7 +4,16 @@
 (True, True)
 """
 
-from plica.ir.graph.operator import Attribute, Mismatch, Operator, aliases, find, names, register
+from plica.ir.graph.operator import (
+    Attribute,
+    Mismatch,
+    Operator,
+    aliases,
+    find,
+    names,
+    namespaces,
+    register,
+)
 from plica.ir.op import (  # noqa: F401  # imported for their records
     activation,
     arrange,
@@ -38,4 +47,13 @@ from plica.ir.op import (  # noqa: F401  # imported for their records
     winograd,
 )
 
-__all__ = ["Attribute", "Mismatch", "Operator", "aliases", "find", "names", "register"]
+__all__ = [
+    "Attribute",
+    "Mismatch",
+    "Operator",
+    "aliases",
+    "find",
+    "names",
+    "namespaces",
+    "register",
+]
