@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from plica.cli.command import Command
-from plica.cli.model import check_sizes, read_model
+from plica.cli.model import add_contract, check_sizes, packs_of, read_model
 from plica.cli.option import add_dims, add_inputs, positive
 from plica.runtime.error import Diagnostic, UnsupportedError
 
@@ -90,7 +90,8 @@ def here(
     count = cores() if arguments.threads is None else arguments.threads
     database = tuned_first(module, target, arguments, count)
     contract, validate = arguments.contract, arguments.validate
-    made = compile(module, target, count, database, contract=contract, validate=validate)
+    made = compile(module, target, count, database, packs=packs_of(arguments),
+                   contract=contract, validate=validate)  # fmt: skip
     if validate:
         print("validated: every kernel does what its stages say")
     if database is not None:
@@ -104,6 +105,7 @@ def elsewhere(
     """The artefact for a machine that need not be here, unless schedules are searched for on it."""
     from plica.codegen.choices import table
     from plica.pipeline import assemble, contract_of, lower, read_records
+    from plica.pipeline import packs_of as allowed
     from plica.pipeline.validate import validate_for
     from plica.runtime.host import cores
     from plica.runtime.store import user_store
@@ -118,9 +120,10 @@ def elsewhere(
     if database is not None:
         target = backend.with_threads(target, count)
         records = read_records(database, target)
-    lowered = lower(module, contract_of(arguments.contract), (), target, records)
+    contract = contract_of(arguments.contract)
+    lowered = lower(module, contract, allowed(packs_of(arguments), contract), target, records)
     if arguments.validate:
-        validate_for(lowered, contract_of(arguments.contract), target, records)
+        validate_for(lowered, contract, target, records)
         print("validated: every kernel does what its stages say")
     if records is not None:
         print(table(lowered.tuning))
@@ -138,8 +141,9 @@ def tuned_first(
     if arguments.tune is None:
         return database
     database = database or Path("tune.db")
-    contract = arguments.contract
-    print(tune(module, target, arguments.tune, database, threads=threads, contract=contract))
+    contract, packs = arguments.contract, packs_of(arguments)
+    print(tune(module, target, arguments.tune, database, threads=threads, packs=packs,
+               contract=contract))  # fmt: skip
     return database
 
 
@@ -149,10 +153,8 @@ def for_accelerator(module: Module, target: AnyTarget, arguments: argparse.Names
     from plica.runtime.host import cores
 
     database = tuned_first(module, target, arguments, arguments.threads or cores())
-    made = compile(
-        module, target, arguments.threads, database,
-        contract=arguments.contract, validate=arguments.validate,
-    )  # fmt: skip
+    made = compile(module, target, arguments.threads, database, packs=packs_of(arguments),
+                   contract=arguments.contract, validate=arguments.validate)  # fmt: skip
     made.save(arguments.output)
     print(made.source("placement"))
     print(f"{arguments.output}: {arguments.output.stat().st_size} bytes for {target}")
@@ -180,7 +182,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cpu", help="LLVM's name of the processor: haswell")
     parser.add_argument("--features", help="LLVM's features: --features=-avx512f,+fma")
     parser.add_argument("--threads", type=positive, help="how many threads share the work")
-    parser.add_argument("--contract", help="what may happen to floats: exact, fused …")
+    add_contract(parser)
     parser.add_argument("--validate", action="store_true",
                         help="hold every kernel to its stages")  # fmt: skip
     parser.add_argument("--db", type=Path, help="a tuning database, whose schedules are used")

@@ -114,6 +114,7 @@ ADVICE: Final[dict[str, str]] = {
     "trivial": "Let each variable be one loop: take the step before splitting.",
     "tuples": "Give tuples of one length.",
     "typed-value": "Give a value of the element type.",
+    "unpacked": "Take the rest with a star: i, *rest = yield …",
     "unread-before": "Let nobody read the buffer before.",
     "whole-reduction": "Move the whole reduction, its init included.",
     "within": "Give a number within the extent.",

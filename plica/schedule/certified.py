@@ -56,8 +56,9 @@ def certified(kernel: Kernel) -> CertifiedBounds:
             answer = decide(*claim)
             seen[claim] = isinstance(answer, Holds) and holds(*claim, answer.certificate)
             proved += seen[claim]
-            if isinstance(answer, Fails):
-                wrong[f"{where} where {point_text(answer.point)}"] = None
+            point = point_text(answer.point) if isinstance(answer, Fails) else None
+            if point is not None:
+                wrong[f"{where} where {point}"] = None
             elif not seen[claim]:
                 unsettled[f"{where}, perhaps"] = None
     return CertifiedBounds(proved, tuple(unsettled), tuple(wrong))

@@ -11,6 +11,7 @@ step 3, the loop i: split is refused: its precondition 'divides' does not hold. 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from attrs import frozen
@@ -39,15 +40,16 @@ class Problem:
 class ScheduleRefused(PlicaError):
     """A step of a trace is illegal where it is to be taken; the program before it is untouched.
 
-    `path` leads from the root of the kernel to the place, and `rendered` is the kernel with that
-    place underlined, which a traceback shows as well.
+    `line` is where a do-block asked for it, `path` leads from the root of the kernel to the place,
+    and `rendered` is the kernel with that place underlined, which a traceback shows as well.
     """
 
-    def __init__(
+    def __init__(  # what is wrong, and where
         self,
         problem: Problem,
         kind: str,
         step: int | None = None,
+        line: Place | None = None,
         place: Callable[[], RefusalPlace] | None = None,
     ) -> None:
         self.problem = problem
@@ -55,13 +57,14 @@ class ScheduleRefused(PlicaError):
         self.step = step
         self._place = place
         self._notes: list[str] | None = None
+        self.line = line
         where = problem.where if step is None else f"step {step}, {problem.where}"
         message = f"{kind} is refused: its precondition {problem.precondition!r} does not hold."
         super().__init__(
             Diagnostic(
                 "illegal-step",
                 message,
-                Place(node=where),
+                Place(node=where) if line is None else replace(line, node=where),
                 problem.expected,
                 problem.found,
                 self.suggestion,

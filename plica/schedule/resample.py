@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from plica.schedule.instruction import Decision, Sampling, Scene
 from plica.schedule.problem import Problem
-from plica.schedule.replay import begin, kernel_of, refusal, taken
+from plica.schedule.replay import begin, kernel_of, refused_step, taken
 from plica.schedule.trace import Program, Step, Trace, is_decision
 
 Provider: TypeAlias = Callable[[int, Sampling, Scene, "Decision | None"], "Decision | None"]
@@ -58,7 +58,7 @@ def resample(
             scene = state.scene
             problem = scene.missing(instruction) or instruction.check(scene)
             if problem is not None:
-                raise refusal(problem, instruction, number, state)
+                raise refused_step(problem, instruction, number, state)
             decision = None
             if provider is not None:
                 decision = provider(number, instruction, scene, step.decision)
@@ -71,7 +71,7 @@ def resample(
             step = Step(instruction, decision)
         after = taken(state, step)
         if isinstance(after, Problem):
-            raise refusal(after, instruction, number, state)
+            raise refused_step(after, instruction, number, state)
         state = after
         steps.append(step)
     return Trace(tuple(steps))

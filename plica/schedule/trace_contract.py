@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from plica.ir.loop.statement import Kernel
 from plica.rewrite.contract import Contract, join
 from plica.schedule.problem import Problem
-from plica.schedule.replay import begin, refusal, taken
+from plica.schedule.replay import begin, refused_step, taken
 from plica.schedule.trace import Trace
 
 
@@ -31,7 +31,7 @@ def step_contracts(trace: Trace, kernel: Kernel) -> Iterator[Contract]:
     for number, step in enumerate(trace.steps):
         after = taken(state, step)
         if isinstance(after, Problem):
-            raise refusal(after, step.instruction, number, state)
+            raise refused_step(after, step.instruction, number, state)
         yield step.instruction.keeps(state.scene)
         state = after
 

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
 
-from plica.analysis.index.context import EMPTY, FALSE, Context
+from plica.analysis.index.context import FALSE, NAMED, Context
 from plica.analysis.index.interval import Interval
 from plica.analysis.index.polynomial import Key, Polynomial, polynomial
 from plica.core.term import Term
@@ -119,7 +119,7 @@ def _derive(context: Context) -> Knowledge:
     for each in context.ranges:
         order.setdefault(each.var, len(order))
     known = Knowledge((), (), {}, {}, order, FALSE in context.facts)
-    known.by_name = context is EMPTY
+    known.by_name = context is NAMED
     from plica.analysis.index.bounds import wraps  # bounds looks up the tables made here
 
     rows: list[Polynomial] = []

@@ -19,7 +19,7 @@ from plica.codegen.llvm import clock, helper, pool
 from plica.codegen.llvm.kernel import Text, emit
 from plica.codegen.llvm.writer import LlvmWriter, declarations
 from plica.codegen.memory_plan import WorkspacePlan
-from plica.codegen.open_memory_plan import OpenPlan
+from plica.codegen.open_memory_plan import AnyPlan
 from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Space
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
@@ -43,8 +43,6 @@ class Callee:
     name: str
     can_fail: bool
 
-
-AnyPlan: TypeAlias = WorkspacePlan | OpenPlan
 
 _SPACES: Final[tuple[Space, ...]] = ("input", "output", "constant")
 

@@ -19,7 +19,6 @@ from attrs import frozen
 
 from plica.codegen.llvm import peak, pool, toolchain
 from plica.codegen.llvm.fold import (
-    AnyPlan,
     Callee,
     alone,
     fold,
@@ -28,6 +27,7 @@ from plica.codegen.llvm.fold import (
     variants,
 )
 from plica.codegen.llvm.kernel import Text
+from plica.codegen.open_memory_plan import AnyPlan
 from plica.codegen.program import Program
 from plica.codegen.target import Target
 from plica.core.digest import digest
