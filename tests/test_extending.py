@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from plica.cli import main
-from plica.extending import KINDS, ExtensionVerdict, Package, check_package, find_package
+from plica.extending import KINDS, ExtensionPackage, ExtensionVerdict, check_package, find_package
 from plica.extending import new_package as new
 from plica.ir.graph import operator
 from plica.runtime.error import PlicaError
@@ -226,7 +226,7 @@ def test_the_shell_says_it_all(tmp_path: Path, capsys: pytest.CaptureFixture[str
     said = capsys.readouterr().out
     assert "acme-shell-floor-of-ceil: refuted" in said
     assert re.search(r"a smallest case\n.*def test_", said, re.DOTALL)
-    assert isinstance(find_package(folder), Package)
+    assert isinstance(find_package(folder), ExtensionPackage)
 
 
 def test_the_targets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
