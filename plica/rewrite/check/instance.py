@@ -12,6 +12,7 @@ strange: hypothesis's draws in a check (so failures shrink), a seeded generator 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
@@ -58,7 +59,15 @@ TRIES: Final = 40
 """How often types and attributes are chosen for one operator before the instance is given up."""
 REPEATS: Final = 3
 """How often the same choice may come again in a row."""
-SIZES: Final = (1, 2, 3, 0)
+SIZES: Final = (1, 1, 2, 2, 3, 3, 4, 0)
+LONG: Final = (5, 8, 17)
+"""Longer axes, where the order of a sum matters; few of them, and shapes stay small."""
+LONGEST: Final = (33, 130, 257, 1025)
+"""Lengths of vectors that are longer than any block of a sum."""
+MOST_PAIRS: Final = 1 << 21
+"""Elements of a result times those of an argument: at most so many are computed for one of them."""
+LARGEST: Final = 600
+"""Elements of a shape with long axes."""
 
 
 @attrs.frozen
@@ -236,7 +245,8 @@ class _Making:
             if any(isinstance(arg, Literal) for arg in term.args):
                 continue
             types = [type_of(arg) for arg in term.args]
-            if not isinstance(operator.relation(dict(values), *types), Mismatch):
+            result = operator.relation(dict(values), *types)
+            if not isinstance(result, Mismatch) and _is_small(result, types):
                 self._keep(trial)
                 return term
         raise _GivenUp
@@ -335,19 +345,34 @@ class _Making:
             options = (*(n for shape in near for n in shape), *SIZES)  # a vector along some axis
             near = [shape for shape in near if len(shape) in constraint.ranks]
         if near and self.choose((True, True, True, False)):
-            shape: Shape = self.choose(near)
+            like: Shape = self.choose(near)
             match self.choose(("same", "ones", "short", "turned")):
                 case "ones":
-                    return tuple(self.choose((n, 1)) for n in shape)
+                    return tuple(self.choose((n, 1)) for n in like)
                 case "short" if constraint.ranks is None:
-                    return shape[self.choose(range(len(shape) + 1)) :]
-                case "turned" if len(shape) <= 4:
-                    turned: Shape = self.choose(tuple(itertools.permutations(shape)))
+                    return like[self.choose(range(len(like) + 1)) :]
+                case "turned" if len(like) <= 4:
+                    turned: Shape = self.choose(tuple(itertools.permutations(like)))
                     return turned
                 case _:
-                    return shape
+                    return like
         rank = self.choose(range(5) if constraint.ranks is None else constraint.ranks)
-        return tuple(self.choose(options) for _ in range(rank))
+        if rank > 1 and self.choose((False, False, False, True)):  # axes can be mixed up unseen
+            size: int = self.choose((2, 3))
+            return (size,) * rank
+        shape: Shape = tuple(self.choose(options) for _ in range(rank))
+        if rank > 1 and math.prod(shape) > LARGEST:
+            return tuple(min(n, max(SIZES)) for n in shape)
+        return self._lengthened(shape) if rank else shape
+
+    def _lengthened(self, shape: Shape) -> Shape:
+        """Sometimes one axis is longer, where that leaves the shape small."""
+        if not self.choose((False,) * 7 + (True,)):
+            return shape
+        at = self.choose(range(len(shape)))
+        size = self.choose((*LONG, *LONG, *LONGEST) if len(shape) == 1 else LONG)
+        longer = (*shape[:at], size, *shape[at + 1 :])
+        return longer if len(shape) == 1 or math.prod(longer) <= LARGEST else shape
 
     def _attributes(
         self, operator: Operator, node: Apply, trial: dict[str, Any], context: Sequence[Type]
@@ -370,6 +395,14 @@ class _Making:
                 length = len(found) if isinstance(found, tuple) else length
             values.append((name, self.filling.get(value.name, trial.get(value.name))))
         return tuple(values)
+
+
+def _is_small(result: Type, args: Sequence[Type]) -> bool:
+    """Whether the result, and the pairs of its elements with those of an argument, are few."""
+    results = result.items if isinstance(result, TupleType) else (result,)
+    volumes = [math.prod(sizes(each)) for each in results if isinstance(each, TensorType)]
+    given = [math.prod(sizes(each)) for each in args if isinstance(each, TensorType)]
+    return max(volumes, default=0) * max(1, *given, 1) <= MOST_PAIRS
 
 
 def _type_of(term: Expr) -> Type:
