@@ -5,8 +5,9 @@
 
 Wrong rules are made of right ones, so many of each kind of mistake, drawn by seed from all shipped
 rules (`plica.rewrite.mutate`), and checked with the default budget under several seeds.  A mutant
-that is no mistake is left out only by a proof, which is printed.  `--shipped` checks the right
-rules themselves on so many cases (instances) in all: none may be refuted.
+that is no mistake is left out only by a proof, or because a million cases could not tell its sides
+apart, and is printed.  `--shipped` checks the right rules themselves on so many cases (instances,
+each with several data sets) in all: none may be refuted.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from rich.table import Table
 from plica.rewrite.check.run import check
 from plica.rewrite.check.verdict import Proved, Refuted, Tested, Untested
 from plica.rewrite.mutate.draw import draw, shipped
-from plica.rewrite.mutate.equivalent import proof_of
+from plica.rewrite.mutate.equivalent import cases_without_difference, proof_of
 from plica.rewrite.mutate.mutant import KINDS, Mutant
 
 GOAL = 0.99
@@ -53,13 +54,22 @@ def power(console: Console, arguments: argparse.Namespace) -> bool:
         if proof is not None:
             console.print(f"equivalent: {mutant.name}: {proof}", markup=False)
     rows: list[dict[str, Any]] = []
+    right: set[str] = set()
     for seed in range(arguments.seeds):
         for mutant in wrong:
+            if mutant.name in right:
+                continue
             row = tried(mutant, seed)
+            cases = 0 if row["refuted"] else cases_without_difference(mutant)
+            if cases:
+                right.add(mutant.name)
+                console.print(f"equivalent: {mutant.name}: {cases} cases", markup=False)
+                continue
             rows.append(row)
             if not row["refuted"]:
                 told = f"survived seed {seed}: {row['name']} ({row['verdict']})"
                 console.print(told, markup=False)
+        console.print(f"seed {seed}: {sum(row['refuted'] for row in rows if row['seed'] == seed)}")
         if arguments.json:
             Path(arguments.json).write_text(json.dumps(rows, indent=1))
     return shown(console, rows, arguments.seeds)

@@ -358,8 +358,8 @@ class _Making:
                     return like
         rank = self.choose(range(5) if constraint.ranks is None else constraint.ranks)
         if rank > 1 and self.choose((False, False, False, True)):  # axes can be mixed up unseen
-            size: int = self.choose((2, 3))
-            return (size,) * rank
+            equal: Shape = (self.choose((2, 3)),) * rank
+            return equal
         shape: Shape = tuple(self.choose(options) for _ in range(rank))
         if rank > 1 and math.prod(shape) > LARGEST:
             return tuple(min(n, max(SIZES)) for n in shape)

@@ -104,7 +104,7 @@ def first_axes(node: Apply) -> Expr | None:
         return None
     if len(a) == len(b):
         for at, (small, large) in enumerate(((a, b), (b, a))):
-            if 1 in small and set(large) != {1} and small != large:
+            if 1 in small and small[::-1] != small and small != large:
                 turned = _reshaped(node.args[at], small[::-1])
                 args = (turned, right) if at == 0 else (left, turned)
                 return _like(Apply(node.op, args, node.attrs), node)

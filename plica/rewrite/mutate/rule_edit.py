@@ -15,11 +15,12 @@ from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.graph.operator import find
+from plica.rewrite.closed import is_closed, is_varying
 from plica.rewrite.contract import APPROX, Contract, reassociates, signless_zero
 from plica.rewrite.match import PatternMatch, compiled
 from plica.rewrite.mutate.edit import first_axes
 from plica.rewrite.mutate.mutant import within
-from plica.rewrite.packs.canonical import is_varying
+from plica.rewrite.packs.canonical import is_varying as is_no_constant
 from plica.rewrite.packs.shape import is_explicit, is_order
 from plica.rewrite.pattern import Constraint, Hole, alternatives, holes
 from plica.rewrite.rule import Rule
@@ -42,14 +43,15 @@ def guard_edits(base: Rule) -> Iterator[NamedRule]:
     """The guard gone, or one demand of one hole."""
     name = f"{base.name}-mutant"
     if base.when is not None:
-        yield "no guard", attrs.evolve(base, name=name, when=None)
+        word = getattr(base.when, "__name__", "")
+        yield f"no guard {word}".rstrip(), attrs.evolve(base, name=name, when=None)
     found = [node for node in post_order(base.left) if isinstance(node, Hole)]
     for hole in dict.fromkeys(found):
         for demand in ("dtypes", "ranks", "shape", "when", "constant"):
             if not getattr(hole.constraint, demand):
                 continue
-            if base.build is not None and (demand == "constant" or _is_of_form(hole)):
-                continue  # see Note [Demands that say nothing]
+            if _says_nothing(base, hole, demand):
+                continue
             lost: dict[str, Any] = {demand: False if demand == "constant" else None}
             constraint = attrs.evolve(hole.constraint, **lost)
             yield f"any {demand} of {hole.name}", _with_hole(base, hole, constraint, name)
@@ -58,12 +60,17 @@ def guard_edits(base: Rule) -> Iterator[NamedRule]:
 # Note [Demands that say nothing]
 # Where the right side is a term, what fills a hole goes into it as it is.  An equation that holds
 # of all constants holds of variables, and one that holds of an attribute written out holds of it
-# however it is written, since operators read both alike.  To lose such a demand is no mistake.
-FORMS: Final = (is_order, is_explicit, is_varying)
+# however it is written, since operators read both alike.  Whether a term is closed only says what
+# is worth computing beforehand.  To lose such a demand is no mistake.
+FORMS: Final = (is_order, is_explicit, is_no_constant)
+WORTH: Final = (is_closed, is_varying)
 
 
-def _is_of_form(hole: Hole) -> bool:
-    return hole.constraint.when in FORMS
+def _says_nothing(base: Rule, hole: Hole, demand: str) -> bool:
+    if demand == "when" and hole.constraint.when in WORTH:
+        return True
+    of_form = demand == "when" and hole.constraint.when in FORMS
+    return base.build is not None and (demand == "constant" or of_form)
 
 
 def _with_hole(base: Rule, hole: Hole, constraint: Constraint, name: str) -> Rule:
