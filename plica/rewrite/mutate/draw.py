@@ -47,8 +47,10 @@ from plica.rewrite.rule import Rule
 
 UNIONS: Final = ("simplify",)
 """Packs whose rules are those of others."""
-SAMPLES: Final = 4
-TRIES: Final = 24
+MOST_OPTIONS: Final = 3
+"""Mutants of one kind that are looked at for each rule."""
+SAMPLES: Final = 3
+TRIES: Final = 12
 """Tapes on which instances of a rule are looked for."""
 
 Pair: TypeAlias = tuple[Expr, Expr]  # an instance, and what the rule makes of it
@@ -104,8 +106,8 @@ def draw(each: int, seed: int = 0, rules: Iterable[Rule] | None = None) -> tuple
             for kind in wanted:
                 known = {mutant.name for mutant in found[kind]}
                 options = [m for m in candidates(base, kind) if m.name not in known]
-                if options:
-                    found[kind].append(source.choice(options))
+                source.shuffle(options)
+                found[kind].extend([m for m in options[:MOST_OPTIONS] if _fits(base, m)][:1])
     return tuple(mutant for kind in KINDS for mutant in found[kind])
 
 
@@ -118,6 +120,9 @@ def candidates(base: Rule, kind: str) -> tuple[Mutant, ...]:
         return ()
     if kind == "dtype" and base.contract.level == APPROX:
         return ()  # a narrower dtype is within it
+    if kind in ("guard", "contract"):
+        rules = OF_RULES[kind](base)
+        return tuple(Mutant(kind, base.name, word, rule) for word, rule in rules)
     pairs = sampled(base)
     found: dict[str, Rule] = {}
     if kind in OF_SIDES:
@@ -128,7 +133,7 @@ def candidates(base: Rule, kind: str) -> tuple[Mutant, ...]:
     if kind == "order" and all(is_filled(right) for _, right in pairs):
         return ()  # a sum of equal elements has one order
     if kind in OF_RULES and pairs:
-        found |= {word: rule for word, rule in OF_RULES[kind](base) if _fits(kind, base, rule)}
+        found |= dict(OF_RULES[kind](base))
     return tuple(Mutant(kind, base.name, word, rule) for word, rule in found.items())
 
 
@@ -172,24 +177,23 @@ def _changes(edit: Callable[[Expr], Expr | None], right: Expr) -> bool:
     return True
 
 
-def _fits(kind: str, base: Rule, mutant: Rule) -> bool:
+def _fits(base: Rule, mutant: Mutant) -> bool:
     """Whether a mutant applies to something: without its guard to something new, or to floats."""
-    source = random.Random(mutant.name)
+    if mutant.kind not in OF_RULES or isinstance(base.left, Scalar):
+        return True  # seen on a sample already
+    rule, kind = mutant.rule, mutant.kind
+    source = random.Random(rule.name)
     for _ in range(TRIES):
-        made = instance(mutant.left, reader(source.randbytes(TAPE)), data=False)
+        made = instance(rule.left, reader(source.randbytes(TAPE)), data=False)
         if made is None:
             continue
         try:
-            after = mutant.at(made.term)
-            if kind == "guard":
-                if after is not None and base.at(made.term) is None:
-                    return True
-                continue
+            after = rule.at(made.term)
+            new = after is not None and (kind != "guard" or base.at(made.term) is None)
         except (RuleRefused, *FAILURES):
             return kind == "guard"
-        of = None if after is None else type_of(made.term)
-        if isinstance(of, TensorType) and of.dtype.is_float:
-            return True
-        if kind == "broadcast" and after is not None:
+        of = type_of(made.term) if new else None
+        floats = isinstance(of, TensorType) and of.dtype.is_float
+        if new and (floats or kind in ("guard", "broadcast")):
             return True
     return False

@@ -43,8 +43,8 @@ def operator_edits(sample: Expr) -> Iterator[Named]:
     """Another operator of the same arguments, attributes and result."""
     for node in _applied(sample):
         for name in _twins(node.op):
-            made = _typed(Apply(name, node.args, node.attrs))
-            if made is not None and same_type(type_of(node), type_of(made)):
+            made = _renamed(name)(node)
+            if made is not None and _like(made, node) is not None:
                 yield f"{node.op} becomes {name}", _at_first(node.op, _renamed(name))
 
 
@@ -141,7 +141,17 @@ def _replaced(term: Expr, old: Term, new: Term) -> Expr | None:
 
 
 def _renamed(name: str) -> Change:
-    return lambda node: Apply(name, node.args, node.attrs)
+    """Another operator with the same attributes, where it reads them."""
+    record = find(name)
+    assert record is not None
+    readers = {each.name: each.read for each in record.attributes}
+
+    def change(node: Apply) -> Expr | None:
+        if any(isinstance(readers[key](value), Mismatch) for key, value in node.attrs):
+            return None
+        return Apply(name, node.args, node.attrs)
+
+    return change
 
 
 def _other_axis(attribute: str) -> Change:
@@ -271,7 +281,7 @@ def _twins(op: str) -> tuple[str, ...]:
         other = find(name)
         assert other is not None
         alike = other.inputs == of.inputs and {each.name for each in other.attributes} == words
-        if alike and name != op and name not in SAME_VALUE and not isinstance(other, Mismatch):
+        if alike and name != op and name not in SAME_VALUE:
             found.append(name)
     return tuple(found)
 
