@@ -28,13 +28,12 @@ def test_what_was_once_believed_is_refuted_by_every_seed(mutant: Mutant, seed: i
     assert isinstance(check(mutant.rule, seed=seed), Refuted)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_mutant_of_each_kind_is_refuted(kind: str) -> None:
+def test_mutants_of_each_kind_are_refuted() -> None:
     drawn = draw(2, seed=3, rules=[RULES[name] for name in BASES])
-    wrong = [each for each in drawn if each.kind == kind and proof_of(each) is None]
-    assert wrong
-    for mutant in wrong:
-        assert isinstance(check(mutant.rule, seed=1), Refuted), mutant.name
+    wrong = [each for each in drawn if proof_of(each) is None]
+    assert {each.kind for each in wrong} == set(KINDS)
+    verdicts = {each.name: check(each.rule, seed=1) for each in wrong}
+    assert [name for name, found in verdicts.items() if not isinstance(found, Refuted)] == []
 
 
 def test_the_same_seed_draws_the_same_mutants() -> None:
@@ -56,7 +55,7 @@ def test_a_mutant_is_left_out_by_proof_or_by_cases_alone() -> None:
 @pytest.mark.parametrize("name", BASES)
 def test_the_rules_they_are_made_of_are_not_doubted(name: str) -> None:
     rule: Rule = RULES[name]
-    verdict = check(rule, examples=60, seed=7)
+    verdict = check(rule, examples=20, seed=7)
     assert is_good(verdict), verdict
     if rule.contract is reassociates:
         assert isinstance(verdict, Tested)

@@ -44,7 +44,7 @@ from plica.ir.graph.expression import (
     const,
 )
 from plica.ir.graph.operator import Mismatch, Operator, find
-from plica.ir.type.dtype import DTYPES, bool_, f32, i64
+from plica.ir.type.dtype import DTYPES, bool_, f16, f32, f64, i32, i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, TupleType, Type, tensor
 from plica.rewrite.binder import opened, scopes
@@ -60,6 +60,8 @@ TRIES: Final = 40
 REPEATS: Final = 3
 """How often the same choice may come again in a row."""
 SIZES: Final = (1, 1, 2, 2, 3, 3, 4, 0)
+USUAL: Final = (f32, f32, f32, f32, f64, f16, i64, i32, bool_)
+"""Dtypes that are tried more often than others: most is claimed of floats."""
 LONG: Final = (5, 8, 17)
 """Longer axes, where the order of a sum matters; few of them, and shapes stay small."""
 LONGEST: Final = (33, 130, 257, 1025)
@@ -332,7 +334,7 @@ class _Making:
     def _type(self, constraint: Constraint, near: list[TensorType]) -> TensorType:
         allowed = constraint.dtypes or DTYPES
         common = [each.dtype for each in near if each.dtype in allowed]
-        usual = [each for each in (f32, i64, bool_) if each in allowed]
+        usual = [each for each in USUAL if each in allowed]
         alike = common and self.choose((True, True, True, True, True, True, True, False))
         of = self.choose(common if alike else [*usual, *allowed])
         return tensor(self._shape(constraint, [sizes(each) for each in near]), of)

@@ -90,11 +90,12 @@ class _Source:
             case "halves":
                 return self.random.integers(-9, 10, count) / 2
             case _:
-                steps = 1 << max(1, digits // 4 - 1)
-                whole = self.random.integers(-steps, steps + 1, count)
-                return np.ldexp(
-                    whole.astype(np.float64), self.random.integers(-digits, digits, count)
-                )
+                own = max(1, digits // 4 - 1)
+                whole = self.random.integers(-(1 << own), (1 << own) + 1, count)
+                # Two of them side by side are a little too long together: their sum is rounded.
+                apart = np.array([0, digits - own, digits - own + 1, digits - 1])
+                far: Array = np.ldexp(whole.astype(np.float64), self.random.choice(apart, count))
+                return far
 
     def _scaled(self, count: int, low: int, high: int) -> Array:
         """Numbers of both signs, all of whose digits count, with exponents in a range."""
