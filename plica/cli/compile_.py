@@ -89,8 +89,11 @@ def here(
 
     count = cores() if arguments.threads is None else arguments.threads
     database = tuned_first(module, target, arguments, count)
+    contract, validate = arguments.contract, arguments.validate
     made = compile(module, target, count, database, packs=packs_of(arguments),
-                   contract=arguments.contract)  # fmt: skip
+                   contract=contract, validate=validate)  # fmt: skip
+    if validate:
+        print("validated: every kernel does what its stages say")
     if database is not None:
         print(made.tuning)
     return made.artefact
@@ -103,6 +106,7 @@ def elsewhere(
     from plica.codegen.choices import table
     from plica.pipeline import assemble, contract_of, lower, read_records
     from plica.pipeline import packs_of as allowed
+    from plica.pipeline.validate import validate_for
     from plica.runtime.host import cores
     from plica.runtime.store import user_store
 
@@ -118,6 +122,9 @@ def elsewhere(
         records = read_records(database, target)
     contract = contract_of(arguments.contract)
     lowered = lower(module, contract, allowed(packs_of(arguments), contract), target, records)
+    if arguments.validate:
+        validate_for(lowered, contract, target, records)
+        print("validated: every kernel does what its stages say")
     if records is not None:
         print(table(lowered.tuning))
     made: Artefact = assemble(lowered, target, count if backend.threaded else 1, user_store())
@@ -147,7 +154,7 @@ def for_accelerator(module: Module, target: AnyTarget, arguments: argparse.Names
 
     database = tuned_first(module, target, arguments, arguments.threads or cores())
     made = compile(module, target, arguments.threads, database, packs=packs_of(arguments),
-                   contract=arguments.contract)  # fmt: skip
+                   contract=arguments.contract, validate=arguments.validate)  # fmt: skip
     made.save(arguments.output)
     print(made.source("placement"))
     print(f"{arguments.output}: {arguments.output.stat().st_size} bytes for {target}")
@@ -176,6 +183,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--features", help="LLVM's features: --features=-avx512f,+fma")
     parser.add_argument("--threads", type=positive, help="how many threads share the work")
     add_contract(parser)
+    parser.add_argument("--validate", action="store_true",
+                        help="hold every kernel to its stages")  # fmt: skip
     parser.add_argument("--db", type=Path, help="a tuning database, whose schedules are used")
     parser.add_argument("--tune", type=positive, metavar="N",
                         help="search for schedules first, with so many trials")  # fmt: skip
@@ -190,6 +199,7 @@ COMMAND: Final = Command(
         "plica compile M.onnx -o M.plica",
         "plica compile M.onnx --dim batch=1 --threads 2 -o libmodel.so",
         "plica compile M.onnx --input shape=shape.npy -o M.plica",
+        "plica compile M.onnx --validate -o M.plica",
         "plica compile M.onnx --tune 64 --db tune.db -o M.plica",
         "plica compile M.onnx --target aarch64-unknown-linux-gnu -o M.plica",
         "plica compile M.onnx --target cuda:sm_90 -o M.plica",

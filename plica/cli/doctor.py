@@ -53,7 +53,7 @@ class HostMachine:
 
 
 @dataclass(frozen=True, slots=True)
-class Package:
+class InstalledPackage:
     """A package Plica uses; `version` is None where it is not installed."""
 
     name: str
@@ -97,7 +97,7 @@ class DoctorReport:
 
     version: str
     machine: HostMachine
-    packages: tuple[Package, ...]
+    packages: tuple[InstalledPackage, ...]
     targets: tuple[TargetStatus, ...]
     tools: tuple[Tool, ...] = ()
     extensions: tuple[ExtensionStatus, ...] = ()
@@ -115,8 +115,8 @@ def examine() -> DoctorReport:
         version=__version__,
         machine=_machine(),
         packages=(
-            *(Package(name, _version(name), True, use) for name, use in REQUIRED.items()),
-            *(Package(name, _version(name), False, use) for name, use in OPTIONAL.items()),
+            *(InstalledPackage(name, _version(name), True, use) for name, use in REQUIRED.items()),
+            *(InstalledPackage(name, _version(name), False, use) for name, use in OPTIONAL.items()),
         ),
         targets=(_try_cpu(), _try_cuda(), _try_accel(), *_others()),
         tools=(_try_artefacts(), _try_libraries(), _try_store()),

@@ -104,7 +104,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     kernel.add_argument("--guard", action="store_true",
                         help="put every array next to memory that is not there, "
                              "first its end, then its start")  # fmt: skip
-    kernel.add_argument("--plant", choices=("bound", "order", "emitter"),
+    kernel.add_argument("--plant", choices=("bound", "order", "race", "emitter"),
                         help="plant a mistake in a lowering pass or in the emitter: "
                              "it must be found and blamed")  # fmt: skip
     kernel.add_argument("--target", default="cpu",

@@ -131,6 +131,8 @@ CODES: Final[dict[str, str]] = {
     "bad-flow": "A statement of a flow is not for its accelerator, or leaves its tiles or tensors.",
     "bad-instruction": "An instruction of an accelerator has a bit, a field or a word it cannot.",
     "bad-stream": "An instruction stream can go wrong: a race, a deadlock, a token left over.",
+    "wrong-kernel": "Validation found a kernel that does not do what its stages say.",
+    "wrong-entry": "An entry of the store is not what is made of what it is kept for.",
     "unsafe-store": "The store on disk belongs to somebody else, or others may write to it.",
     "unsupported": "The program is right, but Plica or the target cannot do this yet.",
     "recursion-limit": "The program recurses deeper than the limit that was set.",

@@ -25,6 +25,7 @@ from plica.core.name import Name
 from plica.core.term import Term, field_names
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.loop.statement import Block, For, Kernel
+from plica.rewrite.contract import Contract, exact
 from plica.runtime.error import Diagnostic, PlicaError
 from plica.runtime.late import load_all
 from plica.schedule.handle import Handle, Output, Sort
@@ -60,6 +61,8 @@ class Scene:
     outputs: Mapping[Handle, Output]
     late: bool = False
     """Whether it is asked once, after all steps, if loops that run at once may do so."""
+    ended: bool = False
+    """Whether nothing is sampled any more: `enter_postproc` was taken."""
 
     @property
     def map(self) -> Map:
@@ -90,6 +93,9 @@ class Scene:
         problem = ill_fitting(instruction)
         if problem is not None:
             return problem
+        if self.ended and isinstance(instruction, Sampling):
+            expected = "a decision before enter_postproc"
+            return Problem("sampling", instruction.kind, expected, "it comes after that")
         for handle in instruction._children:
             if not isinstance(handle, Handle):
                 continue
@@ -128,8 +134,14 @@ class Instruction(Term):
     pure: ClassVar[bool] = False
     """Whether steps of this kind only look: they change no kernel, and unused ones can go."""
 
+    ends_sampling: ClassVar[bool] = False
+    """Whether nothing may be sampled after a step of this kind."""
+
     gives: ClassVar[Gives] = "any"
     """What a do-block receives: the one handle, always a tuple, or (any) a tuple if any."""
+
+    contract: ClassVar[Contract] = exact
+    """How far a step of this kind may move a float at most: `exact` where work only moves."""
 
     wants: ClassVar[Mapping[str, tuple[Sort, ...]]] = WANTED
     """What the handles in each field stand for; a field that is not named takes any."""
@@ -137,6 +149,10 @@ class Instruction(Term):
     def check(self, scene: Scene) -> Problem | None:
         """The first precondition that does not hold."""
         raise AssertionError(f"{type(self).__name__} checks nothing.")
+
+    def keeps(self, scene: Scene) -> Contract:
+        """The contract that the step keeps here, where `check` finds no problem."""
+        return self.contract
 
     def edit(self, scene: Scene) -> Edited:
         """The kernel after the step; only asked for where `check` finds no problem."""

@@ -219,7 +219,6 @@ TILE = '{"kind": "sample_perfect_tile", "loop": "loop 0.0", "parts": 2, "max_inn
             "step 2",
         ),
         (HEAD + f'[{BLOCK}, {{"kind": "loops", "block": {{"map": "x"}}}}]}}', "bad-json", "step 1"),
-        (HEAD + f"[{BLOCK}, {TILE}}}]}}", "bad-json", "step 1"),
         (HEAD + f'[{BLOCK}, {TILE}, "decision": [1.5]}}]}}', "bad-json", "step 1"),
         (HEAD + f'[{BLOCK}, {TILE}, "decision": null}}]}}', "bad-json", "step 1"),
         (HEAD + BLOCK[:-1].join(("[", ', "decision": [1]}]}')), "bad-json", "step 0"),
