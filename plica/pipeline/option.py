@@ -20,7 +20,7 @@ from plica.schedule.do import DoBlock
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
-    from plica.codegen.lower.given_trace import GivenSchedule
+    from plica.codegen.given_trace import GivenSchedule
     from plica.search.choice import Records
     from plica.search.record import RecordSource
 

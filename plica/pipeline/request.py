@@ -16,7 +16,7 @@ from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 if TYPE_CHECKING:
-    from plica.codegen.lower.given_trace import GivenSchedule
+    from plica.codegen.given_trace import GivenSchedule
     from plica.pipeline.extern_source import GivenExtern
     from plica.search.record import RecordSource
 

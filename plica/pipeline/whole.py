@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.nn import Module as TorchModule
 
-    from plica.codegen.lower.given_trace import GivenSchedule
+    from plica.codegen.given_trace import GivenSchedule
     from plica.codegen.lower.kernel_call import check_called
     from plica.pipeline.background import BackgroundExecutable
     from plica.search.record import RecordSource
