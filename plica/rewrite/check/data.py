@@ -39,6 +39,13 @@ def array(of: Type | None, choose: Choose) -> np.ndarray[Any, Any]:
     return few.astype(of.dtype.numpy).reshape(shape)
 
 
+def odd_array(of: TensorType, choose: Choose) -> np.ndarray[Any, Any]:
+    """An array with nan, inf and the edges of the range among its numbers."""
+    shape = sizes(of)
+    count = int(np.prod(shape, dtype=np.int64))
+    return flat("special", of.dtype, count, choose(SEEDS)).reshape(shape)
+
+
 def numbers(of: DType) -> Sequence[Any]:
     """Numbers of a dtype, the simple ones first."""
     if of is bool_:
