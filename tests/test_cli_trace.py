@@ -69,6 +69,28 @@ def test_replay(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     assert digest(from_text(Path(out).read_text(encoding="utf-8"))) == digest(found)
 
 
+def test_the_code_of_a_kernel(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    source = """
+import plica
+from plica.script import Buffer, block, f32, grid
+
+@plica.kernel
+def twice(x: Buffer[(4, 8), f32], y: Buffer[(4, 8), f32]):
+    for i, j in grid(4, 8):
+        with block("Y", spatial=(i, j)):
+            y[i, j] = x[i, j] * 2.0
+"""
+    Path(files("twice.py")).write_text(source, encoding="utf-8")
+    Path(files("none.json")).write_text(Trace(()).to_json(), encoding="utf-8")
+    asked = ["trace", "replay", files("none.json"), files("twice.py"), "--code"]
+    assert main([*asked, "c"]) == 0
+    assert "for (long long" in capsys.readouterr().out
+    assert main([*asked, "c", "-o", files("twice.c")]) == 0
+    assert "for (long long" in Path(files("twice.c")).read_text(encoding="utf-8")
+    assert main([*asked, "accel"]) != 0
+    assert "A store copies" in capsys.readouterr().err
+
+
 def test_diff(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "diff", files("a.json"), files("a.json")]) == 0
     assert "the same" in capsys.readouterr().out
@@ -152,3 +174,28 @@ def test_refusals(
     monkeypatch.chdir(files.folder)
     assert main(["trace", *arguments]) == 1
     assert expected in " ".join(capsys.readouterr().err.split())
+
+
+def test_time(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "time", files("a.json"), files("matmul.py"), "--rounds", "1"]) == 0
+    assert "a.json" in capsys.readouterr().out
+    words = ["trace", "time", files("a.json"), files("matmul.py"), "--against", files("b.py")]
+    assert main([*words, "--rounds", "2", "--threads", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["name"], found["against"]["name"]) == ("a.json", "b.py")
+    assert len(found["rounds"]) == 2
+
+
+def test_time_wants_numbers_for_sizes(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    files.write(
+        "open.py",
+        'import plica\n\n@plica.kernel\ndef k(x: Buffer[("n",), f32], y: Buffer[("n",), f32]):\n'
+        "    for i in range(n):\n        y[i] = x[i]\n",
+    )
+    files.write("none.json", Trace(()).to_json())
+    words = ["trace", "time", files("none.json"), files("open.py"), "--rounds", "1"]
+    assert main(words) == 1
+    assert "--size n=N" in capsys.readouterr().err
+    assert main([*words, "--size", "n=4", "--size", "m=4"]) == 1
+    assert "m=4" in capsys.readouterr().err
+    assert main([*words, "--size", "n=4"]) == 0

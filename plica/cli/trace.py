@@ -1,4 +1,4 @@
-"""`plica trace`: show, replay, compare, bisect, minimise, normalise and transport schedule traces.
+"""`plica trace`: show, replay, compare, bisect, minimise, normalise, transport and time traces.
 
 A trace is a file of JSON (`.json`) or Python text (`.py`); a program is a script with a kernel.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from plica.cli.command import Command
+from plica.cli.trace_time import configure_time, timed
 from plica.runtime.error import Diagnostic, InputError, Place
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ examples:
   plica trace bisect best.json matmul.py --bad slow.py:slower
   plica trace minimise best.json matmul.py -o small.json
   plica trace transport best.json other.py -o other.json
+  plica trace time best.json matmul.py --against old.json
 """
 
 RAISED: Final = (
@@ -69,7 +71,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
                  "trace")  # fmt: skip
     shown.add_argument("--json", action="store_true", help="print JSON")
     output(shown, "trace (.json or .py)")
-    output(verb("replay", "The program that a trace makes", replay, "trace", "program"), "program")
+    replayed = verb("replay", "The program that a trace makes", replay, "trace", "program")
+    replayed.add_argument("--code", metavar="TARGET", help="print its code for a target instead")
+    output(replayed, "program or code")
     difference = verb("diff", "What makes one trace of another, and its effect", diff, "a", "b")
     difference.add_argument("--json", action="store_true", help="print JSON")
     output(verb("merge", "Two traces that come from one, brought together", merge,
@@ -92,6 +96,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     transported.add_argument("--source", metavar="FILE.py",
                              help="the program of the trace: exact splits stay exact")  # fmt: skip
     output(transported, "trace")
+    configure_time(verb("time", "How long a kernel takes under a trace, or under two in turns",
+                        time, "trace", "program"))  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -117,7 +123,14 @@ def replay(arguments: argparse.Namespace) -> int:
 
     trace, program = read_trace(arguments.trace), read_program(arguments.program)
     module = replayed(trace, program, arguments.kernel)
-    return _write_program(module, arguments.output)
+    if arguments.code is None:
+        return _write_program(module, arguments.output)
+    from plica.codegen.backend import backend_of, find_target
+    from plica.schedule.replay import kernel_of
+
+    target = find_target(arguments.code)
+    code = backend_of(target).code_of(kernel_of(module, arguments.kernel)[2], target)
+    return _code(code, "text") if arguments.output is None else _write(code, arguments.output)
 
 
 def diff(arguments: argparse.Namespace) -> int:
@@ -144,7 +157,7 @@ def diff(arguments: argparse.Namespace) -> int:
         for line in () if effect is None else effect.text.splitlines():
             _line(f"    {line}", COLOURS.get(line[:1]))
     if not found.hunks:
-        _line("the traces are the same", "green")
+        _line(str(found), "green")
     return 1 if found.hunks else 0
 
 
@@ -226,6 +239,18 @@ def transport(arguments: argparse.Namespace) -> int:
         _line(str(fate), COLOURS[fate.verdict])
     _line(str(moved.report).splitlines()[-1], "bold")
     return 0 if arguments.output is None else write_trace(moved.trace, arguments.output)
+
+
+def time(arguments: argparse.Namespace) -> int:
+    """Print how long the kernel takes."""
+    from plica.schedule.replay import kernel_of
+
+    first, program = read_trace(arguments.trace), read_program(arguments.program)
+    name = arguments.against
+    other = None if name is None else (Path(name).name, read_trace(name))
+    kernel = kernel_of(program, arguments.kernel)[2]
+    sizes = dict(_size(each) for each in arguments.size)
+    return timed(arguments, (Path(arguments.trace).name, first), other, kernel, sizes)
 
 
 def read_trace(name: str) -> Trace:

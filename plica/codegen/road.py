@@ -31,9 +31,9 @@ from typing import (
 from attrs import evolve, field, frozen
 
 from plica.codegen.choices import ChoiceRow, Choices
-from plica.codegen.llvm.fold import AnyPlan
 from plica.codegen.lower.passes import lowered as lower_kernel
 from plica.codegen.lower.scheduled import NOTHING, ChosenSchedule, Scheduler, processor
+from plica.codegen.open_memory_plan import AnyPlan
 from plica.codegen.program import Program
 from plica.core.diagnostic import CompilerBug
 from plica.ir.driver import Checks, Instrument, drive
@@ -46,18 +46,21 @@ from plica.rewrite.contract import Contract, fused, signless_zero
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.history import History, begun
 from plica.rewrite.rule_pass import Setting, advanced, through
-from plica.runtime.error import Diagnostic
+from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
+from plica.runtime.extern import NONE, Externs
 from plica.runtime.late import late
 from plica.runtime.record import CompilationRecord
 from plica.runtime.store import ArtefactStore
 
 if TYPE_CHECKING:
+    from plica.codegen.lower.given_trace import with_traces
     from plica.codegen.record import recorded
     from plica.ir.loop.need import needs
 else:
     needs = late("plica.ir.loop.need:needs")
     recorded = late("plica.codegen.record:recorded")
+    with_traces = late("plica.codegen.lower.given_trace:with_traces")
 
 P = TypeVar("P")
 L = TypeVar("L")
@@ -83,6 +86,10 @@ class Job(Setting):
     native: Callable[[Module], Executable] | None = None
     """Compiles what stays on this processor."""
     known: Any = None  # Any: what tuning found for a backend that has its own way to say it
+    given: Mapping[str, Any] = field(factory=dict)  # Any: a schedule, as `given_trace` takes it
+    """Schedules that were asked for, by the name of the kernel."""
+    externs: Externs = NONE
+    """Who serves the symbols that the program calls."""
     versions: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -119,6 +126,8 @@ class Arranged(Generic[P, L]):
     """The names of the packs that were asked for."""
     tuning: tuple[ChoiceRow, ...] = ()
     """Which kernels have a schedule of a tuning database, and why others have none."""
+    lowering: tuple[str, ...] = ()
+    """The names of the passes over kernels."""
 
 
 Lowered: TypeAlias = Arranged[Program, AnyPlan]
@@ -149,7 +158,7 @@ def lowered(
         if isinstance(each, KernelListener):
             job = evolve(job, built=each.tell)
     state = RoadState(begun(infer(module)))
-    return arranged(_driven(page.of(*BEFORE_CODE), state, job, instruments, checks), job)
+    return arranged(_driven(page.of(*BEFORE_CODE), state, job, instruments, checks), job, page)
 
 
 def emitted(
@@ -172,10 +181,12 @@ def grouped(page: Pipeline, history: History, job: Setting) -> History:
 def scheduled_from(page: Pipeline, history: History, job: Job) -> Arranged[Any, Any]:  # as above
     """What the rest of a page makes of a module whose operators are grouped already."""
     rest = page.of("stages", "forms", "schedule", "lower", "plan")
-    return arranged(_driven(rest, RoadState(history), job, (), None), job)
+    return arranged(_driven(rest, RoadState(history), job, (), None), job, page)
 
 
-def arranged(state: RoadState, job: Job) -> Arranged[Any, Any]:  # Any: as the page makes it
+def arranged(
+    state: RoadState, job: Job, page: Pipeline
+) -> Arranged[Any, Any]:  # Any: as the page makes it
     """The state before code is made, as a value."""
     source = state.history.derivation.source
     assert isinstance(source, Module)
@@ -190,12 +201,13 @@ def arranged(state: RoadState, job: Job) -> Arranged[Any, Any]:  # Any: as the p
         asked=str(job.contract),
         packs=tuple([each.name for each in job.packs]),
         tuning=state.tuning,
+        lowering=page.of("lower").names,
     )
 
 
 def record(of: Lowered) -> CompilationRecord:
     """Where the code of a lowered module comes from."""
-    return recorded(of.derivation, of.final, of.program, of.asked, of.packs)
+    return recorded(of.derivation, of.final, of.program, of.asked, of.packs, of.lowering)
 
 
 # --- the page ----------------------------------------------------------------------------------
@@ -266,6 +278,8 @@ def _step(job: Job, each: Pass, state: RoadState) -> RoadState:
             program = each.run(module, evolve(job, chosen=found.chosen))
             if isinstance(program, Program) and program.dims:
                 program = evolve(program, needs=_needs(state.history))
+            if job.given:
+                program = _as_given(program, job)
             return evolve(state, program=program, tuning=found.rows)
         case "lower":
             return _lowered(each, state)
@@ -273,6 +287,15 @@ def _step(job: Job, each: Pass, state: RoadState) -> RoadState:
             return evolve(state, plan=each.run(state.program))
         case "emit":
             raise CompilerBug(f"The pass {each.name} emits code before there is a plan.")
+
+
+def _as_given(program: Any, job: Job) -> Program:  # Any: as the page makes it
+    """The program with the schedules that were asked for."""
+    if not isinstance(program, Program):
+        message = "Programs with data and recursion, and accelerators, take no schedules by name."
+        found = ", ".join(job.given)
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "no schedules", found))
+    return with_traces(program, job.given)
 
 
 def _needs(of: History) -> tuple[Scalar, ...]:

@@ -11,21 +11,30 @@ from functools import lru_cache, partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
+from attrs import evolve
+
 from plica.codegen.interface import names_of
 from plica.codegen.llvm.unit import fingerprint
 from plica.codegen.road import Job, lowered, record
 from plica.core.collector import paused
 from plica.core.digest import digest
 from plica.ir.graph.module import Module
+from plica.ir.graph.operator import uses_foreign
+from plica.pipeline.extern_source import externs_called, externs_of
 from plica.pipeline.lowered import job_for
 from plica.pipeline.option import known_tilings, read_records
 from plica.pipeline.request import Request
+from plica.pipeline.validate import hold_to_stages
+from plica.rewrite.packs import OWN
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, CompilationRecord, from_members, to_members
-from plica.runtime.error import ArtefactError
+from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
+from plica.runtime.extern import NONE
 from plica.runtime.load import executable
 from plica.runtime.store import ArtefactStore, key_of, user_store
+from plica.schedule.form import installed
+from plica.schedule.trace import Trace
 
 _IN_USE: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()
 """Executables that are still in use somewhere in this process, by all that made them."""
@@ -41,13 +50,23 @@ def compiled(
         records = read_records(request.database, target)
     found = "" if records is None else records.digest
     # What the database of a backend with its own records holds may change.
-    shared = request.cache and not (backend.native and request.database is not None)
+    keeps = not (backend.native and request.database is not None)
+    # A do-block is a Python function: what it does may change.
+    steady = all(isinstance(each, Trace) for _, each in request.schedules)
+    shared = request.cache and keeps and steady and not request.validate
     key = (backend, module, target, request.contract, request.packs, request.threads, found,
-           request.page)  # fmt: skip
+           request.page, request.tier, request.schedules, request.externs)  # fmt: skip
     same = _IN_USE.get(key) if shared else None
     if same is not None:
         return same
+    externs = externs_of(module, request.externs, backend.here(target))
+    if externs is not NONE and not backend.externs:
+        message = f"The target {backend.name!r} calls no externs."
+        names = ", ".join(externs_called(module))
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "no externs", names))
     store = user_store() if request.cache else None
+    if store is not None and request.validate:
+        store.audited = 1.0
     entry = _entry(module, request, found) if store is not None else ""
     with known_tilings(request) as known, paused():  # nothing the compiler makes is cyclic
         job = job_for(
@@ -59,6 +78,8 @@ def compiled(
             store=store,
             native=native,
             known=known,
+            given=dict(request.schedules),
+            externs=externs,
         )
         made = _made(module, request, job, store, entry)
     if shared:
@@ -77,27 +98,47 @@ def _made(
     """What can be called, by the store or by the page."""
     backend = request.backend
     later = lru_cache(maxsize=1)(partial(lowered, request.page, module, job))
-    stored = store.get(entry) if store is not None and entry else None
+
+    def made_again() -> bytes:
+        whole = backend.build(request.page, later(), evolve(job, store=None))
+        return _packed(whole.artefact)
+
+    stored = store.found(entry, made_again, "the model") if store is not None and entry else None
     artefact = None if stored is None else _reread(stored, lambda: record(later()))
+    if request.validate:
+        hold_to_stages(later(), request.contract, request.page, job)
     if artefact is not None:
-        return executable(artefact, texts=backend.texts(later, job, artefact))
+        texts = backend.texts(later, job, artefact)
+        known = executable(artefact, texts=texts, externs=job.externs)
+        return known.told(request.tier, 0, lambda: later().derivation)
     made = backend.build(request.page, later(), job)
+    made.told(request.tier, 1, lambda: later().derivation)
     if store is not None and entry:
-        store.put(entry, archive.pack(to_members(made.artefact, with_record=False)))
+        store.put(entry, _packed(made.artefact))
     return made
+
+
+def _packed(of: Artefact) -> bytes:
+    """An artefact as the store keeps it: the record is made again where somebody asks for it."""
+    return archive.pack(to_members(of, with_record=False))
 
 
 def _entry(module: Module, request: Request, found: str) -> str:
     """The key under which the artefact of a module is kept; none where it cannot be told from
-    others: what a user's own rules and passes are made of has no digest."""
+    others: what rules, passes, forms and operators of other packages are made of has no digest."""
     page = request.spelled
-    named = all(isinstance(each, str) for each in request.wanted)
+    traces = [(name, each) for name, each in request.schedules if isinstance(each, Trace)]
+    if len(traces) < len(request.schedules):
+        return ""
+    named = all(isinstance(each, str) and each in OWN for each in request.wanted)
     if module.main is None or page is None or not named or not request.backend.keeps():
+        return ""
+    if installed() or uses_foreign(module.values):
         return ""
     names = names_of(module.main_function())
     where = (
         f"{names} {request.wanted} {request.contract} {request.threads} {request.target!r} {found} "
-        f"{request.backend.facts()} {page}"
+        f"{request.backend.facts()} {page} {[(name, digest(trace)) for name, trace in traces]}"
     )
     return key_of(f"{request.backend.name}-module", digest(module), where, fingerprint())
 

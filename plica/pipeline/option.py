@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plica.codegen.backend import AnyTarget, backend_of, find_target
+from plica.codegen.lower.given_trace import GivenSchedule
 from plica.pipeline.request import Request
 from plica.rewrite.contract import KNOWN, Contract, named
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.record import KernelTrace
+from plica.schedule.do import DoBlock
+from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
     from plica.search.choice import Records
-    from plica.search.record import Database
+    from plica.search.record import RecordSource
 
 
 def contract_of(given: Contract | str | None) -> Contract:
@@ -56,16 +60,18 @@ def target_of(of: str | AnyTarget) -> AnyTarget:
     return found if isinstance(of, str) else backend_of(found).settled(found)
 
 
-def read_records(database: Database | str | PathLike[str], target: AnyTarget) -> Records:
+def read_records(database: RecordSource | str | PathLike[str], target: AnyTarget) -> Records:
     """What a tuning database knows of a machine."""
     # Who has no database need not wait for the room of search.
     from plica.search.choice import records_of
-    from plica.search.record import Database
+    from plica.search.record import Database, JsonDatabase, RecordSource
     from plica.search.target import tuning_of
 
     name = tuning_of(target).fingerprint(target)
-    if isinstance(database, Database):
+    if isinstance(database, RecordSource):
         return records_of(database, name)
+    if str(database).endswith(".jsonl"):
+        return records_of(JsonDatabase(database), name)
     with Database(database) as found:
         return records_of(found, name)
 
@@ -77,11 +83,14 @@ def known_tilings(request: Request) -> Iterator[object]:
     if database is None or not request.backend.native:
         yield None
         return
-    from plica.search.record import Database  # as above
+    from plica.search.record import Database, RecordSource  # as above
     from plica.search.target import tuning_of
 
     known = tuning_of(request.target).known
-    with nullcontext(database) if isinstance(database, Database) else Database(database) as opened:
+    if isinstance(database, RecordSource):
+        yield known(database, request.target)
+        return
+    with Database(database) as opened:
         yield known(opened, request.target)
 
 
@@ -104,6 +113,35 @@ def check_options(threads: int | None, database: object) -> None:
 
 
 def _is_database(of: object) -> bool:
-    from plica.search.record import Database  # as above
+    from plica.search.record import RecordSource  # as above
 
-    return isinstance(of, Database)
+    return isinstance(of, RecordSource)
+
+
+def schedules_of(given: object) -> tuple[tuple[str, GivenSchedule], ...]:
+    """The schedules that are asked for, by the name of the kernel, in order of these."""
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given):
+        message, expected = "Schedules are given by the name of the kernel.", "{'k0_matmul': trace}"
+        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, repr(given)))
+    return tuple(sorted([(name, _schedule(name, each)) for name, each in given.items()], key=_name))
+
+
+def _schedule(name: str, given: object) -> GivenSchedule:
+    match given:
+        case Trace() | DoBlock():
+            return given
+        case KernelTrace():
+            return Trace.from_json(given.json)
+        case _:
+            message = f"This is no schedule for the kernel {name!r}."
+            expected = "a trace, a do-block, or what exe.trace gives"
+            found = f"{given!r}"[:80]
+            raise UnsupportedError(
+                Diagnostic("unsupported", message, Place(node=name), expected, found)
+            )
+
+
+def _name(pair: tuple[str, GivenSchedule]) -> str:
+    return pair[0]

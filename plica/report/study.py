@@ -11,6 +11,7 @@ the kernels with their times and where they come from, the memory plan, the roof
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -178,7 +179,7 @@ def measured(
     ):
         work = operations(program.kernels[launch.kernel])
         touched = sum(program.slots[slot].bytes for slot in launch.args)
-        seconds = float(timed.seconds) / profile.runs
+        seconds = float(timed.median)
         rows.append(
             LaunchRow(
                 number=number,
@@ -191,10 +192,10 @@ def measured(
                 operations=work,
                 bytes=touched,
                 seconds=seconds,
-                roof=roof.least(work, touched) / seconds if seconds else 0.0,
+                roof=min(1.0, roof.least(work, touched) / timed.least) if timed.least else 0.0,
             )
         )
-    return tuple(rows), profile.seconds / profile.runs, roof
+    return tuple(rows), median(profile.times), roof
 
 
 def _operator(of: Expr) -> str:

@@ -15,7 +15,7 @@ True
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -89,6 +89,39 @@ class CompilationRecord:
     stages: tuple[RecordStage, ...] = ()
     rules: tuple[Used, ...] = ()
     traces: tuple[KernelTrace, ...] = ()
+    digests: tuple[str, ...] = ()
+    """Of each kernel as its code was made, in the order of the traces."""
+    lowering: tuple[str, ...] = ()
+    """The names of the passes between the end of a trace and code."""
+
+    def __str__(self) -> str:
+        kinds = {each.name: each.kind for each in self.rules}
+        return steps_text(
+            self.contract,
+            [
+                (kinds.get(rule, ""), rule, contract, f"{before[:8]} -> {after[:8]}")
+                for rule, contract, before, after in self.steps
+            ],
+        )
+
+
+def steps_text(contract: str, steps: Sequence[tuple[str, str, str, str]]) -> str:
+    """The steps of a derivation as a list: kind, name and contract of the rule, what it did.
+
+    >>> print(steps_text("exact", [("pass", "to-dataflow", "exact", ""),
+    ...     ("equation", "relu-relu", "exact", "nn.relu -> nn.relu")]))
+    2 steps, which keep exact
+    1  pass      to-dataflow  exact
+    2  equation  relu-relu    exact  nn.relu -> nn.relu
+    """
+    count = "1 step, which keeps" if len(steps) == 1 else f"{len(steps)} steps, which keep"
+    rows = [(str(number), *step) for number, step in enumerate(steps, 1)]
+    widths = [max(len(row[at]) for row in rows) if rows else 0 for at in range(5)]
+    lines = [
+        "  ".join(f"{word:{width}}" for word, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return "\n".join([f"{count} {contract}", *lines])
 
 
 def record_members(of: CompilationRecord) -> dict[str, bytes]:
@@ -102,6 +135,8 @@ def record_members(of: CompilationRecord) -> dict[str, bytes]:
         "stages": [[each.name, each.before, each.after, each.steps] for each in of.stages],
         "rules": [[each.name, each.kind, each.contract, each.digest] for each in of.rules],
         "steps": [list(step) for step in of.steps],
+        "kernels": list(of.digests),
+        "lowering": list(of.lowering),
     }
     traces = [[each.kernel, each.before, each.python, each.json] for each in of.traces]
     return {
@@ -113,7 +148,8 @@ def record_members(of: CompilationRecord) -> dict[str, bytes]:
 
 def read_record(members: Mapping[str, bytes]) -> CompilationRecord:
     """What an archive says of where its code comes from."""
-    match read_json(members, "derivation.json"):
+    derivation = read_json(members, "derivation.json")
+    match derivation:
         case {
             "module": str(module),
             "result": str(result),
@@ -141,7 +177,17 @@ def read_record(members: Mapping[str, bytes]) -> CompilationRecord:
         _all(_stage, stages),
         _all(_used, rules),
         _all(_traced, traces),
+        _words(derivation, "kernels"),
+        _words(derivation, "lowering"),
     )
+
+
+def _words(given: Any, name: str) -> tuple[str, ...]:  # Any: JSON
+    """Words that older artefacts do not have."""
+    found = given.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise damaged("The derivation in the artefact is damaged.", repr(found))
+    return tuple(found)
 
 
 def _all(read: Callable[[object], T], given: list[object]) -> tuple[T, ...]:

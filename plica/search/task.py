@@ -24,10 +24,10 @@ from attrs import evolve, frozen
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.lower.scheduled import NOTHING
 from plica.codegen.lower.step import steps_below
-from plica.codegen.lower.workload import workload
+from plica.codegen.lower.workload import Equality, workload
 from plica.codegen.road import Job, grouped
 from plica.core.digest import digest
-from plica.ir.graph.expression import Call, Expr, Function, If
+from plica.ir.graph.expression import Call, Const, Expr, Function, If, Var
 from plica.ir.graph.module import Module
 from plica.ir.loop.stages import Stages, from_kernel
 from plica.ir.loop.statement import Kernel
@@ -60,6 +60,10 @@ class Task:
     def key(self) -> str:
         """The digest of the work, by which its records are found."""
         return workload(self.function, self.facts)
+
+    def key_by(self, equality: Equality, constants: Sequence[Const] = ()) -> str:
+        """The key by another equality of works."""
+        return workload(self.function, self.facts, equality, constants)
 
 
 @frozen(eq=False, slots=False)
@@ -101,8 +105,8 @@ def tasks_of(module: Module, target: AnyTarget, contract: Contract) -> tuple[Tas
     """The tasks of a module whose operators are grouped already."""
     found: dict[str, Task] = {}
     for step in steps_below(module.main_function().body):
-        if isinstance(step, If):
-            continue
+        if isinstance(step, If) or (isinstance(step, Call) and isinstance(step.callee, Var)):
+            continue  # a kernel that somebody wrote has the schedule it should have
         one = task_of(step, target, contract)
         known = found.get(one.key)
         found[one.key] = one if known is None else evolve(known, weight=known.weight + 1)
@@ -114,7 +118,7 @@ def task_of(step: Expr, target: AnyTarget, contract: Contract) -> Task:
     function, args = alone(step) if not isinstance(step, Call) else (step.callee, step.args)
     assert isinstance(function, Function)
     backend = backend_of(target)
-    scheduler = backend.schedules(backend.machine(target), contract, NOTHING)
+    scheduler = backend.scheduler(backend.machine(target), contract, NOTHING)
     return Task(function, scheduler.facts(function, args), 1, to_stages(function).source)
 
 

@@ -14,7 +14,6 @@ from plica.codegen.llvm.loop_context import LoopContext
 from plica.codegen.lower.passes import lowered
 from plica.codegen.native import run_native
 from plica.codegen.plant import PASSES
-from plica.codegen.smaller import smaller
 from plica.codegen.subject import Elsewhere, Passed, WrongCode, judge, subject
 from plica.ir.loop.scalar import index
 from plica.ir.loop.statement import For, Kernel, Store
@@ -22,6 +21,7 @@ from plica.ir.loop.tensor import axis, buffer
 from plica.ir.passes import Pass
 from plica.ir.type.dtype import f32
 from plica.runtime.process import can_part
+from plica.schedule.smaller import smaller
 from tests.conftest import PROFILE
 
 EXAMPLES = {"ci": 30, "dev": 200}.get(PROFILE, 3_000)
@@ -50,6 +50,13 @@ def test_a_planted_bound_is_found() -> None:
     assert report.finding is not None
     assert "outside" in report.finding.reason
     assert report.finding.steps <= 3  # the mistake is in no step, but lanes may be needed
+
+
+def test_a_planted_race_is_found_without_running_it() -> None:
+    report = fuzz(60, seed=3, passes=PASSES["race"])
+    assert report.finding is not None
+    assert (report.finding.kind, report.finding.guilty) == ("race", "compact")
+    assert "which run at once, meet at" in report.finding.reason
 
 
 def test_an_access_that_nothing_checks_dies_at_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:

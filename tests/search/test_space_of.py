@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import metadata
+from collections.abc import Sequence
 from random import Random
 
 import numpy as np
@@ -11,22 +11,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plica import op
+from plica.analysis.site import map_of
 from plica.codegen.llvm.toolchain import host
 from plica.codegen.lower.scheduled import on_processor
-from plica.core.diagnostic import RuleRefused
 from plica.core.digest import digest
+from plica.core.extension import ExtensionPoint, SkippedExtension, provisionally
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Var
-from plica.ir.loop.stages import Stages
+from plica.ir.loop.scalar import Buffer, Lit
+from plica.ir.loop.stage import Stage, placeholder, stage
+from plica.ir.loop.stages import stages
+from plica.ir.type.dtype import f32
 from plica.ir.type.term import tensor
 from plica.rewrite.contract import exact
 from plica.schedule import form as forms
+from plica.schedule import resample, undecided
 from plica.schedule.default import Machine
+from plica.schedule.form import Facts
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled as replayed
 from plica.schedule.trace import Trace
-from plica.search.sketch_rule import GROUP, SketchRule, begun
-from plica.search.space_of import form_named, space_of, space_of_kernel
+from plica.schedule.unlowered import run_unlowered
+from plica.search.sketch.general import tiling_forms
+from plica.search.sketch.location import located_forms, located_traces, scalar_traces
+from plica.search.sketch_rule import SCHEDULE_RULES, Asked, SketchRule, begun
+from plica.search.space_of import RULES, asked_of, form_named, space_of, space_of_kernel
 from plica.search.task import DEFAULT_CONTRACT, Task, tasks
 from tests.conftest import Golden
 from tests.schedule.kernel import matmul
@@ -148,6 +157,61 @@ def test_most_points_are_legal(name: str) -> None:
     assert space.size > 1000
 
 
+def of_stages(*made: Stage, inputs: Sequence[Buffer]) -> Asked:
+    return Asked(stages(tuple(inputs), made), Facts((False,) * len(inputs)))
+
+
+def several() -> Asked:
+    """Three stages, the first of which reads nothing."""
+    x = placeholder("x", (6, 8), f32)
+    half = stage("half", (1,), lambda i: Lit(0.5, f32))
+    twice = stage("twice", (6, 8), lambda i, j: x[i, j] * 2)
+    last = stage("last", (6, 8), lambda i, j: twice[i, 7 - j] + half[0])
+    return of_stages(half, twice, last, inputs=(x,))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda each: each.name)
+def test_each_rule_alone_gives_legal_traces_that_mean_the_work(rule: SketchRule) -> None:
+    """Each on the works it has something to say about."""
+    said = 0
+    for name, of in (
+        (name, (WORK | KINDS)[name]) for name in ("product", "sum", "each", "softmax")
+    ):
+        for _, form in rule.forms(asked_of(of), SMALL):
+            for _, trace in rule.traces(begun(form, of.facts.constant).kernel, SMALL):
+                kernel = replayed(trace, begun(form, of.facts.constant).kernel)
+                arrays, expected = meant(of)
+                found = computed(of, form, kernel, arrays)
+                np.testing.assert_allclose(
+                    found.ravel(), expected.ravel(), 1e-4, 1e-5, err_msg=name
+                )
+                said += 1
+                break  # one of a form is enough: all points are drawn from above
+            else:
+                continue
+            break
+    asked = several()
+    data = np.arange(48, dtype=np.float32).reshape(6, 8)
+    for _, form in rule.forms(asked, SMALL):
+        for _, trace in rule.traces(begun(form, (False,)).kernel, SMALL):
+            kernel = replayed(trace, begun(form, (False,)).kernel)
+            np.testing.assert_array_equal(
+                run_unlowered(kernel, [data])[-1].ravel(), (data[:, ::-1] * 2 + 0.5).ravel()
+            )
+            said += 1
+    assert said or rule.name in ("loops", "near", "narrow", "padded")  # of other works
+
+
+def test_places_are_decided_and_scalars_put_in() -> None:
+    (plain,) = located_forms(several(), SMALL)
+    kernel = begun(plain[1], (False,)).kernel
+    ((_, drawn),) = located_traces(kernel, SMALL)
+    assert drawn.decisions()
+    assert len({resample(undecided(drawn), kernel, seed=each) for each in range(12)}) > 1
+    ((_, inlined),) = scalar_traces(kernel, SMALL)
+    assert len(map_of(replayed(inlined, kernel)).blocks) == len(map_of(kernel).blocks) - 1
+
+
 def test_sketches_are_stable(golden: Golden) -> None:
     lines = []
     for name, task in (*WORK.items(), *[(f"large {n}", each) for n, each in LARGE.items()]):
@@ -188,49 +252,38 @@ def test_a_kernel_somebody_wrote_has_a_space() -> None:
         replayed(space.trace(point), kernel)
 
 
-class _Point:
-    def __init__(self, name: str, value: object) -> None:
-        self.name, self.value = name, value
-
-    def load(self) -> object:
-        return self.value
+MINE = SketchRule("mine", tiling_forms, lambda kernel, machine: [("nothing", Trace(()))])
+FORM = forms.Form(
+    "my-form", "Nothing is changed.", exact, lambda of, facts, machine: (of,), rank=99
+)
 
 
-def test_installed_rules_add_sketches(monkeypatch: pytest.MonkeyPatch) -> None:
-    from plica.search.sketch.general import tiling_forms
+def point(group: str, name: str, value: str) -> ExtensionPoint:
+    return ExtensionPoint(group, name, f"tests.search.test_space_of:{value}", "mine", "1")
 
-    mine = SketchRule("mine", tiling_forms, lambda kernel, machine: [("nothing", Trace(()))])
-    given: list[_Point] = [_Point("mine", mine)]
 
-    def points(group: str) -> list[_Point]:
-        return given if group == GROUP else []
-
-    monkeypatch.setattr(metadata, "entry_points", points)
+def test_installed_rules_add_sketches() -> None:
     task = product(20, 16, 12)
-    names = [each.name for each in space_of(task, SMALL).sketches]
-    assert "mine/plain/nothing" in names
-    assert form_named("mine/plain/nothing", task, SMALL) is not None
-    given.append(_Point("other", 7))
-    with pytest.raises(RuleRefused, match="no schedule rule"):
-        space_of(product(24, 16, 12), SMALL)
+    mine = point(SCHEDULE_RULES.name, "mine", "MINE")
+    with provisionally([mine]):
+        names = [each.name for each in space_of(task, SMALL).sketches]
+        assert "mine/plain/nothing" in names
+        assert form_named("mine/plain/nothing", task, SMALL) is not None
+    with (
+        provisionally([mine, point(SCHEDULE_RULES.name, "other", "SMALL")]),
+        pytest.warns(SkippedExtension, match="no schedule rule"),
+    ):
+        found = space_of(product(24, 16, 12), SMALL).sketches
+    assert "mine/plain/nothing" in [each.name for each in found]
 
 
-def test_installed_forms_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    def as_it_is(of: Stages, facts: forms.Facts, machine: Machine) -> tuple[Stages, ...]:
-        return (of,)
-
-    mine = forms.Form("my-form", "Nothing is changed.", exact, as_it_is, rank=99)
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [_Point("mine", mine)]
-                        if group == forms.GROUP else [])  # fmt: skip
-    forms.installed.cache_clear()
-    try:
+def test_installed_forms_are_tried() -> None:
+    with provisionally([point(forms.FORM_RULES.name, "my", "FORM")]):
         task = doubled(28, 24)
         found = [each for each in space_of(task, SMALL).sketches if "/my-form/" in each.name]
         assert found
         assert found[0].form is task.stages
         assert form_named(found[0].name, task, SMALL) is task.stages
-    finally:
-        forms.installed.cache_clear()
 
 
 def test_a_copy_of_the_data_may_be_made_near() -> None:

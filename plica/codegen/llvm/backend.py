@@ -17,6 +17,7 @@ from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import Target
+from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
 from plica.runtime.executable import Executable
 from plica.runtime.host import features, lacking
@@ -26,10 +27,13 @@ from plica.runtime.load import executable
 
 if TYPE_CHECKING:
     from plica.codegen.choices import table
-    from plica.codegen.native import llvm_entry
+    from plica.codegen.memory_plan import workspace_plan
+    from plica.codegen.native import llvm_entry, program_of
     from plica.codegen.record import kernels
 else:
     llvm_entry = late("plica.codegen.native:llvm_entry")
+    program_of = late("plica.codegen.native:program_of")
+    workspace_plan = late("plica.codegen.memory_plan:workspace_plan")
     table = late("plica.codegen.choices:table")
     kernels = late("plica.codegen.record:kernels")
 
@@ -39,7 +43,7 @@ def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
     toolchain.check_host(job.target)
     texts = texts_of(lambda: lowered, job)
     if can_link():
-        return executable(emitted(page, lowered, job), texts=texts)
+        return executable(emitted(page, lowered, job), texts=texts, externs=job.externs)
     program, plan = lowered.program, lowered.plan
     native = toolchain.build(
         fold(program, plan, job.target, lowered.fused, lowered.signless), job.target
@@ -73,6 +77,11 @@ def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) 
     return found
 
 
+def _kernel_text(kernel: Kernel, target: Target) -> str:
+    program = program_of(kernel)
+    return fold(program, workspace_plan(program), target)
+
+
 def with_threads(target: Target, threads: int) -> Target:
     """The processor with another number of cores at work."""
     return evolve(target, cores=threads)
@@ -96,12 +105,14 @@ CPU: Final = Backend(
     build,
     texts_of,
     machine=machine_of,
+    encode=_kernel_text,
     settled=find_target,
     with_threads=with_threads,
     check_here=toolchain.check_host,
     keeps=can_link,
     opens=_opens,
     here=_here,
+    externs=True,
     tuning="plica.search.cpu:CPU",
     entry=llvm_entry,
     objects="plica.codegen.dynamic.objects:OBJECTS",

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from plica.codegen.llvm.formula import FORMULAS
 from plica.codegen.llvm.spelling import flag, literal, memory, register, suffix, wide
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.diagnostic import CompilerBug
+from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar import (
     Cast,
     FloorDiv,
@@ -26,7 +26,7 @@ from plica.ir.loop.scalar import (
     row_of,
 )
 from plica.ir.loop.scalar_row import ScalarRow
-from plica.ir.type.dtype import DType, bool_, f64, i8
+from plica.ir.type.dtype import DType, bool_, f32, f64, i8, i32
 from plica.runtime.element import Kind
 
 
@@ -244,6 +244,8 @@ def cast(w: LlvmWriter, value: str, source: DType, to: DType, n: int = 0) -> str
         case "float", "float":
             return _refloat(w, value, source, to, n)
         case "float", "int" | "uint":
+            if n and to.bits >= 8:
+                return _saturated(w, value, source, to, n)
             sign = "s" if to.kind == "int" else "u"
             name = f"llvm.fpto{sign}i.sat.{suffix(to, n)}.{suffix(source, n)}"
             return w.call(name, after, [(before, value)])
@@ -256,6 +258,36 @@ def cast(w: LlvmWriter, value: str, source: DType, to: DType, n: int = 0) -> str
             narrower = to.bits < source.bits
             wider = "sext" if source.kind == "int" else "zext"
             return w.let(f"{'trunc' if narrower else wider} {before} {value} to {after}")
+
+
+def _saturated(w: LlvmWriter, value: str, source: DType, to: DType, n: int) -> str:
+    """Integers of floats in lanes: the nearest there is of what is too large, 0 of nan.
+
+    LLVM's own instruction for that would be made for one lane after another.
+    """
+    wide_ = f64 if source is f64 else f32
+    before, (low, high) = register(source, n), to.bounds
+    middle = to if to.bits >= 32 else i32
+    between = register(middle, n)
+    digits = 53 if wide_ is f64 else 24
+    most = high if high < 2**digits else high + 1 - 2 ** (high.bit_length() - digits)
+    bounded = value
+    for word, bound in (("ogt", low), ("olt", most)):
+        text = literal(float(bound), wide_, n)
+        inside = w.let(f"fcmp {word} {before} {bounded}, {text}")
+        bounded = w.let(f"select {flag(n)} {inside}, {before} {bounded}, {before} {text}")
+    word = "fptosi" if middle.kind == "int" else "fptoui"
+    found = w.let(f"{word} {before} {bounded} to {between}")
+    for test, where, other in (
+        (most < high, f"fcmp oge {before} {value}, {literal(float(high + 1), wide_, n)}", high),
+        (low != 0, f"fcmp uno {before} {value}, {value}", 0),  # else it is the least already
+    ):
+        if test:
+            text = literal(other, middle, n)
+            found = w.let(f"select {flag(n)} {w.let(where)}, {between} {text}, {between} {found}")
+    if middle is to:
+        return found
+    return w.let(f"trunc {between} {found} to {register(to, n)}")
 
 
 def _refloat(w: LlvmWriter, value: str, source: DType, to: DType, n: int = 0) -> str:
@@ -313,19 +345,25 @@ def _inverse_root(w: LlvmWriter, of: DType, kids: Sequence[str], n: int = 0) -> 
     return rounded(w, w.let(f"fdiv {kind} {literal(1.0, of, n)}, {root}"), of, n)
 
 
-def _truncated(w: LlvmWriter, of: DType, kids: Sequence[str], n: int = 0) -> str:
-    """The remainder with the sign of the left side; 0 where the right side is 0."""
+def _truncated(  # and which
+    w: LlvmWriter, quotient: bool, of: DType, kids: Sequence[str], n: int = 0
+) -> str:
+    """The quotient towards 0, or the remainder with the sign of the left side; 0 by 0."""
     a, b = kids
     kind = register(of, n)
     nil = literal(0, of, n)
     zero = w.let(f"icmp eq {kind} {b}, {nil}")
-    special = zero
+    special, by_minus_one = zero, nil
     if of.kind == "int":
         minus = w.let(f"icmp eq {kind} {b}, {literal(-1, of, n)}")
         special = w.let(f"or {flag(n)} {zero}, {minus}")
+        if quotient:
+            turned = w.let(f"sub {kind} {nil}, {a}")
+            by_minus_one = w.let(f"select {flag(n)} {minus}, {kind} {turned}, {kind} {nil}")
     safe = w.let(f"select {flag(n)} {special}, {kind} {literal(1, of, n)}, {kind} {b}")
-    r = w.let(f"{'srem' if of.kind == 'int' else 'urem'} {kind} {a}, {safe}")
-    return w.let(f"select {flag(n)} {special}, {kind} {nil}, {kind} {r}")
+    sign = "s" if of.kind == "int" else "u"
+    found = w.let(f"{sign}{'div' if quotient else 'rem'} {kind} {a}, {safe}")
+    return w.let(f"select {flag(n)} {special}, {kind} {by_minus_one}, {kind} {found}")
 
 
 _SPECIAL: Final[dict[str, Callable[[LlvmWriter, DType, Sequence[str], int], str]]] = {
@@ -339,7 +377,9 @@ _SPECIAL: Final[dict[str, Callable[[LlvmWriter, DType, Sequence[str], int], str]
     "sign": lambda w, of, kids, n: _sign(w, of, kids[0], n),
     "abs": _absolute,
     "rsqrt": _inverse_root,
-    "fmod": _truncated,
+    "fmod": lambda w, of, kids, n: _truncated(w, False, of, kids, n),
+    "truncdiv": lambda w, of, kids, n: _truncated(w, True, of, kids, n),
+    "truncmod": lambda w, of, kids, n: _truncated(w, False, of, kids, n),
 }
 """Operators that are several instructions: what no word of a row says."""
 

@@ -2,6 +2,7 @@
 
 check(rule)  -> Proved | Tested(n) | Untested(why) | Refuted(counterexample)
 check(pack)  -> a verdict for each rule; a pack can be given by its name
+check(operator) -> one on its meaning, one on its gradient
 """
 
 from __future__ import annotations
@@ -13,16 +14,20 @@ from typing import Any, Final, TypeAlias, overload
 import hypothesis
 from hypothesis import strategies as st
 
-from plica.core.diagnostic import IllTyped, RuleRefused
+from plica.core.diagnostic import IllTyped, RuleFailed
+from plica.core.extension import said
 from plica.core.term import Term
 from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Operator
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type.infer import type_of
 from plica.rewrite.check.climb import STEPS, climb
 from plica.rewrite.check.data import Choose
+from plica.rewrite.check.decline import Declined
 from plica.rewrite.check.index import check_index
-from plica.rewrite.check.instance import Instance, instance
-from plica.rewrite.check.probe import FAILURES
+from plica.rewrite.check.instance import Instance
+from plica.rewrite.check.offer import offered
+from plica.rewrite.check.operator import check_operator
 from plica.rewrite.check.region import chains
 from plica.rewrite.check.report import as_pytest
 from plica.rewrite.check.sample import samples
@@ -39,14 +44,16 @@ from plica.rewrite.rule import Rule
 def check(of: Rule, examples: int = 200, seed: int = 0) -> Verdict: ...
 @overload
 def check(
-    of: Pack | str | Iterable[Rule], examples: int = 200, seed: int = 0
+    of: Pack | Operator | str | Iterable[Rule], examples: int = 200, seed: int = 0
 ) -> tuple[Verdict, ...]: ...
 def check(
-    of: Rule | Pack | str | Iterable[Rule], examples: int = 200, seed: int = 0
+    of: Rule | Pack | Operator | str | Iterable[Rule], examples: int = 200, seed: int = 0
 ) -> Verdict | tuple[Verdict, ...]:
-    """What can be said of a rule, or of each rule of a pack."""
+    """What can be said of a rule, of each rule of a pack, or of an operator."""
     if examples < 1:
         raise ValueError(f"A check needs at least one example, found {examples}.")
+    if isinstance(of, Operator):
+        return check_operator(of, examples, seed)
     if not isinstance(of, Rule):
         rules = find_pack(of) if isinstance(of, str) else as_rules(of)
         return tuple(check(rule, examples, seed) for rule in rules)
@@ -115,6 +122,7 @@ class _Search:
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
         self.seen = self.overflowed = self.sets = 0
+        self.declined = Declined()
         self.found: Found | None = None
         self.tape = b""
 
@@ -133,16 +141,16 @@ class _Search:
     def answer(self, tape: bytes, steps: int = STEPS) -> Found | bool | None:
         """How an instance refutes the rule, otherwise whether it overflowed; None if it is none."""
         rule = self.rule
-        made = instance(rule.left, reader(tape))
+        made = offered(rule, reader(tape))
         if made is None:
+            self.declined.add(None)
             return None
         try:
             after = rule.at(made.term)
-        except RuleRefused:
-            raise
-        except FAILURES as error:
-            return None, f"the rule fails with {type(error).__name__}: {error}", made, None
+        except RuleFailed as error:
+            return None, f"the rule fails with {said(error.__cause__ or error)}", made, None
         if after is None:
+            self.declined.add(made)
             return None
         trial = Trial(rule, made, after)
         if trial.ill_made is not None:
@@ -240,7 +248,7 @@ def _test(rule: Rule, examples: int, seed: int) -> Verdict:
     except hypothesis.errors.Unsatisfiable:
         note = f"{why} declines nearly every instance"
     if not search.seen:
-        return Untested(rule.name, f"no instance was found, or {why} declines every one")
+        return Untested(rule.name, search.declined.why(rule))
     return Tested(rule.name, search.seen, search.overflowed, note, search.sets)
 
 

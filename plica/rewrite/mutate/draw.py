@@ -14,13 +14,13 @@ from typing import Final, TypeAlias
 
 from plica.analysis.index import INDEX_RULES
 from plica.core.diagnostic import IllTyped, RuleRefused
+from plica.core.extension import FAILURES
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.graph.operator import find
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.check.instance import instance
-from plica.rewrite.check.probe import FAILURES
 from plica.rewrite.check.run import TAPE, reader
 from plica.rewrite.contract import APPROX
 from plica.rewrite.make import tabled

@@ -29,14 +29,14 @@ from math import prod
 
 from attrs import frozen
 
-from plica.analysis.site import map_of
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
-from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop.scalar import (
     Add,
     Buffer,
+    FloorMod,
+    Lit,
     Load,
     Lt,
     Mul,
@@ -49,13 +49,16 @@ from plica.ir.loop.scalar import (
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages
 from plica.ir.loop.stages import stages as joined
-from plica.ir.loop.statement import Block, Kernel, Stmt, Store
+from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.schedule.default.contraction import Contraction
-from plica.schedule.default.form import names_of, packed, packer, summed
+from plica.schedule.default.form import names_of, packed, packer
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import SHARED, shared, written_out
+from plica.schedule.default.role import contraction_blocks, made_by
+from plica.schedule.default.run_schedule import run_within, terms_of
 from plica.schedule.default.sample import row_length
+from plica.schedule.default.summed import summed
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
@@ -90,12 +93,12 @@ class Panel:
 
 def has_panels(of: Contraction) -> bool:
     """Whether the last axis is that of the columns of the data, and there are outputs to tile."""
-    if of.weight is None or of.guarded or not of.axes or not of.lanes:
+    if of.weight is None or of.guarded or not of.axes or not of.n:
         return False
     row = of.axes[-1]
     places = of.data.indices
     return (
-        row in of.pixels
+        row in of.m
         and places[-1] is row
         and all(row not in free_vars(each) for each in places[:-1])
         and of.sizes[row] == known(of.data.buffer.shape[-1])
@@ -108,7 +111,7 @@ def paneled(of: Contraction, panel: Panel, before: tuple[Each, ...] = ()) -> Sta
     Stages `before` make the data, where it is no input.
     """
     names = names_of(of)
-    row, output = of.axes[-1], of.lanes[-1]
+    row, output = of.axes[-1], of.n[-1]
     width, steps = panel.columns, panel.tile.steps
     count = -(-of.sizes[row] // width) * width
     sizes = {**of.sizes, row: count, output: -(-of.sizes[output] // steps) * steps}
@@ -121,11 +124,11 @@ def paneled(of: Contraction, panel: Panel, before: tuple[Each, ...] = ()) -> Sta
     stages = [*before, packer(of.weight, output, (outer, inner), steps, there)]
     apart = [a for a in of.axes if a is not row and a is not output]
     axes = (*apart, output, row)
-    total = summed(of, axes, sizes, data, weight, names)
+    total, element = summed(of, axes, sizes, data, weight, names)
 
     def read(node: Term) -> Term:
         if isinstance(node, Load) and node.buffer is of.reduced:
-            return Load(total.out, axes)
+            return element
         return node
 
     value = map_bottom_up(read, of.value)
@@ -133,7 +136,7 @@ def paneled(of: Contraction, panel: Panel, before: tuple[Each, ...] = ()) -> Sta
     shape = tuple([index(of.sizes[each]) for each in of.axes])
     out = Buffer(names.name("out"), shape, dtype_of(value))
     scratch = tuple([each.out for each in stages])
-    return joined(of.inputs, [*stages, copy, total, Each(out, of.axes, value)], (*scratch, out))
+    return joined(of.inputs, [*stages, copy, *total, Each(out, of.axes, value)], (*scratch, out))
 
 
 def _panel(
@@ -143,7 +146,7 @@ def _panel(
     row = of.axes[-1]
     mine = free_vars(of.data)
     around = [a for a in of.axes if a in mine and a is not row]
-    terms = [each for each in of.terms if each in mine]
+    terms = [each for each in of.k if each in mine]
     tile, column = names.var("t"), names.var("q")
     place = tile * width + column
     value: Scalar = _at(of.data, row, place)
@@ -171,41 +174,54 @@ def _renamed(of: Scalar, names: dict[ScalarVar, ScalarVar]) -> Scalar:
 
 def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
     """The schedule: rows of the result are written in order, as far as columns of a group go."""
-    blocks = map_of(kernel).blocks
-    shares = machine.cores > 1 and prod(_extents(blocks[Name("sum")].node)) >= SHARED
+    blocks = contraction_blocks(kernel, runs=True)
+    assert blocks is not None  # it has panels
+    assert blocks.data is not None
+    sums, columns = blocks.reduction, blocks.data
+    shares = machine.cores > 1 and prod(_extents(sums)) >= SHARED
+
+    runs, depth = len(terms_of(blocks.total)), terms_of(sums)
 
     def schedule() -> Body:
-        total = yield block("sum")
-        last = yield block("out")
-        copy = yield block("panel")
+        total = yield block(str((blocks.total or sums).label))
+        last = yield block(str(blocks.epilogue.label))
+        copy = yield block(str(columns.label))
         every: tuple[Handle, ...] = yield loops(total)
-        spatial = sum(kind == "spatial" for kind in blocks[Name("sum")].node.kinds)
+        spatial = len(every) - (runs or len(depth))
         *around, output, row = every[:spatial]
-        terms = list(every[spatial:])
+        over = list(every[spatial:])
         tiles, step = yield split(output, (None, panel.tile.steps))
         group, column, vector, lane = yield split(
             row, (None, panel.group, panel.tile.vectors, panel.lanes)
         )
         order = [*around, group, tiles, column]
-        yield reorder(*order, *terms, step, vector, lane)
+        yield reorder(*order, *over, step, vector, lane)
         yield set_scope(total, 0, "local")
         yield reverse_compute_at(last, order[-1])
+        steps = [(over, depth)]
+        if runs:
+            counts = {spatial - 2: panel.tile.steps, spatial - 1: panel.columns}
+            steps = []
+            for run, where in ((sums, over[-1]), (blocks.tail, order[-1])):
+                if run is not None:
+                    ends = (spatial - 1, panel.lanes)
+                    steps.append((yield from run_within(run, where, counts, ends)))
         yield compute_at(copy, group)
-        start = yield decompose_reduction(total, terms[0])
+        start = yield decompose_reduction(total, over[0])
         for each in (step, vector):
             yield unroll(each)
         yield vectorize(lane)
-        extents = _extents(blocks[Name("sum")].node)[spatial:]
-        yield from written_out(extents, panel.tile, terms)
+        for terms, extents in [each for each in steps if each[0]]:
+            yield from written_out(extents, panel.tile, terms)
         begun: tuple[Handle, ...] = yield loops(start)
         for each in begun[len(order) : -1]:
             yield unroll(each)
         yield vectorize(begun[-1])
         yield from _finished(panel, last, len(order))
         yield from _copied(copy, len(around) + 1)
-        for name in ("sampled", "packed"):
-            if Name(name) in blocks:
-                yield from _made_ready(name, blocks[Name(name)].node.body, shares=shares)
+        for each in (blocks.source, blocks.weight):
+            if each is not None:
+                yield from _made_ready(each, shares=shares)
         if shares:
             yield from shared([*around, group])
 
@@ -225,12 +241,12 @@ def _finished(panel: Panel, last: Handle, outside: int) -> Body:
     yield vectorize(lane)
 
 
-def _made_ready(name: str, body: Stmt, *, shares: bool) -> Body:
+def _made_ready(of: Block, *, shares: bool) -> Body:
     """What is copied as a whole before all else."""
-    copy = yield block(name)
+    copy = yield block(str(of.label))
     every: tuple[Handle, ...] = yield loops(copy)
     *lines, column = every
-    length = row_length(body.value) if isinstance(body, Store) else None
+    length = row_length(of.body.value) if isinstance(of.body, Store) else None
     if length is not None:
         row, column = yield split(column, (None, length))
         lines.append(row)
@@ -268,20 +284,22 @@ def group_of(tiles: int, panel: int, width: int, cores: int = 1) -> int:
 
 
 def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
-    """What the panels of a kernel are like, None where it has none."""
-    blocks = map_of(kernel).blocks
-    if Name("panel") not in blocks or Name("sum") not in blocks:
+    """What the panels of a kernel are like, None where it has none: columns of the data that are
+    read one after another along the last axis of the sums, from a copy that is its own."""
+    blocks = contraction_blocks(kernel, runs=True)
+    if blocks is None or blocks.data is None or blocks.epilogue is not blocks.result:
         return None
-    store, total = blocks[Name("panel")].node, blocks[Name("sum")].node.body
-    if not isinstance(store.body, Store) or not isinstance(total, Store):
+    total, copied = blocks.reduction, made_by(blocks.data)
+    row = [var for var, kind in zip(total.vars, total.kinds, strict=True) if kind == "spatial"][-1:]
+    if copied in kernel.params or not isinstance(total.body, Store):
         return None
-    match total.value:
-        case Add(_, Mul(Load(), Load(weight))):
+    match total.body.value:
+        case Add(_, Mul(Load(_, (*_, FloorMod(near, Lit()))), Load(weight))) if [near] == row:
             steps = known(weight.shape[-1]) or 1
         case _:
             return None
-    shape = [known(size) or 1 for size in store.body.buffer.shape]
-    terms = sum(kind == "reduce" for kind in blocks[Name("sum")].node.kinds)
+    shape = [known(size) or 1 for size in copied.shape]
+    terms = total.kinds.count("reduce")
     lanes = machine.lanes(weight.dtype)
     width, tiles = shape[-1], shape[-2 - terms]
     bytes_ = prod(shape[-1 - terms :]) * weight.dtype.bytes

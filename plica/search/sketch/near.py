@@ -16,12 +16,14 @@ from typing import Final
 
 from attrs import evolve
 
-from plica.analysis.site import map_of
-from plica.ir.loop.stages import Stages
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Alloc, Kernel
 from plica.ir.type.dim import known
 from plica.schedule.default import Machine, default_trace
 from plica.schedule.default.form import NEAR
+from plica.schedule.default.register_tile import roles
+from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.handle import Handle
 from plica.schedule.hoist import hoist
 from plica.schedule.primitive.block import GetBlock
@@ -36,22 +38,26 @@ from plica.search.sketch.template import opened, scenes_of
 from plica.search.sketch.variant import tiled
 from plica.search.sketch_rule import Asked, SketchRule
 
-PAD: Final = "pad"
-
 
 def forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """Contractions whose data is copied, with the copy as their own affair."""
     for name, form in thumb_forms(of, machine):
-        scratch = hoist(form, of.facts.constant).rest.scratch
-        if [str(each.name) for each in scratch] == [PAD]:
-            outside = [each for each in form.outputs if each is not scratch[0]]
+        rest = hoist(form, of.facts.constant).rest
+        if len(rest.scratch) == 1 and _copy(kernel_of(rest)) is rest.scratch[0]:
+            outside = [each for each in form.outputs if each is not rest.scratch[0]]
             yield name, evolve(form, outputs=tuple(outside))
+
+
+def _copy(of: Kernel) -> Buffer | None:
+    """The copy that a contraction reads its data from, None where there is none."""
+    found = None if roles(of) is None else contraction_blocks(of, runs=True)
+    return None if found is None or found.data is None else made_by(found.data)
 
 
 def _outside(kernel: Kernel) -> Kernel | None:
     """The kernel with that buffer as a parameter, as rules of thumb know it."""
     body = kernel.body
-    if not isinstance(body, Alloc) or str(body.buffer.name) != PAD:
+    if not isinstance(body, Alloc) or _copy(kernel) is not body.buffer:
         return None
     params = (*kernel.params[: kernel.inputs], body.buffer, *kernel.params[kernel.inputs :])
     return evolve(kernel, params=params, body=body.body)
@@ -72,12 +78,15 @@ def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     order = tiled(first, whole)
     if len(blocks) != 1 or len(places) != 1 or order is None or len(order.around) < 2:
         return
-    found = _moved(first, blocks[0], places[0] + 1, order.around[-2])
+    # What reads the copy is in its loop by then: the sums of runs are moved into it, too.
+    moves = [n for n, s in enumerate(first.steps) if isinstance(s.instruction, ComputeAt)]
+    place = max(places[0], *moves, 0) + 1
+    found = _moved(first, blocks[0], place, order.around[-2])
     try:
         scene = scenes_of(found, of)[-1]
     except ScheduleRefused:
         return
-    block = Handle(places[0] + 1, 0, "block")
+    block = Handle(place, 0, "block")
     finish = first.steps[places[0]].instruction
     assert isinstance(finish, ReverseComputeAt)
     if scene.missing(GetLoops(block)) or scene.missing(GetLoops(finish.block)):
@@ -94,7 +103,8 @@ def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
 
 def _is_pad(trace: Trace, kernel: Kernel, number: int) -> bool:
     label = scenes_of(trace, kernel)[number + 1].outputs[Handle(number, 0, "block")]
-    return str(label) == PAD and len(map_of(kernel).blocks) > 1
+    found = contraction_blocks(kernel, runs=True)
+    return found is not None and found.data is not None and found.data.label == label
 
 
 def _moved(trace: Trace, block: int, place: int, loop: Handle) -> Trace:
