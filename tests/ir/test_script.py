@@ -6,6 +6,7 @@ import contextlib
 import linecache
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -650,7 +651,12 @@ def test_what_stands_before_the_dot_is_no_argument_where_it_is_pythons() -> None
     source += "def wrong(x: Tensor[(2,), f32]):\n    return np.exp(x)\n"
     name = "<np.exp>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    space = {"plica": plica, "np": np, "Tensor": plica.script.Tensor, "f32": plica.script.f32}
+    space: dict[str, Any] = {
+        "plica": plica,
+        "np": np,
+        "Tensor": plica.script.Tensor,
+        "f32": plica.script.f32,
+    }
     exec(compile(source, name, "exec"), space)
     with pytest.raises(ScriptError, match="Only Plica's operators can be called here") as caught:
         as_module(space["wrong"])

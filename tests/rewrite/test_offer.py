@@ -10,7 +10,7 @@ import pytest
 import plica
 from plica import op
 from plica.core.diagnostic import RuleRefused
-from plica.ir.graph.expression import Expr
+from plica.ir.graph.expression import Apply, Expr
 from plica.ir.type.term import tensor
 from plica.op import nn
 from plica.rewrite import holes, rule
