@@ -26,6 +26,7 @@ from plica.cli import (
     demo,
     doctor,
     explain,
+    explore,
     fuzz,
     pool,
     quantise,
@@ -47,6 +48,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     demo.COMMAND,
     doctor.COMMAND,
     explain.COMMAND,
+    explore.COMMAND,
     fuzz.COMMAND,
     pool.COMMAND,
     quantise.COMMAND,
@@ -66,7 +68,7 @@ EXAMPLES: Final = """\
 examples:
   plica demo                 two networks compiled, checked, timed, and a report
   plica bench M.onnx --against onnxruntime   how fast it is, and whether it agrees
-  plica explain M.onnx -o report.html     what compiling did, as one page
+  plica explore M.onnx -o page.html       every step of compiling, to look around in
   plica debug M.onnx         the first operator that differs from the interpreter
   plica compile M.py -o M.plica           a script, compiled to an artefact
   plica run M.plica --input x=x.npy       run it on arrays from files
