@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from functools import cache
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -95,19 +94,14 @@ def test_an_artefact_shows_its_record_and_its_kernels(tmp_path: Path) -> None:
     assert {each["name"] for each in view["kernels"]} == {t.kernel for t in record.traces}
 
 
-@cache
-def without_scales() -> dict[str, Any]:
-    """A network whose weights are not scaled."""
-    made = compiled_small("mobilenet_v2")
-    steps = made.lowered.derivation.steps
-    return future(made, next(n for n, s in enumerate(steps, 1) if s.rule.name == "conv-scale"))
-
-
 def test_a_future_without_a_step_never_takes_its_rule() -> None:
-    found = without_scales()
+    made = compiled_small("transformer")
+    steps = made.lowered.derivation.steps
+    number, name = next((n, s.rule.name) for n, s in enumerate(steps, 1) if not s.rule.is_pass)
+    found = future(made, number)
     assert not found["refused"]
-    assert "conv-scale" not in [frame[0] for frame in found["graph"]["frames"]]
-    assert found["title"] == "without conv-scale"
+    assert name not in [frame[0] for frame in found["graph"]["frames"]]
+    assert found["title"] == f"without {name}"
     assert len(found["facts"]) == len(viewed("dqn")["facts"])
 
 
@@ -156,9 +150,8 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 @needs_browser
 def test_mobilenet_in_a_browser(browser: Browser, tmp_path: Path) -> None:
     """The slider, search, a kernel with its operators and assembly, a fork, questions."""
-    made = compiled_small("mobilenet_v2")
-    steps = made.lowered.derivation.steps
-    view = model_view(studied("mobilenet_v2"), futures=[without_scales()])
+    view = viewed("mobilenet_v2")
+    steps = view["graph"]["frames"]
     path = tmp_path / "page.html"
     path.write_text(page([view]), encoding="utf-8")
     assert path.stat().st_size < 5_000_000
@@ -200,14 +193,24 @@ def test_mobilenet_in_a_browser(browser: Browser, tmp_path: Path) -> None:
     browser.fill("#question", f"became {name.split(', ')[0]}")
     assert "computed by" in browser.text("#answer")
 
-    browser.click('[data-panel="futures"]')
-    browser.until("document.querySelectorAll('.futures .box').length > 0")
-    assert "without conv-scale" in browser.text("#future")
-
     for key in ("g", "Home", "ArrowRight", "j", "k", "f", "End", "Escape"):
         browser.key(key)
     browser.size(420, 900)
     assert browser.run("document.documentElement.scrollWidth") <= 420
+
+
+@needs_browser
+def test_two_futures_in_a_browser(browser: Browser, tmp_path: Path) -> None:
+    made = compiled_small("dqn")
+    futures = [future(made, len(made.lowered.derivation.steps))]
+    path = tmp_path / "page.html"
+    path.write_text(page([model_view(studied("dqn"), futures=futures)]), encoding="utf-8")
+    browser.open(path.as_uri())
+    browser.click('[data-panel="futures"]')
+    browser.until("document.querySelectorAll('.futures .box').length > 0")
+    assert "without fuse" in browser.text("#future")
+    assert browser.count(".futures .box.made") > len(futures[0]["launches"]) // 2
+    assert str(len(futures[0]["launches"])) in browser.text("#future table")
 
 
 def boxes_at(view: dict[str, Any], step: int) -> dict[int, list[int]]:
