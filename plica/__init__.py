@@ -43,6 +43,7 @@ _FACE: Final[dict[str, str]] = {
     "op": "plica.op",
     "quantise": "plica.quantising:quantise",
     "script": "plica.script",
+    "time": "plica.runtime.timing:time",
     "training": "plica.training",
     "tune": "plica.tuning:tune",
     "value_and_grad": "plica.rewrite.gradient:value_and_grad",
@@ -77,6 +78,7 @@ __all__ = [
     "op",
     "quantise",
     "script",
+    "time",
     "training",
     "tune",
     "value_and_grad",
@@ -97,6 +99,7 @@ if TYPE_CHECKING:
     from plica.rewrite.gradient import checkpoint, grad, jvp, value_and_grad, vjp
     from plica.runtime.error import ArtefactError, InputError, PlicaError, UnsupportedError
     from plica.runtime.load import load
+    from plica.runtime.timing import time
     from plica.search.pool.remote import connect
     from plica.tuning import tune
 else:

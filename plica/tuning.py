@@ -73,7 +73,7 @@ def tune(  # noqa: PLR0917  # the public surface says so
     wanted = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
     chosen = packs_of(wanted, kept)
     subject = written_kernel(mod)
-    module = None if subject is not None else at_call(mod, compile)  # type: ignore[arg-type]  # no kernel
+    module = None if subject is not None else at_call(mod, compile)
     if isinstance(module, Specialised):
         message = "A model with open sizes has no kernels to tune before it is called."
         hint = "Give its sizes: plica.from_onnx(path, dims={'batch': 1})."

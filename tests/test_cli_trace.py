@@ -152,3 +152,28 @@ def test_refusals(
     monkeypatch.chdir(files.folder)
     assert main(["trace", *arguments]) == 1
     assert expected in " ".join(capsys.readouterr().err.split())
+
+
+def test_time(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "time", files("a.json"), files("matmul.py"), "--rounds", "1"]) == 0
+    assert "a.json" in capsys.readouterr().out
+    words = ["trace", "time", files("a.json"), files("matmul.py"), "--against", files("b.py")]
+    assert main([*words, "--rounds", "2", "--threads", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["name"], found["against"]["name"]) == ("a.json", "b.py")
+    assert len(found["rounds"]) == 2
+
+
+def test_time_wants_numbers_for_sizes(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    files.write(
+        "open.py",
+        'import plica\n\n@plica.kernel\ndef k(x: Buffer[("n",), f32], y: Buffer[("n",), f32]):\n'
+        "    for i in range(n):\n        y[i] = x[i]\n",
+    )
+    files.write("none.json", Trace(()).to_json())
+    words = ["trace", "time", files("none.json"), files("open.py"), "--rounds", "1"]
+    assert main(words) == 1
+    assert "--size n=N" in capsys.readouterr().err
+    assert main([*words, "--size", "n=4", "--size", "m=4"]) == 1
+    assert "m=4" in capsys.readouterr().err
+    assert main([*words, "--size", "n=4"]) == 0

@@ -1,4 +1,4 @@
-"""`plica trace`: show, replay, compare, bisect, minimise, normalise and transport schedule traces.
+"""`plica trace`: show, replay, compare, bisect, minimise, normalise, transport and time traces.
 
 A trace is a file of JSON (`.json`) or Python text (`.py`); a program is a script with a kernel.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from plica.cli.command import Command
+from plica.cli.trace_time import configure_time, timed
 from plica.runtime.error import Diagnostic, InputError, Place
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ examples:
   plica trace bisect best.json matmul.py --bad slow.py:slower
   plica trace minimise best.json matmul.py -o small.json
   plica trace transport best.json other.py -o other.json
+  plica trace time best.json matmul.py --against old.json
 """
 
 RAISED: Final = (
@@ -92,6 +94,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     transported.add_argument("--source", metavar="FILE.py",
                              help="the program of the trace: exact splits stay exact")  # fmt: skip
     output(transported, "trace")
+    configure_time(verb("time", "How long a kernel takes under a trace, or under two in turns",
+                        time, "trace", "program"))  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -144,7 +148,7 @@ def diff(arguments: argparse.Namespace) -> int:
         for line in () if effect is None else effect.text.splitlines():
             _line(f"    {line}", COLOURS.get(line[:1]))
     if not found.hunks:
-        _line("the traces are the same", "green")
+        _line(str(found), "green")
     return 1 if found.hunks else 0
 
 
@@ -226,6 +230,18 @@ def transport(arguments: argparse.Namespace) -> int:
         _line(str(fate), COLOURS[fate.verdict])
     _line(str(moved.report).splitlines()[-1], "bold")
     return 0 if arguments.output is None else write_trace(moved.trace, arguments.output)
+
+
+def time(arguments: argparse.Namespace) -> int:
+    """Print how long the kernel takes."""
+    from plica.schedule.replay import kernel_of
+
+    first, program = read_trace(arguments.trace), read_program(arguments.program)
+    name = arguments.against
+    other = None if name is None else (Path(name).name, read_trace(name))
+    kernel = kernel_of(program, arguments.kernel)[2]
+    sizes = dict(_size(each) for each in arguments.size)
+    return timed(arguments, (Path(arguments.trace).name, first), other, kernel, sizes)
 
 
 def read_trace(name: str) -> Trace:

@@ -126,6 +126,8 @@ class Backend:
     """Whether one code is made for every size that a model leaves open."""
     threaded: bool = True
     """Whether a number of threads means something."""
+    externs: bool = False
+    """Whether its code calls functions of other libraries."""
     shifts: bool = False
     """Whether integers change scale by powers of two alone."""
     native: bool = False

@@ -87,7 +87,7 @@ def written_over(
     found: dict[int, int] = {}
     taken: set[int] = set()
     for at, step in enumerate(steps):
-        if not isinstance(step, Launch) or isinstance(step, Chunks):
+        if not isinstance(step, Launch) or isinstance(step, Chunks) or step.calls:
             continue
         target = step.args[-1]
         for number in overwritable(program.kernels[step.kernel]):

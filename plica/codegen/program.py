@@ -24,7 +24,7 @@ from typing import Literal, TypeAlias
 from attrs import field, frozen
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.graph.expression import Const, Expr
+from plica.ir.graph.expression import Call, Const, Expr, Var
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import product
@@ -93,6 +93,11 @@ class Launch:
     source: str
     term: Expr | None = field(default=None, eq=False, repr=False)
     sizes: tuple[ScalarVar, ...] = ()
+
+    @property
+    def calls(self) -> bool:
+        """Whether somebody wrote the kernel: it may read and write in any order."""
+        return isinstance(self.term, Call) and isinstance(self.term.callee, Var)
 
 
 @frozen

@@ -46,18 +46,21 @@ from plica.rewrite.contract import Contract, fused, signless_zero
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.history import History, begun
 from plica.rewrite.rule_pass import Setting, advanced, through
-from plica.runtime.error import Diagnostic
+from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
+from plica.runtime.extern import NONE, Externs
 from plica.runtime.late import late
 from plica.runtime.record import CompilationRecord
 from plica.runtime.store import ArtefactStore
 
 if TYPE_CHECKING:
+    from plica.codegen.lower.given_trace import with_traces
     from plica.codegen.record import recorded
     from plica.ir.loop.need import needs
 else:
     needs = late("plica.ir.loop.need:needs")
     recorded = late("plica.codegen.record:recorded")
+    with_traces = late("plica.codegen.lower.given_trace:with_traces")
 
 P = TypeVar("P")
 L = TypeVar("L")
@@ -83,6 +86,10 @@ class Job(Setting):
     native: Callable[[Module], Executable] | None = None
     """Compiles what stays on this processor."""
     known: Any = None  # Any: what tuning found for a backend that has its own way to say it
+    given: Mapping[str, Any] = field(factory=dict)  # Any: a schedule, as `given_trace` takes it
+    """Schedules that were asked for, by the name of the kernel."""
+    externs: Externs = NONE
+    """Who serves the symbols that the program calls."""
     versions: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -266,6 +273,8 @@ def _step(job: Job, each: Pass, state: RoadState) -> RoadState:
             program = each.run(module, evolve(job, chosen=found.chosen))
             if isinstance(program, Program) and program.dims:
                 program = evolve(program, needs=_needs(state.history))
+            if job.given:
+                program = _as_given(program, job)
             return evolve(state, program=program, tuning=found.rows)
         case "lower":
             return _lowered(each, state)
@@ -273,6 +282,15 @@ def _step(job: Job, each: Pass, state: RoadState) -> RoadState:
             return evolve(state, plan=each.run(state.program))
         case "emit":
             raise CompilerBug(f"The pass {each.name} emits code before there is a plan.")
+
+
+def _as_given(program: Any, job: Job) -> Program:  # Any: as the page makes it
+    """The program with the schedules that were asked for."""
+    if not isinstance(program, Program):
+        message = "Programs with data and recursion, and accelerators, take no schedules by name."
+        found = ", ".join(job.given)
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "no schedules", found))
+    return with_traces(program, job.given)
 
 
 def _needs(of: History) -> tuple[Scalar, ...]:

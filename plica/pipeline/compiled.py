@@ -17,15 +17,18 @@ from plica.codegen.road import Job, lowered, record
 from plica.core.collector import paused
 from plica.core.digest import digest
 from plica.ir.graph.module import Module
+from plica.pipeline.extern_source import externs_called, externs_of
 from plica.pipeline.lowered import job_for
 from plica.pipeline.option import known_tilings, read_records
 from plica.pipeline.request import Request
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, CompilationRecord, from_members, to_members
-from plica.runtime.error import ArtefactError
+from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
+from plica.runtime.extern import NONE
 from plica.runtime.load import executable
 from plica.runtime.store import ArtefactStore, key_of, user_store
+from plica.schedule.trace import Trace
 
 _IN_USE: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()
 """Executables that are still in use somewhere in this process, by all that made them."""
@@ -42,11 +45,18 @@ def compiled(
     found = "" if records is None else records.digest
     # What the database of a backend with its own records holds may change.
     shared = request.cache and not (backend.native and request.database is not None)
+    # A do-block is a Python function: what it does may change.
+    shared = shared and all(isinstance(each, Trace) for _, each in request.schedules)
     key = (backend, module, target, request.contract, request.packs, request.threads, found,
-           request.page)  # fmt: skip
+           request.page, request.tier, request.schedules, request.externs)  # fmt: skip
     same = _IN_USE.get(key) if shared else None
     if same is not None:
         return same
+    externs = externs_of(module, request.externs, backend.here(target))
+    if externs is not NONE and not backend.externs:
+        message = f"The target {backend.name!r} calls no externs."
+        names = ", ".join(externs_called(module))
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "no externs", names))
     store = user_store() if request.cache else None
     entry = _entry(module, request, found) if store is not None else ""
     with known_tilings(request) as known, paused():  # nothing the compiler makes is cyclic
@@ -59,6 +69,8 @@ def compiled(
             store=store,
             native=native,
             known=known,
+            given=dict(request.schedules),
+            externs=externs,
         )
         made = _made(module, request, job, store, entry)
     if shared:
@@ -80,8 +92,11 @@ def _made(
     stored = store.get(entry) if store is not None and entry else None
     artefact = None if stored is None else _reread(stored, lambda: record(later()))
     if artefact is not None:
-        return executable(artefact, texts=backend.texts(later, job, artefact))
+        texts = backend.texts(later, job, artefact)
+        known = executable(artefact, texts=texts, externs=job.externs)
+        return known.told(request.tier, 0, lambda: later().derivation)
     made = backend.build(request.page, later(), job)
+    made.told(request.tier, 1, lambda: later().derivation)
     if store is not None and entry:
         store.put(entry, archive.pack(to_members(made.artefact, with_record=False)))
     return made
@@ -91,13 +106,16 @@ def _entry(module: Module, request: Request, found: str) -> str:
     """The key under which the artefact of a module is kept; none where it cannot be told from
     others: what a user's own rules and passes are made of has no digest."""
     page = request.spelled
+    traces = [(name, each) for name, each in request.schedules if isinstance(each, Trace)]
+    if len(traces) < len(request.schedules):
+        return ""
     named = all(isinstance(each, str) for each in request.wanted)
     if module.main is None or page is None or not named or not request.backend.keeps():
         return ""
     names = names_of(module.main_function())
     where = (
         f"{names} {request.wanted} {request.contract} {request.threads} {request.target!r} {found} "
-        f"{request.backend.facts()} {page}"
+        f"{request.backend.facts()} {page} {[(name, digest(trace)) for name, trace in traces]}"
     )
     return key_of(f"{request.backend.name}-module", digest(module), where, fingerprint())
 

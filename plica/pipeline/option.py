@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plica.codegen.backend import AnyTarget, backend_of, find_target
+from plica.codegen.lower.given_trace import GivenSchedule
 from plica.pipeline.request import Request
 from plica.rewrite.contract import KNOWN, Contract, named
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.record import KernelTrace
+from plica.schedule.do import DoBlock
+from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
     from plica.search.choice import Records
@@ -107,3 +111,32 @@ def _is_database(of: object) -> bool:
     from plica.search.record import Database  # as above
 
     return isinstance(of, Database)
+
+
+def schedules_of(given: object) -> tuple[tuple[str, GivenSchedule], ...]:
+    """The schedules that are asked for, by the name of the kernel, in order of these."""
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given):
+        message, expected = "Schedules are given by the name of the kernel.", "{'k0_matmul': trace}"
+        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, repr(given)))
+    return tuple(sorted([(name, _schedule(name, each)) for name, each in given.items()], key=_name))
+
+
+def _schedule(name: str, given: object) -> GivenSchedule:
+    match given:
+        case Trace() | DoBlock():
+            return given
+        case KernelTrace():
+            return Trace.from_json(given.json)
+        case _:
+            message = f"This is no schedule for the kernel {name!r}."
+            expected = "a trace, a do-block, or what exe.trace gives"
+            found = f"{given!r}"[:80]
+            raise UnsupportedError(
+                Diagnostic("unsupported", message, Place(node=name), expected, found)
+            )
+
+
+def _name(pair: tuple[str, GivenSchedule]) -> str:
+    return pair[0]

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from plica.codegen.backend import OWN, AnyTarget, Backend, backend_named
+from plica.codegen.lower.given_trace import GivenSchedule
 from plica.codegen.road import check_page
 from plica.ir.passes import PassError, Pipeline
+from plica.pipeline.extern_source import GivenExtern
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -33,6 +35,13 @@ class Request:
     database: Database | str | PathLike[str] | None
     cache: bool
     page: Pipeline
+    schedules: tuple[tuple[str, GivenSchedule], ...] = ()
+    """What kernels are to be scheduled by, by name."""
+    externs: tuple[tuple[str, GivenExtern], ...] = ()
+    """Who serves the externs of a program, by symbol."""
+
+    tier: str = "default"
+    """The effort that the page is of."""
 
     @property
     def spelled(self) -> str | None:

@@ -27,7 +27,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -46,10 +46,12 @@ from plica.ir.graph.shape_specialisation import (
     tensors,
 )
 from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.loop.statement import Kernel
 from plica.ir.text.script import Scripted, as_module
 from plica.ir.type.dim import known
 from plica.ir.type.infer import infer
 from plica.ir.type.term import TensorType, TupleType, Type
+from plica.pipeline.kernel_main import lone_kernel, with_main
 from plica.runtime.artefact import Artefact
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, Interface, Shape
@@ -57,6 +59,7 @@ from plica.runtime.late import late
 from plica.runtime.open_port import OpenPort
 from plica.runtime.port import Array, Port
 from plica.runtime.profile import Profile
+from plica.runtime.stats import Stats
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -73,24 +76,53 @@ Compile = Callable[[Module], Executable]
 
 
 def at_call(
-    of: Module | Scripted | str | PathLike[str] | bytes | ModelProto, compiled: Compile
+    of: Module | Scripted | Kernel | str | PathLike[str] | bytes | ModelProto | ReadModel,
+    compiled: Compile,
 ) -> Module | Specialised:
     """The module meant, or, where something is open, what compiles it when it is called."""
+    if isinstance(of, Kernel):
+        of = lone_kernel(of)
     if isinstance(of, Module | Scripted) or not (
-        isinstance(of, str | bytes | PathLike) or hasattr(of, "opset_import")
+        isinstance(of, str | bytes | PathLike)
+        or hasattr(of, "opset_import")
+        or isinstance(of, ReadModel)
     ):
-        found = as_module(of)  # which says what it wants where this is something else
+        found = with_main(as_module(of))  # which says what it wants where this is something else
     else:
         from plica.frontend.onnx.family import (
             ModelFamily,  # the reader of models is not always needed
         )
 
-        family = ModelFamily(of)
+        family = of if isinstance(of, ModelFamily) else ModelFamily(of)  # type: ignore[arg-type]  # no other is left
         read = family.module()
         if read is None:
             return Specialised(OnnxSource(family), compiled)
         found = read
     return Specialised(Sizes(found), compiled) if has_open_dims(found) else found
+
+
+def read_once(of: Any) -> Any:  # Any: what `at_call` takes
+    """What is to be compiled, read from its file now, so that it can be compiled several times."""
+    if isinstance(of, str | bytes | PathLike) or hasattr(of, "opset_import"):
+        from plica.frontend.onnx.family import ModelFamily  # as above
+
+        return ModelFamily(of)
+    return of
+
+
+@runtime_checkable
+class ReadModel(Protocol):
+    """An ONNX model that was read from its file (`plica.frontend.onnx.family`)."""
+
+    @property
+    def needed(self) -> Any:  # Any: the family's own
+        """The inputs whose values decide shapes."""
+
+    def module(self) -> Any:  # as above
+        """The module, where nothing is open."""
+
+    def at(self, given: Any) -> Any:  # as above
+        """The module for some inputs."""
 
 
 class ModuleSource(Protocol):
@@ -123,6 +155,7 @@ class Specialised(Executable):
 
     def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the model; inputs by position or by name."""
+        self._calls.add()
         if not named:
             seen = self._seen(args)
             if seen is not None:
@@ -187,6 +220,13 @@ class Specialised(Executable):
         """Refuse: there is an artefact for sizes only."""
         raise self._open()
 
+    @property
+    def stats(self) -> Stats:
+        """Calls of it, how often it was compiled for some sizes, and what the code for these
+        holds."""
+        known = [exe.stats.bytes for exe, _ in tuple(self._known.values())]
+        return Stats(self._calls.count, self._compilations, sum(known))
+
     def __repr__(self) -> str:
         takes = ", ".join(map(str, self.inputs))
         gives = ", ".join(port.type for port in self.outputs)
@@ -200,6 +240,7 @@ class Specialised(Executable):
             known = self._known.get(key)
             if known is None:
                 made = self._compiled(self._source.at(arrays))
+                self._compilations += 1
                 # By now it may be known that more values are needed: they are part of the code.
                 known = self._known[self._key(arrays)] = made, self._source.needed
                 if len(self._known) > MOST:

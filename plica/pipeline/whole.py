@@ -20,37 +20,57 @@ array([2., 4., 6.], dtype=float32)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve
 
+from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.dynamic.decide import static_form
+from plica.codegen.lower.given_trace import GivenSchedule
+from plica.codegen.lower.kernel_call import check_called
 from plica.ir.graph.module import Module
+from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
 from plica.ir.text.script import Scripted
+from plica.pipeline.background import BackgroundExecutable
 from plica.pipeline.compiled import compiled
-from plica.pipeline.option import check_options, contract_of, packs_of, target_of
+from plica.pipeline.extern_source import GivenExtern, checked_externs, externs_of
+from plica.pipeline.option import check_options, contract_of, packs_of, schedules_of, target_of
 from plica.pipeline.request import Request, chosen_page
-from plica.pipeline.shape_specialisation import Specialised, at_call
+from plica.pipeline.shape_specialisation import Specialised, at_call, read_once
+from plica.pipeline.torch_source import (
+    TorchExecutable,
+    is_torch_module,
+    is_torch_program,
+    module_of_program,
+)
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
 from plica.runtime.open_executable import OpenExecutable
+from plica.runtime.record import KernelTrace
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+    from torch.export import ExportedProgram
+    from torch.nn import Module as TorchModule
 
     from plica.search.record import Database
 
 
+Compilable: TypeAlias = (
+    "Module | Scripted | Kernel | str | PathLike[str] | ModelProto | TorchModule | ExportedProgram"
+)
+
+
 def compile(  # noqa: PLR0917  # the public surface says so
-    mod: Module | Scripted | str | PathLike[str] | ModelProto,
+    mod: Compilable,
     target: str | AnyTarget = "cpu",
     threads: int | None = None,
     database: Database | str | PathLike[str] | None = None,
@@ -61,8 +81,13 @@ def compile(  # noqa: PLR0917  # the public surface says so
     passes: Pipeline | None = None,
     disabled: str | Sequence[str] = (),
     effort: str = "default",
+    schedules: Mapping[str, GivenSchedule | KernelTrace] | None = None,
+    background: bool = False,
+    specialise: bool = False,
+    externs: Mapping[str, GivenExtern] | None = None,
 ) -> Executable:
-    """Native code for a module, or for an ONNX model: a path, or a `ModelProto`.
+    """Native code for a module, a kernel, an ONNX model (a path, or a `ModelProto`), a program
+    that torch exported, or a module of torch, which is exported when it is called.
 
     Where a size is open, one code serves every size (`plica.runtime.open_executable`).  Where a
     shape depends on the values of inputs, the code is made when it is called, once for each choice
@@ -79,7 +104,22 @@ def compile(  # noqa: PLR0917  # the public surface says so
     `fast` is compiled sooner and runs slower, `max` is the default's page today.  `passes` is a
     page of one's own, an edited `plica.pipeline.page_of(target)`, and passes that are `disabled`,
     by name, are left out of either.
+
+    A kernel is compiled as it stands: what it reads it takes, what it writes it gives, and its
+    loops are those it has.  `schedules` puts a trace on one kernel of a model, by the name that a
+    profile shows, and `externs` says who serves the symbols that a program calls: a library, or a
+    Python function (`plica.pipeline.extern_source`).
+
+    In the `background` better code is made while that of the effort `fast` answers already
+    (`plica.pipeline.background`); `exe.tier` says which does.  With `specialise` a model with open
+    sizes gets code for just the sizes of a call when it is first called with them.
     """
+    if background:
+        return _in_background(
+            mod, target=target, threads=threads, database=database, cache=cache, packs=packs,
+            contract=contract, passes=passes, disabled=disabled, effort=effort,
+            schedules=schedules, specialise=specialise, externs=externs,
+        )  # fmt: skip
     check_options(threads, database)
     machine = target_of(target)
     backend = backend_of(machine)
@@ -88,15 +128,25 @@ def compile(  # noqa: PLR0917  # the public surface says so
     page = chosen_page(backend, passes, disabled, effort)
     count = cores() if threads is None else threads
     request = Request(
-        backend, machine, count, kept, packs_of(wanted, kept), wanted, database, cache, page
-    )
+        backend, machine, count, kept, packs_of(wanted, kept), wanted, database, cache, page,
+        schedules_of(schedules), checked_externs(externs), effort if passes is None else "own",
+    )  # fmt: skip
     again = partial(
         compile, target=machine, threads=threads, database=database, cache=cache, packs=packs,
-        contract=contract, passes=passes, disabled=disabled, effort=effort,
+        contract=contract, passes=passes, disabled=disabled, effort=effort, schedules=schedules,
+        externs=externs,
     )  # fmt: skip
-    module = at_call(mod, again)
+    if is_torch_module(mod):
+        return TorchExecutable(mod, again, request.tier)
+    given = module_of_program(mod) if is_torch_program(mod) else mod
+    module = at_call(given, again)  # type: ignore[arg-type]  # nothing of torch is left
+    source = module.whole if isinstance(module, Specialised) else module
+    if source is not None:  # what no size could mend is said now
+        check_called(source)
+        externs_of(source, request.externs, backend.here(machine))
     if isinstance(module, Specialised):
-        return _opened(module, request)
+        module.told(request.tier)
+        return _opened(module, request, specialise)
     if backend.native:
         native = partial(compile, threads=threads, database=database, cache=cache, packs=packs,
                          contract=contract)  # fmt: skip
@@ -115,13 +165,32 @@ def compile(  # noqa: PLR0917  # the public surface says so
     return compiled(module, evolve(request, backend=dynamic, page=page))
 
 
-def _opened(module: Specialised, request: Request) -> Executable:
+def _in_background(
+    mod: Any,
+    passes: Pipeline | None,
+    effort: str,
+    **options: Any,  # Any: as `compile`
+) -> Executable:
+    """What answers with fast code until that of the effort is made."""
+    if passes is not None or effort == "fast":
+        message = "In the background the code of a better effort than fast is made."
+        found = "passes" if passes is not None else "effort='fast'"
+        expected = "an effort, and no page of one's own"
+        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, found))
+    source = read_once(mod)  # a file may change meanwhile
+    first = compile(source, effort="fast", **options)
+    return BackgroundExecutable(first, partial(compile, source, effort=effort, **options))
+
+
+def _opened(module: Specialised, request: Request, specialise: bool) -> Executable:
     """One code for every size, where it can be made, beside what is compiled at a call."""
     if module.whole is None or not request.backend.opens(request.target):
         return module
     try:
         opened = compiled(module.whole, request)
-    except UnsupportedError:
-        return module  # some operator of it must know its sizes
+    except (UnsupportedError, LoweringRefused):
+        if request.schedules:
+            raise
+        return module  # some operator of it, or the schedule of a kernel, must know its sizes
     assert isinstance(opened, OpenExecutable)
-    return opened.beside(module)
+    return opened.beside(module, eager=specialise)

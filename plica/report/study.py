@@ -11,10 +11,10 @@ the kernels with their times and where they come from, the memory plan, the roof
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 from attrs import asdict, frozen
 
 from plica.analysis.memory import MemoryPlan
@@ -223,23 +223,16 @@ def examine(
 def measured(
     of: StudiedModel, arrays: Sequence[Array], runs: int = RUNS
 ) -> tuple[tuple[LaunchRow, ...], float, Roof]:
-    """Every launch with its time, the seconds of a whole call, and the roof of the machine.
-
-    Runs are timed one by one, so that an interruption spoils one and not the median.
-    """
+    """Every launch with its time, the seconds of a whole call, and the roof of the machine."""
     program = of.lowered.program
-    first = of.executable.profile(*arrays, runs=1)
-    roof = roof_of(first)
-    rest = [of.executable.profile(*arrays, runs=1, peak=0.0, bandwidth=0.0) for _ in range(1, runs)]
-    times = np.array([[row.seconds for row in each.rows] for each in (first, *rest)])
-    low, middle, high = np.percentile(times, (25, 50, 75), axis=0)
+    profile = of.executable.profile(*arrays, runs=runs)
+    roof = roof_of(profile)
     rows: list[LaunchRow] = []
-    for number, (launch, origin) in enumerate(
-        zip(launches(program), origins(of.lowered, of.nodes), strict=True)
+    for number, (launch, origin, timed) in enumerate(
+        zip(launches(program), origins(of.lowered, of.nodes), profile.rows, strict=True)
     ):
         work = operations(program.kernels[launch.kernel])
         touched = sum(program.slots[slot].bytes for slot in launch.args)
-        seconds = float(middle[number])
         rows.append(
             LaunchRow(
                 number=number,
@@ -251,12 +244,12 @@ def measured(
                 rules=origin.rules,
                 operations=work,
                 bytes=touched,
-                seconds=seconds,
-                roof=min(1.0, roof.least(work, touched) / seconds) if seconds else 0.0,
-                spread=float(high[number] - low[number]) / seconds if seconds else 0.0,
+                seconds=float(timed.median),
+                roof=min(1.0, roof.least(work, touched) / timed.least) if timed.least else 0.0,
+                spread=timed.spread,
             )
         )
-    return tuple(rows), float(np.median([each.seconds for each in (first, *rest)])), roof
+    return tuple(rows), median(profile.times), roof
 
 
 def _operator(of: Expr) -> str:

@@ -22,11 +22,13 @@ import attrs
 
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
+from plica.core.notebook import preformatted
 from plica.core.term import Term, rebuild
 from plica.rewrite.contract import Contract, join
 from plica.rewrite.match import covered
 from plica.rewrite.rule import Rule
 from plica.runtime.late import late
+from plica.runtime.record import steps_text
 
 if TYPE_CHECKING:
     from plica.rewrite.align import aligned
@@ -74,6 +76,29 @@ class Derivation:
     def then(self, steps: Iterable[DerivationStep]) -> Derivation:
         """The derivation continued."""
         return Derivation(self.source, self.steps + tuple(steps))
+
+    def __str__(self) -> str:
+        return steps_text(str(self.contract), [_row(step) for step in self.steps])
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
+
+
+def _row(step: DerivationStep) -> tuple[str, str, str, str]:
+    """A step as a list of them tells it; a pass changes a whole module."""
+    rule = step.rule
+    kind = "pass" if rule.is_pass else "computed" if rule.computed else "equation"
+    did = "" if rule.is_pass else f"{_headed(step.before)} -> {_headed(step.after)}"
+    return kind, rule.name, str(rule.contract), did
+
+
+def _headed(of: Term) -> str:
+    """A term by the word at its head: the operator, the name, or what it is."""
+    for field in ("op", "name"):
+        word = getattr(of, field, None)
+        if word is not None:
+            return str(word)
+    return type(of).__name__.lower()
 
 
 @attrs.frozen(eq=False)

@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 from array import array
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from time import monotonic_ns
@@ -24,10 +25,13 @@ import numpy as np
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, to_members
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
+from plica.runtime.extern import NONE, Externs
 from plica.runtime.interface import Interface, Shape
 from plica.runtime.port import Array, Port
 from plica.runtime.profile import Profile, ProfileRow, Speeds, measured_peak, measured_speeds
 from plica.runtime.record import KernelTrace
+from plica.runtime.stats import CallCounter, Stats
+from plica.runtime.timing import busy, load
 
 __all__ = ["Executable", "Interface", "Shape", "address_of"]
 
@@ -37,6 +41,7 @@ _WORK: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 _PROFILING: Final = threading.Lock()
 _ALIGNMENT: Final = 64
 _MISSING: Final = object()
+SAVED: Final = "saved"
 _START: Final = (ctypes.c_char * 0).from_buffer
 _SHARED: Final = frozenset("?bBhHiIlLqQefd")
 """The dtypes whose memory numpy shares with others, by its letters for them."""
@@ -50,6 +55,8 @@ _WORDS: Final = tuple(map(sys.intern, ("data", "descr", "shape", "strides", "typ
 
 class Executable:
     """A compiled model: `exe(x, y)` or `exe(name=x)` gives an array, or a tuple of arrays."""
+
+    _externs: Externs = NONE
 
     def __init__(
         self,
@@ -66,9 +73,14 @@ class Executable:
         profile: int = 0,
         peak: int = 0,
         threads: int = 1,
+        externs: Externs = NONE,
     ) -> None:
         self._interface = interface
-        self._main: Callable[[int], int] = _MAIN(address)
+        self._main: Callable[[int], int] = externs.guarded(_MAIN(address))
+        self._externs = externs
+        self._calls = CallCounter()
+        self._tier, self._compilations = SAVED, 0
+        self._origin: Callable[[], object] | None = None
         self._constants = tuple(constants)
         self._size = workspace
         self._sources = tuple(sources)
@@ -103,6 +115,36 @@ class Executable:
         """What the code was made for."""
         return self._target
 
+    @property
+    def stats(self) -> Stats:
+        """How often it was called, how often the compiler worked for it, what memory it holds."""
+        code = 0 if self._artefact is None else sum(map(len, self._artefact.objects))
+        held = [*self._constants, *[room for _, room in tuple(self._free)]]
+        size = code + sum(each.nbytes for each in held)
+        return Stats(self._calls.count, self._compilations, size)
+
+    @property
+    def tier(self) -> str:
+        """The effort that the code was made with: fast, default or max; `own` for a page of
+        somebody's own, `saved` for code that was loaded."""
+        return self._tier
+
+    @property
+    def derivation(self) -> object:
+        """How the code came about: it prints as a list of steps.
+
+        Where the compiler made it in this process it is a `plica.rewrite.Derivation`, which `why`,
+        `became` and `first_bad` ask; of code that was loaded it is what the artefact tells of it.
+        """
+        return self.artefact.record() if self._origin is None else self._origin()
+
+    def told(
+        self, tier: str, compilations: int = 0, origin: Callable[[], object] | None = None
+    ) -> Executable:
+        """This executable, which knows what it was made with."""
+        self._tier, self._compilations, self._origin = tier, compilations, origin
+        return self
+
     def source(self, kind: str = "llvm") -> str:
         """The code at one stage: the kernels, LLVM's text, or assembly."""
         if kind not in self._texts:
@@ -119,7 +161,14 @@ class Executable:
     @property
     def tuning(self) -> str:
         """Which kernels have a tuned schedule and which the default, and why; a table."""
-        return self.source("tuning")
+        if "tuning" in self._texts:
+            return self.source("tuning")
+        counts = Counter(each.kernel for each in self.artefact.launches)
+        wide = max([6, *map(len, counts)])
+        lines = [f"{'kernel':{wide}}  times  schedule  why"]
+        for name, times in counts.items():
+            lines.append(f"{name:{wide}}  {times:5}  default   no tuning database was given")
+        return "\n".join(lines)
 
     def trace(self, kernel: str) -> KernelTrace:
         """How a kernel was scheduled, by its name as a profile shows it; it prints as Python."""
@@ -144,13 +193,15 @@ class Executable:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the artefact, as a whole or not at all; `plica.load` reads it."""
+        self._externs.check_written("saved")
         archive.write(path, archive.pack(to_members(self.artefact)))
 
     def export(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         """A shared library with a plain C function, and beside it a header and an example."""
         from plica.runtime.export import export
 
-        export(self.artefact, path, name)
+        self._externs.check_written("exported")
+        export(self.artefact, path, name, tuple(self._externs.libraries.values()))
 
     def profile(
         self,
@@ -173,34 +224,40 @@ class Executable:
             message = "This executable does not note how long its kernels take."
             raise UnsupportedError(Diagnostic("unsupported", message))
         notes = np.zeros(1 + 2 * len(launches), np.int64)
+        noted, whole = [], []
         with _PROFILING:
             self(*args, **named)
+            before = load()
             self._profile(address_of(notes))
             try:
-                seconds = 0.0
                 for _ in range(runs):
+                    notes[:] = 0
                     notes[0] = start = monotonic_ns()
                     self(*args, **named)
-                    seconds += (monotonic_ns() - start) / 1e9
+                    whole.append((monotonic_ns() - start) / 1e9)
+                    noted.append(notes[1:].copy())
             finally:
                 self._profile(0)
         rows = [
             ProfileRow(
                 each.kernel,
-                int(notes[2 + 2 * n]),
-                notes[1 + 2 * n] / 1e9,
+                int(sum(run[1 + 2 * n] for run in noted)),
+                float(sum(run[2 * n] for run in noted)) / 1e9,
                 each.operations,
                 each.bytes,
+                tuple([float(run[2 * n]) / 1e9 for run in noted]),
             )
             for n, each in enumerate(launches)
         ]
         if peak is None and self._peak is not None:
             peak = measured_peak(self._peak, self._threads)
         speeds: float | Speeds = measured_speeds() if bandwidth is None else bandwidth
-        return Profile(tuple(rows), runs, seconds, peak, speeds)
+        warning = busy(before)
+        return Profile(tuple(rows), runs, sum(whole), peak, speeds, tuple(whole), warning)
 
     def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the model; inputs by position or by name."""
+        self._calls.add()
         arrays = self._arrays(args, named)
         outputs = [port.empty() for port in self._interface.outputs]
         self.run([address_of(each) for each in (*arrays, *outputs)])

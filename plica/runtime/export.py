@@ -45,8 +45,16 @@ WORDS: Final = frozenset(_WORDS.split())
 _LONGEST: Final = 600.0  # seconds
 
 
-def export(artefact: Artefact, path: str | os.PathLike[str], name: str | None = None) -> None:
-    """Write the library, and beside it the header and the example."""
+def export(
+    artefact: Artefact,
+    path: str | os.PathLike[str],
+    name: str | None = None,
+    libraries: Sequence[str] = (),
+) -> None:
+    """Write the library, and beside it the header and the example.
+
+    `libraries` are those whose functions the model calls: whoever loads this one loads them, too.
+    """
     library = Path(path)
     word = identifier(name if name is not None else library.stem.removeprefix("lib"))
     if word in WORDS:
@@ -74,12 +82,19 @@ def export(artefact: Artefact, path: str | os.PathLike[str], name: str | None = 
                 *objects,
                 *("-Wl,--version-script=names.map", "-Wl,-z,nodelete", "-Wl,-z,noexecstack"),
                 *("-Wl,--no-undefined", f"-Wl,-soname,{library.name}", "-lm", "-lpthread"),
+                *dict.fromkeys(_linked(each) for each in libraries),
             ],
             inside,
         )
         write(library, made.read_bytes())
     write(library.with_name(f"{word}.h"), header_text(artefact, word).encode())
     write(library.with_name(f"{word}_example.c"), example_text(artefact, word).encode())
+
+
+def _linked(library: str) -> str:
+    """A library as the linker is told of it: a file by its path, another one by its name."""
+    found = Path(library)
+    return str(found.resolve()) if found.is_file() else f"-l:{library}"
 
 
 def identifier(text: str) -> str:

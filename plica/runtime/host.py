@@ -14,11 +14,13 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from plica.runtime.artefact import ArtefactMachine
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.link import architecture
+
+if TYPE_CHECKING:
+    from plica.runtime.artefact import ArtefactMachine
 
 # fmt: off
 NAMES: Final[dict[str, dict[str, str]]] = {

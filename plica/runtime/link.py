@@ -76,8 +76,8 @@ def can_link() -> bool:
     return sys.platform == "linux" and architecture() in RECIPES
 
 
-def link(objects: Sequence[bytes]) -> LinkedCode:
-    """Load object files into this process."""
+def link(objects: Sequence[bytes], given: Mapping[str, int] | None = None) -> LinkedCode:
+    """Load object files into this process; `given` says where names are that they do not define."""
     parsed = [parse(each) for each in objects]
     here = architecture()
     for each in parsed:
@@ -94,7 +94,7 @@ def link(objects: Sequence[bytes]) -> LinkedCode:
     base = ctypes.addressof(hold)
     image = memoryview(memory)
     names = _fill(parsed, layout, image, base)
-    cells = _connect(outside, names, layout, image, base, here)
+    cells = _connect(outside, {**(given or {}), **names}, layout, image, base, here)
     for number, each in enumerate(parsed):
         _relocate(number, each, layout, image, base, names, cells)
     image.release()
@@ -186,7 +186,7 @@ def _connect(  # noqa: PLR0917  # where things are
     found: dict[str, tuple[int, int]] = {}
     missing = []
     for number, name in enumerate(outside):
-        address = names.get(name) or _library_address(name)
+        address = names.get(name) or library_address(name)
         if not address:
             missing.append(name)
             continue
@@ -199,7 +199,10 @@ def _connect(  # noqa: PLR0917  # where things are
         found[name] = base + jump, base + cell
     if missing:
         message = "The object code needs functions that this process does not have."
-        raise ArtefactError(Diagnostic("other-machine", message, found=", ".join(missing)))
+        hint = f"plica.load(path, externs={{{missing[0]!r}: 'libname.so'}}) says who has them."
+        raise ArtefactError(
+            Diagnostic("other-machine", message, None, None, ", ".join(missing), hint)
+        )
     return found
 
 
@@ -231,7 +234,7 @@ def _relocate(  # noqa: PLR0917  # where things are
             jump, _ = cells[symbol.name]
             value = names.get(symbol.name) or jump
             if recipe.wants == "symbol":
-                value = names.get(symbol.name) or _library_address(symbol.name) or 0
+                value = names.get(symbol.name) or library_address(symbol.name) or jump
         else:
             inside = layout.places.get((number, symbol.section))
             if inside is None and symbol.section != elf.ABSOLUTE:
@@ -252,7 +255,8 @@ def _libraries() -> tuple[Any, ...]:  # Any: ctypes libraries have whatever name
     return tuple(found)
 
 
-def _library_address(name: str) -> int | None:
+def library_address(name: str) -> int | None:
+    """Where the process or a library of C has a function, None where neither has it."""
     for library in _libraries():
         function = getattr(library, name, None)
         if function is not None:
@@ -263,7 +267,7 @@ def _library_address(name: str) -> int | None:
 def _protect(base: int, layout: _Layout) -> None:
     protect = _libraries()[0].mprotect
     protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    flush = _library_address("__clear_cache")
+    flush = library_address("__clear_cache")
     if flush:  # on x86-64 the caches agree by themselves, and there is no such function
         ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(flush)(base, base + layout.size)
     ends = (*layout.starts[1:], layout.size)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from plica.runtime import archive, host
 from plica.runtime.artefact import ACCELERATED, ENTRY, Artefact, from_members
 from plica.runtime.executable import Executable
+from plica.runtime.extern import NONE, Externs
 from plica.runtime.late import late
 from plica.runtime.link import link
 from plica.runtime.open_executable import SIZES, OpenExecutable, dims_of
@@ -40,27 +41,36 @@ else:  # few artefacts are of these kinds, and the others should not wait for th
     refuse = late("plica.runtime.verify:refuse")
 
 
-def load(path: str | os.PathLike[str], threads: int | None = None) -> Executable:
-    """The executable in a file; `threads` is what it was compiled with unless it is given."""
+def load(
+    path: str | os.PathLike[str],
+    threads: int | None = None,
+    externs: Mapping[str, str | os.PathLike[str]] | None = None,
+) -> Executable:
+    """The executable in a file; `threads` is what it was compiled with unless it is given.
+
+    `externs` gives the library of each symbol that a model calls and that neither the process nor
+    the library of C has: no path is taken from the file.
+    """
     members = archive.read(path)
     if ACCELERATED in members:
         return on_device(accelerated(members), executable, threads)
     if is_dynamic(members):
         return DynamicExecutable(dynamic_from_members(members), threads=threads)
-    return executable(from_members(members), threads)
+    return executable(from_members(members), threads, externs=Externs(externs))
 
 
 def executable(
     artefact: Artefact,
     threads: int | None = None,
     texts: Mapping[str, Callable[[], str]] | None = None,
+    externs: Externs = NONE,
 ) -> Executable:
     """An artefact made callable; `texts` are its sources if the compiler is at hand."""
     if artefact.device is not None:
         refuse(device_problems(artefact, artefact.device))
         return CudaExecutable(artefact, texts=texts)
     host.check(artefact.machine)
-    code = link(artefact.objects)
+    code = link(artefact.objects, externs.addresses)
     count = artefact.threads if threads is None else threads
     use_threads(code, count)
     kind: Callable[..., Executable] = Executable
@@ -79,4 +89,5 @@ def executable(
         profile=code.address(USE) if USE in code else 0,
         peak=code.address(PEAK) if PEAK in code else 0,
         threads=count,
+        externs=externs,
     )

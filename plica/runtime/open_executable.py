@@ -23,6 +23,7 @@ from plica.runtime.executable import Executable, address_of
 from plica.runtime.interface import Interface
 from plica.runtime.open_port import out_of_range
 from plica.runtime.port import Array, Port
+from plica.runtime.stats import Stats
 
 _SIZES: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -92,12 +93,24 @@ class OpenExecutable(Executable):
         self._known: OrderedDict[Shapes, _Sized] = OrderedDict()
         self._rooms: list[Array] = []  # workspaces that no call is using
         self._others: Executable | None = None
+        self._eager = False
         self._special: OrderedDict[Shapes, Executable] = OrderedDict()
 
-    def beside(self, others: Executable) -> OpenExecutable:
-        """This executable, which asks another for code that is made for one size only."""
-        self._others = others
+    def beside(self, others: Executable, eager: bool = False) -> OpenExecutable:
+        """This executable, which asks another for code that is made for one size only.
+
+        Where it is `eager`, it does so at the first call with each size, for the first few of them.
+        """
+        self._others, self._eager = others, eager
         return self
+
+    @property
+    def stats(self) -> Stats:
+        """Calls of it, and of code for one size what that holds and how often it was made."""
+        own, special = super().stats, [each.stats for each in tuple(self._special.values())]
+        held = sum(each.nbytes for each in tuple(self._rooms)) + sum(each.bytes for each in special)
+        made = own.compilations + sum(each.compilations for each in special)
+        return Stats(own.calls, made, own.bytes + held)
 
     def at(self, *args: object, **named: object) -> Executable:
         """The executable for inputs of these sizes; calls with such are left to it from now on.
@@ -123,10 +136,13 @@ class OpenExecutable(Executable):
 
     def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the model; inputs by position or by name."""
+        self._calls.add()
         arrays = self._arrays(args, named)
         shapes = tuple([each.shape for each in arrays])
-        if self._special:
+        if self._special or self._eager:
             special = self._special.get(shapes)
+            if special is None and self._eager and len(self._special) < SPECIAL:
+                special = self.at(*args, **named)
             if special is not None:
                 return special(*args, **named)
         sized = self._known.get(shapes)

@@ -3,23 +3,28 @@
 >>> rows = (ProfileRow("k0_dense", 2, 3e-3, 1_000_000, 4_000), ProfileRow("k1_relu", 2, 1e-3, 0,
 ...     8_000))
 >>> print(Profile(rows, 2, 4e-3, peak=10.0))
-kernel    calls  us/call  share  GFLOP/s   GB/s   peak
-k0_dense      1   1500.0    75%     0.67   0.00   6.7%
-k1_relu       1    500.0    25%     0.00   0.02   0.0%
-total             2000.0   100%
+kernel    calls  median us  least us  spread  share  GFLOP/s   GB/s   roof
+k0_dense      1     1500.0    1500.0      0%    75%     0.67   0.00   6.7%
+k1_relu       1      500.0     500.0      0%    25%     0.00   0.02   0.0%
+total               2000.0    2000.0      0%   100%
 
-Times are those of whole launches, the threads of the pool included.  The code notes them itself:
-no other thread should call the same executable meanwhile, or its launches are counted here.
+What takes longest comes first.  Rates and shares are of the median of the runs, which one
+interruption does not spoil; the roof is of the best.  Times are those of whole launches, the
+threads of the pool included.  The code notes them itself: no other thread should call the same
+executable meanwhile, or its launches are counted here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from statistics import median
 from time import perf_counter_ns
 from typing import Final, TypeAlias
 
 import numpy as np
+
+from plica.runtime.timing import spread_of
 
 USE: Final = "plica_profile_use"
 
@@ -31,7 +36,7 @@ Speeds: TypeAlias = tuple[tuple[int, float], ...]
 
 _TURNS: Final = 40_000
 _TRIES: Final = 7
-_COPIED: Final = (1 << 20, 1 << 22, 1 << 24, 1 << 26)
+_COPIED: Final = (1 << 15, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +50,50 @@ class Launched:
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
-    """A launch in all runs together: how often it came, and the seconds it took."""
+    """A launch: how often it came in all runs, the seconds it took in all of them together, and
+    in each one."""
 
     kernel: str
     calls: int
     seconds: float
     operations: int
     bytes: int
+    times: tuple[float, ...] = ()
+
+    @property
+    def runs(self) -> tuple[float, ...]:
+        """The seconds of each run; where only their sum is known, of one call for each."""
+        return self.times or ((self.seconds / self.calls,) if self.calls else (0.0,))
+
+    @property
+    def median(self) -> float:
+        """The seconds it took in the run in the middle."""
+        return median(self.runs)
+
+    @property
+    def least(self) -> float:
+        """The seconds it took in the best run."""
+        return min(self.runs)
+
+    @property
+    def spread(self) -> float:
+        """How far the middle half of the runs is spread, as a part of the median."""
+        return spread_of(self.runs)
+
+    @property
+    def each(self) -> float:
+        """How often it comes in a run."""
+        return self.calls / len(self.times) if self.times else 1.0
 
     @property
     def gflops(self) -> float:
         """Operations on floats, 10^9 a second."""
-        return self.operations * self.calls / self.seconds / 1e9 if self.seconds else 0.0
+        return self.operations * self.each / self.median / 1e9 if self.median else 0.0
 
     @property
     def gbytes(self) -> float:
         """Bytes read and written, 10^9 a second."""
-        return self.bytes * self.calls / self.seconds / 1e9 if self.seconds else 0.0
+        return self.bytes * self.each / self.median / 1e9 if self.median else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +109,16 @@ class Profile:
     seconds: float
     peak: float | None = None
     bandwidth: float | Speeds | None = None
+    times: tuple[float, ...] = ()
+    """The seconds of each run."""
+    warning: str = ""
+    """Why the times are not to be trusted, where something is known."""
 
     def roofline(self, row: ProfileRow) -> float | None:
-        """Which part of what the machine could do at best the launch did, None if not known."""
+        """Which part of what the machine could do at best the launch did, None if not known.
+
+        It is 1 at most: a launch that did more than was measured of the machine is at its roof.
+        """
         if self.peak is None and self.bandwidth is None:
             return None
         least = 0.0
@@ -87,7 +126,7 @@ class Profile:
             least = row.operations / (self.peak * 1e9)
         if self.bandwidth:
             least = max(least, row.bytes / (_speed(self.bandwidth, row.bytes) * 1e9))
-        return least * row.calls / row.seconds if row.seconds else 0.0
+        return min(1.0, least * row.each / row.least) if row.least else 0.0
 
     def to_data(self) -> dict[str, object]:
         """The profile as JSON holds it."""
@@ -96,18 +135,22 @@ class Profile:
     def __str__(self) -> str:
         width = max([6, *(len(row.kernel) for row in self.rows)])
         known = self.peak is not None or self.bandwidth is not None
-        head = f"{'kernel':{width}}  calls  us/call  share  GFLOP/s   GB/s"
-        lines = [head + ("   peak" if known else "")]
-        whole = sum(row.seconds for row in self.rows)
-        for row in self.rows:
-            each = row.seconds / self.runs * 1e6
-            share = row.seconds / whole if whole else 0.0
-            line = f"{row.kernel:{width}}  {row.calls / self.runs:5.3g}  {each:7.1f}  {share:5.0%}"
-            line += f"  {row.gflops:7.2f}  {row.gbytes:5.2f}"
+        head = f"{'kernel':{width}}  calls  median us  least us  spread  share  GFLOP/s   GB/s"
+        lines = [head + ("   roof" if known else "")]
+        whole = sum(row.median for row in self.rows)
+        for row in sorted(self.rows, key=lambda row: -row.median):
+            share = row.median / whole if whole else 0.0
+            line = f"{row.kernel:{width}}  {row.calls / self.runs:5.3g}  {_times(row.runs)}"
+            line += f"  {share:5.0%}  {row.gflops:7.2f}  {row.gbytes:5.2f}"
             roof = self.roofline(row)
             lines.append(line if roof is None else f"{line}  {roof:5.1%}")
-        lines.append(f"{'total':{width}}  {'':5}  {self.seconds / self.runs * 1e6:7.1f}   100%")
-        return "\n".join(lines)
+        every = self.times or (self.seconds / self.runs,)
+        lines.append(f"{'total':{width}}  {'':5}  {_times(every)}   100%")
+        return "\n".join([*lines, *([self.warning] if self.warning else [])])
+
+
+def _times(runs: tuple[float, ...]) -> str:
+    return f"{median(runs) * 1e6:9.1f}  {min(runs) * 1e6:8.1f}  {spread_of(runs):6.0%}"
 
 
 def _speed(speeds: float | Speeds, size: int) -> float:

@@ -15,7 +15,7 @@ True
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -89,6 +89,35 @@ class CompilationRecord:
     stages: tuple[RecordStage, ...] = ()
     rules: tuple[Used, ...] = ()
     traces: tuple[KernelTrace, ...] = ()
+
+    def __str__(self) -> str:
+        kinds = {each.name: each.kind for each in self.rules}
+        return steps_text(
+            self.contract,
+            [
+                (kinds.get(rule, ""), rule, contract, f"{before[:8]} -> {after[:8]}")
+                for rule, contract, before, after in self.steps
+            ],
+        )
+
+
+def steps_text(contract: str, steps: Sequence[tuple[str, str, str, str]]) -> str:
+    """The steps of a derivation as a list: kind, name and contract of the rule, what it did.
+
+    >>> print(steps_text("exact", [("pass", "to-dataflow", "exact", ""),
+    ...     ("equation", "relu-relu", "exact", "nn.relu -> nn.relu")]))
+    2 steps, which keep exact
+    1  pass      to-dataflow  exact
+    2  equation  relu-relu    exact  nn.relu -> nn.relu
+    """
+    count = "1 step, which keeps" if len(steps) == 1 else f"{len(steps)} steps, which keep"
+    rows = [(str(number), *step) for number, step in enumerate(steps, 1)]
+    widths = [max(len(row[at]) for row in rows) if rows else 0 for at in range(5)]
+    lines = [
+        "  ".join(f"{word:{width}}" for word, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return "\n".join([f"{count} {contract}", *lines])
 
 
 def record_members(of: CompilationRecord) -> dict[str, bytes]:

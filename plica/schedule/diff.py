@@ -18,6 +18,9 @@ Laws: `apply(diff(a, b), a) is b`; `diff(a, a)` keeps every step.
 >>> (hunk,) = diff(a, b).hunks
 >>> [str(each) for each in hunk]
 ['~ 2 split: factors (None, 4) -> (None, 8)']
+>>> print(diff(a, b))
+hunk 0
+~ 2 split: factors (None, 4) -> (None, 8)
 >>> apply(diff(a, b), a) is b
 True
 """
@@ -26,12 +29,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
 from plica.core.diagnostic import Malformed
 from plica.core.digest import digest
+from plica.core.notebook import preformatted
 from plica.core.term import Term
 from plica.runtime.error import Diagnostic
 from plica.schedule.align import aligned, signatures
@@ -113,6 +117,8 @@ class Delete(Term):
         return f"- {self.old} {described(self.before)}"
 
 
+SAME: Final = "the traces are the same"
+
 Edit: TypeAlias = Keep | Leave | MovedStep | Change | Insert | Delete
 
 
@@ -127,6 +133,15 @@ class Difference(Term):
     def hunks(self) -> tuple[tuple[Edit, ...], ...]:
         """The edits that change something, those that need one another together."""
         return hunks_of(self)
+
+    def __str__(self) -> str:
+        lines = []
+        for number, hunk in enumerate(self.hunks):
+            lines += [f"hunk {number}", *map(str, hunk)]
+        return "\n".join(lines) or SAME
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
 
 def diff(a: Trace, b: Trace) -> Difference:

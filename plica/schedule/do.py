@@ -16,25 +16,39 @@ step raises `ScheduleRefused` at its `yield`, and a block that catches it goes o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from inspect import CO_GENERATOR
+from pathlib import Path
 from random import Random
-from typing import Any, TypeAlias
+from types import GeneratorType
+from typing import Any, Final, TypeAlias
 
 from attrs import evolve, frozen
 
 from plica.core.collector import paused
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
+from plica.runtime.error import Place
 from plica.schedule.concurrent import unsafe
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Gives, Instruction, Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
-from plica.schedule.replay import ReplayState, begin, kernel_of, taken, with_kernel
+from plica.schedule.replay import (
+    ReplayState,
+    begin,
+    explained,
+    kernel_of,
+    taken,
+    with_kernel,
+)
 from plica.schedule.trace import Program, Step, Trace, is_decision
 
 Request: TypeAlias = "Instruction | Step | Find | DoBlock"
 # Any: what a do-block receives depends on what it yields.
 Body: TypeAlias = Generator["Request", Any, Any]
+
+HERE: Final = str(Path(__file__).parent)
+"""Where the do-blocks of this package are."""
 
 
 @frozen
@@ -139,6 +153,11 @@ def run(
     while stack:
         try:
             asked = stack[-1].send(answer) if error is None else stack[-1].throw(error)
+        except ValueError as wrong:
+            refusal = _unpacked(wrong, answer, steps)
+            if refusal is None:
+                raise
+            raise refusal from wrong
         except StopIteration as end:
             stack.pop()
             answer, error = end.value, None
@@ -159,14 +178,14 @@ def run(
             asked = asked.instruction
         instruction = asked.resolve(state.scene) if isinstance(asked, Find) else asked
         if isinstance(instruction, Problem):
-            error = ScheduleRefused(instruction, asked.kind, len(steps))
+            error = ScheduleRefused(instruction, asked.kind, len(steps), line_of(stack))
             continue
         if not isinstance(instruction, Instruction):
             raise TypeError(f"A do-block yields instructions, not {asked!r}.")
         step = _decided(instruction, state, len(steps), seed, given)
         after = step if isinstance(step, Problem) else taken(state, step)
         if isinstance(after, Problem):
-            error = ScheduleRefused(after, instruction.kind, len(steps))
+            error = ScheduleRefused(after, instruction.kind, len(steps), line_of(stack))
             continue
         assert isinstance(step, Step)
         answer = _given(state, after, instruction.gives)
@@ -176,6 +195,46 @@ def run(
     if problem is not None:
         raise ScheduleRefused(problem, steps[-1].instruction.kind, len(steps) - 1)
     return tuple(steps), state, answer
+
+
+def line_of(stack: Sequence[Body]) -> Place | None:
+    """The line at which a do-block waits: the innermost of those that this package did not write,
+    and of the generators that it takes from."""
+    own = [each for body in stack for each in _taken_from(body)]
+    theirs = [each for each in own if not each.gi_code.co_filename.startswith(HERE)]
+    for each in reversed(theirs or own):
+        if each.gi_frame is not None:
+            return Place(each.gi_code.co_filename, each.gi_frame.f_lineno)
+    return None
+
+
+def _taken_from(body: Body) -> list[Any]:  # Any: the types know no `gi_yieldfrom`
+    """A generator, and those that it takes from, outermost first."""
+    found: list[Any] = [body]
+    while isinstance(getattr(found[-1], "gi_yieldfrom", None), GeneratorType):
+        found.append(found[-1].gi_yieldfrom)
+    return found
+
+
+def _unpacked(wrong: ValueError, answer: object, steps: Sequence[Step]) -> ScheduleRefused | None:
+    """The refusal of a block that has another number of names than there are handles.
+
+    Python says so by an error of its own, in the frame of the block itself; any other is the
+    block's own affair.
+    """
+    trace = wrong.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or not isinstance(answer, tuple) or "values to unpack" not in str(wrong):
+        return None
+    code = trace.tb_frame.f_code
+    if not code.co_flags & CO_GENERATOR:
+        return None
+    kind = steps[-1].instruction.kind
+    expected, found = f"{len(answer)} names for what it gave", str(wrong)
+    hint = "Take the rest with a star: i, *rest = yield …"
+    problem = Problem("unpacked", f"what {kind} gave", expected, found, hint)
+    return ScheduleRefused(problem, kind, len(steps) - 1, Place(code.co_filename, trace.tb_lineno))
 
 
 def _decidable(decisions: Any) -> None:  # Any: whatever was given for them
@@ -200,7 +259,7 @@ def _decided(
     scene = state.scene
     problem = scene.missing(instruction) or instruction.check(scene)
     if problem is not None:
-        return problem
+        return explained(problem, instruction, state)
     if number in given:
         return Step(instruction, tuple(given[number]))
     # A generator of its own for each step: an inserted step changes no later decision's source.

@@ -10,6 +10,8 @@ step 3, the loop i: split is refused: its precondition 'divides' does not hold. 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from attrs import frozen
 
 from plica.runtime.error import Diagnostic, Place, PlicaError
@@ -27,19 +29,25 @@ class Problem:
 
 
 class ScheduleRefused(PlicaError):
-    """A step of a trace is illegal where it is to be taken; the program before it is untouched."""
+    """A step of a trace is illegal where it is to be taken; the program before it is untouched.
 
-    def __init__(self, problem: Problem, kind: str, step: int | None = None) -> None:
+    `line` is where a do-block asked for it.
+    """
+
+    def __init__(
+        self, problem: Problem, kind: str, step: int | None = None, line: Place | None = None
+    ) -> None:
         self.problem = problem
         self.kind = kind
         self.step = step
+        self.line = line
         where = problem.where if step is None else f"step {step}, {problem.where}"
         message = f"{kind} is refused: its precondition {problem.precondition!r} does not hold."
         super().__init__(
             Diagnostic(
                 "illegal-step",
                 message,
-                Place(node=where),
+                Place(node=where) if line is None else replace(line, node=where),
                 problem.expected,
                 problem.found,
                 problem.suggestion,

@@ -7,11 +7,11 @@ raises `ScheduleRefused`, which names the step, the precondition and the place.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 from pyrsistent import PMap, pmap
 
 from plica.analysis.site import distinct, map_of
@@ -25,14 +25,15 @@ from plica.ir.loop.statement import Alloc, Kernel, statements
 from plica.ir.text.script import as_module
 from plica.runtime.error import Diagnostic, InputError
 from plica.schedule.handle import Handle, Output, sort_of
-from plica.schedule.instruction import Sampling, Scene
+from plica.schedule.instruction import Instruction, Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
-from plica.schedule.trace import Program, Step, Trace, is_decision
+from plica.schedule.trace import Program, Step, Trace, handles, is_decision
 
 GONE: Final = -1
 """The index of a name that no loop and no block can have."""
 
 NO_OUTPUTS: Final[PMap[Handle, Output]] = pmap()
+NO_TAKERS: Final[PMap[Handle, str]] = pmap()
 
 
 @frozen(eq=False)
@@ -43,6 +44,8 @@ class ReplayState:
     outputs: PMap[Handle, Output] = NO_OUTPUTS
     steps: int = 0
     late: bool = False
+    takers: PMap[Handle, str] = NO_TAKERS
+    """Which step took away what a handle stood for, and what that step gave."""
 
     @property
     def scene(self) -> Scene:
@@ -66,13 +69,35 @@ def taken(state: ReplayState, step: Step) -> ReplayState | Problem:
     if problem is None and isinstance(instruction, Sampling) and step.decision is not None:
         problem = instruction.accepts(scene, step.decision)
     if problem is not None:
-        return problem
+        return explained(problem, instruction, state)
     edited = instruction.edit(scene)
     given = edited.outputs if step.decision is None else step.decision
     outputs = buried(state.outputs, edited.kernel)
+    takers = _takers(state, outputs, instruction.kind, given)
     for number, output in enumerate(given):
         outputs = outputs.set(Handle(state.steps, number, sort_of(output)), output)
-    return ReplayState(edited.kernel, outputs, state.steps + 1, state.late)
+    return ReplayState(edited.kernel, outputs, state.steps + 1, state.late, takers)
+
+
+def explained(problem: Problem, instruction: Instruction, state: ReplayState) -> Problem:
+    """The problem, saying which step took away what is asked for where it is gone."""
+    if problem.precondition != "alive":
+        return problem
+    gone = [each for each in handles(instruction) if each in state.takers]
+    return evolve(problem, found=state.takers[gone[0]]) if gone else problem
+
+
+def _takers(
+    state: ReplayState, outputs: PMap[Handle, Output], kind: str, given: Sequence[Output]
+) -> PMap[Handle, str]:
+    if outputs is state.outputs:
+        return state.takers
+    names = [str(each.name if isinstance(each, ScalarVar) else each) for each in given]
+    gave = f"; it gave {', '.join(names)}" if names else ""
+    said = f"step {state.steps} ({kind}) took it{gave}"
+    gone = [each for each, output in outputs.items() if output is not state.outputs[each]]
+    takers: PMap[Handle, str] = state.takers.update(dict.fromkeys(gone, said))
+    return takers
 
 
 def undecided(step: Step) -> Problem | None:

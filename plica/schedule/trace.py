@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from attrs import frozen
 
 from plica.core.fold import map_bottom_up
+from plica.core.notebook import preformatted
 from plica.core.term import Term
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
@@ -81,6 +82,12 @@ class Trace(Term):
                 return None
             steps.append(renumbered(step, place))
         return Trace(tuple(steps))
+
+    def __str__(self) -> str:
+        return self.to_python()
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
     # The texts stand on traces, so their readers and printers are found late.
 

@@ -107,9 +107,13 @@ def test_externs_and_kernels() -> None:
     kernel = Kernel((), (x, y), 1, Store(y, (Lit(0, i.dtype),), x[0]))
     assert isinstance(type_, FuncType)
     of = main_of((X,), Call(e, (Call(k, (X,)),)), {e: Extern("sym", type_), k: kernel})
-    assert sorted(said(of)) == [
-        ("e", "The program calls the extern 'sym'."),
-        ("k", "The program calls the kernel 'k'."),
+    assert not said(of)
+    refused = unsupported(of, objects=True)
+    found = [(each.place and each.place.node, each.message) for each in refused]
+
+    assert sorted(found) == [
+        ("e", "A program with data or recursion calls the extern 'sym'."),
+        ("k", "A program with data or recursion calls the kernel 'k'."),
     ]
 
 
@@ -148,11 +152,11 @@ def test_no_main() -> None:
 
 def test_compile_lists_everything_at_once() -> None:
     of = FuncType((), (), (VECTOR,), VECTOR)
-    f = Var(Name("f"), of)
-    more: dict[Var | DataName, Definition] = {f: Extern("outside", of)}
+    f, g = Var(Name("f"), of), Var(Name("g"), of)
+    more: dict[Var | DataName, Definition] = {f: Extern("outside", of), g: Extern("beyond", of)}
     with pytest.raises(UnsupportedError) as caught:
-        compile(symbolic(Tuple((Call(f, (X,)), N)), more))
-    assert len(caught.value.diagnostics) == 3
+        compile(symbolic(Tuple((Call(f, (Call(g, (X,)),)), N)), more))
+    assert len(caught.value.diagnostics) == 2
     assert all(each.suggestion is not None for each in caught.value.diagnostics)
 
 

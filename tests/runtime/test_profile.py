@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from plica.pipeline import compile
 from plica.runtime.error import InputError
 from plica.runtime.link import can_link
 from plica.runtime.load import load
+from plica.runtime.profile import Profile, ProfileRow
 from tests.runtime.model import inputs, model
 
 pytestmark = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
@@ -25,13 +27,15 @@ def test_every_launch_is_noted(tmp_path: Path) -> None:
         assert [row.calls for row in found.rows] == [3] * len(exe.artefact.launches)
         assert all(row.seconds >= 0 for row in found.rows)
         assert sum(row.seconds for row in found.rows) <= found.seconds
-        assert str(found).count("\n") == len(found.rows) + 1
+        assert str(replace(found, warning="")).count("\n") == len(found.rows) + 1
+        assert all(row.least <= row.median and row.spread >= 0 for row in found.rows)
+        assert all(len(row.times) == 3 for row in found.rows)
         json.dumps(found.to_data())
         again = exe.profile(*inputs(), runs=1, peak=100.0, bandwidth=10.0)
-        assert "peak" in str(again)
+        assert "roof" in str(again)
         assert found.peak is not None
         assert found.peak > 0  # measured, by the code itself
-        assert all(found.roofline(row) is not None for row in found.rows)
+        assert all(0 <= (found.roofline(row) or 0.0) <= 1 for row in found.rows)
         assert [row.calls for row in again.rows] == [1] * len(found.rows)
 
 
@@ -56,3 +60,18 @@ def main(x: Tensor[(8, 16), f32], w: Tensor[(16, 4), f32]) -> Tensor[(8, 4), f32
     assert launched.bytes == 4 * (8 * 16 + 16 * 4 + 8 * 4)
     (row,) = exe.profile(np.ones((8, 16), np.float32), np.ones((16, 4), np.float32)).rows
     assert row.calls == 10
+
+
+def test_one_interruption_spoils_nothing() -> None:
+    times = (1e-3, 1e-3, 1e-3, 1e-3, 9e-1)
+    row = ProfileRow("k0", 5, sum(times), 10**6, 0, times)
+    other = ProfileRow("k1", 5, 5 * 3e-3, 10**6, 0, (3e-3,) * 5)
+    found = Profile((row, other), 5, 1.0, peak=2.0, times=(4e-3,) * 5)
+    assert (row.median, row.least, row.gflops) == (1e-3, 1e-3, 1.0)
+    assert [line.split()[0] for line in str(found).splitlines()] == ["kernel", "k1", "k0", "total"]
+    assert "75%" in str(found).splitlines()[1]
+
+
+def test_no_launch_is_above_the_roof() -> None:
+    row = ProfileRow("k0", 1, 1e-9, 10**6, 10**6, (1e-9,))
+    assert Profile((row,), 1, 1.0, peak=1.0, bandwidth=1.0).roofline(row) == 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from plica.schedule import (
     Step,
     Trace,
     block,
+    diff,
     do,
     fuse,
     loops,
@@ -29,6 +31,7 @@ from plica.schedule import (
     split,
     trace_of,
     unroll,
+    vectorize,
 )
 from plica.schedule.do import Body
 from plica.schedule.replay import scheduled
@@ -185,3 +188,102 @@ def test_a_scope_that_nobody_declared_is_not_scheduled() -> None:
     )
     with pytest.raises(PlicaError, match="Did you mean 'shared'"):
         trace_of(tiled, misspelt)
+
+
+# --- where a refusal was asked for ---------------------------------------------------------------
+
+
+def lines_of(name: str) -> int:
+    """The line of a mark in this file."""
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    return next(number for number, line in enumerate(lines, 1) if line.endswith(f"# {name}"))
+
+
+def refused(schedule: Any) -> ScheduleRefused:
+    with pytest.raises(ScheduleRefused) as caught:
+        trace_of(do(schedule), matmul())
+    return caught.value
+
+
+def test_a_refusal_names_the_line_of_its_yield() -> None:
+    def schedule() -> Any:
+        i, *_ = yield loops("C")
+        yield split(i, (None, 2))
+        yield vectorize(i)  # asked here
+
+    found = refused(schedule)
+    place = found.diagnostics[0].place
+    assert place is not None
+    assert (place.file, place.line) == (__file__, lines_of("asked here"))
+    assert place.node == "step 3, the loop i"
+
+
+def test_a_loop_that_is_gone_was_taken_by_a_step() -> None:
+    def schedule() -> Any:
+        i, *_ = yield loops("C")
+        yield split(i, (None, 2))
+        yield vectorize(i)
+
+    assert refused(schedule).problem.found == "step 2 (split) took it; it gave i_1, i_2"
+
+
+def test_a_refusal_inside_another_generator_names_that() -> None:
+    def inner() -> Any:
+        yield loops("D")  # inner asks
+
+    def schedule() -> Any:
+        yield from inner()
+
+    place = refused(schedule).diagnostics[0].place
+    assert place is not None
+    assert place.line == lines_of("inner asks")
+
+
+def test_names_that_are_too_few_are_refused_as_steps_are() -> None:
+    def schedule() -> Any:
+        _i, _j = yield loops("C")  # two names
+
+    found = refused(schedule)
+    assert found.problem.precondition == "unpacked"
+    assert found.problem.expected == "3 names for what it gave"
+    assert found.line is not None
+    assert found.line.line == lines_of("two names")
+
+
+def test_what_a_block_raises_itself_is_its_own() -> None:
+    def schedule() -> Any:
+        yield loops("C")
+        int("x")
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        trace_of(do(schedule), matmul())
+
+
+def test_loops_of_a_name() -> None:
+    def by_name() -> Any:
+        i, *_ = yield loops("C")
+        yield unroll(i)
+
+    def by_handle() -> Any:
+        i, *_ = yield loops((yield block("C")))
+        yield unroll(i)
+
+    assert trace_of(do(by_name), matmul()) is trace_of(do(by_handle), matmul())
+
+
+def test_texts_are_those_of_the_shell() -> None:
+    def one() -> Any:
+        i, *_ = yield loops("C")
+        yield split(i, (None, 2))
+
+    def two() -> Any:
+        i, *_ = yield loops("C")
+        yield split(i, (None, 4))
+
+    a, b = trace_of(do(one), matmul()), trace_of(do(two), matmul())
+    assert str(a) == a.to_python()
+    assert Trace.from_python(str(a)) is a
+    assert str(diff(a, b)) == "hunk 0\n~ 2 split: factors (None, 2) -> (None, 4)"
+    assert str(diff(a, a)) == "the traces are the same"
+    assert a._repr_html_().startswith("<pre>from plica.schedule import do")
+    assert "-&gt;" in diff(a, b)._repr_html_()

@@ -51,8 +51,7 @@ def test_the_best_record_is_used_and_the_numbers_stay() -> None:
     x = np.random.default_rng(0).integers(-3, 4, (48, 48)).astype(np.float32)
     np.testing.assert_array_equal(exe(x), plain(x))
     assert exe.source("kernel") != plain.source("kernel")
-    with pytest.raises(plica.InputError):
-        _ = plain.tuning
+    assert "no tuning database was given" in plain.tuning
 
 
 def rows_of(*records: Record) -> tuple[ChoiceRow, ...]:

@@ -39,7 +39,7 @@ def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
     toolchain.check_host(job.target)
     texts = texts_of(lambda: lowered, job)
     if can_link():
-        return executable(emitted(page, lowered, job), texts=texts)
+        return executable(emitted(page, lowered, job), texts=texts, externs=job.externs)
     program, plan = lowered.program, lowered.plan
     native = toolchain.build(
         fold(program, plan, job.target, lowered.fused, lowered.signless), job.target
@@ -102,6 +102,7 @@ CPU: Final = Backend(
     keeps=can_link,
     opens=_opens,
     here=_here,
+    externs=True,
     tuning="plica.search.cpu:CPU",
     entry=llvm_entry,
     objects="plica.codegen.dynamic.objects:OBJECTS",

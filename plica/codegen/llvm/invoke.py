@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from plica.codegen.llvm.access import numbers
 from plica.codegen.llvm.value import LlvmValues
+from plica.codegen.lower.extern_call import PREFIX
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.intrinsic import find_intrinsic
 from plica.ir.loop.statement import Invoke, Region
@@ -15,7 +16,10 @@ from plica.ir.type.dim import known
 
 
 def invoke(call: Invoke, values: LlvmValues) -> None:
-    """Call LLVM's function for an intrinsic."""
+    """Call LLVM's function for an intrinsic, or an extern by its symbol."""
+    if call.name.startswith(PREFIX):
+        _call_symbol(call, values)
+        return
     found = find_intrinsic(call.name)
     hints = {} if found is None else dict(found.hints)
     if "llvm" not in hints:
@@ -40,6 +44,22 @@ def invoke(call: Invoke, values: LlvmValues) -> None:
     w.functions[name] = (total, (total, kind, kind))
     after = w.call(name, total, args)
     w.do(f"store {total} {after}, ptr {result}, align 4")
+
+
+def _call_symbol(call: Invoke, values: LlvmValues) -> None:
+    """A function of the C ABI: it is given addresses, then numbers."""
+    places = values.access.places
+    args = []
+    for each in call.operands:
+        if isinstance(each, Region):
+            args.append(("ptr", places[each.buffer].pointer))
+        else:
+            (size,) = values.evaluate([each])
+            args.append(("i64", values.lanes.scalar(size)))
+    symbol = call.name.removeprefix(PREFIX)
+    values.w.functions[symbol] = ("void", tuple([kind for kind, _ in args]))
+    given = ", ".join(f"{kind} {text}" for kind, text in args)
+    values.w.do(f"call void @{symbol}({given})")
 
 
 def _elements(of: Region) -> int:

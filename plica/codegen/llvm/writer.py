@@ -72,8 +72,9 @@ class LlvmWriter:
 
 
 def declarations(functions: Mapping[str, tuple[str, tuple[str, ...]]]) -> list[str]:
-    """Declarations of pure functions, sorted by name."""
+    """Declarations of functions, sorted by name; one that gives something is pure."""
     return [
-        f"declare {result} @{name}({', '.join(params)}) nounwind willreturn memory(none)"
+        f"declare {result} @{name}({', '.join(params)}) nounwind"
+        + (" willreturn memory(none)" if result != "void" else "")
         for name, (result, params) in sorted(functions.items())
     ]

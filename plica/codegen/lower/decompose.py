@@ -47,7 +47,7 @@ def decompose(of: Module) -> Module:
     body = written_out(function.body, {})
     found = function if body is function.body else attrs.evolve(function, body=body)
     found = extents_of_inputs(found)
-    return of if found is function else module({of.main: found}, of.main)
+    return of if found is function else module({**dict(of.items()), of.main: found}, of.main)
 
 
 def written_out(root: Expr, start: Mapping[Term, Expr]) -> Expr:

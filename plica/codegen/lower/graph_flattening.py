@@ -1,7 +1,8 @@
 """Resolve: a module becomes one function without lets, calls, closures or tuples inside.
 
 What is left is a graph of operators over inputs and constants, with `If` for what is chosen at run
-time (several results of an `If` or an operator are taken out of it by `Project`).  It is found by
+time (several results of an `If` or an operator are taken out of it by `Project`).  Calls of kernels
+and externs stay calls, by name.  It is found by
 running the program on symbols: functions and tuples are values known now, tensors are the nodes of
 the result.  Purity makes this cheap: the same function of the same arguments is the same node.
 
@@ -44,9 +45,10 @@ from plica.ir.graph.expression import (
     Tuple,
     Var,
 )
-from plica.ir.graph.module import Definition, Module, module
+from plica.ir.graph.module import Defined, Definition, Extern, Module, module
 from plica.ir.graph.unique_binder import rename_apart
 from plica.ir.loop.scalar import Lit, Scalar
+from plica.ir.loop.statement import Kernel
 from plica.ir.op import find
 from plica.ir.passes import form
 from plica.ir.type.dim import dim, normal_dim
@@ -68,12 +70,16 @@ HOPELESS: Final = 100 * LIMIT
 
 
 def is_resolved(of: Module) -> bool:
-    """Whether a module is one function over tensors, without lets, calls and functions inside."""
-    if len(of.functions()) != 1 or len(of.names) != 1:
+    """Whether a module is one function over tensors, without lets and functions inside; what it
+    calls are kernels and externs, and nothing else is in the module."""
+    body = of.main_function().body
+    outside = _called_outside(body, of.definitions())
+    if len(of.names) != 1 + len(outside):
         return False
     return not any(
-        isinstance(node, Let | Call | Function | Match | Constructor | Literal)
-        for node in post_order(of.main_function().body)
+        isinstance(node, Let | Function | Match | Constructor | Literal)
+        or (isinstance(node, Call) and node.callee not in outside)
+        for node in post_order(body)
     )
 
 
@@ -90,9 +96,21 @@ def flatten_graph(of: Module) -> Module:
     with paused():
         result = _Machine(of).call(function, [symbols(param) for param in function.params])
     body = packed(result)
-    if body is function.body and len(of.names) == 1:
+    outside = _called_outside(body, of.definitions())
+    if body is function.body and len(of.names) == 1 + len(outside):
         return of
-    return module({of.main: attrs.evolve(function, body=body)}, of.main)
+    return module({**outside, of.main: attrs.evolve(function, body=body)}, of.main)
+
+
+def _called_outside(body: Expr, table: Mapping[Term, Definition]) -> dict[Defined, Definition]:
+    """The kernels and externs that a resolved expression calls, by name."""
+    found: dict[Defined, Definition] = {}
+    for node in post_order(body):
+        if isinstance(node, Call) and isinstance(node.callee, Var):
+            called = table.get(node.callee)
+            if isinstance(called, Kernel | Extern):
+                found[node.callee] = called
+    return found
 
 
 def symbols(value: Expr) -> Value:
@@ -135,7 +153,7 @@ class _Machine:
     def __init__(self, of: Module) -> None:
         assert of.main is not None  # it was asked for
         self.table, self.main = of.definitions(), of.main
-        self.globals: dict[Term, ResolvedClosure] = {}
+        self.globals: dict[Term, Value] = {}
         self.calls: dict[object, Value] = {}
         self.made = 0
 
@@ -188,6 +206,11 @@ class _Machine:
                         if key in self.calls:
                             values[node] = self.calls[key]
                             continue
+                        if isinstance(callee_value, Var):  # a kernel or an extern stays a call
+                            self.count()
+                            call = Call(callee_value, tuple([packed(each) for each in given]))
+                            values[node] = self.calls[key] = symbols(call)
+                            continue
                         if not isinstance(callee_value, ResolvedClosure):
                             raise CompilerBug(f"{callee!r} is called and is no function.")
                         inner, body = self.enter(callee_value, given)
@@ -236,10 +259,13 @@ class _Machine:
                 return at.values[var]
             at = at.outer
         if var not in self.globals:
-            function = self.table.get(var)
-            if not isinstance(function, Function):
+            defined = self.table.get(var)
+            if isinstance(defined, Function):
+                self.globals[var] = self.closure(defined)
+            elif isinstance(defined, Kernel | Extern):
+                self.globals[var] = var
+            else:
                 raise CompilerBug(f"The variable {var.name} is not bound.")
-            self.globals[var] = self.closure(function)
         return self.globals[var]
 
     def finish(self, node: Expr, scope: CallFrame) -> Value:

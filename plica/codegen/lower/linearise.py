@@ -8,13 +8,14 @@ then it is copied.  A view has the slot of what it shows: it takes no step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Final, TypeAlias
 
 from attrs import evolve, field, frozen
 
 from plica.codegen.lower.chunk import SIZES, ChunkRows, chunk, row_bytes, rows_of, sizes_of
+from plica.codegen.lower.kernel_call import all_written, called_kernel
 from plica.codegen.lower.region import RegionTree
 from plica.codegen.lower.scheduled import Scheduler, plain, processor, read_by
 from plica.codegen.lower.step import Value, leaves, made_by, shown, steps_below
@@ -32,17 +33,20 @@ from plica.codegen.program import (
     Step,
 )
 from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
+from plica.core.digest import digest
+from plica.core.term import Term
 from plica.ir.graph.expression import Call, Const, Expr, Function, If, Project, Tuple, Var
-from plica.ir.graph.module import Module
+from plica.ir.graph.module import Definition, Extern, Module
 from plica.ir.graph.shape_specialisation import open_dims
 from plica.ir.loop.scalar import Buffer, Scalar
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import known
 from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, static_shape
+from plica.ir.type.term import TensorType, TupleType, static_shape
 from plica.rewrite.contract import exact
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.runtime.error import UnsupportedError
+from plica.schedule.trace import Trace
 
 PLAIN: Final = processor(None, exact)
 """Plain loops for every kernel."""
@@ -56,7 +60,7 @@ def sequence(
     `built` is told of every kernel that is made on the way, by its digest.
     """
     function = of.main_function()
-    maker = _Maker(schedule, built)
+    maker = _Maker(schedule, built, of.definitions())
     return evolve(maker.program(function.params, function.body), dims=open_dims(of))
 
 
@@ -103,8 +107,13 @@ _Pending: TypeAlias = _Launch | _Choose | Force
 class _Maker:
     """What grows while a program is made."""
 
-    def __init__(self, schedule: Scheduler, built: Callable[[str], object] | None) -> None:
-        self.schedule, self.built = schedule, built
+    def __init__(
+        self,
+        schedule: Scheduler,
+        built: Callable[[str], object] | None,
+        table: Mapping[Term, Definition],
+    ) -> None:
+        self.schedule, self.built, self.table = schedule, built, table
         self.tree = RegionTree()
         self.slots: list[Slot] = []
         self.counts: dict[Space, int] = {}
@@ -176,6 +185,9 @@ class _Maker:
         self.steps[region].append((index, _Choose(step.condition, then, orelse)))
 
     def launch(self, step: Expr, index: int, region: int) -> None:
+        if isinstance(step, Call) and isinstance(step.callee, Var):
+            self.call(step, step.callee, index, region)
+            return
         function, args = alone(step) if not isinstance(step, Call) else (step.callee, step.args)
         assert isinstance(function, Function)
         target = self.result((step, 0), region, step)
@@ -188,6 +200,25 @@ class _Maker:
             launch = self.chunks(function, args, target, step, rows)
         for read in launch.reads:
             self.need(read, region)
+        self.steps[region].append((index, launch))
+
+    def call(self, step: Call, name: Var, index: int, region: int) -> None:
+        """The launch of a kernel that somebody wrote, as it is."""
+        called = self.table.get(name)
+        assert isinstance(called, Kernel | Extern)  # or it would not have been left a call
+        types = tuple([type_of(each) for each in step.args])
+        before = called_kernel(called, str(name.name), types)
+        kernel = all_written(before)
+        key = digest(kernel)
+        if self.built is not None:
+            self.built(key)
+        if isinstance(called, Kernel):  # what an extern does is nobody's to lower
+            self.origins.setdefault(key, KernelOrigin(before, Trace(())))
+        results = list(leaves(step))
+        targets = [self.result((step, at), region, leaf) for at, leaf in enumerate(results)]
+        for read in step.args:
+            self.need(read, region)
+        launch = _Launch(kernel, key, step.args, tuple(targets), str(name.name), step)
         self.steps[region].append((index, launch))
 
     def has_form(self, function: Function, args: Sequence[Expr]) -> bool:
@@ -265,7 +296,7 @@ class _Maker:
             if wanted == region and chosen is None:
                 chosen = target
             else:
-                source = leaf if not isinstance(value[0], If) else _result(value)
+                source = leaf if not isinstance(value[0], If | Call) else _result(value)
                 self.copies[wanted].append(_Copy(source, target))
         self.made[value] = self.slot("temporary", leaf) if chosen is None else chosen
         return self.made[value]
@@ -336,7 +367,7 @@ def _items(branch: Expr) -> tuple[Expr, ...]:
 
 
 def _result(value: Value) -> Expr:
-    """One result of an `If` as a term."""
-    choice, index = value
-    assert isinstance(choice, If)
-    return Project(choice, index) if isinstance(choice.then, Tuple) else choice
+    """One result of an `If` or a call as a term."""
+    step, index = value
+    several = isinstance(step.then if isinstance(step, If) else type_of(step), Tuple | TupleType)
+    return Project(step, index) if several else step

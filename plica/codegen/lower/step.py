@@ -41,8 +41,8 @@ def leaves(value: Expr) -> Iterator[Expr]:
 def made_by(leaf: Expr) -> Value | None:
     """The step that makes a tensor, and which of its results it is; None for what is given."""
     match leaf:
-        case Project(If() as choice, index):
-            return choice, index
+        case Project(If() | Call() as step, index):
+            return step, index
         case If() | Apply() | Call() | Project(Apply(), _):
             return leaf, 0
         case _:

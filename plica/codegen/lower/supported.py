@@ -1,7 +1,7 @@
 """What the compiler takes now: first-order programs whose every dim is a number.
 
 Everything else is refused, and all of it is listed at once: a symbolic dim, a recursive function,
-an algebraic data type, an extern, a kernel called from the graph, a function as input or output.
+an algebraic data type, a function as input or output.
 
 >>> from plica.ir.graph.expression import Function, Var
 >>> from plica.ir.graph.module import module
@@ -65,18 +65,22 @@ def unsupported(
     if crowded is not None:
         return (crowded,)
     uses = _uses(module.main, table)
-    found = [*_interface(main, sizes_come, objects and not sizes_come)]
+    data = objects and not sizes_come
+    found = [*_interface(main, sizes_come, data)]
     for name in uses:
         value = table[name]
         label = str(name.name)
+        if isinstance(value, Kernel | Extern):
+            if data:  # routines call kernels of operators alone
+                what = "extern" if isinstance(value, Extern) else "kernel"
+                called = value.symbol if isinstance(value, Extern) else label
+                message = f"A program with data or recursion calls the {what} {called!r}."
+                found.append(_refuse(message, label))
+            continue
         if objects and isinstance(value, DataDef | Function):
             continue
         if isinstance(value, DataDef):
             found.append(_refuse(f"The program uses the data type {label!r}.", label))
-        elif isinstance(value, Extern):
-            found.append(_refuse(f"The program calls the extern {value.symbol!r}.", label))
-        elif isinstance(value, Kernel):
-            found.append(_refuse(f"The program calls the kernel {label!r}.", label))
         else:
             if _recurses(name, uses):
                 found.append(_refuse(f"The function {label!r} is recursive.", label))

@@ -109,6 +109,7 @@ class AccelExecutable(Executable):
 
     def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the model; inputs by position or by name."""
+        self._calls.add()
         return self._run(self._arrays(args, named), lambda part, given: part(*given))
 
     def _run(
@@ -178,7 +179,7 @@ class AccelExecutable(Executable):
             )
             cycles.append(Cycles(step.name, total, cost.turns / max(1, cost.cycles)))
         seconds = sum(row.seconds for row in every)
-        return AccelProfile(tuple(every), runs, seconds, peak, bandwidth, tuple(cycles))
+        return AccelProfile(tuple(every), runs, seconds, peak, bandwidth, launches=tuple(cycles))
 
     def source(self, kind: str = "accel") -> str:
         """The code at one stage: `accel` is assembly, `placement` says what runs where."""

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_void_p
 from functools import partial
 from os import PathLike
-from statistics import median
 from typing import Any, Final, TypeAlias
 
 from plica.runtime.artefact import Artefact
@@ -107,6 +106,7 @@ class CudaExecutable(Executable):
         """
         if stream is not None and "stream" in [name for name, _ in self._interface.params]:
             named["stream"], stream = stream, None
+        self._calls.add()
         with self._lock:
             self._device.enter()
             other = None if stream is None else handle_of(stream)
@@ -176,11 +176,11 @@ class CudaExecutable(Executable):
                     for into, one, two in zip(times, marks, marks[1:], strict=False):
                         into.append(two.since(one))
         rows = [
-            ProfileRow(known.kernel, runs, median(each) * runs, known.operations, known.bytes)
+            ProfileRow(known.kernel, runs, sum(each), known.operations, known.bytes, tuple(each))
             for each, known in zip(times, self.artefact.launches, strict=True)
         ]
-        whole = sum(median(each) for each in times) * runs
-        return Profile(tuple(rows), runs, whole, peak, bandwidth)
+        whole = tuple([sum(run) for run in zip(*times, strict=True)]) or (0.0,) * runs
+        return Profile(tuple(rows), runs, sum(whole), peak, bandwidth, whole)
 
     def _take(
         self, name: str, shape: Shape, value: Any, found: list[Any], wrong: list[Diagnostic]

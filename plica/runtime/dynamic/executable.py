@@ -74,6 +74,7 @@ class DynamicExecutable(Executable):
 
     def __call__(self, *args: object, **named: object) -> Any:  # Any: arrays, data
         """Run the program; inputs by position or by name."""
+        self._calls.add()
         block = self._given(args, named).block()
         roots = array("Q", [*block.roots, 0])
         results = array("Q", [0] * (len(self._flat) + 1))

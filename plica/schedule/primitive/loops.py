@@ -1,16 +1,21 @@
 """loops: the loops around a block, outermost first, up to the block around it.
 
     i, j, k = yield loops(c)
+    i, j, k = yield loops("C")        the block of that name is found first
 
 No precondition.
 """
 
 from __future__ import annotations
 
+from typing import overload
+
 from attrs import frozen
 
+from plica.schedule.do import Body, DoBlock
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.primitive.block import block as find_block
 from plica.schedule.problem import Problem
 
 
@@ -32,6 +37,16 @@ class GetLoops(Instruction):
         return Edited(scene.kernel, tuple(loop.var for loop in around))
 
 
-def loops(block: Handle) -> Instruction:
-    """The loops around a block, outermost first."""
-    return GetLoops(block)
+@overload
+def loops(block: Handle) -> Instruction: ...
+@overload
+def loops(block: str) -> DoBlock: ...
+def loops(block: Handle | str) -> Instruction | DoBlock:
+    """The loops around a block, outermost first; a block may be meant by its name."""
+    return DoBlock(_of_name, (block,)) if isinstance(block, str) else GetLoops(block)
+
+
+def _of_name(name: str) -> Body:
+    found = yield find_block(name)
+    around = yield GetLoops(found)
+    return around

@@ -1,0 +1,86 @@
+"""`plica trace time`: a kernel under a trace, compiled and measured, alone or beside another trace.
+
+plica trace time best.json matmul.py --against old.json --size m=256 --size n=256 --size k=256
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from plica.runtime.error import Diagnostic, InputError, Place
+
+if TYPE_CHECKING:
+    from plica.core.term import Term
+    from plica.ir.loop.statement import Kernel
+    from plica.runtime.executable import Executable
+    from plica.schedule.trace import Trace
+
+
+def configure_time(sub: argparse.ArgumentParser) -> None:
+    """What is measured, and how often."""
+    sub.add_argument("--against", metavar="TRACE", help="another trace, measured in turns with it")
+    sub.add_argument("--size", action="append", default=[], metavar="DIM=N",
+                     help="a symbolic size; repeatable")  # fmt: skip
+    sub.add_argument("--threads", type=int, help="how many threads run it (default: every core)")
+    sub.add_argument("--rounds", type=int, default=7, help="how often each is measured")
+    sub.add_argument("--json", action="store_true", help="print JSON")
+
+
+def timed(
+    arguments: argparse.Namespace,
+    trace: tuple[str, Trace],
+    against: tuple[str, Trace] | None,
+    kernel: Kernel,
+    sizes: Mapping[str, int],
+) -> int:
+    """Print how long the kernel takes under each trace; 0 as an exit code."""
+    from plica.bench.sample import sample
+    from plica.runtime.timing import time
+
+    first = _Named(trace[0], _compiled(trace[1], kernel, sizes, arguments.threads))
+    other = None
+    if against is not None:
+        other = _Named(against[0], _compiled(against[1], kernel, sizes, arguments.threads))
+    arrays = sample(first.exe.inputs)
+    found = time(first, *arrays, against=other, rounds=arguments.rounds)
+    print(json.dumps(found.to_data(), indent=2) if arguments.json else found)
+    return 0
+
+
+class _Named:
+    """An executable under the name of the file its trace comes from."""
+
+    def __init__(self, name: str, exe: Executable) -> None:
+        self.name, self.exe = name, exe
+
+    def __call__(self, *args: Any) -> Any:  # Any: arrays in and out
+        return self.exe(*args)
+
+
+def _compiled(
+    trace: Trace, kernel: Kernel, sizes: Mapping[str, int], threads: int | None
+) -> Executable:
+    """The kernel, at some sizes, scheduled and compiled."""
+    from plica.ir.loop.specialise import specialise
+    from plica.pipeline import compile
+    from plica.schedule.replay import scheduled
+
+    known: dict[Term, int] = {
+        var: sizes[str(var.name)] for var in kernel.dims if str(var.name) in sizes
+    }
+    lost = [str(var.name) for var in kernel.dims if var not in known]
+    unknown = [each for each in sizes if each not in {str(var.name) for var in kernel.dims}]
+    if lost or unknown:
+        names = ", ".join(str(var.name) for var in kernel.dims) or "no symbolic sizes"
+        message = "A kernel is measured at sizes that are numbers."
+        words = [f"no {each}" for each in lost] + [f"{each}={sizes[each]}" for each in unknown]
+        hint = " ".join(f"--size {each}=N" for each in lost) or None
+        raise InputError(
+            Diagnostic(
+                "input-missing", message, Place(node="--size"), names, ", ".join(words), hint
+            )
+        )
+    return compile(scheduled(trace, specialise(kernel, known)), threads=threads)

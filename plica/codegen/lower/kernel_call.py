@@ -1,0 +1,174 @@
+"""Calls of kernels: a loop program that somebody wrote, as the graph that calls it launches it.
+
+The types of the arguments say what its dims are.  Its loops are compiled as they stand: whoever
+scheduled it by hand gets that schedule.  What is wrong with it is refused here, before anything is
+emitted: stores outside of a buffer, loops that run at once and meet in memory.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.type.term import tensor
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> from plica.ir.type.dim import dim_var
+>>> n = dim_var("n")
+>>> x, y, i = buffer("x", (n,), f32), buffer("y", (n,), f32), axis("i")
+>>> double = Kernel((n,), (x, y), 1, For(i, n, "serial", Store(y, (i,), x[i] * 2)))
+>>> known_at(double, (tensor((4,), "f32"),)).dims
+()
+>>> problems(double), all_written(double) is double
+((), True)
+
+Laws: `known_at` keeps what the kernel means; `all_written(all_written(k)) is all_written(k)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from attrs import evolve
+
+from plica.analysis.statement_coverage import covered
+from plica.codegen.lower.extern_call import called_symbol, extern_kernel
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import post_order
+from plica.core.name import Name, fresh
+from plica.core.term import Term
+from plica.ir.graph.module import Extern, Module
+from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar
+from plica.ir.loop.statement import For, Kernel, Stmt, Store, While, seq, statements
+from plica.ir.loop.verify import well_formed
+from plica.ir.type.dim import normal_dim
+from plica.ir.type.dtype import i64
+from plica.ir.type.size import solve, type_equations
+from plica.ir.type.term import TensorType, Type
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.schedule.concurrent import unsafe
+from plica.schedule.instruction import Scene
+from plica.schedule.replay import NO_OUTPUTS
+from plica.schedule.verify import in_bounds
+
+
+@lru_cache(maxsize=512)
+def called_kernel(of: Kernel | Extern, name: str, types: tuple[Type, ...]) -> Kernel:
+    """What a call of a kernel or an extern means for arguments of these types; what is launched is
+    this, `all_written`."""
+    if isinstance(of, Extern):
+        return known_at(extern_kernel(of), types)
+    _refuse(name, of)
+    return known_at(of, types)
+
+
+def check_called(module: Module) -> None:
+    """Refuse a module with a kernel that cannot be compiled, whatever the sizes are."""
+    for name, value in module.items():
+        if isinstance(value, Kernel):
+            _refuse(str(name.name), value)
+
+
+def _refuse(name: str, kernel: Kernel) -> None:
+    wrong = problems(kernel)
+    if wrong:
+        message = f"The kernel {name!r} is not compiled. {wrong[0].message}"
+        first = replace(wrong[0], message=message)
+        raise UnsupportedError(first, *wrong[1:])
+
+
+def known_at(kernel: Kernel, types: Sequence[Type]) -> Kernel:
+    """The kernel for arguments of these types: its dims are numbers, or terms over the caller's."""
+    own = [TensorType(each.shape, each.dtype) for each in kernel.params[: kernel.inputs]]
+    pairs = list(zip(own, types, strict=True))
+    sizes: dict[Term, Scalar] = {}
+    for mine, other in pairs:
+        assert isinstance(other, TensorType)  # the call was inferred
+        for dim, size in zip(mine.shape, other.shape, strict=True):
+            if isinstance(dim, ScalarVar):
+                sizes.setdefault(dim, size)
+    numbers = solve([each for pair in pairs for each in type_equations(*pair, {})])
+    sizes |= {dim: Lit(size, i64) for dim, size in numbers.items()}
+    lost = [str(each.name) for each in kernel.dims if each not in sizes]
+    if lost:
+        message = f"The types of the arguments do not say what {', '.join(lost)} is."
+        hint = "Let every dim of a kernel stand alone on some axis of a buffer that it reads."
+        raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
+    return _known_at(kernel, tuple(sizes.items())) if kernel.dims else kernel
+
+
+@lru_cache(maxsize=512)
+def _known_at(kernel: Kernel, sizes: tuple[tuple[Term, Scalar], ...]) -> Kernel:
+    there: Mapping[Term, Term] = {dim: normal_dim(size) for dim, size in sizes}
+    free = {each: None for size in there.values() for each in free_vars(size)}
+    dims = tuple(sorted([each for each in free if isinstance(each, ScalarVar)], key=_by_name))
+    inner = substitute(evolve(kernel, dims=()), dict(there))
+    assert isinstance(inner, Kernel)
+    return evolve(inner, dims=dims)
+
+
+def _by_name(of: ScalarVar) -> tuple[str, int]:
+    return of.name.hint, of.name.index
+
+
+@lru_cache(maxsize=512)
+def problems(kernel: Kernel) -> tuple[Diagnostic, ...]:
+    """What is wrong with a kernel that somebody wrote, or what must be shown of it and is not."""
+    wrong = well_formed(kernel)
+    if wrong:
+        return wrong
+    for stmt in statements(kernel.body):
+        if isinstance(stmt, While):
+            message = "It has a while loop, which code is not made of."
+            hint = "Write a for loop with an if inside; plica.interpret runs it as it is."
+            return (Diagnostic("unsupported", message, None, "for loops", "while", hint),)
+    outside = in_bounds(kernel, checked_reads=True)
+    if outside:
+        return outside
+    meets = unsafe(Scene(kernel, NO_OUTPUTS))
+    if meets is None:
+        return ()
+    message = "Loops of the kernel that run at once are not shown to keep apart."
+    place = Place(node=meets.where)
+    return (Diagnostic("data-race", message, place, meets.expected, meets.found, meets.suggestion),)
+
+
+@lru_cache(maxsize=512)
+def all_written(kernel: Kernel) -> Kernel:
+    """The kernel, with zeros first in each output that it is not shown to write before it is read,
+    or not to write everywhere: what it gives never depends on what memory held before."""
+    if called_symbol(kernel) is not None:
+        return kernel  # an extern writes all it gives: that is what its type says
+    bare = [each for each in kernel.params[kernel.inputs :] if not _is_written(kernel, each)]
+    if not bare:
+        return kernel
+    return evolve(kernel, body=seq(*[_each(of, kernel, _zeroed) for of in bare], kernel.body))
+
+
+def _is_written(kernel: Kernel, buffer: Buffer) -> bool:
+    """Whether every element of an output is there in the end, and when it is read before."""
+    seen = Buffer(fresh(Name("seen"), _names(kernel)), buffer.shape, buffer.dtype)
+
+    def read(of: Buffer, at: tuple[Scalar, ...]) -> Stmt:
+        return Store(seen, at, Load(of, at))
+
+    return covered(seq(kernel.body, _each(buffer, kernel, read)), buffer)
+
+
+def _zeroed(of: Buffer, at: tuple[Scalar, ...]) -> Stmt:
+    return Store(of, at, Lit(of.dtype.numpy.type(0).item(), of.dtype))
+
+
+def _each(of: Buffer, kernel: Kernel, what: Callable[[Buffer, tuple[Scalar, ...]], Stmt]) -> Stmt:
+    """Something done to each element of a buffer."""
+    taken = _names(kernel)
+    axes = []
+    for _ in of.shape:
+        axes.append(ScalarVar(fresh(Name("at"), taken), i64))
+        taken.add(axes[-1].name)
+    body = what(of, tuple(axes))
+    for axis, size in reversed(list(zip(axes, of.shape, strict=True))):
+        body = For(axis, size, "serial", body)
+    return body
+
+
+def _names(kernel: Kernel) -> set[Name]:
+    """The names of all variables and buffers of a kernel."""
+    nodes = post_order(kernel)
+    return {node.name for node in nodes if isinstance(node, ScalarVar | Buffer)}

@@ -1,0 +1,158 @@
+"""Models of torch: programs that were exported are read, modules are exported at their first call.
+
+    exe = plica.compile(model.eval())
+    exe(x)              torch exports the model for inputs like these; the code is kept
+    exe.at(x).save(…)   the executable for such inputs: it can be saved, exported, looked into
+
+A module says nothing of its inputs before it is called; an exported program does, open sizes
+included, so that is what one deploys.  Nothing of torch is imported to ask what something is.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
+
+import numpy as np
+
+from plica.ir.graph.module import Module
+from plica.runtime.artefact import Artefact
+from plica.runtime.error import Diagnostic, InputError, UnsupportedError
+from plica.runtime.executable import Executable, Interface
+from plica.runtime.port import Array, Port
+from plica.runtime.profile import Profile
+from plica.runtime.stats import Stats
+
+if TYPE_CHECKING:
+    import torch
+
+MOST: Final = 16
+"""So many executables are kept, for inputs of other shapes; the oldest goes first."""
+
+
+def is_torch_module(of: object) -> TypeGuard[torch.nn.Module]:
+    """Whether something is a module of torch, which then is imported already."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(of, torch.nn.Module)
+
+
+def is_torch_program(of: object) -> TypeGuard[torch.export.ExportedProgram]:
+    """Whether something is a program that torch exported."""
+    exported = sys.modules.get("torch.export")
+    return exported is not None and isinstance(of, exported.ExportedProgram)
+
+
+def module_of_program(of: torch.export.ExportedProgram) -> Module:
+    """The module that an exported program is."""
+    from plica.frontend.torch import from_torch  # torch is there, its reader may not be
+
+    return from_torch(of)
+
+
+class TorchExecutable(Executable):
+    """A module of torch that is exported and compiled for the shapes of each call."""
+
+    def __init__(
+        self, model: torch.nn.Module, compiled: Callable[[Module], Executable], tier: str
+    ) -> None:
+        super().__init__(0, Interface((), (), (), True))  # nothing is known before a call
+        if model.training:
+            message = "The module is in training: what it computes then is not one function."
+            hint = "plica.compile(model.eval())"
+            raise UnsupportedError(
+                Diagnostic("unsupported", message, None, "eval()", "train()", hint)
+            )
+        self.told(tier)
+        self._model, self._compiled = model, compiled
+        self._known: dict[object, Executable] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
+        """Run the model; inputs by position or by the names of its `forward`."""
+        self._calls.add()
+        return self.at(*args, **named)(*args, *named.values())
+
+    def at(self, *args: object, **named: object) -> Executable:
+        """The executable for inputs like these: it can be saved, exported and looked into."""
+        given = [_tensor(each) for each in (*args, *named.values())]
+        key = tuple([(tuple(each.shape), each.dtype) for each in given]), len(args), tuple(named)
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        with self._lock:
+            known = self._known.get(key)
+            if known is None:
+                from torch.export import export  # it is torch's module
+
+                tensors = dict(zip(named, given[len(args) :], strict=True))
+                program = export(self._model, tuple(given[: len(args)]), tensors)
+                known = self._known[key] = self._compiled(module_of_program(program))
+                self._compilations += 1
+                while len(self._known) > MOST:
+                    self._known.pop(next(iter(self._known)))
+        return known
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """Refuse: what a module takes is known when it is called."""
+        raise self._unknown()
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """Refuse, as for inputs."""
+        raise self._unknown()
+
+    @property
+    def artefact(self) -> Artefact:
+        """Refuse: there is an artefact for some inputs only."""
+        raise self._unknown()
+
+    def source(self, kind: str = "llvm") -> str:
+        """Refuse: there is code for some inputs only."""
+        raise self._unknown()
+
+    @property
+    def stats(self) -> Stats:
+        """Calls of it, how often it was compiled, and what the code holds."""
+        held = sum(each.stats.bytes for each in tuple(self._known.values()))
+        return Stats(self._calls.count, self._compilations, held)
+
+    def profile(
+        self,
+        *args: object,
+        runs: int = 10,
+        peak: float | None = None,
+        bandwidth: float | None = None,
+        **named: object,
+    ) -> Profile:
+        """Where the time of a call with these inputs goes, launch by launch."""
+        found = self.at(*args, **named)
+        rest = (*args, *named.values())
+        return found.profile(*rest, runs=runs, peak=peak, bandwidth=bandwidth)
+
+    def __repr__(self) -> str:
+        return f"<Torch {type(self._model).__name__}, {len(self._known)} compiled>"
+
+    def _unknown(self) -> UnsupportedError:
+        message = "A module of torch says what it takes when it is called."
+        hint = (
+            "Take the executable for some inputs, exe.at(…), or compile an exported program: "
+            "torch.export.export(model, inputs)."
+        )
+        name = type(self._model).__name__
+        return UnsupportedError(Diagnostic("unsupported", message, None, "inputs", name, hint))
+
+
+def _tensor(given: Any) -> torch.Tensor:  # Any: an array or a tensor
+    import torch  # it is torch's module
+
+    if isinstance(given, torch.Tensor):
+        return given
+    if isinstance(given, np.ndarray | np.generic | int | float | bool):
+        return torch.as_tensor(np.ascontiguousarray(given))
+    message = "An input of a module of torch is a tensor or an array."
+    raise InputError(
+        Diagnostic("input-type", message, None, "a tensor or an array", type(given).__name__)
+    )

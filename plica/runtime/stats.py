@@ -1,0 +1,41 @@
+"""Stats: what an executable has done so far, and what it holds.
+
+>>> calls = CallCounter()
+>>> calls.add()
+>>> Stats(calls.count, 1, 4096)
+Stats(calls=1, compilations=1, bytes=4096)
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Counters of an executable.
+
+    `calls` of it that were begun; `compilations` that the compiler did for it in this process, none
+    where its code was loaded or taken from the store; `bytes` of memory that it holds: code,
+    constants and workspaces.
+    """
+
+    calls: int
+    compilations: int
+    bytes: int
+
+
+class CallCounter:
+    """A number that many threads count up."""
+
+    __slots__ = ("_lock", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+
+    def add(self) -> None:
+        """One more."""
+        with self._lock:
+            self.count += 1

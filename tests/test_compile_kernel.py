@@ -1,0 +1,309 @@
+"""`plica.compile` of kernels, and of graph functions that call them: what is scheduled is run."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plica
+from plica.codegen.subject import subject
+from plica.core.digest import digest
+from plica.ir.graph.module import Module
+from plica.ir.interpret.kernel import run_kernel
+from plica.schedule import block as find
+from plica.schedule import do, loops, reorder, replay, split, trace_of, transport, vectorize
+from plica.schedule.replay import kernel_of, scheduled
+
+MATMUL = """
+@plica.kernel
+def matmul(A: Buffer[(M, K), f32], B: Buffer[(K, N), f32], C: Buffer[(M, N), f32]):
+    for i, j, k in grid(C.shape[0], C.shape[1], A.shape[1]):
+        with block("C", spatial=(i, j), reduce=(k,)):
+            with init():
+                C[i, j] = 0.0
+            C[i, j] += A[i, k] * B[k, j]
+"""
+
+
+def matmul(m: object, k: object, n: object) -> Module:
+    text = MATMUL
+    for name, size in (("M", m), ("K", k), ("N", n)):
+        quoted = f'"{size}"' if isinstance(size, str) else str(size)
+        text = text.replace(f"({name}, ", f"({quoted}, ").replace(f", {name})", f", {quoted})")
+    lowered = [str(each) for each in (m, n, k)]
+    return plica.from_text(text.replace("C.shape[0], C.shape[1], A.shape[1]", ", ".join(lowered)))
+
+
+@do
+def tiled() -> Any:
+    c = yield find("C")
+    i, j, k = yield loops(c)
+    j0, j1 = yield split(j, (None, 8))
+    yield reorder(i, j0, k, j1)
+    yield vectorize(j1)
+
+
+def floats(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
+
+
+def test_a_kernel_is_a_program() -> None:
+    exe = plica.compile(matmul(4, 5, 6))
+    a, b = floats(4, 5), floats(5, 6)
+    assert [port.name for port in exe.inputs] == ["A", "B"]
+    assert [port.name for port in exe.outputs] == ["C"]
+    assert np.array_equal(np.asarray(exe(a, B=b)), a @ b)
+    assert [row.kernel for row in exe.profile(a, b, runs=1).rows] == ["k0_matmul"]
+    assert "C[i, j] += A[i, k] * B[k, j]" in exe.source("kernel")
+
+
+def test_a_schedule_is_compiled_as_it_is() -> None:
+    kernel = matmul(8, 5, 32)
+    trace = trace_of(tiled, kernel)
+    exe = plica.compile(replay(trace, kernel))
+    a, b = floats(8, 5), floats(5, 32)
+    assert np.array_equal(np.asarray(exe(a, b)), a @ b)
+    assert "<8 x float>" in exe.source("llvm")
+    before = kernel_of(plica.from_text(exe.trace("k0_matmul").before))[2]
+    assert digest(before) == digest(scheduled(trace, kernel_of(kernel)[2]))
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 6), st.integers(0, 6), st.integers(0, 6))
+def test_open_dims_are_bound_by_shapes(m: int, k: int, n: int) -> None:
+    exe = plica.compile(matmul("m", "k", "n"))
+    a, b = floats(m, k), floats(k, n)
+    assert np.array_equal(np.asarray(exe(a, b)), a @ b)
+
+
+def test_a_wrong_shape_is_refused_by_name() -> None:
+    with pytest.raises(plica.InputError, match="'B' has the wrong shape"):
+        plica.compile(matmul("m", "k", "n"))(floats(2, 3), floats(4, 2))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 5, 6, 7])
+def test_any_kernel_under_any_schedule(number: int) -> None:
+    drawn = subject(seed=5, number=number)
+    assert drawn is not None
+    expected = run_kernel(drawn.kernel, drawn.arrays)
+    found = plica.compile(replay(drawn.trace, drawn.kernel), threads=2)(*drawn.arrays)
+    for one, two in zip(expected, found if isinstance(found, tuple) else (found,), strict=True):
+        np.testing.assert_allclose(np.asarray(two), one, rtol=1e-4, atol=1e-4)
+
+
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    exe = plica.compile(matmul(4, 5, 6))
+    exe.save(tmp_path / "m.plica")
+    a, b = floats(4, 5), floats(5, 6)
+    assert np.array_equal(np.asarray(plica.load(tmp_path / "m.plica")(a, b)), a @ b)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="a C compiler links libraries")
+def test_exported(tmp_path: Path) -> None:
+    plica.compile(matmul(4, 5, 6)).export(tmp_path / "libmm.so")
+    header = (tmp_path / "mm.h").read_text()
+    assert "const float *in_A, const float *in_B, float *out_C" in header
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+def written(*lines: str, params: str = "x: Buffer[(8,), f32], y: Buffer[(8,), f32]") -> Module:
+    body = "".join(f"    {line}\n" for line in lines)
+    return plica.from_text(f"@plica.kernel\ndef k({params}):\n{body}")
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        (("for i in range(8):", "    y[i + 1] = x[i]"), "index-out-of-bounds"),
+        (("for i in range(8):", "    y[i] = x[i + 1]"), "index-out-of-bounds"),
+        (("for i in parallel(8):", "    y[0] = x[i]"), "data-race"),
+        (
+            ("n = alloc(Buffer[(), i64])", "n[()] = 0", "while n[()] < 8:", "    n[()] += 1"),
+            "unsupported",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_kernel_is_said(lines: tuple[str, ...], code: str) -> None:
+    with pytest.raises(plica.UnsupportedError, match="The kernel 'k' is not compiled") as refused:
+        plica.compile(written(*lines))
+    assert refused.value.code == code
+
+
+def test_an_index_that_data_decide_is_checked_when_it_runs() -> None:
+    params = "x: Buffer[(8,), f32], at: Buffer[(8,), i64], y: Buffer[(8,), f32]"
+    exe = plica.compile(written("for i in range(8):", "    y[i] = x[at[i]]", params=params))
+    x, at = floats(8), np.arange(8)[::-1].copy()
+    assert np.array_equal(np.asarray(exe(x, at)), x[::-1])
+    at[3] = 8
+    with pytest.raises(plica.PlicaError, match="outside the tensor"):
+        exe(x, at)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (("for i in range(4):", "    y[i] = x[i]"), [0, 1, 2, 3, 0, 0, 0, 0]),
+        (("for i in range(8):", "    y[i] = y[i] + x[i]"), [0, 1, 2, 3, 4, 5, 6, 7]),
+        (
+            ("y[0] = x[0]", "for i in range(7):", "    y[i + 1] = y[i] + x[i + 1]"),
+            [0, 1, 3, 6, 10, 15, 21, 28],
+        ),
+    ],
+)
+def test_what_is_not_shown_to_be_written_begins_as_zeros(
+    lines: tuple[str, ...], expected: list[int]
+) -> None:
+    exe = plica.compile(written(*lines))
+    for _ in range(3):
+        assert np.asarray(exe(np.arange(8, dtype=np.float32))).tolist() == expected
+
+
+def test_which_of_two_kernels_is_meant() -> None:
+    one = written("for i in range(8):", "    y[i] = x[i]")
+    (name,) = one.names
+    both = plica.from_text(
+        str(one) + "\n\n" + str(one).split("\n\n", 1)[-1].replace("def k(", "def other(")
+    )
+    assert name is not None
+    two = Module(both.names, both.values, None)
+    with pytest.raises(plica.UnsupportedError, match="several kernels") as refused:
+        plica.compile(two)
+    assert refused.value.code == "no-main"
+
+
+# --- kernels that a graph calls ------------------------------------------------------------------
+
+MODEL = """
+@plica.kernel
+def halves(x: Buffer[("n",), f32], y: Buffer[("n",), f32], z: Buffer[("n",), f32]):
+    for i in range(n):
+        y[i] = x[i] * 2.0
+    for i in range(n):
+        z[i] = x[i] * 0.5
+
+@plica.function
+def main(x: Tensor[(SIZE,), f32]):
+    a, b = halves(nn.relu(x))
+    c, d = halves(a)
+    e = halves(x)[0] if op.sum(x) > 0.0 else b
+    return a + d, b, e, c
+"""
+
+
+@pytest.mark.parametrize("size", ["6", '"n"', '"2*n"'])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_graph_calls_kernels(size: str, sign: float, tmp_path: Path) -> None:
+    model = plica.from_text(MODEL.replace("SIZE", size).replace('("2*n",)', '("n",)'))
+    x = sign * np.arange(-2, 4, dtype=np.float32)
+    expected = plica.interpret(model, x)
+    exe = plica.compile(model)
+    for one, two in zip(expected, exe(x), strict=True):
+        assert np.array_equal(one, np.asarray(two))
+    exe.save(tmp_path / "m.plica")
+    for one, two in zip(expected, plica.load(tmp_path / "m.plica")(x), strict=True):
+        assert np.array_equal(one, np.asarray(two))
+
+
+def test_a_result_is_not_written_over_what_a_kernel_reads_again() -> None:
+    text = """
+@plica.kernel
+def turned(x: Buffer[(8,), f32], y: Buffer[(8,), f32]):
+    for k in range(3):
+        for i in range(8):
+            y[i] = x[i] * 2.0
+
+@plica.function
+def main(x: Tensor[(8,), f32]):
+    return op.exp(turned(op.exp(x)))
+"""
+    model, x = plica.from_text(text), np.linspace(-1, 1, 8, dtype=np.float32)
+    np.testing.assert_allclose(np.asarray(plica.compile(model)(x)), np.exp(2 * np.exp(x)), 1e-5)
+
+
+# --- schedules by name ---------------------------------------------------------------------------
+
+
+def layered() -> Module:
+    return plica.from_text(
+        "@plica.function\n"
+        "def main(x: Tensor[(8, 16), f32], w: Tensor[(16, 32), f32]):\n"
+        "    return op.exp(op.matmul(nn.relu(x), w) * 0.1)\n"
+    )
+
+
+def test_a_trace_of_a_profile_is_put_back() -> None:
+    model, x, w = layered(), floats(8, 16), floats(16, 32)
+    exe = plica.compile(model)
+    name = next(row.kernel for row in exe.profile(x, w, runs=1).rows if "matmul" in row.kernel)
+    again = plica.compile(model, schedules={name: exe.trace(name)})
+    assert np.array_equal(np.asarray(again(x, w)), np.asarray(exe(x, w)))
+    assert again.trace(name).json == exe.trace(name).json
+    bare = plica.compile(model, schedules={name: trace_of(do(nothing), kernel_at(exe, name))})
+    np.testing.assert_allclose(np.asarray(bare(x, w)), np.asarray(exe(x, w)), 1e-4)
+    assert bare.source("kernel") != exe.source("kernel")
+
+
+def nothing() -> Any:
+    yield from ()
+
+
+def kernel_at(exe: Any, name: str) -> Module:
+    return plica.from_text(exe.trace(name).before)
+
+
+def test_a_kernel_is_known_by_its_name_and_by_its_block() -> None:
+    kernel = matmul(8, 5, 32)
+    trace, a, b = trace_of(tiled, kernel), floats(8, 5), floats(5, 32)
+    for name in ("k0_matmul", "matmul", "C"):
+        exe = plica.compile(kernel, schedules={name: trace})
+        assert "<8 x float>" in exe.source("llvm")
+        assert exe.trace("k0_matmul").json == trace.to_json()
+        assert np.array_equal(np.asarray(exe(a, b)), a @ b)
+    by_block = plica.compile(kernel, schedules={"C": tiled})
+    assert by_block.trace("k0_matmul").json == trace.to_json()
+
+
+def test_names_that_mean_no_kernel_are_refused() -> None:
+    trace = trace_of(tiled, matmul(8, 5, 32))
+    with pytest.raises(plica.UnsupportedError, match="no kernel 'k0_matmull'") as refused:
+        plica.compile(matmul(8, 5, 32), schedules={"k0_matmull": trace})
+    assert refused.value.diagnostics[0].expected == "k0_matmul"
+    assert refused.value.diagnostics[0].suggestion == "Did you mean 'k0_matmul'?"
+
+
+def test_a_name_that_means_two_kernels_is_refused() -> None:
+    model = plica.from_text(
+        "@plica.function\n"
+        "def main(x: Tensor[(8, 8), f32], w: Tensor[(8, 16), f32]):\n"
+        "    return op.matmul(op.matmul(x, x), w)\n"
+    )
+    with pytest.raises(plica.UnsupportedError, match="means several kernels"):
+        plica.compile(model, schedules={"matmul": trace_of(tiled, matmul(8, 5, 32))})
+
+
+def test_a_trace_that_does_not_fit_is_refused() -> None:
+    trace = trace_of(tiled, matmul(8, 5, 32))
+    with pytest.raises(plica.PlicaError, match="is refused") as refused:
+        plica.compile(written("for i in range(8):", "    y[i] = x[i]"), schedules={"k": trace})
+    assert "in the schedule of the kernel k0_k" in refused.value.__notes__
+
+
+@pytest.mark.parametrize("given", [3, {"C": 3}, {3: nothing}])
+def test_what_is_no_schedule_is_refused(given: Any) -> None:
+    with pytest.raises(plica.UnsupportedError):
+        plica.compile(matmul(8, 5, 32), schedules=given)
+
+
+def test_a_trace_is_transported_and_compiled() -> None:
+    small, large = matmul(8, 5, 32), matmul(16, 7, 64)
+    moved = transport(trace_of(tiled, small), large)
+    a, b = floats(16, 7), floats(7, 64)
+    assert np.array_equal(np.asarray(plica.compile(moved.module)(a, b)), a @ b)

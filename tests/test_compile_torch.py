@@ -1,0 +1,86 @@
+"""`plica.compile` of what torch has: modules, and programs that it exported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import plica
+from plica.pipeline.background import BackgroundExecutable
+
+torch = pytest.importorskip("torch")
+
+
+def network() -> Any:
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)
+    return torch.nn.Sequential(*layers).eval()
+
+
+class Named(torch.nn.Module):  # type: ignore[misc, name-defined]  # torch may be missing
+    def forward(self, x: Any, scale: Any) -> Any:
+        return torch.tanh(x) * scale, x
+
+
+def test_a_module_is_exported_when_it_is_called(tmp_path: Path) -> None:
+    model = network()
+    exe = plica.compile(model)
+    for rows in (2, 5, 2):
+        x = torch.randn(rows, 6)
+        expected = model(x).detach().numpy()
+        np.testing.assert_allclose(np.asarray(exe(x.numpy())), expected, 1e-4, 1e-5)
+        np.testing.assert_allclose(np.asarray(exe(x)), expected, 1e-4, 1e-5)
+    assert (exe.stats.calls, exe.stats.compilations) == (6, 2)
+    assert repr(exe) == "<Torch Sequential, 2 compiled>"
+    exe.at(x).save(tmp_path / "m.plica")
+    loaded = plica.load(tmp_path / "m.plica")
+    np.testing.assert_allclose(np.asarray(loaded(x.numpy())), expected, 1e-4, 1e-5)
+    assert exe.profile(x, runs=1).rows
+
+
+def test_inputs_by_name_and_several_results() -> None:
+    exe = plica.compile(Named().eval())
+    x, scale = torch.randn(3), torch.tensor(2.0)
+    one, two = exe(x, scale=scale)
+    np.testing.assert_allclose(np.asarray(one), (torch.tanh(x) * 2).numpy(), 1e-5)
+    assert np.array_equal(np.asarray(two), x.numpy())
+
+
+def test_an_exported_program_has_one_code_for_all_sizes() -> None:
+    model = network()
+    batch = torch.export.Dim("batch")
+    program = torch.export.export(model, (torch.randn(2, 6),), dynamic_shapes=({0: batch},))
+    exe = plica.compile(program)
+    for rows in (1, 4):
+        x = torch.randn(rows, 6)
+        np.testing.assert_allclose(
+            np.asarray(exe(x.numpy())), model(x).detach().numpy(), 1e-4, 1e-5
+        )
+    assert exe.stats.compilations <= 1
+
+
+def test_a_program_in_the_background() -> None:
+    program = torch.export.export(network(), (torch.randn(2, 6),))
+    exe = plica.compile(program, background=True)
+    assert isinstance(exe, BackgroundExecutable)
+    assert exe.wait().tier == "default"
+
+
+def test_a_module_in_training_is_refused() -> None:
+    with pytest.raises(plica.UnsupportedError, match="in training"):
+        plica.compile(network().train())
+
+
+@pytest.mark.parametrize("ask", ["inputs", "outputs", "artefact", "source"])
+def test_what_is_not_known_before_a_call_is_refused(ask: str) -> None:
+    exe = plica.compile(network())
+    with pytest.raises(plica.UnsupportedError, match="when it is called"):
+        getattr(exe, ask)()
+
+
+def test_an_input_that_is_no_tensor_is_refused() -> None:
+    with pytest.raises(plica.InputError, match="a tensor or an array"):
+        plica.compile(network())("x")
