@@ -2,6 +2,7 @@
 
     git worktree add ../before COMMIT
     python benchmarks/beside.py ../before [--threads 1] [--rounds 7] [--only TEXT] [--json FILE]
+    python benchmarks/beside.py ../before --draw SEED     convolutions of odd sizes, by a seed
 
 Each side is a process of its own with its own checkout on the path, and both use the packages of
 this interpreter.  For every workload both compile it (processor time), then take turns in bursts of
@@ -15,6 +16,7 @@ import argparse
 import json
 import math
 import os
+import random
 import subprocess
 import sys
 import time
@@ -48,6 +50,14 @@ def names() -> list[str]:
     return [*[f"model {each}" for each in NETWORKS], *products, *layers, *ROWS]
 
 
+def drawn(seed: int, count: int = 12) -> list[str]:
+    """Convolutions of sizes that nobody chose: channels, outputs, side, window and stride."""
+    draw = random.Random(seed)
+    sizes = [(draw.randint(5, 90), draw.randint(9, 120), draw.randint(9, 60),
+              draw.choice((3, 3, 5)), draw.choice((1, 1, 2))) for _ in range(count)]  # fmt: skip
+    return [f"conv {'x'.join(map(str, each))}" for each in sizes]
+
+
 def module(name: str) -> Any:  # a module of the checkout that is on the path, or an ONNX model
     """A workload: what every commit can read, whatever its files are called."""
     import numpy as np
@@ -57,18 +67,18 @@ def module(name: str) -> Any:  # a module of the checkout that is on the path, o
     kind, _, which = name.partition(" ")
     if kind == "model":
         return NETWORKS[which]()
-    random = np.random.default_rng(0)
+    draw = np.random.default_rng(0)
     if kind == "gemm":
         m, k, n = map(int, which.split("x"))
-        return _model((m, k), "MatMul", random.standard_normal((k, n), np.float32))
-    if which in LAYERS:
-        channels, outputs, side, window, stride = LAYERS[which]
-        weight = random.standard_normal((outputs, channels, window, window), np.float32)
+        return _model((m, k), "MatMul", draw.standard_normal((k, n), np.float32))
+    if which in LAYERS or which.count("x") == 4:
+        channels, outputs, side, window, stride = LAYERS.get(which) or map(int, which.split("x"))
+        weight = draw.standard_normal((outputs, channels, window, window), np.float32)
         pads = [window // 2] * 4
         return _model((1, channels, side, side), "Conv", weight, strides=[stride] * 2, pads=pads)
     if which in DEPTHWISE:
         channels, side, stride = DEPTHWISE[which]
-        weight = random.standard_normal((channels, 1, 3, 3), np.float32)
+        weight = draw.standard_normal((channels, 1, 3, 3), np.float32)
         more = {"strides": [stride] * 2, "pads": [1] * 4, "group": channels}
         return _model((1, channels, side, side), "Conv", weight, **more)
     ones = np.ones(ROWS[kind][-1], np.float32)
@@ -114,11 +124,11 @@ def serve(threads: int) -> None:
             begin = time.process_time()
             exe = plica.compile(whole, threads=threads, cache=False)
             spent = time.process_time() - begin
-            random = np.random.default_rng(1)
+            draw = np.random.default_rng(1)
             given = [
-                random.standard_normal(port.shape).astype(port.numpy)
+                draw.standard_normal(port.shape).astype(port.numpy)
                 if port.dtype.startswith("f")
-                else random.integers(0, 9, port.shape).astype(port.numpy)
+                else draw.integers(0, 9, port.shape).astype(port.numpy)
                 for port in exe.inputs
             ]
             exe(*given)
@@ -155,13 +165,13 @@ class Side:
 # --- all ------------------------------------------------------------------------------------------
 
 
-def rows(before: Path, threads: int, rounds: int, only: str) -> Iterator[tuple[str, list[float]]]:
+def rows(
+    before: Path, threads: int, rounds: int, wanted: list[str]
+) -> Iterator[tuple[str, list[float]]]:
     """Seconds of each workload: the other commit, this one, this one again; then of compiling."""
     here = Path(__file__).resolve().parents[1]
     sides = [Side(before, threads), Side(here, threads), Side(here, threads)]
-    for name in names():
-        if only not in name:
-            continue
+    for name in wanted:
         made = [side.ask(f"make {name}") for side in sides]
         least = [math.inf] * len(sides)
         for _ in range(rounds):
@@ -177,13 +187,16 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", default="")
+    parser.add_argument("--draw", type=int, metavar="SEED")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if options.serve is not None:
         serve(options.serve)
         return
     found: dict[str, list[float]] = {}
-    for name, each in rows(options.before.resolve(), options.threads, options.rounds, options.only):
+    every = names() if options.draw is None else drawn(options.draw)
+    wanted = [each for each in every if options.only in each]
+    for name, each in rows(options.before.resolve(), options.threads, options.rounds, wanted):
         old, new, again, made_old, made_new = each
         found[name] = each
         void = "  void" if abs(new / again - 1) > 0.05 else ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -43,20 +43,23 @@ def main() -> int:
     gpu = device()
     codes: dict[int, bytes] = {}
 
-    def cases() -> Iterator[CudaCase | str]:
+    def cases() -> Generator[CudaCase | str, None, None]:
         make = partial(made, seed=options.seed, architecture=gpu.architecture)
-        ran = 0
         with ProcessPoolExecutor(cores(), get_context("spawn")) as pool:
-            for begin in range(0, TRIES * options.examples, 64):
+            for begin in range(0, TRIES * (options.examples + 1), 64):
                 for case, code in pool.map(make, range(begin, begin + 64)):
                     if isinstance(case, CudaCase):
-                        ran += 1
                         codes[case.number] = code
                     yield case
-                    if ran == options.examples:
-                        return
 
-    found = report(cases(), options.seed, lambda of: on_gpu(gpu, of, codes.pop(of.number)))
+    drawn = cases()
+    found = report(
+        lambda _: next(drawn),
+        options.examples,
+        options.seed,
+        lambda of: on_gpu(gpu, of, codes.pop(of.number)),
+    )
+    drawn.close()
     print(f"{gpu.name}: {found.examples} kernels, seed {found.seed}: {found.kinds}")
     print(f"steps: {found.steps}")
     for reason, times in found.skipped.items():

@@ -69,6 +69,28 @@ def test_replay(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     assert digest(from_text(Path(out).read_text(encoding="utf-8"))) == digest(found)
 
 
+def test_the_code_of_a_kernel(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    source = """
+import plica
+from plica.script import Buffer, block, f32, grid
+
+@plica.kernel
+def twice(x: Buffer[(4, 8), f32], y: Buffer[(4, 8), f32]):
+    for i, j in grid(4, 8):
+        with block("Y", spatial=(i, j)):
+            y[i, j] = x[i, j] * 2.0
+"""
+    Path(files("twice.py")).write_text(source, encoding="utf-8")
+    Path(files("none.json")).write_text(Trace(()).to_json(), encoding="utf-8")
+    asked = ["trace", "replay", files("none.json"), files("twice.py"), "--code"]
+    assert main([*asked, "c"]) == 0
+    assert "for (long long" in capsys.readouterr().out
+    assert main([*asked, "c", "-o", files("twice.c")]) == 0
+    assert "for (long long" in Path(files("twice.c")).read_text(encoding="utf-8")
+    assert main([*asked, "accel"]) != 0
+    assert "A store copies" in capsys.readouterr().err
+
+
 def test_diff(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "diff", files("a.json"), files("a.json")]) == 0
     assert "the same" in capsys.readouterr().out

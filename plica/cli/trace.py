@@ -71,7 +71,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
                  "trace")  # fmt: skip
     shown.add_argument("--json", action="store_true", help="print JSON")
     output(shown, "trace (.json or .py)")
-    output(verb("replay", "The program that a trace makes", replay, "trace", "program"), "program")
+    replayed = verb("replay", "The program that a trace makes", replay, "trace", "program")
+    replayed.add_argument("--code", metavar="TARGET", help="print its code for a target instead")
+    output(replayed, "program or code")
     difference = verb("diff", "What makes one trace of another, and its effect", diff, "a", "b")
     difference.add_argument("--json", action="store_true", help="print JSON")
     output(verb("merge", "Two traces that come from one, brought together", merge,
@@ -121,7 +123,14 @@ def replay(arguments: argparse.Namespace) -> int:
 
     trace, program = read_trace(arguments.trace), read_program(arguments.program)
     module = replayed(trace, program, arguments.kernel)
-    return _write_program(module, arguments.output)
+    if arguments.code is None:
+        return _write_program(module, arguments.output)
+    from plica.codegen.backend import backend_of, find_target
+    from plica.schedule.replay import kernel_of
+
+    target = find_target(arguments.code)
+    code = backend_of(target).code_of(kernel_of(module, arguments.kernel)[2], target)
+    return _code(code, "text") if arguments.output is None else _write(code, arguments.output)
 
 
 def diff(arguments: argparse.Namespace) -> int:

@@ -2,8 +2,9 @@
 
 A *target* is a value that says what code is made for: a processor, an architecture of GPUs, an
 accelerator.  Its *backend* says how: how texts are read as targets, the pages of passes, what
-schedules ask of the machine, how artefacts become something one can call, and where the search for
-schedules has its side of it.  Nobody else asks which kind a target is.
+schedules ask of the machine, its form pack and trace templates, its kernel passes, its dialect or
+encoder, how artefacts become something one can call, and where the search for schedules has its
+side of it.  Nobody else asks which kind a target is.
 
 >>> backend_named("cuda").name, backend_named("accel").pages["default"].kinds
 ('cuda', ('schedule', 'emit'))
@@ -34,16 +35,21 @@ from typing import (
 
 from attrs import field, frozen
 
+from plica.codegen.lower.passes import LOWERING, lowered
 from plica.codegen.lower.scheduled import ChosenSchedule, Scheduler, processor
 from plica.codegen.road import Arranged, Job
 from plica.codegen.target import unknown_target
 from plica.core.diagnostic import did_you_mean
+from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
 from plica.rewrite.contract import Contract
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
+from plica.schedule.default.choose import PROCESSOR
+from plica.schedule.form import ScheduleTables
 
 if TYPE_CHECKING:
+    from plica.codegen.emit.dialect import Dialect
     from plica.codegen.native import Entry
 
 GROUP: Final = "plica.targets"
@@ -59,6 +65,11 @@ installed, which takes longer than a small model."""
 
 Effort: TypeAlias = Literal["fast", "default", "max"]
 EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
+
+Schedules: TypeAlias = Callable[
+    [Any, Contract, Mapping[str, ChosenSchedule], ScheduleTables], Scheduler
+]
+"""A scheduler for a machine: by a contract, what tuning found, forms and templates."""
 
 Texts: TypeAlias = Mapping[str, Callable[[], str]]
 """The code at each stage, made when somebody asks for it."""
@@ -108,8 +119,16 @@ class Backend:
     texts: Callable[[Callable[[], Arranged[Any, Any]], Job, Any], Texts]  # as above; an artefact
     machine: Callable[[Any], Any] = _no_machine  # Any: of its own kind
     """What default schedules and the cost of forms ask of a target."""
-    schedules: Callable[[Any, Contract, Mapping[str, ChosenSchedule]], Scheduler] = processor
-    """How the kernels for such a machine are chosen: forms, templates, tuned schedules."""
+    tables: ScheduleTables = field(factory=lambda: PROCESSOR)
+    """Its form pack and its trace templates."""
+    schedules: Schedules = processor
+    """How the kernels for such a machine are chosen: by these tables, or as tuning found."""
+    lowering: Pipeline = field(factory=lambda: LOWERING["cpu"])
+    """The kernel passes: from scheduled blocks to what is emitted."""
+    dialect: Dialect | None = None
+    """How it writes types, operators, memory and loops, where that is a table of words."""
+    encode: Callable[[Kernel, Any], str] | None = None  # Any: of its own kind
+    """The code of one lowered kernel as text: by its dialect, or of its instructions."""
     settled: Callable[[Any], Any] = lambda target: target
     """A target that somebody described, with all that follows; refuses what is not known."""
     with_threads: Callable[[Any, int], Any] = _any_threads
@@ -150,6 +169,23 @@ class Backend:
         found = resolve_name(self.objects)
         assert isinstance(found, Backend)
         return found
+
+    def scheduler(
+        self, machine: Any, contract: Contract, tuned: Mapping[str, ChosenSchedule]
+    ) -> Scheduler:  # Any: of its own kind
+        """What chooses the kernels for a machine."""
+        return self.schedules(machine, contract, tuned, self.tables)
+
+    def code_of(self, kernel: Kernel, target: Any) -> str:  # Any: of its own kind
+        """The code of a scheduled kernel, through its kernel passes."""
+        if self.encode is None:
+            message = f"The target {self.name!r} has no code for one kernel."
+            raise UnsupportedError(Diagnostic("unsupported", message))
+        if kernel.dims:
+            message = "Code of one kernel is made for sizes that are known; some of these are open."
+            named, hint = ", ".join(str(each.name) for each in kernel.dims), "Give it its sizes."
+            raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", named, hint))
+        return self.encode(lowered(kernel, self.lowering.passes), target)
 
     def page(self, effort: str = "default") -> Pipeline:
         """The page of an effort."""

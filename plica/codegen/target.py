@@ -111,6 +111,11 @@ class Target:
         return self.has("avx512f")
 
     @property
+    def has_masks(self) -> bool:
+        """Whether single lanes of a vector are read and written at no extra cost."""
+        return self.has("avx512vl") and self.has("avx512bw")
+
+    @property
     def has_fma(self) -> bool:
         """Whether the machine multiplies and adds with one rounding."""
         return self.architecture in ("aarch64", "arm64") or self.has("fma")

@@ -66,7 +66,7 @@ def job_for(
 ) -> Job:
     """What a page is run for; with records of tuning, they come before default schedules."""
     machine = None if target is None else backend_of(target).machine(target)
-    schedules = processor if target is None else backend_of(target).schedules
+    schedules = processor if target is None else backend_of(target).scheduler
     choose = None
     if records is not None and target is not None and machine is not None:
         # Who asks for no tuned schedules need not wait for the room of search.

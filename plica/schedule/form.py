@@ -6,7 +6,8 @@ Padding an axis, packing a side of a product, cutting a sum in parts: a form nev
 result beyond its float contract.  It looks at the stages, at what is known of their inputs and at
 the machine, and gives whatever it can make of them, each with the cycles that it should take; where
 it does not apply it gives nothing.  Forms are tested as a population, like all rules; installed
-libraries add theirs under the entry-point group `plica.forms`.
+libraries add theirs under the entry-point group `plica.forms`.  What those make needs no template
+of its own: plain loops fit everything, and say what it takes where the form does not.
 
 >>> Form("Two words", "An example.", exact, lambda of, facts, machine: ())
 Traceback (most recent call last):
@@ -18,21 +19,24 @@ plica.core.diagnostic.RuleRefused: The name of a form is in small letters with d
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from importlib import metadata
 from typing import Any, Final, TypeAlias
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from plica.core.diagnostic import RuleRefused
 from plica.ir.loop.stages import Stages
 from plica.rewrite.contract import Contract, exact, reassociates
 from plica.runtime.error import Diagnostic
 
-__all__ = ["GROUP", "Facts", "Form", "Formed", "exact", "installed", "itself", "reach"]
+__all__ = ["BY_COST", "GROUP", "Facts", "Form", "Formed", "exact", "installed", "itself", "reach"]
 
 GROUP: Final = "plica.forms"
+
+BY_COST: Final = 8
+"""The rank of forms that compete by their cycles alone."""
 
 WORD: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -90,7 +94,7 @@ class Form:
     why: str
     contract: Contract
     apply: Apply = field(eq=False)
-    rank: int = 0
+    rank: int = BY_COST
 
     def __attrs_post_init__(self) -> None:
         if not WORD.fullmatch(self.name):
@@ -105,6 +109,30 @@ class Form:
             cycles, make = each if isinstance(each, tuple) else (0.0, partial(itself, each))
             found.append(Formed(self.name, make, cycles))
         return found
+
+
+@frozen(eq=False)
+class ScheduleTables:
+    """What the default schedules of a target are made of: its form pack and its trace templates.
+
+    A template is whatever the target's scheduler asks; it is found by its name.
+    """
+
+    forms: tuple[Form, ...]
+    templates: Mapping[str, Any]  # Any: as the target's own scheduler takes them
+
+
+def priced(of: Form, cycles: Callable[[Stages, Any], float]) -> Form:
+    """The form with cycles for whatever it makes without a word of how many that takes."""
+
+    def apply(stages: Stages, facts: Facts, machine: Any) -> Iterator[Made]:  # as `Apply` says
+        for each in of.apply(stages, facts, machine):
+            if isinstance(each, Stages):
+                yield cycles(each, machine), partial(itself, each)
+            else:
+                yield each
+
+    return evolve(of, apply=apply)
 
 
 def itself(of: Stages) -> Stages:

@@ -114,7 +114,7 @@ def task_of(step: Expr, target: AnyTarget, contract: Contract) -> Task:
     function, args = alone(step) if not isinstance(step, Call) else (step.callee, step.args)
     assert isinstance(function, Function)
     backend = backend_of(target)
-    scheduler = backend.schedules(backend.machine(target), contract, NOTHING)
+    scheduler = backend.scheduler(backend.machine(target), contract, NOTHING)
     return Task(function, scheduler.facts(function, args), 1, to_stages(function).source)
 
 

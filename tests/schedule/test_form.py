@@ -15,10 +15,16 @@ from attrs import evolve
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+import plica
 from plica.codegen.form_fuzz.judge import MACHINES, FormWay, judge
 from plica.core.diagnostic import RuleRefused
-from plica.core.fold import map_bottom_up
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.name import Name
 from plica.core.term import Term
+from plica.ir.graph.expression import Apply as Call
+from plica.ir.graph.expression import Function, Var
+from plica.ir.graph.module import Module, module
+from plica.ir.interpret.array_arithmetic import Array
 from plica.ir.loop.scalar import (
     And,
     Buffer,
@@ -34,14 +40,18 @@ from plica.ir.loop.scalar import (
     index,
 )
 from plica.ir.loop.stage import Each, placeholder, stage
-from plica.ir.loop.stages import Stages, stages
+from plica.ir.loop.stages import Stages, kernel_of, stages
+from plica.ir.loop.statement import For
 from plica.ir.loop.tensor import reduce
 from plica.ir.type.dtype import f32, f64, i8, i32, u8
+from plica.ir.type.term import tensor
 from plica.rewrite.contract import exact, reassociates
-from plica.schedule.default import FORMS, Machine, formed
+from plica.schedule.default import FORMS, Machine, fallback_schedule, formed
 from plica.schedule.default.gpu import GPU_FORMS, Gpu
+from plica.schedule.default.gpu import candidates as gpu_candidates
 from plica.schedule.form import GROUP, Apply, Facts, Form, installed, reach
 from plica.schedule.generate.stages import GPU_KINDS, KINDS, StagesCase, shape_of
+from plica.schedule.unlowered import run_unlowered
 
 EXAMPLES: Final = max(10, 2 * settings().max_examples // 5)
 
@@ -55,7 +65,7 @@ REACHED: Final = {
     "reduction": ("row-pools", "partial-sums"),
     "chain": ("row-chain",),
     "elementwise": ("share-rows",),
-    "concat": ("split-concat",),
+    "concat": ("split-pieces",),
     "transpose": ("transpose-tiles",),
     "quantised": ("dot-by-four",),
     "winograd": ("winograd-tiles",),
@@ -182,10 +192,11 @@ def test_a_wrong_form_is_found_and_named(kind: str, apply: Apply, message: str) 
 # --- libraries ------------------------------------------------------------------------------------
 
 LIBRARY: Final = """
-from plica.ir.loop.scalar import Buffer, index
+from plica.core.binding import substitute
+from plica.ir.loop.scalar import Buffer, Load, Reduce, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, stages
-from plica.rewrite.contract import exact
+from plica.rewrite.contract import exact, reassociates
 from plica.schedule.form import Form
 
 
@@ -199,6 +210,28 @@ def flat(of, facts, machine):
     return [stages(of.inputs, (Each(out, (unit, *whole.axes), whole.value),))]
 
 
+def halves(of, facts, machine):
+    "Half of each product first: a sum of two sums, in loops that no template knows."
+    found = [each for each in of.stages if isinstance(each, Each)]
+    if len(of.stages) != 1 or not isinstance(found[0].value, Reduce):
+        return []
+    (whole,), names = found, Names(of, anew=of.made)
+    total, k = whole.value, whole.value.axes[-1]
+    length = total.extents[-1].value
+    if length % 2:
+        return []
+    sums = []
+    for name, start in (("early", 0), ("late", length // 2)):
+        body = substitute(total.body, {k: k + start})
+        extents = (*total.extents[:-1], index(length // 2))
+        out = Buffer(names.name(name), whole.out.shape, whole.out.dtype)
+        sums.append(Each(out, whole.axes, Reduce(total.combiner, total.axes, extents, body)))
+    both = Load(sums[0].out, whole.axes) + Load(sums[1].out, whole.axes)
+    return [stages(of.inputs, (*sums, Each(whole.out, whole.axes, both)))]
+
+
+HALVES = Form("half-sums", "A sum in two halves.", reassociates, halves)
+FIRST = Form("half-sums", "A sum in two halves.", reassociates, halves, rank=-1)
 FORM = Form("add-unit-axis", "A unit axis in front.", exact, flat, rank=-1)
 MORE = (FORM, Form("never", "A form that never applies.", exact, lambda of, facts, machine: ()))
 WRONG = "no form"
@@ -246,6 +279,66 @@ def test_a_form_of_a_library_is_found_checked_and_used(library: Callable[..., No
     assert [each.name for each in installed()] == ["add-unit-axis", "never"]
     library()
     assert formed(of, Facts((False,)), machine) is None
+
+
+def product(m: int, k: int, n: int) -> tuple[Module, list[Array]]:
+    x, w = Var(Name("x"), tensor((m, k), "f32")), Var(Name("w"), tensor((k, n), "f32"))
+    function = Function((), (), (x, w), tensor((m, n), "f32"), Call("matmul", (x, w)))
+    draw = np.random.default_rng(m + k + n)
+    main = Var(Name("main"), None)
+    return module({main: function}, main), [
+        draw.standard_normal(shape, np.float32) for shape in ((m, k), (k, n))
+    ]
+
+
+@pytest.mark.parametrize("target", ["cpu", "c"])
+@pytest.mark.parametrize(
+    ("form", "size", "used"),
+    [
+        ("HALVES", (3, 10, 5), True),  # nothing else helps
+        ("HALVES", (48, 64, 80), False),  # tiles of registers take fewer cycles
+        ("FIRST", (40, 64, 72), True),  # whoever wants to be asked first is
+    ],
+)
+def test_a_form_without_a_template_is_compiled_where_it_takes_the_fewest_cycles(
+    library: Callable[..., None], target: str, form: str, size: tuple[int, int, int], used: bool
+) -> None:
+    library(f"mine = mine_forms:{form}")
+    of, arrays = product(*size)
+    compiled = plica.compile(of, target=target, cache=False)
+    assert ("early" in compiled.source("kernel")) == used
+    wanted = arrays[0].astype(np.float64) @ arrays[1].astype(np.float64)
+    np.testing.assert_allclose(compiled(*arrays), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_the_general_template_uses_vectors_and_cores(library: Callable[..., None]) -> None:
+    library("mine = mine_forms:FIRST")
+    x, w = placeholder("x", (64, 16), f32), placeholder("w", (16, 320), f32)
+    body = lambda i, j: reduce("sum", (16,), lambda k: x[i, k] * w[k, j])  # noqa: E731
+    of = stages((x, w), (stage("y", (64, 320), body),))
+    facts, machine = Facts((False, False), (), reassociates), Machine(512, 32, cores=4)
+    made = formed(of, facts, machine)
+    assert made is not None
+    assert made.form == "half-sums"
+    _, kernel = fallback_schedule(kernel_of(made.stages), machine)
+    kinds = [node.kind for node in post_order(kernel) if isinstance(node, For)]
+    assert kinds.count("vectorized") == 5
+    assert kinds.count("parallel") == 2  # joining the halves is too little
+    draw = np.random.default_rng(0)
+    arrays = [draw.integers(-3, 4, shape).astype(np.float32) for shape in ((64, 16), (16, 320))]
+    assert np.array_equal(run_unlowered(kernel, arrays)[-1], arrays[0] @ arrays[1])
+
+
+def test_a_form_of_a_library_is_spread_over_the_threads_of_a_gpu(
+    library: Callable[..., None],
+) -> None:
+    library("mine = mine_forms:HALVES")
+    x, w = placeholder("x", (3, 10), f32), placeholder("w", (10, 5), f32)
+    body = lambda i, j: reduce("sum", (10,), lambda k: x[i, k] * w[k, j])  # noqa: E731
+    of = stages((x, w), (stage("y", (3, 5), body),))
+    found = next(gpu_candidates(of, Facts((False, False), (), reassociates), Gpu()))
+    assert found.form.form == "half-sums"
+    assert found.form.cycles > 0
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,22 @@ from typing import Any, Final
 
 from attrs import evolve
 
+from plica.codegen.accel.assembly import show_stream
 from plica.codegen.accel.offload import Offloaded, tunings
 from plica.codegen.accel.page import PAGES
+from plica.codegen.accel.scheduled import flow_of
+from plica.codegen.accel.stream import build as build_stream
 from plica.codegen.accel.target import OWN, AccelTarget, parse_accel
 from plica.codegen.backend import Backend, Texts
+from plica.codegen.lower.passes import LOWERING
 from plica.codegen.road import Arranged, Job, emitted
 from plica.codegen.target import unknown_target
 from plica.core.diagnostic import CompilerBug
+from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
 from plica.runtime.accel.executable import AccelExecutable
 from plica.runtime.executable import Executable
+from plica.schedule.form import ScheduleTables
 
 
 def parse(text: str) -> AccelTarget:
@@ -51,6 +57,13 @@ def texts_of(lowered: Callable[[], Any], job: Job, artefact: Any) -> Texts:  # a
     return {}
 
 
+def stream_text(kernel: Kernel, target: AccelTarget) -> str:
+    """The instructions of a kernel that was scheduled for the machine: loops that copy into its
+    scopes, and its intrinsics."""
+    machine = target.machine
+    return show_stream(machine, build_stream(machine, flow_of(machine, kernel)))
+
+
 def _joined(parts: Sequence[Executable], kind: str) -> str:
     """The sources of all native parts, one after the other."""
     return "\n".join([each.source(kind) for each in parts])
@@ -63,6 +76,9 @@ ACCEL: Final = Backend(
     PAGES,
     build,
     texts_of,
+    tables=ScheduleTables((), {}),
+    lowering=LOWERING["accel"].only("place", "blocks-to-loops", "compact", "tidy"),
+    encode=stream_text,
     keeps=lambda: False,
     shifts=True,
     native=True,

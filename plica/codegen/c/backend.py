@@ -14,13 +14,18 @@ from attrs import frozen
 from plica.codegen.backend import Backend, Texts
 from plica.codegen.c import toolchain
 from plica.codegen.c.assemble import emit_c, entry, text_of
+from plica.codegen.c.dialect import C99
+from plica.codegen.c.program import fold
 from plica.codegen.lower.linear import PLAN, SCHEDULE
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.lower.prepare import GROUP
 from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.memory_plan import workspace_plan
+from plica.codegen.native import program_of
 from plica.codegen.record import kernels
 from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import Target, unknown_target
+from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.optimise import OPTIMISE
 from plica.runtime.executable import Executable
@@ -68,6 +73,11 @@ def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) 
     return {"kernel": lambda: kernels(lowered().program), "c": lambda: text_of(lowered())}
 
 
+def _kernel_text(kernel: Kernel, target: CTarget) -> str:
+    program = program_of(kernel)
+    return fold(program, workspace_plan(program))
+
+
 def _machine(target: CTarget) -> Machine:
     """A processor of which nothing is known but that it has short vectors."""
     return machine_of(Target("cpu", "generic", "generic", vector=128, registers=16))
@@ -81,6 +91,8 @@ BACKEND: Final = Backend(
     build,
     texts_of,
     machine=_machine,
+    dialect=C99,
+    encode=_kernel_text,
     here=lambda target: True,
     facts=toolchain.version,
     threaded=False,

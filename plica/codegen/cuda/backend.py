@@ -7,10 +7,13 @@ from typing import Final
 
 from plica.codegen.backend import Backend, Texts
 from plica.codegen.choices import table
+from plica.codegen.cuda.dialect import CUDA as CUDA_DIALECT
+from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.page import PAGES
 from plica.codegen.cuda.scheduled import threads
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
 from plica.codegen.cuda.toolchain import version as nvrtc_version
+from plica.codegen.lower.passes import LOWERING
 from plica.codegen.record import kernels
 from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import unknown_target
@@ -20,6 +23,7 @@ from plica.runtime.cuda import code
 from plica.runtime.cuda.driver import architecture_here, device
 from plica.runtime.cuda.program import CudaExecutable
 from plica.schedule.default.gpu import Gpu
+from plica.schedule.default.gpu.choose import THREADS
 
 
 def parse(text: str) -> GpuTarget:
@@ -60,7 +64,11 @@ CUDA: Final = Backend(
     build,
     texts_of,
     machine=_gpu,
+    tables=THREADS,
     schedules=threads,
+    lowering=LOWERING["gpu"],
+    dialect=CUDA_DIALECT,
+    encode=lambda kernel, target: fold(kernel, "kernel").text,
     check_here=_check_here,
     facts=lambda: str(nvrtc_version()),
     threaded=False,

@@ -16,7 +16,7 @@ True
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final, Literal, TypeAlias
 
@@ -42,6 +42,7 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.loop.tensor import Compute, buffer, compute, reduce
 from plica.ir.loop.verify import well_formed
 from plica.ir.type.dtype import DType, bf16, f16, f32
+from plica.rewrite.fuzz.driver import Skipped, campaign
 from plica.runtime.cuda.driver import CudaDevice, DeviceError, device
 from plica.runtime.error import EvaluationError, PlicaError
 from plica.schedule.default.gpu import Gpu
@@ -332,46 +333,57 @@ def on_gpu(gpu: CudaDevice, of: CudaCase, cubin: bytes) -> list[Array] | str:
     return found
 
 
-def report(cases: Iterable[CudaCase | str], seed: int, runner: Runner) -> CudaFuzzReport:
-    """What comes of cases; it ends with the first fault, after which a GPU does nothing more."""
+@frozen
+class CudaFinding:
+    """A case that is wrong, and whether the GPU does nothing more after it."""
+
+    told: str
+    is_last: bool = False
+
+
+def report(
+    draw: Callable[[int], CudaCase | str], examples: int, seed: int, runner: Runner
+) -> CudaFuzzReport:
+    """What comes of so many cases, drawn by their numbers.
+
+    It ends with the first fault, after which a GPU does nothing more.
+    """
     ran: Counter[str] = Counter()
     steps: Counter[str] = Counter()
-    skipped: Counter[str] = Counter()
-    findings: list[str] = []
-    for each in cases:
-        if isinstance(each, str):
-            skipped[each] += 1
-            continue
-        ran[each.kind] += 1
-        steps.update([line.split("(", 1)[0].split()[-1] for line in each.trace.splitlines()
+
+    def one(number: int) -> CudaFinding | Skipped | None:
+        drawn = draw(number)
+        if isinstance(drawn, str):
+            return Skipped(drawn)
+        ran[drawn.kind] += 1
+        steps.update([line.split("(", 1)[0].split()[-1] for line in drawn.trace.splitlines()
                       if "yield" in line])  # fmt: skip
         try:
-            found = runner(each)
+            found = runner(drawn)
         except (DeviceError, CompilerBug) as error:
-            findings.append(_told(each, str(error)))
-            if isinstance(error, DeviceError) and error.code != "device-fault":
-                continue  # the launch was refused, and the GPU is as good as ever
-            break
-        wrong = found if isinstance(found, str) else differs(each, found)
-        if wrong:
-            findings.append(_told(each, wrong))
-    kinds_, steps_, skipped_ = (dict(sorted(of.items())) for of in (ran, steps, skipped))
-    return CudaFuzzReport(sum(ran.values()), seed, kinds_, steps_, skipped_, tuple(findings))
+            # Where a launch was refused the GPU is as good as ever.
+            refused = isinstance(error, DeviceError) and error.code != "device-fault"
+            return CudaFinding(_told(drawn, str(error)), is_last=not refused)
+        wrong = found if isinstance(found, str) else differs(drawn, found)
+        return CudaFinding(_told(drawn, wrong)) if wrong else None
+
+    done = campaign(
+        one, examples, tries=TRIES, ends=lambda found: any(each.is_last for each in found)
+    )
+    kinds_, steps_ = (dict(sorted(of.items())) for of in (ran, steps))
+    findings = tuple([each.told for each in done.findings])
+    return CudaFuzzReport(done.ran, seed, kinds_, steps_, done.skipped, findings)
 
 
 def fuzz(examples: int = 200, seed: int = 0, *, length: int = 6) -> CudaFuzzReport:
     """So many cases on the GPU of this machine, one after another."""
     gpu = device()
-
-    def cases() -> Iterator[CudaCase | str]:
-        ran = number = 0
-        while ran < examples and number < TRIES * examples:
-            drawn = case(seed, number, length)
-            ran += isinstance(drawn, CudaCase)
-            number += 1
-            yield drawn
-
-    return report(cases(), seed, lambda of: on_gpu(gpu, of, built(of, gpu.architecture)))
+    return report(
+        lambda number: case(seed, number, length),
+        examples,
+        seed,
+        lambda of: on_gpu(gpu, of, built(of, gpu.architecture)),
+    )
 
 
 def _told(of: CudaCase, wrong: str) -> str:

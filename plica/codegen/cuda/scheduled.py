@@ -45,32 +45,39 @@ from plica.schedule.default.gpu.thread import (
     row_schedule,
     shared_sums,
 )
-from plica.schedule.form import Facts
+from plica.schedule.form import Facts, ScheduleTables
 from plica.schedule.trace import Trace
 
 __all__ = ["Facts", "for_threads", "reassociates", "refused", "threaded", "threads"]
 
 
 def threads(
-    gpu: Gpu, contract: Contract, tuned: Mapping[str, ChosenSchedule] = NOTHING
+    gpu: Gpu,
+    contract: Contract,
+    tuned: Mapping[str, ChosenSchedule] = NOTHING,
+    tables: ScheduleTables | None = None,
 ) -> Scheduler:
-    """Kernels for a GPU."""
+    """Kernels for a GPU, by the forms and templates of its target."""
 
     def schedule(function: Function, facts: Facts, chosen: ChosenSchedule | None) -> Scheduled:
-        return for_threads(function, facts, gpu, chosen)
+        return for_threads(function, facts, gpu, chosen, tables)
 
     return Scheduler(schedule, contract, tuned)
 
 
 @lru_cache(maxsize=1024)
 def for_threads(
-    function: Function, facts: Facts, gpu: Gpu, chosen: ChosenSchedule | None = None
+    function: Function,
+    facts: Facts,
+    gpu: Gpu,
+    chosen: ChosenSchedule | None = None,
+    tables: ScheduleTables | None = None,
 ) -> Scheduled:
     """The kernel of a function; what was `chosen` takes the place of what the default would be."""
     if chosen is not None:
         return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
     passed: list[str] = []
-    for each in candidates(to_stages(function).stages, facts, gpu):
+    for each in candidates(to_stages(function).stages, facts, gpu, tables):
         why_not = refused(each.kernel, gpu)
         if not why_not:
             made = from_form(function, facts, each.form.stages, each.trace, each.kernel)

@@ -19,6 +19,7 @@ from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Kernel
 from plica.schedule.default import FORMS, Machine
 from plica.schedule.default.choose import TEMPLATES
+from plica.schedule.default.role import contraction_blocks
 from plica.schedule.do import Body, DoBlock, do
 from plica.schedule.form import Facts, Form
 from plica.schedule.primitive import block, loops, parallel
@@ -50,14 +51,14 @@ def wrong_form(of: Form) -> Form:
 
 def tile_with_shared_lanes(kernel: Kernel, machine: Machine) -> DoBlock | None:
     """The template of register tiles, in which cores then share the lanes of vectors."""
-    tile = TEMPLATES["register-tile"](kernel, machine)
-    if tile is None:
+    tile, stages = TEMPLATES["register-tile"](kernel, machine), contraction_blocks(kernel)
+    if tile is None or stages is None:
         return None
 
     @do
     def whole() -> Body:
         yield tile
-        around = yield loops((yield block("sum")))
+        around = yield loops((yield block(str(stages.reduction.label))))
         yield parallel(around[-1])
 
     return whole

@@ -254,6 +254,8 @@ class MemoryEmitter:
         first = at.plus - number
 
         def row(which: int) -> str:
+            if first + which * step >= self.places[buffer].span:
+                return "poison"  # of a lane that takes no part
             place = self.address(buffer, constant(first + which * step), True)
             return self.lanes.w.let(f"load <{width} x {kind}>, ptr {place}, align {size}")
 
@@ -287,6 +289,9 @@ class MemoryEmitter:
             return self._vector(buffer, self.address(buffer, at, sound), mask)
         if at.step is not None and 1 < at.step <= APART:
             return self._picked(buffer, at, mask)
+        turned = self._turned(buffer, at) if at.step is not None else None
+        if turned is not None:
+            return turned
         lanes, w, n = self.lanes, self.lanes.w, self.lanes.count
         one, align = memory(buffer.dtype), buffer.dtype.bytes
         kind, short = f"<{n} x {one}>", _SHORT.get(one, one)

@@ -17,6 +17,7 @@ from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import Target
+from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
 from plica.runtime.executable import Executable
 from plica.runtime.host import features, lacking
@@ -26,10 +27,13 @@ from plica.runtime.load import executable
 
 if TYPE_CHECKING:
     from plica.codegen.choices import table
-    from plica.codegen.native import llvm_entry
+    from plica.codegen.memory_plan import workspace_plan
+    from plica.codegen.native import llvm_entry, program_of
     from plica.codegen.record import kernels
 else:
     llvm_entry = late("plica.codegen.native:llvm_entry")
+    program_of = late("plica.codegen.native:program_of")
+    workspace_plan = late("plica.codegen.memory_plan:workspace_plan")
     table = late("plica.codegen.choices:table")
     kernels = late("plica.codegen.record:kernels")
 
@@ -73,6 +77,11 @@ def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) 
     return found
 
 
+def _kernel_text(kernel: Kernel, target: Target) -> str:
+    program = program_of(kernel)
+    return fold(program, workspace_plan(program), target)
+
+
 def with_threads(target: Target, threads: int) -> Target:
     """The processor with another number of cores at work."""
     return evolve(target, cores=threads)
@@ -96,6 +105,7 @@ CPU: Final = Backend(
     build,
     texts_of,
     machine=machine_of,
+    encode=_kernel_text,
     settled=find_target,
     with_threads=with_threads,
     check_here=toolchain.check_host,

@@ -103,7 +103,8 @@ def kernel_text(  # noqa: PLR0917  # as `emit`
     fused = contract and target.has_fma
     shared = pool.has_pool(target.triple)
     width = target.vector_bits
-    return emit(program.kernels[number], name, over, fused, width, shared, signless)
+    kernel = program.kernels[number]
+    return emit(kernel, name, over, fused, width, shared, signless, target.has_masks)
 
 
 def alone(text: Text, name: str, target: Target) -> str:

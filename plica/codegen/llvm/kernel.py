@@ -27,6 +27,7 @@ from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant
 from plica.codegen.llvm.loop_context import within
 from plica.codegen.llvm.scope import negated
 from plica.codegen.llvm.spelling import memory
+from plica.codegen.llvm.tail import mask, padded
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.binding import free_vars
@@ -93,6 +94,7 @@ def emit(  # noqa: PLR0917  # what is known of where it will run
     width: int = 0,
     shared: bool = False,
     signless: bool = False,
+    masks: bool = False,
 ) -> Text:
     """The function of a kernel: it takes the dims that are open, then its buffers.
 
@@ -100,7 +102,7 @@ def emit(  # noqa: PLR0917  # what is known of where it will run
     is told that no two parameters overlap, so the body may use only one of them.  `fused` allows
     `a * b + c` to be rounded once.  `width` is how many bits of a vector LLVM should use.
     `shared` gives the iterations of parallel loops to the pool.  `signless` allows the sign of a
-    zero to be another.
+    zero to be another.  `masks` says that single lanes of a vector are read and written.
     """
     w = LlvmWriter(signless=signless)
     values = LlvmValues(w, fused)
@@ -118,7 +120,7 @@ def emit(  # noqa: PLR0917  # what is known of where it will run
         last = places[kernel.params[-1]].pointer
         places[kernel.params[over]] = place_of(kernel.params[over], last)
     values.access.turner.fenced = width >= FENCED
-    statements_ = _Statements(values, width or WIDTH, name if shared else None)
+    statements_ = _Statements(values, width or WIDTH, name if shared else None, masks)
     statements_.write(kernel.body)
     if values.fails is not None:
         w.do(f"ret i1 {w.let(f'load i1, ptr {values.fails}')}")
@@ -160,8 +162,11 @@ def _shared_facts(buffer: Buffer, size: int) -> str:
 class _Statements:
     """Writes statements: the rows of the statement fold, and what they know of one another."""
 
-    def __init__(self, values: LlvmValues, width: int, name: str | None = None) -> None:
+    def __init__(
+        self, values: LlvmValues, width: int, name: str | None = None, masks: bool = False
+    ) -> None:
         self.values = values
+        self.masks = masks  # whether single lanes are read and written
         self.name = name  # bodies of parallel loops are named after it; None if there are none
         self.bodies: list[str] = []  # functions beside this one
         self.count = 0  # how many parallel loops there were
@@ -228,7 +233,7 @@ class _Statements:
     def _fill(self, loop: For, inner: LlvmValues) -> str:
         """Write the body of a parallel loop into a function of its own."""
         inner.access.turner.fenced = self.values.access.turner.fenced
-        inside = _Statements(inner, self.width)
+        inside = _Statements(inner, self.width, masks=self.masks)
         inside.plain = not _has_loops(loop.body)
         inside.write(*inside._known(loop.body, within(loop.var, loop.extent)))
         return inside.told(self.width)
@@ -277,12 +282,18 @@ class _Statements:
         """The body of a vectorized loop for the lanes from one on.
 
         So many at once as the greatest power of two that is not more: LLVM makes registers of
-        these, but single numbers of what fills no register.
+        these, but single numbers of what fills no register.  With masks, as many as are left.
         """
         if done == count:
             return ()
-        around = self.around
-        lanes = 1 << (count - done).bit_length() - 1
+        around, left = self.around, count - done
+        if self.masks and around.mask == TRUE:
+            lanes = padded(loop, left, self.width // (8 * _widest(loop.body)))
+            if lanes is not None:
+                around.bind(loop.var, constant(done), (done, count - 1))
+                around.spread(loop.var, constant(done), lanes, mask(lanes, left))
+                return loop.body, around.gather, partial(around.unbind, loop.var)
+        lanes = 1 << left.bit_length() - 1
         around.bind(loop.var, constant(done), (done, done + lanes - 1))
         around.spread(loop.var, constant(done), lanes)
         gathered = partial(around.unbind, loop.var)

@@ -59,6 +59,7 @@ class LoopContext:
         self.vars: dict[ScalarVar, LaneValue] = {}
         self.lane: ScalarVar | None = None  # the variable of the vectorized loop
         self.mask = TRUE  # which of its lanes take part
+        self.padding = TRUE  # which of them there are, where the others only fill a register
         self.facts: list[Polynomial] = []  # what is not negative, by the branches around
         self._ranges: dict[Term, Interval] = {}
         self._intervals: dict[Term, Interval] = {}
@@ -113,16 +114,23 @@ class LoopContext:
         self.unbind(loop.var)
         self.lanes.release(loop.mark)
 
-    def spread(self, var: ScalarVar, first: LaneValue, count: int) -> None:
-        """Begin to do everything in so many lanes, in which the variable counts from `first`."""
+    def spread(
+        self, var: ScalarVar, first: LaneValue, count: int, padding: LaneValue = TRUE
+    ) -> None:
+        """Begin to do everything in so many lanes, in which the variable counts from `first`.
+
+        With `padding`, only in some of them, to which alone the bounds of the variable apply.
+        """
         if self.lane is not None:
             raise CompilerBug(f"The vectorized loop {var.name} is inside {self.lane.name}.")
         self.vars[var] = first._replace(step=1 if count > 1 else 0)
         self.lane, self.lanes.count = var, count if count > 1 else 0
+        self.mask = self.padding = padding
 
     def gather(self) -> None:
         """End what `spread` began."""
         self.lane, self.lanes.count = None, 0
+        self.mask = self.padding = TRUE
 
     # --- bounds --------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from plica.ir.loop.scalar import (
     row_of,
 )
 from plica.ir.loop.scalar_row import ScalarRow
-from plica.ir.type.dtype import DType, bool_, f64, i8
+from plica.ir.type.dtype import DType, bool_, f32, f64, i8, i32
 from plica.runtime.element import Kind
 
 
@@ -244,6 +244,8 @@ def cast(w: LlvmWriter, value: str, source: DType, to: DType, n: int = 0) -> str
         case "float", "float":
             return _refloat(w, value, source, to, n)
         case "float", "int" | "uint":
+            if n and to.bits >= 8:
+                return _saturated(w, value, source, to, n)
             sign = "s" if to.kind == "int" else "u"
             name = f"llvm.fpto{sign}i.sat.{suffix(to, n)}.{suffix(source, n)}"
             return w.call(name, after, [(before, value)])
@@ -256,6 +258,36 @@ def cast(w: LlvmWriter, value: str, source: DType, to: DType, n: int = 0) -> str
             narrower = to.bits < source.bits
             wider = "sext" if source.kind == "int" else "zext"
             return w.let(f"{'trunc' if narrower else wider} {before} {value} to {after}")
+
+
+def _saturated(w: LlvmWriter, value: str, source: DType, to: DType, n: int) -> str:
+    """Integers of floats in lanes: the nearest there is of what is too large, 0 of nan.
+
+    LLVM's own instruction for that would be made for one lane after another.
+    """
+    wide_ = f64 if source is f64 else f32
+    before, (low, high) = register(source, n), to.bounds
+    middle = to if to.bits >= 32 else i32
+    between = register(middle, n)
+    digits = 53 if wide_ is f64 else 24
+    most = high if high < 2**digits else high + 1 - 2 ** (high.bit_length() - digits)
+    bounded = value
+    for word, bound in (("ogt", low), ("olt", most)):
+        text = literal(float(bound), wide_, n)
+        inside = w.let(f"fcmp {word} {before} {bounded}, {text}")
+        bounded = w.let(f"select {flag(n)} {inside}, {before} {bounded}, {before} {text}")
+    word = "fptosi" if middle.kind == "int" else "fptoui"
+    found = w.let(f"{word} {before} {bounded} to {between}")
+    for test, where, other in (
+        (most < high, f"fcmp oge {before} {value}, {literal(float(high + 1), wide_, n)}", high),
+        (low != 0, f"fcmp uno {before} {value}, {value}", 0),  # else it is the least already
+    ):
+        if test:
+            text = literal(other, middle, n)
+            found = w.let(f"select {flag(n)} {w.let(where)}, {between} {text}, {between} {found}")
+    if middle is to:
+        return found
+    return w.let(f"trunc {between} {found} to {register(to, n)}")
 
 
 def _refloat(w: LlvmWriter, value: str, source: DType, to: DType, n: int = 0) -> str:

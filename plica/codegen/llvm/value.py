@@ -257,7 +257,9 @@ class LlvmValues:
         """The element, and whether an index was outside; None where that cannot be."""
         lanes, around = self.lanes, self.around
         unsure: list[tuple[LaneValue, Size]] = []
-        needed, sound = TRUE, True
+        # A place that all lanes share is one of a lane that there is.
+        needed = TRUE if all(each.step == 0 for each in found) else around.padding
+        sound = True
         shape = self.access.places[buffer].shape
         for index, value, count in zip(indices, found, shape, strict=True):
             low, high = around.interval(index)

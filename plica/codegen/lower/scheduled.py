@@ -41,8 +41,9 @@ from plica.ir.type.dtype import i8, i32
 from plica.rewrite.contract import Contract, exact
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.late import late
-from plica.schedule.default import Machine, candidates, default_schedule
-from plica.schedule.form import Facts
+from plica.schedule.collapse import collapsed
+from plica.schedule.default import Machine, candidates, default_schedule, fallback_schedule
+from plica.schedule.form import Facts, ScheduleTables
 from plica.schedule.hoist import Hoisted, constants, hoist
 from plica.schedule.trace import Trace
 
@@ -175,14 +176,18 @@ def machine_of(target: Target) -> Machine:
 
 
 def processor(
-    machine: Machine | None, contract: Contract, tuned: Mapping[str, ChosenSchedule] = NOTHING
+    machine: Machine | None,
+    contract: Contract,
+    tuned: Mapping[str, ChosenSchedule] = NOTHING,
+    tables: ScheduleTables | None = None,
 ) -> Scheduler:
-    """Kernels for a machine; plain loops where none is given."""
+    """Kernels for a machine, by the forms and templates of its target; plain loops where no machine
+    is given."""
 
     def schedule(function: Function, facts: Facts, chosen: ChosenSchedule | None) -> Scheduled:
-        return (
-            plain(function) if machine is None else on_processor(function, facts, machine, chosen)
-        )
+        if machine is None:
+            return plain(function)
+        return on_processor(function, facts, machine, chosen, tables)
 
     looks = machine is not None and machine.dot is not None
     return Scheduler(schedule, contract, tuned, looks, chunks=machine is not None)
@@ -192,13 +197,17 @@ def processor(
 def plain(function: Function) -> Scheduled:
     """The plain loops of a function."""
     whole = to_stages(function)
-    kernel = nest(whole.stages)
+    kernel = nest(collapsed(whole.stages))
     return Scheduled(kernel, digest(kernel), whole.reads, whole.source)
 
 
 @lru_cache(maxsize=1024)
 def on_processor(
-    function: Function, facts: Facts, machine: Machine, chosen: ChosenSchedule | None = None
+    function: Function,
+    facts: Facts,
+    machine: Machine,
+    chosen: ChosenSchedule | None = None,
+    tables: ScheduleTables | None = None,
 ) -> Scheduled:
     """The kernel of a function; what was `chosen` takes the place of what the default would be.
 
@@ -210,11 +219,10 @@ def on_processor(
         if not why_not:
             return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
         passed.append(f"the tuned schedule: {why_not}")
-    for each in candidates(to_stages(function).stages, facts, machine):
+    forms = None if tables is None else tables.forms
+    for each in candidates(collapsed(to_stages(function).stages), facts, machine, forms):
         begun = kernel_of(hoist(each.stages, facts.constant).rest)
-        made = default_schedule(begun, machine)
-        if made is None:
-            break  # its kind has no schedule here, whatever the size of its tiles
+        made = default_schedule(begun, machine, tables) or fallback_schedule(begun, machine)
         trace, kernel = made
         why_not = refused(kernel)
         if not why_not:

@@ -18,7 +18,7 @@ from plica.codegen.open_fuzz.judge import CaseVerdict, Compile, judge
 from plica.core.fold import post_order
 from plica.ir.graph.expression import Apply
 from plica.rewrite.check.report import as_comment, text
-from plica.rewrite.fuzz.driver import Known, one_case
+from plica.rewrite.fuzz.driver import Known, campaign, one_case
 
 TRIES: Final = 150
 """How many smaller programs are compiled for one that goes wrong."""
@@ -98,14 +98,13 @@ def fuzz(
     goes wrong is made smaller in so many `tries` at most.
     """
     report = Report(seed)
-    for number in range(first, first + examples):
-        if say is not None:
-            say(f"{number - first + 1} of {examples}")
+
+    def one(number: int) -> Finding | None:
         again = bool(renames) and number % renames == 0
         asked = partial(judge, compiled=compiled, renames=again, isolated=isolated)
         judged = Known[Case, CaseVerdict](asked, _key, CaseVerdict("passed"), tries)
 
-        def one(case: Case, counts: bool, judged: Known[Case, CaseVerdict] = judged) -> None:
+        def tried(case: Case, counts: bool) -> None:
             verdict = judged(case)
             if counts:
                 _count(report, case, verdict)
@@ -113,13 +112,14 @@ def fuzz(
                 raise Wrong(case, verdict)
 
         try:
-            one_case(one, open_cases(most), seed, number)
+            one_case(tried, open_cases(most), seed, number)
         except Wrong as wrong:
             kind, reason = wrong.verdict.kind, wrong.verdict.reason
-            script = as_script(wrong.case, reason)
-            report.findings.append(Finding(number, kind, reason, script))
-            if len(report.findings) >= findings:
-                break
+            return Finding(number, kind, reason, as_script(wrong.case, reason))
+        return None
+
+    done = campaign(one, examples, first=first, ends=lambda found: len(found) >= findings, say=say)
+    report.findings.extend(done.findings)
     return report
 
 

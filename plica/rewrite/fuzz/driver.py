@@ -5,7 +5,7 @@ that a strategy draws are made smaller by hypothesis (`one_case`), others by wha
 ones of their kind (`least`).  A fuzzer is a generator, an oracle and one of these, in a `campaign`.
 
 >>> campaign(lambda number: Skipped("odd") if number % 2 else None, 2, tries=4)
-Campaign(ran=2, skipped={'odd': 1}, finding=None)
+Campaign(ran=2, skipped={'odd': 1}, findings=())
 
 >>> least(100, lambda number: (number // 2, number - 1), lambda number: number > 7)
 8
@@ -14,7 +14,7 @@ Campaign(ran=2, skipped={'odd': 1}, finding=None)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 import hypothesis
@@ -35,37 +35,47 @@ class Skipped:
 
 @frozen
 class Campaign(Generic[F]):
-    """How many cases ran, why others did not, and the finding if there is one."""
+    """How many cases ran, why others did not, and what was found."""
 
     ran: int
     skipped: dict[str, int]
-    finding: F | None
+    findings: tuple[F, ...]
+
+    @property
+    def finding(self) -> F | None:
+        """The first finding, if there is one."""
+        return self.findings[0] if self.findings else None
 
 
 def campaign(
     one: Callable[[int], F | Skipped | None],
     examples: int,
     *,
+    first: int = 0,
     tries: int = 1,
+    ends: Callable[[Sequence[F]], object] = bool,
     say: Callable[[str], None] | None = None,
 ) -> Campaign[F]:
-    """Cases by their numbers, until so many ran or one is a finding.
+    """Cases by their numbers, from the `first` on, until so many ran or findings end it.
 
-    For each that runs so many `tries` are made at most; `say` is told of each as its turn comes.
+    The first finding does, unless `ends` says otherwise.  For each that runs so many `tries` are
+    made at most; `say` is told of each as its turn comes.
     """
     skipped: Counter[str] = Counter()
-    ran = number = 0
-    finding: F | None = None
-    while finding is None and ran < examples and number < tries * (examples + 1):
+    ran = tried = 0
+    findings: list[F] = []
+    while not ends(findings) and ran < examples and tried < tries * (examples + 1):
         if say is not None:
             say(f"{ran + 1} of {examples}")
-        found = one(number)
-        number += 1
+        found = one(first + tried)
+        tried += 1
         if isinstance(found, Skipped):
             skipped[found.reason] += 1
-        else:
-            ran, finding = ran + 1, found
-    return Campaign(ran, dict(sorted(skipped.items())), finding)
+            continue
+        ran += 1
+        if found is not None:
+            findings.append(found)
+    return Campaign(ran, dict(sorted(skipped.items())), tuple(findings))
 
 
 def one_case(

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 from plica.runtime.late import lazily
 
-__all__ = ["FORMS", "Machine", "candidates", "default_schedule", "default_trace", "formed"]
+__all__ = [
+    "FORMS",
+    "Machine",
+    "candidates",
+    "default_schedule",
+    "default_trace",
+    "fallback_schedule",
+    "formed",
+]
 
 if TYPE_CHECKING:
     from plica.schedule.default.choose import (
@@ -14,6 +22,7 @@ if TYPE_CHECKING:
         candidates,
         default_schedule,
         default_trace,
+        fallback_schedule,
         formed,
     )
     from plica.schedule.default.machine import Machine

@@ -19,7 +19,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from math import prod
@@ -29,7 +29,6 @@ from plica.analysis.site import map_of
 from plica.core.binding import free_vars
 from plica.core.collector import paused
 from plica.core.fold import post_order
-from plica.core.name import Name
 from plica.ir.loop.scalar import Load, Select
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, kernel_of
@@ -48,10 +47,11 @@ from plica.schedule.default.estimate import (
     sums_of_rows,
 )
 from plica.schedule.default.form import register_tile
+from plica.schedule.default.general import general_cycles, general_schedule
 from plica.schedule.default.grouped import by_group
-from plica.schedule.default.joined import joined_form, joined_schedule
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import Panel, panel_of, panel_schedule, paneled
+from plica.schedule.default.piecewise import piecewise_form, piecewise_schedule
 from plica.schedule.default.reduction import row_form, row_schedule
 from plica.schedule.default.register_tile import (
     SHARED,
@@ -62,6 +62,7 @@ from plica.schedule.default.register_tile import (
     shared,
     tile_of,
 )
+from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.sample import sampled
 from plica.schedule.default.tile import RegisterTile
@@ -69,7 +70,20 @@ from plica.schedule.default.transpose import turned
 from plica.schedule.default.winograd import tiled
 from plica.schedule.do import Body, do, run
 from plica.schedule.do import DoBlock as Do
-from plica.schedule.form import Apply, Facts, Form, Formed, Made, in_order, installed, itself, reach
+from plica.schedule.form import (
+    BY_COST,
+    Apply,
+    Facts,
+    Form,
+    Formed,
+    Made,
+    ScheduleTables,
+    in_order,
+    installed,
+    itself,
+    priced,
+    reach,
+)
 from plica.schedule.hoist import hoist
 from plica.schedule.primitive import block, decompose_padding, loops, reorder, vectorize
 from plica.schedule.problem import ScheduleRefused
@@ -77,9 +91,11 @@ from plica.schedule.trace import Trace
 
 __all__ = [
     "FORMS",
+    "PROCESSOR",
     "candidates",
     "default_schedule",
     "default_trace",
+    "fallback_schedule",
     "formed",
     "hoist",
     "kernel_of",
@@ -97,13 +113,22 @@ def formed(of: Stages, facts: Facts, machine: Machine, only: str | None = None) 
     apart = None if only is None else by_group(of)
     if apart is not None:
         return formed(apart, facts, machine, only)
-    found = reach((*FORMS, *installed()), of, facts, machine, only)
+    found = reach(every_form(), of, facts, machine, only)
     return found[0] if found else None
 
 
-def candidates(of: Stages, facts: Facts, machine: Machine) -> Iterator[Formed]:
+def candidates(
+    of: Stages, facts: Facts, machine: Machine, forms: Sequence[Form] | None = None
+) -> Iterator[Formed]:
     """What to begin with, the best first; forms of a higher rank come after all of a lower one."""
-    return in_order((*FORMS, *installed()), of, facts, machine)
+    return in_order(every_form(forms), of, facts, machine)
+
+
+def every_form(forms: Sequence[Form] | None = None) -> tuple[Form, ...]:
+    """The forms of a target (`FORMS` if none are given), and those of libraries: what these make is
+    reckoned as plain loops if they do not say."""
+    own = FORMS if forms is None else forms
+    return (*own, *[priced(each, general_cycles) for each in installed()])
 
 
 def _one(make: Callable[[Stages, Facts, Machine], Stages | None]) -> Apply:
@@ -123,16 +148,16 @@ def _groups(of: Stages, facts: Facts, machine: Machine) -> list[Made]:
     return [] if found is None else [(found.cycles, found.make)]
 
 
-def _contraction(of: Stages, machine: Machine) -> Contraction | None:
+def _contraction(of: Stages, machine: Machine, again: bool = False) -> Contraction | None:
     """The contraction some stages are, if it is worth a tile of registers."""
-    found = contraction(of)
+    found = contraction(of, again)
     if found is None or found.reduced.dtype not in (f32, f64):
         return None
     return None if prod(found.sizes.values()) < FEWEST else found
 
 
 def _window(of: Stages, _: Facts, machine: Machine) -> Stages | None:
-    found = _contraction(of, machine)
+    found = _contraction(of, machine, again=True)  # what is read stays where it is
     return windowed(found, machine) if found is not None and is_window(found, machine) else None
 
 
@@ -149,7 +174,7 @@ def _over_n(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
         for each in over_outputs(whole, machine):
             yield (
                 each.cycles,
-                partial(register_tile, whole, whole.lanes[-1], each.lanes, masked=machine.masks),
+                partial(register_tile, whole, whole.n[-1], each.lanes, masked=machine.masks),
             )
 
 
@@ -191,8 +216,8 @@ def _chain(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
 FORMS: Final[tuple[Form, ...]] = (
     Form("transpose-tiles", "Squares of elements are transposed in registers.", exact,
          _one(lambda of, _, machine: turned(of, machine)), 0),
-    Form("split-concat", "Each part of a concatenation has loops of its own.", exact,
-         _one(lambda of, _, machine: joined_form(of)), 1),
+    Form("split-pieces", "Each piece of a piecewise tensor has loops of its own.", exact,
+         _one(lambda of, _, machine: piecewise_form(of)), 1),
     Form("share-rows", "Cores share the rows of elementwise work.", exact,
          _one(lambda of, _, machine: elementwise_form(of, machine)), 2),
     Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
@@ -201,11 +226,11 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("split-groups", "Groups of channels become an axis.", exact, _groups, 5),
     Form("row-pools", "Sums without a weight go along rows.", reassociates, _one(_pooled), 6),
     Form("window", "Windows over one channel read rows as they lie.", exact, _one(_window), 7),
-    Form("lanes-over-n", "Lanes over outputs; the weight is packed.", exact, _over_n, 8),
-    Form("lanes-over-row", "Lanes over a row of the result.", exact, _over_rows, 8),
+    Form("lanes-over-n", "Lanes over outputs; the weight is packed.", exact, _over_n, BY_COST),
+    Form("lanes-over-row", "Lanes over a row of the result.", exact, _over_rows, BY_COST),
     Form("column-panels", "Columns of the data are copied to where they are read.", exact,
-         _panels, 8),
-    Form("partial-sums", "Lanes sum parts of a row.", reassociates, _sums_of_rows, 8),
+         _panels, BY_COST),
+    Form("partial-sums", "Lanes sum parts of a row.", reassociates, _sums_of_rows, BY_COST),
     Form("row-chain", "Stages of a row follow one another.", reassociates, _one(_chain), 9),
 )
 # fmt: on
@@ -220,15 +245,23 @@ def default_trace(kernel: Kernel, machine: Machine) -> Trace | None:
 
 
 @lru_cache(maxsize=1024)
-def default_schedule(kernel: Kernel, machine: Machine) -> tuple[Trace, Kernel] | None:
+def default_schedule(
+    kernel: Kernel, machine: Machine, tables: ScheduleTables | None = None
+) -> tuple[Trace, Kernel] | None:
     """The trace, and the kernel it makes; one that is not shown to be legal is none."""
     if not map_of(kernel).blocks:
         return Trace(()), kernel  # its form has the loops it should have
-    found = by_template(kernel, machine)
+    found = by_template(kernel, machine, None if tables is None else tables.templates)
     try:
         return None if found is None else recorded(found[1], kernel)
     except ScheduleRefused:
         return None
+
+
+@lru_cache(maxsize=1024)
+def fallback_schedule(kernel: Kernel, machine: Machine) -> tuple[Trace, Kernel]:
+    """The trace of the general template, which fits every kernel, and the kernel it makes."""
+    return recorded(general_schedule(kernel, machine), kernel)
 
 
 Template: TypeAlias = Callable[[Kernel, Machine], "Do | None"]
@@ -260,13 +293,13 @@ def _in_panels(kernel: Kernel, machine: Machine) -> Do | None:
 
 def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     """A contraction in tiles of registers."""
-    found = roles(kernel)
-    if found is None:
+    found, stages = roles(kernel), contraction_blocks(kernel)
+    if found is None or stages is None:
         return None
     lanes = fewest_lanes(found.extents[found.lane], machine.lanes(found.dtype))
     tile = tile_of(found, machine, lanes)
-    blocks = map_of(kernel).blocks
-    near = Name("pad") in blocks and all(str(each.name) != "pad" for each in kernel.params)
+    pad = stages.data
+    near = pad is not None and made_by(pad) not in kernel.params
     together = _together(found, tile, machine)
     shares = machine.cores > 1 and prod(found.extents) >= SHARED
 
@@ -277,6 +310,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     def whole() -> Body:
         yield scheduled(
             found,
+            stages,
             tile,
             lanes,
             together,
@@ -285,20 +319,20 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
             fetches=more is None and weights > machine.cache(2) // 8,
             beside=more,
         )
-        for name in ("pad", "packed"):
-            if Name(name) in blocks:
-                copy = yield block(name)
+        for each in (pad, stages.weight):
+            if each is not None:
+                copy = yield block(str(each.label))
                 every = yield loops(copy)
-                if name == "packed" and len(every) == 3 and _reads_rows(blocks[Name(name)].node):
+                if each is not pad and len(every) == 3 and _reads_rows(each):
                     yield reorder(every[1], every[0])  # along rows of what is read
                     every = (every[1], every[0], every[2])
-                if name == "pad" and near and _is_guarded(blocks[Name("pad")].node):
+                if each is pad and near and _is_guarded(each):
                     with suppress(ScheduleRefused):  # rows in strides are copied under a guard
                         fill = yield decompose_padding(copy, every[-1])
                         filled = yield loops(fill)
                         yield vectorize(filled[-1])
                 yield vectorize(every[-1])
-                if shares and not (name == "pad" and near):
+                if shares and not (each is pad and near):
                     yield from shared(every[:-2] or every[:1])
 
     return whole
@@ -307,15 +341,18 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
     "rows": row_schedule,
-    "elementwise": lambda kernel, _: elementwise_schedule(kernel),
+    "pieces": piecewise_schedule,
+    "elementwise": elementwise_schedule,
     "window": window_schedule,
-    "concat": joined_schedule,
     "dot-by-four": dot_schedule,
     "column-panels": _in_panels,
     "register-tile": _in_tiles,
 }
 # fmt: on
 """How kernels are scheduled: the first that knows one does."""
+
+PROCESSOR: Final = ScheduleTables(FORMS, TEMPLATES)
+"""What default schedules of processors are made of."""
 
 
 def _reads_rows(of: Block) -> bool:

@@ -3,8 +3,9 @@
     out[n, o, i, j] = f(sum over c, k, l of x[n, c, i + k, j + l] * w[o, c, k, l], …)
 
 Matrix products and convolutions of all kinds are contractions.  An axis of the result stands in the
-weight alone (`lanes`), in the data alone (`pixels`), or in both (`shared`): what can be reused
-along it follows from that.  Pools have no weight: axes along which windows slide are their pixels.
+weight alone (`n`), in the data alone (`m`), or in both (`batch`); those summed over are `k`.
+What can be reused along it follows from that.  Pools have no weight: axes along which windows slide
+are their `m`.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -13,7 +14,7 @@ along it follows from that.  Pools have no weight: axes along which windows slid
 >>> x, w = buffer("x", (4, 8), f32), buffer("w", (6, 8), f32)
 >>> dense = stage("y", (4, 6), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[n, k]))
 >>> found = contraction(stages((x, w), (dense,)))
->>> [str(each.name) for each in (*found.lanes, *found.pixels)]
+>>> [str(each.name) for each in (*found.n, *found.m)]
 ['i_1', 'i']
 """
 
@@ -55,11 +56,11 @@ Index: TypeAlias = tuple[Scalar, ...]
 
 @frozen(eq=False, slots=False)
 class Contraction:
-    """`value` at the axes, where `reduced` there is the sum over `terms` of `data * weight`."""
+    """`value` at the axes, where `reduced` there is the sum over `k` of `data * weight`."""
 
     inputs: tuple[Buffer, ...]
     axes: tuple[ScalarVar, ...]
-    terms: tuple[ScalarVar, ...]
+    k: tuple[ScalarVar, ...]
     sizes: Mapping[ScalarVar, int]
     data: Load
     weight: Load | None
@@ -71,20 +72,20 @@ class Contraction:
     value: Scalar
 
     @cached_property
-    def lanes(self) -> tuple[ScalarVar, ...]:
+    def n(self) -> tuple[ScalarVar, ...]:
         """The axes along which data can be reused, those of length 1 left out."""
         return () if self.weight is None else self._within(self.weight, self.data)
 
     @cached_property
-    def pixels(self) -> tuple[ScalarVar, ...]:
+    def m(self) -> tuple[ScalarVar, ...]:
         """The axes along which weights can be reused, those of length 1 left out."""
         if self.weight is not None:
             return self._within(self.data, self.weight)
-        apart = self.shared
+        apart = self.batch
         return tuple([a for a in self.axes if a not in apart and self.sizes[a] > 1])
 
     @cached_property
-    def shared(self) -> tuple[ScalarVar, ...]:
+    def batch(self) -> tuple[ScalarVar, ...]:
         """The axes along which nothing can be reused, those of length 1 left out."""
         both: frozenset[Term] = frozenset(self.data.indices)
         if self.weight is not None:
@@ -95,7 +96,7 @@ class Contraction:
     def depth(self) -> int:
         """How many products are summed."""
         count = 1
-        for each in self.terms:
+        for each in self.k:
             count *= self.sizes[each]
         return count
 
@@ -110,11 +111,12 @@ class Contraction:
 
 
 @lru_cache(maxsize=1024)
-def contraction(of: Stages) -> Contraction | None:
+def contraction(of: Stages, again: bool = False) -> Contraction | None:
     """The contraction some stages are, None where they are none that schedules know.
 
     Its axes are in the order of the result: in which order a sum is made of its terms does not
-    depend on the order of sums.
+    depend on the order of sums.  The epilogue reads neither data nor weight `again`, which may be
+    copied to another place, if that is not allowed.
     """
     every = pairs(of) if all(isinstance(each, Each) for each in of.stages) else []
     if len(every) != 1:
@@ -144,7 +146,7 @@ def contraction(of: Stages) -> Contraction | None:
         return None
     if weight is not None and fill.value != 0:
         return None
-    for load in loads(last.value):
+    for load in () if again else loads(last.value):
         if load.buffer is data.buffer or (weight is not None and load.buffer is weight.buffer):
             return None
     single = [each for each in body.axes if sizes[each] == 1]
@@ -153,7 +155,7 @@ def contraction(of: Stages) -> Contraction | None:
     return Contraction(
         inputs=of.inputs,
         axes=last.axes,
-        terms=tuple([each for each in body.axes if each not in single]),
+        k=tuple([each for each in body.axes if each not in single]),
         sizes={var: size for var, size in sizes.items() if var not in gone},
         data=_without(data, gone),
         weight=None if weight is None else _without(weight, gone),
@@ -285,7 +287,7 @@ def merged(of: Contraction) -> Contraction | None:
     if len(of.axes) < 2 or of.guarded or of.weight is None:
         return None
     i, j = of.axes[-2:]
-    if (i not in of.pixels and of.sizes[i] > 1) or j not in of.pixels:
+    if (i not in of.m and of.sizes[i] > 1) or j not in of.m:
         return None
     loads = [*of.loads(), of.data]
     views: dict[Buffer, Buffer] = {}

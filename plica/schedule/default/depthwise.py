@@ -28,9 +28,9 @@ rows above and below are known when the code is made, as the first and the last 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
-from plica.analysis.site import map_of
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
@@ -53,6 +53,7 @@ from plica.ir.type.dim import known, polynomial
 from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.form import inside
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.role import contraction_blocks
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
@@ -74,7 +75,7 @@ from plica.schedule.primitive import (
 __all__ = ["contraction", "is_window", "window_schedule", "window_tile", "windowed"]
 
 TAPS = 49
-"""A window whose places are all written out has at most so many."""
+"""So many places of a window are written out, at most; those of larger ones row by row."""
 
 MOST = 36
 """Multiply-adds in the text of a tile, at most, where it is not the least tile."""
@@ -94,14 +95,25 @@ SHARED = 1 << 18
 
 def is_window(of: Contraction, machine: Machine) -> bool:
     """Whether a contraction is a window over one channel that is worth this schedule."""
-    if not machine.masks or of.lanes or not of.axes or of.depth > TAPS:
+    taps = [of.sizes[each] for each in of.k]
+    if not machine.masks or of.n or not of.axes or written_out(taps) > TAPS:
         return False
     row = of.axes[-1]
-    if row not in of.pixels or of.sizes[row] < NARROW or len(of.axes) < 2:
+    if row not in of.m or of.sizes[row] < NARROW or len(of.axes) < 2:
         return False
     if any(row in _terms(place) for place in of.data.indices[:-1]):
         return False
     return 1 <= _terms(of.data.indices[-1]).get(row, 0) <= NARROW
+
+
+def serial_terms(taps: Sequence[int]) -> int:
+    """How many loops over a window's places stay loops, so that the others can be written out."""
+    return next((at for at in range(len(taps)) if prod(taps[at:]) <= TAPS), max(0, len(taps) - 1))
+
+
+def written_out(taps: Sequence[int]) -> int:
+    """How many places of a window are written out."""
+    return prod(taps[serial_terms(taps) :])
 
 
 def _terms(place: Scalar) -> dict[ScalarVar, int]:
@@ -129,17 +141,21 @@ def windowed(of: Contraction, machine: Machine) -> Stages:
     """The stages, in which data is read only where it is inside; rows and columns fill tiles."""
     used = {each.name for each in (*of.inputs, of.reduced)} | {each.name for each in of.sizes}
     row, column = of.axes[-1], of.axes[-2]
-    steps = of.sizes[column] if column in of.pixels else 1
+    steps = of.sizes[column] if column in of.m else 1
     high, lanes = window_tile(
-        of.depth, steps, of.sizes[row], machine, machine.lanes(of.reduced.dtype)
+        written_out([of.sizes[each] for each in of.k]),
+        steps,
+        of.sizes[row],
+        machine,
+        machine.lanes(of.reduced.dtype),
     )
     sizes = dict(of.sizes)
     sizes[row] = -(-sizes[row] // lanes) * lanes
-    if column in of.pixels:
+    if column in of.m:
         sizes[column] = -(-sizes[column] // high) * high
     data = inside(of, sizes)
     body = data if of.weight is None else Mul(data, of.weight)
-    extents = tuple([index(sizes[each]) for each in of.terms])
+    extents = tuple([index(sizes[each]) for each in of.k])
     shape = tuple([index(sizes[each]) for each in of.axes])
     window = Buffer(fresh(Name("window"), used), shape, of.reduced.dtype)
 
@@ -152,7 +168,7 @@ def windowed(of: Contraction, machine: Machine) -> Stages:
     assert isinstance(value, Scalar)
     whole = tuple([index(of.sizes[each]) for each in of.axes])
     out = Buffer(fresh(Name("out"), used | {window.name}), whole, dtype_of(value))
-    total = Each(window, of.axes, Reduce(of.combiner, of.terms, extents, body))
+    total = Each(window, of.axes, Reduce(of.combiner, of.k, extents, body))
     return stages(of.inputs, (total, Each(out, of.axes, value)))
 
 
@@ -161,28 +177,32 @@ def windowed(of: Contraction, machine: Machine) -> Stages:
 
 def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     """The schedule of such a kernel."""
-    site = map_of(kernel).blocks.get(Name("window"))
-    if site is None:
+    blocks = contraction_blocks(kernel)
+    if blocks is None or blocks.epilogue is not blocks.result or not machine.masks:
         return None
-    of: Block = site.node
+    if blocks.data is not None or blocks.weight is not None:
+        return None  # both are read as they are given
+    of, last_of = blocks.reduction, blocks.epilogue
     sizes = [known(each) or 0 for each in of.extents]
     around = of.kinds.count("spatial")
-    taps = prod(sizes[around:])
+    taps = sizes[around:]
     found = _data(of)
-    if found is None:
+    if found is None or written_out(taps) > TAPS or len(last_of.vars) != around:
         return None
     data, apart = found
     out = kernel.params[-1]
     rows = (known(out.shape[around - 2]) or 0) if apart else 1
     most = machine.lanes(dtype_of(data))
-    high, lanes = window_tile(taps, rows, known(out.shape[-1]) or 0, machine, most)
+    high, lanes = window_tile(written_out(taps), rows, known(out.shape[-1]) or 0, machine, most)
+    if sizes[around - 1] % lanes or (apart and sizes[around - 2] % high):
+        return None  # rows and columns of a window fill its tiles
     guarded = any(isinstance(node, Select) for node in post_order(of.body))
     shares = machine.cores > 1 and prod(sizes) >= SHARED
 
     @do
     def schedule() -> Body:
-        total = yield block("window")
-        last = yield block("out")
+        total = yield block(str(of.label))
+        last = yield block(str(last_of.label))
         every: tuple[Handle, ...] = yield loops(total)
         vectors, lane = yield split(every[around - 1], (None, lanes))
         batch, terms = list(every[: around - 1]), every[around:]
@@ -197,7 +217,7 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         yield set_scope(total, 0, "local")
         yield reverse_compute_at(last, vectors)
         begun = yield decompose_reduction(total, terms[0])
-        for each in (*terms, *steps):
+        for each in (*terms[serial_terms(taps) :], *steps):
             yield unroll(each)
         yield vectorize(lane)
         for each in (begun, last):
@@ -235,7 +255,15 @@ def _data(of: Block) -> tuple[Load, bool] | None:
     if len(found) != 1:
         return None
     (data,) = found
+    if any(row in free_vars(place) for place in data.indices[:-1]):
+        return None
     weights = [each for each in loads if each is not data]
+    shared = {
+        var for var, size in zip(of.vars[:around], of.extents, strict=False)
+        if known(size) != 1 and var not in free_vars(data)
+    }  # fmt: skip
+    if any(var in shared for each in weights for var in free_vars(each)):
+        return None  # sums of several outputs read the same data
     still = (
         any(column in free_vars(each) for each in weights) if weights else column in data.indices
     )

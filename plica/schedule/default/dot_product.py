@@ -76,7 +76,7 @@ class _Form:
         self.outer, self.inner = names.var("b"), names.var("v")
         self.quads, self.part = names.var("q"), names.var("s")
         lane, quad = of.lane, of.quad
-        self.column = whole.pixels[-1] if whole.pixels else None
+        self.column = whole.m[-1] if whole.m else None
         sizes = self.sizes = dict(whole.sizes)
         sizes[self.outer] = -(-sizes[lane] // dot.lanes)
         sizes[self.inner] = dot.lanes
@@ -86,7 +86,7 @@ class _Form:
         apart = [a for a in whole.axes if a is not lane and a is not self.column]
         steps = [] if self.column is None else [self.column]
         self.axes = (*apart, self.outer, *steps, self.inner)
-        rest = tuple([each for each in whole.terms if each is not quad])
+        rest = tuple([each for each in whole.k if each is not quad])
         self.terms = (self.quads, *rest, self.part)
         self.stages: list[Each] = []
         self.near: Buffer | None = None  # what is copied for each tile anew
@@ -186,7 +186,7 @@ class _Form:
         places = whole.weight.indices
         lane, quad = places.index(of.lane), places.index(of.quad)
         rest = [n for n in range(len(places)) if n not in (lane, quad)]
-        rest.sort(key=lambda n: whole.terms.index(places[n]) if places[n] in whole.terms else -1)
+        rest.sort(key=lambda n: whole.k.index(places[n]) if places[n] in whole.k else -1)
         shape = [index(self.sizes[self.outer]), index(self.sizes[self.quads])]
         shape += [whole.weight.buffer.shape[n] for n in rest]
         shape += [index(self.dot.lanes), index(QUAD)]

@@ -12,9 +12,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from plica.analysis.site import map_of
 from plica.core.binding import free_vars
-from plica.core.name import Name
 from plica.ir.loop.scalar import Add, Cast, Load, Mul
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Block, Kernel, Store
@@ -24,6 +22,7 @@ from plica.schedule.default.dot_product import NEAR, dotted
 from plica.schedule.default.machine import QUAD, Dot, Machine
 from plica.schedule.default.quantised import quantised
 from plica.schedule.default.register_tile import SHARED, shared, written_out
+from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.tile import RegisterTile, best_tile, cost
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
@@ -68,8 +67,8 @@ def dot_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     found = None if dot is None else quantised(of, facts, dot.dtype)
     if dot is None or found is None or prod(found.whole.sizes.values()) < FEWEST:
         return None
-    pixels = found.whole.pixels
-    steps = found.whole.sizes[pixels[-1]] if pixels else 1
+    m = found.whole.m
+    steps = found.whole.sizes[m[-1]] if m else 1
     return dotted(
         found, dot, tile_of(-(-found.whole.sizes[found.lane] // dot.lanes), steps, machine)
     )
@@ -84,12 +83,11 @@ def tile_of(vectors: int, steps: int, machine: Machine) -> RegisterTile:
 
 def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     """The schedule of a kernel that sums dot products, None where it does not."""
-    blocks = map_of(kernel).blocks
-    site = blocks.get(Name("sum"))
     dot = machine.dot
-    if dot is None or site is None or not is_dot(site.node, dot):
+    blocks = None if dot is None else contraction_blocks(kernel, lambda each: is_dot(each, dot))
+    if dot is None or blocks is None:
         return None
-    of = site.node
+    of, quads = blocks.reduction, blocks.data
     sizes = [known(each) or 1 for each in of.extents]
     spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
     terms = [at for at, kind in enumerate(of.kinds) if kind == "reduce"]
@@ -101,16 +99,15 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         return None
     shares = machine.cores > 1 and prod(sizes) >= SHARED
     # A copy that is no parameter is made for each tile of steps, just before these.
-    near = Name("quads") in blocks and all(str(each.name) != "quads" for each in kernel.params)
+    near = quads is not None and made_by(quads) not in kernel.params
     depth = prod([sizes[at] for at in terms])
     together = 1
     if near:
         together = _together(count // tile.steps, tile.steps, depth, machine.cores)
-    result = "kept" if Name("kept") in blocks else "out"
 
     def schedule() -> Body:
-        total = yield block("sum")
-        last = yield block(result)
+        total = yield block(str(of.label))
+        last = yield block(str(blocks.epilogue.label))
         every: tuple[Handle, ...] = yield loops(total)
         vectors, many = yield split(every[vector], (None, tile.vectors))
         order: list[Handle] = [vectors, *[every[at] for at in around]]
@@ -126,8 +123,8 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         yield reorder(*order, *inside, *tiled, lane, part)
         yield set_scope(total, 0, "local")
         yield reverse_compute_at(last, order[-1])
-        if near:
-            copy = yield block("quads")
+        if near and quads is not None:
+            copy = yield block(str(quads.label))
             yield compute_at(copy, order[place])
         start = yield decompose_reduction(total, inside[0])
         begun: tuple[Handle, ...] = yield loops(start)
@@ -139,11 +136,12 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             yield unroll(each)
         yield from written_out([sizes[at] for at in terms[:-1]], tile, inside)
         yield from _finished(last, len(order))
-        for name in ("packed", *(["out"] if result == "kept" else [])):
-            if Name(name) in blocks:
-                yield from _vectors(name, blocks[Name(name)].node)
-        if Name("quads") in blocks:
-            yield from _in_fours(blocks[Name("quads")].node, shares=shares and not near)
+        kept = blocks.epilogue is not blocks.result  # sums are kept as a whole
+        for whole in (blocks.weight, blocks.result if kept else None):
+            if whole is not None:
+                yield from _vectors(whole)
+        if quads is not None:
+            yield from _in_fours(quads, shares=shares and not near)
         if shares:
             yield from shared(order[: place + 1] if near else order[:-1] or order)
 
@@ -194,7 +192,7 @@ def _finished(last: Handle, outside: int) -> Body:
 
 def _in_fours(of: Block, *, shares: bool) -> Body:
     """Neighbours of a row are copied from four rows at once; a border is filled before."""
-    copy = yield block("quads")
+    copy = yield block(str(of.label))
     every: tuple[Handle, ...] = yield loops(copy)
     if _has_border(of):
         fill = yield decompose_padding(copy, every[-1])
@@ -214,10 +212,10 @@ def _has_border(of: Block) -> bool:
     return found is not None and of.vars[-1] not in free_vars(found[0])
 
 
-def _vectors(name: str, of: Block) -> Body:
+def _vectors(of: Block) -> Body:
     """The innermost loop of a stage that is computed as a whole goes in lanes."""
     if all(kind == "spatial" for kind in of.kinds):
-        found = yield block(name)
+        found = yield block(str(of.label))
         every: tuple[Handle, ...] = yield loops(found)
         if every:
             yield vectorize(every[-1])

@@ -18,12 +18,11 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
-from plica.analysis.site import map_of
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
-from plica.core.name import Name
 from plica.ir.loop.scalar import (
     Buffer,
     FloorDiv,
@@ -37,9 +36,10 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, stages
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type.dim import known, polynomial
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.role import block_flow, is_reduction
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
@@ -60,8 +60,6 @@ PIECE = 1 << 14
 LEAST = 1 << 8
 """A piece of fewer is not worth it."""
 
-EACH = Name("each")
-
 
 def elementwise_form(of: Stages, machine: Machine) -> Stages | None:
     """The stage of elementwise work worth sharing, None where it is none."""
@@ -70,27 +68,29 @@ def elementwise_form(of: Stages, machine: Machine) -> Stages | None:
             pass
         case _:
             return None
-    sizes = [known(size) for size in whole.out.shape]
-    if machine.cores < 2 or not whole.axes or not all(sizes):
+    if not _is_worth(whole.axes, whole.out.shape, whole.value, machine):
         return None
-    nodes = post_order(whole.value)
-    if any(isinstance(node, Reduce | FloorDiv | FloorMod | Pow) for node in nodes):
-        return None
-    weight = COSTLY if any(isinstance(node, Intrinsic) for node in nodes) else 1
-    if prod([size or 0 for size in sizes]) * weight < SHARED or (sizes[-1] or 0) < SHORTEST:
-        return None
-    if not _is_row(whole.value, whole.axes[-1]):
-        return None
-    if len([size for size in sizes if size != 1]) == 1 and piece_of(sizes[-1] or 0) is None:
-        return None
-    names = Names(of)
-    if EACH in names.used:
-        return None
-    out = Buffer(EACH, whole.out.shape, whole.out.dtype)
+    out = Buffer(Names(of).name("each"), whole.out.shape, whole.out.dtype)
     return stages(of.inputs, (Each(out, whole.axes, whole.value),))
 
 
-def _is_row(body: Scalar, axis: ScalarVar) -> bool:
+def _is_worth(
+    axes: Sequence[ScalarVar], shape: Sequence[Scalar], value: Scalar, machine: Machine
+) -> bool:
+    """Whether elements are worth the cores, along rows as they lie."""
+    sizes = [known(size) or 0 for size in shape]
+    if machine.cores < 2 or not axes or not all(sizes):
+        return False
+    nodes = post_order(value)
+    if any(isinstance(node, Reduce | FloorDiv | FloorMod | Pow) for node in nodes):
+        return False
+    weight = COSTLY if any(isinstance(node, Intrinsic) for node in nodes) else 1
+    if prod(sizes) * weight < SHARED or sizes[-1] < SHORTEST or not is_row(value, axes[-1]):
+        return False
+    return len([size for size in sizes if size != 1]) != 1 or piece_of(sizes[-1]) is not None
+
+
+def is_row(body: Scalar, axis: ScalarVar) -> bool:
     """Whether all that is read is contiguous along an axis, or the same all along it."""
     for node in post_order(body):
         if not isinstance(node, Load) or axis not in free_vars(node):
@@ -109,17 +109,21 @@ def piece_of(length: int) -> int | None:
     return next((each for each in range(most, LEAST - 1, -1) if length % each == 0), None)
 
 
-def elementwise_schedule(kernel: Kernel) -> Do | None:
+def elementwise_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     """The schedule of such a kernel."""
-    blocks = map_of(kernel).blocks
-    if list(blocks) != [EACH]:
+    flow = block_flow(kernel)
+    if flow is None or len(flow.blocks) != 1 or is_reduction(flow.result):
         return None
-    sizes = [known(size) or 0 for size in blocks[EACH].node.extents]
+    of = flow.result
+    assert isinstance(of.body, Store)
+    if of.body.indices != of.vars or not _is_worth(of.vars, of.extents, of.body.value, machine):
+        return None
+    sizes = [known(size) or 0 for size in of.extents]
     rows = prod(sizes[:-1])
 
     @do
     def schedule() -> Body:
-        one = yield block("each")
+        one = yield block(str(of.label))
         every: tuple[Handle, ...] = yield loops(one)
         *outer, last = every
         if rows == 1:

@@ -69,6 +69,9 @@ PAGES = 48
 MISSED = 12
 """Cycles where another entry is needed."""
 
+LINE = 64
+"""Bytes of a line of a cache."""
+
 RAGGED = 1.03
 """How much more it takes where the last tile is another than the rest."""
 
@@ -88,19 +91,19 @@ class FormChoice:
 
 def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
     """What lanes over outputs would cost."""
-    if not of.lanes:
+    if not of.n:
         return []
-    lane = of.lanes[-1]
+    lane = of.n[-1]
     lanes = fewest_lanes(of.sizes[lane], machine.lanes(of.reduced.dtype))
     if lanes < NARROW:
         return []
-    steps = of.sizes[of.pixels[-1]] if of.pixels else 1
+    steps = of.sizes[of.m[-1]] if of.m else 1
     vectors = -(-of.sizes[lane] // lanes)
-    times = _rest(of, [lane, *of.pixels[-1:]])
+    times = _rest(of, [lane, *of.m[-1:]])
     scattered = 1.0 if of.axes[-1] is lane else SCATTERED * lanes
-    if of.pixels and of.axes[-1] is of.pixels[-1] and steps >= NARROW:
+    if of.m and of.axes[-1] is of.m[-1] and steps >= NARROW:
         scattered = TURNED
-    apart = stride(of.data, of.pixels[-1]) if of.pixels else 0
+    apart = stride(of.data, of.m[-1]) if of.m else 0
     tile = best_tile(vectors, steps, machine.registers, most=most_steps(apart))
     each = cost(tile, vectors, steps) * of.depth + vectors * steps * scattered
     each += _tiles(tile, vectors, steps) * _missed(of)
@@ -120,39 +123,37 @@ def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
     if not of.axes:
         return []
     row = of.axes[-1]
-    if row in of.lanes or of.sizes[row] < NARROW or row not in of.pixels:
+    if row in of.n or of.sizes[row] < NARROW or row not in of.m:
         return []
     lanes = fewest_lanes(of.sizes[row], machine.lanes(of.reduced.dtype))
     vectors = -(-of.sizes[row] // lanes)
-    steps = of.sizes[of.lanes[-1]] if of.lanes else 1
-    if not of.lanes:
+    steps = of.sizes[of.n[-1]] if of.n else 1
+    if not of.n:
         if of.depth > WINDOW:
             return []
         tile = RegisterTile(1, 1)
     else:
         tile = best_tile(vectors, steps, machine.registers)
-    # Neighbours of a window are no whole lines of a cache.
-    apart = 1.3 if of.depth > of.sizes[of.terms[0]] else 1
-    each = cost(tile, vectors, steps) * of.depth * apart + vectors * steps
+    each = cost(tile, vectors, steps, _lines(of, row, lanes)) * of.depth + vectors * steps
     each += _tiles(tile, vectors, steps) * _missed(of)
     strided = stride(of.data, row) > of.data.buffer.dtype.bytes
     ragged = of.sizes[row] % lanes != 0 and not machine.masks
     room = _room(of, machine) if of.guarded or strided or ragged else 0
-    whole = each * _rest(of, [row, *of.lanes[-1:]]) + room
+    whole = each * _rest(of, [row, *of.n[-1:]]) + room
     return [FormChoice(whole, "lanes-over-row", lanes, tile)]
 
 
 def panels(of: Contraction, machine: Machine, *, sampled: bool = False) -> list[FormChoice]:
     """What panels of columns would cost; `sampled` data is copied once more."""
-    if not has_panels(of) or of.sizes[of.lanes[-1]] < LEAST:
+    if not has_panels(of) or of.sizes[of.n[-1]] < LEAST:
         return []
-    row, output = of.axes[-1], of.lanes[-1]
+    row, output = of.axes[-1], of.n[-1]
     lanes = machine.lanes(of.reduced.dtype)
     if lanes < NARROW:
         return []
     vectors, outputs = -(-of.sizes[row] // lanes), of.sizes[output]
     times = _rest(of, [row, output])
-    copied = prod(of.sizes[a] for a in (*of.axes, *of.terms) if a in free_vars(of.data))
+    copied = prod(of.sizes[a] for a in (*of.axes, *of.k) if a in free_vars(of.data))
     copying = copied * _copying(of, machine) * (2 if sampled else 1)
     found = []
     for wide in range(1, 5):
@@ -178,12 +179,23 @@ def _tiles(tile: RegisterTile, vectors: int, steps: int) -> int:
     return -(-vectors // tile.vectors) * -(-steps // tile.steps)
 
 
+def _lines(of: Contraction, row: ScalarVar, lanes: int) -> float:
+    """On how many lines of a cache a vector along a row of the data lies, in the mean."""
+    size = of.data.buffer.dtype.bytes
+    if row not in free_vars(of.data.indices[-1]):
+        return lanes  # neighbours are read one by one
+    others = [each for each in (*of.axes, *of.k) if each is not row]
+    if all(stride(of.data, each) % (lanes * size) == 0 for each in others):
+        return 1
+    return 1 + (lanes - 1) * size / LINE
+
+
 def _missed(of: Contraction) -> float:
     """Cycles for one tile in which addresses of the data are looked up."""
     apart, step = 1, of.data.buffer.dtype.bytes
     found = 0.0
     for place, size in zip(reversed(of.data.indices), reversed(of.data.buffer.shape), strict=True):
-        count = prod(of.sizes[each] for each in of.terms if each in free_vars(place))
+        count = prod(of.sizes[each] for each in of.k if each in free_vars(place))
         pages = count * min(1.0, step * apart / PAGE)
         if pages > PAGES:
             found += MISSED * pages

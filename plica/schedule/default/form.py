@@ -16,7 +16,7 @@ What fills no tile is peeled off by the schedule.
 >>> x, w = buffer("x", (4, 8), f32), buffer("w", (8, 20), f32)
 >>> times = stage("y", (4, 20), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
 >>> of = contraction(joined((x, w), (times,)))
->>> print(register_tile(of, of.lanes[-1], 16, masked=True))
+>>> print(register_tile(of, of.n[-1], 16, masked=True))
 packed[b < 2, k < 8, v < 16] = w[k, b * 16 + v] if b * 16 + v < 20 else 0.0
 sum[i < 4, i_1 < 32] = sum(x[i, k] * packed[i_1 // 16, k, i_1 % 16] for k in range(8))
 out[i < 4, i_1 < 20] = sum[i, i_1]
@@ -70,28 +70,32 @@ def register_tile(of: Contraction, lane: ScalarVar, lanes: int, *, masked: bool)
     names = names_of(of)
     sizes = dict(of.sizes)
     stages: list[Each] = []
+    room: list[Each] = []
     sizes[lane] = -(-sizes[lane] // lanes) * lanes
     weight, data = of.weight, inside(of, sizes)
-    if lane in of.lanes:
+    if lane in of.n:
         assert weight is not None
         outer, inner = names.var("b"), names.var("v")
         there = packed(of, lane, (outer, inner), lanes, names.name("packed"))
         stages.append(packer(weight, lane, (outer, inner), lanes, there))
         weight = substitute(there, {outer: lane // lanes, inner: lane % lanes})  # type: ignore[assignment]  # a load stays one
-        column = of.pixels[-1] if of.pixels else None
-        stages[:0], data = _with_room(of, sizes, names)
+        column = of.m[-1] if of.m else None
+        room, data = _with_room(of, sizes, names)
+        stages[:0] = room
     else:
-        column = of.lanes[-1] if of.lanes else None
+        column = of.n[-1] if of.n else None
         near = stride(of.data, lane) == of.data.buffer.dtype.bytes
         if of.guarded or not (masked and near):
-            stages, data = _with_room(of, sizes, names, lane)
+            room, data = _with_room(of, sizes, names, lane)
+            stages = [*room]
     apart = [a for a in of.axes if a is not lane and a is not column]
     axes = (*apart, *([] if column is None else [column]), lane)
     total = summed(of, axes, sizes, data, weight, names)
     value = with_element(of.value, of.reduced, Load(total.out, axes))
     shape = tuple([index(of.sizes[each]) for each in of.axes])
     out = Buffer(names.name("out"), shape, dtype_of(value))
-    scratch = tuple([each.out for each in stages if not (of.shared and _fits_near(each, of))])
+    made_anew = [each for each in room if of.batch and _fits_near(each, of)]
+    scratch = tuple([each.out for each in stages if each not in made_anew])
     return joined(of.inputs, [*stages, total, Each(out, of.axes, value)], (*scratch, out))
 
 
@@ -104,9 +108,9 @@ def summed(  # noqa: PLR0917  # as above
     names: Names,
 ) -> Each:
     out = Buffer(names.name("sum"), tuple([index(sizes[a]) for a in axes]), of.reduced.dtype)
-    extents = tuple([index(sizes[each]) for each in of.terms])
+    extents = tuple([index(sizes[each]) for each in of.k])
     body = data if weight is None else Mul(data, weight)
-    return Each(out, tuple(axes), Reduce(of.combiner, of.terms, extents, body))
+    return Each(out, tuple(axes), Reduce(of.combiner, of.k, extents, body))
 
 
 def inside(of: Contraction, sizes: Mapping[ScalarVar, int]) -> Scalar:
@@ -142,7 +146,7 @@ def packed(
     rest = [number for number in range(len(places)) if number != at]
     shared = [number for number in rest if places[number] in of.axes]
     inside = [number for number in rest if number not in shared]
-    inside.sort(key=lambda n: of.terms.index(places[n]) if places[n] in of.terms else -1)
+    inside.sort(key=lambda n: of.k.index(places[n]) if places[n] in of.k else -1)
     order = [*[_after(n, at) for n in shared], at, *[_after(n, at) for n in inside], at + 1]
     cut = _cut(of.weight.buffer, at, lanes)
     buffer = Buffer(name, tuple([cut.shape[n] for n in order]), cut.dtype)
@@ -283,9 +287,9 @@ NEAR = 128 * 1024
 def _fits_near(of: Each, whole: Contraction) -> bool:
     """Whether what is copied is little for one place of the axes data and weight share."""
     count = elements(of.out)
-    for axis in whole.shared:
+    for axis in whole.batch:
         count //= whole.sizes[axis]
-    return str(of.out.name) == "pad" and count * of.out.dtype.bytes <= NEAR
+    return count * of.out.dtype.bytes <= NEAR
 
 
 def elements(of: Buffer) -> int:

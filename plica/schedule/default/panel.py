@@ -29,14 +29,14 @@ from math import prod
 
 from attrs import frozen
 
-from plica.analysis.site import map_of
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
-from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop.scalar import (
     Add,
     Buffer,
+    FloorMod,
+    Lit,
     Load,
     Lt,
     Mul,
@@ -49,12 +49,13 @@ from plica.ir.loop.scalar import (
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages
 from plica.ir.loop.stages import stages as joined
-from plica.ir.loop.statement import Block, Kernel, Stmt, Store
+from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import names_of, packed, packer, summed
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import SHARED, shared, written_out
+from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.sample import row_length
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.do import Body, do
@@ -90,12 +91,12 @@ class Panel:
 
 def has_panels(of: Contraction) -> bool:
     """Whether the last axis is that of the columns of the data, and there are outputs to tile."""
-    if of.weight is None or of.guarded or not of.axes or not of.lanes:
+    if of.weight is None or of.guarded or not of.axes or not of.n:
         return False
     row = of.axes[-1]
     places = of.data.indices
     return (
-        row in of.pixels
+        row in of.m
         and places[-1] is row
         and all(row not in free_vars(each) for each in places[:-1])
         and of.sizes[row] == known(of.data.buffer.shape[-1])
@@ -108,7 +109,7 @@ def paneled(of: Contraction, panel: Panel, before: tuple[Each, ...] = ()) -> Sta
     Stages `before` make the data, where it is no input.
     """
     names = names_of(of)
-    row, output = of.axes[-1], of.lanes[-1]
+    row, output = of.axes[-1], of.n[-1]
     width, steps = panel.columns, panel.tile.steps
     count = -(-of.sizes[row] // width) * width
     sizes = {**of.sizes, row: count, output: -(-of.sizes[output] // steps) * steps}
@@ -143,7 +144,7 @@ def _panel(
     row = of.axes[-1]
     mine = free_vars(of.data)
     around = [a for a in of.axes if a in mine and a is not row]
-    terms = [each for each in of.terms if each in mine]
+    terms = [each for each in of.k if each in mine]
     tile, column = names.var("t"), names.var("q")
     place = tile * width + column
     value: Scalar = _at(of.data, row, place)
@@ -171,15 +172,18 @@ def _renamed(of: Scalar, names: dict[ScalarVar, ScalarVar]) -> Scalar:
 
 def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
     """The schedule: rows of the result are written in order, as far as columns of a group go."""
-    blocks = map_of(kernel).blocks
-    shares = machine.cores > 1 and prod(_extents(blocks[Name("sum")].node)) >= SHARED
+    blocks = contraction_blocks(kernel)
+    assert blocks is not None  # it has panels
+    assert blocks.data is not None
+    sums, columns = blocks.reduction, blocks.data
+    shares = machine.cores > 1 and prod(_extents(sums)) >= SHARED
 
     def schedule() -> Body:
-        total = yield block("sum")
-        last = yield block("out")
-        copy = yield block("panel")
+        total = yield block(str(sums.label))
+        last = yield block(str(blocks.epilogue.label))
+        copy = yield block(str(columns.label))
         every: tuple[Handle, ...] = yield loops(total)
-        spatial = sum(kind == "spatial" for kind in blocks[Name("sum")].node.kinds)
+        spatial = sums.kinds.count("spatial")
         *around, output, row = every[:spatial]
         terms = list(every[spatial:])
         tiles, step = yield split(output, (None, panel.tile.steps))
@@ -195,7 +199,7 @@ def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
         for each in (step, vector):
             yield unroll(each)
         yield vectorize(lane)
-        extents = _extents(blocks[Name("sum")].node)[spatial:]
+        extents = _extents(sums)[spatial:]
         yield from written_out(extents, panel.tile, terms)
         begun: tuple[Handle, ...] = yield loops(start)
         for each in begun[len(order) : -1]:
@@ -203,9 +207,9 @@ def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
         yield vectorize(begun[-1])
         yield from _finished(panel, last, len(order))
         yield from _copied(copy, len(around) + 1)
-        for name in ("sampled", "packed"):
-            if Name(name) in blocks:
-                yield from _made_ready(name, blocks[Name(name)].node.body, shares=shares)
+        for each in (blocks.source, blocks.weight):
+            if each is not None:
+                yield from _made_ready(each, shares=shares)
         if shares:
             yield from shared([*around, group])
 
@@ -225,12 +229,12 @@ def _finished(panel: Panel, last: Handle, outside: int) -> Body:
     yield vectorize(lane)
 
 
-def _made_ready(name: str, body: Stmt, *, shares: bool) -> Body:
+def _made_ready(of: Block, *, shares: bool) -> Body:
     """What is copied as a whole before all else."""
-    copy = yield block(name)
+    copy = yield block(str(of.label))
     every: tuple[Handle, ...] = yield loops(copy)
     *lines, column = every
-    length = row_length(body.value) if isinstance(body, Store) else None
+    length = row_length(of.body.value) if isinstance(of.body, Store) else None
     if length is not None:
         row, column = yield split(column, (None, length))
         lines.append(row)
@@ -268,20 +272,22 @@ def group_of(tiles: int, panel: int, width: int, cores: int = 1) -> int:
 
 
 def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
-    """What the panels of a kernel are like, None where it has none."""
-    blocks = map_of(kernel).blocks
-    if Name("panel") not in blocks or Name("sum") not in blocks:
+    """What the panels of a kernel are like, None where it has none: columns of the data that are
+    read one after another along the last axis of the sums, from a copy that is its own."""
+    blocks = contraction_blocks(kernel)
+    if blocks is None or blocks.data is None or blocks.epilogue is not blocks.result:
         return None
-    store, total = blocks[Name("panel")].node, blocks[Name("sum")].node.body
-    if not isinstance(store.body, Store) or not isinstance(total, Store):
+    total, copied = blocks.reduction, made_by(blocks.data)
+    row = [var for var, kind in zip(total.vars, total.kinds, strict=True) if kind == "spatial"][-1:]
+    if copied in kernel.params or not isinstance(total.body, Store):
         return None
-    match total.value:
-        case Add(_, Mul(Load(), Load(weight))):
+    match total.body.value:
+        case Add(_, Mul(Load(_, (*_, FloorMod(near, Lit()))), Load(weight))) if [near] == row:
             steps = known(weight.shape[-1]) or 1
         case _:
             return None
-    shape = [known(size) or 1 for size in store.body.buffer.shape]
-    terms = sum(kind == "reduce" for kind in blocks[Name("sum")].node.kinds)
+    shape = [known(size) or 1 for size in copied.shape]
+    terms = total.kinds.count("reduce")
     lanes = machine.lanes(weight.dtype)
     width, tiles = shape[-1], shape[-2 - terms]
     bytes_ = prod(shape[-1 - terms :]) * weight.dtype.bytes

@@ -186,11 +186,11 @@ def stored(of: Scalar, shift: int, wanted: DType) -> Scalar:
 def _axes(of: Contraction) -> tuple[ScalarVar, ScalarVar] | None:
     """The axis of the lanes, and the term that goes in fours: both stand for themselves."""
     assert of.weight is not None
-    if len(of.lanes) != 1 or of.shared:
+    if len(of.n) != 1 or of.batch:
         return None
-    plain = [each for each in of.terms if each in of.data.indices and each in of.weight.indices]
+    plain = [each for each in of.k if each in of.data.indices and each in of.weight.indices]
     apart = [place for place in of.data.indices if not isinstance(place, ScalarVar)]
     plain = [each for each in plain if all(each not in free_vars(place) for place in apart)]
     if not plain:
         return None
-    return of.lanes[0], max(plain, key=lambda each: of.sizes[each])
+    return of.n[0], max(plain, key=lambda each: of.sizes[each])

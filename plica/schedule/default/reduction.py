@@ -27,19 +27,18 @@ from math import prod
 
 from attrs import frozen
 
-from plica.analysis.site import map_of
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
-from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, dtype_of, index
+from plica.ir.loop.scalar import Buffer, Lit, Load, Reduce, Scalar, ScalarVar, dtype_of, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, pairs, stages, with_element
 from plica.ir.loop.statement import Block, Kernel
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import f32, f64
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, reads
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
@@ -296,30 +295,34 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
     Everything goes into the loop over the rows of the result.
     """
-    blocks = map_of(kernel).blocks
-    found = blocks.get(Name("part"))
-    if found is None or Name("total") not in blocks or Name("out") not in blocks:
+    flow = block_flow(kernel)
+    parts = [] if flow is None else [e for e in flow.blocks.values() if _is_part(e, flow)]
+    if flow is None or not parts:
         return None
-    around = found.node.kinds.count("spatial") - 2
-    work = sum(prod(known(size) or 0 for size in each.node.extents) for each in blocks.values())
+    around = _spatial(parts[0]) - 2
+    before = [each for each in flow.blocks.values() if each is not flow.result]
+    if not all(_spatial(each) >= around for each in flow.blocks.values()) or around < 1:
+        return None
+    lanes = _lanes(before, parts, around)
+    work = sum(prod(known(size) or 0 for size in each.extents) for each in flow.blocks.values())
     shares = machine.cores > 1 and work >= SHARED
-    before = [each for each in blocks if each != Name("out")]
 
     @do
     def schedule() -> Body:
-        out = yield block("out")
+        out = yield block(str(flow.result.label))
         every: tuple[Handle, ...] = yield loops(out)
         rows = every[:around]
-        handles: list[tuple[Name, Handle]] = []
+        handles: list[tuple[Block, Handle]] = []
         for each in reversed(before):
-            one = yield block(str(each))
+            one = yield block(str(each.label))
             yield compute_at(one, rows[-1])
             handles.append((each, one))
-        for name, one in handles:
-            yield from _within_row(one, blocks[name].node, around)
+        for was, one in handles:
+            kept = _spatial(was) > around and not is_reduction(was) and was not in lanes
+            yield from _within_row(one, was, around, kept=kept)
         if len(every) > around:
             yield vectorize(every[-1])
-            yield from _fetched(every[-1], blocks[Name("out")].node)
+            yield from _fetched(every[-1], flow.result)
         if shares:
             whole = rows[0]
             if around > 1:
@@ -329,11 +332,40 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     return schedule()
 
 
-def _within_row(of: Handle, was: Block, outside: int) -> Body:
-    """The loops of a block inside that over rows: those of one iteration are gone."""
+def _spatial(of: Block) -> int:
+    return of.kinds.count("spatial")
+
+
+def _is_part(of: Block, flow: BlockFlow) -> bool:
+    """Whether a block reduces parts of rows in lanes: its last axes are vectors side by side and
+    lanes, and whoever joins the vectors reads one after another."""
+    if not is_reduction(of) or _spatial(of) < 2 or of is flow.result:
+        return False
+    buffer = made_by(of)
+    found = [e for one in flow.readers.get(buffer, ()) for e in reads(one) if e.buffer is buffer]
+    return bool(found) and known(buffer.shape[-1]) != 1 and all(
+        isinstance(each.indices[-2], Lit) for each in found
+    )  # fmt: skip
+
+
+def _lanes(every: Sequence[Block], parts: Sequence[Block], around: int) -> list[Block]:
+    """The blocks whose elements are lanes of parts, which are joined step by step."""
+    found = [*parts]
+    for each in every:
+        made = {made_by(one) for one in found}
+        if _spatial(each) > around and any(load.buffer in made for load in reads(each)):
+            found.append(each)
+    return found
+
+
+def _within_row(of: Handle, was: Block, outside: int, *, kept: bool) -> Body:
+    """The loops of a block inside that over rows: those of one iteration are gone.
+
+    What is a row of its own is `kept` in memory, all else in registers.
+    """
     long = [kind for kind, size in zip(was.kinds, was.extents, strict=True) if known(size) != 1]
     there = long[sum(known(size) != 1 for size in was.extents[:outside]) :]
-    if was.label.hint != "stage" or not there:
+    if not kept or not there:
         yield set_scope(of, 0, "local")
     if not there:
         return
@@ -350,7 +382,7 @@ def _within_row(of: Handle, was: Block, outside: int) -> Body:
             yield from _vectors(every[len(every) - len(spatial) :])
     if spatial:
         yield from _vectors(spatial)
-        if was.label.hint == "stage":
+        if kept:
             yield from _fetched(spatial[-1], was)
 
 

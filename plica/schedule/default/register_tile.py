@@ -14,7 +14,7 @@ for …, tiles of lanes, tiles of the other axis:
 >>> x, w = buffer("x", (56, 8), f32), buffer("w", (8, 64), f32)
 >>> dense = stage("y", (56, 64), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
 >>> of = contraction(stages((x, w), (dense,)))
->>> found = roles(kernel_of(register_tile(of, of.lanes[-1], 16, masked=True)))
+>>> found = roles(kernel_of(register_tile(of, of.n[-1], 16, masked=True)))
 >>> found.extents, found.blocked, tile_of(found, Machine(512, 32), 16)
 ((56, 64, 8), True, RegisterTile(vectors=2, steps=14))
 """
@@ -26,16 +26,15 @@ from math import prod
 
 from attrs import frozen
 
-from plica.analysis.site import map_of
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
-from plica.core.name import Name
 from plica.ir.loop.scalar import Add, Buffer, Load, Max, Min, Mul, ScalarVar, Select
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType
 from plica.schedule.default.contraction import stride
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.role import ContractionBlocks, contraction_blocks
 from plica.schedule.default.tile import RegisterTile, best_tile, most_steps
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
@@ -107,11 +106,11 @@ class Roles:
 
 
 def roles(kernel: Kernel) -> Roles | None:
-    """The roles of the loops of the block `sum`, None where it is no sum of products."""
-    site = map_of(kernel).blocks.get(Name("sum"))
-    if site is None:
+    """The roles of the loops of its reduction, None where that is no sum of products."""
+    blocks = contraction_blocks(kernel)
+    if blocks is None or blocks.epilogue is not blocks.result:
         return None
-    of: Block = site.node
+    of = blocks.reduction
     body = of.body
     if not isinstance(body, Store) or not isinstance(body.value, Add | Max | Min):
         return None
@@ -148,7 +147,7 @@ def roles(kernel: Kernel) -> Roles | None:
     others = [at for at in rest if at != steps]
     batch = tuple([at for at in others if of.vars[at] in weight or not weight])
     around = tuple([at for at in others if at not in batch])
-    result = _result(kernel, body.buffer, spatial)
+    result = _result(blocks.epilogue, body.buffer, spatial)
     if result is None:
         return None
     dtype = body.buffer.dtype
@@ -157,16 +156,13 @@ def roles(kernel: Kernel) -> Roles | None:
     return Roles(batch, around, steps, lane, terms, extents, blocked, dtype, result, sliding, apart)
 
 
-def _result(kernel: Kernel, total: Buffer, spatial: list[int]) -> tuple[int, ...] | None:
-    """Which loops of the sum the variables of the block `out` are."""
-    site = map_of(kernel).blocks.get(Name("out"))
-    if site is None:
-        return None
-    reads = [n for n in post_order(site.node.body) if isinstance(n, Load) and n.buffer is total]
-    if len(reads) != 1 or not set(site.node.vars) <= set(reads[0].indices):
+def _result(epilogue: Block, total: Buffer, spatial: list[int]) -> tuple[int, ...] | None:
+    """Which loops of the sum the variables of the epilogue are."""
+    reads = [n for n in post_order(epilogue.body) if isinstance(n, Load) and n.buffer is total]
+    if len(reads) != 1 or not set(epilogue.vars) <= set(reads[0].indices):
         return None
     places = reads[0].indices
-    return tuple([spatial[places.index(var)] for var in site.node.vars])
+    return tuple([spatial[places.index(var)] for var in epilogue.vars])
 
 
 def tile_of(of: Roles, machine: Machine, lanes: int) -> RegisterTile:
@@ -193,6 +189,7 @@ def _sliding_tile(of: Roles, vectors: int, steps: int, machine: Machine) -> Regi
 
 def scheduled(
     of: Roles,
+    blocks: ContractionBlocks,
     tile: RegisterTile,
     lanes: int,
     block_of: int = 0,
@@ -211,8 +208,8 @@ def scheduled(
     """
 
     def schedule() -> Body:
-        total = yield block("sum")
-        last = yield block("out")
+        total = yield block(str(blocks.reduction.label))
+        last = yield block(str(blocks.epilogue.label))
         every: tuple[Handle, ...] = yield loops(total)
         vectors, inner, lane = yield split(every[of.lane], (None, tile.vectors, lanes))
         many = [inner]
@@ -237,8 +234,8 @@ def scheduled(
         yield set_scope(total, 0, "local")
         if order:
             yield reverse_compute_at(last, order[-1])
-        if pads and batch:
-            copy = yield block("pad")
+        if pads and batch and blocks.data is not None:
+            copy = yield block(str(blocks.data.label))
             yield compute_at(copy, batch[-1])
         start = yield decompose_reduction(total, terms[0])
         for each in (*step, *many):

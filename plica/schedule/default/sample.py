@@ -41,9 +41,9 @@ def sampled(of: Contraction) -> tuple[Each, Contraction] | None:
         return None
     i, j = of.axes[-2:]
     mine = free_vars(of.data)
-    around = [each for each in (*of.axes[:-2], *of.terms) if each in mine]
+    around = [each for each in (*of.axes[:-2], *of.k) if each in mine]
     sizes = [of.sizes[each] for each in (*around, i, j)]
-    if j not in of.pixels or prod(sizes) > elements(of.data.buffer):
+    if j not in of.m or prod(sizes) > elements(of.data.buffer):
         return None
     names = names_of(of)
     shape = tuple([index(size) for size in sizes])

@@ -42,11 +42,10 @@ class RegisterTile:
     vectors: int
     steps: int
 
-    @property
-    def cycles(self) -> float:
-        """What the products of one term cost."""
+    def cycles(self, lines: float = 1) -> float:
+        """What the products of one term cost, where a vector lies on so many lines of a cache."""
         many = self.vectors * self.steps
-        reads = self.vectors + self.steps
+        reads = lines * self.vectors + self.steps
         # Vectors come from a farther cache, single elements from the nearest.
         return max(many / AT_ONCE, reads / READS, LATENCY) + self.vectors / 2 + self.steps / 16
 
@@ -56,12 +55,15 @@ def fits(tile: RegisterTile, registers: int) -> bool:
     return tile.vectors * (tile.steps + 1) + 1 <= registers
 
 
-def cost(tile: RegisterTile, vectors: int, steps: int) -> float:
-    """The cycles for one term of all sums of a whole; what fills no tile has a smaller one."""
+def cost(tile: RegisterTile, vectors: int, steps: int, lines: float = 1) -> float:
+    """The cycles for one term of all sums of a whole; what fills no tile has a smaller one.
+
+    Each vector that is read lies on so many lines of a cache.
+    """
     found = 0.0
     for wide, many in _parts(vectors, tile.vectors):
         for high, often in _parts(steps, tile.steps):
-            found += many * often * RegisterTile(wide, high).cycles
+            found += many * often * RegisterTile(wide, high).cycles(lines)
     return found
 
 

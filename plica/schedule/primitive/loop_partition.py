@@ -5,7 +5,8 @@
                                 for i_1 in range(max(n - 2, 0)): …  with i = 2 + i_1
 
 One length may be None: whatever is left.  Blocks and loops inside are there once for each part; the
-first keeps their handles.
+first keeps their handles.  Where the extent is a number, choices inside that the range of a part
+decides are made: a part of a concatenation reads one tensor.
 
 Preconditions: `plain-loop` (serial, no annotations), `lengths` (at least two, positive, at most one
 None), `fits` (lengths without None add up to the extent, those with it to no more; where the extent
@@ -14,6 +15,8 @@ may: parts share what was private).
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from attrs import frozen
 
@@ -24,6 +27,7 @@ from plica.ir.loop.scalar import Lit, Max, Min, Scalar, ScalarVar, index
 from plica.ir.loop.statement import For, Stmt, seq
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
+from plica.schedule.choice import chosen_in
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Number, Scene, primitive
@@ -80,8 +84,11 @@ class LoopPartition(Instruction):
                 left = Max(loop.extent - begin, index(0))
                 extent = simple(left if length is None else Min(index(length), left))
                 following = begin if length is None else simple(begin + length)
-            body = substitute(loop.body, {loop.var: simple(begin + var)})
-            parts.append(For(var, extent, "serial", body))  # type: ignore[arg-type]  # a statement
+            place = simple(begin + var)
+            body: Any = substitute(loop.body, {loop.var: place})
+            if whole is not None:
+                body = chosen_in(body, place, start - (known(extent) or 0), start)
+            parts.append(For(var, extent, "serial", body))
             begin = following
         after = distinct(replace(scene.kernel, site, seq(*parts)))
         return Edited(after, variables)

@@ -16,12 +16,14 @@ from typing import Final
 
 from attrs import evolve
 
-from plica.analysis.site import map_of
-from plica.ir.loop.stages import Stages
+from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Alloc, Kernel
 from plica.ir.type.dim import known
 from plica.schedule.default import Machine, default_trace
 from plica.schedule.default.form import NEAR
+from plica.schedule.default.register_tile import roles
+from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.handle import Handle
 from plica.schedule.hoist import hoist
 from plica.schedule.primitive.block import GetBlock
@@ -36,22 +38,26 @@ from plica.search.sketch.template import opened, scenes_of
 from plica.search.sketch.variant import tiled
 from plica.search.sketch_rule import Asked, SketchRule
 
-PAD: Final = "pad"
-
 
 def forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """Contractions whose data is copied, with the copy as their own affair."""
     for name, form in thumb_forms(of, machine):
-        scratch = hoist(form, of.facts.constant).rest.scratch
-        if [str(each.name) for each in scratch] == [PAD]:
-            outside = [each for each in form.outputs if each is not scratch[0]]
+        rest = hoist(form, of.facts.constant).rest
+        if len(rest.scratch) == 1 and _copy(kernel_of(rest)) is rest.scratch[0]:
+            outside = [each for each in form.outputs if each is not rest.scratch[0]]
             yield name, evolve(form, outputs=tuple(outside))
+
+
+def _copy(of: Kernel) -> Buffer | None:
+    """The copy that a contraction reads its data from, None where there is none."""
+    found = None if roles(of) is None else contraction_blocks(of)
+    return None if found is None or found.data is None else made_by(found.data)
 
 
 def _outside(kernel: Kernel) -> Kernel | None:
     """The kernel with that buffer as a parameter, as rules of thumb know it."""
     body = kernel.body
-    if not isinstance(body, Alloc) or str(body.buffer.name) != PAD:
+    if not isinstance(body, Alloc) or _copy(kernel) is not body.buffer:
         return None
     params = (*kernel.params[: kernel.inputs], body.buffer, *kernel.params[kernel.inputs :])
     return evolve(kernel, params=params, body=body.body)
@@ -94,7 +100,8 @@ def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
 
 def _is_pad(trace: Trace, kernel: Kernel, number: int) -> bool:
     label = scenes_of(trace, kernel)[number + 1].outputs[Handle(number, 0, "block")]
-    return str(label) == PAD and len(map_of(kernel).blocks) > 1
+    found = contraction_blocks(kernel)
+    return found is not None and found.data is not None and found.data.label == label
 
 
 def _moved(trace: Trace, block: int, place: int, loop: Handle) -> Trace:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plica.codegen.accel.assembly import show
+from plica.codegen.accel.assembly import read_stream, show
 from plica.codegen.accel.functional import run
 from plica.codegen.accel.instruction import operand
 from plica.codegen.accel.intrinsic import declare
@@ -17,6 +17,7 @@ from plica.codegen.accel.order import legal_order
 from plica.codegen.accel.scheduled import flow_of
 from plica.codegen.accel.stream import build
 from plica.codegen.accel.vta import osdi, vta
+from plica.codegen.backend import backend_of, find_target
 from plica.codegen.lower.blocks import blocks_to_loops
 from plica.codegen.lower.buffer_sinking import sink_buffers
 from plica.codegen.lower.compact import compact
@@ -201,8 +202,8 @@ def accelerated(tile: int, threads: int) -> Body:
 def test_a_schedule_becomes_a_stream(tile: int, threads: int) -> None:
     kernel = blocked(4, 2, 3)
     kept = scheduled(trace_of(accelerated(tile, threads), kernel), kernel)
-    lowered = tidy(compact(blocks_to_loops(sink_buffers(kept))))
-    stream = build(osdi(), flow_of(osdi(), lowered))
+    target = find_target("accel:osdi")
+    stream = read_stream(osdi(), backend_of(target).code_of(kept, target))
     x, w = (filled_like(each, 0) for each in kernel.params[:2])
     (expected,) = run_kernel(kernel, [x, w])
     for seed in (None, 0, 1):

@@ -46,18 +46,18 @@ def test_what_is_wrong_is_told() -> None:
             found[0].reshape(-1)[3] += 1
         return found
 
-    told = report(cases, 0, spoiled)
+    told = report(cases.__getitem__, 2, 0, spoiled)
     assert told.examples == 2
     assert told.skipped == {"it is no contraction": 1}
     (finding,) = told.findings
     assert "case 2 (product): result 0" in finding
-    assert not report(cases, 0, lambda of: list(of.expected)).findings
+    assert not report(cases.__getitem__, 2, 0, lambda of: list(of.expected)).findings
 
 
 def test_a_fault_is_the_last_finding() -> None:
     def faulty(of: CudaCase) -> list[Array]:
         raise DeviceError(Diagnostic("device-fault", "A kernel failed on the GPU."))
 
-    told = report([some(1), some(2)], 0, faulty)
+    told = report(lambda number: some(number + 1), 2, 0, faulty)
     assert told.examples == 1
     assert "failed on the GPU" in told.findings[0]

@@ -53,7 +53,22 @@ from plica.ir.loop.statement import (
     statements,
 )
 from plica.ir.loop.tensor import axis, buffer
-from plica.ir.type.dtype import DTYPES, DType, bool_, f16, f32, f64, i32, i64
+from plica.ir.type.dtype import (
+    DTYPES,
+    DType,
+    bool_,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 from tests.codegen.native import assert_close, assert_same, native_kernel, native_kernels, shape_of
 from tests.codegen.nests import nest
 from tests.codegen.test_kernel import admits, edges, is_exact
@@ -335,3 +350,27 @@ def test_loops_of_other_machines_are_refused() -> None:
         loop = For(i, index(4), kind, Store(x, (i,), Lit(0, f32)))
         with pytest.raises(CompilerBug, match=f"Lowering left the {kind} loop i"):
             emit(Kernel((), (x,), 0, loop), "k")
+
+
+@pytest.mark.parametrize("source", [f16, f32, f64], ids=str)
+@pytest.mark.parametrize("to", [i8, u8, i16, u16, i32, u32, i64, u64], ids=str)
+def test_integers_of_floats_saturate_in_every_lane(source: DType, to: DType) -> None:
+    low, high = to.bounds
+    edges = [0.0, -0.0, 0.5, -0.5, 0.99, -0.99, 1.5, -1.5, np.nan, np.inf, -np.inf, 3e38, -3e38]
+    for bound in (low, high):
+        near = np.float64(bound)
+        edges += [near, np.nextafter(near, -np.inf), np.nextafter(near, np.inf), near / 2]
+        near32 = np.float32(bound)
+        edges += [np.nextafter(near32, -np.inf, dtype=np.float32)]
+        edges += [np.nextafter(near32, np.inf, dtype=np.float32)]
+    with np.errstate(over="ignore"):
+        values = np.array(edges + [7.0] * (-len(edges) % 16)).astype(source.numpy)
+    x, y, j = buffer("x", (len(values),), source), buffer("y", (len(values),), to), axis("j")
+    store = Store(y, (j,), Cast(x[j], to))
+    kernel = Kernel((), (x, y), 1, For(j, index(len(values)), "vectorized", store))
+    code, (found,) = native_kernel(kernel, [values])
+    assert code == 0
+    wide = values.astype(np.float64)
+    for number, made in zip(wide.tolist(), found.tolist(), strict=True):
+        wanted = 0 if np.isnan(number) else max(low, min(high, int(np.clip(number, -1e300, 1e300))))
+        assert made == wanted, (number, made, wanted)

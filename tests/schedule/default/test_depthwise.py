@@ -204,3 +204,24 @@ def test_a_tile_is_no_larger_than_it_must_be(
 def test_golden(golden: Golden) -> None:
     made = on_processor(window((1, 24, 17, 40)), Facts((False, False)), WIDE)
     golden(show_kernel(lower(made.kernel, "cpu"), "depthwise"), "depthwise")
+
+
+@pytest.mark.parametrize("window", [9, 11])
+def test_windows_too_large_to_be_written_out(window: int) -> None:
+    x = Var(Name("x"), tensor((1, 5, 8, 8), "f32"))
+    of = whole(x, depthwise(x, (window, window), padding=((window // 2,) * 2,) * 2))
+    same(of, numbers(3, (1, 5, 8, 8)))
+    source = plica.compile(of, cache=False, threads=1).source("kernel")
+    assert f"for k_1 in range({window})" in source
+    assert f"unrolled({window})" in source
+
+
+def test_what_a_window_read_may_be_read_again() -> None:
+    """A pool less its own data is one kernel of vectors."""
+    x = Var(Name("x"), tensor((1, 6, 14, 14), "f32"))
+    pool = op.nn.avg_pool(x, kernel=(3, 3), strides=(1, 1), padding=((1, 1), (1, 1)))
+    of = whole(x, pool - x)
+    values = numbers(4, (1, 6, 14, 14)) * 9
+    found = plica.compile(of, cache=False, threads=1)
+    np.testing.assert_allclose(found(values), plica.interpret(of, values), rtol=1e-6, atol=1e-6)
+    assert "vectorized(16)" in found.source("kernel")

@@ -21,7 +21,7 @@ plainest last, so that whoever lowers takes the first that can be lowered.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -33,7 +33,14 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.rewrite.contract import exact, reassociates
-from plica.schedule.default.gpu.cost import is_enough, is_window, pad_cost, tile_cost, warps_cost
+from plica.schedule.default.gpu.cost import (
+    element_cost,
+    is_enough,
+    is_window,
+    pad_cost,
+    tile_cost,
+    warps_cost,
+)
 from plica.schedule.default.gpu.form import tiled
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.operand import NARROW, Group, Operands, operands
@@ -47,7 +54,17 @@ from plica.schedule.default.gpu.thread import (
     row_schedule,
     shared_sums,
 )
-from plica.schedule.form import Facts, Form, Formed, Made, installed, reach
+from plica.schedule.form import (
+    BY_COST,
+    Facts,
+    Form,
+    Formed,
+    Made,
+    ScheduleTables,
+    installed,
+    priced,
+    reach,
+)
 from plica.schedule.hoist import Hoisted, hoist
 from plica.schedule.trace import Trace
 
@@ -227,21 +244,21 @@ def _as_they_are(of: Stages, *, sums: bool | None) -> Iterator[Made]:
 # fmt: off
 GPU_FORMS: Final[tuple[Form, ...]] = (
     Form("wgmma-tiles", "Four warps multiply tiles of f16 that the copy engine fetches.",
-         reassociates, partial(_warps, together=True), 0),
+         reassociates, partial(_warps, together=True), BY_COST),
     Form("tensor-core-tiles", "Warps multiply tiles of f16 or bf16, padded with zeros.",
-         reassociates, partial(_warps, together=False), 0),
+         reassociates, partial(_warps, together=False), BY_COST),
     Form("product-tiles", "Threads multiply tiles of f32, padded with zeros.", exact,
-         partial(_tiles, parts=PARTS[:1]), 0),
+         partial(_tiles, parts=PARTS[:1]), BY_COST),
     Form("split-sums", "Tiles of f32, each of a part of the terms.", reassociates,
-         partial(_tiles, parts=PARTS[1:]), 0),
+         partial(_tiles, parts=PARTS[1:]), BY_COST),
     Form("transpose-tiles", "Squares are transposed in shared memory; else vectors of neighbours.",
-         exact, lambda of, _, gpu: _as_they_are(of, sums=False), 1),
+         exact, lambda of, _, gpu: _as_they_are(of, sums=False), 9),
     Form("block-rows", "Each row by the threads of a block.", reassociates,
-         lambda of, _, gpu: _as_they_are(of, sums=True), 2),
+         lambda of, _, gpu: _as_they_are(of, sums=True), 10),
     Form("shared-sums", "Long sums by the threads of a warp or a block.", reassociates,
-         lambda of, _, gpu: _as_they_are(of, sums=True), 3),
+         lambda of, _, gpu: _as_they_are(of, sums=True), 11),
     Form("thread-elements", "Each element by a thread.", exact,
-         lambda of, _, gpu: _as_they_are(of, sums=None), 4),
+         lambda of, _, gpu: _as_they_are(of, sums=None), 12),
 )
 # fmt: on
 """What stages may be made into, those of the lowest rank first."""
@@ -268,9 +285,13 @@ TEMPLATES: Final[dict[str, Template]] = {
 """How what a form makes is scheduled."""
 
 
-def template_of(form: str) -> Template:
+THREADS: Final = ScheduleTables(GPU_FORMS, TEMPLATES)
+"""What default schedules of GPUs are made of."""
+
+
+def template_of(form: str, templates: Mapping[str, Template] = TEMPLATES) -> Template:
     """How what a form makes is scheduled; that of a library is spread over threads."""
-    return TEMPLATES.get(form, TEMPLATES["thread-elements"])
+    return templates.get(form, templates["thread-elements"])
 
 
 @frozen(eq=False)
@@ -290,9 +311,12 @@ TRIES: Final = 3
 """How often a form is tried, the cheapest of what it makes first."""
 
 
-def candidates(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[GpuCandidate]:
+def candidates(
+    of: Stages, facts: Facts, gpu: Gpu, tables: ScheduleTables | None = None
+) -> Iterator[GpuCandidate]:
     """Everything that could be done, the best first; the last is one thread for each element."""
-    forms = (*GPU_FORMS, *installed())
+    own = THREADS if tables is None else tables
+    forms = (*own.forms, *[priced(each, element_cost) for each in installed()])
     for rank in sorted({each.rank for each in forms}):
         mine = [each for each in forms if each.rank == rank]
         tried: Counter[str] = Counter()
@@ -301,6 +325,6 @@ def candidates(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[GpuCandidate]:
             if tried[formed.form] > TRIES:
                 continue
             apart = hoist(formed.stages, facts.constant)
-            made = template_of(formed.form)(apart.rest, gpu)
+            made = template_of(formed.form, own.templates)(apart.rest, gpu)
             if made is not None:
                 yield GpuCandidate(formed, apart, *made)

@@ -12,7 +12,10 @@ from math import prod
 from typing import Final
 
 from plica.ir.loop.scalar import Load
+from plica.ir.loop.stages import Stages
+from plica.ir.loop.statement import Store
 from plica.ir.type.dim import known
+from plica.schedule.default.general import counted, counts
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.operand import Operands
 from plica.schedule.default.gpu.product import ProductTile
@@ -129,3 +132,17 @@ def is_enough(of: Operands, tile: ProductTile, parts: int, gpu: Gpu) -> bool:
     tiles = -(-rows // tile.rows) * -(-columns // tile.columns) * lots
     plain = not is_window(of) and lots == 1
     return -(-of.depth // parts) < 4 * tile.terms or (plain and tiles >= 2 * gpu.processors)
+
+
+# --- anything else --------------------------------------------------------------------------------
+
+
+def element_cost(of: Stages, gpu: Gpu) -> float:
+    """Stages by a thread for each element, in products of a processor: all that is read is
+    fetched."""
+
+    def price(store: Store) -> float:
+        reads, operations = counts(store)
+        return 1 + ROW * reads + operations
+
+    return counted(of, price) / gpu.processors

@@ -286,9 +286,7 @@ def _arranged(of: Stages, found: Contraction, data: Load, weight: Load) -> Opera
     kinds: dict[ScalarVar, str] = {}
     for axis in found.axes:
         if found.sizes[axis] > 1:
-            kinds[axis] = (
-                "weight" if axis in found.lanes else "data" if axis in found.pixels else ""
-            )
+            kinds[axis] = "weight" if axis in found.n else "data" if axis in found.m else ""
     batch, rows, columns = _cut(kinds)
     over_data = all(kinds[axis] == "data" for axis in columns) if columns else (
         not all(kinds[axis] == "data" for axis in rows)
@@ -306,7 +304,7 @@ def _arranged(of: Stages, found: Contraction, data: Load, weight: Load) -> Opera
     return Operands(
         inputs=inputs,
         axes=found.axes,
-        groups={"batch": batch, "rows": rows, "columns": columns, "terms": found.terms},
+        groups={"batch": batch, "rows": rows, "columns": columns, "terms": found.k},
         sizes=found.sizes,
         left=weight if over_data else data,
         right=data if over_data else weight,

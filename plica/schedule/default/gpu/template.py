@@ -13,7 +13,7 @@ from math import gcd
 from attrs import evolve, frozen
 
 from plica.core.binding import free_vars
-from plica.ir.loop.scalar import Buffer, Load, ScalarVar
+from plica.ir.loop.scalar import Buffer, Load, Reduce, ScalarVar
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, kernel_of, loads
 from plica.ir.loop.statement import Kernel
@@ -68,10 +68,10 @@ class TiledProduct:
 def tiled_of(of: Stages) -> TiledProduct | None:
     """What stages say of their tiles, None where they are no product in tiles."""
     every = [each for each in of.stages if isinstance(each, Each)]
-    at = [n for n, each in enumerate(every) if each.out.name.hint == "part"]
-    if len(every) != len(of.stages) or len(at) != 1:
+    at = next((n for n, each in enumerate(every) if isinstance(each.value, Reduce)), None)
+    if len(every) != len(of.stages) or at is None:
         return None
-    part, after = every[at[0]], tuple(every[at[0] + 1 :])
+    part, after = every[at], tuple(every[at + 1 :])
     made = {each.out: each for each in every}
     sides = [load for load in loads(part.value) if load.buffer is not part.out]
     if len(sides) != 2 or not after:
@@ -79,9 +79,11 @@ def tiled_of(of: Stages) -> TiledProduct | None:
     digits: dict[str, int] = {}
     for load, buffer in ((Load(part.out, part.axes), part.out), *[(e, e.buffer) for e in sides]):
         digits |= _extents(load, buffer)
+    if not {"by", "bx"} <= digits.keys():
+        return None
     last = (_hint(sides[0]), _hint(sides[1]))
-    copies = tuple([each for each in every if each.out.name.hint == "pad"])
     ours = (made.get(sides[0].buffer), made.get(sides[1].buffer))
+    copies = tuple([each for each in every[:at] if each not in ours])
     return TiledProduct(copies, ours, part, after, digits, last)
 
 

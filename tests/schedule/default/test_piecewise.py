@@ -24,7 +24,7 @@ from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, default_schedule, formed
-from plica.schedule.default.joined import joined_form, joined_schedule, parts_of
+from plica.schedule.default.piecewise import pieces_of, piecewise_form, piecewise_schedule
 from plica.schedule.form import Facts
 from tests.schedule.begun import begun
 
@@ -46,10 +46,10 @@ def whole(params: list[Var], body: Expr) -> Module:
 @given(st.data())
 def test_joined_tensors_mean_the_same(data: st.DataObject) -> None:
     draw = data.draw
-    axis, row = draw(st.integers(0, 1)), draw(st.integers(1, 70))
+    axis, row = draw(st.integers(0, 2)), draw(st.integers(1, 70))
     rest = draw(st.integers(8, 20))
     lengths = draw(st.lists(st.integers(1, 40), min_size=2, max_size=5))
-    shapes = [(n, rest, row) if axis == 0 else (rest, n, row) for n in lengths]
+    shapes = [tuple(np.roll((n, rest, row), axis).tolist()) for n in lengths]
     xs = variables(shapes)
     body = op.concat(tuple(xs), axis=axis)
     body = op.nn.relu(body) if draw(st.booleans()) else body
@@ -57,6 +57,25 @@ def test_joined_tensors_mean_the_same(data: st.DataObject) -> None:
     arrays = [random.standard_normal(shape, np.float32) for shape in shapes]
     made = plica.compile(whole(xs, body), cache=False, threads=draw(st.sampled_from((1, 2))))
     np.testing.assert_array_equal(made(*arrays), plica.interpret(whole(xs, body), *arrays))
+
+
+@FEW
+@given(st.data())
+def test_pads_and_repeats_mean_the_same(data: st.DataObject) -> None:
+    draw = data.draw
+    shape = tuple(draw(st.lists(st.integers(1, 30), min_size=1, max_size=3)))
+    x = Var(Name("x"), tensor((*shape, 40), "f32"))
+    around = [(draw(st.integers(0, 5)), draw(st.integers(0, 5))) for _ in (*shape, 40)]
+    kind = draw(st.sampled_from(("constant", "edge", "tile")))
+    if kind == "tile":
+        body = op.tile(x, tuple([draw(st.integers(1, 3)) for _ in around]))
+    else:
+        body = op.pad(x, tuple(around), mode=kind)
+    values = np.random.default_rng(1).standard_normal((*shape, 40)).astype(np.float32)
+    made = plica.compile(whole([x], body), cache=False, threads=draw(st.sampled_from((1, 2))))
+    np.testing.assert_array_equal(made(values), plica.interpret(whole([x], body), values))
+    if kind == "edge":
+        np.testing.assert_array_equal(made(values), np.pad(values, around, mode="edge"))
 
 
 def of_parts(xs: list[Var], body: Expr) -> Stages:
@@ -71,7 +90,7 @@ def test_no_part_asks_where_it_is(row: int, cores: int) -> None:
     of = of_parts(xs, op.concat(tuple(xs), axis=0))
     (only,) = of.stages
     assert isinstance(only, Each)
-    assert parts_of(only) == (0, (8, 24, 16))
+    assert pieces_of(only) == {0: (8, 24, 16)}
     form = formed(of, Facts((False,) * 3), machine)
     assert form is not None
     made = default_schedule(begun(form.stages, (False,) * 3), machine)
@@ -83,19 +102,28 @@ def test_what_is_not_joined_has_another_form() -> None:
     xs = variables([(64, 64), (64, 64)])
     for body in (
         xs[0] + xs[1],
-        op.concat((xs[0], xs[1]), axis=1),  # along rows: they are no vectors
         op.concat((op.transpose(xs[0], (1, 0)), xs[1]), axis=0),
         op.sum(op.concat((xs[0], xs[1]), axis=0), axis=1),
     ):
-        assert joined_form(of_parts(xs, body)) is None
+        assert piecewise_form(of_parts(xs, body)) is None
     few = variables([(4, 8), (4, 8)])
-    assert joined_form(of_parts(few, op.concat(tuple(few), axis=0))) is None
-    whole_numbers = variables([(64, 64), (64, 64)], "i32")
-    assert joined_form(of_parts(whole_numbers, op.concat(tuple(whole_numbers), axis=0))) is None
+    assert piecewise_form(of_parts(few, op.concat(tuple(few), axis=0))) is None
+    flags = variables([(64, 64), (64, 64)], "bool")
+    assert piecewise_form(of_parts(flags, op.concat(tuple(flags), axis=0))) is None
 
 
 def test_other_kernels_have_other_schedules() -> None:
     xs = variables([(1, 8, 20, 20)])
     form = formed(of_parts(xs, op.nn.max_pool(xs[0], kernel=3)), Facts((False,)), WIDE)
     assert form is not None
-    assert joined_schedule(begun(form.stages, (False,)), WIDE) is None
+    assert piecewise_schedule(begun(form.stages, (False,)), WIDE) is None
+
+
+def test_many_tensors_are_joined_part_by_part() -> None:
+    """However many there are, none of the parts asks where it is."""
+    params = variables([(1, 8, 9, 9)] * 40)
+    of = whole(params, op.nn.relu(op.concat(tuple(params), axis=1)))
+    compiled = plica.compile(of, cache=False, threads=1)
+    arrays = [np.full((1, 8, 9, 9), at - 20, np.float32) for at in range(40)]
+    np.testing.assert_array_equal(compiled(*arrays), np.maximum(np.concatenate(arrays, axis=1), 0))
+    assert " else " not in compiled.source("kernel")

@@ -1,0 +1,382 @@
+"""Operators that nobody named: drawn by a seed, checked against onnxruntime, and timed beside it.
+
+    python benchmarks/operators.py SEED [--count 110] [--threads 1] [--json FILE]
+
+Each is an ONNX model of one operator (or one with an activation), of a family, sizes and attributes
+drawn at random.  Both sides take turns in bursts; what counts is the least time of a call.  The
+table is sorted by the ratio, the slowest first; below it are the least, p5, p10, median and mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+ROUNDS, BURST, TOLERANCE = 7, 0.02, 1e-3
+
+Drawn = tuple[str, onnx.ModelProto, list[np.ndarray[Any, Any]]]
+Random = np.random.Generator
+
+
+def size(random: Random, low: int, high: int) -> int:
+    """A size between two, small ones as likely as large ones."""
+    return round(math.exp(random.uniform(math.log(low), math.log(high))))
+
+
+def sizes(random: Random, rank: int, least: int, most: int) -> tuple[int, ...]:
+    """The sizes of a tensor with about so many elements."""
+    total = math.log(size(random, least, most))
+    cuts = np.sort(random.uniform(0, total, rank - 1))
+    parts = np.diff(np.concatenate([[0], cuts, [total]]))
+    return tuple(max(1, round(math.exp(part))) for part in random.permutation(parts))
+
+
+class Model:
+    """A model under construction: nodes, weights and inputs."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
+        self.inputs: list[tuple[str, np.ndarray[Any, Any]]] = []
+
+    def input(self, *shape: int, positive: bool = False) -> str:
+        """An input of random numbers."""
+        name = f"x{len(self.inputs)}"
+        values = self.random.standard_normal(shape).astype(np.float32)
+        self.inputs.append((name, np.abs(values) + 0.1 if positive else values))
+        return name
+
+    def weight(self, values: Any) -> str:  # anything that numpy makes an array of
+        """A constant."""
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(values), name))
+        return name
+
+    def normal(self, *shape: int) -> str:
+        """A constant of random numbers."""
+        return self.weight((self.random.standard_normal(shape) * 0.1).astype(np.float32))
+
+    def node(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
+        """One operator; the name of its first output."""
+        names = [f"n{len(self.nodes)}_{at}" for at in range(outputs)]
+        self.nodes.append(helper.make_node(kind, list(inputs), names, **attributes))
+        return names[0]
+
+    def made(self, result: str) -> onnx.ModelProto:
+        """The model whose result is a value."""
+        given = [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, values.shape)
+            for name, values in self.inputs
+        ]
+        out = helper.make_empty_tensor_value_info(result)
+        graph = helper.make_graph(self.nodes, "drawn", given, [out], self.weights)
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        return onnx.shape_inference.infer_shapes(made)
+
+
+def activated(m: Model, value: str) -> str:
+    """A value, or something simple made of it."""
+    kind = m.random.choice(["", "Relu", "Sigmoid", "Tanh", "HardSwish", "LeakyRelu"])
+    return m.node(str(kind), value) if kind else value
+
+
+def convolution(m: Model) -> str:
+    """A convolution of 1 to 3 axes, with groups, strides and dilation."""
+    r = m.random
+    rank = int(r.choice([1, 2, 2, 2, 3]))
+    groups = int(r.choice([1, 1, 1, 2, 4]))
+    c, o = groups * size(r, 1, 128 // groups), groups * size(r, 1, 128 // groups)
+    if r.random() < 0.2:
+        groups = o = c
+    side = [size(r, 6, (4000, 90, 18)[rank - 1]) for _ in range(rank)]
+    window = [int(r.choice([1, 2, 3, 3, 5, 7])) for _ in range(rank)]
+    window = [min(a, b) for a, b in zip(window, side, strict=True)]
+    dilation = [int(r.choice([1, 1, 2])) if (w - 1) * 2 < s else 1
+                for w, s in zip(window, side, strict=True)]  # fmt: skip
+    pads = [int(r.integers(0, (w - 1) * d + 1)) for w, d in zip(window, dilation, strict=True)] * 2
+    x = m.input(int(r.choice([1, 1, 2, 4])), c, *side)
+    made = m.node(
+        "Conv", x, m.normal(o, c // groups, *window), m.normal(o), group=groups, pads=pads,
+        strides=[int(r.choice([1, 1, 2])) for _ in range(rank)], dilations=dilation,
+    )  # fmt: skip
+    return activated(m, made)
+
+
+def transposed(m: Model) -> str:
+    """A transposed convolution."""
+    r = m.random
+    c, o, k, s = size(r, 2, 96), size(r, 2, 96), int(r.integers(2, 5)), int(r.integers(1, 3))
+    x = m.input(1, c, size(r, 4, 40), size(r, 4, 40))
+    return m.node("ConvTranspose", x, m.normal(c, o, k, k), strides=[s, s], pads=[k // 2] * 4)
+
+
+def product(m: Model) -> str:
+    """A matrix product, with a constant or two inputs, with or without batches."""
+    r = m.random
+    i, k, j = size(r, 1, 700), size(r, 4, 1500), size(r, 1, 1500)
+    batch = [int(r.integers(2, 13))] if r.random() < 0.4 else []
+    x = m.input(*batch, i, k)
+    if r.random() < 0.3:
+        y = m.node("Transpose", m.input(*batch, j, k), perm=[*range(len(batch)), len(batch) + 1, len(batch)])  # fmt: skip
+    else:
+        y = m.input(*batch, k, j) if batch and r.random() < 0.7 else m.normal(k, j)
+    made = m.node("MatMul", x, y)
+    return activated(m, m.node("Add", made, m.normal(j)) if r.random() < 0.5 else made)
+
+
+def gemm(m: Model) -> str:
+    """Gemm with its flags."""
+    r = m.random
+    i, k, j = size(r, 1, 500), size(r, 4, 1000), size(r, 1, 1000)
+    a, b = int(r.integers(0, 2)), int(r.integers(0, 2))
+    x = m.input(*((k, i) if a else (i, k)))
+    return m.node("Gemm", x, m.normal(*((j, k) if b else (k, j))), m.normal(j), transA=a, transB=b)
+
+
+def pool(m: Model) -> str:
+    """A pool over windows, or over everything."""
+    r = m.random
+    x = m.input(int(r.choice([1, 2])), size(r, 1, 256), size(r, 6, 100), size(r, 6, 100))
+    kind = str(r.choice(["MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"]))
+    if kind.startswith("Global"):
+        return m.node(kind, x)
+    k = int(r.integers(2, 6))
+    stride = int(r.integers(1, 4))
+    return m.node(kind, x, kernel_shape=[k, k], strides=[stride] * 2, pads=[k // 2] * 4)
+
+
+def reduction(m: Model) -> str:
+    """A reduction over some axes."""
+    r = m.random
+    rank = int(r.integers(1, 5))
+    x = m.input(*sizes(r, rank, 1 << 10, 1 << 21), positive=True)
+    axes = sorted(r.choice(rank, int(r.integers(1, rank + 1)), replace=False).tolist())
+    kind = str(r.choice(["ReduceMean", "ReduceMax", "ReduceL2", "ReduceSumSquare", "ReduceMin", "ReduceLogSumExp"]))  # fmt: skip
+    return m.node(kind, x, axes=axes, keepdims=int(r.integers(0, 2)))
+
+
+def normalised(m: Model) -> str:
+    """Softmax and norms along an axis."""
+    r = m.random
+    shape = sizes(r, int(r.integers(2, 5)), 1 << 10, 1 << 20)
+    kind = str(r.choice(["Softmax", "Softmax", "LogSoftmax", "LayerNormalization", "InstanceNormalization"]))  # fmt: skip
+    x = m.input(*shape)
+    if kind == "LayerNormalization":
+        return m.node(kind, x, m.normal(shape[-1]), m.normal(shape[-1]), axis=-1)
+    if kind == "InstanceNormalization":
+        if len(shape) < 3:
+            return m.node("Softmax", x, axis=-1)
+        return m.node(kind, x, m.normal(shape[1]), m.normal(shape[1]))
+    return m.node(kind, x, axis=int(r.integers(-len(shape), len(shape))))
+
+
+def elementwise(m: Model) -> str:
+    """Chains of elementwise operators, with broadcasting."""
+    r = m.random
+    shape = sizes(r, int(r.integers(1, 5)), 1 << 10, 1 << 21)
+    value = m.input(*shape, positive=True)
+    for _ in range(int(r.integers(1, 4))):
+        if r.random() < 0.5:
+            kind = str(r.choice(["Exp", "Log", "Sqrt", "Tanh", "Sigmoid", "Erf", "Neg", "Softplus", "Abs", "Reciprocal", "Sin"]))  # fmt: skip
+            value = m.node(kind, m.node("Abs", value) if kind in ("Log", "Sqrt") else value)
+        else:
+            other = [each if r.random() < 0.6 else 1 for each in shape]
+            value = m.node(str(r.choice(["Add", "Mul", "Max", "Div", "Sub"])), value, m.input(*other, positive=True))  # fmt: skip
+    return value
+
+
+def moved(m: Model) -> str:
+    """Transposes, slices, pads, concatenations, gathers, repeats."""
+    r = m.random
+    rank = int(r.integers(2, 5))
+    shape = sizes(r, rank, 1 << 10, 1 << 20)
+    x = m.input(*shape)
+    kind = str(r.choice(["Transpose", "Transpose", "Slice", "Pad", "Concat", "Gather", "Tile", "Expand", "DepthToSpace"]))  # fmt: skip
+    axis = int(r.integers(0, rank))
+    match kind:
+        case "Transpose":
+            return m.node(kind, x, perm=r.permutation(rank).tolist())
+        case "Slice":
+            ends = [max(1, each - int(r.integers(0, 3))) for each in shape]
+            steps = [int(r.choice([1, 1, 2])) for _ in shape]
+            return m.node(kind, x, m.weight([0] * rank), m.weight(ends), m.weight(list(range(rank))), m.weight(steps))  # fmt: skip
+        case "Pad":
+            mode = str(r.choice(["constant", "edge"]))
+            return m.node(kind, x, m.weight(r.integers(0, 4, 2 * rank)), mode=mode)
+        case "Concat":
+            others = [m.input(*shape) for _ in range(int(r.integers(1, 5)))]
+            return m.node(kind, x, *others, axis=axis)
+        case "Gather":
+            return m.node(kind, x, m.weight(r.integers(0, shape[axis], size(r, 2, 400))), axis=axis)
+        case "Tile":
+            return m.node(kind, x, m.weight(r.integers(1, 3, rank)))
+        case "Expand":
+            return m.node(kind, m.input(*shape[:-1], 1), m.weight(list(shape)))
+        case _:
+            b = int(r.integers(2, 4))
+            y = m.input(1, b * b * size(r, 1, 32), size(r, 4, 60), size(r, 4, 60))
+            return m.node(kind, y, blocksize=b)
+
+
+def resized(m: Model) -> str:
+    """A picture of another size."""
+    r = m.random
+    x = m.input(1, size(r, 1, 96), size(r, 6, 64), size(r, 6, 64))
+    scale = float(r.choice([0.5, 2.0, 1.5, 3.0]))
+    scales = m.weight(np.array([1, 1, scale, scale], np.float32))
+    mode = str(r.choice(["nearest", "linear"]))
+    where = str(r.choice(["asymmetric", "half_pixel", "align_corners"]))
+    return m.node("Resize", x, "", scales, mode=mode, coordinate_transformation_mode=where)
+
+
+def recurrent(m: Model) -> str:
+    """LSTM and GRU."""
+    r = m.random
+    steps, batch = size(r, 2, 60), int(r.choice([1, 1, 4, 16]))
+    width, hidden = size(r, 8, 300), size(r, 8, 256)
+    kind, gates = (("LSTM", 4), ("GRU", 3), ("RNN", 1))[int(r.integers(0, 3))]
+    sides = int(r.integers(1, 3))
+    x = m.input(steps, batch, width)
+    return m.node(
+        kind, x, m.normal(sides, gates * hidden, width), m.normal(sides, gates * hidden, hidden),
+        hidden_size=hidden, direction="bidirectional" if sides == 2 else "forward",
+    )  # fmt: skip
+
+
+def attention(m: Model) -> str:
+    """Softmax between two products."""
+    r = m.random
+    heads, length, depth = int(r.integers(1, 13)), size(r, 8, 300), int(r.choice([16, 32, 48, 64]))
+    q, k, v = (m.input(heads, length, depth) for _ in range(3))
+    scores = m.node("MatMul", q, m.node("Transpose", k, perm=[0, 2, 1]))
+    scaled = m.node("Mul", scores, m.weight(np.float32(depth**-0.5)))
+    return m.node("MatMul", m.node("Softmax", scaled, axis=-1), v)
+
+
+FAMILIES: dict[str, tuple[int, Callable[[Model], str]]] = {
+    "conv": (5, convolution), "transposed": (1, transposed), "product": (4, product),
+    "gemm": (1, gemm), "pool": (2, pool), "reduction": (3, reduction), "norm": (3, normalised),
+    "elementwise": (4, elementwise), "moved": (4, moved), "resize": (1, resized),
+    "recurrent": (1, recurrent), "attention": (1, attention),
+}  # fmt: skip
+"""How often each family is drawn."""
+
+
+def drawn(seed: int, number: int) -> Drawn:
+    """One operator."""
+    random = np.random.default_rng((seed, number))
+    weights = np.array([weight for weight, _ in FAMILIES.values()], float)
+    family = str(random.choice(list(FAMILIES), p=weights / weights.sum()))
+    model = Model(random)
+    result = FAMILIES[family][1](model)
+    made = model.made(result)
+    text = " ".join(
+        f"{node.op_type}{_attributes(node)}" for node in made.graph.node
+    ) + " " + " ".join("x".join(map(str, values.shape)) for _, values in model.inputs)  # fmt: skip
+    shapes = ["x".join(map(str, each.dims)) for each in model.weights if len(each.dims) > 1]
+    return f"{family}: {text} {' '.join(shapes)}", made, [values for _, values in model.inputs]
+
+
+def _attributes(node: onnx.NodeProto) -> str:
+    kept = {"axis", "axes", "perm", "group", "strides", "dilations", "kernel_shape", "hidden_size"}
+    words = [
+        f"{each.name}={helper.get_attribute_value(each)}"
+        for each in node.attribute
+        if each.name in kept
+    ]
+    return f"({', '.join(words)})".replace(" ", "") if words else ""
+
+
+def timed(calls: list[Callable[[], object]]) -> list[float]:
+    """The least time of a call of each, in turns."""
+    best = [math.inf] * len(calls)
+    for _ in range(ROUNDS):
+        for at, call in enumerate(calls):
+            call()
+            end = time.perf_counter() + BURST
+            while True:
+                begin = time.perf_counter()
+                call()
+                now = time.perf_counter()
+                best[at] = min(best[at], now - begin)
+                if now >= end:
+                    break
+    return best
+
+
+def measured(made: onnx.ModelProto, arrays: list[Any], threads: int) -> dict[str, Any]:
+    """The ratio of one operator, or why there is none."""
+    import onnxruntime  # noqa: PLC0415  # a peer
+
+    import plica  # noqa: PLC0415  # after the number of threads is known
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 4
+    try:
+        peer = onnxruntime.InferenceSession(made.SerializeToString(), options)
+    except Exception as error:  # whatever the peer refuses is not compared
+        return {"peer": str(error).splitlines()[0][:100]}
+    feed = {each.name: value for each, value in zip(peer.get_inputs(), arrays, strict=True)}
+    (wanted, *_) = peer.run(None, feed)
+    begin = time.process_time()
+    try:
+        ours = plica.compile(made, cache=False, threads=threads)
+    except plica.PlicaError as error:
+        return {"refused": str(error).splitlines()[0][:140]}
+    compiling = time.process_time() - begin
+    found = ours(*arrays)
+    found = found[0] if isinstance(found, tuple) else found
+    scale = float(np.max(np.abs(wanted), initial=0.0)) or 1.0
+    error_ = float(np.max(np.abs(found - wanted), initial=0.0)) / scale
+    theirs, mine = timed([lambda: peer.run(None, feed), lambda: ours(*arrays)])
+    return {
+        "ratio": theirs / mine, "us": mine * 1e6, "peer_us": theirs * 1e6, "error": error_,
+        "compile": compiling,
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Draw, check, time, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--count", type=int, default=110)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--only", type=int, nargs="*", help="these numbers alone")
+    parser.add_argument("--json")
+    asked = parser.parse_args()
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, set(cores[-asked.threads :]))
+    rows: list[dict[str, Any]] = []
+    for number in asked.only or range(asked.count):
+        text, made, arrays = drawn(asked.seed, number)
+        rows.append({"number": number, "what": text, **measured(made, arrays, asked.threads)})
+    compared = sorted([row for row in rows if "ratio" in row], key=lambda row: row["ratio"])
+    for row in compared:
+        wrong = " WRONG" if row["error"] > TOLERANCE else ""
+        print(f"{row['ratio']:6.2f}x {row['us']:9.1f} us  {row['compile']:5.2f} s  {row['number']:4d} {row['what']}{wrong}")  # fmt: skip
+    for row in rows:
+        if "refused" in row:
+            print(f"refused {row['number']} {row['what']}: {row['refused']}")
+    ratios = np.array([row["ratio"] for row in compared])
+    if len(ratios):
+        low, p5, p10, middle = (float(np.percentile(ratios, at)) for at in (0, 5, 10, 50))
+        mean = float(np.exp(np.log(ratios).mean()))
+        print(f"seed {asked.seed}, {len(ratios)} of {len(rows)}, {asked.threads} threads: least {low:.2f}, p5 {p5:.2f}, p10 {p10:.2f}, median {middle:.2f}, mean {mean:.2f}, refused {sum('refused' in row for row in rows)}")  # fmt: skip
+    if asked.json:
+        with open(asked.json, "w") as file:
+            json.dump(rows, file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""Collapse: axes that all tensors walk through together become one.
+
+    y[n, c, i, j] = max(x[n, c, i, j] * s[c], 0)   -->   y[n, c, p] = max(x[n, c, p] * s[c], 0)
+    m[c] = sum(x[c, i, j] for i, j)                -->   m[c] = sum(x[c, p] for p)
+
+Rows are then as long as they can be: vectors are full, sums are sums of rows, and a batch of matrix
+products with one matrix is one product.  The tensors are the same memory, seen in another shape.
+
+Two neighbouring axes are one where every tensor that is read or written at one of them is so at
+both, in neighbouring dims that have just their sizes.  What stands in the way of one pair may do so
+by another, so pairs are struck out until all that are left agree.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> x, s = buffer("x", (2, 3, 4, 5), f32), buffer("s", (3,), f32)
+>>> scaled = stage("y", (2, 3, 4, 5), lambda n, c, i, j: x[n, c, i, j] * s[c])
+>>> print(collapsed(stages((x, s), (scaled,))))
+y[i < 2, i_1 < 3, i_2 < 20] = x[i, i_1, i_2] * s[i_1]
+>>> mean = stage("m", (2, 3), lambda n, c: reduce("sum", (4, 5), lambda i, j: x[n, c, i, j]))
+>>> print(collapsed(stages((x,), (mean,))))
+m[i < 6] = sum(x[i, k] for k in range(20))
+
+Law: `evaluate_stages` gives the same elements, and each sum has its terms in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from itertools import pairwise
+from math import prod
+from typing import TypeAlias, TypeVar
+
+from attrs import frozen
+
+from plica.core.binding import free_vars
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, index
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages, loads, reductions, stages
+from plica.ir.type.dim import known
+
+Pair: TypeAlias = "tuple[int, ScalarVar, ScalarVar]"
+"""Neighbouring axes of a stage, by its number."""
+
+Place: TypeAlias = "tuple[Buffer, int]"
+"""A dim of a tensor, and the next."""
+
+Lengths: TypeAlias = Mapping[ScalarVar, int]
+"""How long each axis of a stage is."""
+
+T = TypeVar("T")
+
+
+@lru_cache(maxsize=1024)
+def collapsed(of: Stages) -> Stages:
+    """The stages with as few axes as they can have; those with open sizes as they are."""
+    if of.dims or not all(isinstance(each, Each) for each in of.stages):
+        return of
+    every = [each for each in of.stages if isinstance(each, Each)]
+    lengths = [_lengths(each) for each in every]
+    if None in lengths:
+        return of
+    found = _agreement(of, every, [each or {} for each in lengths])
+    if not found.pairs:
+        return of
+    views = {each: found.view(each) for each in (*of.inputs, *of.made)}
+    made = tuple([found.stage(at, each, views) for at, each in enumerate(every)])
+    return stages(
+        tuple([views[each] for each in of.inputs]),
+        made,
+        tuple([views[each] for each in of.outputs]),
+    )
+
+
+@frozen(eq=False)
+class _Agreement:
+    """The pairs of axes and of dims that become one."""
+
+    pairs: frozenset[Pair]
+    places: frozenset[Place]
+
+    def view(self, of: Buffer) -> Buffer:
+        """A tensor in its new shape."""
+        sizes = [_product([of.shape[at] for at in run]) for run in self.dims(of)]
+        return Buffer(of.name, tuple(sizes), of.dtype, of.scope, of.strides, of.align)
+
+    def dims(self, of: Buffer) -> list[list[int]]:
+        """The dims of a tensor, those that become one together."""
+        return _runs(range(len(of.shape)), lambda at, _: (of, at) in self.places)
+
+    def axes(self, number: int, of: Iterable[ScalarVar]) -> list[list[ScalarVar]]:
+        """Axes of a stage, those that become one together."""
+        return _runs(of, lambda u, v: (number, u, v) in self.pairs)
+
+    def stage(self, number: int, of: Each, views: Mapping[Buffer, Buffer]) -> Each:
+        """A stage over fewer axes: the first of those that become one stands for all."""
+
+        def change(node: Term) -> Term:
+            match node:
+                case Load(buffer, indices):
+                    places = [indices[run[0]] for run in self.dims(buffer)]
+                    return Load(views.get(buffer, buffer), tuple(places))
+                case Reduce(combiner, terms, extents, body):
+                    runs, size = self.axes(number, terms), dict(zip(terms, extents, strict=True))
+                    long = [_product([size[each] for each in run]) for run in runs]
+                    return Reduce(combiner, tuple([run[0] for run in runs]), tuple(long), body)
+                case _:
+                    return node
+
+        value = map_bottom_up(change, of.value)
+        assert isinstance(value, Scalar)
+        return Each(views[of.out], tuple([run[0] for run in self.axes(number, of.axes)]), value)
+
+
+def _product(sizes: list[Scalar]) -> Scalar:
+    return sizes[0] if len(sizes) == 1 else index(prod(known(each) or 0 for each in sizes))
+
+
+def _runs(of: Iterable[T], joins: Callable[[T, T], bool]) -> list[list[T]]:
+    """Neighbours that belong together."""
+    found: list[list[T]] = []
+    for each in of:
+        if found and joins(found[-1][-1], each):
+            found[-1].append(each)
+        else:
+            found.append([each])
+    return found
+
+
+def _lengths(of: Each) -> Lengths | None:
+    """How long each axis of a stage is; None where one name has two lengths, or an open one."""
+    found: dict[ScalarVar, int] = {}
+    for axes, shape in (
+        (of.axes, of.out.shape),
+        *[(each.axes, each.extents) for each in reductions(of.value)],
+    ):
+        for axis, size in zip(axes, shape, strict=True):
+            length = known(size)
+            if length is None or found.setdefault(axis, length) != length:
+                return None
+    return found
+
+
+# --- which pairs agree ----------------------------------------------------------------------------
+
+
+def _agreement(whole: Stages, every: list[Each], lengths: list[Lengths]) -> _Agreement:
+    """The most pairs of axes and of dims that agree with one another."""
+    pairs = {
+        (number, u, v)
+        for number, each in enumerate(every)
+        for axes in _boxes(each)
+        for u, v in pairwise(axes)
+        if lengths[number][u] > 1
+        and lengths[number][v] > 1  # nothing is gained otherwise
+        and not _stands_alone(each.value, (u, v))
+    }
+    places = {
+        (each, at)
+        for each in (*whole.inputs, *whole.made)
+        for at in range(len(each.shape) - 1)
+        if not each.strides
+    }
+    while True:
+        wrong = [each for each in places if not _is_one(each, every, pairs, lengths)]
+        places.difference_update(wrong)
+        apart = [each for each in pairs if not _is_together(each, every[each[0]], places)]
+        pairs.difference_update(apart)
+        if not wrong and not apart:
+            return _Agreement(frozenset(pairs), frozenset(places))
+
+
+def _boxes(of: Each) -> list[tuple[ScalarVar, ...]]:
+    """The axes of a stage, and those of each of its reductions."""
+    return [of.axes, *[each.axes for each in reductions(of.value)]]
+
+
+def _is_one(place: Place, every: list[Each], pairs: set[Pair], lengths: list[Lengths]) -> bool:
+    """Whether all that read or write two dims of a tensor go through them as through one."""
+    of, at = place
+    sizes = [known(each) for each in of.shape[at : at + 2]]
+    for number, each in enumerate(every):
+        ways = [each.axes[at : at + 2]] if each.out is of else []
+        ways += [load.indices[at : at + 2] for load in loads(each.value) if load.buffer is of]  # type: ignore[misc]  # those that are no pair are found below
+        for way in ways:
+            if (number, *way) not in pairs or [lengths[number][axis] for axis in way] != sizes:
+                return False
+    return True
+
+
+def _is_together(pair: Pair, of: Each, places: set[Place]) -> bool:
+    """Whether two axes of a stage stand only in neighbouring dims that become one."""
+    _, u, v = pair
+    for axes in _boxes(of):
+        if (u in axes or v in axes) and (u, v) not in pairwise(axes):
+            return False
+    if u in of.axes and (of.out, of.axes.index(u)) not in places:
+        return False
+    for load in loads(of.value):
+        for at, index_ in enumerate(load.indices):
+            found = free_vars(index_)
+            if u in found and ((load.buffer, at) not in places or load.indices[at + 1] is not v):
+                return False
+            if v in found and (not at or load.indices[at - 1] is not u):
+                return False
+    return True
+
+
+def _stands_alone(of: Scalar, axes: tuple[ScalarVar, ScalarVar]) -> bool:
+    """Whether an axis is used for something else than to say where a tensor is read."""
+    stack: list[Term] = [of]
+    seen: set[Term] = set()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node in axes:
+            return True
+        match node:
+            case Load(_, indices):
+                stack.extend([each for each in indices if not isinstance(each, ScalarVar)])
+            case Reduce():
+                stack.append(node.body)
+            case _:
+                stack.extend(node._children)
+    return False

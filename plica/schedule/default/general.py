@@ -1,0 +1,165 @@
+"""The general template: plain loops, vectors along contiguous rows, rows for all cores.
+
+    for i: for j: for k: y[i, j] += …   -->   for i in parallel:
+                                                  for j in vectorized: y[i, j] = 0
+                                                  for k: for j in vectorized: y[i, j] += …
+
+It fits whatever stages a form makes, so that a form needs no template of its own; each nest is
+scheduled for itself.  What it takes is counted as for all others, in cycles of one core.
+
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import stages
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> x, w = buffer("x", (4, 8), f32), buffer("w", (8, 32), f32)
+>>> dense = stage("y", (4, 32), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
+>>> machine = Machine(512, 32)
+>>> general_cycles(stages((x, w), (dense,)), machine) < 4 * 8 * 32
+True
+>>> across = stage("y", (4, 32), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n // 2]))
+>>> general_cycles(stages((x, w), (across,)), machine) > 4 * 8 * 32
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from math import prod
+from typing import Final
+
+from plica.analysis.site import map_of
+from plica.core.fold import fold, post_order
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.loop.scalar import FloorDiv, FloorMod, Load, Pow, Reduce, Scalar, ScalarVar, row_of
+from plica.ir.loop.scalar_row import Cost
+from plica.ir.loop.stages import Stages, kernel_of
+from plica.ir.loop.statement import Block, For, Kernel, Store
+from plica.ir.type.dim import known
+from plica.schedule.default.elementwise import COSTLY, SHARED, is_row
+from plica.schedule.default.machine import Machine, f32
+from plica.schedule.default.tile import AT_ONCE, READS
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.handle import Handle
+from plica.schedule.primitive import block, decompose_reduction, loops, parallel, reorder, vectorize
+from plica.schedule.problem import ScheduleRefused
+
+__all__ = ["counted", "counts", "f32", "general_cycles", "general_schedule"]
+
+SLOW: Final[dict[Cost, int]] = {"divide": 4, "function": COSTLY}
+"""How many additions an operation is worth, where it is more than one."""
+
+
+def general_schedule(kernel: Kernel, machine: Machine) -> Do:
+    """The schedule of any kernel: what a nest does not allow is left as it is."""
+    blocks = map_of(kernel).blocks
+
+    @do
+    def schedule() -> Body:
+        for name, site in blocks.items():
+            yield from _scheduled(name, site.node, machine)
+
+    return schedule()
+
+
+def _scheduled(name: Name, of: Block, machine: Machine) -> Body:
+    one = yield block(str(name))
+    every: tuple[Handle, ...] = yield loops(one)
+    if len(every) != len(of.kinds):
+        return  # its loops are not its own
+    spatial = [loop for loop, kind in zip(every, of.kinds, strict=True) if kind == "spatial"]
+    terms = [loop for loop, kind in zip(every, of.kinds, strict=True) if kind == "reduce"]
+    extents = dict(zip(every, [known(each) or 0 for each in of.extents], strict=True))
+    rows = spatial
+    if lane_of(of, machine) is not None:
+        rows = spatial[:-1]
+        with suppress(ScheduleRefused):
+            yield from _vectors(one, spatial, terms)
+    long = [each for each in rows if extents[each] > 1]
+    if long and machine.cores > 1 and prod(extents.values()) >= SHARED:
+        with suppress(ScheduleRefused):
+            yield parallel(long[0])
+
+
+def _vectors(one: Handle, spatial: Sequence[Handle], terms: Sequence[Handle]) -> Body:
+    """The last spatial loop innermost, as vectors; sums begin with vectors too."""
+    *_, lane = spatial
+    if terms:
+        yield reorder(*terms, lane)
+        begun = yield decompose_reduction(one, terms[0])
+        around: tuple[Handle, ...] = yield loops(begun)
+        yield vectorize(around[-1])
+    yield vectorize(lane)
+
+
+def lane_of(of: Block, machine: Machine) -> ScalarVar | None:
+    """The axis of a block along which vectors go: the last one, where all that it touches is
+    contiguous along it and it fills a vector."""
+    spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
+    if not spatial or not isinstance(of.body, Store):
+        return None
+    var, size, store = of.vars[spatial[-1]], known(of.extents[spatial[-1]]), of.body
+    if store.indices[-1:] != (var,) or (size or 0) < machine.lanes(store.buffer.dtype):
+        return None
+    nodes = post_order(store.value)
+    if any(isinstance(node, Reduce | FloorDiv | FloorMod | Pow) for node in nodes):
+        return None
+    return var if is_row(store.value, var) else None
+
+
+# --- what it takes --------------------------------------------------------------------------------
+
+
+def general_cycles(of: Stages, machine: Machine) -> float:
+    """About how many cycles stages take that the general template schedules."""
+
+    def price(store: Store) -> float:
+        reads, operations = counts(store)
+        return 1 + max(reads / READS, operations / AT_ONCE)
+
+    def lanes(block: Block) -> int:
+        if lane_of(block, machine) is None or not isinstance(block.body, Store):
+            return 1
+        return machine.lanes(block.body.buffer.dtype)
+
+    return counted(of, price, lanes)
+
+
+def counted(
+    of: Stages, price: Callable[[Store], float], lanes: Callable[[Block], int] = lambda _: 1
+) -> float:
+    """The price of all that stages store, of which a block may do several at once.
+
+    An open size counts as 1.
+    """
+
+    def algebra(node: Term, kids: tuple[float, ...]) -> float:
+        match node:
+            case Store():
+                return price(node)
+            case For():
+                return sum(kids) * (known(node.extent) or 1)
+            case Block():
+                return sum(kids) / lanes(node)
+            case _:
+                return sum(kids)
+
+    return fold(algebra, kernel_of(of))
+
+
+def counts(of: Store) -> tuple[int, int]:
+    """How many elements are read to make one, and how many additions its operations are worth.
+
+    Where something is read takes no unit for sums.
+    """
+    seen: dict[Scalar, None] = {}
+    stack = [of.value]
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen[node] = None
+            if not isinstance(node, Load):
+                stack += [each for each in node._children if isinstance(each, Scalar)]
+    rows = [row for row in map(row_of, seen) if row is not None]
+    return sum(isinstance(node, Load) for node in seen), sum(SLOW.get(row.cost, 1) for row in rows)

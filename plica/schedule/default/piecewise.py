@@ -1,0 +1,222 @@
+"""Piecewise tensors: each piece has loops of its own.
+
+    out[c, i, j] = x[c, i, j] if c < 8 else y[c - 8, i, j] if c < 24 else z[c - 24, i, j]
+      -->  for c in range(8):  for i, j: out[c, i, j]      = x[c, i, j]
+           for c in range(16): for i, j: out[c + 8, i, j]  = y[c, i, j]
+           for c in range(8):  for i, j: out[c + 24, i, j] = z[c, i, j]
+
+Concatenations, pads with a number or with the edge, and repeats ask for each element where it comes
+from.  Along an axis the answer changes in a few places; between these no element asks, and rows are
+vectors.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer
+>>> x, y = buffer("x", (8, 40, 40), f32), buffer("y", (16, 40, 40), f32)
+>>> both = stage("z", (24, 40, 40), lambda c, i, j: Select(
+...     Lt(c, index(8)), x[c, i, j], y[c - 8, i, j]))
+>>> pieces_of(both)
+{0: (8, 16)}
+>>> edge = stage("z", (8, 40, 44), lambda c, i, j: x[c, i, Max(index(0), Min(j - 2, index(39)))])
+>>> pieces_of(edge)
+{2: (2, 39, 3)}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+from plica.analysis.index.context import conjuncts
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
+from plica.ir.loop.scalar import (
+    Add,
+    Buffer,
+    FloorMod,
+    Le,
+    Lit,
+    Load,
+    Lt,
+    Max,
+    Min,
+    Scalar,
+    ScalarVar,
+    Select,
+    Sub,
+    dtype_of,
+    index,
+)
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
+from plica.ir.loop.statement import Kernel, Store
+from plica.ir.type.dim import known, polynomial
+from plica.ir.type.dtype import bool_, i64
+from plica.runtime.late import late
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.role import block_flow, is_reduction
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.handle import Handle
+from plica.schedule.primitive import block, loops, parallel, vectorize
+
+if TYPE_CHECKING:
+    from plica.schedule.primitive import loop_partition
+else:
+    loop_partition = late("plica.schedule.primitive:loop_partition")
+
+__all__ = ["index", "pieces_of", "piecewise_form", "piecewise_schedule"]
+
+FEWEST: Final = 4096
+"""Fewer elements than that are not worth a schedule."""
+
+SHARED: Final = 1 << 17
+"""Fewer elements than that are not worth waking other cores."""
+
+MOST: Final = 256
+"""So many pieces have loops of their own, at most."""
+
+
+def pieces_of(of: Each) -> Mapping[int, tuple[int, ...]]:
+    """The axes along which a tensor is piecewise, and the lengths of the pieces."""
+    return {} if reductions(of.value) else _pieces(of.value, of.axes, of.out.shape)
+
+
+def _pieces(
+    body: Scalar, axes: tuple[ScalarVar, ...], shape: Sequence[Scalar]
+) -> Mapping[int, tuple[int, ...]]:
+    sizes = {axis: known(size) or 0 for axis, size in zip(axes, shape, strict=True)}
+    cuts: dict[int, set[int]] = {}
+    for axis, place in _cuts(body, sizes):
+        if 0 < place < sizes[axis]:
+            cuts.setdefault(axes.index(axis), set()).add(place)
+    found = {
+        at: tuple([b - a for a, b in pairwise((0, *sorted(cuts[at]), sizes[axes[at]]))])
+        for at in sorted(cuts)
+    }
+    return found if prod(len(each) for each in found.values()) <= MOST else {}
+
+
+def _cuts(body: Scalar, sizes: Mapping[ScalarVar, int]) -> Iterator[tuple[ScalarVar, int]]:
+    """The axes and the places from which on a tensor is made in another way."""
+    for node in post_order(body):
+        match node:
+            case Select():
+                for each in conjuncts(node.condition):
+                    match each:
+                        case Lt(left, Lit(int() as stop)):
+                            yield from _reached(left, stop, sizes)
+                        case Le(Lit(int() as start), right):
+                            yield from _reached(right, start, sizes)
+            case Min(left, Lit(int() as most)) | Min(Lit(int() as most), left):
+                yield from _reached(left, most, sizes)
+            case Max(left, Lit(int() as least)) | Max(Lit(int() as least), left):
+                yield from _reached(left, least, sizes)
+            case FloorMod(left, Lit(int() as period)) if period > 0:
+                for axis, place in _reached(left, 0, sizes):
+                    for turn in range(place % period, sizes[axis], period):
+                        yield axis, turn
+
+
+def _reached(
+    place: Scalar, number: int, sizes: Mapping[ScalarVar, int]
+) -> Iterator[tuple[ScalarVar, int]]:
+    """Where an axis, or an axis and a number, comes to a number; clamps do not matter here."""
+    if dtype_of(place) is not i64:
+        return
+    match place:
+        case Min(inner, Lit()) | Min(Lit(), inner) | Max(inner, Lit()) | Max(Lit(), inner):
+            yield from _reached(inner, number, sizes)
+            return
+    apart = 0
+    axis: ScalarVar | None = None
+    for atoms, factor in polynomial(place).values():
+        match atoms:
+            case ():
+                apart = factor
+            case (ScalarVar() as var,) if factor == 1 and var in sizes and axis is None:
+                axis = var
+            case _:
+                return
+    if axis is not None:
+        yield axis, number - apart
+
+
+def piecewise_form(of: Stages) -> Stages | None:
+    """The stage of a piecewise tensor, None where it is something else."""
+    match of.stages:
+        case (Each() as whole,):
+            pass
+        case _:
+            return None
+    if not _is_worth(whole.out, whole.axes, whole.value) or not pieces_of(whole):
+        return None
+    out = Buffer(Names(of).name("pieces"), whole.out.shape, whole.out.dtype)
+    return stages(of.inputs, (Each(out, whole.axes, whole.value),))
+
+
+def _is_worth(out: Buffer, axes: Sequence[ScalarVar], value: Scalar) -> bool:
+    """Whether elements are many enough, and rows lie as they are read."""
+    sizes = [known(size) or 0 for size in out.shape]
+    if not axes or prod(sizes) < FEWEST or out.dtype is bool_:
+        return False
+    return all(_is_row(load, axes[-1]) for load in loads(value))
+
+
+def _is_row(of: Load, row: ScalarVar) -> bool:
+    """Whether neighbours in a piece of a row are neighbours in what is read, or one element."""
+    if any(row in free_vars(place) for place in of.indices[:-1]):
+        return False
+    return not of.indices or row not in free_vars(of.indices[-1]) or _steps(of.indices[-1], row)
+
+
+def _steps(place: Scalar, row: ScalarVar) -> bool:
+    """Whether an index goes on by one along a row, or stays, between the places it is cut at."""
+    match place:
+        case Min(inner, Lit()) | Min(Lit(), inner) | Max(inner, Lit()) | Max(Lit(), inner):
+            return _steps(inner, row)
+        case FloorMod(inner, Lit()):
+            return _steps(inner, row)
+        case Add(left, right) | Sub(left, right) if row not in free_vars(right):
+            return _steps(left, row)
+        case Add(left, right) if row not in free_vars(left):
+            return _steps(right, row)
+        case _:
+            factors = [f for atoms, f in polynomial(place).values() if row in atoms]
+            return factors == [1]
+
+
+def piecewise_schedule(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of such a kernel: axes are cut from the last on, which is made of vectors."""
+    flow = block_flow(kernel)
+    if flow is None or len(flow.blocks) != 1 or is_reduction(flow.result):
+        return None
+    of = flow.result
+    assert isinstance(of.body, Store)
+    found = _pieces(of.body.value, of.vars, of.extents)
+    if not found or not _is_worth(of.body.buffer, of.vars, of.body.value):
+        return None
+    sizes = [known(each) or 0 for each in of.extents]
+    last = len(sizes) - 1
+    shares = machine.cores > 1 and prod(sizes) >= SHARED
+
+    @do
+    def schedule() -> Body:
+        rows = yield block(str(of.label))
+        every: tuple[Handle, ...] = yield loops(rows)
+        pieces: tuple[Handle, ...] = (every[last],)
+        if last in found:
+            pieces = yield loop_partition(every[last], found[last])
+        for each in pieces:
+            yield vectorize(each)
+        outer = [each for each in range(last) if sizes[each] > 1][:1]
+        for at in range(last - 1, -1, -1):
+            parts: tuple[Handle, ...] = (every[at],)
+            if at in found:
+                parts = yield loop_partition(every[at], found[at])
+            for each in parts if shares and [at] == outer else ():
+                yield parallel(each)
+
+    return schedule()

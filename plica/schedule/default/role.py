@@ -1,0 +1,144 @@
+"""Roles of blocks: which stage of a kernel is the reduction, its epilogue, what makes its operands.
+
+    pad[…]    = x[…] if inside else 0        what makes the data: a copy, a panel
+    packed[…] = w[…]                         what makes the weight
+    sum[…]    = sum of pad[…] * packed[…]    the reduction
+    out[…]    = f(sum[…])                    the epilogue
+
+Roles follow from who reads whom, never from what somebody called a stage, so trace templates serve
+whatever form made it.
+
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import kernel_of, stages
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f32
+>>> x, w = buffer("x", (4, 8), f32), buffer("w", (8, 6), f32)
+>>> turned = stage("anything", (6, 8), lambda i, j: w[j, i])
+>>> dots = stage("b", (4, 6), lambda i, j: reduce("sum", (8,), lambda k: x[i, k] * turned[j, k]))
+>>> last = stage("c", (4, 6), lambda i, j: dots[i, j] + 1)
+>>> found = contraction_blocks(kernel_of(stages((x, w), (turned, dots, last))))
+>>> [str(each.label) for each in (found.weight, found.reduction, found.epilogue)], found.data
+(['anything', 'b', 'c'], None)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from attrs import frozen
+
+from plica.analysis.site import map_of
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.loop.scalar import Add, Buffer, Load, Max, Min, Mul, Scalar
+from plica.ir.loop.statement import Block, Kernel, Store
+
+
+@frozen(eq=False)
+class BlockFlow:
+    """The blocks of a kernel in order, which of them fills a buffer, and which read it."""
+
+    blocks: Mapping[Name, Block]
+    writer: Mapping[Buffer, Block]
+    readers: Mapping[Buffer, tuple[Block, ...]]
+    result: Block
+    """What fills the result of the kernel."""
+
+
+@lru_cache(maxsize=256)
+def block_flow(kernel: Kernel) -> BlockFlow | None:
+    """Who reads whom; None where a block does anything but store an element of its own buffer."""
+    blocks = {label: site.node for label, site in map_of(kernel).blocks.items()}
+    writer: dict[Buffer, Block] = {}
+    readers: dict[Buffer, list[Block]] = {}
+    for each in blocks.values():
+        if not isinstance(each.body, Store) or each.body.buffer in writer:
+            return None
+        writer[each.body.buffer] = each
+        for buffer in {load.buffer: None for load in reads(each)}:
+            readers.setdefault(buffer, []).append(each)
+    result = writer.get(kernel.params[-1])
+    if result is None:
+        return None
+    return BlockFlow(
+        blocks, writer, {buffer: tuple(found) for buffer, found in readers.items()}, result
+    )
+
+
+def reads(of: Block) -> list[Load]:
+    """What a block reads, besides the element that it adds to."""
+    assert isinstance(of.body, Store)
+    own = of.body.buffer
+    found = [node for node in post_order(of.body) if isinstance(node, Load)]
+    return [load for load in found if load.buffer is not own]
+
+
+def made_by(of: Block) -> Buffer:
+    """The buffer that a block fills."""
+    assert isinstance(of.body, Store)
+    return of.body.buffer
+
+
+def is_reduction(of: Block) -> bool:
+    """Whether a block combines several terms for each element."""
+    return "reduce" in of.kinds
+
+
+@frozen(eq=False)
+class ContractionBlocks:
+    """The blocks of a kernel that has one contraction, by what they are for."""
+
+    reduction: Block
+    epilogue: Block
+    result: Block
+    """The epilogue, or what reads that."""
+    data: Block | None
+    """What makes the data, None where it is read as it is given."""
+    weight: Block | None
+    """What makes the weight, None where it is read as it is given."""
+    source: Block | None
+    """What makes the data that `data` reads."""
+
+
+def contraction_blocks(
+    kernel: Kernel, wanted: Callable[[Block], bool] = is_reduction
+) -> ContractionBlocks | None:
+    """What the blocks of a kernel are for, None where not one of them is a reduction as wanted, or
+    not one other reads it."""
+    flow = block_flow(kernel)
+    found = [] if flow is None else [e for e in flow.blocks.values() if wanted(e)]
+    if flow is None or len(found) != 1:
+        return None
+    (total,) = found
+    after = flow.readers.get(made_by(total), ())
+    operands = sides(total)
+    if operands is None or len(after) != 1:
+        return None
+    left, right = operands
+    data = flow.writer.get(left.buffer)
+    weight = None if right is None else flow.writer.get(right.buffer)
+    before = [] if data is None else [flow.writer.get(load.buffer) for load in reads(data)]
+    source = next((each for each in before if each is not None), None)
+    return ContractionBlocks(total, after[0], flow.result, data, weight, source)
+
+
+def sides(of: Block) -> tuple[Load, Load | None] | None:
+    """What the terms of a reduction are read from: the data, and the weight it is multiplied by."""
+    body = of.body
+    if not isinstance(body, Store) or not isinstance(body.value, Add | Max | Min):
+        return None
+    match body.value.right:
+        case Mul(left, right):
+            data, weight = _only(left), _only(right)
+            return None if data is None or weight is None else (data, weight)
+        case Scalar() as term:
+            data = _only(term)
+            return None if data is None else (data, None)
+
+
+def _only(of: Term) -> Load | None:
+    """The one load of a term, None where there are more or none."""
+    found = [node for node in post_order(of) if isinstance(node, Load)]
+    return found[0] if len(found) == 1 else None

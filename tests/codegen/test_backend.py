@@ -1,0 +1,81 @@
+"""Backends: one record holds all that a target is made of, and what it holds is what is used."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+from attrs import evolve
+
+from plica.codegen.backend import OWN, Backend, backend_named, backend_of, find_target, own
+from plica.core.name import Name
+from plica.ir.graph.expression import Apply, Function, Var
+from plica.ir.loop.stage import placeholder, stage
+from plica.ir.loop.stages import kernel_of, stages
+from plica.ir.loop.tensor import axis
+from plica.ir.type.dtype import f32
+from plica.ir.type.term import tensor
+from plica.rewrite.contract import exact
+from plica.runtime.error import UnsupportedError
+from plica.schedule.form import ScheduleTables
+
+KERNEL: Final = kernel_of(
+    stages(
+        (x := placeholder("x", (8, 32), f32),),
+        (stage("y", (8, 32), lambda i, j: x[i, j] * 3),),
+    )
+)
+
+WORDS: Final = {"cpu": "define", "c": "plica_main", "cuda:sm_80": "__global__"}
+
+
+@pytest.mark.parametrize("text", list(WORDS))
+def test_a_record_writes_the_code_of_a_kernel(text: str) -> None:
+    target = find_target(text)
+    assert WORDS[text] in backend_of(target).code_of(KERNEL, target)
+
+
+def test_an_accelerator_refuses_a_kernel_that_is_not_scheduled_for_it() -> None:
+    target = find_target("accel")
+    with pytest.raises(UnsupportedError, match="A store copies"):
+        backend_of(target).code_of(KERNEL, target)
+
+
+def test_a_target_without_an_encoder_says_so() -> None:
+    bare = evolve(backend_named("c"), encode=None)
+    with pytest.raises(UnsupportedError, match="'c' has no code for one kernel"):
+        bare.code_of(KERNEL, find_target("c"))
+
+
+def test_open_sizes_have_no_code_of_one_kernel() -> None:
+    n = axis("n")
+    rows = placeholder("x", (n, 4), f32)
+    loose = kernel_of(stages((rows,), (stage("y", (n, 4), lambda i, j: rows[i, j] * 3),)))
+    with pytest.raises(UnsupportedError, match="sizes that are known"):
+        backend_named("c").code_of(loose, find_target("c"))
+
+
+def test_every_record_has_its_tables() -> None:
+    assert {"cpu", "cuda", "accel", "c"} <= {*OWN, *own()}
+    for name in ("cpu", "cuda", "c"):
+        found = backend_named(name)
+        assert found.tables.forms, name
+        assert found.tables.templates, name
+        assert set(found.lowering.names) <= set(found.page().names), name
+    assert backend_named("cuda").tables is not backend_named("cpu").tables
+    assert all(backend_named(name).dialect is not None for name in ("cuda", "c"))
+
+
+@pytest.mark.parametrize("name", ["cpu", "c"])
+def test_forms_of_the_record_are_those_that_are_used(name: str) -> None:
+    x, w = Var(Name("x"), tensor((8, 32), "f32")), Var(Name("w"), tensor((32, 64), "f32"))
+    function = Function((), (), (x, w), tensor((8, 64), "f32"), Apply("matmul", (x, w)))
+
+    def form(of: Backend) -> list[str]:
+        scheduler = of.scheduler(of.machine(find_target(name)), exact, {})
+        origin = scheduler(function, (x, w)).origin
+        return [] if origin is None else [str(each.name) for each in origin.kernel.params]
+
+    whole = backend_named(name)
+    assert form(whole) == ["x", "w", "packed", "out"]
+    assert form(evolve(whole, tables=ScheduleTables((), {}))) == []
