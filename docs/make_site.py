@@ -40,6 +40,8 @@ theme:
       scheme: default
     - media: "(prefers-color-scheme: dark)"
       scheme: slate
+extra:
+  polyfills: [script/iframe-worker.js]
 plugins: [search, offline]
 markdown_extensions: [admonition, tables, toc, pymdownx.highlight, pymdownx.superfences]
 validation: {links: {not_found: warn, anchors: ignore}}
