@@ -1,6 +1,6 @@
 // Charts: the roofline, the memory plan, tuning curves.
 
-const CHART = {wide: 860, high: 380, left: 66, bottom: 42, right: 12, top: 26};
+const CHART = {wide: 860, high: 380, left: 66, bottom: 42, right: 26, top: 26};
 
 function frame(...parts) {
   return s('svg', {class: 'chart', viewBox: `0 0 ${CHART.wide} ${CHART.high}`,
@@ -51,8 +51,11 @@ function roofline(of, choose) {
     s('title', {}, `${each.title}\n${each.y.toFixed(2)} GFLOP/s, ${each.x.toFixed(2)} FLOP/byte\n` +
       `${percent(each.roof)} of the roof`)));
   }
-  drawn.slice(0, 4).forEach((each) => {
+  const named = []; // no name is written over another
+  drawn.slice(0, 6).forEach((each) => {
     const [x, y] = at(each.x, each.y);
+    if (named.some(([nx, ny]) => Math.abs(nx - x) < 150 && Math.abs(ny - y) < 14)) return;
+    named.push([x, y]);
     parts.push(s('text', {x: x + 16, y: y + 4, class: 'name'}, cut(each.title.split(':')[0], 24)));
   });
   return frame(...parts, axis('operations a byte'), axis('GFLOP/s', 'left'));

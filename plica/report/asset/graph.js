@@ -186,7 +186,7 @@ class GraphPane {
         if (!start) continue;
         const fx = start[0] + WIDE / 2, fy = start[1] + HIGH, tx = x + WIDE / 2;
         const far = y - fy > GAP_Y + 2, bend = (y - fy) / 2;
-        const out = far && Math.abs(fx - tx) < WIDE ? WIDE * 0.72 : 0; // around what is between
+        const out = far && Math.abs(fx - tx) < WIDE ? WIDE * 0.95 : 0; // around what is between
         edges.push(s('path', {class: 'edge', d: out
           ? `M${fx} ${fy}C${fx + out} ${fy + 40} ${tx + out} ${y - 40} ${tx} ${y}`
           : `M${fx} ${fy}C${fx} ${fy + bend} ${tx} ${y - bend} ${tx} ${y}`}));
