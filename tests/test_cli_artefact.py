@@ -52,6 +52,13 @@ def test_compile_then_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "[[" in capsys.readouterr().out
 
 
+def test_compile_validates(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compile", str(folder / "m.py"), "--validate", "-o", str(folder / "v.plica")]
+    assert main(words) == 0
+    assert "validated: every kernel" in capsys.readouterr().out
+    assert (folder / "v.plica").read_bytes() == (folder / "m.plica").read_bytes()
+
+
 def test_run_needs_nothing_of_the_compiler(folder: Path) -> None:
     code = (
         "import sys; from plica.cli import main; code = main(sys.argv[1:]);"
@@ -87,10 +94,19 @@ def test_verify(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["workspace"] == model().workspace
     assert found["asked"].startswith("approx(")
     assert main(["verify", artefact, "--model", str(folder / "m.py"), "--replay"]) == 0
-    assert "applied by themselves" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "applied by themselves" in said
+    assert "whole code made again: all " in said
     words = ["verify", artefact, "--model", str(folder / "m.py"), "--replay", "--json"]
     assert main(words) == 0
     assert json.loads(capsys.readouterr().out)["replayed"] >= 0
+    assert main(["verify", artefact, "--prove", "--rebuild"]) == 0
+    said = capsys.readouterr().out
+    assert "traces: taken again, " in said
+    assert "each proof checked again" in said
+    assert "code made again: " in said
+    assert main(["verify", artefact, "--quick"]) == 0
+    assert "taken again" not in capsys.readouterr().out
     assert main(["verify", artefact, "--replay"]) == 1
     assert "--model" in capsys.readouterr().err
     other = folder / "other.py"

@@ -228,6 +228,56 @@ def main(x: Tensor[(8,), f32]):
     np.testing.assert_allclose(np.asarray(plica.compile(model)(x)), np.exp(2 * np.exp(x)), 1e-5)
 
 
+TREE = """
+@plica.data
+class Tree:
+    Leaf: (Tensor[(4,), f32],)
+    Node: (Tree, Tree)
+
+@plica.kernel
+def twice(x: Buffer[("n",), f32], z: Buffer[("n",), f32]):
+    for i in range(n):
+        z[i] = x[i] * 2.0
+
+@plica.function
+def total(t: Tree) -> Tensor[(4,), f32]:
+    match t:
+        case Leaf(x):
+            return twice(x)
+        case Node(a, b):
+            return total(a) + twice(total(b))
+
+@plica.function
+def main(x: Tensor[(4,), f32], n: i64) -> Tensor[(4,), f32]:
+    def grown(n: i64) -> Tree:
+        return Leaf(x) if n == 0 else Node(grown(n - 1), Leaf(x))
+    return total(grown(n))
+"""
+
+
+def test_a_program_with_data_and_recursion_calls_kernels(tmp_path: Path) -> None:
+    model, x = plica.from_text(TREE), np.arange(4, dtype=np.float32)
+    expected, exe = plica.interpret(model, x, 3), plica.compile(model)
+    assert np.array_equal(np.asarray(exe(x, 3)), expected)
+    exe.save(tmp_path / "m.plica")
+    assert np.array_equal(np.asarray(plica.load(tmp_path / "m.plica")(x, 3)), expected)
+
+
+def test_a_program_with_data_calls_kernels_of_one_result() -> None:
+    params = 'x: Buffer[("n",), f32], z: Buffer[("n",), f32]'
+    text = TREE.replace(params, params + ', u: Buffer[("n",), f32]')
+    text = text.replace("z[i] = x[i] * 2.0", "z[i] = x[i] * 2.0\n        u[i] = x[i]")
+    text = text.replace("twice(x)", "twice(x)[0]").replace("twice(total(b))", "twice(total(b))[1]")
+    with pytest.raises(plica.UnsupportedError, match="which has not one result"):
+        plica.compile(plica.from_text(text))
+
+
+def test_loops_of_threads_are_for_gpus() -> None:
+    kernel = written('for i in thread("threadIdx.x", 8):', "    y[i] = x[i]")
+    with pytest.raises(plica.PlicaError, match="no such threads"):
+        plica.compile(kernel)
+
+
 # --- schedules by name ---------------------------------------------------------------------------
 
 

@@ -219,9 +219,9 @@ for ask in (lambda: page_of("cpu").insert("broken-pass"), lambda: page_of("broke
 
 def test_plicas_own_are_registered_as_a_librarys_are() -> None:
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    assert points[backend.GROUP] == backend.OWN
-    assert points[passes.GROUP] == passes.OWN
-    assert points[accelerator.GROUP] == accelerator.OWN
+    assert points[backend.TARGETS.name] == backend.OWN
+    assert points[passes.INSTALLED.name] == passes.OWN
+    assert points[accelerator.ACCELERATORS.name] == accelerator.OWN
     for name in backend.OWN:
         assert backend.backend_named(name).name == name
     for name in passes.OWN:

@@ -16,11 +16,13 @@ from plica.codegen.backend import EFFORTS
 from plica.codegen.hop import Hops, KernelCount
 from plica.codegen.road import emitted, lowered
 from plica.codegen.road_check import StateChecks
+from plica.core.binding import substitute
 from plica.core.diagnostic import CompilerBug
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Function, Var, const
 from plica.ir.graph.module import Module
-from plica.ir.loop.statement import Kernel, Store
+from plica.ir.loop.scalar import index
+from plica.ir.loop.statement import For, Kernel, Seq, Store, seq
 from plica.ir.op import find
 from plica.ir.passes import KINDS, Pass, PassError, Pipeline
 from plica.ir.text.script import from_text
@@ -303,6 +305,30 @@ def _unbound(kernel: Kernel) -> Kernel:
 def test_the_guilty_pass_is_named(guilty: Pass, after: str) -> None:
     page = CPU.insert(guilty, after=after)
     with pytest.raises(CompilerBug, match=f"After {guilty.name}"):
+        lower(from_text(SOURCE), target=target_of("cpu"), page=page, checks=StateChecks())
+
+
+def _one_row(kernel: Kernel) -> Kernel:
+    """A kernel whose outermost loops run at once, and store where the first turn does."""
+    from plica.core.fold import map_bottom_up
+
+    def meeting(node: Any) -> Any:
+        if not isinstance(node, For):
+            return node
+        here = {node.var: index(0)}
+        body: Any = map_bottom_up(
+            lambda each: substitute(each, here) if isinstance(each, Store) else each, node.body
+        )
+        return For(node.var, node.extent, "parallel", body)
+
+    parts = kernel.body.stmts if isinstance(kernel.body, Seq) else (kernel.body,)
+    return evolve(kernel, body=seq(*[meeting(each) for each in parts]))
+
+
+def test_a_pass_that_makes_a_race_is_named() -> None:
+    guilty = Pass("one-row", "Wrong.", _one_row, kind="lower")
+    page = CPU.insert(guilty, after="blocks-to-loops")
+    with pytest.raises(CompilerBug, match=r"(?s)After one-row: .*Iterations 0 and 1 of the loop"):
         lower(from_text(SOURCE), target=target_of("cpu"), page=page, checks=StateChecks())
 
 

@@ -34,6 +34,8 @@ class PeerOptions:
     dims: Mapping[str, int] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
     """The inputs whose values decide shapes: they are part of Plica's code."""
+    packs: tuple[str, ...] = ()
+    """Rule packs, by name or file, that Plica rewrites the model with."""
 
 
 Prepare = Callable[[Path, Sequence[Array], PeerOptions], Run]
@@ -63,6 +65,7 @@ def why_missing(peer: Peer) -> str | None:
 
 
 def _plica(path: Path, arrays: Sequence[Array], how: PeerOptions) -> Run:
+    from plica.cli.named_pack import named_packs
     from plica.frontend.onnx.importer import from_opened
     from plica.frontend.onnx.model import input_names, open_model
     from plica.pipeline import compile
@@ -71,7 +74,8 @@ def _plica(path: Path, arrays: Sequence[Array], how: PeerOptions) -> Run:
     given = dict(zip(input_names(opened.model), arrays, strict=True))
     fixed = {name: given[name] for name in how.fixed}
     module = from_opened(opened, how.dims, fixed, recursion=False)
-    exe = compile(module, threads=how.threads, cache=False, contract=how.contract)
+    packs = [pack for each in how.packs for pack in named_packs(each)]
+    exe = compile(module, threads=how.threads, cache=False, packs=packs, contract=how.contract)
     rest = [each for name, each in given.items() if name not in fixed]
 
     def run() -> Sequence[Array]:

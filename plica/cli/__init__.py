@@ -14,13 +14,15 @@ import argparse
 import json
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TextIO
 
 from plica import __version__
 from plica.cli import (
     bench,
+    check,
     compile_,
     debug,
     demo,
@@ -28,10 +30,12 @@ from plica.cli import (
     explain,
     explore,
     fuzz,
+    new,
     pool,
     quantise,
     rules,
     run,
+    targets,
     trace,
     tune,
     verify,
@@ -43,6 +47,7 @@ __all__ = ["COMMANDS", "Command", "main"]
 
 COMMANDS: Final[tuple[Command, ...]] = (
     bench.COMMAND,
+    check.COMMAND,
     compile_.COMMAND,
     debug.COMMAND,
     demo.COMMAND,
@@ -50,10 +55,12 @@ COMMANDS: Final[tuple[Command, ...]] = (
     explain.COMMAND,
     explore.COMMAND,
     fuzz.COMMAND,
+    new.COMMAND,
     pool.COMMAND,
     quantise.COMMAND,
     rules.COMMAND,
     run.COMMAND,
+    targets.COMMAND,
     trace.COMMAND,
     tune.COMMAND,
     verify.COMMAND,
@@ -77,6 +84,10 @@ examples:
   plica doctor --json        the same, for programs
   plica rules list           the rule packs
   plica rules check algebra  test or prove every rule of a pack
+  plica rules why silu M.onnx             why a rule does not apply
+  plica new rule-pack acme-rules          a package of one's own
+  plica check ./acme-rules                everything it offers, checked
+  plica targets              what code can be made for
   plica tune M.onnx --trials 256 --db tune.db   faster schedules, kept in a file
   plica fuzz graph           random programs, held against the interpreter
   plica trace show T.json    a schedule trace, as Python
@@ -113,7 +124,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     command: Command = arguments.command
     as_json: bool = getattr(arguments, "json", False)
     try:
-        code = command.run(arguments)
+        with warnings.catch_warnings():
+            warnings.showwarning = show_warning
+            code = command.run(arguments)
         sys.stdout.flush()
         return code
     except PlicaError as error:
@@ -130,6 +143,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def show_warning(  # noqa: PLR0917  # as warnings.showwarning
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning as a line: where in Plica it was said helps nobody."""
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def in_shell(of: Diagnostic) -> Diagnostic:

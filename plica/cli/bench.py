@@ -41,7 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
         arrays = sample(made.executable.inputs, given)
         say("timing every kernel")
         rows, _, roof = measured(made, arrays)
-        how = PeerOptions(arguments.threads, arguments.contract, arguments.dim, tuple(model.fixed))
+        how = PeerOptions(arguments.threads, arguments.contract, arguments.dim, tuple(model.fixed),
+                          tuple(arguments.packs))  # fmt: skip
         drawn = {port.name: each for port, each in zip(made.executable.inputs, arrays, strict=True)}
         contest = compete(
             arguments.model,
@@ -159,7 +160,7 @@ def show_rows(console: Console, rows: Sequence[LaunchRow], most: int) -> None:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    add_model(parser, packs=False)
+    add_model(parser)
     known = ", ".join(PEERS)
     parser.add_argument("--against", action="append", default=[], metavar="NAMES",
                         help=f"systems to run beside, with commas: {known}")  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from plica.cli.command import Command
-from plica.cli.model import check_sizes, read_model
+from plica.cli.model import add_contract, check_sizes, packs_of, read_model
 from plica.cli.option import add_dims, add_inputs, positive
 from plica.runtime.error import Diagnostic, UnsupportedError
 
@@ -89,7 +89,11 @@ def here(
 
     count = cores() if arguments.threads is None else arguments.threads
     database = tuned_first(module, target, arguments, count)
-    made = compile(module, target, count, database, contract=arguments.contract)
+    contract, validate = arguments.contract, arguments.validate
+    made = compile(module, target, count, database, packs=packs_of(arguments),
+                   contract=contract, validate=validate)  # fmt: skip
+    if validate:
+        print("validated: every kernel does what its stages say")
     if database is not None:
         print(made.tuning)
     return made.artefact
@@ -101,6 +105,8 @@ def elsewhere(
     """The artefact for a machine that need not be here, unless schedules are searched for on it."""
     from plica.codegen.choices import table
     from plica.pipeline import assemble, contract_of, lower, read_records
+    from plica.pipeline import packs_of as allowed
+    from plica.pipeline.validate import validate_for
     from plica.runtime.host import cores
     from plica.runtime.store import user_store
 
@@ -114,7 +120,11 @@ def elsewhere(
     if database is not None:
         target = backend.with_threads(target, count)
         records = read_records(database, target)
-    lowered = lower(module, contract_of(arguments.contract), (), target, records)
+    contract = contract_of(arguments.contract)
+    lowered = lower(module, contract, allowed(packs_of(arguments), contract), target, records)
+    if arguments.validate:
+        validate_for(lowered, contract, target, records)
+        print("validated: every kernel does what its stages say")
     if records is not None:
         print(table(lowered.tuning))
     made: Artefact = assemble(lowered, target, count if backend.threaded else 1, user_store())
@@ -131,8 +141,9 @@ def tuned_first(
     if arguments.tune is None:
         return database
     database = database or Path("tune.db")
-    contract = arguments.contract
-    print(tune(module, target, arguments.tune, database, threads=threads, contract=contract))
+    contract, packs = arguments.contract, packs_of(arguments)
+    print(tune(module, target, arguments.tune, database, threads=threads, packs=packs,
+               contract=contract))  # fmt: skip
     return database
 
 
@@ -142,7 +153,8 @@ def for_accelerator(module: Module, target: AnyTarget, arguments: argparse.Names
     from plica.runtime.host import cores
 
     database = tuned_first(module, target, arguments, arguments.threads or cores())
-    made = compile(module, target, arguments.threads, database, contract=arguments.contract)
+    made = compile(module, target, arguments.threads, database, packs=packs_of(arguments),
+                   contract=arguments.contract, validate=arguments.validate)  # fmt: skip
     made.save(arguments.output)
     print(made.source("placement"))
     print(f"{arguments.output}: {arguments.output.stat().st_size} bytes for {target}")
@@ -170,7 +182,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cpu", help="LLVM's name of the processor: haswell")
     parser.add_argument("--features", help="LLVM's features: --features=-avx512f,+fma")
     parser.add_argument("--threads", type=positive, help="how many threads share the work")
-    parser.add_argument("--contract", help="what may happen to floats: exact, fused …")
+    add_contract(parser)
+    parser.add_argument("--validate", action="store_true",
+                        help="hold every kernel to its stages")  # fmt: skip
     parser.add_argument("--db", type=Path, help="a tuning database, whose schedules are used")
     parser.add_argument("--tune", type=positive, metavar="N",
                         help="search for schedules first, with so many trials")  # fmt: skip
@@ -185,6 +199,7 @@ COMMAND: Final = Command(
         "plica compile M.onnx -o M.plica",
         "plica compile M.onnx --dim batch=1 --threads 2 -o libmodel.so",
         "plica compile M.onnx --input shape=shape.npy -o M.plica",
+        "plica compile M.onnx --validate -o M.plica",
         "plica compile M.onnx --tune 64 --db tune.db -o M.plica",
         "plica compile M.onnx --target aarch64-unknown-linux-gnu -o M.plica",
         "plica compile M.onnx --target cuda:sm_90 -o M.plica",

@@ -53,7 +53,7 @@ class HostMachine:
 
 
 @dataclass(frozen=True, slots=True)
-class Package:
+class InstalledPackage:
     """A package Plica uses; `version` is None where it is not installed."""
 
     name: str
@@ -86,7 +86,7 @@ class DoctorReport:
 
     version: str
     machine: HostMachine
-    packages: tuple[Package, ...]
+    packages: tuple[InstalledPackage, ...]
     targets: tuple[TargetStatus, ...]
     tools: tuple[Tool, ...] = ()
 
@@ -103,8 +103,8 @@ def examine() -> DoctorReport:
         version=__version__,
         machine=_machine(),
         packages=(
-            *(Package(name, _version(name), True, use) for name, use in REQUIRED.items()),
-            *(Package(name, _version(name), False, use) for name, use in OPTIONAL.items()),
+            *(InstalledPackage(name, _version(name), True, use) for name, use in REQUIRED.items()),
+            *(InstalledPackage(name, _version(name), False, use) for name, use in OPTIONAL.items()),
         ),
         targets=(_try_cpu(), _try_cuda(), _try_accel(), *_others()),
         tools=(_try_artefacts(), _try_libraries(), _try_store()),
@@ -209,14 +209,14 @@ def _try_accel() -> TargetStatus:
 
 def _others() -> tuple[TargetStatus, ...]:
     """The targets of other installed libraries, as far as their records can be read."""
-    from plica.codegen.backend import OWN, backend_named, backends
+    from plica.codegen.backend import OWN, TARGETS, backend_named
     from plica.runtime.error import UnsupportedError
 
     found = []
-    for name in sorted(backends().keys() - OWN.keys()):
+    for name in sorted(TARGETS.points().keys() - OWN.keys()):
         try:
             found.append(TargetStatus(name, True, backend_named(name).about))
-        except (ImportError, AttributeError, UnsupportedError) as error:
+        except UnsupportedError as error:
             found.append(TargetStatus(name, False, f"Its record cannot be read: {error}."))
     return tuple(found)
 

@@ -64,9 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def pages(target: str | None, effort: str) -> Iterator[tuple[str, Pipeline]]:
     """The pages of a target, or of all that are installed, and what they are called."""
-    from plica.codegen.backend import backend_named, backend_of, backends, find_target
+    from plica.codegen.backend import TARGETS, backend_named, backend_of, find_target
 
-    named = [backend_of(find_target(target))] if target else map(backend_named, sorted(backends()))
+    every = [*map(backend_named, sorted(TARGETS.own)), *TARGETS.all()]
+    named = [backend_of(find_target(target))] if target else every
     for backend in named:
         yield backend.name, backend.page(effort)
         dynamic = backend.with_objects()

@@ -10,8 +10,9 @@ from plica.cli.command import Command
 from plica.cli.fuzz_form import configure as configure_form
 from plica.cli.fuzz_onnx import configure as configure_onnx
 from plica.cli.fuzz_open import configure as configure_open
+from plica.cli.named_pack import named_contract, named_packs, named_pass
 from plica.cli.progress import progress
-from plica.cli.rules import count, named_contract, named_packs, run
+from plica.cli.rules import count, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,6 +29,7 @@ EPILOG: Final = """\
 examples:
   plica fuzz graph --examples 2000
   plica fuzz graph --rules my_rules.py --seed 7
+  plica fuzz graph --pass my_pass.py:PASS
   plica fuzz graph --plant              a wrong rule is planted, and must be found
   plica fuzz graph --plant pass         as is a mistake in a pass
   plica fuzz graph --compiled           native code, not rules, is held to the interpreter
@@ -61,6 +63,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
                        help="the same seed, the same modules, one after another")  # fmt: skip
     graph.add_argument("--rules", action="append", default=[], metavar="PACK|FILE.py",
                        help="one more pack, by name or in a Python file; repeatable")  # fmt: skip
+    graph.add_argument("--pass", action="append", default=[], dest="passes",
+                       metavar="NAME|FILE.py:NAME",
+                       help="try this pass alone, installed or of a file; repeatable")  # fmt: skip
     graph.add_argument("--contract", default="exact",
                        help="rules within this float contract are used (exact)")  # fmt: skip
     graph.add_argument("--native", type=int, default=0, metavar="K",
@@ -99,7 +104,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     kernel.add_argument("--guard", action="store_true",
                         help="put every array next to memory that is not there, "
                              "first its end, then its start")  # fmt: skip
-    kernel.add_argument("--plant", choices=("bound", "order", "emitter"),
+    kernel.add_argument("--plant", choices=("bound", "order", "race", "emitter"),
                         help="plant a mistake in a lowering pass or in the emitter: "
                              "it must be found and blamed")  # fmt: skip
     kernel.add_argument("--target", default="cpu",
@@ -121,7 +126,8 @@ def fuzz_graph(arguments: argparse.Namespace) -> int:
     extra = [pack for name in arguments.rules for pack in named_packs(name)]
     if arguments.plant == "rule":
         extra.append(wrong_rule())
-    through = () if arguments.compiled else stages(contract, extra)
+    passes = [named_pass(each) for each in arguments.passes]
+    through = () if arguments.compiled else tuple(passes) or stages(contract, extra)
     if arguments.plant == "pass":
         through = with_wrong_pass(through)
     every = 1 if arguments.compiled else arguments.native
@@ -139,11 +145,15 @@ def fuzz_graph(arguments: argparse.Namespace) -> int:
             say=say,
         )
     _say_unused(extra, contract)
+    idle = [each.name for each in passes if not report.fired.get(each.name)]
     if arguments.json:
         print(json.dumps(report.to_data(), indent=2))
     else:
         _print(report)
-    return 0 if report.finding is None else 1
+        for name in idle:
+            print(f"NOT TESTED: none of {report.examples} modules was changed by {name}. "
+                  "Give its Pass patterns to look for: looks_for=(op.exp(x),).")  # fmt: skip
+    return 0 if report.finding is None and not idle else 1
 
 
 def _say_unused(extra: Sequence[Pack], contract: Contract) -> None:
@@ -267,7 +277,7 @@ def native(module: Module, inputs: tuple[Any, ...]) -> Any:
               objects=static is None, checks=StateChecks())  # fmt: skip
     except UnsupportedError:
         return None
-    return _shaped(made(*inputs), module)
+    return shaped(made(*inputs), module)
 
 
 def compiled(module: Module, inputs: tuple[Any, ...]) -> Any:
@@ -289,10 +299,10 @@ def compiled(module: Module, inputs: tuple[Any, ...]) -> Any:
         made = build(lower(module, exact, (), here, objects=True), here, objects=True)
     except (UnsupportedError, IllTyped, EvaluationError):
         return None
-    return _shaped(made(*inputs), module)
+    return shaped(made(*inputs), module)
 
 
-def _shaped(found: Any, module: Module) -> Any:
+def shaped(found: Any, module: Module) -> Any:
     """What an executable gives, in the tuples its type says."""
     from plica.ir.type.term import TupleType
 

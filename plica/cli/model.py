@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from plica.runtime.port import Array
 
 
-def add_model(parser: argparse.ArgumentParser, packs: bool = True, optional: bool = False) -> None:
+def add_contract(parser: argparse.ArgumentParser) -> None:
+    """`--contract` and `--packs`: what may happen to floats, and rules of one's own."""
+    parser.add_argument("--contract", help="what may happen to floats: exact, fused …")
+    parser.add_argument("--packs", action="append", default=[], metavar="PACK|FILE.py",
+                        help="rules that rewrite the model first; repeatable")  # fmt: skip
+
+
+def add_model(parser: argparse.ArgumentParser, optional: bool = False) -> None:
     """The model, and how it is compiled."""
     count: Any = {"nargs": "?"} if optional else {}
     parser.add_argument(
@@ -29,10 +36,7 @@ def add_model(parser: argparse.ArgumentParser, packs: bool = True, optional: boo
     add_dims(parser)
     add_inputs(parser, "an input; random numbers for those not given")
     parser.add_argument("--threads", type=positive, default=1, help="how many share the work (1)")
-    parser.add_argument("--contract", help="what may happen to floats: exact, fused …")
-    if packs:
-        parser.add_argument("--packs", action="append", default=[], metavar="PACK|FILE.py",
-                            help="rules that rewrite the model first; repeatable")  # fmt: skip
+    add_contract(parser)
 
 
 def read(
@@ -42,9 +46,13 @@ def read(
 
     Of the arrays that are given those become part of the model whose values decide shapes, or all.
     """
+    from plica.frontend.offered import front_end_of
     from plica.frontend.onnx.node import NeedsValue
     from plica.frontend.onnx.origin import OnnxReading, read_onnx
 
+    reader = front_end_of(path)
+    if reader is not None:
+        return OnnxReading(reader.read(path), {})
     if path.suffix != ".onnx":
         return OnnxReading(_script(path, dims, given if fix_all else {}), {})
     fixed: dict[str, Any] = dict(given) if fix_all else {}
@@ -100,9 +108,9 @@ def _check_names(of: OnnxReading, given: Mapping[str, Array]) -> None:
 
 def packs_of(arguments: argparse.Namespace) -> tuple[Pack, ...]:
     """The packs that were named."""
-    from plica.cli.rules import named_packs
+    from plica.cli.named_pack import named_packs
 
-    return tuple(pack for name in getattr(arguments, "packs", ()) for pack in named_packs(name))
+    return tuple(pack for name in arguments.packs for pack in named_packs(name))
 
 
 def compile_model(arguments: argparse.Namespace, given: Mapping[str, Array]) -> StudiedModel:

@@ -18,10 +18,12 @@ from attrs import frozen
 from plica.codegen.backend import AnyTarget
 from plica.core.diagnostic import CompilerBug
 from plica.ir.graph.module import Module
-from plica.pipeline import contract_of, lower, packs_of, record
+from plica.pipeline import assemble, contract_of, lower, packs_of, record
 from plica.rewrite.derivation import Derivation, at
+from plica.runtime.artefact import Artefact
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.record import CompilationRecord
+from plica.runtime.store import key_of
 
 
 @frozen
@@ -31,12 +33,20 @@ class Rederived:
     stages: int
     steps: int
     rules: int
+    objects: int = 0
+    """How many objects were made again, byte for byte; none where that cannot be."""
 
 
 def rederive(
-    model: Module, recorded: CompilationRecord, target: AnyTarget | None = None
+    model: Module,
+    recorded: CompilationRecord,
+    target: AnyTarget | None = None,
+    artefact: Artefact | None = None,
 ) -> Rederived:
-    """Take the recorded steps again, from the model; an ArtefactError says where they differ."""
+    """Take the recorded steps again, from the model; an ArtefactError says where they differ.
+
+    With the artefact its code is made again, too, if the kernels are those of default schedules.
+    """
     contract = contract_of(recorded.asked)
     lowered = lower(model, contract, packs_of(recorded.packs, contract), target)
     again = record(lowered)
@@ -51,7 +61,15 @@ def rederive(
     _compare("number of steps", str(len(recorded.steps)), str(len(again.steps)))
     _compare("chain of stages", str(recorded.stages), str(again.stages))
     _compare("result", recorded.result, again.result)
-    return Rederived(len(again.stages), len(again.steps), _taken(lowered.derivation, lowered.final))
+    rules = _taken(lowered.derivation, lowered.final)
+    objects = 0
+    if target is not None and artefact is not None and again.digests == recorded.digests:
+        made = assemble(lowered, target, artefact.threads).objects
+        _compare("number of objects", str(len(artefact.objects)), str(len(made)))
+        for number, (one, other) in enumerate(zip(artefact.objects, made, strict=True)):
+            _compare(f"code of object {number}", key_of(one)[:16], key_of(other)[:16])
+        objects = len(made)
+    return Rederived(len(again.stages), len(again.steps), rules, objects)
 
 
 def _taken(derivation: Derivation, final: Module) -> int:

@@ -1,7 +1,8 @@
-"""`plica rules`: which rule packs there are, and what is known of their rules.
+"""`plica rules`: which rule packs there are, what is known of their rules, and why one does not
+apply.
 
 Exit codes: 0 where every rule is good, 1 where one is refused, refuted or was never tried, 2 where
-there is no such pack, file or contract, or the file cannot be run.
+there is no such pack, rule, file or contract, or the file cannot be run.
 """
 
 from __future__ import annotations
@@ -9,33 +10,24 @@ from __future__ import annotations
 import argparse
 import json
 import linecache
-import runpy
-import sys
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from plica.cli.command import Command
-from plica.runtime.error import Diagnostic, Place, PlicaError
+from plica.cli.named_pack import WrongUsage, named_contract, named_packs, named_rule
+from plica.cli.option import positive, seconds
+from plica.runtime.error import PlicaError
 
 if TYPE_CHECKING:
+    from plica.core.term import Term
     from plica.rewrite.check.verdict import Verdict
-    from plica.rewrite.contract import Contract
-    from plica.rewrite.pack import Pack
 
-FAILURES: Final = (
-    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, OSError,
-    RuntimeError, SyntaxError, TypeError, ValueError,
-)  # fmt: skip
-"""What running somebody's file may end with."""
-
-
-class WrongUsage(PlicaError):
-    """What the command line names is not there, or cannot be read."""
+WIDTH: Final = 100
+"""Characters of a term that are shown."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """`plica rules list` and `plica rules check PACK|FILE.py`."""
+    """`plica rules list`, `plica rules check PACK|FILE.py` and `plica rules why RULE MODEL`."""
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     listing = verbs.add_parser("list", help="the packs of Plica and of installed libraries")
     listing.add_argument("--json", action="store_true", help="print JSON")
@@ -43,14 +35,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
     checking = verbs.add_parser(
         "check",
         help="test or prove every rule of a pack",
-        epilog="example: plica rules check algebra --examples 500",
+        epilog="example: plica rules check algebra --examples 500 --jobs 2",
     )
     checking.add_argument("pack", help="the name of a pack, or a Python file that makes some")
     checking.add_argument("--examples", type=count, default=200, help="instances a rule (200)")
     checking.add_argument("--seed", type=int, default=0, help="the same seed, the same instances")
     checking.add_argument("--contract", help="only rules within this float contract")
+    checking.add_argument("--seconds", type=seconds,
+                          help="stop then: each rule is tried a little, then more")  # fmt: skip
+    checking.add_argument("--jobs", type=positive, default=1, help="processes that check (1)")
     checking.add_argument("--json", action="store_true", help="print JSON")
     checking.set_defaults(verb=check_packs)
+    asking = verbs.add_parser(
+        "why",
+        help="where a rule applies in a model, and the part of its pattern that fails elsewhere",
+        epilog="example: plica rules why my_rules.py:silu M.onnx",
+    )
+    asking.add_argument("rule", help="a rule: NAME, PACK:NAME or FILE.py:NAME")
+    asking.add_argument("model", type=Path, metavar="MODEL", help="an ONNX file, or a script")
+    asking.add_argument("--most", type=positive, default=5, help="near misses shown (5)")
+    asking.add_argument("--json", action="store_true", help="print JSON")
+    asking.set_defaults(verb=explain_rule)
 
 
 def count(text: str) -> int:
@@ -80,14 +85,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def show_packs(arguments: argparse.Namespace) -> int:
     """Print every pack with its version, its contract and the number of its rules."""
-    from plica.rewrite.packs import all_packs
+    from plica.rewrite.packs import PACKS, all_packs
 
-    packs = all_packs()
+    packs, points = all_packs(), PACKS.points()
     if arguments.json:
         rows = [
             {
                 "name": name,
                 "version": pack.version,
+                "package": str(points[name]),
                 "contract": str(pack.contract),
                 "rules": [rule.name for rule in pack],
                 "doc": pack.doc,
@@ -99,116 +105,92 @@ def show_packs(arguments: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("pack", "version", "rules", "contract", "what it is for")
+    table = Table("pack", "version", "of", "rules", "contract", "what it is for")
     for name, pack in packs.items():
-        table.add_row(name, pack.version, str(len(pack)), str(pack.contract), pack.doc)
+        table.add_row(name, pack.version, str(points[name]), str(len(pack)), str(pack.contract),
+                      pack.doc)  # fmt: skip
     Console().print(table)
     return 0
 
 
 def check_packs(arguments: argparse.Namespace) -> int:
-    """Check every rule; exit code 1 where one is refuted or was never tried."""
-    from plica.rewrite.check.run import check
-    from plica.rewrite.check.verdict import is_good
+    """Check every rule once, and say each verdict as it comes; exit code 1 where one is refuted or
+    was never tried."""
+    from plica.cli.check_rules import checked
+    from plica.rewrite.check.verdict import Refuted, is_good
 
     within = None if arguments.contract is None else named_contract(arguments.contract)
+    packs = named_packs(arguments.pack)
+    kept = [pack if within is None else pack.within(within) for pack in packs]
+    rules = list(dict.fromkeys(rule for pack in kept for rule in pack))
+    width = max((len(rule.name) for rule in rules), default=0)
     verdicts: list[Verdict] = []
-    for pack in named_packs(arguments.pack):
-        kept = pack if within is None else pack.within(within)
-        verdicts.extend(check(kept, arguments.examples, arguments.seed))
+    for verdict in checked(arguments.pack, rules, arguments.examples, arguments.seed,
+                           seconds=arguments.seconds, jobs=arguments.jobs):  # fmt: skip
+        verdicts.append(verdict)
+        if not arguments.json:
+            print(line(verdict, width), flush=True)
     if arguments.json:
         print(json.dumps([each.to_data() for each in verdicts], indent=2))
-    else:
-        _print(verdicts)
+        return 0 if all(map(is_good, verdicts)) else 1
+    for verdict in verdicts:
+        if isinstance(verdict, Refuted):
+            print(f"\n{verdict.rule}: a smallest counterexample, as a test")
+            print(verdict.counterexample.pytest)
     return 0 if all(map(is_good, verdicts)) else 1
 
 
-def named_contract(word: str) -> Contract:
-    """The float contract written so."""
-    from plica.rewrite.contract import KNOWN, named
-
-    found = named(word)
-    if found is None:
-        message = "This float contract is not known."
-        raise WrongUsage(Diagnostic("unsupported", message, None, KNOWN, repr(word)))
-    return found
+def line(verdict: Verdict, width: int) -> str:
+    """A verdict as one line of a table."""
+    return f"{verdict.rule:<{width}}  {str(verdict).removeprefix(f'{verdict.rule}: ')}"
 
 
-def named_packs(name: str) -> tuple[Pack, ...]:
-    """The pack of a name, or those that a Python file makes."""
-    from plica.core.diagnostic import RuleRefused
-    from plica.rewrite.pack import Pack, pack
-    from plica.rewrite.packs import find_pack
-    from plica.rewrite.rule import Rule
+def explain_rule(arguments: argparse.Namespace) -> int:
+    """Where a rule applies in a model, and how near it comes elsewhere."""
+    from plica.cli.model import read
+    from plica.rewrite.near_miss import near_misses
 
-    if not name.endswith(".py"):
-        try:
-            return (find_pack(name),)
-        except RuleRefused as refused:
-            raise WrongUsage(*refused.diagnostics) from None
-    path = Path(name)
-    if not path.is_file():
-        raise WrongUsage(Diagnostic("unknown-pack", "There is no such file.", Place(file=name)))
-    # The user's own file, named on the user's command line, is run as Python runs it, and finds
-    # what lies beside it.
-    beside = str(path.parent.resolve())
-    sys.path.insert(0, beside)
+    rule = named_rule(arguments.rule)
+    module = read(arguments.model, {}, {}).module
+    applied, missed = near_misses(rule, module)
+    most = missed[: arguments.most]
+    if arguments.json:
+        rows = [{"term": shown(each.term), "why": str(each), "part": list(each.part),
+                 "expected": each.expected, "found": each.found} for each in most]  # fmt: skip
+        data = {"rule": rule.name, "applies": [shown(each) for each in applied], "misses": rows}
+        print(json.dumps(data, indent=2))
+        return 0
+    print(f"{rule.name} applies at {len(applied)} places of {arguments.model}.")
+    for each in applied[: arguments.most]:
+        print(f"  {shown(each)}")
+    if not missed:
+        print("Nothing else in it begins as its left side does.")
+    elif len(most) < len(missed):
+        print(f"The {len(most)} nearest of {len(missed)} near misses:")
+    else:
+        print(f"{len(missed)} near misses:")
+    for miss in most:
+        print(f"  {shown(miss.term)}\n    {miss}")
+    return 0
+
+
+def shown(term: Term) -> str:
+    """A term in one line, as a script says it where it can."""
+    from plica.core.diagnostic import IllTyped
+    from plica.ir.graph.expression import Expr
+    from plica.rewrite.check.decline import in_one_line
+    from plica.rewrite.check.instance import Instance
+    from plica.rewrite.check.offer import variables_of
+
+    if not isinstance(term, Expr):
+        return repr(term)[:WIDTH]
     try:
-        found = runpy.run_path(name)
-    except FAILURES as error:
-        raise WrongUsage(_broken(name, error)) from error
-    finally:
-        sys.path.remove(beside)
-    packs = [value for value in found.values() if isinstance(value, Pack)]
-    loose = [value for value in found.values() if isinstance(value, Rule)]
-    if loose:
-        packs.append(pack(path.stem, *dict.fromkeys(loose), version="0"))
-    if not packs:
-        message = "The file makes no pack and no rule."
-        raise WrongUsage(Diagnostic("unknown-pack", message, Place(file=name)))
-    return tuple(dict.fromkeys(packs))
+        line = in_one_line(term, Instance(term, (), variables_of(term)))
+    except IllTyped:
+        return repr(term)[:WIDTH]
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
 
 
-def _broken(name: str, error: BaseException) -> Diagnostic:
-    """What is wrong with a file that cannot be run, and in which of its lines."""
-    if isinstance(error, SyntaxError):
-        at = Place(file=error.filename or name, line=error.lineno, column=error.offset)
-        return Diagnostic("broken-file", "The file is no Python.", at, found=error.msg)
-    frames = traceback.extract_tb(error.__traceback__)
-    line = next((each.lineno for each in reversed(frames) if each.filename == name), None)
-    found = f"{type(error).__name__}: {error}"
-    message = "The file fails when it is run."
-    return Diagnostic("broken-file", message, Place(file=name, line=line), found=found)
-
-
-def _print(verdicts: list[Verdict]) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    from plica.rewrite.check.verdict import Proved, Refuted, Tested, Untested
-
-    console = Console()
-    table = Table("rule", "verdict", "detail")
-    for verdict in verdicts:
-        match verdict:
-            case Proved(name, how):
-                table.add_row(name, "[green]proved[/]", how)
-            case Tested(name, cases, overflowed, note):
-                apart = f", {overflowed} overflowed" if overflowed else ""
-                detail = f"{cases} instances{apart} {note}".strip()
-                table.add_row(name, "[green]tested[/]", escape(detail))
-            case Untested(name, why):
-                table.add_row(name, "[red]untested[/]", escape(why))
-            case Refuted(name, example):
-                table.add_row(name, "[red]refuted[/]", escape(example.reason))
-    console.print(table)
-    for verdict in verdicts:
-        if isinstance(verdict, Refuted):
-            console.print(
-                f"\n[bold]{escape(verdict.rule)}[/]: a smallest counterexample, as a test"
-            )
-            print(verdict.counterexample.pytest)
-
-
-COMMAND: Final = Command("rules", "Rule packs: list them, check their rules", run, configure)
+COMMAND: Final = Command(
+    "rules", "Rule packs: list them, check their rules, ask why one does not apply", run, configure
+)

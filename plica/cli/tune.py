@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from plica.cli.command import Command
-from plica.cli.model import read_model
+from plica.cli.model import add_contract, packs_of, read_model
 from plica.cli.option import add_dims, add_inputs, positive, seconds
 
 
@@ -32,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
         not arguments.quiet,
         threads=arguments.threads,
         contract=arguments.contract,
+        packs=packs_of(arguments),
         policy=arguments.policy,
         seconds=arguments.seconds,
         pool=arguments.pool,
@@ -54,9 +55,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--db", type=Path, default=Path("tune.db"), help="the records (tune.db)")
     parser.add_argument("--target", default="cpu", help="this machine, or less of it")
     parser.add_argument("--threads", type=positive, help="how many share the work of a kernel")
-    parser.add_argument("--contract", help="what may happen to floats: exact, fused …")
+    add_contract(parser)
     parser.add_argument(
-        "--policy", default="guided", help="guided, transfer, random, genetic … (guided)"
+        "--policy",
+        default="guided",
+        help="guided, transfer, random, genetic …; guided:MODEL for a library's model (guided)",
     )
     parser.add_argument("--pool", metavar="ADDRESS", help="measure on devices of a pool")
     parser.add_argument("--seed", type=int, default=0, help="of all that is random (0)")

@@ -14,17 +14,21 @@ from plica.runtime.error import ArtefactError, Diagnostic, InputError, Place
 
 if TYPE_CHECKING:
     from plica.cli.rederive import Rederived
+    from plica.codegen.retrace import Retraced
     from plica.ir.graph.module import Module
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check, and show what the artefact says of itself."""
+    from attrs import asdict as to_data
+
     from plica.runtime.verify import verify
 
     if arguments.replay and arguments.model is None:
         message = "Steps can be taken again only from the model they started from."
         raise InputError(Diagnostic("input-missing", message, suggestion="Give it: --model M."))
     found = verify(arguments.artefact)
+    traced = None if arguments.quick else _retraced(arguments)
     again = None
     if arguments.model is not None:
         from plica.cli.model import read_model
@@ -48,7 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
             again = _replayed(arguments.artefact, open_form(model))
     if arguments.json:
         taken = {} if again is None else {"replayed": again.steps, "rules_applied": again.rules}
-        print(json.dumps({**asdict(found), **taken}, indent=2))
+        kernels = {} if traced is None else {"retraced": to_data(traced)}
+        print(json.dumps({**asdict(found), **taken, **kernels}, indent=2))
         return 0
     print(f"{arguments.artefact}: good")
     for label, value in (
@@ -63,14 +68,38 @@ def run(arguments: argparse.Namespace) -> int:
         ("made by", ", ".join(" ".join(each) for each in found.versions)),
     ):
         print(f"  {label}: {value}")
+    if traced is not None:
+        said = f"{traced.kernels} kernels, {traced.steps} steps, {traced.barriers} barriers"
+        print(f"  traces: taken again, {said}")
+        if arguments.prove:
+            print(f"  bounds: {traced.proved} accesses proved, and each proof checked again")
+        if arguments.rebuild:
+            print(f"  code made again: {traced.not_rebuilt or f'{traced.rebuilt} kernels'}")
     if again is not None:
+        if again.objects:
+            print(f"  whole code made again: all {again.objects} objects, byte for byte")
         print(f"  replayed: all {again.steps} steps, {again.rules} rules applied by themselves")
     return 0
+
+
+def _retraced(arguments: argparse.Namespace) -> Retraced | None:
+    """The kernels of an artefact made again from their traces."""
+    from plica.codegen.retrace import retraced
+    from plica.runtime import archive
+    from plica.runtime.artefact import ACCELERATED, from_members
+
+    members = archive.read(arguments.artefact)
+    if ACCELERATED in members:
+        return None  # each native part has traces, and the words of layers have been decoded
+    artefact = from_members(members)
+    how = {"prove": arguments.prove, "rebuild": arguments.rebuild}
+    return retraced(artefact, artefact.record(), **how)
 
 
 def _replayed(path: Path, model: Module) -> Rederived:
     """The derivation of an artefact, taken again from its model with the packs at hand."""
     from plica.cli.rederive import rederive
+    from plica.codegen.llvm.backend import with_threads
     from plica.codegen.llvm.processor import find_target
     from plica.runtime import archive
     from plica.runtime.artefact import from_members
@@ -83,7 +112,9 @@ def _replayed(path: Path, model: Module) -> Rederived:
         machine.cpu,
         machine.features,
     )
-    return rederive(model, artefact.record(), here if same else None)
+    if not same:
+        return rederive(model, artefact.record())
+    return rederive(model, artefact.record(), with_threads(here, artefact.threads), artefact)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -94,17 +125,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser, "an input of the model that is part of the artefact; repeatable")
     parser.add_argument("--replay", action="store_true",
                         help="take every step of the derivation again, from the model")  # fmt: skip
+    parser.add_argument("--prove", action="store_true",
+                        help="prove accesses of its kernels to be inside buffers")  # fmt: skip
+    parser.add_argument("--rebuild", action="store_true",
+                        help="make the code of its kernels again, and compare it")  # fmt: skip
+    parser.add_argument("--quick", action="store_true",
+                        help="take nothing again: digests, plan and names")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
 
 COMMAND: Final = Command(
     "verify",
-    "Check an artefact: digests, plan, derivation, code",
+    "Check an artefact: digests, plan, derivation, traces, code",
     run,
     configure,
     (
         "plica verify M.plica",
         "plica verify M.plica --model M.onnx --dim batch=1 --replay",
+        "plica verify M.plica --prove --rebuild",
         "plica verify M.plica --json",
     ),
 )

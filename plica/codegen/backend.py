@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import (
@@ -40,6 +39,7 @@ from plica.codegen.lower.scheduled import ChosenSchedule, Scheduler, processor
 from plica.codegen.road import Arranged, Job
 from plica.codegen.target import unknown_target
 from plica.core.diagnostic import did_you_mean
+from plica.core.extension import ExtensionGroup
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
 from plica.rewrite.contract import Contract
@@ -51,9 +51,6 @@ from plica.schedule.form import ScheduleTables
 if TYPE_CHECKING:
     from plica.codegen.emit.dialect import Dialect
     from plica.codegen.native import Entry
-
-GROUP: Final = "plica.targets"
-"""The entry-point group under which a library ships a backend."""
 
 OWN: Final[dict[str, str]] = {
     "cpu": "plica.codegen.llvm.backend:CPU",
@@ -207,29 +204,18 @@ def own() -> dict[str, str]:
     return {**OWN, **{name: where for name, where in found.items() if name not in taken}}
 
 
-def backends() -> dict[str, str]:
-    """The names of all backends and where each is; none is imported by asking."""
-    points = metadata.entry_points(group=GROUP)
-    return {**{point.name: point.value for point in points}, **own()}
-
-
-@lru_cache(maxsize=64)
-def _loaded(where: str, name: str) -> Backend:
-    found = resolve_name(where)
-    if not isinstance(found, Backend):
-        message = f"The entry point {name} of {GROUP} is no backend but {found!r}."
-        raise UnsupportedError(Diagnostic("unsupported", message))
-    return found
+TARGETS: Final = ExtensionGroup(
+    "plica.targets", "backend", Backend, own(), lambda each: each.name,
+    error=UnsupportedError, unknown="unsupported",
+)  # fmt: skip
+"""The backends by name, Plica's own and those of libraries."""
 
 
 def backend_named(name: str) -> Backend:
     """The backend of that name; a wrong name is refused with the nearest right one."""
-    if name in own():  # the packages that are installed are not looked through for these
-        return _loaded(own()[name], name)
-    known = backends()
-    if name not in known:
+    if name not in TARGETS.own and name not in (known := TARGETS.points()):
         raise unknown_target(name, tuple(known))
-    return _loaded(known[name], name)
+    return TARGETS.load(name)
 
 
 def backend_of(target: AnyTarget) -> Backend:
@@ -253,7 +239,7 @@ def _name(text: str) -> str:
     words = text.replace(":", " ").split()
     name = words[0] if words else ""
     near = [each for each in OWN if name != each and text.lower().startswith(each)]
-    return near[0] if near and name not in backends() else name
+    return near[0] if near and name not in TARGETS.points() else name
 
 
 def machine_of(target: AnyTarget) -> Any:  # as the backend describes it

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import attrs
 
-from plica.codegen.backend import backend_named, backends
+from plica.codegen.backend import TARGETS, backend_named
 from plica.codegen.llvm import toolchain
 from plica.codegen.native import Entry
 from plica.codegen.smaller import smallest
@@ -159,7 +159,7 @@ def _entry(target: str) -> Entry:
     found = backend_named(target).entry
     if found is None:
         message = f"Code for {target!r} does not run in this process."
-        fit = [name for name in backends() if backend_named(name).entry is not None]
+        fit = [name for name in TARGETS.own if backend_named(name).entry is not None]
         raise UnsupportedError(Diagnostic("unsupported", message, None, ", ".join(fit), target))
     return found
 

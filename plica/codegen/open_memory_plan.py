@@ -16,10 +16,11 @@ How large the rooms are, and so where each begins, is computed when the program 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from attrs import field, frozen
 
-from plica.codegen.memory_plan import lives_of, written_over
+from plica.codegen.memory_plan import WorkspacePlan, lives_of, written_over
 from plica.codegen.program import Chunks, Launch, Program
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type.dim import Key, polynomial
@@ -40,6 +41,10 @@ class OpenPlan:
                 if self.where.get(slot) == self.where[target]:
                     return number
         return None
+
+
+AnyPlan: TypeAlias = WorkspacePlan | OpenPlan
+"""A plan for sizes that are known, or for those that are open."""
 
 
 def plan_open_memory(program: Program) -> OpenPlan:

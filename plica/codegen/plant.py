@@ -53,6 +53,17 @@ def with_another_order(kernel: Kernel) -> Kernel:
     return _mapped(kernel, regrouped)
 
 
+def with_parallel_loops(kernel: Kernel) -> Kernel:
+    """The kernel all of whose serial loops run at once, sums among them."""
+
+    def at_once(node: Term) -> Term:
+        if isinstance(node, For) and node.kind == "serial":
+            return For(node.var, node.extent, "parallel", node.body, node.annotations)
+        return node
+
+    return _mapped(kernel, at_once)
+
+
 def planted(name: str, mistake: Callable[[Kernel], Kernel], passes: Passes = CPU) -> Passes:
     """The passes, one of which makes a mistake after its work."""
     return tuple(
@@ -86,5 +97,6 @@ def _mapped(kernel: Kernel, change: Callable[[Term], Term]) -> Kernel:
 PASSES: Final[dict[str, Passes]] = {
     "bound": planted("partition", with_a_longer_loop),
     "order": planted("tidy-again", with_another_order),
+    "race": planted("compact", with_parallel_loops),
 }
 """Lowering with a mistake in one of its passes."""

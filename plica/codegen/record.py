@@ -44,12 +44,13 @@ RULES: Final = "rules"
 PLAIN: Final = Trace(())
 
 
-def recorded(
+def recorded(  # noqa: PLR0917  # what a compilation was asked for, and what it did
     derivation: Derivation,
     final: Module,
     program: Program,
     asked: str = "",
     packs: Sequence[str] = (),
+    lowering: Sequence[str] = (),
 ) -> CompilationRecord:
     """Where the code of a program comes from; `final` is the module that was sequenced."""
     steps = derivation.steps
@@ -73,6 +74,8 @@ def recorded(
         tuple(stages(derivation, final, known)),
         tuple([used(rules[name]) for name in sorted(rules)]),
         tuple(traces(program)),
+        tuple(digests(program.kernels)),
+        tuple(lowering),
     )
 
 

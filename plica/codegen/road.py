@@ -31,9 +31,9 @@ from typing import (
 from attrs import evolve, field, frozen
 
 from plica.codegen.choices import ChoiceRow, Choices
-from plica.codegen.llvm.fold import AnyPlan
 from plica.codegen.lower.passes import lowered as lower_kernel
 from plica.codegen.lower.scheduled import NOTHING, ChosenSchedule, Scheduler, processor
+from plica.codegen.open_memory_plan import AnyPlan
 from plica.codegen.program import Program
 from plica.core.diagnostic import CompilerBug
 from plica.ir.driver import Checks, Instrument, drive
@@ -126,6 +126,8 @@ class Arranged(Generic[P, L]):
     """The names of the packs that were asked for."""
     tuning: tuple[ChoiceRow, ...] = ()
     """Which kernels have a schedule of a tuning database, and why others have none."""
+    lowering: tuple[str, ...] = ()
+    """The names of the passes over kernels."""
 
 
 Lowered: TypeAlias = Arranged[Program, AnyPlan]
@@ -156,7 +158,7 @@ def lowered(
         if isinstance(each, KernelListener):
             job = evolve(job, built=each.tell)
     state = RoadState(begun(infer(module)))
-    return arranged(_driven(page.of(*BEFORE_CODE), state, job, instruments, checks), job)
+    return arranged(_driven(page.of(*BEFORE_CODE), state, job, instruments, checks), job, page)
 
 
 def emitted(
@@ -179,10 +181,12 @@ def grouped(page: Pipeline, history: History, job: Setting) -> History:
 def scheduled_from(page: Pipeline, history: History, job: Job) -> Arranged[Any, Any]:  # as above
     """What the rest of a page makes of a module whose operators are grouped already."""
     rest = page.of("stages", "forms", "schedule", "lower", "plan")
-    return arranged(_driven(rest, RoadState(history), job, (), None), job)
+    return arranged(_driven(rest, RoadState(history), job, (), None), job, page)
 
 
-def arranged(state: RoadState, job: Job) -> Arranged[Any, Any]:  # Any: as the page makes it
+def arranged(
+    state: RoadState, job: Job, page: Pipeline
+) -> Arranged[Any, Any]:  # Any: as the page makes it
     """The state before code is made, as a value."""
     source = state.history.derivation.source
     assert isinstance(source, Module)
@@ -197,12 +201,13 @@ def arranged(state: RoadState, job: Job) -> Arranged[Any, Any]:  # Any: as the p
         asked=str(job.contract),
         packs=tuple([each.name for each in job.packs]),
         tuning=state.tuning,
+        lowering=page.of("lower").names,
     )
 
 
 def record(of: Lowered) -> CompilationRecord:
     """Where the code of a lowered module comes from."""
-    return recorded(of.derivation, of.final, of.program, of.asked, of.packs)
+    return recorded(of.derivation, of.final, of.program, of.asked, of.packs, of.lowering)
 
 
 # --- the page ----------------------------------------------------------------------------------

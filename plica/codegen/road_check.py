@@ -1,13 +1,15 @@
 """Checks between the passes of a page, for tests, fuzzing and whoever looks for a mistake.
 
 After a graph pass the module is well formed, well typed, and in the forms that the pass declares;
-after a pass over kernels each is well formed, and no thread meddles with what is another's.  Where
+after a pass over kernels each is well formed, no thread meddles with what is another's, and no two
+iterations of a parallel loop meet at an element that one of them writes.  Where
 proofs are asked for, every access is also shown to be inside its buffer and inside what the blocks
 around it declare, which takes seconds a kernel.  The pass after which this is not so is named.
 """
 
 from __future__ import annotations
 
+from plica.analysis.race import races
 from plica.codegen.lower.verify import problems
 from plica.codegen.road import RoadState
 from plica.ir.loop.statement import Kernel
@@ -40,6 +42,6 @@ class StateChecks:
             if kernel in self._seen:
                 continue
             self._seen.add(kernel)
-            for wrong in self._wrong(kernel):
+            for wrong in (*self._wrong(kernel), *races(kernel)):
                 return f"the kernel {name} is wrong.\n{wrong}"
         return None

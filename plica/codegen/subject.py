@@ -17,6 +17,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from attrs import frozen
 
+from plica.analysis.race import races
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.native import Entry, NativeKernel, llvm_entry
 from plica.core.diagnostic import CompilerBug
@@ -81,10 +82,10 @@ class Elsewhere:
 class WrongCode:
     """Native code gives something else, does not come to an end, or cannot be made.
 
-    Where a pass cannot go on it is named.
+    Where a pass cannot go on, or lets iterations meet that run at once, it is named.
     """
 
-    kind: Literal["meaning", "bounds", "crash"]
+    kind: Literal["meaning", "bounds", "crash", "race"]
     reason: str
     broken: str | None = None
 
@@ -143,6 +144,8 @@ def judge(
             return Elsewhere(f"lowering refuses it: {error.code}")
         except CRASHES as error:
             return WrongCode("crash", f"it fails: {type(error).__name__}: {error}", each.name)
+        for race in races(code):
+            return WrongCode("race", str(race), each.name)
     if not all(is_for_cpu(stmt) for stmt in statements(code.body)):
         return Elsewhere("it is for another kind of machine")
     sides: Sequence[Side | None] = SIDES if guard else (None,)

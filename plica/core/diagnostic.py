@@ -28,6 +28,7 @@ __all__ = [
     "EvaluationError",  # native code raises it too, so it lives with the runtime
     "IllTyped",
     "Malformed",
+    "RuleFailed",
     "RuleRefused",
     "ScriptError",
     "did_you_mean",
@@ -92,6 +93,11 @@ CODES: Final[dict[str, str]] = {
     "rule-fails": "A guard, a predicate or the right side of a rule fails on an instance.",
     "looping-rules": "A set of rules rewrites for ever.",
     "unknown-pack": "No rule pack has this name.",
+    # extensions
+    "unknown-extension": "No installed package offers something of this name.",
+    "broken-extension": "An entry point of a package cannot be loaded, or is no such record.",
+    "name-clash": "Two packages, or a package and Plica, offer something under one name.",
+    "bad-operator": "The record of an operator lacks a definition, or is named as another's.",
     "broken-file": "A file of rules is no Python, or fails when it is run.",
     # schedules
     "illegal-step": "A step of a schedule breaks a precondition where it is to be taken.",
@@ -125,6 +131,8 @@ CODES: Final[dict[str, str]] = {
     "bad-flow": "A statement of a flow is not for its accelerator, or leaves its tiles or tensors.",
     "bad-instruction": "An instruction of an accelerator has a bit, a field or a word it cannot.",
     "bad-stream": "An instruction stream can go wrong: a race, a deadlock, a token left over.",
+    "wrong-kernel": "Validation found a kernel that does not do what its stages say.",
+    "wrong-entry": "An entry of the store is not what is made of what it is kept for.",
     "unsafe-store": "The store on disk belongs to somebody else, or others may write to it.",
     "unsupported": "The program is right, but Plica or the target cannot do this yet.",
     "recursion-limit": "The program recurses deeper than the limit that was set.",
@@ -171,6 +179,10 @@ class Malformed(PlicaError):
 
 class RuleRefused(PlicaError):
     """A rule or a pack cannot be what it was declared to be."""
+
+
+class RuleFailed(RuleRefused):
+    """A guard, a predicate or the right side of a rule raised an error on some term."""
 
 
 class IllFormed(Malformed, ValueError):

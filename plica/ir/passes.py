@@ -24,14 +24,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
-from importlib import metadata
-from pkgutil import resolve_name
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from plica.core.diagnostic import did_you_mean
+from plica.core.extension import ExtensionGroup
 from plica.core.fold import post_order
+from plica.core.term import Term
 from plica.ir.graph.expression import Call, Constructor, Function, Var
 from plica.ir.graph.module import Module
 from plica.ir.type.infer import infer
@@ -43,9 +43,6 @@ Kind: TypeAlias = Literal["graph", "rules", "stages", "forms", "schedule", "lowe
 """The levels of a page, in order; graph passes and rules may alternate."""
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-
-GROUP: Final = "plica.passes"
-"""The entry-point group under which a library ships a pass."""
 
 OWN: Final[dict[str, str]] = {
     "saturate": "plica.rewrite.saturate.pass_:SATURATE",
@@ -107,6 +104,8 @@ class Pass:
     after: tuple[str, ...] = ()
     kind: Kind = "graph"
     if_changed: str = ""
+    looks_for: tuple[Term, ...] = field(default=(), eq=False)
+    """Patterns of what it changes: fuzzers make programs in which they occur."""
 
     def __attrs_post_init__(self) -> None:
         for name in (*self.before, *self.after):
@@ -257,22 +256,16 @@ def renamed(of: Pass, name: str, why: str = "", if_changed: str = "") -> Pass:
     return evolve(of, name=name, why=why or of.why, if_changed=if_changed)
 
 
-def installed_passes() -> dict[str, str]:
-    """The passes that can be inserted by name, and where each is; none is imported by asking."""
-    points = metadata.entry_points(group=GROUP)
-    return {**{point.name: point.value for point in points}, **OWN}
+INSTALLED: Final = ExtensionGroup(
+    "plica.passes", "pass", Pass, OWN, lambda each: each.name,
+    error=PassError, unknown="unknown-pass",
+)  # fmt: skip
+"""The passes that can be inserted by name."""
 
 
 def installed_pass(name: str) -> Pass:
     """The pass of that name, Plica's own or of an installed library."""
-    known = installed_passes()
-    if name not in known:
-        raise _unknown("installed pass", name, sorted(known))
-    found = resolve_name(known[name])
-    if not isinstance(found, Pass):
-        message = f"The entry point {name} of {GROUP} is no pass but {found!r}."
-        raise PassError(Diagnostic("unknown-pass", message))
-    return found
+    return INSTALLED.load(name)
 
 
 def _unknown(what: str, name: str, known: Sequence[str]) -> PassError:

@@ -1,6 +1,7 @@
-"""The operators by name: `op.add(x, y)`, `op.nn.relu(x)`.
+"""The operators by name: `op.add(x, y)`, `op.nn.relu(x)`, `op.acme.square(x)`.
 
-Each name is a record of the registry, callable to build a term; aliases give the same record.
+Each name is a record of the registry, callable to build a term; aliases give the same record.  The
+operators of a library stand under the name of its entry point in `plica.operators`.
 
 >>> from plica import op
 >>> op.subtract is op.sub, op.nn.conv.name
@@ -14,15 +15,18 @@ AttributeError: There is no operator nn.sofmax. Did you mean 'softmax'?
 from __future__ import annotations
 
 from plica.core.diagnostic import did_you_mean
-from plica.ir.op import Operator, aliases, find, names
+from plica.ir.op import Operator, aliases, find, names, namespaces
 from plica.op import nn
+from plica.op.namespace import OperatorNamespace
 
 __all__ = ["nn"]
 
 
 def __getattr__(name: str) -> Operator:
-    """The record of that name."""
+    """The record of that name, or the operators of a library."""
     found = None if name.startswith("_") else find(name)
+    if found is None and not name.startswith("_") and name in namespaces():
+        return OperatorNamespace(name)  # type: ignore[return-value]  # what is called is an operator
     if found is None:
         hint = did_you_mean(name, (*__dir__(), *(each for each in aliases() if "." not in each)))
         raise AttributeError(" ".join(filter(None, (f"There is no operator {name}.", hint))))
@@ -30,5 +34,5 @@ def __getattr__(name: str) -> Operator:
 
 
 def __dir__() -> list[str]:
-    """Every name outside of `nn`, aliases left out."""
-    return sorted(["nn", *(name for name in names() if "." not in name)])
+    """Every name outside of `nn` and of libraries, whose own names are there; no aliases."""
+    return sorted(["nn", *namespaces(), *(name for name in names() if "." not in name)])

@@ -11,16 +11,21 @@ from functools import lru_cache, partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
+from attrs import evolve
+
 from plica.codegen.interface import names_of
 from plica.codegen.llvm.unit import fingerprint
 from plica.codegen.road import Job, lowered, record
 from plica.core.collector import paused
 from plica.core.digest import digest
 from plica.ir.graph.module import Module
+from plica.ir.graph.operator import uses_foreign
 from plica.pipeline.extern_source import externs_called, externs_of
 from plica.pipeline.lowered import job_for
 from plica.pipeline.option import known_tilings, read_records
 from plica.pipeline.request import Request
+from plica.pipeline.validate import hold_to_stages
+from plica.rewrite.packs import OWN
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, CompilationRecord, from_members, to_members
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
@@ -28,6 +33,7 @@ from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE
 from plica.runtime.load import executable
 from plica.runtime.store import ArtefactStore, key_of, user_store
+from plica.schedule.form import installed
 from plica.schedule.trace import Trace
 
 _IN_USE: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()
@@ -44,9 +50,10 @@ def compiled(
         records = read_records(request.database, target)
     found = "" if records is None else records.digest
     # What the database of a backend with its own records holds may change.
-    shared = request.cache and not (backend.native and request.database is not None)
+    keeps = not (backend.native and request.database is not None)
     # A do-block is a Python function: what it does may change.
-    shared = shared and all(isinstance(each, Trace) for _, each in request.schedules)
+    steady = all(isinstance(each, Trace) for _, each in request.schedules)
+    shared = request.cache and keeps and steady and not request.validate
     key = (backend, module, target, request.contract, request.packs, request.threads, found,
            request.page, request.tier, request.schedules, request.externs)  # fmt: skip
     same = _IN_USE.get(key) if shared else None
@@ -58,6 +65,8 @@ def compiled(
         names = ", ".join(externs_called(module))
         raise UnsupportedError(Diagnostic("unsupported", message, None, "no externs", names))
     store = user_store() if request.cache else None
+    if store is not None and request.validate:
+        store.audited = 1.0
     entry = _entry(module, request, found) if store is not None else ""
     with known_tilings(request) as known, paused():  # nothing the compiler makes is cyclic
         job = job_for(
@@ -89,8 +98,15 @@ def _made(
     """What can be called, by the store or by the page."""
     backend = request.backend
     later = lru_cache(maxsize=1)(partial(lowered, request.page, module, job))
-    stored = store.get(entry) if store is not None and entry else None
+
+    def made_again() -> bytes:
+        whole = backend.build(request.page, later(), evolve(job, store=None))
+        return _packed(whole.artefact)
+
+    stored = store.found(entry, made_again, "the model") if store is not None and entry else None
     artefact = None if stored is None else _reread(stored, lambda: record(later()))
+    if request.validate:
+        hold_to_stages(later(), request.contract, request.page, job)
     if artefact is not None:
         texts = backend.texts(later, job, artefact)
         known = executable(artefact, texts=texts, externs=job.externs)
@@ -98,19 +114,26 @@ def _made(
     made = backend.build(request.page, later(), job)
     made.told(request.tier, 1, lambda: later().derivation)
     if store is not None and entry:
-        store.put(entry, archive.pack(to_members(made.artefact, with_record=False)))
+        store.put(entry, _packed(made.artefact))
     return made
+
+
+def _packed(of: Artefact) -> bytes:
+    """An artefact as the store keeps it: the record is made again where somebody asks for it."""
+    return archive.pack(to_members(of, with_record=False))
 
 
 def _entry(module: Module, request: Request, found: str) -> str:
     """The key under which the artefact of a module is kept; none where it cannot be told from
-    others: what a user's own rules and passes are made of has no digest."""
+    others: what rules, passes, forms and operators of other packages are made of has no digest."""
     page = request.spelled
     traces = [(name, each) for name, each in request.schedules if isinstance(each, Trace)]
     if len(traces) < len(request.schedules):
         return ""
-    named = all(isinstance(each, str) for each in request.wanted)
+    named = all(isinstance(each, str) and each in OWN for each in request.wanted)
     if module.main is None or page is None or not named or not request.backend.keeps():
+        return ""
+    if installed() or uses_foreign(module.values):
         return ""
     names = names_of(module.main_function())
     where = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
     from plica.search.choice import Records
-    from plica.search.record import Database
+    from plica.search.record import RecordSource
 
 
 def contract_of(given: Contract | str | None) -> Contract:
@@ -60,16 +60,18 @@ def target_of(of: str | AnyTarget) -> AnyTarget:
     return found if isinstance(of, str) else backend_of(found).settled(found)
 
 
-def read_records(database: Database | str | PathLike[str], target: AnyTarget) -> Records:
+def read_records(database: RecordSource | str | PathLike[str], target: AnyTarget) -> Records:
     """What a tuning database knows of a machine."""
     # Who has no database need not wait for the room of search.
     from plica.search.choice import records_of
-    from plica.search.record import Database
+    from plica.search.record import Database, JsonDatabase, RecordSource
     from plica.search.target import tuning_of
 
     name = tuning_of(target).fingerprint(target)
-    if isinstance(database, Database):
+    if isinstance(database, RecordSource):
         return records_of(database, name)
+    if str(database).endswith(".jsonl"):
+        return records_of(JsonDatabase(database), name)
     with Database(database) as found:
         return records_of(found, name)
 
@@ -81,11 +83,14 @@ def known_tilings(request: Request) -> Iterator[object]:
     if database is None or not request.backend.native:
         yield None
         return
-    from plica.search.record import Database  # as above
+    from plica.search.record import Database, RecordSource  # as above
     from plica.search.target import tuning_of
 
     known = tuning_of(request.target).known
-    with nullcontext(database) if isinstance(database, Database) else Database(database) as opened:
+    if isinstance(database, RecordSource):
+        yield known(database, request.target)
+        return
+    with Database(database) as opened:
         yield known(opened, request.target)
 
 
@@ -108,9 +113,9 @@ def check_options(threads: int | None, database: object) -> None:
 
 
 def _is_database(of: object) -> bool:
-    from plica.search.record import Database  # as above
+    from plica.search.record import RecordSource  # as above
 
-    return isinstance(of, Database)
+    return isinstance(of, RecordSource)
 
 
 def schedules_of(given: object) -> tuple[tuple[str, GivenSchedule], ...]:

@@ -18,7 +18,7 @@ from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 if TYPE_CHECKING:
-    from plica.search.record import Database
+    from plica.search.record import RecordSource
 
 
 @frozen(eq=False)
@@ -32,14 +32,15 @@ class Request:
     packs: tuple[Pack, ...]
     wanted: tuple[str | Pack, ...]
     """The packs as they were asked for."""
-    database: Database | str | PathLike[str] | None
+    database: RecordSource | str | PathLike[str] | None
     cache: bool
     page: Pipeline
+    validate: bool = False
+    """Whether each kernel is held to its stages, and everything out of the store made again."""
     schedules: tuple[tuple[str, GivenSchedule], ...] = ()
     """What kernels are to be scheduled by, by name."""
     externs: tuple[tuple[str, GivenExtern], ...] = ()
     """Who serves the externs of a program, by symbol."""
-
     tier: str = "default"
     """The effort that the page is of."""
 

@@ -27,6 +27,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -34,6 +35,7 @@ import numpy as np
 from plica.codegen.lower.supported import unsupported
 from plica.core.binding import free_vars
 from plica.core.term import Term
+from plica.frontend.offered import front_end_of
 from plica.ir.graph.expression import attr
 from plica.ir.graph.module import Module
 from plica.ir.graph.shape_specialisation import (
@@ -88,6 +90,8 @@ def at_call(
         or isinstance(of, ReadModel)
     ):
         found = with_main(as_module(of))  # which says what it wants where this is something else
+    elif (reader := front_end_of(of)) is not None:
+        found = reader.read(Path(of))  # type: ignore[arg-type]  # a front end reads paths
     else:
         from plica.frontend.onnx.family import (
             ModelFamily,  # the reader of models is not always needed

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.nn import Module as TorchModule
 
-    from plica.search.record import Database
+    from plica.search.record import RecordSource
 
 
 Compilable: TypeAlias = (
@@ -73,7 +73,7 @@ def compile(  # noqa: PLR0917  # the public surface says so
     mod: Compilable,
     target: str | AnyTarget = "cpu",
     threads: int | None = None,
-    database: Database | str | PathLike[str] | None = None,
+    database: RecordSource | str | PathLike[str] | None = None,
     cache: bool = True,
     packs: str | Pack | Sequence[str | Pack] = (),
     contract: Contract | str | None = None,
@@ -81,6 +81,7 @@ def compile(  # noqa: PLR0917  # the public surface says so
     passes: Pipeline | None = None,
     disabled: str | Sequence[str] = (),
     effort: str = "default",
+    validate: bool = False,
     schedules: Mapping[str, GivenSchedule | KernelTrace] | None = None,
     background: bool = False,
     specialise: bool = False,
@@ -105,6 +106,10 @@ def compile(  # noqa: PLR0917  # the public surface says so
     page of one's own, an edited `plica.pipeline.page_of(target)`, and passes that are `disabled`,
     by name, are left out of either.
 
+    With `validate` each kernel is held to its stages (`plica.codegen.validation`): it runs on
+    sampled inputs, its accesses are proved to be inside their buffers, and whatever the store holds
+    is made again.  What is wrong is refused by name; this takes several times as long.
+
     A kernel is compiled as it stands: what it reads it takes, what it writes it gives, and its
     loops are those it has.  `schedules` puts a trace on one kernel of a model, by the name that a
     profile shows, and `externs` says who serves the symbols that a program calls: a library, or a
@@ -118,7 +123,7 @@ def compile(  # noqa: PLR0917  # the public surface says so
         return _in_background(
             mod, target=target, threads=threads, database=database, cache=cache, packs=packs,
             contract=contract, passes=passes, disabled=disabled, effort=effort,
-            schedules=schedules, specialise=specialise, externs=externs,
+            schedules=schedules, specialise=specialise, externs=externs, validate=validate,
         )  # fmt: skip
     check_options(threads, database)
     machine = target_of(target)
@@ -129,12 +134,13 @@ def compile(  # noqa: PLR0917  # the public surface says so
     count = cores() if threads is None else threads
     request = Request(
         backend, machine, count, kept, packs_of(wanted, kept), wanted, database, cache, page,
-        schedules_of(schedules), checked_externs(externs), effort if passes is None else "own",
+        validate, schedules_of(schedules), checked_externs(externs),
+        effort if passes is None else "own",
     )  # fmt: skip
     again = partial(
         compile, target=machine, threads=threads, database=database, cache=cache, packs=packs,
-        contract=contract, passes=passes, disabled=disabled, effort=effort, schedules=schedules,
-        externs=externs,
+        contract=contract, passes=passes, disabled=disabled, effort=effort, validate=validate,
+        schedules=schedules, externs=externs,
     )  # fmt: skip
     if is_torch_module(mod):
         return TorchExecutable(mod, again, request.tier)

@@ -15,21 +15,27 @@ side that fails there, or a guard that gives a term and no bool, is refused too.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
 
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import Term
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.module import Module
 from plica.rewrite.binder import bound_holes, loose_binders
 from plica.rewrite.contract import KNOWN, Contract, exact, named
 from plica.rewrite.instantiate import Plan, right_side
 from plica.rewrite.match import compiled
 from plica.rewrite.pattern import Dominator, alternatives, bound_names, hole_names
-from plica.rewrite.rule import Guard, Rule
+from plica.rewrite.rule import Fillings, Guard, Rule
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
+    from plica.ir.text.script import Scripted
     from plica.rewrite.check.probe import probe
 else:
     probe = late("plica.rewrite.check.probe:probe")
@@ -42,9 +48,18 @@ def rule(
     *,
     when: Guard | None = None,
     float: Contract | str = exact,
+    examples: Sequence[Module | Scripted | Expr] = (),
+    instances: Fillings | None = None,
 ) -> Rule:
-    """A rule; raises `RuleRefused` where it can't be one."""
+    """A rule; raises `RuleRefused` where it can't be one.
+
+    Checks make instances of the left side by themselves.  Where attributes depend on each other
+    (slices that meet, axes that are inverse) they are told: `examples` are programs in which the
+    left side occurs; `instances` is a function that, given one that picks from a sequence, gives
+    what fills some of the holes, `lambda choose: {"k": (k := choose(range(4))), "n": k + 1}`.
+    """
     made = tabled(name, left, right, when=when, float=float)
+    made = evolve(made, examples=_examples(made, examples), instances=_fillings(made, instances))
     if not isinstance(left, Dominator):  # a region has no instances to look at
         reason = probe(made)
         if reason is not None:
@@ -91,6 +106,28 @@ def tabled(
     if wrong:
         raise RuleRefused(*wrong)
     return Rule(name, left, right, contract, when, place, compiled(left), build)
+
+
+def _examples(of: Rule, given: Any) -> tuple[Module | Expr, ...]:  # Any: what a user gives
+    """Programs as modules or expressions; the rule must apply somewhere in each."""
+    if not given:
+        return ()
+    found: list[Module | Expr] = []
+    for each in given if isinstance(given, Sequence) else (given,):
+        module = getattr(each, "module", each)  # of a decorated function
+        if not isinstance(module, Module | Expr):
+            message = f"An example of {of.name} must be a module, a function or an expression."
+            raise RuleRefused(Diagnostic("bad-rule", message, of.place, found=repr(each)))
+        found.append(module)
+    return tuple(found)
+
+
+def _fillings(of: Rule, given: Any) -> Fillings | None:  # Any: as above
+    if given is None or callable(given):
+        return given  # type: ignore[no-any-return]  # whatever it gives is looked at then
+    message = f"The instances of {of.name} must be a function that picks what fills the holes."
+    hint = "lambda choose: {'axis': choose((0, 1))}"
+    raise RuleRefused(Diagnostic("bad-rule", message, of.place, None, repr(given), hint))
 
 
 def _unbound(name: str, left: Term, right: Term, place: Place | None) -> list[Diagnostic]:

@@ -17,8 +17,9 @@ one of any; holes under binders are filled as `plica.rewrite.binder` says.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
@@ -29,7 +30,7 @@ from plica.ir.graph.expression import Apply, Const, Expr, Function, Literal
 from plica.ir.loop.scalar import Lit, Scalar, dtype_of
 from plica.ir.type.dim import known
 from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type.term import TensorType, Type
 from plica.rewrite.binder import is_clear
 from plica.rewrite.pattern import (
     ANYTHING,
@@ -51,7 +52,11 @@ Head: TypeAlias = tuple[type[Term], str | None] | None  # class and operator; No
 
 @frozen
 class PatternMatch:
-    """What fills each hole, by attribute: `m.x`."""
+    """What fills each hole, by attribute: `m.x`.
+
+    `m.type(x)` is the type of what fills a hole, or of an expression, `m.shape(x)` its sizes and
+    `m.value(p)` an attribute, both with plain integers where they are known.
+    """
 
     filling: Filling
 
@@ -60,10 +65,53 @@ class PatternMatch:
         return self.filling[hole if isinstance(hole, str) else hole.name]
 
     def __getattr__(self, name: str) -> Any:
-        try:
+        if name in self.filling:
             return self.filling[name]
-        except KeyError:
-            raise AttributeError(f"The pattern has no hole {name!r}.") from None
+        if name in ASKED:
+            return partial(ASKED[name], self)
+        raise AttributeError(f"The pattern has no hole {name!r}.")
+
+
+def _type(of: PatternMatch, what: Any) -> Type:
+    """`m.type(x)`: the type of what fills a hole, or of an expression."""
+    name = what if isinstance(what, str) else what.name if isinstance(what, Hole) else None
+    value = what if name is None else of.filling[name]
+    if not isinstance(value, Expr):
+        message, hint = "Only an expression has a type.", "An attribute is its value: m.axis."
+        raise RuleRefused(Diagnostic("bad-rule", message, None, "an expression", repr(value), hint))
+    return type_of(value)
+
+
+def _shape(of: PatternMatch, what: Any) -> tuple[Any, ...]:
+    """`m.shape(x)`: its sizes, an int where it is known, otherwise the term of the dim."""
+    found = _type(of, what)
+    if not isinstance(found, TensorType):
+        message = "Only a tensor has a shape."
+        raise RuleRefused(Diagnostic("bad-rule", message, None, "a tensor", str(found)))
+    return tuple(size if known(size) is None else known(size) for size in found.shape)
+
+
+def _value(of: PatternMatch, what: Any) -> Any:
+    """`m.value(axes)`: an attribute with plain integers where its sizes are known."""
+    return plain(of[what] if isinstance(what, str | Hole) else what)
+
+
+def plain(value: Any) -> Any:
+    """The value of an attribute with integers in the place of sizes that are known."""
+    if isinstance(value, tuple):
+        return tuple([plain(each) for each in value])
+    number = known(value) if isinstance(value, Scalar) else None
+    return value if number is None else number
+
+
+# fmt: off
+ASKED: Final[Mapping[str, Callable[[PatternMatch, Any], Any]]] = {
+    "type":  _type,
+    "shape": _shape,
+    "value": _value,
+}
+# fmt: on
+"""What a match is asked for by name, where no hole is called so."""
 
 
 def match(pattern: Term, term: Term) -> PatternMatch | None:
@@ -82,7 +130,7 @@ def compiled(pattern: Term) -> tuple[tuple[Head, Matcher], ...]:
 
 def _whole(pattern: Term) -> Matcher:
     """A matcher that also sees to the scopes of what the pattern binds."""
-    matcher = _matcher(pattern)
+    matcher = part_matcher(pattern)
     if not any(type(node).binds for node in post_order(pattern)):
         return matcher
     clear = is_clear(pattern)
@@ -138,7 +186,7 @@ def _is_negative_zero(value: Any) -> bool:
     return isinstance(value, float) and leaf_key(value) == leaf_key(-0.0)
 
 
-def _matcher(pattern: Any) -> Matcher:
+def part_matcher(pattern: Any) -> Matcher:
     if isinstance(pattern, Hole):
         return _hole(pattern.name, _demands(pattern))
     if isinstance(pattern, IndexHole):
@@ -176,9 +224,9 @@ def _hole(name: str, demands: tuple[Predicate, ...]) -> Matcher:
 
 def _apply(pattern: Apply) -> Matcher:
     op, arity = pattern.op, len(pattern.args)
-    args = tuple(_matcher(arg) for arg in pattern.args if not isinstance(arg, Rest))
+    args = tuple(part_matcher(arg) for arg in pattern.args if not isinstance(arg, Rest))
     rest = next((arg.name for arg in pattern.args if isinstance(arg, Rest)), None)
-    attrs = tuple(_matcher(value) for _, value in pattern.attrs)
+    attrs = tuple(part_matcher(value) for _, value in pattern.attrs)
 
     def walk(term: Any, filling: Filling) -> bool:
         if term.__class__ is not Apply or term.op != op:
@@ -207,7 +255,7 @@ def _node(pattern: Term) -> Matcher:
         value = getattr(pattern, name)
         if cls is Function and name == "ret" and value is None:
             continue  # to be inferred: of any type
-        fields.append((name, _items(value) if kind is MANY else _matcher(value)))
+        fields.append((name, _items(value) if kind is MANY else part_matcher(value)))
     if all(kind is ONE for kind in field_kinds(cls)):
         matchers = tuple(matcher for _, matcher in fields)
 
@@ -230,7 +278,7 @@ def _node(pattern: Term) -> Matcher:
 
 
 def _items(pattern: tuple[Any, ...]) -> Matcher:
-    matchers = tuple(map(_matcher, pattern))
+    matchers = tuple(map(part_matcher, pattern))
 
     def walk(value: Any, filling: Filling) -> bool:
         return (

@@ -7,8 +7,8 @@
 >>> [each.name for each in tidy]
 ['double-negative']
 
-Packs add with `+`.  A library ships one under the entry-point group `plica.packs`; `find` looks
-there and among Plica's own.
+Packs add with `+`.  A library ships one under the entry-point group `plica.packs`, where
+`plica.rewrite.packs` finds it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
-from importlib import metadata
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
-from plica.core.diagnostic import RuleRefused, did_you_mean
+from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.rewrite.contract import KNOWN, Contract, join, named
@@ -30,9 +29,6 @@ from plica.rewrite.discriminate import Index
 from plica.rewrite.engine import rewrite_with
 from plica.rewrite.rule import Rule
 from plica.runtime.error import Diagnostic
-
-GROUP: Final = "plica.packs"
-
 
 Whole: TypeAlias = Callable[[Term, Sequence[Term]], bool]
 """Whether a term that these several others use is not to be taken apart for one of them."""
@@ -147,28 +143,3 @@ def _whole_in(term: Term, whole: Whole | None) -> list[Term]:
         for kid in dict.fromkeys(node._children):
             users.setdefault(kid, []).append(node)
     return [node for node, using in users.items() if len(using) > 1 and whole(node, using)]
-
-
-def installed() -> dict[str, metadata.EntryPoint]:
-    """The packs that installed libraries offer, by name; none is imported by asking."""
-    return {point.name: point for point in metadata.entry_points(group=GROUP)}
-
-
-def find(name: str, among: Iterable[str] = ()) -> Pack:
-    """The installed pack of that name; `among` are other names that would have been right."""
-    points = installed()
-    if name not in points:
-        others = sorted({*points, *among})
-        raise RuleRefused(
-            Diagnostic(
-                "unknown-pack",
-                f"There is no rule pack {name!r}.",
-                expected=f"one of {', '.join(others)}" if others else None,
-                suggestion=did_you_mean(name, others),
-            )
-        )
-    found = points[name].load()
-    if not isinstance(found, Pack):
-        message = f"The entry point {name} of {GROUP} is no pack but {found!r}."
-        raise RuleRefused(Diagnostic("bad-rule", message))
-    return found

@@ -7,19 +7,27 @@ floating point is said by its contract.  Rules are made, and checked, by `plica.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import attrs
 
+from plica.core.diagnostic import RuleFailed, RuleRefused
+from plica.core.extension import FAILURES, raised_at, said
 from plica.core.term import Term
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.module import Module
 from plica.rewrite.contract import Contract
 from plica.rewrite.instantiate import Plan
 from plica.rewrite.match import Head, Matcher, PatternMatch, no_bool
-from plica.runtime.error import Place
+from plica.runtime.error import Diagnostic, Place
 
 Computed: TypeAlias = Callable[[PatternMatch], "Term | None"]
 Guard: TypeAlias = Callable[[PatternMatch], bool]
+# Any: what a hole is filled with, a term, a type or the value of an attribute.
+Fillings: TypeAlias = Callable[[Callable[[Sequence[Any]], Any]], "Mapping[str, Any] | Expr"]
+"""From a function that picks one of several values to what fills holes, by name, or to a term."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -34,6 +42,10 @@ class Rule:
     place: Place | None
     matchers: tuple[tuple[Head, Matcher], ...]
     build: Plan | None
+    examples: tuple[Module | Expr, ...] = ()
+    """Programs in which the left side occurs, for checks."""
+    instances: Fillings | None = None
+    """What fills holes that depend on each other, for checks."""
 
     def at(self, term: Term) -> Term | None:
         """The right side where the left side is `term`, None where the rule does not apply."""
@@ -46,19 +58,36 @@ class Rule:
     def apply(self, matcher: Matcher, term: Term) -> Term | None:
         """As `at`, for one alternative of the left side."""
         filling: dict[str, Any] = {}
-        if not matcher(term, filling):
-            return None
-        if self.when is not None:
-            answer = self.when(PatternMatch(filling))
-            if isinstance(answer, Term):
-                raise no_bool(answer, f"The guard of {self.name}", self.place)
-            if not answer:
+        try:
+            if not matcher(term, filling):
                 return None
-        if self.build is not None:
-            result: Term | None = self.build(filling)
-        else:
-            result = self.right(PatternMatch(filling))  # type: ignore[operator]  # no plan: a function
+            if self.when is not None:
+                answer = self.when(PatternMatch(filling))
+                if isinstance(answer, Term):
+                    raise no_bool(answer, f"The guard of {self.name}", self.place)
+                if not answer:
+                    return None
+            if self.build is not None:
+                result: Term | None = self.build(filling)
+            else:
+                result = self.right(PatternMatch(filling))  # type: ignore[operator]  # no plan: a function
+        except FAILURES as error:
+            raise self._failed(error, term) from error
         return None if result is term else result
+
+    def _failed(self, error: BaseException, term: Term) -> RuleRefused:
+        """What a rule raised, with its name, the line where it did, and the term it looked at."""
+        if isinstance(error, RuleRefused):
+            first, *rest = error.diagnostics
+            if first.place is not None:
+                return error
+            named = replace(first, message=f"In {self.name}: {first.message}", place=self.place)
+            return RuleRefused(named, *rest)
+        message = f"The rule {self.name} fails."
+        hint = "A right side that cannot be made gives None: the rule does not apply."
+        at = raised_at(error) or self.place
+        found = f"{said(error)}\non {term!r}"
+        return RuleFailed(Diagnostic("rule-fails", message, at, None, found, hint))
 
     @property
     def computed(self) -> bool:

@@ -89,6 +89,10 @@ class CompilationRecord:
     stages: tuple[RecordStage, ...] = ()
     rules: tuple[Used, ...] = ()
     traces: tuple[KernelTrace, ...] = ()
+    digests: tuple[str, ...] = ()
+    """Of each kernel as its code was made, in the order of the traces."""
+    lowering: tuple[str, ...] = ()
+    """The names of the passes between the end of a trace and code."""
 
     def __str__(self) -> str:
         kinds = {each.name: each.kind for each in self.rules}
@@ -131,6 +135,8 @@ def record_members(of: CompilationRecord) -> dict[str, bytes]:
         "stages": [[each.name, each.before, each.after, each.steps] for each in of.stages],
         "rules": [[each.name, each.kind, each.contract, each.digest] for each in of.rules],
         "steps": [list(step) for step in of.steps],
+        "kernels": list(of.digests),
+        "lowering": list(of.lowering),
     }
     traces = [[each.kernel, each.before, each.python, each.json] for each in of.traces]
     return {
@@ -142,7 +148,8 @@ def record_members(of: CompilationRecord) -> dict[str, bytes]:
 
 def read_record(members: Mapping[str, bytes]) -> CompilationRecord:
     """What an archive says of where its code comes from."""
-    match read_json(members, "derivation.json"):
+    derivation = read_json(members, "derivation.json")
+    match derivation:
         case {
             "module": str(module),
             "result": str(result),
@@ -170,7 +177,17 @@ def read_record(members: Mapping[str, bytes]) -> CompilationRecord:
         _all(_stage, stages),
         _all(_used, rules),
         _all(_traced, traces),
+        _words(derivation, "kernels"),
+        _words(derivation, "lowering"),
     )
+
+
+def _words(given: Any, name: str) -> tuple[str, ...]:  # Any: JSON
+    """Words that older artefacts do not have."""
+    found = given.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise damaged("The derivation in the artefact is damaged.", repr(found))
+    return tuple(found)
 
 
 def _all(read: Callable[[object], T], given: list[object]) -> tuple[T, ...]:

@@ -12,7 +12,13 @@ cannot be used, all is made anew.
 ...     store.get(key_of("text", "target")), store.get(key_of("other"))
 (b'code', None)
 
-`PLICA_CACHE` names another folder, or is `off`; `PLICA_CACHE_BYTES` says how much may be kept.
+A digest tells damage, and not whether the right thing was put under a key to begin with.  So hits
+are audited: a seeded share of them (1 of 256) is made again and compared, byte for byte, and what
+differs is told of, replaced and not used.
+
+`PLICA_CACHE` names another folder, or is `off`; `PLICA_CACHE_BYTES` says how much may be kept;
+`PLICA_CACHE_AUDIT` is the share of hits that is made again, from 0 to 1, and `PLICA_CACHE_SEED` the
+seed by which they are chosen (this process's number if none is given).
 Code is run from here, so the folder is for its owner alone: it is made so, and one that belongs to
 somebody else, or that others may write to, is left alone with a warning.
 """
@@ -21,9 +27,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -32,9 +40,13 @@ from plica.runtime.error import Diagnostic, Place
 LIMIT: Final = 2 << 30
 """How many bytes are kept if nothing else is said."""
 
+AUDITED: Final = 1 / 256
+"""The share of hits that is made again and compared, if nothing else is said."""
+
 _MAGIC: Final = b"plica2\n"
 _HEAD: Final = len(_MAGIC) + 32
 _EVERY: Final = 64  # how many entries are written between two looks at the size of it all
+_SHARE: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 _ENOUGH: Final = 0.8  # how much of the limit is left then
 
 
@@ -56,11 +68,48 @@ def _head(key: str, data: bytes) -> bytes:
 class ArtefactStore:
     """Bytes by key, in a folder that other processes may use at the same time."""
 
-    def __init__(self, folder: Path, limit: int = LIMIT) -> None:
+    def __init__(
+        self, folder: Path, limit: int = LIMIT, audited: float = AUDITED, seed: int = 0
+    ) -> None:
         self.folder = folder
         self.limit = limit
+        self.audited = audited
+        self.seed = seed
+        self.wrong: list[str] = []
+        """The keys whose entries were found to be other than what is made again."""
+        self._hits = 0
         self._written = 0
         self._warned = False
+
+    def found(self, key: str, make: Callable[[], bytes], what: str) -> bytes | None:
+        """What was put under a key, None if it is not there; a share of it is made again.
+
+        An entry that `make` does not make is told of, replaced, and not given to anybody.
+        """
+        data = self.get(key)
+        if data is None or not self._is_audited(key):
+            return data
+        again = make()
+        if again == data:
+            return data
+        self.wrong.append(key)
+        told = Diagnostic(
+            "wrong-entry",
+            f"An entry of the store is not {what} that it is kept for; it was made again.",
+            Place(file=str(self._path(key))),
+            f"{len(again)} bytes, {key_of(again)[:16]}",
+            f"{len(data)} bytes, {key_of(data)[:16]}",
+            "Whoever wrote it may have written others: remove the folder.",
+        )
+        warnings.warn(str(told), RuntimeWarning, stacklevel=2)
+        self.put(key, again)
+        return again
+
+    def _is_audited(self, key: str) -> bool:
+        """Whether this hit is made again: by its key, its number and the seed."""
+        self._hits += 1
+        drawn = int(key_of(key, str(self._hits), str(self.seed))[:8], 16)
+        return drawn < self.audited * (1 << 32)
 
     def get(self, key: str) -> bytes | None:
         """What was put under a key, None if it is not there or not what it was."""
@@ -186,7 +235,13 @@ def user_store() -> ArtefactStore | None:
         return None
     limit = os.environ.get("PLICA_CACHE_BYTES", "")
     folder = Path(named) if named else _home() / "plica"
-    return ArtefactStore(folder, int(limit) if limit.isdigit() else LIMIT)
+    audited, seed = os.environ.get("PLICA_CACHE_AUDIT", ""), os.environ.get("PLICA_CACHE_SEED", "")
+    return ArtefactStore(
+        folder,
+        int(limit) if limit.isdigit() else LIMIT,
+        min(float(audited), 1.0) if _SHARE.fullmatch(audited) else AUDITED,
+        int(seed) if seed.isdigit() else os.getpid(),
+    )
 
 
 def _home() -> Path:

@@ -6,7 +6,8 @@
 A round calls each function as often as it takes to be seen by the clock, the one after the other,
 and who comes first changes from round to round: what disturbs the machine disturbs both.
 
->>> found = Timing("f", (2e-6, 3e-6, 1e-6, 2e-6), against=Timing("g", (4e-6, 6e-6, 3e-6, 4e-6)))
+>>> other = CallTiming("g", (4e-6, 6e-6, 3e-6, 4e-6))
+>>> found = CallTiming("f", (2e-6, 3e-6, 1e-6, 2e-6), other)
 >>> found.min, found.median, found.ratio
 (1e-06, 2e-06, 2.0)
 >>> print(found)
@@ -39,12 +40,12 @@ BUSY: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class CallTiming:
     """The seconds that one call took, in each round; `against` was called in turns with it."""
 
     name: str
     rounds: tuple[float, ...]
-    against: Timing | None = None
+    against: CallTiming | None = None
     warning: str = ""
     """Why the times are not to be trusted, where something is known."""
 
@@ -100,7 +101,7 @@ def time(
     against: Callable[..., Any] | None = None,
     rounds: int = 7,
     **named: Any,
-) -> Timing:
+) -> CallTiming:
     """How long a call of `f` takes with these arguments, in turns with `against` if it is given.
 
     Each is called once before, which is not counted: that is when things are compiled.
@@ -123,8 +124,8 @@ def time(
         for at in order:
             found[at].append(_once(every[at], args, named, calls[at]) / calls[at] / 1e9)
     warning = busy(before, [spread_of(each) for each in found])
-    other = None if against is None else Timing(_named(against, "the other"), tuple(found[1]))
-    return Timing(_named(f, "f"), tuple(found[0]), other, warning)
+    other = None if against is None else CallTiming(_named(against, "the other"), tuple(found[1]))
+    return CallTiming(_named(f, "f"), tuple(found[0]), other, warning)
 
 
 def _once(f: Callable[..., Any], args: Any, named: Any, calls: int) -> int:  # as `time`

@@ -65,6 +65,7 @@ __all__ = [
     "reorder",
     "reorder_block_iter_var",
     "replay",
+    "resample",
     "reverse_compute_at",
     "reverse_compute_inline",
     "rfactor",
@@ -84,8 +85,10 @@ __all__ = [
     "transform_layout",
     "transport",
     "unannotate",
+    "undecided",
     "unroll",
     "vectorize",
+    "without_postproc",
     "write_at",
 ]
 
@@ -153,6 +156,7 @@ if TYPE_CHECKING:
     from plica.schedule.python_text import term
     from plica.schedule.replay import replay
     from plica.schedule.report import Fate, TransportReport
+    from plica.schedule.resample import resample, undecided, without_postproc
     from plica.schedule.spelling import spell
     from plica.schedule.trace import Step, Trace
     from plica.schedule.transport import Transported, transport

@@ -55,15 +55,18 @@ T = TypeVar("T")
 
 
 @lru_cache(maxsize=1024)
-def collapsed(of: Stages) -> Stages:
-    """The stages with as few axes as they can have; those with open sizes as they are."""
+def collapsed(of: Stages, free: bool = False) -> Stages:
+    """The stages with as few axes as they can have; those with open sizes as they are.
+
+    The runs of a sum depend on its axes, so these stay apart unless the order of terms is `free`.
+    """
     if of.dims or not all(isinstance(each, Each) for each in of.stages):
         return of
     every = [each for each in of.stages if isinstance(each, Each)]
     lengths = [_lengths(each) for each in every]
     if None in lengths:
         return of
-    found = _agreement(of, every, [each or {} for each in lengths])
+    found = _agreement(of, every, [each or {} for each in lengths], free)
     if not found.pairs:
         return of
     views = {each: found.view(each) for each in (*of.inputs, *of.made)}
@@ -103,10 +106,12 @@ class _Agreement:
                 case Load(buffer, indices):
                     places = [indices[run[0]] for run in self.dims(buffer)]
                     return Load(views.get(buffer, buffer), tuple(places))
-                case Reduce(combiner, terms, extents, body):
-                    runs, size = self.axes(number, terms), dict(zip(terms, extents, strict=True))
-                    long = [_product([size[each] for each in run]) for run in runs]
-                    return Reduce(combiner, tuple([run[0] for run in runs]), tuple(long), body)
+                case Reduce(combiner, terms, extents, body, runs):
+                    together = self.axes(number, terms)
+                    size = dict(zip(terms, extents, strict=True))
+                    long = tuple([_product([size[each] for each in few]) for few in together])
+                    axes = tuple([few[0] for few in together])
+                    return Reduce(combiner, axes, long, body, runs)
                 case _:
                     return node
 
@@ -147,12 +152,12 @@ def _lengths(of: Each) -> Lengths | None:
 # --- which pairs agree ----------------------------------------------------------------------------
 
 
-def _agreement(whole: Stages, every: list[Each], lengths: list[Lengths]) -> _Agreement:
+def _agreement(whole: Stages, every: list[Each], lengths: list[Lengths], free: bool) -> _Agreement:
     """The most pairs of axes and of dims that agree with one another."""
     pairs = {
         (number, u, v)
         for number, each in enumerate(every)
-        for axes in _boxes(each)
+        for axes in _boxes(each, apart=not free)
         for u, v in pairwise(axes)
         if lengths[number][u] > 1
         and lengths[number][v] > 1  # nothing is gained otherwise
@@ -173,9 +178,11 @@ def _agreement(whole: Stages, every: list[Each], lengths: list[Lengths]) -> _Agr
             return _Agreement(frozenset(pairs), frozenset(places))
 
 
-def _boxes(of: Each) -> list[tuple[ScalarVar, ...]]:
-    """The axes of a stage, and those of each of its reductions."""
-    return [of.axes, *[each.axes for each in reductions(of.value)]]
+def _boxes(of: Each, *, apart: bool = False) -> list[tuple[ScalarVar, ...]]:
+    """The axes of a stage, and those of each of its reductions; if `apart`, of those in runs
+    not."""
+    found = reductions(of.value)
+    return [of.axes, *[each.axes for each in found if not (apart and each.runs)]]
 
 
 def _is_one(place: Place, every: list[Each], pairs: set[Pair], lengths: list[Lengths]) -> bool:

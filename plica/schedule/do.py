@@ -38,6 +38,7 @@ from plica.schedule.replay import (
     begin,
     explained,
     kernel_of,
+    refused_step,
     taken,
     with_kernel,
 )
@@ -154,10 +155,10 @@ def run(
         try:
             asked = stack[-1].send(answer) if error is None else stack[-1].throw(error)
         except ValueError as wrong:
-            refusal = _unpacked(wrong, answer, steps)
-            if refusal is None:
+            unpacked = _unpacked(wrong, answer, steps)
+            if unpacked is None:
                 raise
-            raise refusal from wrong
+            raise unpacked from wrong
         except StopIteration as end:
             stack.pop()
             answer, error = end.value, None
@@ -178,14 +179,14 @@ def run(
             asked = asked.instruction
         instruction = asked.resolve(state.scene) if isinstance(asked, Find) else asked
         if isinstance(instruction, Problem):
-            error = ScheduleRefused(instruction, asked.kind, len(steps), line_of(stack))
+            error = ScheduleRefused(instruction, asked.kind, len(steps), line=line_of(stack))
             continue
         if not isinstance(instruction, Instruction):
             raise TypeError(f"A do-block yields instructions, not {asked!r}.")
         step = _decided(instruction, state, len(steps), seed, given)
         after = step if isinstance(step, Problem) else taken(state, step)
         if isinstance(after, Problem):
-            error = ScheduleRefused(after, instruction.kind, len(steps), line_of(stack))
+            error = refused_step(after, instruction, len(steps), state, line_of(stack))
             continue
         assert isinstance(step, Step)
         answer = _given(state, after, instruction.gives)
@@ -193,7 +194,7 @@ def run(
         state = after
     problem = unsafe(state.scene) if late and steps else None
     if problem is not None:
-        raise ScheduleRefused(problem, steps[-1].instruction.kind, len(steps) - 1)
+        raise refused_step(problem, steps[-1].instruction, len(steps) - 1, state)
     return tuple(steps), state, answer
 
 
@@ -232,9 +233,9 @@ def _unpacked(wrong: ValueError, answer: object, steps: Sequence[Step]) -> Sched
         return None
     kind = steps[-1].instruction.kind
     expected, found = f"{len(answer)} names for what it gave", str(wrong)
-    hint = "Take the rest with a star: i, *rest = yield …"
-    problem = Problem("unpacked", f"what {kind} gave", expected, found, hint)
-    return ScheduleRefused(problem, kind, len(steps) - 1, Place(code.co_filename, trace.tb_lineno))
+    problem = Problem("unpacked", f"what {kind} gave", expected, found)
+    line = Place(code.co_filename, trace.tb_lineno)
+    return ScheduleRefused(problem, kind, len(steps) - 1, line=line)
 
 
 def _decidable(decisions: Any) -> None:  # Any: whatever was given for them

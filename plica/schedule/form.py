@@ -20,20 +20,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache, partial
-from importlib import metadata
+from functools import cached_property, partial
 from typing import Any, Final, TypeAlias
 
 from attrs import evolve, field, frozen
 
 from plica.core.diagnostic import RuleRefused
+from plica.core.extension import ExtensionGroup
 from plica.ir.loop.stages import Stages
 from plica.rewrite.contract import Contract, exact, reassociates
 from plica.runtime.error import Diagnostic
 
-__all__ = ["BY_COST", "GROUP", "Facts", "Form", "Formed", "exact", "installed", "itself", "reach"]
-
-GROUP: Final = "plica.forms"
+__all__ = [
+    "BY_COST", "FORM_RULES", "Facts", "Form", "Formed", "exact", "installed", "itself", "reach",
+]  # fmt: skip
 
 BY_COST: Final = 8
 """The rank of forms that compete by their cycles alone."""
@@ -173,21 +173,12 @@ def _by_rank(
             yield sorted(found, key=lambda each: each.cycles)
 
 
-@lru_cache(maxsize=1)
+FORM_RULES: Final = ExtensionGroup(
+    "plica.forms", "form", Form, named=lambda each: each.name, several=True, error=RuleRefused
+)
+"""The forms that libraries offer."""
+
+
 def installed() -> tuple[Form, ...]:
     """The forms that installed libraries offer, in the order of their names."""
-    points = sorted(metadata.entry_points(group=GROUP), key=lambda each: each.name)
-    found: list[Form] = []
-    for point in points:
-        try:
-            loaded = point.load()
-        except (ImportError, AttributeError) as error:
-            message = f"The entry point {point.name} of {GROUP} cannot be loaded."
-            told = Diagnostic("bad-rule", message, None, f"a form at {point.value}", str(error))
-            raise RuleRefused(told) from error
-        for each in loaded if isinstance(loaded, tuple | list) else (loaded,):
-            if not isinstance(each, Form):
-                message = f"The entry point {point.name} of {GROUP} is no form but {each!r}."
-                raise RuleRefused(Diagnostic("bad-rule", message))
-            found.append(each)
-    return tuple(found)
+    return FORM_RULES.all()

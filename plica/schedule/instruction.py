@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from importlib import metadata
 from random import Random
 from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
@@ -21,10 +20,13 @@ from attrs import frozen
 
 from plica.analysis.site import Map, Site, map_of
 from plica.core.encode import misfit
+from plica.core.extension import ExtensionGroup
 from plica.core.name import Name
 from plica.core.term import Term, field_names
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.loop.statement import Block, For, Kernel
+from plica.rewrite.contract import Contract, exact
+from plica.runtime.error import Diagnostic, PlicaError
 from plica.runtime.late import load_all
 from plica.schedule.handle import Handle, Output, Sort
 from plica.schedule.problem import Problem
@@ -34,8 +36,6 @@ Number: TypeAlias = int | Handle
 """A number in an instruction: written there, or decided by an earlier one."""
 
 Gives: TypeAlias = Literal["any", "one", "several"]
-
-GROUP: Final = "plica.instructions"
 
 LARGEST: Final = 1 << 62
 """Numbers in instructions are smaller than this, so that places can be reckoned with 64 bits."""
@@ -61,6 +61,8 @@ class Scene:
     outputs: Mapping[Handle, Output]
     late: bool = False
     """Whether it is asked once, after all steps, if loops that run at once may do so."""
+    ended: bool = False
+    """Whether nothing is sampled any more: `enter_postproc` was taken."""
 
     @property
     def map(self) -> Map:
@@ -91,6 +93,9 @@ class Scene:
         problem = ill_fitting(instruction)
         if problem is not None:
             return problem
+        if self.ended and isinstance(instruction, Sampling):
+            expected = "a decision before enter_postproc"
+            return Problem("sampling", instruction.kind, expected, "it comes after that")
         for handle in instruction._children:
             if not isinstance(handle, Handle):
                 continue
@@ -129,8 +134,14 @@ class Instruction(Term):
     pure: ClassVar[bool] = False
     """Whether steps of this kind only look: they change no kernel, and unused ones can go."""
 
+    ends_sampling: ClassVar[bool] = False
+    """Whether nothing may be sampled after a step of this kind."""
+
     gives: ClassVar[Gives] = "any"
     """What a do-block receives: the one handle, always a tuple, or (any) a tuple if any."""
+
+    contract: ClassVar[Contract] = exact
+    """How far a step of this kind may move a float at most: `exact` where work only moves."""
 
     wants: ClassVar[Mapping[str, tuple[Sort, ...]]] = WANTED
     """What the handles in each field stand for; a field that is not named takes any."""
@@ -138,6 +149,10 @@ class Instruction(Term):
     def check(self, scene: Scene) -> Problem | None:
         """The first precondition that does not hold."""
         raise AssertionError(f"{type(self).__name__} checks nothing.")
+
+    def keeps(self, scene: Scene) -> Contract:
+        """The contract that the step keeps here, where `check` finds no problem."""
+        return self.contract
 
     def edit(self, scene: Scene) -> Edited:
         """The kernel after the step; only asked for where `check` finds no problem."""
@@ -204,7 +219,10 @@ def primitive(kind: str) -> Callable[[I], I]:
     def declare(cls: I) -> I:
         known = _kinds.setdefault(kind, cls)
         if known.__module__ != cls.__module__ or known.__qualname__ != cls.__qualname__:
-            raise ValueError(f"There is an instruction {kind} already, in {known.__module__}.")
+            message = f"Two modules declare an instruction {kind!r}."
+            found = f"{known.__module__} and {cls.__module__}"
+            hint = f"Rename the one in {cls.__module__}: a package's kinds begin with its name."
+            raise PlicaError(Diagnostic("name-clash", message, None, "one", found, hint))
         cls.kind = kind
         _kinds[kind] = cls
         return cls
@@ -221,6 +239,14 @@ def kind_of(name: str) -> type[Instruction] | None:
 def kinds() -> Mapping[str, type[Instruction]]:
     """Every kind of instruction by name, those of installed packages too."""
     load_all("plica.schedule.primitive")
-    for point in metadata.entry_points(group=GROUP):
-        point.load()
-    return dict(_kinds)
+    return {**_kinds, **{each.kind: each for each in INSTRUCTIONS.all()}}
+
+
+def _is_kind(of: object) -> bool:
+    return isinstance(of, type) and issubclass(of, Instruction) and _kinds.get(of.kind) is of
+
+
+INSTRUCTIONS: Final[ExtensionGroup[type[Instruction]]] = ExtensionGroup(
+    "plica.instructions", "primitive", _is_kind, named=lambda each: each.kind, several=True
+)
+"""The kinds of instruction that libraries offer."""

@@ -102,6 +102,19 @@ def reduce_loops(site: Site[Block]) -> tuple[For, ...]:
     return tuple([loop for loop in site.loops if loop.var in free])
 
 
+def reduces_floats(scene: Scene, site: Site[For]) -> bool:
+    """Whether a loop feeds a variable, not spatial, of a block inside that writes floats."""
+    return any(
+        site.node in reduce_loops(inner) and writes_floats(inner.node)
+        for inner in scene.map.blocks.values()
+    )
+
+
+def writes_floats(of: Stmt) -> bool:
+    """Whether a statement writes a float."""
+    return any(each.written and each.buffer.dtype.is_float for each in accesses(of))
+
+
 def begins_at_zero(site: Site[Block]) -> bool:
     """Whether the init of a block is shown to run before its updates, in any order of the loops.
 

@@ -10,11 +10,20 @@ step 3, the loop i: split is refused: its precondition 'divides' does not hold. 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from attrs import frozen
 
 from plica.runtime.error import Diagnostic, Place, PlicaError
+from plica.schedule.advice import ADVICE
+
+if TYPE_CHECKING:
+    from plica.schedule.refusal_place import RefusalPlace
+
+RenderLevel = Literal["detail", "fast", "none"]
+"""How much of the kernel a refusal shows: all of it, the path to the place, nothing."""
 
 
 @frozen
@@ -31,15 +40,23 @@ class Problem:
 class ScheduleRefused(PlicaError):
     """A step of a trace is illegal where it is to be taken; the program before it is untouched.
 
-    `line` is where a do-block asked for it.
+    `line` is where a do-block asked for it, `path` leads from the root of the kernel to the place,
+    and `rendered` is the kernel with that place underlined, which a traceback shows as well.
     """
 
-    def __init__(
-        self, problem: Problem, kind: str, step: int | None = None, line: Place | None = None
+    def __init__(  # what is wrong, and where
+        self,
+        problem: Problem,
+        kind: str,
+        step: int | None = None,
+        line: Place | None = None,
+        place: Callable[[], RefusalPlace] | None = None,
     ) -> None:
         self.problem = problem
         self.kind = kind
         self.step = step
+        self._place = place
+        self._notes: list[str] | None = None
         self.line = line
         where = problem.where if step is None else f"step {step}, {problem.where}"
         message = f"{kind} is refused: its precondition {problem.precondition!r} does not hold."
@@ -50,6 +67,30 @@ class ScheduleRefused(PlicaError):
                 Place(node=where) if line is None else replace(line, node=where),
                 problem.expected,
                 problem.found,
-                problem.suggestion,
+                self.suggestion,
             )
         )
+
+    @property
+    def suggestion(self) -> str | None:
+        """What to do about it: said by the step, or what is said of its precondition."""
+        return self.problem.suggestion or ADVICE.get(self.problem.precondition)
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The loops and blocks from the root of the kernel to the place, none where it has none."""
+        return () if self._place is None else self._place().path
+
+    def rendered(self, level: RenderLevel = "detail") -> str:
+        """The kernel before the step with the place underlined, or the path to it (`fast`)."""
+        if self._place is None or level == "none":
+            return ""
+        return self._place().text if level == "detail" else " / ".join(self.path)
+
+    @property
+    def __notes__(self) -> list[str]:  # type: ignore[override]  # `add_note` adds to this list
+        """What a traceback shows below the message; made when somebody looks."""
+        if self._notes is None:
+            shown = self.rendered()
+            self._notes = [shown] if shown else []
+        return self._notes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -23,10 +24,11 @@ from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.loop.statement import Alloc, Kernel, statements
 from plica.ir.text.script import as_module
-from plica.runtime.error import Diagnostic, InputError
+from plica.runtime.error import Diagnostic, InputError, Place
 from plica.schedule.handle import Handle, Output, sort_of
 from plica.schedule.instruction import Instruction, Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
+from plica.schedule.refusal_place import place_of
 from plica.schedule.trace import Program, Step, Trace, handles, is_decision
 
 GONE: Final = -1
@@ -44,12 +46,13 @@ class ReplayState:
     outputs: PMap[Handle, Output] = NO_OUTPUTS
     steps: int = 0
     late: bool = False
+    ended: bool = False
     takers: PMap[Handle, str] = NO_TAKERS
     """Which step took away what a handle stood for, and what that step gave."""
 
     @property
     def scene(self) -> Scene:
-        return Scene(self.kernel, self.outputs, self.late)
+        return Scene(self.kernel, self.outputs, self.late, self.ended)
 
 
 def begin(kernel: Kernel) -> ReplayState:
@@ -76,7 +79,8 @@ def taken(state: ReplayState, step: Step) -> ReplayState | Problem:
     takers = _takers(state, outputs, instruction.kind, given)
     for number, output in enumerate(given):
         outputs = outputs.set(Handle(state.steps, number, sort_of(output)), output)
-    return ReplayState(edited.kernel, outputs, state.steps + 1, state.late, takers)
+    ended = state.ended or instruction.ends_sampling
+    return ReplayState(edited.kernel, outputs, state.steps + 1, state.late, ended, takers)
 
 
 def explained(problem: Problem, instruction: Instruction, state: ReplayState) -> Problem:
@@ -137,9 +141,21 @@ def states(trace: Trace, kernel: Kernel) -> Iterator[ReplayState]:
     for number, step in enumerate(trace.steps):
         after = taken(state, step)
         if isinstance(after, Problem):
-            raise ScheduleRefused(after, step.instruction.kind, number)
+            raise refused_step(after, step.instruction, number, state)
         state = after
         yield state
+
+
+def refused_step(
+    problem: Problem,
+    instruction: Instruction,
+    number: int,
+    state: ReplayState,
+    line: Place | None = None,
+) -> ScheduleRefused:
+    """The error of a step that is illegal where it is to be taken; a do-block asked in a line."""
+    place = partial(place_of, problem, instruction, state.scene)  # found when somebody asks
+    return ScheduleRefused(problem, instruction.kind, number, line, place)
 
 
 def scheduled(trace: Trace, kernel: Kernel) -> Kernel:

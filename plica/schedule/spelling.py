@@ -80,11 +80,9 @@ def trace_from(steps: Iterable[tuple[Instruction, Decision | None, Place]]) -> T
             if first != each.sort:
                 message = f"What step {each.step} gives is used as two things."
                 refuse("bad-json", message, place, f"a {first}", f"a {each.sort}")
-        if (decision is not None) is not isinstance(what, Sampling):
-            expected = "a decision" if isinstance(what, Sampling) else "no decision"
-            found_there = "none" if decision is None else str(decision)
-            message = f"{what.kind} {'decides' if decision is None else 'does not decide'} numbers."
-            refuse("bad-json", message, place, expected, found_there)
+        if decision is not None and not isinstance(what, Sampling):
+            message = f"{what.kind} does not decide numbers."
+            refuse("bad-json", message, place, "no decision", str(decision))
         if what.kind == "enter_postproc":
             if ended:
                 refuse("bad-json", "enter_postproc comes once in a trace.", place)

@@ -268,9 +268,12 @@ def _made_inside(block: Block) -> frozenset[Buffer]:
     return frozenset(found)
 
 
+def point_text(point: tuple[tuple[Scalar, int], ...]) -> str | None:
+    """The variables of a point, and what they are there; None where it speaks of data as well."""
+    named = [f"{var.name} = {n}" for var, n in point if isinstance(var, ScalarVar)]
+    return ", ".join(named) if len(named) == len(point) else None
+
+
 def _refutation(answer: object) -> str | None:
     """Where a claim fails, None where that is not shown: what fails for some data may hold."""
-    if not isinstance(answer, Fails):
-        return None
-    named = [f"{var.name} = {n}" for var, n in answer.point if isinstance(var, ScalarVar)]
-    return ", ".join(named) if len(named) == len(answer.point) else None
+    return point_text(answer.point) if isinstance(answer, Fails) else None

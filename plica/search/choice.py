@@ -22,13 +22,15 @@ from attrs import frozen
 from plica.codegen.backend import AnyTarget
 from plica.codegen.choices import ChoiceRow, Choices
 from plica.codegen.lower.scheduled import ChosenSchedule
+from plica.codegen.lower.workload import USUAL
 from plica.core.diagnostic import Malformed
 from plica.ir.graph.module import Module
 from plica.rewrite.contract import Contract
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
-from plica.search.record import Database, Record
+from plica.schedule.transport import transport
+from plica.search.record import Record, RecordSource
 from plica.search.record.order import in_order
 from plica.search.sketch_rule import begun
 from plica.search.target import tuning_of
@@ -54,7 +56,7 @@ class Records:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def records_of(database: Database, target: str) -> Records:
+def records_of(database: RecordSource, target: str) -> Records:
     """The best records of a database for a machine, by its fingerprint."""
     found: dict[str, list[Record]] = {}
     elsewhere = set[str]()
@@ -75,7 +77,7 @@ def choices(tasks: Sequence[Task], records: Records, target: AnyTarget) -> Choic
     rows: list[ChoiceRow] = []
     for task in tasks:
         reasons: list[str] = []
-        for each in records.best.get(task.key, ()):
+        for each in (*records.best.get(task.key, ()), *_by_anchor(task, records)):
             found = applied(each, task, target)
             if isinstance(found, ChosenSchedule):
                 chosen[task.key] = found
@@ -110,13 +112,22 @@ def applied(record: Record, task: Task, target: AnyTarget) -> ChosenSchedule | s
         trace = Trace.from_json(record.trace_json)
     except Malformed as error:
         return f"The trace of its record cannot be read: {error.diagnostics[0].message}"
+    begins = begun(form, task.facts.constant).kernel
+    if record.equality == "anchor":  # what is done before and after may be another
+        trace = transport(trace, begins).trace
     try:
-        kernel = scheduled(trace, begun(form, task.facts.constant).kernel)
+        kernel = scheduled(trace, begins)
     except ScheduleRefused as refused:
         return f"The trace of its record is refused: {refused.diagnostics[0].message}"
     return ChosenSchedule(form, trace, kernel)
 
 
+def _by_anchor(task: Task, records: Records) -> tuple[Record, ...]:
+    """Records of works whose first reduction is the same, whatever is around it."""
+    return records.best.get(task.key_by("anchor"), ())
+
+
 def _said(of: Record) -> str:
     micro = 1e6 * (of.cost or 0.0)
-    return f"{micro:.4g} us as {of.form}"
+    other = "" if of.equality == USUAL else f", by the equality {of.equality}"
+    return f"{micro:.4g} us as {of.form}{other}"

@@ -21,12 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from importlib import metadata
 from typing import Final, Protocol, TypeAlias
 
 from attrs import frozen
 
 from plica.core.diagnostic import RuleRefused
+from plica.core.extension import ExtensionGroup
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Kernel
 from plica.runtime.error import Diagnostic
@@ -34,8 +34,6 @@ from plica.schedule.default import Machine
 from plica.schedule.form import Facts
 from plica.schedule.hoist import Hoisted, hoist
 from plica.schedule.trace import Trace
-
-GROUP: Final = "plica.schedule_rules"
 
 
 class SpaceWork(Protocol):
@@ -89,12 +87,12 @@ class SketchRule:
             raise RuleRefused(Diagnostic("bad-rule", message, None, "a name", repr(self.name)))
 
 
+SCHEDULE_RULES: Final = ExtensionGroup(
+    "plica.schedule_rules", "schedule rule", SketchRule, error=RuleRefused
+)
+"""The rules of search that libraries offer."""
+
+
 def installed() -> tuple[SketchRule, ...]:
     """The rules that installed libraries offer, in the order of their names."""
-    points = sorted(metadata.entry_points(group=GROUP), key=lambda each: each.name)
-    found = [(each.name, each.load()) for each in points]
-    for name, rule in found:
-        if not isinstance(rule, SketchRule):
-            message = f"The entry point {name} of {GROUP} is no schedule rule but {rule!r}."
-            raise RuleRefused(Diagnostic("bad-rule", message))
-    return tuple([rule for _, rule in found])
+    return SCHEDULE_RULES.all()

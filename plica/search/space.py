@@ -40,8 +40,8 @@ from attrs import frozen
 from plica.ir.loop.stages import Stages, from_kernel
 from plica.ir.loop.statement import Kernel
 from plica.schedule.instruction import Decision, Sampling
-from plica.schedule.problem import Problem, ScheduleRefused
-from plica.schedule.replay import begin, taken
+from plica.schedule.problem import Problem
+from plica.schedule.replay import begin, refused_step, taken
 from plica.schedule.trace import Trace
 from plica.search.support import Support, support_of
 
@@ -93,7 +93,7 @@ def sketch(name: str, kernel: Kernel, trace: Trace, form: Stages | None = None) 
                 supports.append(support)
         after = taken(state, step)
         if isinstance(after, Problem):
-            raise ScheduleRefused(after, step.instruction.kind, number)
+            raise refused_step(after, step.instruction, number, state)
         state = after
     whole = from_kernel(kernel) if form is None else form
     return Sketch(name, kernel, trace, tuple(steps), tuple(supports), whole)

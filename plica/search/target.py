@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # rooms that ask for this record
     from plica.search.measure import Measurer, TrialLimits
     from plica.search.policy.fold import Policy
     from plica.search.record.database import Database
+    from plica.search.record.source import RecordSource
     from plica.search.space import Space
     from plica.search.task import Task
     from plica.search.tune import Tuned, TuneOptions
@@ -58,7 +59,7 @@ class Tuning:
     pools: bool = False
     """Whether candidates can be measured on the devices of a pool."""
     whole: Callable[[Module, Any, Database, TuneOptions], Tuned] | None = None
-    known: Callable[[Database, Any], Any] = lambda database, target: None
+    known: Callable[[RecordSource, Any], Any] = lambda database, target: None
 
 
 def tuning_of(target: AnyTarget) -> Tuning:

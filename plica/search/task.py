@@ -24,10 +24,10 @@ from attrs import evolve, frozen
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.lower.scheduled import NOTHING
 from plica.codegen.lower.step import steps_below
-from plica.codegen.lower.workload import workload
+from plica.codegen.lower.workload import Equality, workload
 from plica.codegen.road import Job, grouped
 from plica.core.digest import digest
-from plica.ir.graph.expression import Call, Expr, Function, If, Var
+from plica.ir.graph.expression import Call, Const, Expr, Function, If, Var
 from plica.ir.graph.module import Module
 from plica.ir.loop.stages import Stages, from_kernel
 from plica.ir.loop.statement import Kernel
@@ -60,6 +60,10 @@ class Task:
     def key(self) -> str:
         """The digest of the work, by which its records are found."""
         return workload(self.function, self.facts)
+
+    def key_by(self, equality: Equality, constants: Sequence[Const] = ()) -> str:
+        """The key by another equality of works."""
+        return workload(self.function, self.facts, equality, constants)
 
 
 @frozen(eq=False, slots=False)

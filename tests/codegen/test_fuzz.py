@@ -52,6 +52,13 @@ def test_a_planted_bound_is_found() -> None:
     assert report.finding.steps <= 3  # the mistake is in no step, but lanes may be needed
 
 
+def test_a_planted_race_is_found_without_running_it() -> None:
+    report = fuzz(60, seed=3, passes=PASSES["race"])
+    assert report.finding is not None
+    assert (report.finding.kind, report.finding.guilty) == ("race", "compact")
+    assert "which run at once, meet at" in report.finding.reason
+
+
 def test_an_access_that_nothing_checks_dies_at_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
     """The code is made to believe that every index is inside."""
     monkeypatch.setattr(LoopContext, "is_inside", lambda *_: True)

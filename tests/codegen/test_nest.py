@@ -18,9 +18,10 @@ from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.ir.interpret.evaluate import evaluate
 from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import Cast, Lit, Load, Lt, Reduce, Scalar, ScalarVar, Select
 from plica.ir.loop.stage import placeholder, stage
-from plica.ir.loop.stages import Stages, evaluate_stages, exposed, stages
+from plica.ir.loop.stages import Stages, evaluate_stages, stages
 from plica.ir.loop.statement import Alloc, For, Store, statements
 from plica.ir.loop.tensor import Compute, buffer, compute, reduce
 from plica.ir.text.show import show_kernel

@@ -21,9 +21,10 @@ from plica.ir.op.shape_function import shapes_of
 from plica.ir.type.dim import dim_var, evaluate, same_dim
 from plica.ir.type.dtype import DTYPES
 from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, TupleType, tensor
+from plica.ir.type.term import tensor
 from plica.op import nn
 from tests.ir.reference import CASES, REFERENCE, attributes, close, run, types_of
+from tests.ir.refused import REFUSED, f32
 
 EXAMPLES: Final = max(1, min(settings().max_examples * 2 // 5, 400))
 
@@ -38,10 +39,6 @@ def relation(name: str, *types: Any, **given_: Any) -> Any:
     """What the relation says of argument types and attributes as a user writes them."""
     record = record_of(name)
     return record.relation(attributes(record, given_), *types)
-
-
-def f32(*shape: Any) -> TensorType:
-    return tensor(shape, "f32")
 
 
 # --- every record --------------------------------------------------------------------------------
@@ -136,102 +133,6 @@ def test_an_unknown_name_is_refused_with_a_suggestion(module: Any, name: str, hi
 
 
 # --- refusals ------------------------------------------------------------------------------------
-
-REFUSED: dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any]]] = {
-    "not a tensor": ("type-conflict", "exp", (TupleType(()),), {}),
-    "too few": ("wrong-arity", "add", (f32(2),), {}),
-    "none at all": ("wrong-arity", "concat", (), {}),
-    "two dtypes": ("dtype-conflict", "add", (f32(2), tensor((2,), "f64")), {}),
-    "float wanted": ("dtype-conflict", "exp", (tensor((2,), "i32"),), {}),
-    "mean of integers": ("dtype-conflict", "mean", (tensor((2,), "i32"),), {}),
-    "bools do not add": ("dtype-conflict", "add", (tensor((2,), "bool"),) * 2, {}),
-    "bools wanted": ("dtype-conflict", "logical_and", (f32(2), f32(2)), {}),
-    "bits of floats": ("dtype-conflict", "bitwise_and", (f32(2), f32(2)), {}),
-    "broadcast": ("shape-conflict", "add", (f32(2), f32(3)), {}),
-    "broadcast symbols": ("shape-conflict", "add", (f32("n"), f32("m")), {}),
-    "symbol and number": ("shape-conflict", "add", (f32("n"), f32(3)), {}),
-    "clip bound": ("bad-attribute", "clip", (tensor((2,), "u8"),), {"min": -1}),
-    "clip fraction": ("bad-attribute", "clip", (tensor((2,), "i8"),), {"min": 0.5}),
-    "no such axis": ("bad-attribute", "sum", (f32(2),), {"axis": 1}),
-    "an axis twice": ("bad-attribute", "sum", (f32(2, 3),), {"axis": (0, -2)}),
-    "max of nothing": ("shape-conflict", "max", (f32(0, 2),), {"axis": 0}),
-    "min of nothing": ("shape-conflict", "min", (f32(0, 2),), {"axis": 0}),
-    "argmax of nothing": ("shape-conflict", "argmax", (f32(0, 2),), {"axis": 0}),
-    "logsumexp of nothing": ("shape-conflict", "logsumexp", (f32(0),), {}),
-    "reshape count": ("shape-conflict", "reshape", (f32(2, 3),), {"shape": (4,)}),
-    "reshape rest": ("shape-conflict", "reshape", (f32(2, 3),), {"shape": (4, -1)}),
-    "reshape of nothing": ("shape-conflict", "reshape", (f32(0),), {"shape": (0, -1)}),
-    "reshape symbols": ("shape-conflict", "reshape", (f32("n"),), {"shape": ("m",)}),
-    "flatten axis": ("bad-attribute", "nn.flatten", (f32(2),), {"axis": 3}),
-    "no permutation": ("bad-attribute", "transpose", (f32(2, 3),), {"axes": (0, 0)}),
-    "moveaxis": ("bad-attribute", "moveaxis", (f32(2, 3),), {"source": 0, "destination": (0, 1)}),
-    "squeeze": ("shape-conflict", "squeeze", (f32(2, 3),), {"axis": 0}),
-    "broadcast_to": ("shape-conflict", "broadcast_to", (f32(2),), {"shape": (3,)}),
-    "broadcast_to less": ("shape-conflict", "broadcast_to", (f32(2, 2),), {"shape": (2,)}),
-    "roll": ("bad-attribute", "roll", (f32(2),), {"shift": (1, 2), "axis": 0}),
-    "concat ranks": ("shape-conflict", "concat", (f32(2), f32(2, 2)), {}),
-    "concat sizes": ("shape-conflict", "concat", (f32(2, 3), f32(2, 4)), {}),
-    "stack": ("shape-conflict", "stack", (f32(2), f32(3)), {}),
-    "split": ("shape-conflict", "split", (f32(5),), {"indices_or_sections": 2}),
-    "slice counts": ("bad-attribute", "slice", (f32(5),), {"starts": 0, "stops": (1, 2)}),
-    "slice step": ("bad-attribute", "slice", (f32(5),), {"starts": 0, "stops": 1, "steps": 0}),
-    "slice axes": (
-        "bad-attribute", "slice", (f32(5),), {"starts": (0, 0), "stops": (1, 1), "axes": (0, 0)}
-    ),
-    "diagonal axes": ("bad-attribute", "diagonal", (f32(2, 2),), {"axis2": 0}),
-    "diagonal rank": ("shape-conflict", "diagonal", (f32(2),), {}),
-    "tril": ("shape-conflict", "tril", (f32(2),), {}),
-    "pad pairs": ("bad-attribute", "pad", (f32(2),), {"pad_width": ((1, 1), (1, 1))}),
-    "pad nothing": ("shape-conflict", "pad", (f32(0),), {"pad_width": 1, "mode": "edge"}),
-    "blocks rank": ("shape-conflict", "nn.depth_to_space", (f32(4),), {"block": 2}),
-    "blocks": ("shape-conflict", "nn.depth_to_space", (f32(1, 3, 2, 2),), {"block": 2}),
-    "where": ("dtype-conflict", "where", (f32(2), f32(2), f32(2)), {}),
-    "take by floats": ("dtype-conflict", "take", (f32(2), f32(2)), {}),
-    "take_along_axis rank": (
-        "shape-conflict", "take_along_axis", (f32(2), tensor((2, 2), "i64")), {}
-    ),
-    "take_along_axis size": (
-        "shape-conflict", "take_along_axis", (f32(2, 2), tensor((3, 2), "i64")), {}
-    ),
-    "gather_nd": ("shape-conflict", "gather_nd", (f32(2), tensor((1, 2), "i64")), {}),
-    "one_hot value": (
-        "bad-attribute", "one_hot", (tensor((2,), "i64"),), {"depth": 2, "on": 300, "dtype": "i8"}
-    ),
-    "full value": ("bad-attribute", "full", (), {"shape": 2, "value": 0.5, "dtype": "i8"}),
-    "iota of bools": ("bad-attribute", "iota", (), {"shape": 2, "dtype": "bool"}),
-    "arange": ("bad-attribute", "arange", (), {"start": 0, "stop": 3, "step": 0}),
-    "matmul": ("shape-conflict", "matmul", (f32(2, 3), f32(2, 3)), {}),
-    "matmul rank": ("shape-conflict", "matmul", (f32(), f32(2)), {}),
-    "dense": ("shape-conflict", "nn.dense", (f32(2, 3), f32(4, 2)), {}),
-    "batch_matmul": ("shape-conflict", "nn.batch_matmul", (f32(2, 3), f32(2, 3)), {}),
-    "einsum letters": ("bad-attribute", "einsum", (f32(2),), {"equation": "i->j"}),
-    "einsum groups": ("bad-attribute", "einsum", (f32(2),), {"equation": "i,i->i"}),
-    "einsum ranks": ("shape-conflict", "einsum", (f32(2),), {"equation": "ij->i"}),
-    "einsum sizes": ("shape-conflict", "einsum", (f32(2), f32(3)), {"equation": "i,i->i"}),
-    "conv rank": ("shape-conflict", "nn.conv", (f32(2, 3), f32(4, 3)), {}),
-    "conv channels": ("shape-conflict", "nn.conv", (f32(1, 3, 5), f32(4, 2, 3)), {}),
-    "conv groups": ("shape-conflict", "nn.conv", (f32(1, 4, 5), f32(3, 2, 3)), {"groups": 2}),
-    "conv window": ("shape-conflict", "nn.conv", (f32(1, 1, 2), f32(1, 1, 3)), {}),
-    "conv strides": ("bad-attribute", "nn.conv", (f32(1, 1, 5), f32(1, 1, 3)), {"strides": (1, 1)}),
-    "conv_transpose": (
-        "shape-conflict", "nn.conv_transpose", (f32(1, 1, 2), f32(1, 1, 1)), {"padding": 3}
-    ),
-    "pool rank": ("shape-conflict", "nn.max_pool", (f32(2, 2),), {"kernel": 1}),
-    "pool padding": ("bad-attribute", "nn.max_pool", (f32(1, 1, 5),), {"kernel": 2, "padding": 2}),
-    "pool window": ("shape-conflict", "nn.max_pool", (f32(1, 1, 2),), {"kernel": 3}),
-    "global pool": ("shape-conflict", "nn.global_avg_pool", (f32(1, 1, 0),), {}),
-    "adaptive pool": (
-        "shape-conflict", "nn.adaptive_avg_pool", (f32(1, 1, "n"),), {"output_size": 2}
-    ),
-    "batch_norm": ("shape-conflict", "nn.batch_norm", (f32(1, 3), *(f32(2),) * 4), {}),
-    "layer_norm": ("shape-conflict", "nn.layer_norm", (f32(1, 3), f32(2), f32(2)), {}),
-    "group_norm": (
-        "shape-conflict", "nn.group_norm", (f32(1, 3, 2), f32(3), f32(3)), {"groups": 2}
-    ),
-    "lrn": ("shape-conflict", "nn.lrn", (f32(3),), {"size": 3}),
-    "prelu": ("shape-conflict", "nn.prelu", (f32(1, 3), f32(2)), {}),
-    "dropout": ("bad-attribute", "nn.dropout", (f32(3),), {"rate": 1.0}),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("why", REFUSED)

@@ -492,8 +492,8 @@ def test_errors_point_into_the_file() -> None:
     assert (second.code, second.suggestion) == ("unbound-name", "Did you mean 'y'?")
 
 
-def test_a_script_is_not_called() -> None:
-    with pytest.raises(ScriptError, match="Python cannot call it"):
+def test_a_script_that_is_called_is_interpreted() -> None:
+    with pytest.raises(plica.InputError):
         live.layer(np.zeros(3))
     assert isinstance(live.layer, Scripted)
     assert repr(live.layer) == "<plica function layer>"

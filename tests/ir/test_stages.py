@@ -16,6 +16,7 @@ from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term, children, rebuild
 from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import Buffer, Lit, Load, Lt, Scalar, Select, index
 from plica.ir.loop.stage import Each, ExternStage, Stage, placeholder, scan, stage
 from plica.ir.loop.stages import (
@@ -25,7 +26,6 @@ from plica.ir.loop.stages import (
     epilogue_of,
     evaluate_all,
     evaluate_stages,
-    exposed,
     kernel_of,
     loads,
     pairs,

@@ -23,7 +23,7 @@ from plica.ir.graph.module import Module
 from plica.ir.text.script import from_text
 from plica.pipeline import compile, lower
 from plica.runtime.link import can_link
-from plica.runtime.store import LIMIT, ArtefactStore, key_of, user_store
+from plica.runtime.store import AUDITED, LIMIT, ArtefactStore, key_of, user_store
 from tests.runtime.model import inputs, module
 
 pytestmark = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
@@ -294,3 +294,101 @@ def test_a_fifo_in_the_place_of_an_entry_is_not_waited_for(tmp_path: Path) -> No
     assert store.get(key_of("a")) is None
     store.put(key_of("a"), b"value")
     assert store.get(key_of("a")) == b"value"
+
+
+TWICE = """
+import plica
+
+@plica.function
+def main(x: Tensor[(3,), f32]) -> Tensor[(3,), f32]:
+    return x * {amount}
+"""
+
+
+def stored_model(tmp_path: Path, amount: float) -> dict[str, bytes]:
+    """What the store holds after a model was compiled, by key."""
+    made = compile(from_text(TWICE.format(amount=amount)), threads=1)
+    del made
+    store = ArtefactStore(tmp_path)
+    found = {path.parent.name + path.name: store.get(path.parent.name + path.name)
+             for path in entries(tmp_path)}  # fmt: skip
+    return {key: data for key, data in found.items() if data is not None}
+
+
+def test_a_wrong_entry_of_good_form_is_found_by_the_audit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PLICA_CACHE", str(tmp_path))
+    monkeypatch.setenv("PLICA_CACHE_AUDIT", "0")
+    right = stored_model(tmp_path, 2.0)
+    every = stored_model(tmp_path, 3.0)
+    (whole,) = [key for key in right if max(map(len, right.values())) == len(right[key])]
+    (other,) = [key for key in every if key not in right and len(every[key]) == len(right[whole])]
+    store = ArtefactStore(tmp_path)
+    store.put(whole, every[other])  # the digest of the entry is right, and it is another model
+    given, text = np.ones(3, np.float32), TWICE.format(amount=2.0)
+    assert compile(from_text(text), threads=1)(given)[0] == 3  # nobody looks
+    monkeypatch.setenv("PLICA_CACHE_AUDIT", "1")
+    with pytest.warns(RuntimeWarning, match=r"not the model.*\[wrong-entry"):
+        assert compile(from_text(text), threads=1, cache=True)(given)[0] == 2
+    assert store.get(whole) == right[whole]  # and it was put right
+
+
+def test_a_wrong_kernel_is_found_by_the_audit(tmp_path: Path) -> None:
+    here = toolchain.host()
+    two, three = (lower(from_text(TWICE.format(amount=each))) for each in ("x", "x * x"))
+    store = ArtefactStore(tmp_path, audited=0)
+    right = units(two.program, two.plan, here, False, store).objects
+    known = set(entries(tmp_path))
+    units(three.program, three.plan, here, False, store)
+    kernels = [
+        path for path in entries(tmp_path) if (store_get(store, path) or b"")[1:5] == b"\x7fELF"
+    ]
+    (one,), (another,) = (
+        [path for path in kernels if (path in known) == before] for before in (True, False)
+    )
+    key = one.parent.name + one.name
+    wrong = store_get(store, another)
+    assert wrong is not None
+    store.put(key, wrong)
+    assert units(two.program, two.plan, here, False, store).objects != right
+    audited = ArtefactStore(tmp_path, audited=1)
+    with pytest.warns(RuntimeWarning, match="wrong-entry"):
+        assert units(two.program, two.plan, here, False, audited).objects == right
+    assert audited.wrong == [key]
+
+
+def store_get(store: ArtefactStore, path: Path) -> bytes | None:
+    return store.get(path.parent.name + path.name)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_the_share_of_hits_that_is_audited(tmp_path: Path, share: float) -> None:
+    store = ArtefactStore(tmp_path, audited=share, seed=7)
+    made: list[str] = []
+
+    def make(key: str) -> bytes:
+        made.append(key)
+        return b"same"
+
+    keys = [key_of(str(number)) for number in range(400)]
+    for key in keys:
+        store.put(key, b"same")
+        assert store.found(key, lambda key=key: make(key), "it") == b"same"  # type: ignore[misc]
+    assert abs(len(made) - 400 * share) <= 40
+    assert store.wrong == []
+    again = ArtefactStore(tmp_path, audited=share, seed=7)
+    before, made = made, []
+    for key in keys:
+        again.found(key, lambda key=key: make(key), "it")  # type: ignore[misc]
+    assert made == before  # the seed says which
+
+
+def test_the_audit_of_this_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLICA_CACHE", "somewhere")
+    for said, audited in (("0.5", 0.5), ("7", 1.0), ("-1", AUDITED), ("nan", AUDITED)):
+        monkeypatch.setenv("PLICA_CACHE_AUDIT", said)
+        monkeypatch.setenv("PLICA_CACHE_SEED", "5")
+        found = user_store()
+        assert found is not None
+        assert (found.audited, found.seed) == (audited, 5)

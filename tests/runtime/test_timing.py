@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import plica
 from plica.runtime import timing
-from plica.runtime.timing import Timing, busy, spread_of
+from plica.runtime.timing import CallTiming, busy, spread_of
 
 
 def test_two_functions_are_called_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +39,7 @@ def test_one_function_has_no_ratio() -> None:
 
 @given(st.lists(st.floats(1e-9, 1.0), min_size=1, max_size=9))
 def test_the_numbers_are_in_order(times: list[float]) -> None:
-    found = Timing("f", tuple(times), Timing("f", tuple(times)))
+    found = CallTiming("f", tuple(times), CallTiming("f", tuple(times)))
     assert min(times) == found.min <= found.median <= max(times)
     assert found.spread >= 0
     assert found.ratio == 1.0
@@ -54,7 +54,7 @@ def test_a_busy_machine_is_said() -> None:
     assert "busy (load 99.0" in busy(99.0)
     assert "differ by 80%" in busy(0.0, [0.1, 0.8])
     assert busy(0.0, [0.1]) == ""
-    assert "busy" in str(Timing("f", (1.0,), warning=busy(99.0)))
+    assert "busy" in str(CallTiming("f", (1.0,), warning=busy(99.0)))
 
 
 @pytest.mark.parametrize("rounds", [0, 1.5, True])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from importlib import invalidate_caches
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +16,7 @@ from hypothesis import strategies as st
 import plica
 from plica.codegen.form_fuzz.judge import MACHINES, FormWay, judge
 from plica.core.diagnostic import RuleRefused
+from plica.core.extension import SkippedExtension
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
@@ -49,9 +48,10 @@ from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default import FORMS, Machine, fallback_schedule, formed
 from plica.schedule.default.gpu import GPU_FORMS, Gpu
 from plica.schedule.default.gpu import candidates as gpu_candidates
-from plica.schedule.form import GROUP, Apply, Facts, Form, installed, reach
+from plica.schedule.form import FORM_RULES, Apply, Facts, Form, installed, reach
 from plica.schedule.generate.stages import GPU_KINDS, KINDS, StagesCase, shape_of
 from plica.schedule.unlowered import run_unlowered
+from tests.library import Library
 
 EXAMPLES: Final = max(10, 2 * settings().max_examples // 5)
 
@@ -230,10 +230,11 @@ def halves(of, facts, machine):
     return [stages(of.inputs, (*sums, Each(whole.out, whole.axes, both)))]
 
 
-HALVES = Form("half-sums", "A sum in two halves.", reassociates, halves)
-FIRST = Form("half-sums", "A sum in two halves.", reassociates, halves, rank=-1)
-FORM = Form("add-unit-axis", "A unit axis in front.", exact, flat, rank=-1)
-MORE = (FORM, Form("never", "A form that never applies.", exact, lambda of, facts, machine: ()))
+HALVES = Form("mine-half-sums", "A sum in two halves.", reassociates, halves)
+FIRST = Form("mine-half-sums", "A sum in two halves.", reassociates, halves, rank=-1)
+FORM = Form("mine-unit-axis", "A unit axis in front.", exact, flat, rank=-1)
+NEVER = Form("mine-never", "A form that never applies.", exact, lambda of, facts, machine: ())
+MORE = (FORM, NEVER)
 WRONG = "no form"
 """
 
@@ -241,21 +242,14 @@ WRONG = "no form"
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """A package that is installed as long as a test runs, and says which forms it has."""
-    folder = tmp_path / "mine_forms-1.0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: mine-forms\nVersion: 1.0\n")
-    (tmp_path / "mine_forms.py").write_text(LIBRARY)
-    monkeypatch.syspath_prepend(tmp_path)
+    mine = Library(tmp_path, monkeypatch)
 
     def declare(*points: str) -> None:
         lines = "".join(f"{each}\n" for each in points)
-        (folder / "entry_points.txt").write_text(f"[{GROUP}]\n{lines}")
-        invalidate_caches()
-        installed.cache_clear()
+        mine.install("mine-forms", f"[{FORM_RULES.name}]\n{lines}", mine_forms=LIBRARY)
 
     yield declare
-    installed.cache_clear()
-    sys.modules.pop("mine_forms", None)
+    mine.remove()
 
 
 def copies() -> Stages:
@@ -265,18 +259,18 @@ def copies() -> Stages:
 
 def test_a_form_of_a_library_is_found_checked_and_used(library: Callable[..., None]) -> None:
     library("mine = mine_forms:FORM")
-    assert [each.name for each in installed()] == ["add-unit-axis"]
+    assert [each.name for each in installed()] == ["mine-unit-axis"]
     of, machine = copies(), Machine(77, 32)
     made = formed(of, Facts((False,)), machine)
     assert made is not None
-    assert made.form == "add-unit-axis"
+    assert made.form == "mine-unit-axis"
     assert shape_of(made.stages.result) == (1, 3, 5)
     values = np.arange(15, dtype=np.float32).reshape(3, 5)
     assert (
-        held(StagesCase(of, Facts((False,)), [values]), installed(), machine)["add-unit-axis"] == 1
+        held(StagesCase(of, Facts((False,)), [values]), installed(), machine)["mine-unit-axis"] == 1
     )
     library("mine = mine_forms:MORE")
-    assert [each.name for each in installed()] == ["add-unit-axis", "never"]
+    assert [each.name for each in installed()] == ["mine-unit-axis", "mine-never"]
     library()
     assert formed(of, Facts((False,)), machine) is None
 
@@ -319,7 +313,7 @@ def test_the_general_template_uses_vectors_and_cores(library: Callable[..., None
     facts, machine = Facts((False, False), (), reassociates), Machine(512, 32, cores=4)
     made = formed(of, facts, machine)
     assert made is not None
-    assert made.form == "half-sums"
+    assert made.form == "mine-half-sums"
     _, kernel = fallback_schedule(kernel_of(made.stages), machine)
     kinds = [node.kind for node in post_order(kernel) if isinstance(node, For)]
     assert kinds.count("vectorized") == 5
@@ -337,7 +331,7 @@ def test_a_form_of_a_library_is_spread_over_the_threads_of_a_gpu(
     body = lambda i, j: reduce("sum", (10,), lambda k: x[i, k] * w[k, j])  # noqa: E731
     of = stages((x, w), (stage("y", (3, 5), body),))
     found = next(gpu_candidates(of, Facts((False, False), (), reassociates), Gpu()))
-    assert found.form.form == "half-sums"
+    assert found.form.form == "mine-half-sums"
     assert found.form.cycles > 0
 
 
@@ -349,13 +343,15 @@ def test_a_form_of_a_library_is_spread_over_the_threads_of_a_gpu(
         ("not_there:FORM", "not_there"),
     ],
 )
-def test_a_broken_entry_point_is_refused(
+def test_a_broken_entry_point_is_reported_and_skipped(
     library: Callable[..., None], point: str, found: str
 ) -> None:
-    library(f"mine-own = {point}")
-    with pytest.raises(RuleRefused, match="mine-own") as caught:
-        formed(copies(), Facts((False,)), Machine(77, 32))
-    assert found in str(caught.value)
+    library(f"mine-own = {point}", "mine = mine_forms:FORM")
+    with pytest.warns(SkippedExtension, match="mine-own") as caught:
+        made = formed(copies(), Facts((False,)), Machine(77, 32))
+    assert found in str(caught[0].message)
+    assert made is not None
+    assert made.form == "mine-unit-axis"
 
 
 # --- reaching -------------------------------------------------------------------------------------

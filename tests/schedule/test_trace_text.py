@@ -6,7 +6,7 @@ import json
 import types
 import typing
 from collections.abc import Iterator
-from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,11 +33,11 @@ from plica.schedule import (
 )
 from plica.schedule.do import DoBlock
 from plica.schedule.handle import Sort
-from plica.schedule.instruction import primitive
 from plica.schedule.replay import kernel_of
 from plica.schedule.trace import handles
 from plica.schedule.upgrade import VERSION, each_step, upgraded
 from tests.conftest import Golden
+from tests.library import Library
 from tests.schedule.foreign import Keep, Note, Pair, apart, declared
 from tests.schedule.kernel import matmul
 from tests.schedule.walk import moves, walked
@@ -219,7 +219,6 @@ TILE = '{"kind": "sample_perfect_tile", "loop": "loop 0.0", "parts": 2, "max_inn
             "step 2",
         ),
         (HEAD + f'[{BLOCK}, {{"kind": "loops", "block": {{"map": "x"}}}}]}}', "bad-json", "step 1"),
-        (HEAD + f"[{BLOCK}, {TILE}}}]}}", "bad-json", "step 1"),
         (HEAD + f'[{BLOCK}, {TILE}, "decision": [1.5]}}]}}', "bad-json", "step 1"),
         (HEAD + f'[{BLOCK}, {TILE}, "decision": null}}]}}', "bad-json", "step 1"),
         (HEAD + BLOCK[:-1].join(("[", ', "decision": [1]}]}')), "bad-json", "step 0"),
@@ -289,24 +288,25 @@ def test_old_documents_are_upgraded() -> None:
     assert VERSION >= 1
 
 
-def test_a_kind_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Point:
-        """What `metadata.entry_points` gives for an installed package."""
-
-        def load(self) -> None:
-            primitive("foreign.note")(Note)
-
+def test_a_kind_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library(tmp_path, monkeypatch)
+    declared = (
+        "from plica.schedule.instruction import primitive\n"
+        "from tests.schedule.foreign import Note\nnote = primitive('foreign.note')(Note)\n"
+    )
     text = HEAD + '[{"kind": "foreign.note", "word": "fast"}]}'
     with apart():
         instruction._kinds.pop("foreign.note")
         with pytest.raises(Malformed, match="unknown-class"):
             Trace.from_json(text)
-        monkeypatch.setattr(metadata, "entry_points", lambda group: [Point()])
+        points = "[plica.instructions]\nforeign = foreign_note:note\n"
+        library.install("foreign", points, foreign_note=declared)
         trace = Trace.from_json(text)
     assert trace.to_json().splitlines()[1].strip() == '{"kind": "foreign.note", "word": "fast"}'
     assert Trace.from_python(trace.to_python()) is trace
     _, _, kernel = kernel_of(replay(trace, matmul()))
     assert dict(kernel.annotations) == {"fast": True}
+    library.remove()
 
 
 def test_spelling_by_hand() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from attrs import evolve
@@ -10,9 +12,19 @@ import plica
 from plica.codegen.choices import ChoiceRow, table
 from plica.codegen.llvm.toolchain import host
 from plica.codegen.lower.scheduled import machine_of
+from plica.ir.graph.expression import const
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.search.choice import Records, choices, records_of
-from plica.search.record import Database, Record, fingerprint, record
+from plica.search.record import (
+    Database,
+    FunctionDatabase,
+    JsonDatabase,
+    OrderedUnion,
+    Record,
+    UnionDatabase,
+    fingerprint,
+    record,
+)
 from plica.search.space import Point, Space
 from plica.search.space_of import space_of
 from plica.search.task import Task, tasks
@@ -138,3 +150,46 @@ def test_a_table_has_a_line_for_each_kernel() -> None:
         ChoiceRow("exp", 1, "default", "It was never tuned."),
     )
     assert len(table(rows).splitlines()) == 3
+
+
+def test_other_kinds_of_databases_are_read(tmp_path: Path) -> None:
+    task, space = subject()
+    point = next(each for each in space.defaults() if each != space.default)
+    known = recorded(task, space, point, 1e-3)
+    text = JsonDatabase(tmp_path / "tune.jsonl")
+    text.put(known)
+    for each in (str(text.path), text, UnionDatabase(text), OrderedUnion(Database(), text),
+                 FunctionDatabase(lambda key, target: [known], [(known.key, HERE)])):  # fmt: skip
+        assert "tuned" in plica.compile(MODULE, TARGET, 1, each, cache=False).tuning
+
+
+ADDED = """
+import plica
+from plica import op
+
+@plica.function
+def main(x: Tensor[(48, 48), f32], y: Tensor[(48, 48), f32]) -> Tensor[(48, 48), f32]:
+    return op.matmul(x, y){after}
+"""
+
+
+def test_equalities_of_works() -> None:
+    """The same product is one work by its anchor, whatever follows it."""
+    (bare,), (relu,) = (
+        tasks(plica.from_text(ADDED.format(after=after)), DEFAULT_CONTRACT, (), TARGET)
+        for after in ("", " * 2.0")
+    )
+    assert bare.key != relu.key
+    assert bare.key_by("anchor") == relu.key_by("anchor")
+    one, two = (const(np.full(3, each, np.float32)) for each in (1, 2))
+    assert bare.key_by("structural", [one]) != bare.key_by("structural", [two])
+    assert len({bare.key, bare.key_by("anchor"), bare.key_by("structural")}) == 3
+    space = space_of(bare, machine_of(TARGET))
+    point = next(each for each in space.defaults() if each != space.default)
+    found = evolve(recorded(bare, space, point, 1e-3), key=bare.key_by("anchor"))
+    with Database() as database:
+        database.put(found)
+        made = choices([relu], records_of(database, HERE), TARGET)
+    assert made.rows[0].status == "tuned"
+    assert "by the equality anchor" in made.rows[0].why
+    assert relu.key in made.chosen

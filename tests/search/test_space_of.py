@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import metadata
 from random import Random
 
 import numpy as np
@@ -13,11 +12,10 @@ from hypothesis import strategies as st
 from plica import op
 from plica.codegen.llvm.toolchain import host
 from plica.codegen.lower.scheduled import on_processor
-from plica.core.diagnostic import RuleRefused
 from plica.core.digest import digest
+from plica.core.extension import ExtensionPoint, SkippedExtension, provisionally
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Var
-from plica.ir.loop.stages import Stages
 from plica.ir.type.term import tensor
 from plica.rewrite.contract import exact
 from plica.schedule import form as forms
@@ -25,7 +23,8 @@ from plica.schedule.default import Machine
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled as replayed
 from plica.schedule.trace import Trace
-from plica.search.sketch_rule import GROUP, SketchRule, begun
+from plica.search.sketch.general import tiling_forms
+from plica.search.sketch_rule import SCHEDULE_RULES, SketchRule, begun
 from plica.search.space_of import form_named, space_of, space_of_kernel
 from plica.search.task import DEFAULT_CONTRACT, Task, tasks
 from tests.conftest import Golden
@@ -188,49 +187,38 @@ def test_a_kernel_somebody_wrote_has_a_space() -> None:
         replayed(space.trace(point), kernel)
 
 
-class _Point:
-    def __init__(self, name: str, value: object) -> None:
-        self.name, self.value = name, value
-
-    def load(self) -> object:
-        return self.value
+MINE = SketchRule("mine", tiling_forms, lambda kernel, machine: [("nothing", Trace(()))])
+FORM = forms.Form(
+    "my-form", "Nothing is changed.", exact, lambda of, facts, machine: (of,), rank=99
+)
 
 
-def test_installed_rules_add_sketches(monkeypatch: pytest.MonkeyPatch) -> None:
-    from plica.search.sketch.general import tiling_forms
+def point(group: str, name: str, value: str) -> ExtensionPoint:
+    return ExtensionPoint(group, name, f"tests.search.test_space_of:{value}", "mine", "1")
 
-    mine = SketchRule("mine", tiling_forms, lambda kernel, machine: [("nothing", Trace(()))])
-    given: list[_Point] = [_Point("mine", mine)]
 
-    def points(group: str) -> list[_Point]:
-        return given if group == GROUP else []
-
-    monkeypatch.setattr(metadata, "entry_points", points)
+def test_installed_rules_add_sketches() -> None:
     task = product(20, 16, 12)
-    names = [each.name for each in space_of(task, SMALL).sketches]
-    assert "mine/plain/nothing" in names
-    assert form_named("mine/plain/nothing", task, SMALL) is not None
-    given.append(_Point("other", 7))
-    with pytest.raises(RuleRefused, match="no schedule rule"):
-        space_of(product(24, 16, 12), SMALL)
+    mine = point(SCHEDULE_RULES.name, "mine", "MINE")
+    with provisionally([mine]):
+        names = [each.name for each in space_of(task, SMALL).sketches]
+        assert "mine/plain/nothing" in names
+        assert form_named("mine/plain/nothing", task, SMALL) is not None
+    with (
+        provisionally([mine, point(SCHEDULE_RULES.name, "other", "SMALL")]),
+        pytest.warns(SkippedExtension, match="no schedule rule"),
+    ):
+        found = space_of(product(24, 16, 12), SMALL).sketches
+    assert "mine/plain/nothing" in [each.name for each in found]
 
 
-def test_installed_forms_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    def as_it_is(of: Stages, facts: forms.Facts, machine: Machine) -> tuple[Stages, ...]:
-        return (of,)
-
-    mine = forms.Form("my-form", "Nothing is changed.", exact, as_it_is, rank=99)
-    monkeypatch.setattr(metadata, "entry_points", lambda group: [_Point("mine", mine)]
-                        if group == forms.GROUP else [])  # fmt: skip
-    forms.installed.cache_clear()
-    try:
+def test_installed_forms_are_tried() -> None:
+    with provisionally([point(forms.FORM_RULES.name, "my", "FORM")]):
         task = doubled(28, 24)
         found = [each for each in space_of(task, SMALL).sketches if "/my-form/" in each.name]
         assert found
         assert found[0].form is task.stages
         assert form_named(found[0].name, task, SMALL) is task.stages
-    finally:
-        forms.installed.cache_clear()
 
 
 def test_a_copy_of_the_data_may_be_made_near() -> None:

@@ -38,6 +38,8 @@ from plica.analysis.index.polynomial import (
 from plica.analysis.index.surely import not_negative, not_zero
 from plica.core.binding import free_vars
 from plica.core.digest import digest
+from plica.core.name import Name
+from plica.core.term import Term
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Lit, Scalar
 
 DEEPEST: Final = 40
@@ -46,19 +48,26 @@ DEEPEST: Final = 40
 
 def term_of(of: Polynomial, known: Knowledge) -> Scalar | None:
     """The canonical term; None where a number does not fit into an index."""
-    return to_term(of, (lambda key: rank(key, known)) if known.order else None)
+    ordered = known.order or known.by_name
+    return to_term(of, (lambda key: rank(key, known)) if ordered else None)
 
 
 def rank(key: Key, known: Knowledge) -> tuple[object, ...]:
     """The place of a product in a canonical sum: by the variables' places, names do not matter.
 
-    Products with a variable that the context does not know come last, as they come.
+    Products with a variable that the context does not know come last, as they come.  Where nothing
+    is known of anything, variables are nobody's but their names': these decide.
     """
     found = known.ranks.get(key)
     if found is not None:
         return found
     parts = key.atoms if isinstance(key, Product) else (key,)
     places: list[int] = []
+    if known.by_name:
+        names = sorted({_name(each) for part in parts for each in free_vars(part)})
+        marks = sorted(_mark(part, known) for part in parts)
+        known.ranks[key] = (0, names, len(parts), b"".join(marks))
+        return known.ranks[key]
     for part in parts:
         for variable in free_vars(part):
             place = known.order.get(variable)
@@ -76,6 +85,11 @@ def rank(key: Key, known: Knowledge) -> tuple[object, ...]:
 
 
 _LAST: Final = (1,)
+
+
+def _name(of: Term) -> tuple[str, int]:
+    name = getattr(of, "name", None)
+    return (name.hint, name.index) if isinstance(name, Name) else (digest(of), 0)
 
 
 def _mark(root: Scalar, known: Knowledge) -> bytes:

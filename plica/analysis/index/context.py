@@ -120,6 +120,9 @@ ZERO: Final = index(0)
 TRUE: Final = Lit(True, bool_)
 FALSE: Final = Lit(False, bool_)
 
+NAMED: Final = Context((), (TRUE,))
+"""Nothing is known, and variables are told apart by their names alone (`simplify`)."""
+
 
 def conjuncts(condition: Scalar) -> tuple[Scalar, ...]:
     """The conditions that together are `condition`, each once, in order; none for `True`."""
@@ -134,11 +137,16 @@ def conjuncts(condition: Scalar) -> tuple[Scalar, ...]:
         match node:
             case And(left, right):
                 stack += [right, left]
-            case Not(value) if isinstance(value, Eq | Ne | Lt | Le | Not | Or):
-                stack.append(negated(value))
+            case Not(value) if (contrary := _pushed(value)) is not node:
+                stack.append(contrary)
             case _ if node is not TRUE:
                 found[node] = None
     return tuple(found)
+
+
+def _pushed(of: Scalar) -> Scalar:
+    """The contrary; of floats it stays `not`, for nan is neither below nor above."""
+    return negated(of) if isinstance(of, Eq | Ne | Lt | Le | Not | Or) else Not(of)
 
 
 def negated(condition: Scalar) -> Scalar:

@@ -50,7 +50,7 @@ def image_shape(of: IndexMap, shape: tuple[Scalar, ...]) -> tuple[Scalar, ...] |
         last = None if parts is None else reach(parts)
         if last is None:
             return None
-        found.append(simplify(last + 1))
+        found.append(simplify(last + 1, EMPTY))
     return tuple(found)
 
 

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
 
-from plica.analysis.index.context import FALSE, Context
+from plica.analysis.index.context import FALSE, NAMED, Context
 from plica.analysis.index.interval import Interval
 from plica.analysis.index.polynomial import Key, Polynomial, polynomial
 from plica.core.term import Term
@@ -57,6 +57,7 @@ class Knowledge:
     residues: dict[Form, Residue]
     order: dict[Term, int]
     impossible: bool  # the context has no point at all: anything may be said
+    by_name: bool = False  # nothing is known, not even which variables there are
     polynomials: dict[Term, Polynomial] = attrs.field(factory=dict)
     bounds: dict[Term, Interval] = attrs.field(factory=dict)
     residue_of: dict[Term, Residue] = attrs.field(factory=dict)
@@ -118,6 +119,7 @@ def _derive(context: Context) -> Knowledge:
     for each in context.ranges:
         order.setdefault(each.var, len(order))
     known = Knowledge((), (), {}, {}, order, FALSE in context.facts)
+    known.by_name = context is NAMED
     from plica.analysis.index.bounds import wraps  # bounds looks up the tables made here
 
     rows: list[Polynomial] = []

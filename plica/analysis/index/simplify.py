@@ -9,7 +9,8 @@ True
 
 Laws: `simplify(simplify(t, c), c) is simplify(t, c)`; the value is kept at every integer point that
 the context allows.  Polynomials that are equal become one term where the context lists their
-variables; otherwise products keep the order in which they come.
+variables, which then decide the order, and without a context, where names do; otherwise products
+keep the order in which they come, so that what schedules make does not depend on names.
 
 Bottom up with the rules of `plica.analysis.index.rules`, each distinct term once; the branches of
 `Select`, the right sides of `And` and `Or` and the bodies of reductions with what is known inside
@@ -21,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final, TypeAlias
 
-from plica.analysis.index.context import EMPTY, FALSE, TRUE, Context
+from plica.analysis.index.context import EMPTY, FALSE, NAMED, TRUE, Context
 from plica.analysis.index.guard import Within
 from plica.analysis.index.knowledge import Knowledge, knowledge
 from plica.analysis.index.sweep import RULES, SUM_RULES, swept
@@ -37,14 +38,14 @@ MOST_CONTEXTS: Final = 256
 """Branches beyond this many in one term are simplified without what is known inside them."""
 
 
-def simplify(term: Scalar, context: Context = EMPTY) -> Scalar:
-    """The simplified term."""
+def simplify(term: Scalar, context: Context = NAMED) -> Scalar:
+    """The simplified term; without a context, names decide the order of what is added."""
     known = knowledge(context)
     done = known.normal.get(term)
     if done is not None:
         return done
     if known.impossible:  # no point is allowed: anything would be right, so nothing is used
-        return simplify(term) if context is not EMPTY else term
+        return simplify(term, EMPTY)
     known.trim()
     result = _normal(term, context)
     known.normal[term] = known.normal[result] = result
@@ -128,12 +129,12 @@ def _job(term: Scalar, context: Context, budget: list[int]) -> Job:
                     left = yield left, context
                     inner = _refined(context, left, False, budget)
                     new = TRUE if inner is None else Or(left, (yield right, inner))
-                case Reduce(combiner, axes, extents, body):
+                case Reduce(combiner, axes, extents, body, runs):
                     sizes: list[Scalar] = []
                     for extent in extents:
                         sizes.append((yield extent, context))
                     body = yield body, _looped(context, axes, sizes)
-                    new = Reduce(combiner, axes, tuple(sizes), body)
+                    new = Reduce(combiner, axes, tuple(sizes), body, runs)
             if new is not node:
                 changed[node] = new
         if not changed:

@@ -12,20 +12,16 @@ ships a machine under the entry-point group `plica.accelerators`: a declaration 
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib import metadata
-from pkgutil import resolve_name
 from typing import ClassVar, Final
 
 from attrs import frozen
 
 from plica.codegen.accel.declaration import Accelerator
 from plica.core.diagnostic import did_you_mean
+from plica.core.extension import ExtensionGroup
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 DEFAULT: Final = "vta"
-
-GROUP: Final = "plica.accelerators"
-"""The entry-point group under which a library ships a machine, or a function that makes one."""
 
 OWN: Final[dict[str, str]] = {
     "vta": "plica.codegen.accel.vta:vta",
@@ -34,28 +30,23 @@ OWN: Final[dict[str, str]] = {
 """Where Plica's own are, as pyproject.toml registers them: two configurations of one machine."""
 
 
-def machines() -> dict[str, str]:
-    """The names of all machines and where each is; none is imported by asking."""
-    points = metadata.entry_points(group=GROUP)
-    return {**{point.name: point.value for point in points}, **OWN}
+ACCELERATORS: Final = ExtensionGroup(
+    "plica.accelerators", "machine", Accelerator, OWN,
+    made=lambda held: held() if callable(held) else held, error=UnsupportedError,
+)  # fmt: skip
+"""The machines by name; a library ships one, or a function that makes one."""
 
 
 @lru_cache(maxsize=64)
 def machine_named(name: str) -> Accelerator:
     """The declaration of that name; a wrong name is refused with the nearest right one."""
-    known = OWN if name in OWN else machines()
-    if name not in known:
+    if name not in OWN and name not in (known := ACCELERATORS.points()):
         message = f"There is no accelerator {name!r} among the targets."
         expected, near = f"one of {', '.join(known)}", did_you_mean(name.lower(), known)
         raise UnsupportedError(
             Diagnostic("unsupported", message, None, expected, f"accel:{name}", near)
         )
-    found = resolve_name(known[name])
-    given = found() if callable(found) else found
-    if not isinstance(given, Accelerator):
-        message = f"The entry point {name} of {GROUP} is no machine but {given!r}."
-        raise UnsupportedError(Diagnostic("unsupported", message))
-    return given
+    return ACCELERATORS.load(name)
 
 
 @frozen
@@ -90,7 +81,7 @@ def parse_accel(text: str) -> AccelTarget | None:
     if not text.lower().startswith("accel"):
         return None
     message = f"There is no target {text!r}."
-    words = ("accel", *(f"accel:{each}" for each in machines()))
+    words = ("accel", *(f"accel:{each}" for each in ACCELERATORS.points()))
     meant = ":".join(["accel", *text.lower().replace(":", " ").split()[1:]])
     hint = f"Did you mean {meant!r}?" if meant in words else did_you_mean(text, words)
     expected = f"one of {', '.join(words)}"

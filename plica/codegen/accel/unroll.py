@@ -20,26 +20,18 @@ from typing import Any, Final
 
 import numpy as np
 
+from plica.analysis.grid import on_grid
 from plica.codegen.accel.flow import Leaf, Loop, Steps, Stmt, Threads, Transfer, Work
 from plica.core.diagnostic import CompilerBug
-from plica.core.fold import fold, post_order
+from plica.core.fold import fold
 from plica.core.term import Term
-from plica.ir.loop import scalar as s
-from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
+from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 Array = np.ndarray[Any, Any]
 
 MOST_STEPS: Final = 1 << 22
 """A flow of more leaves is refused: it would not fit any memory of instructions."""
-
-# fmt: off
-_BINARY: Final[dict[type[Scalar], Any]] = {  # Any: numpy's functions
-    s.Add: np.add,             s.Sub: np.subtract,     s.Mul: np.multiply,
-    s.FloorDiv: np.floor_divide, s.FloorMod: np.mod,
-    s.Min: np.minimum,         s.Max: np.maximum,
-}
-# fmt: on
 
 
 def unroll(body: Stmt) -> list[tuple[Leaf, tuple[int, ...]]]:
@@ -110,25 +102,16 @@ def _place(
 
 def evaluate(wanted: Sequence[Scalar], grid: Mapping[Term, Array]) -> list[Array]:
     """The index expressions at every point of a grid."""
-    memo: dict[Term, Array] = {}
-    for node in post_order(*wanted):
-        make = _BINARY.get(type(node))  # type: ignore[arg-type]  # other terms are not in it
-        if make is not None:
-            left, right = node._children
-            memo[node] = make(memo[left], memo[right])
-        elif isinstance(node, Lit):
-            memo[node] = np.array(int(node.value))
-        elif isinstance(node, ScalarVar):
-            if node not in grid:
-                message = f"The variable {node.name} is of no loop around it."
-                some = ", ".join(str(each.name) for each in grid if isinstance(each, ScalarVar))
-                raise UnsupportedError(
-                    Diagnostic("unsupported", message, None, some or "no variable", str(node.name))
-                )
-            memo[node] = grid[node]
-        elif isinstance(node, Scalar):
-            message = f"The place of an access is worked out by {type(node).__name__}."
-            raise UnsupportedError(
-                Diagnostic("unsupported", message, None, "sums, products, minima, quotients")
-            )
-    return [memo[each] for each in wanted]
+    found = on_grid(wanted, grid)
+    if not isinstance(found, Scalar):
+        return found
+    if isinstance(found, ScalarVar):
+        message = f"The variable {found.name} is of no loop around it."
+        some = ", ".join(str(each.name) for each in grid if isinstance(each, ScalarVar))
+        raise UnsupportedError(
+            Diagnostic("unsupported", message, None, some or "no variable", str(found.name))
+        )
+    message = f"The place of an access is worked out by {type(found).__name__}."
+    raise UnsupportedError(
+        Diagnostic("unsupported", message, None, "sums, products, minima, quotients")
+    )

@@ -6,13 +6,14 @@ works on: the runtime knows where these lie.  The code of a text is kept in the 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from attrs import frozen
 
 from plica.codegen.cuda.fold import KernelCode, fold, joined
 from plica.codegen.cuda.limit import check
-from plica.codegen.cuda.toolchain import compiled_at_once, version
+from plica.codegen.cuda.toolchain import compiled, compiled_at_once, version
 from plica.codegen.llvm.fold import kernel_name
 from plica.codegen.operation_count import operations
 from plica.codegen.program import Choose, Copy, Launch, Program
@@ -112,7 +113,14 @@ def cubins(
 ) -> tuple[bytes, ...]:
     """The code of a unit; what was compiled before is in the store, by the digest of its text."""
     keys = [key_of("cubin", each, architecture, str(fused), str(version())) for each in of.parts]
-    found = [None if store is None else store.get(key) for key in keys]
+
+    def made_again(part: str) -> bytes:
+        return compiled(part, architecture, fused=fused).code
+
+    found = [
+        None if store is None else store.found(key, partial(made_again, part), "the code of a text")
+        for key, part in zip(keys, of.parts, strict=True)
+    ]
     missing = [part for part, code in zip(of.parts, found, strict=True) if code is None]
     made = iter(compiled_at_once(missing, architecture, fused=fused))
     codes: list[bytes] = []

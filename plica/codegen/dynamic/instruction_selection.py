@@ -10,10 +10,11 @@ Not here: who owns what (`plica.codegen.dynamic.reference_count`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 from attrs import define, field, frozen
 
-from plica.codegen.dynamic.kernel import choose, viewed
+from plica.codegen.dynamic.kernel import Launchable, choose, choose_written, viewed
 from plica.codegen.dynamic.layout import fields, span, width
 from plica.codegen.dynamic.program import (
     Build,
@@ -44,6 +45,7 @@ from plica.codegen.program import KernelOrigin
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
+from plica.core.term import Term
 from plica.ir.graph.expression import (
     Call,
     Const,
@@ -117,6 +119,12 @@ class _Whole:
     origins: dict[str, KernelOrigin] = field(factory=dict)
     failures: dict[Failure, int] = field(factory=dict)
     made: int = 0
+
+    @cached_property
+    def written(self) -> dict[Term, Kernel]:
+        """The kernels that somebody wrote, by name."""
+        table = self.module.definitions()
+        return {name: each for name, each in table.items() if isinstance(each, Kernel)}
 
     def routine(self, name: Var) -> int:
         """The number of the routine of a definition."""
@@ -229,7 +237,10 @@ class _Body:
 
     def is_routine(self, callee: Expr) -> bool:
         return (
-            isinstance(callee, Var) and callee not in self.whole.named and callee not in self.thunks
+            isinstance(callee, Var)
+            and callee not in self.whole.named
+            and callee not in self.whole.written
+            and callee not in self.thunks
         )
 
     def every(self, nodes: tuple[Expr, ...], steps: list[Step]) -> tuple[int, ...]:
@@ -267,6 +278,8 @@ class _Body:
         assert isinstance(callee, Var)
         if callee in self.whole.named:
             return self.launch(self.whole.named[callee], args, steps)
+        if callee in self.whole.written:
+            return self.run(choose_written(self.whole.written[callee], callee, args), steps)
         if callee in self.thunks:
             targets = self.several(type_of(node))
             steps.append(ForceStep(self.cell_of[callee], targets))
@@ -283,7 +296,10 @@ class _Body:
         shown = viewed(function)
         if shown is not None:
             return self.values(shown if isinstance(shown, Const) else args[shown], steps)
-        made = choose(function, args, self.whole.by)
+        return self.run(choose(function, args, self.whole.by), steps)
+
+    def run(self, made: Launchable, steps: list[Step]) -> tuple[int, ...]:
+        """The step that runs a kernel."""
         if made.origin is not None:
             self.whole.origins.setdefault(made.digest, made.origin)
         entry = (len(self.whole.kernels), made.kernel, made.source)

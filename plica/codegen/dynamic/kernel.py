@@ -19,17 +19,21 @@ from math import prod
 
 from attrs import frozen
 
+from plica.codegen.lower.kernel_call import all_written, called_kernel
 from plica.codegen.lower.linearise import PLAIN
 from plica.codegen.lower.scheduled import Scheduler, read_by
 from plica.codegen.program import KernelOrigin
-from plica.ir.graph.expression import Const, Expr, Function
+from plica.core.digest import digest
+from plica.ir.graph.expression import Const, Expr, Function, Var
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import known
+from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.fuse.reading import parts, reading
+from plica.schedule.trace import Trace
 
-__all__ = ["PLAIN", "Launchable", "choose", "viewed"]
+__all__ = ["PLAIN", "Launchable", "choose", "choose_written", "viewed"]
 
 
 @frozen(eq=False)
@@ -72,6 +76,16 @@ def choose(function: Function, args: Sequence[Expr], by: Scheduler) -> Launchabl
     scratch = tuple([_bytes(each) for each in made.scratch])
     reads = tuple(read_by(made, args))
     return Launchable(made.kernel, made.digest, reads, scratch, size, made.source, made.origin)
+
+
+def choose_written(of: Kernel, name: Var, args: Sequence[Expr]) -> Launchable:
+    """A kernel that somebody wrote, as it is, on names and constants."""
+    label = str(name.name)
+    before = called_kernel(of, label, tuple([type_of(each) for each in args]))
+    kernel = all_written(before)
+    origin = KernelOrigin(before, Trace(()))
+    size = _bytes(kernel.params[-1])
+    return Launchable(kernel, digest(kernel), tuple(args), (), size, label, origin)
 
 
 def _bytes(of: Buffer) -> int:

@@ -36,6 +36,12 @@ T p_fmod(T a, T b) {
   return b == 0 || (T(-1) < T(0) && b == T(-1)) ? T(0) : T(a % b);
 }
 """),
+    "p_truncdiv": (("T",), """\
+T p_truncdiv(T a, T b) {
+  if (b == 0) return 0;
+  return T(-1) < T(0) && b == T(-1) ? T(0ULL - (unsigned long long)a) : T(a / b);
+}
+"""),
     "p_floormod_float": (("T",), """\
 T p_floormod_float(T a, T b) {
   T r = fmod(a, b);

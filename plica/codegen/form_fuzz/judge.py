@@ -18,6 +18,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from attrs import frozen
 
+from plica.analysis.race import races
 from plica.analysis.site import map_of
 from plica.codegen.dot_product import DOTS
 from plica.codegen.subject import CPU, Passes
@@ -139,12 +140,16 @@ class _Formed:
             if found is None:
                 return ()
             made, names = self.by_template(kernel, *found), (found[0],)
+            for race in races(made):
+                raise self.guilty("template", found[0], str(race))
         states = [made]
         for each in way.passes:
             try:
                 states.append(each.run(states[-1]))
             except CRASHES as error:
                 raise self.guilty("pass", each.name, _crash(error)) from error
+            for race in races(states[-1]):
+                raise self.guilty("pass", each.name, str(race))
         if self.differs(_result(states[-1], arrays)) is not None:
             for name in names:
                 self.same("template", name, _result(made, arrays))

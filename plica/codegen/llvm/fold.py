@@ -19,7 +19,7 @@ from plica.codegen.llvm import clock, helper, pool
 from plica.codegen.llvm.kernel import Text, emit
 from plica.codegen.llvm.writer import LlvmWriter, declarations
 from plica.codegen.memory_plan import WorkspacePlan
-from plica.codegen.open_memory_plan import OpenPlan
+from plica.codegen.open_memory_plan import AnyPlan
 from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Space
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
@@ -44,8 +44,6 @@ class Callee:
     can_fail: bool
 
 
-AnyPlan: TypeAlias = WorkspacePlan | OpenPlan
-
 _SPACES: Final[tuple[Space, ...]] = ("input", "output", "constant")
 
 
@@ -67,7 +65,7 @@ def fold(
     parts = [
         f'target triple = "{target.triple}"',
         *declarations(functions),
-        *helper.texts(helpers, target.has_half, target.has_fma, target.has_scale),
+        *helper.texts(helpers, target.has_half, contract and target.has_fma, target.has_scale),
         *("\n".join(each.lines) for each in texts.values()),
         *regions(program, plan, callees).functions(),
         clock.text(target.triple),
@@ -107,8 +105,9 @@ def kernel_text(  # noqa: PLR0917  # as `emit`
     return emit(kernel, name, over, fused, width, shared, signless, target.has_masks)
 
 
-def alone(text: Text, name: str, target: Target) -> str:
+def alone(text: Text, name: str, target: Target, contract: bool = False) -> str:
     """A module of one kernel, which others can call."""
+    fused = contract and target.has_fma
     lines = [
         line.replace("define internal", "define hidden", 1) if f" @{name}(" in line else line
         for line in text.lines
@@ -118,7 +117,7 @@ def alone(text: Text, name: str, target: Target) -> str:
         [
             f'target triple = "{target.triple}"',
             *declarations(dict(text.functions)),
-            *helper.texts(set(text.helpers), target.has_half, target.has_fma, target.has_scale),
+            *helper.texts(set(text.helpers), target.has_half, fused, target.has_scale),
             *([pool.DECLARATION] if text.shares else []),
             *lines,
             "",

@@ -1,9 +1,7 @@
-"""Formulas: the functions of f32 that Plica computes itself, as straight LLVM text.
+"""Formulas as straight LLVM text: the code of the functions that Plica defines itself.
 
-Each is an argument reduction and a polynomial, wrong by at most 4 units in the last place for every
-f32, and has no branches: the same text serves a scalar and, made wide (`widened` in
-`plica.codegen.llvm.helper`), any number of lanes, with the same bits.  The polynomials are
-least-maximum fits over the reduced interval, lowest power first.
+The definitions are `plica.ir.loop.formula`'s.  The same text serves a scalar and, made wide
+(`widened` in `plica.codegen.llvm.helper`), any number of lanes, with the same bits.
 
 >>> print(text("exp2", fused=True).splitlines()[0])
 define internal float @plica.exp2.f32(float %x) alwaysinline {
@@ -11,55 +9,14 @@ define internal float @plica.exp2.f32(float %x) alwaysinline {
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 from attrs import frozen
 
 from plica.codegen.llvm.spelling import literal
+from plica.ir.loop.formula import FORMULAS, Bitwise, CarriedNumber, Order
 from plica.ir.type.dtype import DType, f32, f64, i32
-
-HALVES: Final = 12582912.0
-"""1.5 * 2^23: adding it leaves an integer, rounded to even, in the last bits of an f32."""
-
-HALVES_64: Final = 6755399441055744.0
-"""The same for an f64."""
-
-LOG2_E: Final = 1.4426950408889634
-LN2_HIGH: Final = 0.693359375  # few bits, so that its product with an exponent is exact
-LN2_LOW: Final = -2.12194440054690582767e-4
-QUARTER: Final = 1.5707963267948966
-"""A quarter turn."""
-
-LARGEST_EXPONENT: Final = 105
-"""An f32 is a whole number of 24 bits times at most 2 to this (which infinity and nan have)."""
-
-# fmt: off
-EXP      = (0.5, 0.16666573286056519, 0.041666362434625626, 0.008363775908946991,
-            0.0013942160876467824)                    # (exp(r) - 1 - r) / r^2,   |r| <= ln(2) / 2
-POWER    = (1.0, 0.9999997019767761, 0.4999914765357971, 0.16667650640010834,
-            0.041898176074028015, 0.008289499208331108)             # exp(r),     |r| <= ln(2) / 2
-EXP2     = (0.6931471824645996, 0.24022650718688965, 0.05550410971045494, 0.009618054144084454,
-            0.0013333450770005584, 0.00015462613373529166, 1.5311234164983034e-05)
-#                                                       (2^r - 1) / r,            |r| <= 1/2
-LOG      = (0.3333333730697632, -0.24999818205833435, 0.19999302923679352, -0.16679681837558746,
-            0.14312967658042908, -0.1219417080283165, 0.10659778118133545, -0.12852804362773895,
-            0.12364424020051956)                      # (log(1 + f) - f + f^2/2) / f^3, |f| <= 1/3
-LOG2     = (-0.7213475704193115, 0.48089659214019775, -0.36066684126853943, 0.288692444562912,
-            -0.24077461659908295, 0.20201343297958374, -0.17428547143936157, 0.20197665691375732,
-            -0.19194746017456055)                     # (log2(1 + f) - f log2(e)) / f^2, |f| <= 1/3
-ERF_NEAR = (1.128379225730896, -0.37612634897232056, 0.11283694207668304, -0.02685927040874958,
-            0.005200634244829416, -0.0008137437398545444, 8.345225069206208e-05)
-#                                                       erf(x) / x in x^2,        |x| <= 0.93
-ERF_FAR  = (-0.00017324120562989265, 1.129508137702942, 0.6333602070808411, 0.10826580971479416,
-            -0.02511044405400753, 0.0041677444241940975, -0.00043379643466323614,
-            2.103899350913707e-05)                    # -log(1 - erf(x)),         0.91 <= x <= 4
-SIN      = (-0.1666666716337204, 0.008333331905305386, -0.00019840039021801203,
-            2.724385922192596e-06)                    # (sin(r) - r) / r^3 in r^2, |r| <= pi/4
-COS      = (0.0416666679084301, -0.00138888880610466, 2.4800561732263304e-05,
-            -2.7295888571643445e-07)                  # (cos(r) - 1 + r^2/2) / r^4 in r^2
-# fmt: on
 
 
 class _Body:
@@ -70,14 +27,14 @@ class _Body:
         self.scales = scales
         self.lines: list[str] = []
 
-    def let(self, text: str, of: DType | None) -> _Number:
+    def let(self, text: str, of: DType | None) -> LlvmNumber:
         name = f"%v{len(self.lines)}"
         self.lines.append(f"  {name} = {text}")
-        return _Number(self, name, of)
+        return LlvmNumber(self, name, of)
 
 
 @frozen(eq=False)
-class _Number:
+class LlvmNumber(CarriedNumber):
     """A value in a function: of f32, f64 or i32, or a condition where `of` is None."""
 
     body: _Body
@@ -88,311 +45,99 @@ class _Number:
     def kind(self) -> str:
         return "i1" if self.of is None else _WORDS[self.of]
 
-    def like(self, other: _Number | float) -> str:
-        if isinstance(other, _Number):
+    def like(self, other: LlvmNumber | float) -> str:
+        if isinstance(other, LlvmNumber):
             return other.text
         assert self.of is not None
         return literal(other, self.of)
 
-    def apply(self, word: str, other: _Number | float) -> _Number:
+    def apply(self, word: str, other: LlvmNumber | float) -> LlvmNumber:
         prefix = "" if self.of is i32 else "f"
         return self.body.let(f"{prefix}{word} {self.kind} {self.text}, {self.like(other)}", self.of)
 
-    def __add__(self, other: _Number | float) -> _Number:
+    def __add__(self, other: LlvmNumber | float) -> LlvmNumber:
         return self.apply("add", other)
 
-    def __sub__(self, other: _Number | float) -> _Number:
+    def __sub__(self, other: LlvmNumber | float) -> LlvmNumber:
         return self.apply("sub", other)
 
-    def __mul__(self, other: _Number | float) -> _Number:
+    def __mul__(self, other: LlvmNumber | float) -> LlvmNumber:
         return self.apply("mul", other)
 
-    def __truediv__(self, other: _Number | float) -> _Number:
+    def __truediv__(self, other: LlvmNumber | float) -> LlvmNumber:
         return self.apply("div", other)
 
-    def bitwise(self, word: str, other: _Number | int) -> _Number:
-        """One of `and`, `or`, `xor`, `shl`, `lshr`, `ashr`."""
+    def bitwise(self, word: Bitwise, other: LlvmNumber | int) -> LlvmNumber:
         return self.body.let(f"{word} {self.kind} {self.text}, {self.like(other)}", self.of)
 
-    def is_(self, order: str, other: _Number | float) -> _Number:
-        """Compare by one of LLVM's words."""
+    def is_(self, order: Order, other: LlvmNumber | float) -> LlvmNumber:
         word = "icmp" if self.of is i32 else "fcmp"
         return self.body.let(f"{word} {order} {self.kind} {self.text}, {self.like(other)}", None)
 
-    def choose(self, then: _Number, orelse: _Number | float) -> _Number:
-        """`then` where this condition holds, otherwise the other."""
+    def choose(self, then: LlvmNumber, orelse: LlvmNumber | float) -> LlvmNumber:
         sides = f"{then.kind} {then.text}, {then.kind} {then.like(orelse)}"
         return self.body.let(f"select i1 {self.text}, {sides}", then.of)
 
-    def number(self, value: float, of: DType | None = None) -> _Number:
-        """A constant."""
-        kind = of or self.of
-        assert kind is not None
-        return _Number(self.body, literal(value, kind), kind)
+    def number(self, value: float) -> LlvmNumber:
+        assert self.of is not None
+        return LlvmNumber(self.body, literal(value, self.of), self.of)
 
-    def bits(self) -> _Number:
+    def whole(self, value: int) -> LlvmNumber:
+        return LlvmNumber(self.body, literal(value, i32), i32)
+
+    def bits(self) -> LlvmNumber:
         return self.body.let(f"bitcast float {self.text} to i32", i32)
 
-    def real(self) -> _Number:
-        """The f32 with these bits."""
+    def real(self) -> LlvmNumber:
         return self.body.let(f"bitcast i32 {self.text} to float", f32)
 
-    def converted(self, word: str, to: DType) -> _Number:
-        return self.body.let(f"{word} {self.kind} {self.text} to {_WORDS[to]}", to)
+    def to_float(self) -> LlvmNumber:
+        return self.body.let(f"sitofp {self.kind} {self.text} to float", f32)
 
-    def call(self, name: str, to: DType, *others: _Number) -> _Number:
+    def widened(self) -> LlvmNumber:
+        return self.body.let(f"fpext {self.kind} {self.text} to double", f64)
+
+    def narrowed(self) -> LlvmNumber:
+        return self.body.let(f"fptrunc {self.kind} {self.text} to float", f32)
+
+    def low_word(self) -> LlvmNumber:
+        whole = self.body.let(f"bitcast double {self.text} to i64", None).text
+        return self.body.let(f"trunc i64 {whole} to i32", i32)
+
+    def size(self) -> LlvmNumber:
+        return self._call("llvm.fabs.f32", f32)
+
+    def with_sign(self, other: LlvmNumber) -> LlvmNumber:
+        return self._call("llvm.copysign.f32", f32, other)
+
+    def turn(self, part: Literal["high", "low"]) -> LlvmNumber:
+        return self._call(f"plica.turn.{part}", f64)
+
+    def fused(self, factor: LlvmNumber, term: LlvmNumber | float) -> LlvmNumber | None:
+        if not self.body.fused:
+            return None
+        third = term if isinstance(term, LlvmNumber) else self.number(term)
+        return self._call("llvm.fma.f32", f32, factor, third)
+
+    def scaled(self, exponent: LlvmNumber) -> LlvmNumber | None:
+        return self._call("llvm.ldexp.f32.i32", f32, exponent) if self.body.scales else None
+
+    def _call(self, name: str, to: DType, *others: LlvmNumber) -> LlvmNumber:
         args = ", ".join(f"{each.kind} {each.text}" for each in (self, *others))
         return self.body.let(f"call {_WORDS[to]} @{name}({args})", to)
 
-    def size(self) -> _Number:
-        return self.call("llvm.fabs.f32", f32)
-
-    def with_sign(self, other: _Number) -> _Number:
-        return self.call("llvm.copysign.f32", f32, other)
-
-    def at_most(self, bound: float) -> _Number:
-        """The lesser; nan stays nan."""
-        return self.is_("ogt", bound).choose(self.number(bound), self)
-
-    def at_least(self, bound: float) -> _Number:
-        return self.is_("olt", bound).choose(self.number(bound), self)
-
 
 _WORDS: Final = {f32: "float", f64: "double", i32: "i32"}
-
-
-def _fma(a: _Number, b: _Number, c: _Number | float) -> _Number:
-    """`a * b + c`, rounded once where the machine can."""
-    if not a.body.fused:
-        return a * b + c
-    third = c if isinstance(c, _Number) else a.number(c)
-    return a.call("llvm.fma.f32", f32, b, third)
-
-
-def _polynomial(x: _Number, coefficients: Sequence[float]) -> _Number:
-    found = x.number(coefficients[-1])
-    for each in reversed(coefficients[:-1]):
-        found = _fma(found, x, each)
-    return found
-
-
-def _nearest(x: _Number, times: float = 1.0) -> tuple[_Number, _Number]:
-    """The nearest integer to a small number times a constant, as an f32 and as an i32."""
-    moved = x + HALVES if times == 1.0 else _fma(x, x.number(times), HALVES)
-    return moved - HALVES, moved.bits() - 0x4B400000
-
-
-def _power_of_two(exponent: _Number) -> _Number:
-    return (exponent + 127).bitwise("shl", 23).real()
-
-
-def _scaled(x: _Number, exponent: _Number) -> _Number:
-    """`x * 2 ** exponent` in two steps: neither 2^128 nor 2^-140 is a number to multiply by.
-
-    In one where the machine has an instruction for it.
-    """
-    if x.body.scales:
-        return x.call("llvm.ldexp.f32.i32", f32, exponent)
-    half = exponent.bitwise("ashr", 1)
-    return x * _power_of_two(half) * _power_of_two(exponent - half)
-
-
-def _reduced(x: _Number) -> tuple[_Number, _Number]:
-    """`(exp(r) - 1, n)` where x is `r + n log(2)`."""
-    r, n = _rest(x)
-    return _fma(r * r, _polynomial(r, EXP), r), n
-
-
-def _rest(x: _Number) -> tuple[_Number, _Number]:
-    """`(r, n)` where x is `r + n log(2)` and |r| <= log(2) / 2."""
-    whole, n = _nearest(x, LOG2_E)
-    high = _fma(whole, x.number(-LN2_HIGH), x)
-    return _fma(whole, x.number(-LN2_LOW), high), n
-
-
-def _exp(x: _Number) -> _Number:
-    r, n = _rest(x.at_most(89.0).at_least(-104.0))
-    return _scaled(_polynomial(r, POWER), n)
-
-
-def _exp2(x: _Number) -> _Number:
-    inside = x.at_most(129.0).at_least(-151.0)
-    whole, n = _nearest(inside)
-    r = inside - whole
-    return _scaled(_fma(r, _polynomial(r, EXP2), 1.0), n)
-
-
-def _expm1_inside(x: _Number) -> _Number:
-    """Half of exp(x) - 1, for -60 <= x <= 89; a half since 2^128 is too much."""
-    less_one, n = _reduced(x)
-    half = _power_of_two(n - 1)
-    return _fma(half, less_one, half - 0.5)
-
-
-def _expm1(x: _Number) -> _Number:
-    half = _expm1_inside(x.at_most(89.0).at_least(-20.0))
-    return x.size().is_("olt", 2.0**-24).choose(x, half + half)
-
-
-def _parts(x: _Number, low: _Number) -> tuple[_Number, _Number]:
-    """`(f, e)` where x, which is positive, is `(1 + f) * 2 ** e` and |f| <= 1/3.
-
-    `low` is what e must be less by, where x was made normal beforehand.
-    """
-    bits = x.bits()
-    exponent = (bits - 0x3F2AAAAB).bitwise("ashr", 23)
-    f = (bits - exponent.bitwise("shl", 23)).real() - 1.0
-    return f, (exponent - low).converted("sitofp", f32)
-
-
-def _normal(x: _Number) -> tuple[_Number, _Number]:
-    """x, times 2^23 where it is subnormal; and the exponent of that factor."""
-    tiny = x.is_("olt", 2.0**-126)
-    return tiny.choose(x * 2.0**23, x), tiny.choose(x.number(23, i32), 0)
-
-
-def _where_logarithm(x: _Number, found: _Number) -> _Number:
-    """The logarithm of what has one that is finite, and that of 0, infinity, and the rest."""
-    inside = x.is_("olt", float("inf")).choose(found, x)  # infinity and nan are their own
-    zero = x.is_("oeq", 0.0).choose(x.number(float("-inf")), inside)
-    return x.is_("olt", 0.0).choose(x.number(float("nan")), zero)
-
-
-def _log_parts(f: _Number, e: _Number, more: _Number | None = None) -> _Number:
-    """`log((1 + f) * 2 ** e)`, plus a little more."""
-    square = f * f
-    tail = _fma(_polynomial(f, LOG), f, -0.5)
-    small = e * LN2_LOW if more is None else _fma(e, f.number(LN2_LOW), more)
-    return _fma(e, f.number(LN2_HIGH), f + _fma(square, tail, small))
-
-
-def _log(x: _Number) -> _Number:
-    return _where_logarithm(x, _log_parts(*_parts(*_normal(x))))
-
-
-def _log2(x: _Number) -> _Number:
-    f, e = _parts(*_normal(x))
-    rest = _fma(f, f.number(LOG2_E), f * f * _polynomial(f, LOG2))
-    return _where_logarithm(x, e + rest)
-
-
-def _log1p(x: _Number) -> _Number:
-    u = x + 1.0
-    lost = (x - (u - 1.0)) / u
-    found = _where_logarithm(u, _log_parts(*_parts(u, x.number(0, i32)), lost))
-    return x.size().is_("olt", 2.0**-24).choose(x, found)
-
-
-def _tanh(x: _Number) -> _Number:
-    size = x.size().at_most(9.1)
-    half = _expm1_inside(size + size)
-    return (half / (half + 1.0)).with_sign(x)
-
-
-def _erf(x: _Number) -> _Number:
-    size = x.size()
-    near = x * _polynomial(x * x, ERF_NEAR)
-    inside = size.at_most(4.0)
-    less_one, n = _reduced(inside.number(0.0) - _polynomial(inside, ERF_FAR))
-    power = _power_of_two(n)
-    far = (inside.number(1.0) - power) - power * less_one
-    return size.is_("olt", 0.92).choose(near, far.with_sign(x))
-
-
-def _turned(x: _Number) -> tuple[_Number, _Number]:
-    """`(r, n)` where x is `r + n` quarter turns and |r| <= pi/4; n counts modulo 4."""
-    raised = x.bits().bitwise("lshr", 23).bitwise("and", 255) - 150
-    place = raised.is_("sgt", 0).choose(raised, 0)
-    wide = x.converted("fpext", f64)
-    high = wide * place.call("plica.turn.high", f64)
-    moved = high + HALVES_64
-    low = wide * place.call("plica.turn.low", f64)
-    r = ((high - (moved - HALVES_64)) + low) * QUARTER
-    count = x.body.let(f"bitcast double {moved.text} to i64", None).text
-    return r.converted("fptrunc", f32), x.body.let(f"trunc i64 {count} to i32", i32)
-
-
-def _wave(x: _Number, shift: int) -> _Number:
-    r, n = _turned(x)
-    square = r * r
-    sine = _fma(square * r, _polynomial(square, SIN), r)
-    cosine = _fma(square * square, _polynomial(square, COS), _fma(square, r.number(-0.5), 1.0))
-    place = n + shift
-    odd = place.bitwise("and", 1).is_("ne", 0)
-    sign = place.bitwise("and", 2).bitwise("shl", 30)
-    return odd.choose(cosine, sine).bits().bitwise("xor", sign).real()
-
-
-def _sin(x: _Number) -> _Number:
-    return x.size().is_("olt", 2.0**-12).choose(x, _wave(x, 0))
-
-
-def _cos(x: _Number) -> _Number:
-    return _wave(x, 1)
-
-
-FORMULAS: Final[dict[str, Callable[[_Number], _Number]]] = {
-    "exp": _exp,
-    "exp2": _exp2,
-    "expm1": _expm1,
-    "log": _log,
-    "log2": _log2,
-    "log1p": _log1p,
-    "tanh": _tanh,
-    "erf": _erf,
-    "sin": _sin,
-    "cos": _cos,
-}
-"""By the name of the intrinsic."""
 
 
 @lru_cache(maxsize=64)
 def text(name: str, fused: bool, scales: bool = False) -> str:
     """The function `@plica.NAME.f32`.
 
-    `fused` says that the machine multiplies and adds at once, `scales` that it multiplies by powers
-    of two.
+    `fused` says that products may be added to before they are rounded, `scales` that the machine
+    multiplies by powers of two.
     """
     body = _Body(fused, scales)
-    result = FORMULAS[name](_Number(body, "%x", f32))
+    result = FORMULAS[name](LlvmNumber(body, "%x", f32))
     head = f"define internal float @plica.{name}.f32(float %x) alwaysinline {{"
     return "\n".join([head, *body.lines, f"  ret float {result.text}", "}", ""])
-
-
-@lru_cache(maxsize=1)
-def turns() -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """For each exponent e of a whole number m: `2/pi * 2^e` modulo 4, over 2^e, in two parts.
-
-    The first has 29 bits, so that its product with m is exact; the second has the 53 that follow.
-    """
-    precision = 400
-    quarter = _two_over_pi(precision)
-    high, low = [], []
-    for e in range(LARGEST_EXPONENT + 1):
-        rest = (quarter << e) % (4 << precision) if e else quarter
-        cut = max(0, rest.bit_length() - 29)
-        first = (rest >> cut) << cut
-        high.append(_ratio(first, precision + e))
-        low.append(_ratio(rest - first, precision + e))
-    return tuple(high), tuple(low)
-
-
-def _ratio(number: int, power: int) -> float:
-    """`number / 2 ** power`, rounded to the 53 bits of an f64."""
-    return number / (1 << power)
-
-
-def _two_over_pi(bits: int) -> int:
-    """2/pi as a whole number of 2^-bits, from Machin's formula."""
-    more = bits + 64
-
-    def inverse_tangent(of: int) -> int:
-        total, term, n = 0, (1 << more) // of, 1
-        while term:
-            total += term // n if n % 4 == 1 else -(term // n)
-            term //= of * of
-            n += 2
-        return total
-
-    pi = 4 * (4 * inverse_tangent(5) - inverse_tangent(239))
-    return (2 << (more + bits)) // pi

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from plica.codegen.llvm.formula import text as formula
-from plica.codegen.llvm.formula import turns
 from plica.codegen.llvm.spelling import literal
 from plica.core.diagnostic import CompilerBug
+from plica.ir.loop.formula import turns
 from plica.ir.type.dtype import DTYPES, DType, f32, f64
 from plica.ir.type.float_code import float_code
 

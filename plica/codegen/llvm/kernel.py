@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from plica.analysis.constant_bound import Interval, facts_of
+from plica.analysis.statement import refused
 from plica.codegen.emit.statement import Row, Step, write
 from plica.codegen.llvm.access import place_of
 from plica.codegen.llvm.fetch import fetch, fetch_next
@@ -31,7 +32,6 @@ from plica.codegen.llvm.tail import mask, padded
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.binding import free_vars
-from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, dtype_of
 from plica.ir.loop.statement import (
@@ -227,8 +227,9 @@ class _Statements:
                 inside = self._known(loop.body, within(loop.var, loop.extent))
                 return *inside, partial(around.close, opened), self._closed
             case _:
-                var = loop.var.name
-                raise CompilerBug(f"Lowering left the {loop.kind} loop {var} in a kernel.")
+                message = "Processors have no such threads as this loop is bound to."
+                expected, hint = "serial, parallel, vectorized or unrolled", "Use target='cuda'."
+                raise refused(message, f"the loop {loop.var.name}", expected, loop.kind, hint)
 
     def _fill(self, loop: For, inner: LlvmValues) -> str:
         """Write the body of a parallel loop into a function of its own."""

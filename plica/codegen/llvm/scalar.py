@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from plica.codegen.llvm.formula import FORMULAS
 from plica.codegen.llvm.spelling import flag, literal, memory, register, suffix, wide
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.diagnostic import CompilerBug
+from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar import (
     Cast,
     FloorDiv,
@@ -345,19 +345,25 @@ def _inverse_root(w: LlvmWriter, of: DType, kids: Sequence[str], n: int = 0) -> 
     return rounded(w, w.let(f"fdiv {kind} {literal(1.0, of, n)}, {root}"), of, n)
 
 
-def _truncated(w: LlvmWriter, of: DType, kids: Sequence[str], n: int = 0) -> str:
-    """The remainder with the sign of the left side; 0 where the right side is 0."""
+def _truncated(  # and which
+    w: LlvmWriter, quotient: bool, of: DType, kids: Sequence[str], n: int = 0
+) -> str:
+    """The quotient towards 0, or the remainder with the sign of the left side; 0 by 0."""
     a, b = kids
     kind = register(of, n)
     nil = literal(0, of, n)
     zero = w.let(f"icmp eq {kind} {b}, {nil}")
-    special = zero
+    special, by_minus_one = zero, nil
     if of.kind == "int":
         minus = w.let(f"icmp eq {kind} {b}, {literal(-1, of, n)}")
         special = w.let(f"or {flag(n)} {zero}, {minus}")
+        if quotient:
+            turned = w.let(f"sub {kind} {nil}, {a}")
+            by_minus_one = w.let(f"select {flag(n)} {minus}, {kind} {turned}, {kind} {nil}")
     safe = w.let(f"select {flag(n)} {special}, {kind} {literal(1, of, n)}, {kind} {b}")
-    r = w.let(f"{'srem' if of.kind == 'int' else 'urem'} {kind} {a}, {safe}")
-    return w.let(f"select {flag(n)} {special}, {kind} {nil}, {kind} {r}")
+    sign = "s" if of.kind == "int" else "u"
+    found = w.let(f"{sign}{'div' if quotient else 'rem'} {kind} {a}, {safe}")
+    return w.let(f"select {flag(n)} {special}, {kind} {by_minus_one}, {kind} {found}")
 
 
 _SPECIAL: Final[dict[str, Callable[[LlvmWriter, DType, Sequence[str], int], str]]] = {
@@ -371,7 +377,9 @@ _SPECIAL: Final[dict[str, Callable[[LlvmWriter, DType, Sequence[str], int], str]
     "sign": lambda w, of, kids, n: _sign(w, of, kids[0], n),
     "abs": _absolute,
     "rsqrt": _inverse_root,
-    "fmod": _truncated,
+    "fmod": lambda w, of, kids, n: _truncated(w, False, of, kids, n),
+    "truncdiv": lambda w, of, kids, n: _truncated(w, True, of, kids, n),
+    "truncmod": lambda w, of, kids, n: _truncated(w, False, of, kids, n),
 }
 """Operators that are several instructions: what no word of a row says."""
 

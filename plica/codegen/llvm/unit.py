@@ -19,7 +19,6 @@ from attrs import frozen
 
 from plica.codegen.llvm import peak, pool, toolchain
 from plica.codegen.llvm.fold import (
-    AnyPlan,
     Callee,
     alone,
     fold,
@@ -28,6 +27,7 @@ from plica.codegen.llvm.fold import (
     variants,
 )
 from plica.codegen.llvm.kernel import Text
+from plica.codegen.open_memory_plan import AnyPlan
 from plica.codegen.program import Program
 from plica.codegen.target import Target
 from plica.core.digest import digest
@@ -73,12 +73,16 @@ def units(  # noqa: PLR0917  # as `fold`, and where objects are kept
             options = f"{over} {contract and target.has_fma} {signless} {level}"
             key = key_of("kernel", digest(program.kernels[number]), options, *facts_of(target))
             name = f"k.{key[:24]}"
-            entry = store.get(key) if store is not None else None
+            write = partial(kernel_text, program, variant, name, target, contract, signless)
+            again = partial(entry_of, write, name, target, contract, level)
+            entry = None if store is None else store.found(key, again, program.names[number])
             if entry is None or not entry.startswith(OBJECT, 1):  # one of another kind, too
                 compiled.append(program.names[number])
-                text = kernel_text(program, variant, name, target, contract, signless)
-                flags = FAILS * text.can_fail | SHARES * text.shares
-                objects[name] = later(partial(_kept, key, flags, text, name, target, store, level))
+                text = write()
+                flags = _flags(text)
+                objects[name] = later(
+                    partial(_kept, key, text, name, target, contract, store, level)
+                )
             else:
                 flags = entry[0]
                 objects[name] = partial(bytes, entry[1:])
@@ -110,19 +114,34 @@ def _beside() -> Iterator[Later]:
         yield lambda make: worker.submit(make).result
 
 
+def _flags(text: Text) -> int:
+    """What callers of a kernel have to know."""
+    return FAILS * text.can_fail | SHARES * text.shares
+
+
+def entry_of(
+    write: Callable[[], Text], name: str, target: Target, contract: bool, level: int = 2
+) -> bytes:
+    """The entry of a kernel, made from nothing but the kernel."""
+    text = write()
+    return bytes([_flags(text)]) + toolchain.emit(
+        alone(text, name, target, contract), target, level
+    )
+
+
 def _kept(  # noqa: PLR0917  # a kernel, and where its object is kept
     key: str,
-    flags: int,
     text: Text,
     name: str,
     target: Target,
+    contract: bool,
     store: ArtefactStore | None,
     level: int,
 ) -> bytes:
     """The object of a kernel, which is put into the store."""
-    found = toolchain.emit(alone(text, name, target), target, level)
+    found = toolchain.emit(alone(text, name, target, contract), target, level)
     if store is not None:
-        store.put(key, bytes([flags]) + found)
+        store.put(key, bytes([_flags(text)]) + found)
     return found
 
 
@@ -131,7 +150,7 @@ def made(text: str, target: Target, store: ArtefactStore | None) -> bytes:
     if store is None:
         return toolchain.emit(text, target)
     key = key_of("text", text, *facts_of(target))
-    found = store.get(key)
+    found = store.found(key, partial(toolchain.emit, text, target), "the code of a text")
     if found is None or not found.startswith(OBJECT):
         found = toolchain.emit(text, target)
         store.put(key, found)

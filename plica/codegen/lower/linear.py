@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.codegen.llvm.fold import AnyPlan
 from plica.codegen.lower.linearise import sequence
 from plica.codegen.memory_plan import workspace_plan
-from plica.codegen.open_memory_plan import plan_open_memory
+from plica.codegen.open_memory_plan import AnyPlan, plan_open_memory
 from plica.codegen.program import Program
 from plica.codegen.road import Job
 from plica.ir.graph.module import Module

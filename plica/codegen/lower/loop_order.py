@@ -10,7 +10,7 @@ which the last may hang over the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from attrs import frozen
@@ -19,6 +19,7 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
+from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import (
     FloorDiv,
     FloorMod,
@@ -31,7 +32,6 @@ from plica.ir.loop.scalar import (
     ScalarVar,
 )
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import exposed
 from plica.ir.loop.statement import NOTHING, Branch, LoopKind, Stmt
 from plica.ir.type.dim import known, polynomial
 
@@ -43,6 +43,9 @@ ROWS: Final = 4
 
 STRIP: Final = 64
 """How many lanes of a row of open length are done at once."""
+
+NEAR: Final = 4
+"""Elements so far apart in what is read are picked from whole vectors."""
 
 _ALONE: Final = (FloorDiv, FloorMod, Pow)
 """What machines do for one lane at a time."""
@@ -84,11 +87,12 @@ def strips(
     if not of.axes or known(of.out.shape[-1]) is not None:
         return None
     reductions = exposed(of.value)
+    within = nested(of.value)
     bodies = [each.body for each in reductions] or [of.value]
     axis, size = of.axes[-1], of.out.shape[-1]
     if tuple(indices[-1:]) != (axis,):
         return None
-    if not all(is_row(each, axis) for each in (*bodies, *after)):
+    if not all(is_row(each, axis, within, NEAR) for each in (*bodies, *after)):
         return None
     taken = {node.name for node in post_order(of) if isinstance(node, ScalarVar)}
     one, lane, few, near = [
@@ -101,10 +105,13 @@ def strips(
     ]
     around = list(zip(of.axes, of.out.shape, strict=True))[:-1]
     rows: list[tuple[Scalar | None, Scalar, int]] = [(None, size, 1)]
+    place_of_rows = 0
     if reductions and around:  # rows go together: what is read of columns serves all of them
-        row, count = around.pop()
+        place_of_rows = _shared(bodies, axis, around)
+        row, count = around.pop(place_of_rows)
         whole = count // ROWS * ROWS
         rows = [(few * ROWS + near, count // ROWS, ROWS), (whole + few, count - whole, 1)]
+    rows = [each for each in rows if known(each[1]) != 0]
     found = []
     for at, many, together in rows:
         for place, strips, lanes, end in columns:
@@ -113,7 +120,7 @@ def strips(
             inside = [(lane, Lit(lanes, axis.dtype))]
             if at is not None:
                 here[row] = at
-                loops.append((few, many))
+                loops.insert(place_of_rows, (few, many))
                 if together > 1:
                     inside.insert(0, (near, Lit(together, axis.dtype)))
             body = substitute(of.value, {**here})
@@ -133,8 +140,35 @@ def strips(
     return tuple(found)
 
 
-def is_row(body: Scalar, axis: ScalarVar) -> bool:
-    """Whether everything a term reads is contiguous along an axis, or the same all along it."""
+def _shared(
+    bodies: Sequence[Scalar], axis: ScalarVar, around: Sequence[tuple[ScalarVar, Scalar]]
+) -> int:
+    """The axis whose neighbours read the same columns; the last where there is none."""
+    columns: set[Term] = set()
+    for body in bodies:
+        for node in post_order(body):
+            if isinstance(node, Load) and axis in free_vars(node):
+                columns |= free_vars(node)
+    for at, (each, count) in enumerate(around):
+        if each not in columns and (known(count) or 0) >= ROWS:
+            return at
+    return len(around) - 1
+
+
+def nested(of: Scalar) -> frozenset[Reduce]:
+    """The reductions that are evaluated whenever a term is, and those whenever such a one is."""
+    found = list(exposed(of))
+    for each in found:
+        found += [one for one in exposed(each.body) if one not in found]
+    return frozenset(found)
+
+
+def is_row(body: Scalar, axis: ScalarVar, inside: Collection[Reduce] = (), apart: int = 1) -> bool:
+    """Whether everything a term reads is contiguous along an axis, or the same all along it.
+
+    Only those reductions may be part of it that are `inside`, and neighbours may be so many
+    elements `apart`.
+    """
     seen: set[Term] = set()
     stack: list[Term] = [body]
     while stack:
@@ -142,7 +176,7 @@ def is_row(body: Scalar, axis: ScalarVar) -> bool:
         if node in seen or not isinstance(node, Scalar):
             continue
         seen.add(node)
-        if isinstance(node, Reduce):
+        if isinstance(node, Reduce) and node not in inside:
             return False
         if isinstance(node, _ALONE) and axis in free_vars(node):
             return False
@@ -150,11 +184,11 @@ def is_row(body: Scalar, axis: ScalarVar) -> bool:
             if any(axis in free_vars(each) for each in node.indices[:-1]):
                 return False
             step = polynomial(node.indices[-1]).get(frozenset({(axis, 1)}))
-            rest = polynomial(node.indices[-1] - axis)
-            if (
-                step is None
-                or step[1] != 1
-                or any(axis in free_vars(atom) for atoms, _ in rest.values() for atom in atoms)
+            if step is None:
+                return False
+            rest = polynomial(node.indices[-1] - axis * step[1])
+            if not 1 <= step[1] <= apart or any(
+                axis in free_vars(atom) for atoms, _ in rest.values() for atom in atoms
             ):
                 return False
         stack.extend(node._children)

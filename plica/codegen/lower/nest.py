@@ -23,17 +23,19 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.lower.loop_order import VECTOR, LoopOrder, is_row, strips
+from plica.codegen.lower.loop_order import VECTOR, LoopOrder, is_row, nested, strips
 from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import (
     Buffer,
     Lit,
     Load,
+    Min,
     Reduce,
     Scalar,
     ScalarVar,
@@ -41,8 +43,9 @@ from plica.ir.loop.scalar import (
     index,
 )
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, exposed, kernel_of, loads, pairs
+from plica.ir.loop.stages import Names, Stages, kernel_of, loads, pairs
 from plica.ir.loop.statement import Alloc, For, Kernel, LoopKind, Seq, Stmt, Store
+from plica.ir.loop.summation import spelled
 from plica.ir.type.dim import known
 from plica.schedule.default.row import rows_of
 
@@ -54,6 +57,9 @@ TILE: Final = 8
 
 SHORT: Final = 16
 """A reduction of fewer terms is done at once."""
+
+LONG: Final = 64
+"""A run of so many terms has an accumulator of its own for each neighbour."""
 
 
 @frozen
@@ -87,7 +93,7 @@ def nest(of: Stages) -> Kernel:
     """The plain loops of some stages: these fit everything."""
     if not all(isinstance(each, Each) for each in of.stages):
         return kernel_of(of)
-    every = pairs(of)
+    every = [(_spelled(fold), epilogue) for fold, epilogue in pairs(of)]
     if len(every) == 1:
         ((fold, epilogue),) = every
         body = elements(fold, of.result, stored(fold, epilogue))
@@ -95,6 +101,12 @@ def nest(of: Stages) -> Kernel:
         body = _by_row(of, every, rows_of(of) or 0)
     params = (*of.inputs, *of.outputs)
     return Kernel(open_sizes(params, body), params, len(of.inputs), body)
+
+
+def _spelled(of: Each) -> Each:
+    """A stage in which the order of sums is written out."""
+    value = spelled(of.value)
+    return of if value is of.value else Each(of.out, of.axes, value)
 
 
 def _by_row(of: Stages, every: Sequence[tuple[Each, Each | None]], rows: int) -> Stmt:
@@ -168,38 +180,83 @@ def _walked(of: Each, out: Buffer, after: StoredElement | None, walk: LoopOrder)
     outer = walk.loops[: len(walk.loops) - walk.inside]
     inner = walk.loops[len(outer) :]
     names = Names(of, out)
+    sums = _Sums(walk, inner, names)
     steps: list[Stmt] = []
     cells: list[_Cell] = []
     for each in reductions:
         if each is walk.body and walk.indices == of.axes and _in_place(of, each, out, after):
             cell = _Cell(out, walk.indices)
         else:
-            shape = tuple([extent for _, extent in inner])
-            cell = _Cell(
-                Buffer(names.name("acc"), shape, dtype_of(each)), tuple([axis for axis, _ in inner])
-            )
+            cell = sums.cell(each)
         cells.append(cell)
-        start, join = MEANING[each.combiner]
-        first = Store(cell.buffer, cell.indices, start(dtype_of(each)))
-        again = Store(cell.buffer, cell.indices, join(cell.value, each.body))
-        around = tuple(zip(each.axes, each.extents, strict=True))
-        steps += [
-            loops_around(inner, first, walk.kind, walk.unrolled),
-            loops_around((*around, *inner), walk.where(again), walk.kind, walk.unrolled),
-        ]
+        steps += sums.accumulated(each, cell)
     if cells[0].buffer is not out or after is not None:
         stand_in: dict[Term, Scalar] = {
             each: cell.value for each, cell in zip(reductions, cells, strict=True)
         }
-        value = map_top_down(lambda node: stand_in.get(node, node), walk.body)
-        assert isinstance(value, Scalar)
+        value = _replaced(walk.body, stand_in)
         last = walk.where(_last(value, walk, out, after))
         steps.append(loops_around(inner, last, walk.kind, walk.unrolled))
     stmt: Stmt = Seq(tuple(steps))
-    for cell in reversed(cells):
-        if cell.buffer is not out:
-            stmt = Alloc(cell.buffer, stmt)
+    for held in reversed(sums.held):
+        stmt = Alloc(held, stmt)
     return loops_around(outer, stmt)
+
+
+class _Sums:
+    """The accumulators of a walk, each as large as the loops that go inside the reductions."""
+
+    def __init__(
+        self, walk: LoopOrder, inner: Sequence[tuple[ScalarVar, Scalar]], names: Names
+    ) -> None:
+        self.walk, self.inner, self.names = walk, inner, names
+        self.held: list[Buffer] = []
+
+    def cell(self, of: Reduce) -> _Cell:
+        """A place for the total of a reduction."""
+        shape = tuple([extent for _, extent in self.inner])
+        self.held.append(Buffer(self.names.name("acc"), shape, dtype_of(of)))
+        return _Cell(self.held[-1], tuple([axis for axis, _ in self.inner]))
+
+    def accumulated(self, of: Reduce, cell: _Cell) -> list[Stmt]:
+        """The loops that reduce into a cell.
+
+        Long runs inside it have cells of their own, if neighbours are reduced side by side; short
+        ones are terms.
+        """
+        walk = self.walk
+        steps: list[Stmt] = []
+        stand_in: dict[Term, Scalar] = {}
+        for each in exposed(of.body) if self.inner else ():
+            if not _is_short(each):
+                own = self.cell(each)
+                steps += self.accumulated(each, own)
+                stand_in[each] = own.value
+        start, join = MEANING[of.combiner]
+        first = Store(cell.buffer, cell.indices, start(dtype_of(of)))
+        again = Store(cell.buffer, cell.indices, join(cell.value, _replaced(of.body, stand_in)))
+        around = tuple(zip(of.axes, of.extents, strict=True))
+        begin = loops_around(self.inner, first, walk.kind, walk.unrolled)
+        if not steps:
+            inside = (*around, *self.inner)
+            return [begin, loops_around(inside, walk.where(again), walk.kind, walk.unrolled)]
+        steps.append(loops_around(self.inner, walk.where(again), walk.kind, walk.unrolled))
+        return [begin, loops_around(around, Seq(tuple(steps)))]
+
+
+def _is_short(of: Reduce) -> bool:
+    """Whether a reduction has few terms for sure."""
+    count = 1
+    for each in of.extents:
+        most = known(each.left) if isinstance(each, Min) else known(each)
+        count *= LONG if most is None else most
+    return count < LONG
+
+
+def _replaced(of: Scalar, by: Mapping[Term, Scalar]) -> Scalar:
+    found = map_top_down(lambda node: by.get(node, node), of) if by else of
+    assert isinstance(found, Scalar)
+    return found
 
 
 def _in_place(of: Each, reduction: Reduce, out: Buffer, after: StoredElement | None) -> bool:
@@ -295,7 +352,9 @@ def _kind(of: Each, bodies: Sequence[Scalar], after: StoredElement | None) -> Lo
     if after is not None and after.indices[-1:] != (axis,):
         return "serial"
     rest = [] if after is None else [after.value]
-    return "vectorized" if all(is_row(each, axis) for each in (*bodies, *rest)) else "serial"
+    within = nested(of.value)
+    rows = all(is_row(each, axis, within) for each in (*bodies, *rest))
+    return "vectorized" if rows else "serial"
 
 
 def _row_bytes(of: Each, reductions: Sequence[Reduce]) -> int:
@@ -317,12 +376,10 @@ def _row_fits(of: Each, reductions: Sequence[Reduce], after: StoredElement | Non
         alone = after.indices == of.axes and dtype_of(of.value) is dtype_of(after.value)
     if _row_bytes(of, reductions) > ROW and not alone:
         return False
-    return all(_contiguous(each, axis) for each in reductions)
-
-
-def _contiguous(reduction: Reduce, axis: ScalarVar) -> bool:
-    """Whether a reduction reads along an axis, and what it reads is contiguous there."""
-    return axis in free_vars(reduction.body) and is_row(reduction.body, axis)
+    within = nested(of.value)
+    return all(
+        axis in free_vars(each.body) and is_row(each.body, axis, within) for each in reductions
+    )
 
 
 def loops_around(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from plica.codegen.lower.blocks import blocks_to_loops
 from plica.codegen.lower.buffer_sinking import sink_buffers
+from plica.codegen.lower.common_terms import common_terms
 from plica.codegen.lower.compact import compact
 from plica.codegen.lower.double_buffer import double_buffer
 from plica.codegen.lower.flatten import flatten
@@ -75,6 +76,7 @@ LOWER: Final[tuple[Pass, ...]] = (
     _lower("vectorise", "Loops over lanes have a number of them.", vectorise),
     _lower("flatten", "Buffers have one axis.", flatten),
     _lower("reuse", "Buffers share memory.", reuse),
+    _lower("common-terms", "What neighbours compute alike is computed once.", common_terms),
     _lower("barriers", "Threads wait where they meet.", barriers),
     _lower("narrow", "Index terms have 32 bits.", narrow_indices),
 )
@@ -85,6 +87,7 @@ _ONLY: Final[dict[str, Target]] = {
     "digits": "gpu",
     "own": "gpu",
     "in-place": "cpu",
+    "common-terms": "cpu",
     "barriers": "gpu",
     "narrow": "gpu",
 }

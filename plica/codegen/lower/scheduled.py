@@ -220,7 +220,8 @@ def on_processor(
             return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
         passed.append(f"the tuned schedule: {why_not}")
     forms = None if tables is None else tables.forms
-    for each in candidates(collapsed(to_stages(function).stages), facts, machine, forms):
+    whole = collapsed(to_stages(function).stages, facts.reassociates)
+    for each in candidates(whole, facts, machine, forms):
         begun = kernel_of(hoist(each.stages, facts.constant).rest)
         made = default_schedule(begun, machine, tables) or fallback_schedule(begun, machine)
         trace, kernel = made

@@ -70,12 +70,15 @@ def unsupported(
     for name in uses:
         value = table[name]
         label = str(name.name)
-        if isinstance(value, Kernel | Extern):
-            if data:  # routines call kernels of operators alone
-                what = "extern" if isinstance(value, Extern) else "kernel"
-                called = value.symbol if isinstance(value, Extern) else label
-                message = f"A program with data or recursion calls the {what} {called!r}."
+        if isinstance(value, Extern):
+            if data:
+                message = f"A program with data or recursion calls the extern {value.symbol!r}."
                 found.append(_refuse(message, label))
+            continue
+        if isinstance(value, Kernel):
+            if data and len(value.params) != value.inputs + 1:
+                message = f"A program with data or recursion calls the kernel {label!r},"
+                found.append(_refuse(f"{message} which has not one result.", label))
             continue
         if objects and isinstance(value, DataDef | Function):
             continue

@@ -12,27 +12,20 @@ from __future__ import annotations
 from typing import Final
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.loop.scalar import dtype_of
-from plica.ir.loop.statement import For, Kernel, statements
+from plica.ir.loop.statement import Kernel
 from plica.ir.loop.verify import well_formed
 from plica.ir.passes import Pass
-from plica.ir.type.dtype import i32
 from plica.runtime.error import Diagnostic
+from plica.schedule.certified import counts_narrowly
 from plica.schedule.verify import in_bounds, regions_cover
 
 
 def problems(kernel: Kernel) -> tuple[Diagnostic, ...]:
     """What is wrong with a kernel, or not shown to be right."""
     wrong = well_formed(kernel)
-    if wrong or _is_narrow(kernel):
+    if wrong or counts_narrowly(kernel):
         return wrong
     return (*in_bounds(kernel), *regions_cover(kernel))
-
-
-def _is_narrow(kernel: Kernel) -> bool:
-    """Whether loops count in 32 bits: of such terms nothing is proved."""
-    loops = [each for each in statements(kernel.body) if isinstance(each, For)]
-    return any(dtype_of(each.var) is i32 for each in loops)
 
 
 def verified(kernel: Kernel) -> Kernel:

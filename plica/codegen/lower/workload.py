@@ -19,16 +19,60 @@ False
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from typing import Final, Literal, TypeAlias, get_args
 
 from plica.core.digest import digest
-from plica.ir.graph.expression import Function
+from plica.ir.graph.expression import Const, Function
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages, loads, reductions, stages
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.form import Facts
 
+Equality: TypeAlias = Literal["structural", "ignore-constants", "anchor"]
+"""When two kernels are one work: also their constants are equal; whatever those are; or their first
+reduction is the same, whatever is done before and after it."""
 
-def workload(function: Function, facts: Facts) -> str:
-    """The key of what a primitive function does, where so much is known of its inputs."""
+EQUALITIES: Final[tuple[Equality, ...]] = get_args(Equality)
+USUAL: Final[Equality] = "ignore-constants"
+
+
+def workload(
+    function: Function,
+    facts: Facts,
+    equality: Equality = USUAL,
+    constants: Sequence[Const] = (),
+) -> str:
+    """The key of what a primitive function does, where so much is known of its inputs.
+
+    The key says which equality it is by, and so does every record that is found by it.
+    """
     known = "".join(["c" if each else "v" for each in facts.constant])
     free = f"{int(facts.reassociates)}{int(facts.approximates)}"
-    text = f"{digest(to_stages(function).stages)} {known} {free} {facts.fits_i8}"
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    of = to_stages(function).stages
+    text = f"{digest(of)} {known} {free} {facts.fits_i8}"
+    if equality == "anchor":
+        text = f"{digest(anchor(of))} {free}"
+    elif equality == "structural":
+        text += "".join([f" {digest(each)}" for each in constants])
+    found = hashlib.sha256(text.encode()).hexdigest()[:32]
+    return found if equality == USUAL else f"{equality}:{found}"
+
+
+def equality_of(key: str) -> Equality:
+    """The equality that a key was made by.
+
+    >>> equality_of("anchor:ab12"), equality_of("ab12")
+    ('anchor', 'ignore-constants')
+    """
+    said = key.partition(":")[0]
+    return next((each for each in EQUALITIES if each == said), USUAL)
+
+
+def anchor(of: Stages) -> Stages:
+    """The first stage that reduces, alone; all stages where none does."""
+    for each in of.stages:
+        if isinstance(each, Each) and reductions(each.value):
+            read = dict.fromkeys(load.buffer for load in loads(each.value))
+            return stages(tuple(read), (each,))
+    return of

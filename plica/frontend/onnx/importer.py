@@ -46,7 +46,7 @@ from plica.frontend.onnx.convert import (
     opset_versions,
 )
 from plica.frontend.onnx.dim import Dims
-from plica.frontend.onnx.missing import MissingOperators
+from plica.frontend.onnx.missing import REASONS, MissingOperators
 from plica.frontend.onnx.model import Opened, open_model
 from plica.frontend.onnx.node import NeedsValue, name_of
 from plica.frontend.onnx.storage import MOST_AXES, dtype_of
@@ -209,14 +209,19 @@ def _check_operators(
             if domain not in versions:
                 message = f"The domain {domain!r} of {node.op_type} is not imported."
                 lost.append(Diagnostic("bad-model", message, Place(node=before + name_of(node))))
-            elif not (domain == "" and node.op_type in TABLE) and not has_definition(
-                node.op_type, versions[domain], domain
-            ):
+            elif not _is_read(node.op_type, versions[domain], domain):
                 wrong.append(missing(node, domain, before + name_of(node)))
     if wrong:
         raise MissingOperators(wrong[0], *wrong[1:], *lost)
     if lost:
         raise Malformed(lost[0], *lost[1:])
+
+
+def _is_read(name: str, version: int, domain: str) -> bool:
+    """Whether there is a row, or a definition in terms of operators that there are rows for."""
+    if domain == "" and (name in TABLE or name in REASONS):
+        return name in TABLE
+    return has_definition(name, version, domain)
 
 
 def combined(errors: list[PlicaError]) -> PlicaError:

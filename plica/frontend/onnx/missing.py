@@ -32,8 +32,7 @@ _WHY: Final[dict[str, tuple[str, ...]]] = {
     ),
     "it reads files of images": ("ImageDecoder",),
     "it has no definition yet": (
-        "BitCast", "DeformConv", "Det", "MaxRoiPool", "MaxUnpool", "RoiAlign",
-        "TensorScatter",
+        "BitCast", "Det", "MaxRoiPool",
     ),
 }  # fmt: skip
 

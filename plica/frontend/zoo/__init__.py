@@ -3,7 +3,7 @@
 They serve demonstrations, benchmarks and tests: real shapes, no files.
 
 >>> sorted(NETWORKS)[:3]
-['dcgan', 'dqn', 'lstm_lm']
+['dcgan', 'densenet121', 'dqn']
 >>> parameters(NETWORKS["mlp"]())
 932362
 """
@@ -14,18 +14,24 @@ from typing import Final
 
 from plica.frontend.zoo.agent import dqn
 from plica.frontend.zoo.attention import transformer
+from plica.frontend.zoo.connected import densenet
 from plica.frontend.zoo.count import macs, parameters
 from plica.frontend.zoo.generator import dcgan
 from plica.frontend.zoo.mobile import mobilenet
+from plica.frontend.zoo.parallel import inception
 from plica.frontend.zoo.perceptron import mlp
+from plica.frontend.zoo.plain import vgg
 from plica.frontend.zoo.recurrent import lstm_lm, lstm_weights
 from plica.frontend.zoo.residual import resnet
+from plica.frontend.zoo.squeezed import squeezenet
 from plica.ir.graph.module import Module
 
 __all__ = [
     "NETWORKS",
     "dcgan",
+    "densenet",
     "dqn",
+    "inception",
     "lstm_lm",
     "lstm_weights",
     "macs",
@@ -33,7 +39,9 @@ __all__ = [
     "mobilenet",
     "parameters",
     "resnet",
+    "squeezenet",
     "transformer",
+    "vgg",
 ]
 
 # fmt: off
@@ -44,6 +52,10 @@ NETWORKS: Final[dict[str, Callable[[], Module]]] = {
     "resnet50":     partial(resnet, 50),
     "mobilenet_v1": partial(mobilenet, 1),
     "mobilenet_v2": partial(mobilenet, 2),
+    "squeezenet":   squeezenet,
+    "densenet121":  densenet,
+    "inception_v3": inception,
+    "vgg16":        vgg,
     "transformer":  transformer,
     "dcgan":        dcgan,
     "lstm_lm":      lstm_lm,

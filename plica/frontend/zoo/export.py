@@ -95,7 +95,12 @@ def _conv(attrs: Attrs) -> dict[str, Any]:
 
 
 def _pool(attrs: Attrs) -> dict[str, Any]:
-    return {"kernel_shape": _both(attrs["kernel"]), **_window(attrs)}
+    ceil = {"ceil_mode": 1} if attrs["ceil_mode"] else {}
+    return {"kernel_shape": _both(attrs["kernel"]), **_window(attrs), **ceil}
+
+
+def _mean_pool(attrs: Attrs) -> dict[str, Any]:
+    return {**_pool(attrs), "count_include_pad": int(attrs["count_include_pad"])}
 
 
 def _only(*names: str) -> Callable[[Attrs], dict[str, Any]]:
@@ -112,6 +117,8 @@ PLAIN: Final[dict[str, tuple[str, Callable[[Attrs], dict[str, Any]]]]] = {
     "tanh":               ("Tanh",               _only()),
     "nn.softmax":         ("Softmax",            _only("axis")),
     "nn.max_pool":        ("MaxPool",            _pool),
+    "nn.avg_pool":        ("AveragePool",        _mean_pool),
+    "concat":             ("Concat",             _only("axis")),
     "nn.global_avg_pool": ("GlobalAveragePool",  _only()),
     "nn.flatten":         ("Flatten",            _only("axis")),
     "take":               ("Gather",             _only("axis")),

@@ -77,15 +77,17 @@ class Layers:
         self,
         x: Expr,
         out: int,
-        kernel: int,
+        kernel: int | tuple[int, int],
         stride: int = 1,
         groups: int = 1,
         *,
         padding: int | None = None,
     ) -> Expr:
         """A convolution of two axes, by default one that keeps the size (at stride 1)."""
-        weight = self.weight(out, sizes(x)[1] // groups, kernel, kernel)
-        around = kernel // 2 if padding is None else padding
+        high, broad = kernel if isinstance(kernel, tuple) else (kernel, kernel)
+        weight = self.weight(out, sizes(x)[1] // groups, high, broad)
+        keeping = high // 2 if high == broad else (high // 2, broad // 2)
+        around = keeping if padding is None else padding
         return apply("nn.conv", x, weight, strides=stride, padding=around, groups=groups)
 
     def spread(self, x: Expr, out: int, kernel: int, stride: int, padding: int) -> Expr:

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  # rows of a table
 """Layers of networks over what is known; their types come from the operators' own relations."""
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from hypothesis.strategies import DrawFn
 from plica.ir.generate.choice import between, pick
 from plica.ir.generate.scope import GenerationScope, KnownExpression
 from plica.ir.generate.value import constants
-from plica.ir.graph.expression import Apply, Expr
+from plica.ir.graph.expression import Apply, Expr, Project
 from plica.ir.graph.operator import Mismatch, find, names
 from plica.ir.type.dim import dim
-from plica.ir.type.term import TensorType, Type, static_shape
+from plica.ir.type.term import TensorType, TupleType, Type, static_shape
 
 Typed: TypeAlias = tuple[Expr, Type]
 Layer: TypeAlias = Callable[[DrawFn, Expr, TensorType, tuple[int, ...]], "Typed | None"]
@@ -96,6 +97,40 @@ def convolution(draw: DrawFn, x: Expr, t: TensorType, shape: tuple[int, ...]) ->
     return typed_apply("nn.conv", (reshaped, weights))
 
 
+def _windowed(draw: DrawFn, shape: tuple[int, ...]) -> dict[str, Any]:
+    at = draw(between(0, len(shape) - 1))
+    return {"axis": at, "window": draw(between(1, max(1, shape[at])))}
+
+
+# What the attributes without a default may be, for a tensor of some shape of rank 1 or more.
+# fmt: off
+SETTINGS: Final[dict[str, Callable[[DrawFn, tuple[int, ...]], dict[str, Any]]]] = {
+    "cumsum":         lambda draw, shape: {"axis": draw(between(0, len(shape) - 1))},
+    "merge_runs":     lambda draw, shape: {"width": draw(between(1, 4))},
+    "nn.dilate":      lambda draw, shape: {"strides": draw(between(1, 2))},
+    "nn.space_to_batch": lambda draw, shape: {"block": 1 + (shape[1] % 2 == 0) if len(shape) > 1 else ()},
+    "repeat":         lambda draw, shape: {"repeats": draw(between(0, 2)), "axis": draw(between(0, len(shape) - 1))},
+    "reshape_codes":  lambda draw, shape: {"codes": pick(draw, ((0, -2), (-4, 1, -1, -2), (-1,)))},
+    "roll":           lambda draw, shape: {"shift": draw(between(-2, 2)), "axis": 0},
+    "sliding_window": _windowed,
+    "tile":           lambda draw, shape: {"reps": draw(between(0, 2))},
+    "topk":           lambda draw, shape: {"k": draw(between(0, shape[-1])), "largest": bool(draw(between(0, 1)))},
+}
+# fmt: on
+
+
+def set_operator(draw: DrawFn, x: Expr, t: TensorType, shape: tuple[int, ...]) -> Typed | None:
+    """An operator with attributes that have no default; of several results one."""
+    if not shape:
+        return None
+    op = pick(draw, tuple(SETTINGS))
+    made = typed_apply(op, ((x, t),), **SETTINGS[op](draw, shape))
+    if made is None or not isinstance(made[1], TupleType):
+        return made
+    at = draw(between(0, len(made[1].items) - 1))
+    return Project(made[0], at), made[1].items[at]
+
+
 @cache
 def plain_operators() -> dict[int, tuple[str, ...]]:
     """The operators that need tensors only, by how many; every attribute has a default."""
@@ -123,4 +158,6 @@ def any_operator(draw: DrawFn, scope: GenerationScope) -> KnownExpression | None
     return None if made is None else scope.add(*made)
 
 
-LAYERS: Final[tuple[Layer, ...]] = (activation, softmax, reduction, dense, convolution)
+LAYERS: Final[tuple[Layer, ...]] = (
+    activation, softmax, reduction, dense, convolution, set_operator,
+)  # fmt: skip

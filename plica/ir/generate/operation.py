@@ -20,7 +20,7 @@ from plica.ir.graph.expression import Const, Expr
 from plica.ir.graph.operator import find
 from plica.ir.loop.scalar import Lit, Scalar
 from plica.ir.type.dim import normal_dim, product
-from plica.ir.type.dtype import DType, bool_
+from plica.ir.type.dtype import COMPUTED, DType, bool_
 from plica.ir.type.term import TensorType, Type, static_shape
 
 Growth: TypeAlias = Callable[[DrawFn, GenerationScope], "tuple[Expr, Type] | None"]
@@ -39,8 +39,12 @@ def apply(op: str, *args: Any) -> Expr | None:
 
 
 def tensors(scope: GenerationScope) -> list[tuple[Expr, TensorType]]:
-    """The tensors that are known."""
-    return [(each.expr, each.type) for each in scope.pool if isinstance(each.type, TensorType)]
+    """The tensors that are known, of dtypes that arithmetic is done in."""
+    return [
+        (each.expr, each.type)
+        for each in scope.pool
+        if isinstance(each.type, TensorType) and each.type.dtype in COMPUTED
+    ]
 
 
 def _pick(draw: DrawFn, scope: GenerationScope, rank: int = 0) -> tuple[Expr, TensorType] | None:

@@ -10,21 +10,28 @@ there is none to speak of); by `FLAT`, where the slope is zero wherever there is
 a term that is to be differentiated in its place.  An operator made of others needs none.
 
 Records live in `plica/ir/op/`, one line each in the file of their kind; `plica.op` and
-`plica.op.nn` are views of the registry.  Third parties add records with `register`.
+`plica.op.nn` are views of the registry.  A library registers its own under the name of its entry
+point in `plica.operators`, `name.operator`, and they are found in any process; making a record
+again as it was is nothing, so that cells of a notebook can be run again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import attrs
 
 from plica.core.diagnostic import IllTyped, did_you_mean
+from plica.core.extension import ExtensionGroup, installed_points
+from plica.core.fold import post_order
+from plica.core.same_code import same_code
+from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Attrs, Expr, as_expr
 from plica.ir.loop.tensor import Compute
 from plica.ir.type.term import Type
-from plica.runtime.error import Diagnostic
+from plica.runtime.error import Diagnostic, Place, PlicaError
 
 __all__ = [
     "FLAT",
@@ -33,12 +40,15 @@ __all__ = [
     "Gradient",
     "Mismatch",
     "Operator",
+    "OperatorRefused",
     "Pullback",
     "Through",
     "aliases",
     "find",
     "names",
+    "namespaces",
     "register",
+    "uses_foreign",
 ]
 
 
@@ -107,6 +117,8 @@ class Operator:
     onnx: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()  # other names people know it by; terms hold the one name
     gradient: Gradient | None = None
+    reference: Callable[..., Any] | None = None
+    """Another meaning, of arrays and the attributes by name, to hold this one against."""
 
     @property
     def variadic(self) -> bool:
@@ -168,23 +180,107 @@ class Operator:
 
 _registry: Final[dict[str, Operator]] = {}
 _known: Final[dict[str, Operator]] = {}  # the same records under their aliases as well
+_homes: Final[dict[str, Place]] = {}  # where the records of other packages were made
+
+RESERVED: Final = ("nn",)
+"""Names before a dot that are Plica's own."""
+
+
+class OperatorRefused(PlicaError, ValueError):
+    """A record cannot be registered."""
 
 
 def register(operator: Operator) -> Operator:
-    """Add a record; its names must be new, and it must say what it computes."""
+    """Add a record; its names must be new, and it must say what it computes.
+
+    The same record once more is nothing, and gives the first; another definition of the same name
+    is refused: much that was computed with the first is still known.
+    """
+    home = _home()
+    if (operator.compute is None) == (operator.decompose is None):
+        message = f"{operator.name} needs either a tensor expression or a decomposition."
+        raise OperatorRefused(Diagnostic("bad-operator", message, home))
     taken = [name for name in (operator.name, *operator.aliases) if name in _known]
     if taken:
-        raise ValueError(f"There is an operator {taken[0]} already.")
-    if (operator.compute is None) == (operator.decompose is None):
-        raise ValueError(f"{operator.name} needs either a tensor expression or a decomposition.")
+        first = _known[taken[0]]
+        if first.name == operator.name and same_code(first, operator):
+            return first
+        there = _homes.get(first.name)
+        message = f"There is an operator {taken[0]} already, defined otherwise."
+        found = "Plica's own" if there is None else f"one at {there}"
+        hint = "Give it another name; a changed definition is read when Python starts again."
+        told = Diagnostic("name-clash", message, home, "a new name", found, hint)
+        raise OperatorRefused(told)
+    if home is not None:
+        _homes[operator.name] = home
     _registry[operator.name] = operator
     _known.update(dict.fromkeys((operator.name, *operator.aliases), operator))
     return operator
 
 
+def _home() -> Place | None:
+    """The line of another package that makes a record; None where Plica does."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__") in MAKERS:
+        frame = frame.f_back
+    if str(frame.f_globals.get("__name__")).startswith("plica."):
+        return None
+    return Place(file=frame.f_code.co_filename, line=frame.f_lineno)
+
+
+MAKERS: Final = (__name__, "plica.ir.op.record", "plica.core.extension")
+"""Modules whose functions make records for others."""
+
+OPERATORS: Final = ExtensionGroup(
+    "plica.operators", "operator", Operator, named=lambda each: each.name, several=True,
+    error=OperatorRefused, broken="bad-operator",
+)  # fmt: skip
+"""The operators of libraries: the name of an entry point is what stands before the dot."""
+
+
 def find(name: str) -> Operator | None:
-    """The record of that name or alias; `plica.ir.op` must have been imported."""
-    return _known.get(name)
+    """The record of that name or alias; `plica.ir.op` must have been imported.
+
+    `acme.square` is looked for in the package whose entry point is `acme`.
+    """
+    found = _known.get(name)
+    if found is None and "." in name and load_namespace(name.partition(".")[0]):
+        return _known.get(name)
+    return found
+
+
+def load_namespace(space: str) -> bool:
+    """Whether a package offers operators whose names begin so; they are registered then.
+
+    A package that is broken is refused, and leaves nothing behind.
+    """
+    point = None if space in RESERVED else OPERATORS.points().get(space)
+    if point is None:
+        return False
+    tables: tuple[dict[str, Any], ...] = (_registry, _known, _homes)  # Any: of each its own
+    before = [dict(each) for each in tables]
+    try:
+        for each in OPERATORS.records(point):
+            register(each)
+    except OperatorRefused:
+        for table, old in zip(tables, before, strict=True):
+            table.clear()
+            table.update(old)
+        raise
+    return True
+
+
+def uses_foreign(terms: Iterable[Term]) -> bool:
+    """Whether an operator of another package than Plica is in some terms."""
+    return bool(_homes) and any(
+        isinstance(each, Apply) and each.op in _homes for term in terms for each in post_order(term)
+    )
+
+
+def namespaces() -> tuple[str, ...]:
+    """What stands before the dot in the names of other packages' operators, sorted."""
+    offered = {each.name for each in installed_points(OPERATORS.name)}
+    return tuple(sorted(offered | {each.partition(".")[0] for each in _homes if "." in each}))
 
 
 def names() -> tuple[str, ...]:

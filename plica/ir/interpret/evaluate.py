@@ -12,7 +12,8 @@ just the elements it depends on, and numpy broadcasts the rest.
 array([ 6., 15.], dtype=float32)
 
 Laws: integers are exact; a reduction of floats goes through its box in row-major order from the
-combiner's identity, one rounding at a time, as a plain loop would; so no sum is reassociated.
+combiner's identity, one rounding at a time, as a plain loop would; one in runs does what
+`plica.ir.loop.summation` spells.
 A load behind a false guard does not happen, and one outside of its buffer is an error (see Note
 [Guards] in `plica.ir.interpret.lane`).
 """

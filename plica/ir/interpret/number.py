@@ -124,7 +124,7 @@ def intrinsic(name: str, dtype: DType) -> Function:
     if row.is_bool:
         return exact
     narrow = rounding(dtype)
-    return lambda x: narrow(exact(x))
+    return lambda *args: narrow(exact(*args))
 
 
 COMBINERS: Final[dict[str, type[Scalar]]] = {

@@ -38,6 +38,7 @@ from plica.ir.loop.scalar import (
     Shuffle,
     dtype_of,
 )
+from plica.ir.loop.summation import spelled
 from plica.runtime.error import Diagnostic
 
 _UNSET: Final = object()
@@ -227,6 +228,9 @@ def _reduction(node: Reduce, env: Env, nesting: int) -> Callable[[Registers], An
     if nesting > _DEEPEST:  # the one place where running recurses
         message = "Reductions inside reductions are nested too deep to be interpreted."
         raise EvaluationError(Diagnostic("unsupported", message, None, f"at most {_DEEPEST}"))
+    if node.runs:
+        line = _Layout(env, nesting).line((spelled(node),))
+        return lambda _: run_line(line)[0]
     dtype = dtype_of(node.body)
     start, combine = number.identity(node.combiner, dtype), number.combine(node.combiner, dtype)
     extents, body = (

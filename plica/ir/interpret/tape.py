@@ -53,6 +53,7 @@ from plica.ir.loop.scalar import (
     Select,
     dtype_of,
 )
+from plica.ir.loop.summation import spelled
 from plica.ir.type.dim import known, normal_dim, polynomial
 from plica.runtime.error import Diagnostic
 
@@ -290,6 +291,8 @@ class Tape:
     # --- reductions ------------------------------------------------------------------------------
 
     def reduce(self, node: Reduce) -> Placed:
+        if node.runs:
+            return self.place(spelled(node))
         dtype = dtype_of(node.body)
         neutral = identity(node.combiner, dtype)
         extents = [number(size) for size in node.extents]

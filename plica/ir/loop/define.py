@@ -36,10 +36,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, cast
 
 from plica.core.binding import free_vars, rename, substitute
-from plica.core.fold import post_order
+from plica.core.fold import map_top_down, post_order
 from plica.core.name import Name, fresh
+from plica.core.term import Term
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.reduction import TakenOut, taken_out
+from plica.ir.loop.reduction import TakenOut, exposed, taken_out
 from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar, dtype_of
 from plica.ir.loop.stage import Each, ExternStage, Fold, Scan, Stage
 from plica.ir.loop.statement import (
@@ -56,6 +57,7 @@ from plica.ir.loop.statement import (
     seq,
     statements,
 )
+from plica.ir.loop.summation import spelled
 from plica.ir.loop.tensor import Compute
 from plica.ir.type.dim import known
 
@@ -176,10 +178,27 @@ class _Writer:
             self.block(out.name, loops, Store(out, axes, rest))
 
     def reduce(self, of: TakenOut, into: Buffer, axes: tuple[ScalarVar, ...]) -> None:
+        if of.value.runs:
+            self.in_runs(of, into, axes)
+            return
         start, join = MEANING[of.combiner]
         init = Store(into, axes, start(dtype_of(of.body)))
         again = Store(into, axes, join(Load(into, axes), of.body))
         self.reduced(into.name, axes, into.shape, of.terms, of.extents, init, again)
+
+    def in_runs(self, of: TakenOut, into: Buffer, axes: tuple[ScalarVar, ...]) -> None:
+        """A sum in runs: a block adds up the totals of runs, each of them a term."""
+        whole = spelled(of.value)
+        read: dict[Term, Scalar] = {}
+        for each in exposed(whole):
+            held = Buffer(self.name(Name("total")), into.shape, dtype_of(each))
+            self.held.append(held)
+            total = TakenOut(held, axes, each.combiner, each.axes, each.extents, each.body)
+            self.reduce(total, held, axes)
+            read[each] = Load(held, axes)
+        value = map_top_down(lambda node: read.get(node, node), whole)
+        loops = [(axis, size, "s") for axis, size in zip(axes, into.shape, strict=True)]
+        self.block(into.name, loops, Store(into, axes, cast(Scalar, value)))
 
     def reduced(  # noqa: PLR0917  # a reduction is these things
         self,

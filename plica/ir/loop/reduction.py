@@ -39,6 +39,7 @@ from plica.ir.loop.scalar import (
     Not,
     Or,
     Reduce,
+    Runs,
     Scalar,
     ScalarVar,
     Select,
@@ -62,6 +63,12 @@ class TakenOut:
     terms: tuple[ScalarVar, ...]
     extents: tuple[Scalar, ...]
     body: Scalar
+    runs: Runs = ""
+
+    @property
+    def value(self) -> Reduce:
+        """The reduction."""
+        return Reduce(self.combiner, self.terms, self.extents, self.body, self.runs)
 
 
 def taken_out(
@@ -90,6 +97,28 @@ def taken_out(
     result = new[value]
     assert isinstance(result, Scalar)
     return result, tuple(found)
+
+
+def exposed(body: Scalar) -> list[Reduce]:
+    """The reductions that are evaluated whenever `body` is, and inside no other reduction."""
+    found: dict[Reduce, None] = {}
+    seen: set[Term] = set()
+    stack: list[Term] = [body]
+    while stack:
+        node = stack.pop()
+        if node in seen or not isinstance(node, Scalar):
+            continue
+        seen.add(node)
+        match node:
+            case Reduce():
+                found[node] = None
+            case Select(condition, _, _):
+                stack.append(condition)
+            case And(left, _) | Or(left, _):
+                stack.append(left)
+            case _:
+                stack.extend(reversed(node._children))
+    return list(found)
 
 
 def _single(
@@ -121,7 +150,7 @@ def _single(
     if any(not free_vars(each).isdisjoint(sizes) for each in shape):
         return None
     buffer = Buffer(name(Name(node.combiner)), shape, dtype_of(node))
-    return TakenOut(buffer, axes, node.combiner, node.axes, node.extents, body)
+    return TakenOut(buffer, axes, node.combiner, node.axes, node.extents, body, node.runs)
 
 
 def _apart(value: Scalar, axes: Axes) -> tuple[Scalar, dict[ScalarVar, Scalar]]:
@@ -148,7 +177,7 @@ def _apart(value: Scalar, axes: Axes) -> tuple[Scalar, dict[ScalarVar, Scalar]]:
             moved[var], sizes[own] = own, extent
         body = substitute(node.body, moved)
         own_axes = tuple(moved[each] for each in node.axes)
-        return Reduce(node.combiner, own_axes, node.extents, body)  # type: ignore[arg-type]  # a term keeps its sort
+        return Reduce(node.combiner, own_axes, node.extents, body, node.runs)  # type: ignore[arg-type]  # a term keeps its sort
 
     apart = map_bottom_up(renamed, value)
     assert isinstance(apart, Scalar)

@@ -139,4 +139,4 @@ class _Rewriting:
             assert outer is not None
             axes += inner
             extents += [outer, *map(index, blocks)]
-        return Reduce(node.combiner, tuple(axes), tuple(extents), memo[node.body])
+        return Reduce(node.combiner, tuple(axes), tuple(extents), memo[node.body], node.runs)

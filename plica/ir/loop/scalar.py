@@ -1,6 +1,6 @@
 """Scalars: the expressions inside loops, and the dims of tensor types.
 
-    Scalar ::= Lit | ScalarVar | Load(buffer, indices) | Reduce(combiner, axes, extents, body)
+    Scalar ::= Lit | ScalarVar | Load(buffer, indices) | Reduce(combiner, axes, extents, body, runs)
              | Add | Sub | Mul | Div | FloorDiv | FloorMod | Min | Max | Pow
              | BitAnd | BitOr | BitXor | ShiftLeft | ShiftRight
              | Eq | Ne | Lt | Le | And | Or | Not | Select | Cast | Intrinsic(name, args)
@@ -173,16 +173,56 @@ class Load(Scalar):
 
 Combiner = Literal["sum", "prod", "max", "min", "all", "any"]
 
+Runs = Literal["", "row", "box"]
+"""How the terms of a long sum are cut into runs, if they are."""
+
+RUN_LENGTH: Final[dict[Runs, int]] = {"row": 16, "box": 256}
+"""Terms of a run, at most.  Sums of 16 equal terms are off by three units of half the last place;
+after 256 products in registers it takes little to add their sum to another."""
+
 
 @frozen(eq=False)
 class Reduce(Scalar):
-    """`body` combined over the box of `axes`; over an empty box the combiner's identity."""
+    """`body` combined over the box of `axes`; over an empty box the combiner's identity.
+
+    Floats are added, or multiplied, one by one in row-major order; in `runs`, those of a run are,
+    and the totals of runs after that (`plica.ir.loop.summation`).
+    """
 
     binds = (("axes", ("body",)),)
     combiner: Combiner
     axes: tuple[ScalarVar, ...]
     extents: tuple[Scalar, ...]
     body: Scalar
+    runs: Runs = ""
+
+    @staticmethod
+    def normal(
+        combiner: Combiner,
+        axes: tuple[ScalarVar, ...],
+        extents: tuple[Scalar, ...],
+        body: Scalar,
+        runs: Runs,
+    ) -> tuple[Any, ...]:
+        if runs and (_has_no_runs(combiner, body) or _is_run(extents, runs)):
+            runs = ""
+        return combiner, axes, extents, body, runs
+
+
+def _has_no_runs(combiner: Combiner, body: Scalar) -> bool:
+    """Whether runs would make no difference: to numbers that are no floats, and to products, which
+    are off by as much in any order."""
+    return combiner != "sum" or not dtype_of(body).is_float
+
+
+def _is_run(extents: tuple[Scalar, ...], runs: Runs) -> bool:
+    """Whether a box is known to be one run."""
+    count = 1
+    for each in extents:
+        if not isinstance(each, Lit) or (runs == "row" and count > 1):
+            return False
+        count *= int(each.value)
+    return count <= RUN_LENGTH[runs]
 
 
 @frozen(eq=False)

@@ -77,6 +77,18 @@ def array_sign(x: Any) -> Any:
     return x if np.asarray(x).dtype == np.bool_ else np.sign(x)
 
 
+def array_truncdiv(x: Any, y: Any) -> Any:
+    """The quotient of integers rounded towards 0; by 0 it is 0."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.floor_divide(x - array_truncmod(x, y), y)
+
+
+def array_truncmod(x: Any, y: Any) -> Any:
+    """What that leaves, with the sign of the left side; by 0 it is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.fmod(x, y)
+
+
 def array_popcount(x: Any) -> Any:
     """How many bits are set."""
     array = np.asarray(x)
@@ -112,6 +124,16 @@ def number_greatest(a: Any, b: Any) -> Any:
 def number_power(a: int, b: int) -> int:
     """`a ** b` up to a multiple of every dtype's span; 0 for a negative power."""
     return int(pow(a, b, 1 << 64)) if b >= 0 else 0
+
+
+def number_truncdiv(a: int, b: int) -> int:
+    """`a / b` rounded towards 0; 0 where b is."""
+    return abs(a) // abs(b) * (-1 if (a < 0) != (b < 0) else 1) if b else 0
+
+
+def number_truncmod(a: int, b: int) -> int:
+    """What that leaves, with the sign of a; 0 where b is."""
+    return a - number_truncdiv(a, b) * b if b else 0
 
 
 def number_shift_left(a: int, b: int, bits: int) -> int:

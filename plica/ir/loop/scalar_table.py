@@ -1,7 +1,7 @@
 """The table of scalar operators: a row each, and all that anybody knows of it.
 
-Adding an intrinsic is adding a row to `INTRINSIC_ROWS` (and, where LLVM's text is a polynomial, a
-formula in `plica.codegen.llvm.formula`): interpreters, scripts, printing, generators, LLVM, C-like
+Adding an intrinsic is adding a row to `INTRINSIC_ROWS` (and, where Plica computes it by a polynomial
+of its own, a formula in `plica.ir.loop.formula`): interpreters, scripts, printing, generators, LLVM, C-like
 languages, features, intervals and derivatives ask the row.
 
 >>> ROWS["Add"].sign, ROWS["Add"].llvm["float"], ROWS["exp"].c["float"]
@@ -19,6 +19,8 @@ import numpy as np
 
 from plica.ir.loop import scalar_interval as interval
 from plica.ir.loop import scalar_meaning as meaning
+from plica.ir.loop.array_formula import defined
+from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar_row import FLAT, INTEGERS, NUMBERS, ScalarRow, every, laws
 from plica.runtime.element import Kind
 
@@ -117,7 +119,8 @@ OPERATOR_ROWS: Final = (
 
 def _library(name: str, derivative: Any, array: Any = None, range: Any = None, **more: Any) -> ScalarRow:
     """A function of the C library: in f32 with an `f` at the end."""
-    return ScalarRow(name, array or getattr(np, name), range=range, derivative=derivative,
+    means = array or getattr(np, name)
+    return ScalarRow(name, defined(name, means) if name in FORMULAS else means, range=range, derivative=derivative,
                      llvm={"float": f"@{name}"}, c={"float": f"{name}{{e}}({{0}})"}, **more)
 
 
@@ -154,7 +157,7 @@ INTRINSIC_ROWS: Final = (
     _library("acosh", lambda f, d, y, x: d * f("rsqrt", f("square", x) - 1),     np.arccosh, interval.rising(np.arccosh, 1.0)),
     _library("atanh", lambda f, d, y, x: d / (1 - f("square", x)),          np.arctanh),
     _library("erf",   lambda f, d, y, x: d * f("exp", -f("square", x)) * (2 / math.sqrt(math.pi)), meaning.array_erf,
-             interval.within(-1.0, 1.0), numbers={"float": math.erf}, is_direct=True),
+             interval.within(-1.0, 1.0)),
     _rounding("floor", "floor", "floor", np.floor),
     _rounding("ceil",  "ceil",  "ceil",  np.ceil),
     _rounding("round", "rint",  "rint",  np.rint),
@@ -172,6 +175,10 @@ INTRINSIC_ROWS: Final = (
               range=interval.within(-math.pi, math.pi), derivative=_angle_slope),
     ScalarRow("fmod", np.fmod, ("float",), 2, is_exact=True, llvm={"float": "frem"},
               c=every("@p_fmod", INTEGERS) | {"float": "fmod{e}({0}, {1})"}),
+    ScalarRow("truncdiv", meaning.array_truncdiv, INTEGERS, 2, numbers=_numbers(meaning.number_truncdiv), is_exact=True,
+              c=every("@p_truncdiv", INTEGERS), cost="divide", derivative=FLAT),
+    ScalarRow("truncmod", meaning.array_truncmod, INTEGERS, 2, numbers=_numbers(meaning.number_truncmod), is_exact=True,
+              c=every("@p_fmod", INTEGERS), cost="divide"),
     ScalarRow("copysign", np.copysign, ("float",), 2, is_exact=True, rounds=False, llvm={"float": "@llvm.copysign"},
               c={"float": "copysign{e}({0}, {1})"}, range=lambda a, b: (-interval.size(a)[1], interval.size(a)[1]),
               derivative=lambda f, d, z, x, y: (f("where", f("logical_xor", f("signbit", x), f("signbit", y)), -d, d), None)),

@@ -38,7 +38,7 @@ from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop.define import define
-from plica.ir.loop.scalar import And, Buffer, Load, Or, Reduce, Scalar, ScalarVar, Select
+from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar
 from plica.ir.loop.stage import Each, ExternStage, Stage
 from plica.ir.loop.statement import Kernel
 from plica.ir.loop.tensor import Compute
@@ -183,28 +183,6 @@ def loads(of: Term) -> Iterator[Load]:
 def reductions(of: Term) -> list[Reduce]:
     """The reductions of a term, each once."""
     return [node for node in post_order(of) if isinstance(node, Reduce)]
-
-
-def exposed(body: Scalar) -> list[Reduce]:
-    """The reductions that are evaluated whenever `body` is, and inside no other reduction."""
-    found: dict[Reduce, None] = {}
-    seen: set[Term] = set()
-    stack: list[Term] = [body]
-    while stack:
-        node = stack.pop()
-        if node in seen or not isinstance(node, Scalar):
-            continue
-        seen.add(node)
-        match node:
-            case Reduce():
-                found[node] = None
-            case Select(condition, _, _):
-                stack.append(condition)
-            case And(left, _) | Or(left, _):
-                stack.append(left)
-            case _:
-                stack.extend(reversed(node._children))
-    return list(found)
 
 
 def with_element(of: Scalar, buffer: Buffer | None, value: Scalar) -> Scalar:

@@ -20,7 +20,7 @@ from attrs import frozen
 
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.loop.scalar import Buffer, Combiner, Reduce, Scalar, ScalarVar, dtype_of
+from plica.ir.loop.scalar import Buffer, Combiner, Reduce, Runs, Scalar, ScalarVar, dtype_of
 from plica.ir.type.dim import DimLike, dim
 from plica.ir.type.dtype import DType, i64
 
@@ -62,9 +62,16 @@ def compute(
 
 
 def reduce(
-    combiner: Combiner, extents: Iterable[DimLike], body: Callable[..., Scalar], name: str = "k"
+    combiner: Combiner,
+    extents: Iterable[DimLike],
+    body: Callable[..., Scalar],
+    name: str = "k",
+    runs: Runs = "",
 ) -> Scalar:
-    """`body(k, …)` combined over the box; nested reductions need different axis names."""
+    """`body(k, …)` combined over the box; nested reductions need different axis names.
+
+    Floats are joined one by one, or in runs (`plica.ir.loop.summation`).
+    """
     sizes = tuple(dim(size) for size in extents)
     axes = tuple(axis(name, number) for number in range(len(sizes)))
-    return Reduce(combiner, axes, sizes, body(*axes))
+    return Reduce(combiner, axes, sizes, body(*axes), runs)

@@ -4,9 +4,20 @@
 (True, True)
 """
 
-from plica.ir.graph.operator import Attribute, Mismatch, Operator, aliases, find, names, register
+from plica.ir.graph.operator import (
+    Attribute,
+    Mismatch,
+    Operator,
+    aliases,
+    find,
+    names,
+    namespaces,
+    register,
+)
 from plica.ir.op import (  # noqa: F401  # imported for their records
     activation,
+    arrange,
+    bitserial,
     comparison,
     convolution,
     create,
@@ -16,18 +27,33 @@ from plica.ir.op import (  # noqa: F401  # imported for their records
     join,
     laid,
     linear,
+    loss,
     mark,
     normalize,
+    order,
     pad,
     pixel,
     pool,
+    put,
     quantise,
     reduction,
     repeat,
+    roi,
+    sampled,
     scatter,
     shape,
+    sparse,
     unpool,
     winograd,
 )
 
-__all__ = ["Attribute", "Mismatch", "Operator", "aliases", "find", "names", "register"]
+__all__ = [
+    "Attribute",
+    "Mismatch",
+    "Operator",
+    "aliases",
+    "find",
+    "names",
+    "namespaces",
+    "register",
+]

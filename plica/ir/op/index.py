@@ -18,7 +18,7 @@ from plica.ir.loop.scalar import Buffer, Eq, FloorMod, Lt, Max, Min, Scalar, Sel
 from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import AXIS, attribute, axis, choice, dtype, natural, number, size
 from plica.ir.op.cotangent import reshape, unbroadcast, word, zeros
-from plica.ir.op.record import as_dtype, primitive, read, tensor_of
+from plica.ir.op.record import as_dtype, primitive, read, scalar, tensor_of
 from plica.ir.op.relation import (
     axis_of,
     broadcast,
@@ -235,6 +235,12 @@ def extent(x: Expr, at: int) -> Expr | int:
     """The size of an axis, as a number where it is known."""
     found = known(tensor_of(x).shape[at])
     return size_of(x, axis=(at,)) if found is None else found
+
+
+def length(x: Expr, at: int) -> Expr:
+    """The size of an axis as an i64."""
+    found = extent(x, at)
+    return scalar(found, i64) if isinstance(found, int) else found
 
 
 gather_nd = primitive(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Values
-from plica.ir.loop.scalar import Buffer, Mul, Scalar, index
+from plica.ir.loop.scalar import Buffer, Mul, Runs, Scalar, index
 from plica.ir.loop.tensor import Compute, compute, reduce
 from plica.ir.op.attribute import attribute, flag, text
 from plica.ir.op.cotangent import (
@@ -64,7 +64,9 @@ def sum_of_products(
             assert whole is not None
             return whole
 
-        return as_dtype(reduce("sum", extents, term) if extents else term(), dtype)
+        runs: Runs = "box" if shape else "row"
+        total = reduce("sum", extents, term, runs=runs) if extents else term()
+        return as_dtype(total, dtype)
 
     return compute(buffers, shape, element)
 

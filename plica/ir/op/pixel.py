@@ -1,4 +1,4 @@
-"""Pixels: images (n, c, h, w) whose channels and pixels are exchanged or repeated.
+"""Pixels: images whose pixels are exchanged with channels or examples, or repeated.
 
 >>> from plica.ir.type.term import tensor
 >>> found = depth_to_space.relation(
@@ -10,16 +10,19 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Values
 from plica.ir.loop.scalar import Buffer, FloorDiv, index
 from plica.ir.loop.tensor import Compute, compute
-from plica.ir.op.attribute import attribute, flag, positive
-from plica.ir.op.cotangent import sum_
+from plica.ir.op.attribute import attribute, flag, many, number, optional, pairs, positive
+from plica.ir.op.cotangent import pad, slice_, sum_
 from plica.ir.op.record import composite, primitive, tensor_of
-from plica.ir.op.relation import Shape, rank_at_least, refuse
+from plica.ir.op.relation import Shape, literal, rank_at_least, refuse
 from plica.ir.op.shape import reshape, transpose
-from plica.ir.type.dim import product, quotient
+from plica.ir.type.dim import known, normal_dim, product, quotient
 from plica.ir.type.term import TensorType
 
 
@@ -80,6 +83,96 @@ space_to_depth = composite(
     "Blocks of pixels as channels: (n, c, h, w) to (n, c·b², h/b, w/b).",
     attributes=(_BLOCK,),
     onnx=("SpaceToDepth",),
+)
+
+
+def _batched(name: str, attrs: Values, x: TensorType) -> tuple[tuple[int, ...], Any]:
+    """The blocks along the axes after the first, and what is added to or cut from each."""
+    blocks = attrs["block"]
+    rank_at_least(name, x, 1 + len(blocks))
+    sides = attrs["sides"] or ((0, 0),) * len(blocks)
+    if len(sides) != len(blocks):
+        message = f"{name} takes a pair of sides for each block."
+        refuse("bad-attribute", message, f"{len(blocks)} pairs", str(len(sides)))
+    return blocks, sides
+
+
+def _to_batch_rule(attrs: Values, x: TensorType) -> TensorType:
+    blocks, sides = _batched("nn.space_to_batch", attrs, x)
+    literal("nn.space_to_batch", attrs["value"], x.dtype)
+    fewer = [
+        quotient(normal_dim(size + sum(side)), index(block))
+        for size, side, block in zip(x.shape[1:], sides, blocks, strict=False)
+    ]
+    sizes = [each for each in fewer if each is not None]
+    if len(sizes) < len(fewer):
+        message = "nn.space_to_batch: the blocks do not divide the padded axes."
+        refuse("shape-conflict", message, f"multiples of {blocks}", str(x))
+    n = product((x.shape[0], index(math.prod(blocks))))
+    return TensorType((n, *sizes, *x.shape[1 + len(blocks) :]), x.dtype)
+
+
+def _space_to_batch(attrs: Values, x: Expr) -> Expr:
+    of = tensor_of(x)
+    blocks, sides = _batched("nn.space_to_batch", attrs, of)
+    out, count = _to_batch_rule(attrs, of).shape, len(blocks)
+    rest = out[1 + count :]
+    x = pad(x, ((0, 0), *sides, *((0, 0),) * len(rest)), constant_values=attrs["value"])
+    parts = [each for pair in zip(out[1:], map(index, blocks), strict=False) for each in pair]
+    inner = tuple(range(2, 2 + 2 * count, 2))
+    order = (*inner, 0, *(at - 1 for at in inner), *range(1 + 2 * count, 1 + 2 * count + len(rest)))
+    return reshape(transpose(reshape(x, (of.shape[0], *parts, *rest)), order), out)
+
+
+def _to_space_rule(attrs: Values, x: TensorType) -> TensorType:
+    blocks, sides = _batched("nn.batch_to_space", attrs, x)
+    n = quotient(x.shape[0], index(math.prod(blocks)))
+    if n is None:
+        message = "nn.batch_to_space: the blocks do not divide the batch."
+        refuse("shape-conflict", message, f"a multiple of {math.prod(blocks)}", str(x))
+    sizes = []
+    for size, block, side in zip(x.shape[1:], blocks, sides, strict=False):
+        sizes.append(normal_dim(size * block - sum(side)))
+        if (known(sizes[-1]) or 0) < 0:
+            message = "nn.batch_to_space cuts away more than there is."
+            refuse("shape-conflict", message, f"at most {sum(side)}", str(x))
+    return TensorType((n, *sizes, *x.shape[1 + len(blocks) :]), x.dtype)
+
+
+def _batch_to_space(attrs: Values, x: Expr) -> Expr:
+    of = tensor_of(x)
+    blocks, sides = _batched("nn.batch_to_space", attrs, of)
+    out, count = _to_space_rule(attrs, of).shape, len(blocks)
+    rest = of.shape[1 + count :]
+    spread = reshape(x, (*map(index, blocks), out[0], *of.shape[1:]))
+    pairs = [at for number_ in range(count) for at in (count + 1 + number_, number_)]
+    order = (count, *pairs, *range(2 * count + 1, 2 * count + 1 + len(rest)))
+    whole = [size * block for size, block in zip(of.shape[1:], blocks, strict=False)]
+    joined = reshape(transpose(spread, order), (out[0], *whole, *rest))
+    if not any(map(any, sides)):
+        return joined
+    starts = tuple(before for before, _ in sides)
+    stops = tuple(before + size for (before, _), size in zip(sides, out[1:], strict=False))
+    return slice_(joined, starts, stops, axes=tuple(range(1, 1 + count)))
+
+
+_BLOCKS = attribute("block", many(positive))
+_SIDES = attribute("sides", optional(pairs), None)
+space_to_batch = composite(
+    "nn.space_to_batch",
+    ("x",),
+    _to_batch_rule,
+    _space_to_batch,
+    "Blocks of the axes after the first, padded by sides, as examples of a larger batch.",
+    attributes=(_BLOCKS, _SIDES, attribute("value", number, 0)),
+)
+batch_to_space = composite(
+    "nn.batch_to_space",
+    ("x",),
+    _to_space_rule,
+    _batch_to_space,
+    "The examples of a batch as blocks of the axes after the first, with their sides cut away.",
+    attributes=(_BLOCKS, _SIDES),
 )
 
 

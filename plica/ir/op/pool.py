@@ -129,7 +129,8 @@ def _avg_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
         held: Scalar = index(1)
         for window, a, size, extent in zip(sliding, at, kernel, x.shape[2:], strict=True):
             held = times(held, _held(attrs, window, a, size, extent))
-        return as_dtype(Div(reduce("sum", kernel, load), as_dtype(held, inner)), x.dtype)
+        total = reduce("sum", kernel, load, runs="box")
+        return as_dtype(Div(total, as_dtype(held, inner)), x.dtype)
 
     return compute((x,), out.shape, element)
 
@@ -272,7 +273,7 @@ def _average(
     x: Buffer, kernel: list[int], load: Callable[..., Scalar], held: list[Scalar]
 ) -> Scalar:
     inner = wide(x.dtype)
-    total = reduce("sum", kernel, lambda *k: as_dtype(load(Lit(0, x.dtype), *k), inner))
+    total = reduce("sum", kernel, lambda *k: as_dtype(load(Lit(0, x.dtype), *k), inner), runs="box")
     count = held[0]
     for each in held[1:]:
         count = count * each

@@ -46,6 +46,7 @@ def primitive(
     onnx: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
     gradient: Gradient | None = None,
+    reference: Callable[..., Any] | None = None,
 ) -> Operator:
     """Register an operator given by a tensor expression."""
     relation = fitting(name, inputs, rule, admits, like)
@@ -68,6 +69,7 @@ def primitive(
             onnx=onnx,
             aliases=aliases,
             gradient=gradient,
+            reference=reference,
         )
     )
 
@@ -85,6 +87,7 @@ def composite(
     onnx: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
     gradient: Gradient | None = None,
+    reference: Callable[..., Any] | None = None,
 ) -> Operator:
     """Register an operator given by a term over other operators."""
     return register(
@@ -99,6 +102,7 @@ def composite(
             onnx=onnx,
             aliases=aliases,
             gradient=gradient,
+            reference=reference,
         )
     )
 
@@ -116,6 +120,7 @@ def pointwise(
     onnx: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
     slope: Derivative | Flat | None = None,
+    reference: Callable[..., Any] | None = None,
 ) -> Operator:
     """Register an operator whose element depends on the elements at the same place.
 
@@ -151,6 +156,7 @@ def pointwise(
         onnx=onnx,
         aliases=aliases,
         gradient=None if slope is None else sloping(slope, bool(attributes)),
+        reference=reference,
     )
 
 

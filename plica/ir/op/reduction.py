@@ -1,8 +1,9 @@
 """Reductions: axes folded away by an associative operation.
 
-Sums and products keep the dtype of their argument: integers wrap around, and 16-bit floats are
-summed in f32 and rounded once.  Over an empty axis a sum is 0, a product 1, `all` true and `any`
-false; a maximum or minimum over an axis known to be empty is refused.
+Sums and products keep the dtype of their argument: integers wrap around, 16-bit floats are summed
+in f32 and rounded once, and products of these and of f32 are made in f64 and rounded once.  A long
+sum of floats is made in runs (`plica.ir.loop.summation`).  Over an empty axis a sum is 0, a product
+1, `all` true and `any` false; a maximum or minimum over an axis known to be empty is refused.
 
 >>> from plica.ir.type.term import tensor
 >>> str(sum_.relation({"axis": (0,), "keepdims": False}, tensor((2, 3), "f32")).shape[0].value)
@@ -51,7 +52,7 @@ from plica.ir.op.relation import (
 )
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import DType, f32, i64
+from plica.ir.type.dtype import DType, f32, f64, i64
 from plica.ir.type.term import TensorType
 
 
@@ -90,6 +91,8 @@ def folded(
 ) -> Compute:
     """The tensor expression that folds the axes of `x`."""
     inner = wide(x.dtype) if combiner in ("sum", "prod") else x.dtype
+    if combiner == "prod" and inner is f32:
+        inner = f64  # a product is off by as much as all its factors are
     extents = [x.shape[at] for at in axes]
 
     def element(*outer: Scalar) -> Scalar:
@@ -105,7 +108,7 @@ def folded(
                     at.append(next(kept))
             return as_dtype(x[tuple(at)], inner)
 
-        total = reduce(combiner, extents, load) if axes else load()
+        total = reduce(combiner, extents, load, runs="row") if axes else load()
         return as_dtype(total, x.dtype)
 
     return compute((x,), out, element)

@@ -12,7 +12,7 @@ strange: hypothesis's draws in a check (so failures shrink), a seeded generator 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -51,7 +51,7 @@ from plica.rewrite.check.attribute import alike, attribute_values
 from plica.rewrite.check.data import Choose, Shape, array, sizes
 from plica.rewrite.instantiate import settled
 from plica.rewrite.match import fits
-from plica.rewrite.pattern import ANYTHING, Constraint, Hole, Rest, alternatives
+from plica.rewrite.pattern import ANYTHING, Constraint, Hole, Predicate, Rest, alternatives
 
 T = TypeVar("T")
 TRIES: Final = 40
@@ -70,10 +70,16 @@ class Instance:
     variables: tuple[Var, ...]
 
 
-def instance(left: Term, choose: Choose, *, data: bool = True) -> Instance | None:
-    """An instance of a left side, None where no well-typed one was found."""
+def instance(
+    left: Term, choose: Choose, *, data: bool = True, given: Mapping[str, Any] | None = None
+) -> Instance | None:
+    """An instance of a left side, None where no well-typed one was found.
+
+    What is `given` fills the holes of those names; a type stands for a variable of it.
+    """
     pattern = choose(alternatives(left))
     making = _Making(choose, pattern)
+    making.give(given or {})
     try:
         term = making.part(pattern)
     except _GivenUp:
@@ -96,12 +102,21 @@ class _Making:
 
     def __init__(self, choose: Choose, pattern: Term) -> None:
         self.choose = choose
+        self.given: dict[str, Any] = {}  # Any: what somebody fills holes with
         self.filling: dict[str, Any] = {}  # Any: terms, attribute values, tuples of arguments
         self.variables: list[Var] = []
         self.made: dict[Term, Any] = {}
         self.binders: list[Var] = []  # those that fill holes
         (whole,), self.named = opened(pattern)
         self.scopes = {name: sorted(frozenset().union(*s)) for name, s in scopes(whole).items()}
+
+    def give(self, given: Mapping[str, Any]) -> None:
+        """Fill some holes beforehand; attributes are read as operators read them."""
+        self.given = dict(given)
+        self._keep({
+            name: Var(Name(name), value) if isinstance(value, Type) else value
+            for name, value in given.items()
+        })  # fmt: skip
 
     def part(self, node: Term) -> Any:
         """What a part of the pattern becomes; recursion over a pattern."""
@@ -278,10 +293,11 @@ class _Making:
     def _keep(self, trial: dict[str, Any]) -> None:
         self.filling |= trial
         for value in trial.values():
-            found = value if isinstance(value, tuple) else (value,)
-            self.variables.extend(
-                each for each in found if isinstance(each, Var) and each not in self.binders
-            )
+            for each in value if isinstance(value, tuple) else (value,):
+                inside = post_order(each) if isinstance(each, Expr) else ()
+                self.variables.extend(
+                    v for v in inside if isinstance(v, Var) and v not in self.binders
+                )
 
     def _expression(self, name: str, constraint: Constraint, context: Sequence[Type]) -> Expr:
         spoken = self._scoped(name, constraint) if not constraint.constant else None
@@ -293,12 +309,24 @@ class _Making:
         var = Var(Name(name), of)
         demand = constraint.when
         if not constraint.constant and (demand is None or demand(var)):
-            return var
+            return self._computed(var, of, demand)
         for _ in range(4):  # what refuses every variable may take some constant
             made = const(array(of, self.choose), of.dtype)
             if demand is None or demand(made):
                 break
         return made
+
+    def _computed(self, var: Var, of: TensorType, demand: Predicate | None) -> Expr:
+        """A variable, or sometimes an operator of it: programs fill holes with both."""
+        if not self.choose((False,) * 7 + (True,)):
+            return var
+        name = "logical_not" if of.dtype is bool_ else "absolute"
+        operator = find(name)
+        assert operator is not None
+        if isinstance(operator.relation({}, of), Mismatch):  # of a dtype that nothing is done with
+            return var
+        made = Apply(name, (var,), ())
+        return var if demand is not None and not demand(made) else made
 
     def _scoped(self, name: str, constraint: Constraint) -> Expr | None:
         """Something that speaks of a variable in whose scope a hole stands, or of a namesake."""
@@ -368,6 +396,11 @@ class _Making:
                     return None
                 trial[value.name] = found = self.choose(alike(options, length))
                 length = len(found) if isinstance(found, tuple) else length
+            elif value.name in self.given:
+                found = specs[name].read(self.given.pop(value.name))
+                if isinstance(found, Mismatch):
+                    raise _GivenUp
+                self.filling[value.name] = found
             values.append((name, self.filling.get(value.name, trial.get(value.name))))
         return tuple(values)
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from plica.core.diagnostic import IllTyped, RuleRefused
+from plica.core.diagnostic import IllTyped, RuleFailed, RuleRefused
+from plica.core.extension import said
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
@@ -19,19 +20,14 @@ from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
 from plica.ir.type.dtype import bool_
 from plica.ir.type.infer import type_of
 from plica.ir.type.unify import same_type
-from plica.rewrite.check.instance import Instance, instance
+from plica.rewrite.check.instance import Instance
+from plica.rewrite.check.offer import offered
 from plica.rewrite.check.report import closed, text
 from plica.rewrite.instantiate import plan
 from plica.rewrite.pattern import IndexHole, alternatives
 from plica.rewrite.rule import Rule
-from plica.runtime.error import Diagnostic, PlicaError
 
 TRIES: Final = 3
-FAILURES: Final = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, NameError, PlicaError,
-    RuntimeError, TypeError, ValueError,
-)  # fmt: skip
-"""What a function with a mistake in it ends with."""
 
 
 def probe(rule: Rule) -> str | None:
@@ -49,13 +45,13 @@ def probe(rule: Rule) -> str | None:
     for _ in range(TRIES):
         made: Instance | None = None
         try:
-            made = instance(rule.left, choose, data=False)
+            made = offered(rule, choose, data=False)
             after = None if made is None else rule.at(made.term)
+        except RuleFailed as failed:
+            shown = "" if made is None else text(closed(made.term, made))
+            raise failing(rule, failed, shown) from failed.__cause__
         except RuleRefused as refused:
             raise _named(rule, refused) from None
-        except FAILURES as error:
-            shown = "" if made is None else text(closed(made.term, made))
-            raise failing(rule, error, shown) from error
         if made is not None and after is not None:
             wrong = types_differ(made.term, after)
             if wrong is not None:
@@ -73,11 +69,11 @@ def _index_probe(rule: Rule, left: Scalar) -> str | None:
             filling = {of.name: _scalar(of, number) for of in holes}
             try:
                 after = rule.at(plan(pattern)(filling))
+            except RuleFailed as failed:
+                shown = ", ".join(f"{name} = {value!r}" for name, value in filling.items())
+                raise failing(rule, failed, shown) from failed.__cause__
             except RuleRefused as refused:
                 raise _named(rule, refused) from None
-            except FAILURES as error:
-                shown = ", ".join(f"{name} = {value!r}" for name, value in filling.items())
-                raise failing(rule, error, shown) from error
             if after is not None and not isinstance(after, Scalar):
                 return f"the right side is no index term but {after!r}"
     return None
@@ -102,17 +98,14 @@ def _scalar(of: IndexHole, number: int) -> Scalar:
     return Lit(number > 1 if of.dtype is bool_ else number, of.dtype)
 
 
-def failing(rule: Rule, error: BaseException, shown: str) -> RuleRefused:
+def failing(rule: Rule, failed: RuleFailed, shown: str) -> RuleRefused:
     """The refusal of a rule whose guard, predicate or right side fails on an instance."""
-    return RuleRefused(
-        Diagnostic(
-            "rule-fails",
-            f"{rule.name} fails on an instance of its left side.",
-            rule.place,
-            found=f"{type(error).__name__}: {error}" + (f"\non {shown}" if shown else ""),
-            suggestion="A right side that cannot be made gives None: the rule does not apply.",
-        )
-    )
+    (first,) = failed.diagnostics
+    cause = failed.__cause__
+    found = (first.found or "") if cause is None else said(cause)
+    message = f"{rule.name} fails on an instance of its left side."
+    told = found + (f"\non {shown}" if shown else "")
+    return RuleRefused(replace(first, message=message, place=rule.place, found=told))
 
 
 def types_differ(left: Expr, right: Term) -> str | None:

@@ -2,6 +2,7 @@
 
 check(rule)  -> Proved | Tested(n) | Untested(why) | Refuted(counterexample)
 check(pack)  -> a verdict for each rule; a pack can be given by its name
+check(operator) -> one on its meaning, one on its gradient
 """
 
 from __future__ import annotations
@@ -14,19 +15,24 @@ import numpy as np
 from hypothesis import strategies as st
 
 from plica.core.binding import free_vars, name_of
-from plica.core.diagnostic import EvaluationError, IllTyped, RuleRefused
+from plica.core.diagnostic import EvaluationError, IllTyped, RuleFailed
+from plica.core.extension import said
 from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Const, Expr, Tuple
+from plica.ir.graph.operator import Operator
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.check.compare import difference
 from plica.rewrite.check.data import Choose
+from plica.rewrite.check.decline import Declined
 from plica.rewrite.check.index import check_index
-from plica.rewrite.check.instance import Instance, instance
-from plica.rewrite.check.probe import FAILURES, types_differ
+from plica.rewrite.check.instance import Instance
+from plica.rewrite.check.offer import offered
+from plica.rewrite.check.operator import check_operator
+from plica.rewrite.check.probe import types_differ
 from plica.rewrite.check.region import chains
 from plica.rewrite.check.report import as_pytest, closed
 from plica.rewrite.check.verdict import Counterexample, Refuted, Tested, Untested, Verdict
@@ -42,14 +48,16 @@ from plica.rewrite.rule import Rule
 def check(of: Rule, examples: int = 200, seed: int = 0) -> Verdict: ...
 @overload
 def check(
-    of: Pack | str | Iterable[Rule], examples: int = 200, seed: int = 0
+    of: Pack | Operator | str | Iterable[Rule], examples: int = 200, seed: int = 0
 ) -> tuple[Verdict, ...]: ...
 def check(
-    of: Rule | Pack | str | Iterable[Rule], examples: int = 200, seed: int = 0
+    of: Rule | Pack | Operator | str | Iterable[Rule], examples: int = 200, seed: int = 0
 ) -> Verdict | tuple[Verdict, ...]:
-    """What can be said of a rule, or of each rule of a pack."""
+    """What can be said of a rule, of each rule of a pack, or of an operator."""
     if examples < 1:
         raise ValueError(f"A check needs at least one example, found {examples}.")
+    if isinstance(of, Operator):
+        return check_operator(of, examples, seed)
     if not isinstance(of, Rule):
         rules = find_pack(of) if isinstance(of, str) else as_rules(of)
         return tuple(check(rule, examples, seed) for rule in rules)
@@ -104,7 +112,7 @@ class Differs(AssertionError):
 
 
 def _test(rule: Rule, examples: int, seed: int) -> Verdict:
-    seen, overflowed = 0, 0
+    seen, overflowed, declined = 0, 0, Declined()
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
@@ -120,17 +128,17 @@ def _test(rule: Rule, examples: int, seed: int) -> Verdict:
     @hypothesis.given(st.binary(min_size=TAPE, max_size=TAPE))
     def compare(tape: bytes) -> None:
         nonlocal seen, overflowed
-        made = instance(rule.left, reader(tape))
+        made = offered(rule, reader(tape))
         if made is None:
+            declined.add(None)
             hypothesis.reject()
         try:
             after = rule.at(made.term)
-        except RuleRefused:
-            raise
-        except FAILURES as error:
-            reason = f"the rule fails with {type(error).__name__}: {error}"
+        except RuleFailed as error:
+            reason = f"the rule fails with {said(error.__cause__ or error)}"
             raise Differs(_counterexample(rule, made, None, None, reason)) from error
         if after is None:
+            declined.add(made)
             hypothesis.reject()
         verdict = sides_differ(rule, made, after)
         if isinstance(verdict, Counterexample):
@@ -148,8 +156,7 @@ def _test(rule: Rule, examples: int, seed: int) -> Verdict:
             note = f"{why} declines nearly every instance"
             return Tested(rule.name, seen, overflowed, note)
     if not seen:
-        why = "the guard" if rule.when is not None else "the right side"
-        return Untested(rule.name, f"no instance was found, or {why} declines every one")
+        return Untested(rule.name, declined.why(rule))
     return Tested(rule.name, seen, overflowed)
 
 

@@ -34,9 +34,10 @@ from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.graph.expression import Const, Expr, Function, Var, attr
+from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import Buffer, Lit, Load, Reduce, Scalar, ScalarVar, dtype_of, index
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, exposed, loads, stages
+from plica.ir.loop.stages import Stages, loads, stages
 from plica.ir.type.dtype import i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, Type

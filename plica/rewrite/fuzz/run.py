@@ -22,9 +22,12 @@ from typing import Any, Final, Literal
 import attrs
 
 from plica.core.diagnostic import CompilerBug
+from plica.core.term import Term
 from plica.ir.driver import PassBroke
 from plica.ir.graph.check import check
+from plica.ir.graph.expression import Expr
 from plica.ir.graph.module import Module
+from plica.ir.passes import Pass
 from plica.ir.type.infer import infer
 from plica.rewrite.check.report import as_comment, text
 from plica.rewrite.contract import Contract, exact
@@ -34,6 +37,7 @@ from plica.rewrite.fuzz.driver import campaign, one_case
 from plica.rewrite.fuzz.report import as_pytest
 from plica.rewrite.fuzz.stage import Stage, after, blame
 from plica.rewrite.history import History, begun
+from plica.rewrite.make import tabled
 from plica.rewrite.pack import Pack
 from plica.rewrite.rule import Rule
 from plica.runtime.error import PlicaError
@@ -94,19 +98,22 @@ def fuzz(
     contract: Contract = exact,
     native: Compiled | None = None,
     every: int = 0,
-    focus: Sequence[Rule] = (),
+    focus: Sequence[Rule | Expr] = (),
     whole: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> GraphFuzzReport:
     """Modules through the stages; with `native` every so many-th is compiled and run as well.
 
-    The rules of `focus` are tried first, one after another, and then in every other module; where
-    modules are of the `whole` language, all have closures, data or recursion to choose from.
+    The rules and patterns of `focus`, and those that a pass among the stages looks for, are tried
+    first, one after another, and then in every other module; where modules are of the `whole`
+    language, all have closures, data or recursion to choose from.
     `say` is told of each module as its turn comes.
     """
     counts: Counter[str] = Counter()
     fired: Counter[str] = Counter()
     rules = tuple(rule for stage in stages if isinstance(stage, Pack) for rule in stage)
+    patterns = [each for stage in stages if isinstance(stage, Pass) for each in stage.looks_for]
+    sought = [each if isinstance(each, Rule) else _sought(each) for each in (*focus, *patterns)]
 
     def judged(number: int, case: Case, first: bool) -> None:
         module, inputs = case
@@ -121,7 +128,7 @@ def fuzz(
             fired.update(step.rule.name for step in history.derivation.steps)
 
     def one(number: int) -> StageFinding | None:
-        wanted = _turn(of_programs(focus), number)
+        wanted = _turn(of_programs(sought), number)
         drawn = cases(rules, wanted, exact < contract, whole)
         try:
             one_case(partial(judged, number), drawn, seed, number)
@@ -140,6 +147,11 @@ def fuzz(
         dict(sorted(fired.items())),
         done.finding,
     )
+
+
+def _sought(pattern: Term) -> Rule:
+    """A pattern that somebody looks for, as the left side of a rule that changes nothing."""
+    return tabled("sought", pattern, lambda m: None)
 
 
 def _turn(focus: Sequence[Rule], number: int) -> Rule | None:

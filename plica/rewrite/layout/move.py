@@ -283,7 +283,7 @@ def _ordered(of: Compute) -> Compute:
             key=lambda each: order.index(each[0]) if each[0] in order else len(order),
         )
         axes, extents = zip(*ranked, strict=True) if ranked else ((), ())
-        return Reduce(node.combiner, axes, extents, node.body)
+        return Reduce(node.combiner, axes, extents, node.body, node.runs)
 
     body = map_bottom_up(sort, of.body)
     assert isinstance(body, Scalar)

@@ -8,10 +8,11 @@ Plica's packs are imported when they are asked for.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Final
 
-from plica.rewrite.pack import Pack, find, installed
+from plica.core.diagnostic import RuleRefused
+from plica.core.extension import ExtensionGroup
+from plica.rewrite.pack import Pack
 
 OWN: Final[dict[str, str]] = {
     "algebra": "plica.rewrite.packs.algebra:ALGEBRA",
@@ -36,15 +37,21 @@ OWN: Final[dict[str, str]] = {
 """Where each of Plica's own packs is."""
 
 
+PACKS: Final = ExtensionGroup(
+    "plica.packs", "rule pack", Pack, OWN, lambda each: each.name,
+    error=RuleRefused, unknown="unknown-pack",
+)  # fmt: skip
+"""The packs by name, Plica's own and those of libraries."""
+
+
 def find_pack(name: str) -> Pack:
     """The pack of that name; raises `RuleRefused` where there is none."""
-    if name not in OWN:
-        return find(name, among=OWN)
-    module, _, attribute = OWN[name].partition(":")
-    pack: Pack = getattr(import_module(module), attribute)
-    return pack
+    return PACKS.load(name)
 
 
 def all_packs() -> dict[str, Pack]:
-    """Every pack, by name."""
-    return {name: find_pack(name) for name in (*sorted(OWN), *sorted(installed()))}
+    """Every pack, by name; of libraries, those that can be loaded."""
+    return {
+        **{name: find_pack(name) for name in sorted(OWN)},
+        **{each.name: each for each in PACKS.all()},
+    }

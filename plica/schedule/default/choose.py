@@ -52,7 +52,8 @@ from plica.schedule.default.grouped import by_group
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import Panel, panel_of, panel_schedule, paneled
 from plica.schedule.default.piecewise import piecewise_form, piecewise_schedule
-from plica.schedule.default.reduction import row_form, row_schedule
+from plica.schedule.default.reduction import row_form
+from plica.schedule.default.reduction_schedule import row_schedule
 from plica.schedule.default.register_tile import (
     SHARED,
     Roles,
@@ -65,6 +66,7 @@ from plica.schedule.default.register_tile import (
 from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.sample import sampled
+from plica.schedule.default.summed import in_runs
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.default.transpose import turned
 from plica.schedule.default.winograd import tiled
@@ -148,17 +150,21 @@ def _groups(of: Stages, facts: Facts, machine: Machine) -> list[Made]:
     return [] if found is None else [(found.cycles, found.make)]
 
 
-def _contraction(of: Stages, machine: Machine, again: bool = False) -> Contraction | None:
+def _contraction(of: Stages, facts: Facts, again: bool = False) -> Contraction | None:
     """The contraction some stages are, if it is worth a tile of registers."""
     found = contraction(of, again)
     if found is None or found.reduced.dtype not in (f32, f64):
         return None
-    return None if prod(found.sizes.values()) < FEWEST else found
+    if prod(found.sizes.values()) < FEWEST:
+        return None
+    return in_runs(found, reassociates=facts.reassociates)
 
 
-def _window(of: Stages, _: Facts, machine: Machine) -> Stages | None:
-    found = _contraction(of, machine, again=True)  # what is read stays where it is
-    return windowed(found, machine) if found is not None and is_window(found, machine) else None
+def _window(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    found = _contraction(of, facts, again=True)  # what is read stays where it is
+    if found is None or (found.run and found.depth > prod(found.run)):
+        return None
+    return windowed(found, machine) if is_window(found, machine) else None
 
 
 def _pooled(of: Stages, _: Facts, machine: Machine) -> Stages | None:
@@ -167,8 +173,8 @@ def _pooled(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     return row_form(of, machine) if found is None or found.weight is None else None
 
 
-def _over_n(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
-    found = _contraction(of, machine)
+def _over_n(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
+    found = _contraction(of, facts)
     if found is not None:
         whole = merged(found) or found
         for each in over_outputs(whole, machine):
@@ -178,8 +184,8 @@ def _over_n(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
             )
 
 
-def _over_rows(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
-    found = _contraction(of, machine)
+def _over_rows(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
+    found = _contraction(of, facts)
     if found is not None:
         whole = merged(found) or found
         for each in over_rows(whole, machine):
@@ -189,8 +195,8 @@ def _over_rows(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
             )
 
 
-def _panels(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
-    found = _contraction(of, machine)
+def _panels(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
+    found = _contraction(of, facts)
     if found is None:
         return
     flat = merged(found)
@@ -293,7 +299,7 @@ def _in_panels(kernel: Kernel, machine: Machine) -> Do | None:
 
 def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     """A contraction in tiles of registers."""
-    found, stages = roles(kernel), contraction_blocks(kernel)
+    found, stages = roles(kernel), contraction_blocks(kernel, runs=True)
     if found is None or stages is None:
         return None
     lanes = fewest_lanes(found.extents[found.lane], machine.lanes(found.dtype))
@@ -301,10 +307,10 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     pad = stages.data
     near = pad is not None and made_by(pad) not in kernel.params
     together = _together(found, tile, machine)
-    shares = machine.cores > 1 and prod(found.extents) >= SHARED
+    shares = machine.cores > 1 and found.products >= SHARED
 
     more = beside(found, tile, machine)
-    weights = found.dtype.bytes * prod([found.extents[at] for at in (found.lane, *found.terms)])
+    weights = found.dtype.bytes * found.extents[found.lane] * found.depth
 
     @do
     def whole() -> Body:
@@ -369,9 +375,7 @@ def _together(of: Roles, tile: RegisterTile, machine: Machine) -> int:
     """How many tiles of a matrix product go together: their rows stay in a cache; 0 for all."""
     if not of.blocked or of.steps is None or any(of.extents[at] > 1 for at in of.around):
         return 0
-    row = of.dtype.bytes * tile.steps
-    for at in of.terms:
-        row *= of.extents[at]
+    row = of.dtype.bytes * tile.steps * of.depth
     tiles = -(-of.extents[of.steps] // tile.steps)
     most = machine.cache(2) // 2 // row
     if tiles <= most or most < 1:

@@ -41,6 +41,7 @@ from plica.ir.loop.scalar import (
     Lt,
     Mul,
     Reduce,
+    Runs,
     Scalar,
     ScalarVar,
     Select,
@@ -70,6 +71,12 @@ class Contraction:
     fill: Lit
     reduced: Buffer
     value: Scalar
+    runs: Runs = ""
+    """How its sums are cut into runs, if they are."""
+    run: tuple[int, ...] = ()
+    """The terms of a run along each axis, once they are chosen (`summed`)."""
+    free: bool = False
+    """Whether totals of runs may be made in another way than the sum says."""
 
     @cached_property
     def n(self) -> tuple[ScalarVar, ...]:
@@ -164,6 +171,7 @@ def contraction(of: Stages, again: bool = False) -> Contraction | None:
         fill=fill,
         reduced=last.reduced,
         value=last.value,
+        runs=body.runs,
     )
 
 

@@ -39,8 +39,6 @@ from plica.ir.loop.scalar import (
     Lit,
     Load,
     Lt,
-    Mul,
-    Reduce,
     Scalar,
     ScalarVar,
     Select,
@@ -53,6 +51,7 @@ from plica.ir.loop.stages import stages as joined
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import i64
 from plica.schedule.default.contraction import Contraction, stride
+from plica.schedule.default.summed import summed
 
 
 def names_of(of: Contraction) -> Names:
@@ -90,27 +89,13 @@ def register_tile(of: Contraction, lane: ScalarVar, lanes: int, *, masked: bool)
             stages = [*room]
     apart = [a for a in of.axes if a is not lane and a is not column]
     axes = (*apart, *([] if column is None else [column]), lane)
-    total = summed(of, axes, sizes, data, weight, names)
-    value = with_element(of.value, of.reduced, Load(total.out, axes))
+    total, element = summed(of, axes, sizes, data, weight, names)
+    value = with_element(of.value, of.reduced, element)
     shape = tuple([index(of.sizes[each]) for each in of.axes])
     out = Buffer(names.name("out"), shape, dtype_of(value))
     made_anew = [each for each in room if of.batch and _fits_near(each, of)]
     scratch = tuple([each.out for each in stages if each not in made_anew])
-    return joined(of.inputs, [*stages, total, Each(out, of.axes, value)], (*scratch, out))
-
-
-def summed(  # noqa: PLR0917  # as above
-    of: Contraction,
-    axes: Sequence[ScalarVar],
-    sizes: Mapping[ScalarVar, int],
-    data: Scalar,
-    weight: Load | None,
-    names: Names,
-) -> Each:
-    out = Buffer(names.name("sum"), tuple([index(sizes[a]) for a in axes]), of.reduced.dtype)
-    extents = tuple([index(sizes[each]) for each in of.k])
-    body = data if weight is None else Mul(data, weight)
-    return Each(out, tuple(axes), Reduce(of.combiner, of.k, extents, body))
+    return joined(of.inputs, [*stages, *total, Each(out, of.axes, value)], (*scratch, out))
 
 
 def inside(of: Contraction, sizes: Mapping[ScalarVar, int]) -> Scalar:

@@ -52,11 +52,13 @@ from plica.ir.loop.stages import stages as joined
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.schedule.default.contraction import Contraction
-from plica.schedule.default.form import names_of, packed, packer, summed
+from plica.schedule.default.form import names_of, packed, packer
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import SHARED, shared, written_out
 from plica.schedule.default.role import contraction_blocks, made_by
+from plica.schedule.default.run_schedule import run_within, terms_of
 from plica.schedule.default.sample import row_length
+from plica.schedule.default.summed import summed
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
@@ -122,11 +124,11 @@ def paneled(of: Contraction, panel: Panel, before: tuple[Each, ...] = ()) -> Sta
     stages = [*before, packer(of.weight, output, (outer, inner), steps, there)]
     apart = [a for a in of.axes if a is not row and a is not output]
     axes = (*apart, output, row)
-    total = summed(of, axes, sizes, data, weight, names)
+    total, element = summed(of, axes, sizes, data, weight, names)
 
     def read(node: Term) -> Term:
         if isinstance(node, Load) and node.buffer is of.reduced:
-            return Load(total.out, axes)
+            return element
         return node
 
     value = map_bottom_up(read, of.value)
@@ -134,7 +136,7 @@ def paneled(of: Contraction, panel: Panel, before: tuple[Each, ...] = ()) -> Sta
     shape = tuple([index(of.sizes[each]) for each in of.axes])
     out = Buffer(names.name("out"), shape, dtype_of(value))
     scratch = tuple([each.out for each in stages])
-    return joined(of.inputs, [*stages, copy, total, Each(out, of.axes, value)], (*scratch, out))
+    return joined(of.inputs, [*stages, copy, *total, Each(out, of.axes, value)], (*scratch, out))
 
 
 def _panel(
@@ -172,35 +174,45 @@ def _renamed(of: Scalar, names: dict[ScalarVar, ScalarVar]) -> Scalar:
 
 def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
     """The schedule: rows of the result are written in order, as far as columns of a group go."""
-    blocks = contraction_blocks(kernel)
+    blocks = contraction_blocks(kernel, runs=True)
     assert blocks is not None  # it has panels
     assert blocks.data is not None
     sums, columns = blocks.reduction, blocks.data
     shares = machine.cores > 1 and prod(_extents(sums)) >= SHARED
 
+    runs, depth = len(terms_of(blocks.total)), terms_of(sums)
+
     def schedule() -> Body:
-        total = yield block(str(sums.label))
+        total = yield block(str((blocks.total or sums).label))
         last = yield block(str(blocks.epilogue.label))
         copy = yield block(str(columns.label))
         every: tuple[Handle, ...] = yield loops(total)
-        spatial = sums.kinds.count("spatial")
+        spatial = len(every) - (runs or len(depth))
         *around, output, row = every[:spatial]
-        terms = list(every[spatial:])
+        over = list(every[spatial:])
         tiles, step = yield split(output, (None, panel.tile.steps))
         group, column, vector, lane = yield split(
             row, (None, panel.group, panel.tile.vectors, panel.lanes)
         )
         order = [*around, group, tiles, column]
-        yield reorder(*order, *terms, step, vector, lane)
+        yield reorder(*order, *over, step, vector, lane)
         yield set_scope(total, 0, "local")
         yield reverse_compute_at(last, order[-1])
+        steps = [(over, depth)]
+        if runs:
+            counts = {spatial - 2: panel.tile.steps, spatial - 1: panel.columns}
+            steps = []
+            for run, where in ((sums, over[-1]), (blocks.tail, order[-1])):
+                if run is not None:
+                    ends = (spatial - 1, panel.lanes)
+                    steps.append((yield from run_within(run, where, counts, ends)))
         yield compute_at(copy, group)
-        start = yield decompose_reduction(total, terms[0])
+        start = yield decompose_reduction(total, over[0])
         for each in (step, vector):
             yield unroll(each)
         yield vectorize(lane)
-        extents = _extents(sums)[spatial:]
-        yield from written_out(extents, panel.tile, terms)
+        for terms, extents in [each for each in steps if each[0]]:
+            yield from written_out(extents, panel.tile, terms)
         begun: tuple[Handle, ...] = yield loops(start)
         for each in begun[len(order) : -1]:
             yield unroll(each)
@@ -274,7 +286,7 @@ def group_of(tiles: int, panel: int, width: int, cores: int = 1) -> int:
 def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
     """What the panels of a kernel are like, None where it has none: columns of the data that are
     read one after another along the last axis of the sums, from a copy that is its own."""
-    blocks = contraction_blocks(kernel)
+    blocks = contraction_blocks(kernel, runs=True)
     if blocks is None or blocks.data is None or blocks.epilogue is not blocks.result:
         return None
     total, copied = blocks.reduction, made_by(blocks.data)

@@ -9,6 +9,12 @@
 
 What fills no vectors side by side is added to `joined`, what fills none to `few` and to `total`.
 
+A long sum of floats would lose digits in lanes that run on and on, so it goes in runs of 16
+vectors, whose totals are kept in f64; what is left after these is summed as above.
+
+    run[i, o, u, v]  = sum over h < 16 of f(x[i, ((o * 16 + h) * 4 + u) * 16 + v])
+    wide[i, v]       = sum over o of f64(run[i, o, 0, v] + … + run[i, o, 3, v])
+
 Terms are joined in another order than they come: only for those who allow that.
 
 >>> from plica.ir.loop.stage import stage
@@ -31,45 +37,33 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import Buffer, Lit, Load, Reduce, Scalar, ScalarVar, dtype_of, index
+from plica.ir.loop.scalar import Buffer, Cast, Load, Reduce, Scalar, ScalarVar, dtype_of, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, pairs, stages, with_element
-from plica.ir.loop.statement import Block, Kernel
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import f32, f64
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, reads
-from plica.schedule.do import Body, do
-from plica.schedule.do import DoBlock as Do
-from plica.schedule.handle import Handle
-from plica.schedule.primitive import (
-    annotate,
-    block,
-    compute_at,
-    decompose_reduction,
-    fuse,
-    loops,
-    parallel,
-    reorder,
-    set_scope,
-    unroll,
-    vectorize,
-)
 
 AT_ONCE = 4
 """Vectors that are under way at once, at most."""
 
-SHARED = 1 << 15
-"""Fewer terms than that are not worth waking other cores."""
-
 FEW = 4
 """Lanes that are joined one by one."""
 
-LONG = 256
-"""A row of so many elements is long enough for the next to come from memory meanwhile."""
-
 SHORTEST = 2
 """A row of fewer vectors is not worth them."""
+
+RUN = 16
+"""Vectors that a lane adds up one by one in a long sum."""
+
+ONE_RUN = 32
+"""So many are one run."""
+
+SHORT_RUN = 8
+"""Fewer vectors than that make a run only where there is no other."""
+
+WIDE = 512
+"""Lanes of a sum of so many terms are joined in f64."""
 
 
 def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None:
@@ -82,7 +76,7 @@ def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None
         return None
     ((fold, epilogue),) = every
     body = fold.value
-    if not isinstance(body, Reduce) or not fold.axes or any(not known(n) for n in fold.out.shape):
+    if not isinstance(body, Reduce) or any(not known(n) for n in fold.out.shape):
         return None
     cut = in_parts(body, machine, most)
     if cut is None:
@@ -116,36 +110,44 @@ def flattened(of: Stages) -> Stages:
 
     sum over h, w of x[n, c, h, w]  -->  sum over p of x[n, c, p]
     """
-    first, *after = of.stages
+    first = of.stages[0]
     if not isinstance(first, Each) or not isinstance(first.value, Reduce):
         return of
-    body = first.value
-    if len(body.axes) < 2:
-        return of
-    terms = body.axes
+    for many in range(len(first.value.axes), 1, -1):
+        found = _merged(of, first, first.value, many)
+        if found is not None:
+            return found
+    return of
+
+
+def _merged(of: Stages, first: Each, body: Reduce, many: int) -> Stages | None:
+    """The stages with so many of the last terms as one, None where they are not contiguous."""
+    terms, extents = body.axes[-many:], body.extents[-many:]
     views: dict[Buffer, Buffer] = {}
-    count = prod(known(size) or 0 for size in body.extents)
+    count = prod(known(size) or 0 for size in extents)
     for each in loads(body.body):
-        if each.indices[-len(terms) :] != terms or each.buffer.shape[-len(terms) :] != body.extents:
-            return of
-        if any(not free_vars(place).isdisjoint(terms) for place in each.indices[: -len(terms)]):
-            return of
-        shape = (*each.buffer.shape[: -len(terms)], index(count))
+        if each.indices[-many:] != terms or each.buffer.shape[-many:] != extents:
+            return None
+        if any(not free_vars(place).isdisjoint(terms) for place in each.indices[:-many]):
+            return None
+        shape = (*each.buffer.shape[:-many], index(count))
         views[each.buffer] = Buffer(each.buffer.name, shape, each.buffer.dtype)
+    after = of.stages[1:]
     if not views or any(load.buffer in views for each in after for load in loads(each)):
-        return of
+        return None
     whole = Names(of).var("p")
 
     def flat(node: Term) -> Term:
         if isinstance(node, Load) and node.buffer in views:
-            return Load(views[node.buffer], (*node.indices[: -len(terms)], whole))
+            return Load(views[node.buffer], (*node.indices[:-many], whole))
         return node
 
     inside = map_bottom_up(flat, body.body)
     assert isinstance(inside, Scalar)
     if not free_vars(inside).isdisjoint(terms):
-        return of
-    one = Reduce(body.combiner, (whole,), (index(count),), inside)
+        return None
+    axes, sizes = (*body.axes[:-many], whole), (*body.extents[:-many], index(count))
+    one = Reduce(body.combiner, axes, sizes, inside)
     inputs = tuple([views.get(each, each) for each in of.inputs])
     return stages(inputs, (Each(first.out, first.axes, one), *after), of.outputs)
 
@@ -169,7 +171,8 @@ def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling |
     if lanes < SHORTEST or count < SHORTEST or not _is_row(body):
         return None
     if len(body.axes) > 1:
-        many = next(each for each in range(most, 0, -1) if count % each == 0)
+        beside = (*range(most, 1, -1), *range(most + 1, 2 * most + 1), 1)
+        many = next(each for each in beside if count % each == 0)
         return RowTiling(count, many, lanes, length)
     many = min(most, count)
     return RowTiling(count // many * many, many, lanes, length)
@@ -205,63 +208,136 @@ def reduced_in_parts(
     h, u, v, t = (name.var(each) for each in "huvt")
     term = body.axes[-1]
     _, join = MEANING[body.combiner]
+    flat = len(body.axes) == 1
 
     def at(place: Scalar) -> Scalar:
         found = substitute(body.body, {term: place})
         assert isinstance(found, Scalar)
         return found
 
-    part = Each(
-        Buffer(name.name("part"), (*sizes, index(many), index(lanes)), dtype),
-        (*axes, u, v),
-        Reduce(
-            body.combiner,
-            (*body.axes[:-1], h),
-            (*body.extents[:-1], index(cut.count // many)),
-            at((h * many + u) * lanes + v),
-        ),
-    )
-    stages = [part]
+    stages: list[Each] = []
+    first: list[Scalar] = []
+    length, done = _run_length(body, cut), 0
+    long = body.combiner == "sum" and prod(map(_size, body.extents)) >= WIDE
+    wide = f64 if length or long else dtype
+    if length:
+        stages += _in_runs(body, cut, length, axes, sizes, name)
+        first.append(Load(stages[-1].out, (*axes, v)))
+        done = cut.count // many // length * length
+    groups = cut.count // many - done
 
+    def widened(of: Scalar) -> Scalar:
+        return of if dtype_of(of) is wide else Cast(of, wide)
+
+    if groups:
+        start = done * many * lanes
+        part = Each(
+            Buffer(name.name("part"), (*sizes, index(many), index(lanes)), dtype),
+            (*axes, u, v),
+            Reduce(
+                body.combiner,
+                (*body.axes[:-1], h),
+                (*body.extents[:-1], index(groups)),
+                at((h * many + u) * lanes + v + start if start else (h * many + u) * lanes + v),
+            ),
+        )
+        stages.append(part)
+        beside = [Load(part.out, (*axes, index(n), v)) for n in range(many)]
+        first.append(widened(halved(beside, join)))
     done = cut.count * lanes
-    flat = len(body.axes) == 1
 
     def left(width: int, place: Scalar) -> list[Scalar]:
         """What is still to come, so many lanes at a time."""
         nonlocal done
         start, count = done, (cut.length - done) // width if flat else 0
         done += count * width
-        return [at(place + (start + each * width)) for each in range(count)]
+        return [widened(at(place + (start + each * width))) for each in range(count)]
 
-    last: Callable[[Scalar], Scalar] = lambda place: Load(part.out, (*axes, index(0), place))  # noqa: E731
     width = lanes
+    last = _lane(first[0], v)
     for like, new in (("joined", lanes), ("few", FEW)):
         if new > width or (new == width and like == "few"):
             continue
         read = last
         if like == "joined":
-            found: list[Scalar] = [Load(part.out, (*axes, index(n), v)) for n in range(many)]
+            found = list(first)
         else:
             found = [read(v + each * new) for each in range(width // new)]
         found += left(new, v)
-        if len(found) == 1:
+        if len(found) == 1 and isinstance(found[0], Load):
             continue
-        kept = Buffer(name.name(like), (*sizes, index(new)), dtype)
+        kept = Buffer(name.name(like), (*sizes, index(new)), wide)
         stages.append(Each(kept, (*axes, v), halved(found, join)))
         last, width = _read(kept, axes), new
     found = [*[last(index(each)) for each in range(width)], *left(1, index(0))]
-    stages.append(Each(Buffer(name.name("total"), sizes, dtype), axes, halved(found, join)))
+    stages.append(Each(Buffer(name.name("total"), sizes, wide), axes, halved(found, join)))
     value: Scalar = Load(stages[-1].out, axes)
     if not flat and done < cut.length:
         rest = Reduce(
             body.combiner,
             (*body.axes[:-1], t),
             (*body.extents[:-1], index(cut.length - done)),
-            at(t + done),
+            widened(at(t + done)),
         )
-        stages.insert(0, Each(Buffer(name.name("rest"), sizes, dtype), axes, rest))
+        stages.insert(0, Each(Buffer(name.name("rest"), sizes, wide), axes, rest))
         value = join(value, Load(stages[0].out, axes))
-    return stages, value
+    return stages, value if wide is dtype else Cast(value, dtype)
+
+
+def _size(of: Scalar) -> int:
+    return known(of) or 0
+
+
+def _run_length(body: Reduce, cut: RowTiling) -> int:
+    """The vectors of a run, 0 where a lane reduces all it has at once."""
+    groups = cut.count // cut.many
+    outer = prod(map(_size, body.extents[:-1]))
+    if body.combiner != "sum" or groups * outer <= ONE_RUN:
+        return 0
+    if outer == 1 and len(body.axes) == 1:
+        return RUN
+    if groups <= ONE_RUN:
+        return groups
+    usual = [*range(ONE_RUN, SHORT_RUN, -1), *range(ONE_RUN, 2 * ONE_RUN)]
+    lengths = [*usual, *range(SHORT_RUN, 0, -1)]
+    length: int = next(each for each in lengths if groups % each == 0)
+    return length
+
+
+def _in_runs(  # noqa: PLR0917  # a reduction is these things
+    body: Reduce,
+    cut: RowTiling,
+    length: int,
+    axes: tuple[ScalarVar, ...],
+    sizes: tuple[Scalar, ...],
+    name: Names,
+) -> list[Each]:
+    """The stages of whole runs: `run`, and in `wide` what these come to in each lane."""
+    many, lanes = cut.many, cut.lanes
+    h, u, v, o = (name.var(each) for each in "huvo")
+    count = cut.count // many // length
+    over, counts = body.axes[:-1], body.extents[:-1]
+    place = (h * many + u) * lanes + v
+    if count > 1:
+        over, counts = (*over, o), (*counts, index(count))
+        place = ((o * length + h) * many + u) * lanes + v
+    inside = substitute(body.body, {body.axes[-1]: place})
+    assert isinstance(inside, Scalar)
+    one = Buffer(name.name("run"), (*sizes, *counts, index(many), index(lanes)), dtype_of(body))
+    run = Each(one, (*axes, *over, u, v), Reduce(body.combiner, (h,), (index(length),), inside))
+    own = tuple([name.var(str(each.name.hint)) for each in over])
+    _, join = MEANING[body.combiner]
+    beside = halved([Load(one, (*axes, *own, index(n), v)) for n in range(many)], join)
+    total = Reduce(
+        body.combiner, own, counts, beside if dtype_of(body) is f64 else Cast(beside, f64)
+    )
+    wide = Buffer(name.name("wide"), (*sizes, index(lanes)), f64)
+    return [run, Each(wide, (*axes, v), total)]
+
+
+def _lane(of: Scalar, lane: ScalarVar) -> Callable[[Scalar], Scalar]:
+    """What stands in a lane."""
+    return lambda place: _substituted(of, {lane: place})
 
 
 def _moved(of: Each, at: Mapping[Term, Term]) -> Each:
@@ -288,113 +364,3 @@ def halved(found: Sequence[Scalar], join: Callable[[Scalar, Scalar], Scalar]) ->
         pairs = zip(found, found[half:], strict=False)
         found = [*[join(a, b) for a, b in pairs], *found[len(found) - half : half]]
     return found[0]
-
-
-def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
-    """The schedule of such a kernel, or of a chain of them (`plica.schedule.default.row`).
-
-    Everything goes into the loop over the rows of the result.
-    """
-    flow = block_flow(kernel)
-    parts = [] if flow is None else [e for e in flow.blocks.values() if _is_part(e, flow)]
-    if flow is None or not parts:
-        return None
-    around = _spatial(parts[0]) - 2
-    before = [each for each in flow.blocks.values() if each is not flow.result]
-    if not all(_spatial(each) >= around for each in flow.blocks.values()) or around < 1:
-        return None
-    lanes = _lanes(before, parts, around)
-    work = sum(prod(known(size) or 0 for size in each.extents) for each in flow.blocks.values())
-    shares = machine.cores > 1 and work >= SHARED
-
-    @do
-    def schedule() -> Body:
-        out = yield block(str(flow.result.label))
-        every: tuple[Handle, ...] = yield loops(out)
-        rows = every[:around]
-        handles: list[tuple[Block, Handle]] = []
-        for each in reversed(before):
-            one = yield block(str(each.label))
-            yield compute_at(one, rows[-1])
-            handles.append((each, one))
-        for was, one in handles:
-            kept = _spatial(was) > around and not is_reduction(was) and was not in lanes
-            yield from _within_row(one, was, around, kept=kept)
-        if len(every) > around:
-            yield vectorize(every[-1])
-            yield from _fetched(every[-1], flow.result)
-        if shares:
-            whole = rows[0]
-            if around > 1:
-                whole = yield fuse(*rows)
-            yield parallel(whole)
-
-    return schedule()
-
-
-def _spatial(of: Block) -> int:
-    return of.kinds.count("spatial")
-
-
-def _is_part(of: Block, flow: BlockFlow) -> bool:
-    """Whether a block reduces parts of rows in lanes: its last axes are vectors side by side and
-    lanes, and whoever joins the vectors reads one after another."""
-    if not is_reduction(of) or _spatial(of) < 2 or of is flow.result:
-        return False
-    buffer = made_by(of)
-    found = [e for one in flow.readers.get(buffer, ()) for e in reads(one) if e.buffer is buffer]
-    return bool(found) and known(buffer.shape[-1]) != 1 and all(
-        isinstance(each.indices[-2], Lit) for each in found
-    )  # fmt: skip
-
-
-def _lanes(every: Sequence[Block], parts: Sequence[Block], around: int) -> list[Block]:
-    """The blocks whose elements are lanes of parts, which are joined step by step."""
-    found = [*parts]
-    for each in every:
-        made = {made_by(one) for one in found}
-        if _spatial(each) > around and any(load.buffer in made for load in reads(each)):
-            found.append(each)
-    return found
-
-
-def _within_row(of: Handle, was: Block, outside: int, *, kept: bool) -> Body:
-    """The loops of a block inside that over rows: those of one iteration are gone.
-
-    What is a row of its own is `kept` in memory, all else in registers.
-    """
-    long = [kind for kind, size in zip(was.kinds, was.extents, strict=True) if known(size) != 1]
-    there = long[sum(known(size) != 1 for size in was.extents[:outside]) :]
-    if not kept or not there:
-        yield set_scope(of, 0, "local")
-    if not there:
-        return
-    every: tuple[Handle, ...] = yield loops(of)
-    inside = every[len(every) - len(there) :]
-    spatial = [each for each, kind in zip(inside, there, strict=True) if kind == "spatial"]
-    terms = [each for each, kind in zip(inside, there, strict=True) if kind == "reduce"]
-    if spatial and terms:
-        yield reorder(*terms, *spatial)
-    if terms:
-        begun = yield decompose_reduction(of, terms[0])
-        if spatial:
-            every = yield loops(begun)
-            yield from _vectors(every[len(every) - len(spatial) :])
-    if spatial:
-        yield from _vectors(spatial)
-        if kept:
-            yield from _fetched(spatial[-1], was)
-
-
-def _fetched(of: Handle, was: Block) -> Body:
-    """While a long row is worked on, the next one comes nearer."""
-    length = known(was.extents[-1]) or 0
-    if length >= LONG:
-        yield annotate(of, "fetch", length)
-
-
-def _vectors(of: Sequence[Handle]) -> Body:
-    *many, last = of
-    for each in many:
-        yield unroll(each)
-    yield vectorize(last)

@@ -34,7 +34,8 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType
 from plica.schedule.default.contraction import stride
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.role import ContractionBlocks, contraction_blocks
+from plica.schedule.default.role import ContractionBlocks, contraction_blocks, made_by
+from plica.schedule.default.run_schedule import run_within, terms_of
 from plica.schedule.default.tile import RegisterTile, best_tile, most_steps
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
@@ -103,21 +104,33 @@ class Roles:
     """Whether nothing but data is reused: steps are neighbours that read the same data."""
     apart: int = 0
     """How many bytes apart steps read what is read element by element."""
+    depth: int = 0
+    """How many terms there are in all."""
+    runs: int = 0
+    """How many axes number the runs of a sum, if there is a `total` of these."""
+    tail: tuple[int, ...] = ()
+    """The terms of the last run, where that is shorter."""
+
+    @property
+    def products(self) -> int:
+        """How many products are summed in all."""
+        return prod(self.extents[: len(self.extents) - len(self.terms)]) * self.depth
 
 
 def roles(kernel: Kernel) -> Roles | None:
     """The roles of the loops of its reduction, None where that is no sum of products."""
-    blocks = contraction_blocks(kernel)
+    blocks = contraction_blocks(kernel, runs=True)
     if blocks is None or blocks.epilogue is not blocks.result:
         return None
     of = blocks.reduction
     body = of.body
+    runs = len(terms_of(blocks.total))
     if not isinstance(body, Store) or not isinstance(body.value, Add | Max | Min):
         return None
     sizes = [known(each) for each in of.extents]
     if None in sizes:
         return None
-    extents = tuple([each for each in sizes if each is not None])
+    extents = tuple([each for each in sizes[runs:] if each is not None])
     match body.value.right:
         case Mul(Load() as left, Load() as right) | Mul(
             Select(_, Load() as left, _), Load() as right
@@ -127,15 +140,16 @@ def roles(kernel: Kernel) -> Roles | None:
             right, data, weight = left, free_vars(left), frozenset()
         case _:
             return None
-    spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
-    terms = tuple([at for at, kind in enumerate(of.kinds) if kind == "reduce"])
+    kinds, vars_ = of.kinds[runs:], of.vars[runs:]
+    spatial = [at for at, kind in enumerate(kinds) if kind == "spatial"]
+    terms = tuple([at for at, kind in enumerate(kinds) if kind == "reduce"])
     lane = spatial[-1]
-    blocked = of.vars[lane] in weight
+    blocked = vars_[lane] in weight
 
     def only(at: int, one: object, other: object) -> bool:
         assert isinstance(one, frozenset)
         assert isinstance(other, frozenset)
-        var: ScalarVar = of.vars[at]
+        var: ScalarVar = vars_[at]
         return var in one and var not in other
 
     mine, theirs = (weight, data) if blocked else (data, weight)
@@ -145,15 +159,21 @@ def roles(kernel: Kernel) -> Roles | None:
     if sliding:
         steps = next((at for at in reversed(rest) if only(at, data, weight)), None)
     others = [at for at in rest if at != steps]
-    batch = tuple([at for at in others if of.vars[at] in weight or not weight])
+    batch = tuple([at for at in others if vars_[at] in weight or not weight])
     around = tuple([at for at in others if at not in batch])
-    result = _result(blocks.epilogue, body.buffer, spatial)
+    whole = body.buffer if blocks.total is None else made_by(blocks.total)
+    result = _result(blocks.epilogue, whole, spatial)
     if result is None:
         return None
     dtype = body.buffer.dtype
     single = left if blocked else right
-    apart = 0 if steps is None else stride(single, of.vars[steps])
-    return Roles(batch, around, steps, lane, terms, extents, blocked, dtype, result, sliding, apart)
+    apart = 0 if steps is None else stride(single, vars_[steps])
+    tail = terms_of(blocks.tail)
+    depth = prod([*terms_of(of), *terms_of(blocks.total)]) + (prod(tail) if tail else 0)
+    return Roles(
+        batch, around, steps, lane, terms, extents, blocked, dtype, result, sliding, apart,
+        depth, runs, tail,
+    )  # fmt: skip
 
 
 def _result(epilogue: Block, total: Buffer, spatial: list[int]) -> tuple[int, ...] | None:
@@ -208,7 +228,7 @@ def scheduled(
     """
 
     def schedule() -> Body:
-        total = yield block(str(blocks.reduction.label))
+        total = yield block(str((blocks.total or blocks.reduction).label))
         last = yield block(str(blocks.epilogue.label))
         every: tuple[Handle, ...] = yield loops(total)
         vectors, inner, lane = yield split(every[of.lane], (None, tile.vectors, lanes))
@@ -228,26 +248,36 @@ def scheduled(
             ahead, behind = behind, ahead
         batch, around = [every[at] for at in of.batch], [every[at] for at in _outside(of, beside)]
         step = [*([] if beside is None else [every[beside]]), *step]
-        terms = [every[at] for at in of.terms]
+        over = list(every[len(every) - of.runs :] if of.runs else [every[at] for at in of.terms])
         order = [*batch, *first, *ahead, *around, *behind]
-        yield reorder(*order, *terms, *step, *many, lane)
+        yield reorder(*order, *over, *step, *many, lane)
         yield set_scope(total, 0, "local")
         if order:
             yield reverse_compute_at(last, order[-1])
         if pads and batch and blocks.data is not None:
             copy = yield block(str(blocks.data.label))
             yield compute_at(copy, batch[-1])
-        start = yield decompose_reduction(total, terms[0])
+        sums: list[tuple[list[Handle], tuple[int, ...]]] = []
+        if of.runs:
+            counts = _counts(of, tile, lanes, beside)
+            for run, where in ((blocks.reduction, over[-1]), (blocks.tail, order[-1])):
+                if run is not None:
+                    sums.append((yield from run_within(run, where, counts, (of.lane, lanes))))
+        else:
+            sums.append((over, _extents(of)))
+        start = yield decompose_reduction(total, over[0])
         for each in (*step, *many):
             yield unroll(each)
         yield vectorize(lane)
-        if of.sliding:
-            for each in terms:
-                yield unroll(each)
-        elif fetches and _passes(of, tile, block_of):
-            yield from _fetched(of, tile, lanes, terms, _passes(of, tile, block_of))
-        else:
-            yield from written_out([of.extents[at] for at in of.terms], tile, terms)
+        for terms, extents in [each for each in sums if each[0]]:
+            if of.sliding:
+                for each in terms:
+                    yield unroll(each)
+            elif fetches and _passes(of, tile, block_of):
+                passes = _passes(of, tile, block_of)
+                yield from _fetched(of.depth, extents, tile, lanes, terms, passes)
+            else:
+                yield from written_out(extents, tile, terms)
         begun: tuple[Handle, ...] = yield loops(start)
         inside = begun[len(order) :]
         for each in inside[:-1]:
@@ -258,6 +288,20 @@ def scheduled(
             yield from shared((batch if pads else []) or order[:-1] or order)
 
     return do(schedule)()
+
+
+def _extents(of: Roles) -> tuple[int, ...]:
+    return tuple([of.extents[at] for at in of.terms])
+
+
+def _counts(of: Roles, tile: RegisterTile, lanes: int, beside: int | None) -> dict[int, int]:
+    """How many places of each loop a tile has."""
+    counts = {of.lane: tile.vectors * lanes}
+    if of.steps is not None:
+        counts[of.steps] = tile.steps
+    if beside is not None:
+        counts[beside] = of.extents[beside]
+    return counts
 
 
 def shared(outer: Sequence[Handle]) -> Body:
@@ -292,11 +336,16 @@ def _passes(of: Roles, tile: RegisterTile, block_of: int) -> int:
     return many[0] if len(many) == 1 and of.blocked and many[0] <= PASSES else 0
 
 
-def _fetched(of: Roles, tile: RegisterTile, lanes: int, terms: list[Handle], passes: int) -> Body:
+def _fetched(  # noqa: PLR0917  # as the schedule
+    depth: int,
+    extents: Sequence[int],
+    tile: RegisterTile,
+    lanes: int,
+    terms: list[Handle],
+    passes: int,
+) -> Body:
     """A loop of terms in which each pass fetches its share of the next tile's weights."""
-    extents = [of.extents[at] for at in of.terms]
-    depth = prod(extents)
-    loop, inside = terms[0], depth // extents[0]
+    loop, inside = terms[0], prod(extents[1:])
     if inside == 1:
         few = next((f for f in (4, 2) if extents[0] % f == 0 and f * tile.vectors <= passes + 1), 1)
         if few > 1:
@@ -327,11 +376,7 @@ def _finished(  # noqa: PLR0917  # as the schedule
     """The loops of the result inside a tile, which has one for each part that is more than one."""
     every: tuple[Handle, ...] = yield loops(last)
     inside = list(every[outside:])
-    counts = {of.lane: tile.vectors * lanes}
-    if of.steps is not None:
-        counts[of.steps] = tile.steps
-    if beside is not None:
-        counts[beside] = of.extents[beside]
+    counts = _counts(of, tile, lanes, beside)
     there = [at for at in of.result if counts.get(at, 1) > 1]
     found = dict(zip(there, inside[len(inside) - len(there) :], strict=True))
     *many, lane = yield split(found[of.lane], (None, lanes))

@@ -100,19 +100,24 @@ class ContractionBlocks:
     """What makes the weight, None where it is read as it is given."""
     source: Block | None
     """What makes the data that `data` reads."""
+    total: Block | None = None
+    """What adds up the reductions of runs, if it goes in such."""
+    tail: Block | None = None
+    """The reduction of the last run, where that is shorter than others."""
 
 
 def contraction_blocks(
-    kernel: Kernel, wanted: Callable[[Block], bool] = is_reduction
+    kernel: Kernel, wanted: Callable[[Block], bool] = is_reduction, *, runs: bool = False
 ) -> ContractionBlocks | None:
     """What the blocks of a kernel are for, None where not one of them is a reduction as wanted, or
-    not one other reads it."""
+    not one other reads it.  With `runs`, that may go in runs."""
     flow = block_flow(kernel)
     found = [] if flow is None else [e for e in flow.blocks.values() if wanted(e)]
-    if flow is None or len(found) != 1:
+    apart = _in_runs(flow, found) if flow is not None and runs and len(found) > 1 else None
+    if flow is None or (len(found) != 1 and apart is None):
         return None
-    (total,) = found
-    after = flow.readers.get(made_by(total), ())
+    total, adds, tail = (found[0], None, None) if apart is None else apart
+    after = flow.readers.get(made_by(adds or total), ())
     operands = sides(total)
     if operands is None or len(after) != 1:
         return None
@@ -121,7 +126,29 @@ def contraction_blocks(
     weight = None if right is None else flow.writer.get(right.buffer)
     before = [] if data is None else [flow.writer.get(load.buffer) for load in reads(data)]
     source = next((each for each in before if each is not None), None)
-    return ContractionBlocks(total, after[0], flow.result, data, weight, source)
+    return ContractionBlocks(
+        total, after[0], flow.result, data, weight, source, total=adds, tail=tail
+    )
+
+
+def _in_runs(flow: BlockFlow, found: list[Block]) -> tuple[Block, Block, Block | None] | None:
+    """The reduction of each run, what adds these up, and that of the last run, if it is apart."""
+    made = {made_by(each): each for each in found}
+    adding = [each for each in found if all(load.buffer in made for load in reads(each))]
+    if len(adding) != 1:
+        return None
+    (adds,) = adding
+    runs = {made[load.buffer] for load in reads(adds)}
+    rest = [each for each in found if each is not adds and each not in runs]
+    if len(runs) != 1 or len(rest) > 1:
+        return None
+    (run,) = runs
+    after = flow.readers.get(made_by(adds), ())
+    if flow.readers[made_by(run)] != (adds,):
+        return None
+    if rest and flow.readers.get(made_by(rest[0])) != after:
+        return None
+    return run, adds, rest[0] if rest else None
 
 
 def sides(of: Block) -> tuple[Load, Load | None] | None:

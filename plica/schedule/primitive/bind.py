@@ -23,9 +23,11 @@ from attrs import frozen
 from plica.analysis.site import replace
 from plica.core.diagnostic import did_you_mean
 from plica.ir.loop.statement import THREADS, For
+from plica.rewrite.contract import Contract, exact, reassociates
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.launch import safe_threads
+from plica.schedule.order import reduces_floats
 from plica.schedule.precondition import serial
 from plica.schedule.problem import Problem
 
@@ -36,6 +38,8 @@ WORDS = (*THREADS, "virtual")
 @frozen(eq=False)
 class BindLoop(Instruction):
     """A loop, and the axis of the grid it is to be."""
+
+    contract = reassociates
 
     loop: Handle
     thread: str
@@ -51,6 +55,11 @@ class BindLoop(Instruction):
             return problem
         after = Scene(self.edit(scene).kernel, scene.outputs)
         return safe_threads(after, after.map.loops[loop.var])
+
+    def keeps(self, scene: Scene) -> Contract:
+        """Threads that reduce floats together combine them as a tree."""
+        loop = scene.loop(self.loop)
+        return self.contract if reduces_floats(scene, loop) else exact
 
     def edit(self, scene: Scene) -> Edited:
         site = scene.loop(self.loop)

@@ -43,6 +43,7 @@ from plica.ir.loop.statement import TRUE, Block, For, Stmt, Store, seq
 from plica.ir.loop.statement import block as make_block
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
+from plica.rewrite.contract import signless_zero
 from plica.schedule.block_class import reduction_body
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.guard import all_of
@@ -58,6 +59,7 @@ class PadEinsum(Instruction):
     """A block that sums products, and what each extent is to be a multiple of."""
 
     gives = "several"
+    contract = signless_zero  # what is added to a sum is 0
 
     block: Handle
     padding: tuple[int, ...]

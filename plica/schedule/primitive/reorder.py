@@ -24,6 +24,7 @@ from plica.analysis.site import Site, replace
 from plica.core.binding import free_vars
 from plica.ir.loop.scalar import Buffer, ScalarVar
 from plica.ir.loop.statement import For, Stmt
+from plica.rewrite.contract import Contract, exact, reassociates
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.order import is_own, open_loops, updates_in_any_order
@@ -34,6 +35,8 @@ from plica.schedule.problem import Problem
 @frozen(eq=False)
 class Reorder(Instruction):
     """Loops in the order they are to stand, outermost first."""
+
+    contract = reassociates
 
     loops: tuple[Handle, ...]
 
@@ -74,6 +77,18 @@ class Reorder(Instruction):
             expected = "iterations that do not meet in memory"
             return Problem("independent", where, expected, f"they may meet in {buffer.name}")
         return None
+
+    def keeps(self, scene: Scene) -> Contract:
+        """Floats change where a reduction combines them in another order."""
+        sites = [scene.loop(each) for each in self.loops]
+        span = spanned(sites)
+        assert not isinstance(span, Problem)
+        order = permuted(span, [site.node for site in sites])
+        place = {loop.var: at for at, loop in enumerate(order)}
+        for buffer, left in open_loops(span[0], tuple([loop.var for loop in span])).items():
+            if buffer.dtype.is_float and sorted(left, key=place.__getitem__) != list(left):
+                return self.contract
+        return exact
 
     def edit(self, scene: Scene) -> Edited:
         sites = [scene.loop(each) for each in self.loops]

@@ -45,6 +45,7 @@ from plica.core.name import Name
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, Select, index
 from plica.ir.loop.statement import THREADS, Block, For, Stmt, Store, seq
+from plica.rewrite.contract import reassociates
 from plica.schedule.block_class import reduction_body
 from plica.schedule.guard import all_of
 from plica.schedule.handle import Handle
@@ -58,6 +59,8 @@ from plica.schedule.problem import Problem
 @frozen(eq=False)
 class Rfactor(Instruction):
     """A loop of a reduction, and where its dimension goes; gives the block of partial results."""
+
+    contract = reassociates
 
     gives = "one"
 

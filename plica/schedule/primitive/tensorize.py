@@ -32,6 +32,7 @@ from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.scalar import Le, index
 from plica.ir.loop.statement import Block, Invoke, Kernel, Stmt
 from plica.ir.type.dim import known
+from plica.rewrite.contract import reassociates
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.match import IntrinsicMatch, MatchFailure, described, matched
@@ -46,6 +47,7 @@ class Tensorize(Instruction):
     """A loop or a block, and the name of an intrinsic; gives the block that invokes it."""
 
     gives = "one"
+    contract = reassociates  # an intrinsic adds in an order of its own
 
     target: Handle
     intrinsic: str

@@ -34,9 +34,11 @@ from plica.ir.loop.index_map import IndexMap
 from plica.ir.loop.scalar import Load, Scalar, index
 from plica.ir.loop.statement import TRUE, Block, For, IterKind, Stmt, Store
 from plica.ir.type.dim import known
+from plica.rewrite.contract import Contract, exact, reassociates
 from plica.schedule.dataflow import stages, steady
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.order import writes_floats
 from plica.schedule.precondition import affine, plain_loop
 from plica.schedule.primitive.transform_layout import unfit
 from plica.schedule.problem import Problem
@@ -48,8 +50,15 @@ from plica.schedule.scope_edit import fresh_vars, nest_of
 class TransformBlockLayout(Instruction):
     """A block, and a map of its variables; gives nothing."""
 
+    contract = reassociates
+
     block: Handle
     map: IndexMap
+
+    def keeps(self, scene: Scene) -> Contract:
+        """Floats change where the variables of a reduction do."""
+        block = scene.block(self.block).node
+        return self.contract if "reduce" in block.kinds and writes_floats(block) else exact
 
     def check(self, scene: Scene) -> Problem | None:
         site = scene.block(self.block)

@@ -30,6 +30,7 @@ from plica.search.accel.space import LayerTask, decided, layer_space, tiling_of
 from plica.search.progress import shown
 from plica.search.record import versions
 from plica.search.record.database import Database
+from plica.search.record.source import RecordSource
 from plica.search.tune import Tuned, TuneOptions
 from plica.search.tune_loop import Run, TuningSubject, tuned
 
@@ -57,7 +58,7 @@ def tuned_layers(
         return Tuned(tuned(subjects, run, how.trials, seconds=how.seconds, listener=listener))
 
 
-def recorded(database: Database, machine: Accelerator, of: Convolution) -> ConvTiling | None:
+def recorded(database: RecordSource, machine: Accelerator, of: Convolution) -> ConvTiling | None:
     """The best tiling that a database knows of a layer; None where it knows none that fits."""
     task = LayerTask(machine, of)
     for record in database.top(task.key, machine_name(machine), 1):

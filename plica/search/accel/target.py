@@ -9,7 +9,7 @@ from plica.codegen.accel.target import AccelTarget
 from plica.codegen.llvm import toolchain
 from plica.search.accel.cycles import machine_name
 from plica.search.accel.layers import recorded, tuned_layers
-from plica.search.record.database import Database
+from plica.search.record.source import RecordSource
 from plica.search.target import Tuning
 
 
@@ -21,7 +21,7 @@ def _compilers() -> tuple[tuple[str, str], ...]:
     return (("llvm", toolchain.llvm_version()),)
 
 
-def _known(database: Database, target: AccelTarget) -> Any:  # Any: a function of its layers
+def _known(database: RecordSource, target: AccelTarget) -> Any:  # Any: a function of its layers
     return partial(recorded, database, target.machine)
 
 

@@ -4,6 +4,8 @@
 'genetic/32/3/0.1'
 >>> ", ".join(POLICIES)
 'guided, evolution, annealing, descent, genetic, random, grid'
+
+Those that learn can be given the cost model of a library: `guided:acme`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any, Final
 from plica.runtime.error import Diagnostic, InputError
 from plica.schedule.default.machine import Machine
 from plica.search.model import Analytical, PackSum
+from plica.search.model.offered import COST_MODELS
 from plica.search.policy.annealing import Annealing
 from plica.search.policy.cost_judge import CostJudge, stores
 from plica.search.policy.descent import Descent
@@ -30,18 +33,28 @@ def learned(machine: Machine) -> CostJudge:
     return CostJudge("pack-sum-reckoned", PackSum(), stores(machine), Analytical().cycles)
 
 
+# The sketches of a space come in the order of the rules of thumb already; an analyst who orders
+# their neighbours, too, was measured to find things later than none.
+# fmt: off
+LEARNING: Final[Mapping[str, Callable[[CostJudge], Policy[Any]]]] = {
+    "guided":    lambda judge: Policy(Guided(judge)),
+    "evolution": lambda judge: Policy(Evolution(judge)),
+    "annealing": lambda judge: Policy(Annealing(judge)),
+}
+# fmt: on
+"""The searches that learn, with whatever they learn by."""
+
+
 def guided(machine: Machine) -> Policy[Any]:
     """The guided search."""
-    # The sketches of a space come in the order of the rules of thumb already; an analyst who
-    # orders their neighbours, too, was measured to find things later than none.
-    return Policy(Guided(learned(machine)))
+    return LEARNING["guided"](learned(machine))
 
 
 # fmt: off
 POLICIES: Final[Mapping[str, Callable[[Machine], Policy[Any]]]] = {
     "guided":    guided,
-    "evolution": lambda machine: Policy(Evolution(learned(machine))),
-    "annealing": lambda machine: Policy(Annealing(learned(machine))),
+    "evolution": lambda machine: LEARNING["evolution"](learned(machine)),
+    "annealing": lambda machine: LEARNING["annealing"](learned(machine)),
     "descent":   lambda machine: Policy(Descent()),
     "genetic":   lambda machine: Policy(Genetic()),
     "random":    lambda machine: Policy(Uniform()),
@@ -58,6 +71,9 @@ def policy_named(name: str, machine: Machine) -> Policy[Any]:
     """The policy with this name; raises `InputError` where there is none."""
     if name in POLICIES:
         return POLICIES[name](machine)
+    way, colon, model = name.partition(":")
+    if colon and way in LEARNING:
+        return LEARNING[way](CostJudge(model, COST_MODELS.load(model), stores(machine)))
     expected = f"one of {', '.join((*POLICIES, TRANSFER))}"
     message = f"There is no search policy {name!r}."
     raise InputError(Diagnostic("unknown-policy", message, None, expected, name))

@@ -10,8 +10,13 @@ __all__ = [
     "Applied",
     "Applies",
     "Database",
+    "FunctionDatabase",
+    "JsonDatabase",
+    "OrderedUnion",
     "Record",
+    "RecordSource",
     "Stale",
+    "UnionDatabase",
     "applied",
     "fingerprint",
     "joined",
@@ -23,6 +28,10 @@ if TYPE_CHECKING:
     from plica.search.record.apply import Applied, Applies, Stale, applied
     from plica.search.record.database import Database
     from plica.search.record.fingerprint import fingerprint, versions
+    from plica.search.record.function_database import FunctionDatabase
+    from plica.search.record.json_database import JsonDatabase
     from plica.search.record.record import Record, joined, record
+    from plica.search.record.source import RecordSource
+    from plica.search.record.union import OrderedUnion, UnionDatabase
 else:
     lazily(__name__)

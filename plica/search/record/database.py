@@ -28,8 +28,8 @@ from typing import Final, NoReturn
 
 from plica.core.diagnostic import Malformed
 from plica.runtime.error import Diagnostic, Place
-from plica.search.record.order import in_order
 from plica.search.record.record import Record, from_row, joined, to_row
+from plica.search.record.source import RecordSource
 
 SCHEMA: Final = 1
 """Raised when the tables mean something else."""
@@ -58,7 +58,7 @@ _ORDER: Final = "ORDER BY key, target, policy, seed, trial, identity"
 _PUT: Final = f"INSERT OR REPLACE INTO trial VALUES ({', '.join('?' * len(_COLUMNS))})"
 
 
-class Database:
+class Database(RecordSource):
     """The records in a file, or in memory where no path is given."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -100,16 +100,6 @@ class Database:
             row = self._file.execute(f"{_ALL} WHERE identity = ?", (identity,)).fetchone()
         return None if row is None else self._record(row)
 
-    def best(self, key: str, target: str) -> Record | None:
-        """The best record of some work on a machine: what was timed in turns with others counts
-        for more than what was timed alone (`plica.search.record.order`)."""
-        found = self.top(key, target, 1)
-        return found[0] if found else None
-
-    def top(self, key: str, target: str, count: int) -> tuple[Record, ...]:
-        """The best records, at most one for each schedule."""
-        return in_order(self.all(key, target))[:count]
-
     def all(self, key: str | None = None, target: str | None = None) -> tuple[Record, ...]:
         """The records of some work, of some machine, or every one; run by run, in their order."""
         wanted = [(name, of) for name, of in (("key", key), ("target", target)) if of is not None]
@@ -119,7 +109,7 @@ class Database:
             rows = self._file.execute(text, [of for _, of in wanted]).fetchall()
         return tuple([self._record(row) for row in rows])
 
-    def merge(self, other: Database) -> int:
+    def merge(self, other: RecordSource) -> int:
         """Take over the records of another database; how many changed what is here."""
         return self.put_all(other.all())
 
@@ -134,9 +124,6 @@ class Database:
     def __len__(self) -> int:
         with self._understood():
             return int(self._file.execute("SELECT count(*) FROM trial").fetchone()[0])
-
-    def __iter__(self) -> Iterator[Record]:
-        return iter(self.all())
 
     def close(self) -> None:
         """Let go of the file."""

@@ -25,6 +25,7 @@ from typing import Any, Final, NoReturn
 
 from attrs import fields, frozen
 
+from plica.codegen.lower.workload import Equality, equality_of
 from plica.core.diagnostic import Malformed
 from plica.runtime.error import Diagnostic
 
@@ -65,6 +66,11 @@ class Record:
         tried = [self.key, self.target, self.form, self.trace_json, self.seed, self.policy]
         text = json.dumps([*tried, [list(each) for each in self.versions]])
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def equality(self) -> Equality:
+        """By which equality of works it was recorded: its key says so."""
+        return equality_of(self.key)
 
     @property
     def cost(self) -> float | None:

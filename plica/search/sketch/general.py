@@ -24,6 +24,7 @@ from plica.rewrite.contract import exact
 from plica.schedule.default import Machine, default_trace, formed
 from plica.schedule.default.reduction import AT_ONCE, row_form
 from plica.schedule.default.row import chain_form
+from plica.schedule.default.summed import in_free_order
 from plica.schedule.form import installed
 from plica.schedule.trace import Trace
 from plica.search.sketch.each import each
@@ -79,7 +80,7 @@ def tiling_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
     if not _reduces(of.stages):
         return
     if _is_plain(of.stages):
-        yield "plain", of.stages
+        yield "plain", in_free_order(of.stages) if of.facts.reassociates else of.stages
     found = formed(of.stages, evolve(of.facts, contract=exact), machine)
     if found is not None:
         yield "formed", found.stages

@@ -50,7 +50,7 @@ def forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
 
 def _copy(of: Kernel) -> Buffer | None:
     """The copy that a contraction reads its data from, None where there is none."""
-    found = None if roles(of) is None else contraction_blocks(of)
+    found = None if roles(of) is None else contraction_blocks(of, runs=True)
     return None if found is None or found.data is None else made_by(found.data)
 
 
@@ -78,12 +78,15 @@ def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     order = tiled(first, whole)
     if len(blocks) != 1 or len(places) != 1 or order is None or len(order.around) < 2:
         return
-    found = _moved(first, blocks[0], places[0] + 1, order.around[-2])
+    # What reads the copy is in its loop by then: the sums of runs are moved into it, too.
+    moves = [n for n, s in enumerate(first.steps) if isinstance(s.instruction, ComputeAt)]
+    place = max(places[0], *moves, 0) + 1
+    found = _moved(first, blocks[0], place, order.around[-2])
     try:
         scene = scenes_of(found, of)[-1]
     except ScheduleRefused:
         return
-    block = Handle(places[0] + 1, 0, "block")
+    block = Handle(place, 0, "block")
     finish = first.steps[places[0]].instruction
     assert isinstance(finish, ReverseComputeAt)
     if scene.missing(GetLoops(block)) or scene.missing(GetLoops(finish.block)):
@@ -100,7 +103,7 @@ def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
 
 def _is_pad(trace: Trace, kernel: Kernel, number: int) -> bool:
     label = scenes_of(trace, kernel)[number + 1].outputs[Handle(number, 0, "block")]
-    found = contraction_blocks(kernel)
+    found = contraction_blocks(kernel, runs=True)
     return found is not None and found.data is not None and found.data.label == label
 
 

@@ -8,7 +8,8 @@ from plica.analysis.index import EMPTY
 from plica.analysis.index.context import FALSE, MOST_FACTS, TRUE, conjuncts, negated
 from plica.analysis.index.knowledge import knowledge
 from plica.ir.loop.scalar import And, Lit, Lt, Not, Or, Scalar
-from plica.ir.type.dtype import bool_
+from plica.ir.loop.tensor import buffer
+from plica.ir.type.dtype import bool_, f32
 from tests.analysis.index.box import X, Y, conditions, points, value
 
 
@@ -18,6 +19,14 @@ def test_negation(condition: Scalar) -> None:
         assert value(negated(condition), point) == 1 - value(condition, point)
         both = all(value(each, point) for each in conjuncts(condition))
         assert both == bool(value(condition, point))
+
+
+def test_the_contrary_of_a_comparison_of_floats_stays_a_condition() -> None:
+    """It cannot be said without `not`, for nan is neither below nor above; it was lost once."""
+    above, below = Lt(buffer("a", (), f32)[()], buffer("b", (), f32)[()]), X < Y
+    assert conjuncts(Not(above)) == (Not(above),)
+    assert conjuncts(Not(Or(above, below))) == (Not(above), Y <= X)
+    assert conjuncts(And(below, Not(Or(above, above)))) == (below, Not(above))
 
 
 def test_contexts_are_values() -> None:

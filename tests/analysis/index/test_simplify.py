@@ -6,6 +6,7 @@ import random
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from plica.analysis.index import EMPTY, INDEX_RULES, Context, simplified, simplify
 from plica.analysis.index.context import FALSE, TRUE
@@ -160,7 +161,7 @@ def test_symbolic_extents() -> None:
     assert simplify(Lt(N * M, flat), nest) is FALSE
     assert simplify(Min(flat, N * M - 1), nest) is simplify(flat, nest)
     # without knowing that m is not 0, n*m // m is not n
-    assert simplify(FloorDiv(N * M, M)) is FloorDiv(N * M, M)
+    assert simplify(FloorDiv(N * M, M)) is FloorDiv(M * N, M)
 
 
 def test_wrapping_data_is_left_alone() -> None:
@@ -200,6 +201,34 @@ def test_reductions_bind_their_axes() -> None:
 def test_contradictory_contexts() -> None:
     context = EMPTY.loop(X, 4).where(X < 0)
     assert simplify(X + 0, context) is X
+
+
+@given(st.lists(st.tuples(st.integers(-4, 4), st.integers(0, 2), st.integers(0, 2)), max_size=5),
+       st.randoms(use_true_random=False))  # fmt: skip
+def test_equal_polynomials_become_one_term_in_the_empty_context(
+    products: list[tuple[int, int, int]], shuffled: random.Random
+) -> None:
+    """However they are written: products in any order, their factors in any order."""
+    n, m = (ScalarVar(Name(name), i64) for name in "nm")
+
+    def written() -> Scalar:
+        total: Scalar = number(0)
+        for scale, of_n, of_m in shuffled.sample(products, len(products)):
+            factors: list[Scalar] = [number(scale), *[n] * of_n, *[m] * of_m]
+            shuffled.shuffle(factors)
+            whole = factors[0]
+            for each in factors[1:]:
+                whole = Mul(whole, each)
+            total = Add(total, whole) if shuffled.random() < 0.5 else Add(whole, total)
+        return total
+
+    assert simplify(written()) is simplify(written())
+
+
+def test_a_sum_has_one_form_in_the_empty_context() -> None:
+    x, y = (ScalarVar(Name(name), i64) for name in "xy")
+    assert simplify(x + y) is simplify(y + x)
+    assert simplify(x * y + y * 2) is simplify(2 * y + y * x)
 
 
 def test_names_do_not_decide_the_order() -> None:

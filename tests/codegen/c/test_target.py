@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import plica
-from plica.codegen.backend import backend_named, backends
+from plica.codegen.backend import TARGETS, backend_named
 from plica.ir.graph.module import Module
 from plica.ir.interpret.value import Array
 from plica.runtime.error import UnsupportedError
@@ -38,7 +38,7 @@ def arrays() -> list[Array]:
 
 
 def test_it_is_found_by_its_folder() -> None:
-    assert backends()["c"] == "plica.codegen.c.backend:BACKEND"
+    assert TARGETS.points()["c"].value == "plica.codegen.c.backend:BACKEND"
     assert backend_named("c").name == "c"
 
 

@@ -16,6 +16,9 @@ from onnx import TensorProto, helper
 import plica
 from plica.core.diagnostic import Malformed
 from plica.frontend.onnx import NeedsValue, convert, from_onnx
+from plica.frontend.onnx.expand import has_definition
+from plica.frontend.onnx.missing import REASONS
+from plica.frontend.onnx.table import TABLE
 from plica.runtime.archive import pack
 from plica.runtime.error import InputError, PlicaError, UnsupportedError
 from tests.frontend.onnx.build import f32_like as f32
@@ -55,6 +58,24 @@ def test_all_unsupported_operators_are_listed_with_their_nodes() -> None:
     error = refused(made, UnsupportedError, "first", "second", "third/deep", "MaxRoiPool")
     assert len(error.diagnostics) == 4
     assert "fine" not in str(error)
+
+
+def test_an_operator_whose_definition_needs_what_is_missing_is_listed_with_the_others() -> None:
+    nodes = [node("Bernoulli", ["x"], ["a"], "first"), node("Det", ["x"], ["b"], "second")]
+    error = refused(model(nodes, {"x": X}, ["a"]), UnsupportedError, "first", "second", "random")
+    assert [each.found for each in error.diagnostics] == ["Bernoulli", "Det"]
+
+
+def test_definitions_of_the_standard_are_made_of_what_is_read() -> None:
+    """Otherwise an operator would be refused after the list of those that are."""
+    newest = onnx.defs.onnx_opset_version()
+    lost: dict[str, list[str]] = {}
+    for schema in onnx.defs.get_all_schemas():
+        if schema.domain == "" and schema.name not in TABLE and schema.name not in REASONS:
+            used = [each.op_type for each in schema.function_body.node]
+            unread = [n for n in used if n not in TABLE and not has_definition(n, newest, "")]
+            lost |= {schema.name: unread} if unread else {}
+    assert not lost
 
 
 def test_independent_faults_are_reported_together() -> None:

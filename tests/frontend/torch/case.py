@@ -284,6 +284,11 @@ CASES: Final[dict[str, Calls]] = {
     "scatter_reduce.two":   lambda: [(f(3, 5), 1, i(5, 2, 4), f(2, 4), r) for r in ("sum", "prod", "amax", "amin", "mean")] + [(f(3, 5), 0, i(3, 2, 4), f(2, 4), r, {"include_self": False}) for r in ("sum", "prod", "amax", "amin", "mean")],
     "sort.default":         lambda: [(f(3, 5),), (f(3, 5), 0, True), (torch.tensor([1.0, float("nan"), -1.0]),)],
     "sort.stable":          lambda: [(i(3, 9), {"stable": True}), (f(2, 4), {"stable": True, "dim": 0, "descending": True})],
+    "kthvalue.default":     lambda: [(f(3, 6), 2), (f(3, 6), 1, 0, True), (f(6), 6)],
+    "searchsorted.Tensor":  lambda: [(torch.sort(f(7))[0], f(2, 3)), (torch.sort(f(2, 7))[0], f(2, 3), {"right": True}), (torch.tensor([1, 1, 3]), torch.tensor([1, 3, 4]), {"out_int32": True, "side": "right"})],
+    "searchsorted.Scalar":  lambda: [(torch.sort(f(7))[0], 0.25)],
+    "bucketize.Tensor":     lambda: [(f(2, 3), torch.tensor([-0.5, 0.0, 0.5])), (torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0]), {"right": True})],
+    "put.default":          lambda: [(f(3, 2), torch.tensor([1, -1]), f(2)), (f(3, 2), torch.tensor([[1, 1]]), f(1, 2), True)],
     "topk.default":         lambda: [(f(3, 6), 2), (f(3, 6), 2, 0), (f(6), 3, 0, False)],
     # linear algebra
     "mm.default":           lambda: [(f(2, 3), f(3, 4)), (i(9, 2, 3), i(9, 3, 2)), (f(2, 0), f(0, 3))],

@@ -99,7 +99,8 @@ with torch.no_grad():
 Each row is held against torch itself, over types and shapes, nan and infinity among the values.
 Where torch leaves something open, Plica chooses: among equals `topk` and `sort` take the first;
 what `empty` leaves unset is zero. An index outside its axis raises, as it does in torch.
-Scattering and ordering compare every place with every candidate, and are refused above 2^28 pairs.
+Scattering and ordering are n log n where sizes are known; where they are open, they compare every
+place with every candidate.
 
 The tables are made by `pytest tests/frontend/torch/test_page.py --update-golden`.
 

@@ -7,7 +7,19 @@ from functools import partial
 
 import numpy as np
 
-from plica.frontend.zoo import dcgan, dqn, lstm_lm, mlp, mobilenet, resnet, transformer
+from plica.frontend.zoo import (
+    dcgan,
+    densenet,
+    dqn,
+    inception,
+    lstm_lm,
+    mlp,
+    mobilenet,
+    resnet,
+    squeezenet,
+    transformer,
+    vgg,
+)
 from plica.frontend.zoo.layer import sizes
 from plica.ir.graph.module import Module
 from plica.ir.type.term import TensorType
@@ -20,6 +32,10 @@ SMALL: dict[str, Callable[[], Module]] = {
     "resnet50": partial(resnet, 50, image=32, width=0.0625, classes=10),
     "mobilenet_v1": partial(mobilenet, 1, image=32, width=0.125, classes=10),
     "mobilenet_v2": partial(mobilenet, 2, image=32, width=0.125, classes=10),
+    "squeezenet": partial(squeezenet, image=64, width=0.125, classes=10),
+    "densenet121": partial(densenet, image=32, width=0.125, classes=10),
+    "inception_v3": partial(inception, image=75, width=0.0625, classes=10),
+    "vgg16": partial(vgg, image=32, width=0.0625, classes=10),
     "transformer": partial(transformer, words=13, width=8, layers=2, heads=2, steps=4),
     "dcgan": partial(dcgan, width=4, noise=6),
     "lstm_lm": partial(lstm_lm, words=11, hidden=4, steps=3),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from plica.ir.generate.value import numbers
 from plica.ir.interpret import number
 from plica.ir.interpret.evaluate import evaluate
 from plica.ir.loop.define import defined
-from plica.ir.loop.scalar import BINARY, ROW_OF, Add, Intrinsic, Mul, Scalar
+from plica.ir.loop.scalar import BINARY, ROW_OF, Add, FloorDiv, FloorMod, Intrinsic, Mul, Scalar
 from plica.ir.loop.scalar_row import FLAT, ScalarRow
 from plica.ir.loop.scalar_table import INTRINSIC_ROWS, OPERATOR_ROWS, ROWS
 from plica.ir.loop.tensor import Compute, buffer, compute
@@ -179,7 +181,26 @@ def popcount_case(of: DType) -> tuple[Compute, list[Array]]:
     return compute((x,), (67,), lambda i: Intrinsic("popcount", (x[i],))), [given]
 
 
+def truncating_case(name: str, of: DType) -> tuple[Compute, list[Array]]:
+    low, high = of.bounds
+    random = np.random.default_rng(0)
+    some = [low, low + 1, -7, -1, 0, 1, 3, 7, high - 1, high]
+    edges = np.array([each for each in some if low <= each <= high], of.numpy)
+    grid = [each.reshape(-1) for each in np.meshgrid(edges, edges)]
+    more = [random.integers(low, high, 20, of.numpy, endpoint=True) for _ in range(2)]
+    given = [np.concatenate(each) for each in zip(grid, more, strict=True)]
+    x, y = (buffer(each, given[0].shape, of) for each in "xy")
+    return compute((x, y), given[0].shape, lambda i: Intrinsic(name, (x[i], y[i]))), given
+
+
+TRUNCATING = ("truncdiv", "truncmod")
+
 CASES = [
+    *[
+        pytest.param(partial(truncating_case, name), of, id=f"{name}-{of}")
+        for name in TRUNCATING
+        for of in (i8, u8, i64)
+    ],
     *[pytest.param(fma_case, of, id=f"fma-{of}") for of in (f16, bf16, f32, f64)],
     *[pytest.param(popcount_case, of, id=f"popcount-{of}") for of in (i8, u8, i32, u64)],
 ]
@@ -191,7 +212,7 @@ def test_interpreters_native_code_and_cuda_agree(case: Any, of: DType) -> None:
     expected = evaluate(whole, tuple(given))
     meant = number.intrinsic(whole.body.name, of)
     one_by_one = [meant(*[each.item() for each in row]) for row in zip(*given, strict=True)]
-    np.testing.assert_array_equal(np.array(one_by_one).astype(of.numpy), expected)
+    np.testing.assert_array_equal(np.array(one_by_one, of.numpy), expected)
     kernel = defined(whole)
     code, (found,) = native_kernel(lower(kernel), given)
     assert code == 0
@@ -202,6 +223,18 @@ def test_interpreters_native_code_and_cuda_agree(case: Any, of: DType) -> None:
         again = np.zeros_like(expected)
         emulated(fold(lower(made[1], "gpu"), "k"), [*given, again])
         assert_same(again, expected)
+
+
+@given(st.integers(-300, 300), st.integers(-40, 40))
+def test_truncating_and_flooring_division_of_whole_numbers(a: int, b: int) -> None:
+    floor, rest = number.binary(FloorDiv, i32)(a, b), number.binary(FloorMod, i32)(a, b)
+    towards_zero, left = (number.intrinsic(name, i32)(a, b) for name in TRUNCATING)
+    if b == 0:
+        assert (floor, towards_zero, rest, left) == (0, 0, 0, 0)
+        return
+    assert (floor, rest) == divmod(a, b)
+    assert towards_zero == math.trunc(Fraction(a, b))
+    assert left == a - b * towards_zero == math.fmod(a, b)
 
 
 def test_fma_rounds_once() -> None:
@@ -216,17 +249,17 @@ def test_fma_rounds_once() -> None:
 def test_scripts_print_and_read_them() -> None:
     text = """
 import plica
-from plica.script import Buffer, f32, fma, i32, popcount
+from plica.script import Buffer, f32, fma, i32, popcount, truncdiv, truncmod
 @plica.kernel
 def k(x: Buffer[(4,), f32], n: Buffer[(4,), i32], y: Buffer[(4,), f32], m: Buffer[(4,), i32]):
     for i in range(4):
         y[i] = fma(x[i], x[i], 1.0)
-        m[i] = popcount(n[i])
+        m[i] = popcount(n[i]) + truncdiv(n[i], 3) - truncmod(n[i], -3)
 """
     module = plica.from_text(text)
     printed = str(module)
     assert "fma(x[i], x[i], 1.0)" in printed
-    assert "popcount(n[i])" in printed
+    assert "popcount(n[i]) + truncdiv(n[i], 3) - truncmod(n[i], -3)" in printed
     assert plica.digest(plica.from_text(printed)) == plica.digest(module)
     with pytest.raises(plica.PlicaError, match="popcount is for integers"):
         plica.from_text(text.replace("popcount(n[i])", "i32(popcount(x[i]))"))

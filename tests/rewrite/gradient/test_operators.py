@@ -28,9 +28,13 @@ DOMAINS: Final[dict[str, tuple[float, float]]] = {
     **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "power", "cumprod"), (0.3, 2.0)),
     "log1p": (-0.5, 2.0),
     "arccosh": (1.3, 3.0),
+    **dict.fromkeys(("nn.nll_loss", "nn.cross_entropy"), (0.3, 2.0)),
 }
 
-NOT_DERIVED: Final = ("argmax", "argmin", "stop_gradient")
+NOT_DERIVED: Final = (
+    "argmax", "argmin", "argsort", "argwhere", "nn.bitserial_conv", "nn.bitserial_dense",
+    "stop_gradient", "unravel_index",
+)  # fmt: skip
 """Made of others, and of whole numbers; or not to be differentiated on purpose."""
 
 
@@ -65,6 +69,8 @@ def relation(record: Operator, args: list[Array], attrs: Any) -> Any:
 
 def has_slope(name: str, args: list[Array], case: Case) -> bool:
     """Whether a statistic is one: of too few numbers it is nan, or a root of zero."""
+    if name in ("nn.nll_loss", "nn.cross_entropy"):
+        return bool(np.any(args[1] != case.attrs["ignore_index"]))
     if name not in ("mean", "var", "std"):
         return True
     least = case.attrs.get("ddof", 0) + (2 if name == "std" else 1)

@@ -51,7 +51,7 @@ def whole_text(
         [
             f'target triple = "{target.triple}"',
             *declarations(functions),
-            *helper.texts(helpers, target.has_half, target.has_fma, target.has_scale),
+            *helper.texts(helpers, target.has_half, contract and target.has_fma, target.has_scale),
             *["\n".join(each.lines) for each in texts],
             *_routines(program, callees, target),
             *([pool.text(target.triple)] if any(each.shares for each in texts) else []),

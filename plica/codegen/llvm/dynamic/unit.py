@@ -6,11 +6,13 @@ from, and taken from the store where it is there.
 
 from __future__ import annotations
 
+from functools import partial
+
 from plica.codegen.dynamic.program import DynamicProgram
 from plica.codegen.llvm import pool, toolchain
 from plica.codegen.llvm.dynamic.fold import kernel_text, routines_text, whole_text
-from plica.codegen.llvm.fold import Callee, alone
-from plica.codegen.llvm.unit import FAILS, OBJECT, SHARES, facts_of, made
+from plica.codegen.llvm.fold import Callee
+from plica.codegen.llvm.unit import FAILS, OBJECT, SHARES, entry_of, facts_of, made
 from plica.codegen.target import Target
 from plica.core.digest import digest
 from plica.runtime.store import ArtefactStore, key_of
@@ -37,11 +39,11 @@ def units(
         options = f"None {contract and target.has_fma} {signless}"
         key = key_of("kernel", digest(program.kernels[number]), options, *machine)
         name = f"k.{key[:24]}"
-        entry = store.get(key) if store is not None else None
+        write = partial(kernel_text, program, number, name, target, contract, signless)
+        make = partial(entry_of, write, name, target, contract)
+        entry = None if store is None else store.found(key, make, program.names[number])
         if entry is None or not entry.startswith(OBJECT, 1):
-            text = kernel_text(program, number, name, target, contract, signless)
-            flags = FAILS * text.can_fail | SHARES * text.shares
-            entry = bytes([flags]) + toolchain.emit(alone(text, name, target), target)
+            entry = make()
             if store is not None:
                 store.put(key, entry)
         objects[name] = entry[1:]

@@ -178,7 +178,11 @@ def _fits(kind: NodeKind, x: KnownTensor) -> bool:
 
 
 def _is_fair(node: NodeProto, values: Mapping[str, Array]) -> bool:
-    """Whether a node asks for nothing near a pole."""
+    """Whether a node asks for nothing near a pole, nor for what the peer reads past its end."""
+    if node.op_type.endswith("Loss") and len(values[node.input[0]]) != len(values[node.input[1]]):
+        return False
+    if node.op_type == "RoiAlign" and values[node.input[2]].max() >= len(values[node.input[0]]):
+        return False
     at = POLES.get(node.op_type)
     if at is None:
         return True

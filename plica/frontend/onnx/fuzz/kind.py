@@ -276,7 +276,9 @@ def _choose(c: RowChoice, x: KnownTensor) -> Drawn:
 def _leading(c: RowChoice, x: KnownTensor) -> Drawn:
     kind = c.random.choice(("ArgMax", "ArgMin", "TopK", "Hardmax"))
     if kind == "TopK":
-        return Drawn(kind, (x, i64(1)), {"axis": c.axis(x)}, 2)
+        axis, largest = c.axis(x), c.random.randrange(2)
+        k = c.random.randrange(1, x.array.shape[axis] + 1)
+        return Drawn(kind, (x, i64(k)), {"axis": axis, "largest": largest}, 2)
     return Drawn(kind, (x,), {"axis": c.axis(x)})
 
 
@@ -286,6 +288,71 @@ def _scan(c: RowChoice, x: KnownTensor) -> Drawn:
     return Drawn(
         "Trilu", (x, np.asarray(c.random.randrange(-1, 2))), {"upper": c.random.randrange(2)}
     )
+
+
+def _scatter(c: RowChoice, x: KnownTensor) -> Drawn:
+    """Each place once: which of several values replaces is the standard's own choice."""
+    axis = c.axis(x)
+    size = x.array.shape[axis]
+    if c.random.random() < 0.5:
+        rows = c.random.sample(
+            range(-x.array.shape[0], 0), c.random.randrange(1, x.array.shape[0] + 1)
+        )
+        return Drawn(
+            "ScatterND",
+            (x, i64(*rows)[:, None], c.array(len(rows), *x.array.shape[1:]).astype(x.array.dtype)),
+        )
+    count = c.random.randrange(1, size + 1)
+    seed = np.random.default_rng(c.random.randrange(1 << 32))
+    places = np.argsort(seed.random(x.array.shape), axis=axis).take(range(count), axis=axis)
+    return Drawn(
+        "ScatterElements", (x, places, c.array(*places.shape).astype(x.array.dtype)), {"axis": axis}
+    )
+
+
+def _accumulate(c: RowChoice, x: KnownTensor) -> Drawn:
+    axis, shape = c.axis(x), list(x.array.shape)
+    shape[axis] = c.random.randrange(1, 5)
+    places = np.asarray(
+        [c.random.randrange(x.array.shape[axis]) for _ in range(int(np.prod(shape)))], np.int64
+    )
+    kinds = ("add", "mul", "max", "min") if c.opset >= 18 else ("add", "mul")
+    said = {"axis": axis, "reduction": c.random.choice(kinds)} if c.opset >= 16 else {"axis": axis}
+    if c.opset < 16:
+        return _scatter(c, x)
+    return Drawn(
+        "ScatterElements", (x, places.reshape(shape), c.array(*shape).astype(x.array.dtype)), said
+    )
+
+
+def _sequence(c: RowChoice, x: KnownTensor) -> Drawn:
+    time = c.random.randrange(2)
+    lengths = i64(
+        *(c.random.randrange(1, x.array.shape[time] + 1) for _ in range(x.array.shape[1 - time]))
+    )
+    return Drawn("ReverseSequence", (x, lengths), {"time_axis": time, "batch_axis": 1 - time})
+
+
+def _region(c: RowChoice, x: KnownTensor) -> Drawn:
+    boxes = c.random.randrange(1, 3)
+    batch = i64(*(c.random.randrange(x.array.shape[0]) for _ in range(boxes)))
+    said = {
+        "sampling_ratio": c.random.randrange(1, 3),
+        "output_height": c.random.randrange(1, 3),
+        "output_width": 2,
+    }
+    return Drawn(
+        "RoiAlign", (x, (np.abs(c.array(boxes, 4)) * 2).astype(x.array.dtype), batch), said
+    )
+
+
+def _loss(c: RowChoice, x: KnownTensor) -> Drawn:
+    n, classes, *rest = x.array.shape
+    count = int(np.prod([n, *rest]))
+    target = np.asarray([c.random.randrange(classes) for _ in range(count)], np.int64)
+    kind = c.random.choice(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"))
+    said = {"reduction": c.random.choice(("mean", "sum", "none"))}
+    return Drawn(kind, (x, target.reshape(n, *rest)), said)
 
 
 @attrs.frozen
@@ -333,6 +400,11 @@ KINDS: Final[dict[str, NodeKind]] = {
     "concat":   NodeKind(3, "fib", _SOME,  _concat, keeps=True),
     "split":    NodeKind(2, "fib", _SOME,  _split, keeps=True),
     "gather":   NodeKind(3, "f",   _SOME,  _gather, keeps=True),
+    "scatter":  NodeKind(2, "f",   _SOME,  _scatter, keeps=True),
+    "accumulate": NodeKind(1, "f", _SOME,  _accumulate),
+    "sequence": NodeKind(1, "fib", range(2, 5), _sequence, keeps=True),
+    "region":   NodeKind(1, "f",   range(4, 5), _region),
+    "loss":     NodeKind(1, "f",   range(2, 5), _loss),
     "repeat":   NodeKind(2, "fib", _SOME,  _repeat, keeps=True),
     "resize":   NodeKind(2, "f",   _IMAGE, _resize),
     "pixel":    NodeKind(1, "f",   range(4, 5), _pixel, keeps=True),

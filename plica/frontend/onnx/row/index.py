@@ -1,8 +1,4 @@
-"""Rows of indexing by values: gathering, scattering, ranking.
-
-Scattering and ranking are sums and maxima over comparisons: each place of the result looks for what
-is meant for it.
-"""
+"""Rows of indexing by values: gathering, scattering, ordering."""
 
 from __future__ import annotations
 
@@ -13,22 +9,17 @@ import numpy as np
 
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Made, Row, axis_in, dtype, like, rank, shape, to
-from plica.ir.graph.expression import Expr, const
-from plica.ir.loop.scalar import Scalar, index
-from plica.ir.op.comparison import equal, greater_equal, less, logical_and, logical_not, logical_or
+from plica.ir.graph.expression import Expr, Project, const
+from plica.ir.op.arrange import reverse_sequence
+from plica.ir.op.comparison import equal, less, less_equal, logical_and
 from plica.ir.op.create import iota, iota_like
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, isnan, maximum, minimum, multiply, subtract
-from plica.ir.op.index import gather_nd, take, take_along_axis, where
-from plica.ir.op.pad import pad
-from plica.ir.op.reduction import max_, min_, prod, sum_
-from plica.ir.op.repeat import broadcast_to
-from plica.ir.op.shape import expand_dims, reshape, transpose
-from plica.ir.type.dim import known
+from plica.ir.op.elementwise import add, mod, subtract
+from plica.ir.op.index import gather_nd, length, take, take_along_axis, where
+from plica.ir.op.order import topk
+from plica.ir.op.put import COMBINE, scatter_elements, scatter_nd
+from plica.ir.op.shape import expand_dims, reshape
 from plica.ir.type.dtype import i64
-
-MOST_PAIRS: Final = 1 << 28
-"""Scattering and ranking compare each place with each candidate; more pairs are refused."""
 
 
 def _gather(node: OnnxNode) -> Expr:
@@ -91,109 +82,50 @@ def _unique(node: OnnxNode) -> Made:
 
 # --- scattering ----------------------------------------------------------------------------------
 
-_COMBINE: Final = {
-    "add": (sum_, add, 0.0),
-    "mul": (prod, multiply, 1.0),
-    "max": (max_, maximum, -math.inf),
-    "min": (min_, minimum, math.inf),
-}
-
 
 def _reduction(node: OnnxNode) -> str:
     kind = node.text("reduction", "none") if node.opset >= 16 else "none"
-    if kind != "none" and kind not in _COMBINE:
-        node.malformed("There is no such reduction.", ", ".join(_COMBINE), repr(kind))
-    return kind
-
-
-def _check_pairs(node: OnnxNode, *sizes: Scalar | int) -> None:
-    count = math.prod(each if isinstance(each, int) else (known(each) or 1) for each in sizes)
-    if count > MOST_PAIRS:
-        message = f"{node.proto.op_type} is too large to compare every place with every candidate."
-        node.unsupported(message, f"at most {MOST_PAIRS} pairs", str(count))
-
-
-def _scattered(kind: str, data: Expr, hit: Expr, updates: Expr) -> Expr:
-    """`data` with updates: `hit` and `updates` have one axis more, the candidates, in front."""
-    if kind == "none":
-        pick = _last(hit)
-        chosen = expand_dims(maximum(pick, like(0, pick)), axis=(0,))
-        found = reshape(take_along_axis(updates, chosen, axis=0), shape(pick))
-        return where(greater_equal(pick, like(0, pick)), found, data)
-    fold, join, neutral = _COMBINE[kind]
-    nothing = neutral
-    if math.isinf(neutral) and not dtype(data).is_float:
-        nothing = dtype(data).bounds[0 if neutral < 0 else 1]
-    candidates = where(hit, updates, like(nothing, data))
-    return join(data, fold(candidates, axis=(0,)))
+    if kind != "none" and kind not in COMBINE:
+        node.malformed("There is no such reduction.", ", ".join(COMBINE), repr(kind))
+    return "replace" if kind == "none" else kind
 
 
 def _scatter_elements(node: OnnxNode) -> Expr:
-    data, indices, updates = node.x(0), to(node.x(1), i64), node.x(2)
-    axis = axis_in(node, node.integer("axis", 0), rank(data))
+    axis = axis_in(node, node.integer("axis", 0), node.rank())
     kind = _reduction(node)
-    sizes, given = node.sizes(0), node.sizes(1)
-    fits = given == node.sizes(2) and len(given) == len(sizes)
-    if not fits or any(given[at] > sizes[at] for at in range(len(sizes)) if at != axis):
-        expected, found = str(node.type(1)), str(node.type(2))
-        node.malformed("Indices and updates do not fit the data.", expected, found)
-    if 0 in given:
-        return data
-    _check_pairs(node, *sizes, given[axis])
-    # Taking from the places themselves refuses what is outside, and counts from the end.
-    indices = take(iota(shape=(sizes[axis],), dtype=i64), indices, axis=0)
-    # Where the indices are shorter than the data along other axes, nothing is meant for the rest.
-    widths = tuple((0, 0) if at == axis else (0, sizes[at] - given[at]) for at in range(len(sizes)))
-    indices = pad(indices, widths, constant_values=-1)
-    updates = pad(updates, widths, constant_values=_zero(updates))
-    # Candidates in front: (k, ..., 1, ...) against the places along the axis.
-    order = (axis, *(at for at in range(len(sizes)) if at != axis))
-    front = expand_dims(transpose(indices, order), axis=(axis + 1,))
-    updates = expand_dims(transpose(updates, order), axis=(axis + 1,))
-    form = tuple(sizes[axis] if at == axis + 1 else 1 for at in range(len(sizes) + 1))
-    places = reshape(iota(shape=(sizes[axis],), dtype=i64), form)
-    whole = (given[axis], *sizes)
-    hit = broadcast_to(equal(front, places), whole)
-    updates = broadcast_to(updates, whole)
-    return _scattered(kind, data, hit, updates)
-
-
-def _zero(x: Expr) -> bool | int | float:
-    return False if dtype(x).name == "bool" else (0.0 if dtype(x).is_float else 0)
-
-
-def _last(hit: Expr) -> Expr:
-    """The number of the last candidate that is meant for each place, -1 where none is."""
-    numbers = iota_like(hit, axis=0, dtype=i64)
-    return max_(where(hit, numbers, like(-1, numbers)), axis=(0,))
+    return scatter_elements(node.x(0), node.x(1), node.x(2), axis=axis, reduction=kind)
 
 
 def _scatter_nd(node: OnnxNode) -> Expr:
-    data, indices, updates = node.x(0), to(node.x(1), i64), node.x(2)
-    kind = _reduction(node)
-    sizes, given = node.sizes(0), node.sizes(1)
-    depth = given[-1] if given else 0
-    if not given or depth > len(sizes) or node.sizes(2) != (*given[:-1], *sizes[depth:]):
-        expected, found = str(node.type(1)), str(node.type(2))
-        node.malformed("Indices and updates do not fit the data.", expected, found)
-    count, outer = math.prod(given[:-1]), math.prod(sizes[:depth])
-    inner = math.prod(sizes[depth:])
-    if count == 0 or outer == 0 or inner == 0:
-        return data
-    _check_pairs(node, count, outer, inner)
-    # Gathering the numbers of the places refuses what is outside, and counts from the end.
-    table = reshape(iota(shape=(outer,), dtype=i64), sizes[:depth])
-    chosen = reshape(indices, (count, depth))
-    linear = gather_nd(table, chosen) if depth else broadcast_to(like(0, table), (count,))
-    places = reshape(iota(shape=(outer,), dtype=i64), (1, outer, 1))
-    whole = (count, outer, inner)
-    hit = broadcast_to(equal(reshape(linear, (count, 1, 1)), places), whole)
-    candidates = broadcast_to(reshape(updates, (count, 1, inner)), whole)
-    rows = reshape(data, (outer, inner))
-    return reshape(_scattered(kind, rows, hit, candidates), sizes)
+    return scatter_nd(node.x(0), node.x(1), node.x(2), reduction=_reduction(node))
 
 
-# --- ranking -------------------------------------------------------------------------------------
+def _tensor_scatter(node: OnnxNode) -> Expr:
+    """Each place of the cache looks whether an update is meant for it."""
+    cache, update, starts = node.x(0), node.x(1), node.maybe(2)
+    mode = node.text("mode", "linear")
+    at = axis_in(node, node.integer("axis", -2), rank(cache))
+    fits = rank(update) == rank(cache) and at > 0 and mode in ("linear", "circular")
+    if not fits or any(
+        a != b for o, (a, b) in enumerate(zip(shape(cache), shape(update), strict=True)) if o != at
+    ):
+        found = f"{node.type(1)}, {mode}"
+        node.malformed("The update does not fit the cache.", str(node.type(0)), found)
+    times = iota_like(cache, axis=at)
+    if starts is not None:
+        first = to(starts, i64)
+        if mode == "linear":  # taking from the places themselves refuses what is outside
+            whole, more = length(cache, at), subtract(length(update, at), like(1, first))
+            last = where(less(first, like(0, first)), whole, add(first, more))
+            first = subtract(take(iota(shape(cache)[at : at + 1]), last), more)
+        times = subtract(times, reshape(first, (*shape(first), *(1,) * (rank(cache) - 1))))
+    if mode == "circular":
+        times = mod(times, length(cache, at))
+    inside = logical_and(less_equal(like(0, times), times), less(times, length(update, at)))
+    return where(inside, take_along_axis(update, times, axis=at, mode="clip"), cache)
+
+
+# --- ordering ------------------------------------------------------------------------------------
 
 
 def _top_k(node: OnnxNode) -> Made:
@@ -201,45 +133,19 @@ def _top_k(node: OnnxNode) -> Made:
     k = int(node.scalar(1)) if node.opset >= 10 else node.integer("k")
     axis = axis_in(node, node.integer("axis", -1), rank(x))
     largest, _ = node.flag("largest", True), node.flag("sorted", True)
-    sizes = node.sizes(0)
-    length = sizes[axis]
+    length = node.sizes(0)[axis]
     if not 0 <= k <= length:
         node.malformed("TopK takes no more than there is.", f"0 to {length}", str(k))
-    _check_pairs(node, *sizes, length)
-    # The rank of an element is how many come before it: those beyond it, and its equals in front.
-    moved = transpose(x, (*(at for at in range(len(sizes)) if at != axis), axis))
-    mine, other = expand_dims(moved, axis=(-1,)), expand_dims(moved, axis=(-2,))
-    beyond = less(mine, other) if largest else less(other, mine)
-    same = equal(mine, other)
-    if dtype(x).is_float:
-        nan, nan_too = isnan(mine), isnan(other)
-        # A nan counts as the greatest number.
-        above = (nan_too, nan) if largest else (nan, nan_too)
-        beyond = logical_or(beyond, logical_and(above[0], logical_not(above[1])))
-        same = logical_or(same, logical_and(nan, nan_too))
-    rows, columns = (iota(shape=(length, length), axis=at, dtype=i64) for at in (0, 1))
-    before = logical_or(beyond, logical_and(same, less(columns, rows)))
-    ranks = sum_(to(before, i64), axis=(-1,))
-    wanted = iota(shape=(1, k), axis=1, dtype=i64)
-    hit = equal(expand_dims(ranks, axis=(-1,)), wanted)
-    places = iota_like(hit, axis=-2, dtype=i64)
-    chosen = sum_(where(hit, places, like(0, places)), axis=(-2,))
-    found = take_along_axis(moved, chosen, axis=-1)
-    back = list(range(len(sizes) - 1))
-    back.insert(axis, len(sizes) - 1)
-    return [transpose(found, tuple(back)), transpose(chosen, tuple(back))]
+    found = topk(x, k=k, axis=axis, largest=largest)
+    return [Project(found, 0), Project(found, 1)]
 
 
 def _reverse_sequence(node: OnnxNode) -> Expr:
-    x, lengths = node.x(0), to(node.x(1), i64)
+    x = node.x(0)
     batch, time = node.integer("batch_axis", 1), node.integer("time_axis", 0)
     if {batch, time} != {0, 1} or rank(x) < 2:
         node.malformed("ReverseSequence has the axes 0 and 1.", "0 and 1", f"{batch}, {time}")
-    places = iota_like(x, axis=time, dtype=i64)
-    form = tuple(shape(x)[at] if at == batch else index(1) for at in range(rank(x)))
-    length = reshape(lengths, form)
-    turned = subtract(subtract(length, like(1, length)), places)
-    return take_along_axis(x, where(less(places, length), turned, places), axis=time)
+    return reverse_sequence(x, node.x(1), axis=time, batch_axis=batch)
 
 
 # fmt: off
@@ -254,6 +160,7 @@ TABLE: Final[dict[str, Row]] = {
     "Scatter":         _scatter_elements,
     "ScatterElements": _scatter_elements,
     "ScatterND":       _scatter_nd,
+    "TensorScatter":   _tensor_scatter,
     "TopK":            _top_k,
     "ReverseSequence": _reverse_sequence,
 }

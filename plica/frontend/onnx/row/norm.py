@@ -158,10 +158,10 @@ def _mean_variance(node: OnnxNode) -> Expr:
     x = node.x()
     axes = axes_in(node, node.integers("axes") or (0, 2, 3), rank(x))
     inner = in_f32(x)
-    middle = mean(inner, axis=axes, keepdims=True)
-    spread = subtract(mean(square(inner), axis=axes, keepdims=True), square(middle))
+    away = subtract(inner, mean(inner, axis=axes, keepdims=True))
+    spread = mean(square(away), axis=axes, keepdims=True)
     below = add(sqrt(spread), like(1e-9, spread))
-    return to(divide(subtract(inner, middle), below), dtype(x))
+    return to(divide(away, below), dtype(x))
 
 
 # fmt: off

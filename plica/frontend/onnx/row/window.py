@@ -20,7 +20,11 @@ from plica.ir.op.elementwise import absolute, add, divide, isnan, power
 from plica.ir.op.index import where
 from plica.ir.op.pad import pad
 from plica.ir.op.pool import avg_pool, max_pool
+from plica.ir.op.put import scatter_elements
 from plica.ir.op.reduction import sum_
+from plica.ir.op.roi import roi_align
+from plica.ir.op.sampled import deformable_conv2d
+from plica.ir.op.shape import reshape
 from plica.ir.type.dim import known
 
 LARGEST_WINDOW: Final = 1024
@@ -122,6 +126,29 @@ def convolved(node: OnnxNode, x: Expr, weight: Expr, at: int = 1) -> Expr:
 
 def _conv(node: OnnxNode) -> Expr:
     return with_bias(node, convolved(node, node.x(0), node.x(1)), 2)
+
+
+def _deform_conv(node: OnnxNode) -> Expr:
+    kernel = _kernel(node, 1)
+    window, offset, mask = slide(node, kernel), node.x(2), node.maybe(4)
+    groups = node.integer("offset_group", 1)
+    if rank(node.x(0)) != 4 or known(shape(offset)[1]) != 2 * groups * prod(kernel):
+        expected = f"offsets of {2 * groups * prod(kernel)} channels"
+        node.malformed("DeformConv takes images and offsets.", expected, str(node.type(2)))
+    if mask is None:
+        n, _, *rest = shape(offset)
+        mask = full(shape=(n, groups * prod(kernel), *rest), value=1.0, dtype=dtype(offset))
+    y = deformable_conv2d(
+        node.x(0),
+        offset,
+        mask,
+        node.x(1),
+        strides=window.strides,
+        padding=window.padding,
+        dilation=window.dilation,
+        groups=node.integer("group", 1),
+    )
+    return with_bias(node, y, 3)
 
 
 def _conv_transpose(node: OnnxNode) -> Expr:
@@ -270,6 +297,50 @@ def _windows(node: OnnxNode, x: Expr, window: Slide, ceil: bool) -> Expr:
     )
 
 
+def _max_unpool(node: OnnxNode) -> Expr:
+    x, places = node.x(0), node.x(1)
+    window, sizes = _pool_window(node, False), node.sizes(0)
+    inner = [
+        (size - 1) * stride - sum(sides) + kernel
+        for size, stride, sides, kernel in zip(
+            sizes[2:], window.strides, window.padding, window.kernel, strict=True
+        )
+    ]
+    whole = (*sizes[:2], *inner)
+    wanted = tuple(node.whole(2)) if node.value(2) is not None else whole
+    if node.sizes(1) != sizes or len(wanted) != len(whole) or min(inner) < 0:
+        node.malformed("Each element has a place.", str(node.type(0)), str(node.type(1)))
+    if any(a < b for a, b in zip(wanted, whole, strict=True)):
+        node.malformed("MaxUnpool makes no less than it has.", str(whole), str(wanted))
+    nothing = full(shape=(prod(whole),), value=0, dtype=dtype(x))
+    flat = scatter_elements(nothing, *(reshape(each, (prod(sizes),)) for each in (places, x)))
+    sides = tuple((0, a - b) for a, b in zip(wanted, whole, strict=True))
+    return pad(reshape(flat, whole), sides)
+
+
+def _roi_align(node: OnnxNode) -> Expr:
+    samples = node.integer("sampling_ratio", 0)
+    if samples < 1:
+        message = "How many samples a box needs is only known when the model runs."
+        node.unsupported(message, "a sampling_ratio above 0", str(samples))
+    words = {"half_pixel": True, "output_half_pixel": False}
+    usual = "half_pixel" if node.opset >= 16 else "output_half_pixel"
+    how = node.text("coordinate_transformation_mode", usual)
+    mode = node.text("mode", "avg")
+    if how not in words or mode not in ("avg", "max"):
+        node.malformed("There is no such way to sample.", ", ".join(words), f"{how}, {mode}")
+    return roi_align(
+        node.x(0),
+        node.x(1),
+        node.x(2),
+        size=(node.integer("output_height", 1), node.integer("output_width", 1)),
+        scale=node.real("spatial_scale", 1.0),
+        samples=samples,
+        half_pixel=words[how],
+        mode=mode,
+    )
+
+
 def _power(node: OnnxNode) -> int:
     p = node.integer("p", 2)
     if p < 1:
@@ -298,7 +369,10 @@ def _global_lp_pool(node: OnnxNode) -> Expr:
 TABLE: Final[dict[str, Row]] = {
     "Conv":          _conv,
     "ConvTranspose": _conv_transpose,
+    "DeformConv":    _deform_conv,
     "MaxPool":       _max_pool,
+    "MaxUnpool":     _max_unpool,
+    "RoiAlign":      _roi_align,
     "AveragePool":   _average_pool,
     "LpPool":        _lp_pool,
     "GlobalLpPool":  _global_lp_pool,

@@ -9,24 +9,23 @@ import math
 from itertools import pairwise
 from typing import Final
 
-from plica.frontend.scatter import MOST_PAIRS, hits, put, ranking, scattered, touched
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, operand, opmath
 from plica.frontend.word import dtype, like, rank, shape, to
-from plica.ir.graph.expression import Const, Expr
+from plica.ir.graph.expression import Const, Expr, Project
 from plica.ir.op.comparison import equal, less
 from plica.ir.op.create import iota
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, divide, maximum, multiply
+from plica.ir.op.elementwise import add, divide, maximum
 from plica.ir.op.index import gather_nd, take, take_along_axis, where
 from plica.ir.op.join import stack
 from plica.ir.op.mark import stop_gradient
-from plica.ir.op.pad import pad
-from plica.ir.op.reduction import sum_
+from plica.ir.op.order import argsort, searchsorted, topk
+from plica.ir.op.put import scatter_elements, scatter_nd
 from plica.ir.op.repeat import broadcast_to
-from plica.ir.op.shape import expand_dims, reshape, transpose
+from plica.ir.op.shape import expand_dims, reshape, squeeze, transpose
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64, u8
+from plica.ir.type.dtype import i32, i64
 
 # --- gathering -----------------------------------------------------------------------------------
 
@@ -105,13 +104,6 @@ def _adjacent(axes: tuple[int, ...]) -> bool:
 # --- scattering ----------------------------------------------------------------------------------
 
 
-def _check_pairs(node: TorchNode, *counts: int) -> None:
-    pairs = math.prod(counts)
-    if pairs > MOST_PAIRS:
-        message = f"{node.kind} is too large to compare every place with every candidate."
-        node.unsupported(message, f"at most {MOST_PAIRS} pairs", str(pairs))
-
-
 def _wrapped(places: Expr, length: int) -> Expr:
     """Indices counted from the front; what is outside is refused when they are taken."""
     return take(iota(shape=(length,), dtype=i64), casted(places, i64), axis=0)
@@ -130,29 +122,18 @@ def _index_put(node: TorchNode) -> Expr:
         return _masked_put(node, x, given[0], values)
     axes, indices = _chosen(node)
     sizes = node.known_sizes(x)
-    front = not _adjacent(axes)
     wide = max(rank(each) for each in indices)
-    start = 0 if front else axes[0]
+    start = 0 if not _adjacent(axes) else axes[0]
     whole = _broadcast_sizes(node, indices)
     others = tuple(at for at in range(rank(x)) if at not in axes)
     before = tuple(sizes[at] for at in others[:start])
     after = tuple(sizes[at] for at in others[start:])
-    count, outer = math.prod(whole), math.prod(sizes[at] for at in axes)
-    inner = math.prod((*before, *after))
-    if not count or not outer or not inner:
-        return x
-    _check_pairs(node, count, outer, inner)
-    linear: Expr | None = None
-    for at, each in zip(axes, indices, strict=True):
-        flat = reshape(broadcast_to(_wrapped(each, sizes[at]), whole), (count,))
-        linear = flat if linear is None else add(multiply(linear, like(sizes[at], flat)), flat)
-    assert linear is not None
+    places = stack(tuple(broadcast_to(each, whole) for each in indices), axis=wide)
     filled = broadcast_to(values, (*before, *whole, *after))
     order = (*range(start, start + wide), *range(start), *range(start + wide, rank(filled)))
-    updates = reshape(transpose(filled, order), (count, inner))
     moved = transpose(x, axes + others)
-    made = put(kind, reshape(moved, (outer, inner)), linear, updates)
-    return transpose(reshape(made, shape(moved)), _inverse(axes + others))
+    made = scatter_nd(moved, places, transpose(filled, order), reduction=kind)
+    return transpose(made, _inverse(axes + others))
 
 
 def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
@@ -181,42 +162,31 @@ def _scatter(kind: str, source: str) -> Row:
     def row(node: TorchNode) -> Expr:
         x, places = node.x(), casted(node.x("index"), i64)
         given = operand(node, source, dtype(x))
-        return _scattered(node, kind, x, places, given)[0]
+        return _scattered(node, kind, x, places, given)
 
     return row
 
 
-def _scattered(node: TorchNode, kind: str, x: Expr, places: Expr, given: Expr) -> tuple[Expr, Expr]:
-    """The data with what is meant for it, and (candidates, *data): who is meant for what."""
+def _scattered(node: TorchNode, kind: str, x: Expr, places: Expr, given: Expr) -> Expr:
+    """The data with what is meant for it."""
     if not rank(x):
         node.integer("dim")
-        x, places = reshape(x, (1,)), reshape(places, (-1,))
+        one, places = reshape(x, (1,)), reshape(places, (-1,))
         given = reshape(given, (-1,)) if rank(given) == 0 else given
-        made, hit = _at(node, kind, x, (places, given), 0)
-        return reshape(made, ()), hit
+        return reshape(_at(node, kind, one, (places, given), 0), ())
     return _at(node, kind, x, (places, given), node.axis("dim", rank(x)))
 
 
-def _at(
-    node: TorchNode, kind: str, x: Expr, source: tuple[Expr, Expr], axis: int
-) -> tuple[Expr, Expr]:
+def _at(node: TorchNode, kind: str, x: Expr, source: tuple[Expr, Expr], axis: int) -> Expr:
     places, given = source
     sizes, count = node.known_sizes(x), node.known_sizes(places)
-    if 0 in count or 0 in sizes:
-        return x, broadcast_to(like(False, less(x, x)), (1, *sizes))
-    _check_pairs(node, *sizes, count[axis])
+    if 0 in count:
+        return x
     if rank(given) == 0:
         given = broadcast_to(given, count)
     elif node.known_sizes(given) != count:  # only as much of the source as there are indices
         given = slice_(given, (0,) * len(count), count)
-    places = _inside(places, sizes[axis])
-    widths = tuple((0, 0) if at == axis else (0, sizes[at] - count[at]) for at in range(len(sizes)))
-    hit = hits(pad(places, widths, constant_values=-1), sizes, axis)
-    nothing = False if dtype(x).name == "bool" else 0.0 if dtype(x).is_float else 0
-    wide = pad(given, widths, constant_values=nothing)
-    order = (axis, *(at for at in range(len(sizes)) if at != axis))
-    front = expand_dims(transpose(wide, order), axis=(axis + 1,))
-    return scattered(kind, x, hit, broadcast_to(front, shape(hit))), hit
+    return scatter_elements(x, _inside(places, sizes[axis]), given, axis=axis, reduction=kind)
 
 
 _REDUCE: Final = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "add"}
@@ -233,16 +203,18 @@ def _scatter_reduce(node: TorchNode) -> Expr:
     start = x
     if not node.flag("include_self"):
         start = broadcast_to(like(_neutral(kind, x), x), shape(x))
-    made, hit = _scattered(node, _REDUCE[kind], start, places, given)
+    made = _scattered(node, _REDUCE[kind], start, places, given)
+    of, alone = opmath(dtype(x)), not node.flag("include_self")
+    if kind != "mean" and not alone:
+        return made
+    ones = broadcast_to(like(1, to(places, i64)), shape(places))
+    counts = _scattered(node, "add", broadcast_to(like(0, ones), shape(x)), places, ones)
     if kind == "mean":
-        of = opmath(dtype(x))
         if not of.is_float:
             node.unsupported(f"{node.kind} of integers has no mean here.", "floats")
-        counts = sum_(casted(hit, of), axis=(0,))
-        extra = 1 if node.flag("include_self") else 0
-        below = maximum(add(counts, like(extra, counts)), like(1, counts))
-        made = casted(divide(casted(made, of), below), dtype(x))
-    return made if node.flag("include_self") else where(touched(hit), made, x)
+        below = maximum(add(counts, like(0 if alone else 1, counts)), like(1, counts))
+        made = casted(divide(casted(made, of), casted(below, of)), dtype(x))
+    return where(less(like(0, counts), counts), made, x) if alone else made
 
 
 def _neutral(kind: str, x: Expr) -> bool | int | float:
@@ -261,15 +233,12 @@ def _ordered(node: TorchNode, k: int | None, largest: bool) -> list[Expr | None]
     axis = node.axis("dim", rank(x))
     if not rank(x):
         return [x, like(0, to(x, i64))]
-    sizes = node.known_sizes(x)
-    wanted = sizes[axis] if k is None else k
-    _check_pairs(node, *sizes, sizes[axis])
-    order = (*(at for at in range(rank(x)) if at != axis), axis)
-    moved = transpose(x, order)
-    ranked = casted(moved, u8) if dtype(x).name == "bool" else moved
-    found, places = ranking(ranked, wanted, largest)
-    back = _inverse(order)
-    return [transpose(casted(found, dtype(x)), back), transpose(places, back)]
+    size = known(shape(x)[axis]) if k is None else k
+    if size is None:  # how many there are is open: all of them
+        places = argsort(x, axis=axis, descending=largest)
+        return [take_along_axis(x, places, axis=axis), places]
+    found = topk(x, k=size, axis=axis, largest=largest)
+    return [Project(found, 0), Project(found, 1)]
 
 
 def _sort(node: TorchNode) -> list[Expr | None]:
@@ -280,6 +249,39 @@ def _sort(node: TorchNode) -> list[Expr | None]:
 def _topk(node: TorchNode) -> list[Expr | None]:
     node.argument("sorted")
     return _ordered(node, node.integer("k"), node.flag("largest"))
+
+
+def _kth_value(node: TorchNode) -> list[Expr | None]:
+    x, k = node.x(), node.integer("k")
+    axis, kept = node.axis("dim", rank(x)), node.flag("keepdim")
+    if not rank(x):
+        return [x, like(0, to(x, i64))]
+    found = topk(x, k=k, axis=axis, largest=False)
+    last = [slice_(Project(found, at), (k - 1,), (k,), axes=(axis,)) for at in (0, 1)]
+    return [each if kept else squeeze(each, (axis,)) for each in last]
+
+
+def _searched(node: TorchNode, table: str, values: str) -> Expr:
+    if node.has("sorter") and node.argument("sorter") is not None:
+        node.unsupported(f"{node.kind} takes what is in order already.", "no sorter")
+    right = node.flag("right") or (node.has("side") and node.argument("side") == "right")
+    ordered, x = node.x(table), operand(node, values, dtype(node.x(table)))
+    found = searchsorted(ordered, x, side="right" if right else "left")
+    return casted(found, i32) if node.flag("out_int32") else found
+
+
+def _search_sorted(node: TorchNode) -> Expr:
+    return _searched(node, "sorted_sequence", "self")
+
+
+def _bucketize(node: TorchNode) -> Expr:
+    return _searched(node, "boundaries", "self")
+
+
+def _put(node: TorchNode) -> Expr:
+    x, kind = node.x(), "add" if node.flag("accumulate") else "replace"
+    flat, places, given = (reshape(each, (-1,)) for each in (x, node.x("index"), node.x("source")))
+    return reshape(scatter_elements(flat, places, given, reduction=kind), shape(x))
 
 
 # fmt: off
@@ -298,5 +300,10 @@ TABLE: Final[dict[str, Row]] = {
     "sort.default":           _sort,
     "sort.stable":            _sort,
     "topk.default":           _topk,
+    "kthvalue.default":       _kth_value,
+    "searchsorted.Tensor":    _search_sorted,
+    "searchsorted.Scalar":    _search_sorted,
+    "bucketize.Tensor":       _bucketize,
+    "put.default":            _put,
 }
 # fmt: on

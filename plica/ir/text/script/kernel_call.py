@@ -16,6 +16,7 @@ from plica.ir.loop.scalar import (
     Intrinsic,
     Ramp,
     Reduce,
+    Runs,
     Scalar,
     ScalarVar,
     Shuffle,
@@ -44,12 +45,12 @@ class CallReader(NumberReader):
         args = node.args
         if name is None:
             done.append(self._no_call(node))
+        elif name in COMBINERS and len(args) == 1 and (runs := _runs(node)) is not None:
+            self._reduce(node, COMBINERS[name], args[0], runs, work, done)
         elif node.keywords or any(isinstance(each, ast.Starred) for each in args):
             message = f"{name} takes its arguments in order."
             self.error(node, "unsupported-syntax", message)
             done.append(None)
-        elif name in COMBINERS and len(args) == 1:
-            self._reduce(node, COMBINERS[name], args[0], work, done)
         elif name in DTYPE_WORDS:
             self._cast(node, DTYPE_WORDS[name], work, done)
         elif name == "float" and len(args) == 1:
@@ -166,11 +167,12 @@ class CallReader(NumberReader):
             case _:
                 done.append(self._arity(node, _SHAPES["shuffle"]))
 
-    def _reduce(
-        self, node: ast.Call, combiner: Combiner, arg: ast.expr, work: list[Work],
+    def _reduce(  # noqa: PLR0917  # a reduction is these things
+        self, node: ast.Call, combiner: Combiner, arg: ast.expr, runs: Runs, work: list[Work],
         done: list[Value],
     ) -> None:  # fmt: skip
-        """`sum(body for k in range(n))`; after the axes come names of shared terms."""
+        """`sum(body for k in range(n))`, maybe in runs; after the axes come names of shared
+        terms."""
         axes: list[ast.comprehension] = []
         shared: list[ast.comprehension] = []
         match arg:
@@ -206,7 +208,7 @@ class CallReader(NumberReader):
             if combiner in ("all", "any"):
                 value = self.as_bool(body, value)
             (over,) = made
-            return None if value is None or over is None else Reduce(combiner, *over, value)
+            return None if value is None or over is None else Reduce(combiner, *over, value, runs)
 
         work += [(finish, 1), body]
         for each in reversed(shared):
@@ -245,6 +247,17 @@ def _is_alias(clause: ast.comprehension) -> bool:
     target = clause.target
     one = isinstance(clause.iter, ast.List) and len(clause.iter.elts) == 1
     return one and isinstance(target, ast.Name) and is_reserved(target.id)
+
+
+def _runs(node: ast.Call) -> Runs | None:
+    """The runs of a reduction; None where that is not how they are said."""
+    match node.keywords:
+        case []:
+            return ""
+        case [ast.keyword("runs", ast.Constant("row" | "box" as word))]:
+            return word
+        case _:
+            return None
 
 
 def _string(node: ast.expr) -> str | None:

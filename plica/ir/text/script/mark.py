@@ -1,7 +1,8 @@
 """Live scripts: functions and data types written in a running Python program.
 
-A decorated function is never called: its source is read when its module is first asked for, and
-the names in it are looked up in its globals then, so functions may use what is defined after them.
+Python never runs the body of a decorated function: its source is read when its module is first
+asked for, and the names in it are looked up in its globals then, so functions may use what is
+defined after them.  Calling it interprets it.
 
     @plica.function
     def twice(x: Tensor[("n",), f32]) -> Tensor[("n",), f32]:
@@ -16,21 +17,17 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from types import FunctionType, ModuleType
-from typing import Any, NoReturn, overload
+from typing import Any, overload
 
-from plica.core.diagnostic import ScriptError
 from plica.core.term import Term
 from plica.ir.graph.module import Module
 from plica.ir.graph.operator import Operator
 from plica.ir.loop.statement import Kernel
-from plica.runtime.error import Diagnostic, Place
 from plica.runtime.late import late
 
 
 class Scripted:
     """A function of the graph language, written in Python."""
-
-    what = "a function of the graph language"
 
     def __init__(self, source: FunctionType, local: Mapping[str, object]) -> None:
         self.source = source
@@ -56,13 +53,12 @@ class Scripted:
         """The term that the script means, for `digest`."""
         return self.module.canonical()
 
-    def __call__(self, *args: object, **named: object) -> NoReturn:
-        """A script is not Python: it is interpreted or compiled."""
-        message = f"{self.name} is {self.what}; Python cannot call it."
-        hint = f"plica.interpret({self.name}, ...) or plica.compile({self.name})(...)"
-        raise ScriptError(
-            Diagnostic("unsupported", message, Place(node=self.name), None, None, hint)
-        )
+    def __call__(self, *args: object, **named: object) -> Any:  # Any: arrays, tuples, data
+        """What the script means for these values: it is interpreted, which is slow.
+
+        Law: `f(x)` is `plica.interpret(f, x)`, and `plica.compile(f)(x)` agrees with it.
+        """
+        return late("plica.ir.interpret.interpreter:interpret")(self, *args, **named)
 
     def __repr__(self) -> str:
         return f"<plica function {self.name}>"
@@ -73,8 +69,6 @@ class Scripted:
 
 class ScriptedKernel(Scripted):
     """A kernel, written in Python."""
-
-    what = "a kernel"
 
     @property
     def kernel(self) -> Kernel:

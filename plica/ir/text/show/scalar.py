@@ -214,7 +214,7 @@ class ScalarPrinter:
                 return f"{to}({inside})", _ATOM
             case Intrinsic(name, args):
                 return self._intrinsic(name, args, part), _ATOM
-            case Reduce(combiner, axes, extents, value):
+            case Reduce(combiner, axes, extents, value, runs):
                 self.words.add(combiner)
                 if not axes:
                     return f"{combiner}([{part(value)}])", _ATOM
@@ -223,7 +223,9 @@ class ScalarPrinter:
                     for axis, extent in zip(axes, extents, strict=True)
                 ]
                 over += [f"for {name} in [{text}]" for name, text in clauses]
-                return f"{combiner}({part(value)} {' '.join(over)})", _ATOM
+                terms = f"{part(value)} {' '.join(over)}"
+                whole = f'({terms}), runs="{runs}"' if runs else terms
+                return f"{combiner}({whole})", _ATOM
             case Ramp(base, stride, lanes):
                 self.words.add("ramp")
                 like = agreed((base, stride))
@@ -280,7 +282,7 @@ def axes_apart(terms: list[Scalar], scope: Iterable[Term]) -> list[Scalar]:
             return node
         new = tuple([mapping.get(axis, axis) for axis in node.axes])
         body: Any = substitute(node.body, mapping)
-        return Reduce(node.combiner, new, node.extents, body)
+        return Reduce(node.combiner, new, node.extents, body, node.runs)
 
     done = map_bottom_up(visit, whole)
     assert isinstance(done, Intrinsic)

@@ -54,6 +54,7 @@ from plica.schedule.default.gpu.thread import (
     row_schedule,
     shared_sums,
 )
+from plica.schedule.default.summed import in_free_order
 from plica.schedule.form import (
     BY_COST,
     Facts,
@@ -225,6 +226,8 @@ def _tiles(of: Stages, facts: Facts, gpu: Gpu, parts: tuple[int, ...]) -> Iterat
     found = product_of(of)
     if found is None or found.dtype is not f32:
         return
+    if not facts.reassociates and any(each.runs for each in reductions(of)):
+        return  # totals of runs are kept apart
     plain = not is_window(found) and found.size("batch") == 1
     for tile in (*TILES, HIGH) if plain else TILES:
         for count in parts:
@@ -317,6 +320,7 @@ def candidates(
     """Everything that could be done, the best first; the last is one thread for each element."""
     own = THREADS if tables is None else tables
     forms = (*own.forms, *[priced(each, element_cost) for each in installed()])
+    of = in_free_order(of) if facts.reassociates else of
     for rank in sorted({each.rank for each in forms}):
         mine = [each for each in forms if each.rank == rank]
         tried: Counter[str] = Counter()

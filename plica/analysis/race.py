@@ -1,0 +1,192 @@
+"""Races: parallel loops two of whose iterations touch one element, and one of them writes it.
+
+    for i in parallel(4): y[i // 2] = x[i]        iterations 0 and 1 write y[0]
+
+Whether iterations are shown to stay apart is asked first (`plica.analysis.dependence`).  Where they
+are not, the first of them are gone through, so that whatever is found is a race indeed: accesses
+behind a guard, or at places that depend on data, accuse nobody.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import Store
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> x, y, i = buffer("x", (4,), f32), buffer("y", (4,), f32), axis("i")
+>>> for place in (i, i // 2):
+...     loop = For(i, x.shape[0], "parallel", Store(y, (place,), x[i]))
+...     print(*races(Kernel((), (x, y), 1, loop)), sep="")
+<BLANKLINE>
+Iterations 0 and 1 of the loop i, which run at once, meet at y[0].
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import NDArray
+
+from plica.analysis.access import Access, accesses
+from plica.analysis.dependence import conflicts
+from plica.analysis.grid import on_grid
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
+from plica.core.term import Term
+from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, Select
+from plica.ir.loop.statement import Block, For, Kernel, Stmt, substatements
+from plica.ir.type.dim import evaluate
+
+Numbers = NDArray[np.int64]
+
+AT_ONCE: Final = ("parallel", "blockIdx.x", "blockIdx.y", "blockIdx.z")
+"""Kinds of loops between whose iterations nothing waits."""
+
+ITERATIONS: Final = 64
+"""Iterations that are gone through, at most."""
+
+POINTS: Final = 1 << 14
+"""Places that an access is followed to, at most."""
+
+OPEN: Final = 5
+"""What a size that is not known is taken to be."""
+
+
+@frozen
+class Race:
+    """Two iterations of a loop that meet at one element of a buffer, which one of them writes."""
+
+    loop: str
+    buffer: str
+    iterations: tuple[int, int]
+    place: tuple[int, ...]
+
+    def __str__(self) -> str:
+        one, two = self.iterations
+        at = ", ".join(map(str, self.place))
+        return (
+            f"Iterations {one} and {two} of the loop {self.loop}, which run at once, "
+            f"meet at {self.buffer}[{at}]."
+        )
+
+
+@lru_cache(maxsize=1024)
+def races(kernel: Kernel) -> tuple[Race, ...]:
+    """The races of a kernel that are found, one for each loop and buffer.
+
+    As long as there are blocks, a buffer that is used in one loop alone is each iteration's own: it
+    is put there when blocks become loops.
+    """
+    every = _statements(kernel.body)
+    has_blocks = any(isinstance(each, Block) for each in every)
+    found: list[Race] = []
+    for loop in every:
+        if not isinstance(loop, For) or loop.kind not in AT_ONCE:
+            continue
+        for buffer in conflicts(loop):
+            if loop.kind != "parallel" and buffer.scope != "global":
+                continue  # each block of threads has its own
+            if (
+                has_blocks
+                and buffer not in kernel.params
+                and not _is_seen_outside(every, loop, buffer)
+            ):
+                continue
+            race = _race(loop, buffer)
+            if race is not None:
+                found.append(race)
+    return tuple(found)
+
+
+def _statements(root: Stmt) -> list[Stmt]:
+    found: list[Stmt] = []
+    stack = [root]
+    while stack:
+        stmt = stack.pop()
+        found.append(stmt)
+        stack.extend(reversed(substatements(stmt)))
+    return found
+
+
+def _is_seen_outside(every: list[Stmt], loop: For, buffer: Buffer) -> bool:
+    """Whether a statement outside of a loop touches a buffer."""
+    inside = set(_statements(loop))
+    alone = [each for each in every if each not in inside and not substatements(each)]
+    return any(buffer in free_vars(each) for each in alone)
+
+
+def _race(loop: For, buffer: Buffer) -> Race | None:
+    choosy = _is_chosen(loop, buffer)
+    touched = [
+        each for each in accesses(loop.body)
+        if each.buffer is buffer and each.certain and (each.written or not choosy)
+    ]  # fmt: skip
+    shape = [_size(size) for size in buffer.shape]
+    rows = [(each.written, found) for each in touched
+            if (found := _places(loop, each, shape)) is not None]  # fmt: skip
+    writes = [found for written, found in rows if written]
+    if not writes:
+        return None
+    places, turns = (np.concatenate(each) for each in zip(*writes, strict=True))
+    order = np.lexsort((turns, places))
+    places, turns = places[order], turns[order]
+    first = np.unique(places, return_index=True)[1]
+    owner = dict(zip(places[first].tolist(), turns[first].tolist(), strict=True))
+    for _, (at, who) in rows:
+        for place, turn in zip(at.tolist(), who.tolist(), strict=True):
+            if owner.get(place, turn) != turn:
+                where = tuple([int(each) for each in np.unravel_index(place, shape)])
+                pair = min(owner[place], turn), max(owner[place], turn)
+                return Race(str(loop.var.name), str(buffer.name), pair, where)
+    return None
+
+
+def _is_chosen(loop: For, buffer: Buffer) -> bool:
+    """Whether some element of a buffer is read only where a condition holds."""
+    selects = [node for node in post_order(loop.body) if isinstance(node, Select)]
+    return any(buffer in free_vars(branch) for each in selects for branch in each._children[1:])
+
+
+def _places(loop: For, access: Access, shape: list[int]) -> tuple[Numbers, Numbers] | None:
+    """The elements that an access touches in the first iterations, and in which; None where that is
+    not known."""
+    if any(start is None for start in access.starts) or not all(shape):
+        return None
+    starts = [start for start in access.starts if start is not None]
+    around: list[tuple[ScalarVar | None, int]] = [(loop.var, min(_size(loop.extent), ITERATIONS))]
+    around += [(var, _size(extent)) for var, extent in access.inner]
+    around += [(None, _size(extent)) for extent in access.extents]
+    sizes = _fewer([size for _, size in around])
+    steps = [np.arange(size).reshape([-1 if n == at else 1 for n in range(len(sizes))])
+             for at, size in enumerate(sizes)]  # fmt: skip
+    grid: dict[Term, NDArray[Any]] = {  # Any: as `on_grid` takes them
+        var: step for (var, _), step in zip(around, steps, strict=True) if var is not None
+    }
+    for start in starts:
+        for var in free_vars(start):
+            grid.setdefault(var, np.array(0))  # a race in the first turn of loops around is one
+    found = on_grid(starts, grid)
+    if isinstance(found, Scalar):
+        return None
+    offsets = steps[len(steps) - len(starts) :]
+    flat = np.zeros(sizes, np.int64)
+    for number, offset, size in zip(found, offsets, shape, strict=True):
+        at = number + offset
+        if (at < 0).any() or (at >= size).any():
+            return None  # what is outside is another mistake
+        flat = flat * size + at
+    turns = np.broadcast_to(steps[0], flat.shape)
+    return flat.reshape(-1), turns.reshape(-1).astype(np.int64)
+
+
+def _fewer(sizes: list[int]) -> list[int]:
+    """Sizes of a grid of not too many points: of the inner loops only the first turns."""
+    found = list(sizes)
+    for at in range(len(found) - 1, 0, -1):
+        if prod(found) > POINTS:
+            found[at] = max(1, min(found[at], POINTS * found[at] // prod(found)))
+    return found
+
+
+def _size(of: Scalar) -> int:
+    return evaluate(of, dict.fromkeys(free_vars(of), OPEN)) or 0

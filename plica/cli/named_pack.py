@@ -1,0 +1,114 @@
+"""Packs, rules and contracts as the command line names them: by name, or in a Python file."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plica.core.extension import FAILURES, raised_at, said
+from plica.runtime.error import Diagnostic, Place, PlicaError
+
+if TYPE_CHECKING:
+    from plica.ir.passes import Pass
+    from plica.rewrite.contract import Contract
+    from plica.rewrite.pack import Pack
+    from plica.rewrite.rule import Rule
+
+
+class WrongUsage(PlicaError):
+    """What the command line names is not there, or cannot be read."""
+
+
+def named_contract(word: str) -> Contract:
+    """The float contract written so."""
+    from plica.rewrite.contract import KNOWN, named
+
+    found = named(word)
+    if found is None:
+        message = "This float contract is not known."
+        raise WrongUsage(Diagnostic("unsupported", message, None, KNOWN, repr(word)))
+    return found
+
+
+def named_packs(name: str) -> tuple[Pack, ...]:
+    """The pack of a name, or those that a Python file makes; rules of no pack are one."""
+    from plica.core.diagnostic import RuleRefused
+    from plica.rewrite.pack import Pack, pack
+    from plica.rewrite.packs import find_pack
+    from plica.rewrite.rule import Rule
+
+    if not name.endswith(".py"):
+        try:
+            return (find_pack(name),)
+        except RuleRefused as refused:
+            raise WrongUsage(*refused.diagnostics) from None
+    found = _made_by(name)
+    packs = [value for value in found.values() if isinstance(value, Pack)]
+    known = {rule for each in packs for rule in each}
+    rules = [value for value in found.values() if isinstance(value, Rule) and value not in known]
+    if rules:
+        packs.append(pack(Path(name).stem, *dict.fromkeys(rules), version="0"))
+    if not packs:
+        message = "The file makes no pack and no rule."
+        raise WrongUsage(Diagnostic("unknown-pack", message, Place(file=name)))
+    return tuple(dict.fromkeys(packs))
+
+
+def _made_by(name: str) -> dict[str, Any]:  # Any: whatever a file makes
+    """What the user's own file, named on the user's command line, makes: it is run as Python runs
+    it, and finds what lies beside it."""
+    path = Path(name)
+    if not path.is_file():
+        raise WrongUsage(Diagnostic("unknown-pack", "There is no such file.", Place(file=name)))
+    beside = str(path.parent.resolve())
+    sys.path.insert(0, beside)
+    try:
+        return runpy.run_path(name)
+    except FAILURES as error:
+        raise WrongUsage(_broken(name, error)) from error
+    finally:
+        sys.path.remove(beside)
+
+
+def named_pass(name: str) -> Pass:
+    """The pass written so: the name of an installed one, or FILE.py:NAME."""
+    from plica.core.diagnostic import did_you_mean
+    from plica.ir.passes import Pass, PassError, installed_pass
+
+    file, _, word = name.rpartition(":")
+    if not file.endswith(".py"):
+        try:
+            return installed_pass(name)
+        except PassError as refused:
+            raise WrongUsage(*refused.diagnostics) from None
+    found = {key: each for key, each in _made_by(file).items() if isinstance(each, Pass)}
+    if word not in found:
+        message, near = f"The file makes no pass {word!r}.", did_you_mean(word, found)
+        told = Diagnostic("unknown-pass", message, Place(file=file), ", ".join(found), word, near)
+        raise WrongUsage(told)
+    return found[word]
+
+
+def named_rule(name: str) -> Rule:
+    """The rule written so: its name, or PACK:NAME, or FILE.py:NAME."""
+    from plica.core.diagnostic import did_you_mean
+    from plica.rewrite.packs import all_packs
+
+    where, colon, word = name.rpartition(":")
+    packs = named_packs(where) if colon else tuple(all_packs().values())
+    rules = {rule.name: rule for pack in reversed(packs) for rule in pack}
+    if word not in rules:
+        message = f"There is no rule {word!r}" + (f" in {where}." if colon else " in any pack.")
+        hint = did_you_mean(word, rules)
+        raise WrongUsage(Diagnostic("unknown-pack", message, None, "a rule", word, hint))
+    return rules[word]
+
+
+def _broken(name: str, error: BaseException) -> Diagnostic:
+    """What is wrong with a file that cannot be run, and in which of its lines."""
+    at = raised_at(error, name) or Place(file=name)
+    if isinstance(error, SyntaxError):
+        return Diagnostic("broken-file", "The file is no Python.", at, found=error.msg)
+    return Diagnostic("broken-file", "The file fails when it is run.", at, found=said(error))

@@ -1,0 +1,59 @@
+"""`plica targets`: what code can be made for, how each target is written, and its options."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any, Final
+
+from plica.cli.command import Command, json_text
+
+if TYPE_CHECKING:
+    from plica.codegen.backend import Backend
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print a row for each target, Plica's own first."""
+    from plica.codegen.backend import TARGETS, backend_named
+
+    points = TARGETS.points()
+    mine = [backend_named(name) for name in sorted(TARGETS.own)]
+    rows = [row(each, str(points[each.name])) for each in (*mine, *TARGETS.all())]
+    if arguments.json:
+        print(json_text(rows))
+        return 0
+    for each in rows:
+        print(f"{each['name']}  {each['about']}  ({each['package']})")
+        print(f"    written  {', '.join(each['spellings'])}")
+        print(f"    efforts  {', '.join(each['efforts'])}")
+        print(f"    options  {', '.join(each['options'])}")
+    return 0
+
+
+def row(of: Backend, package: str) -> dict[str, Any]:  # Any: words and lists of words
+    """What is known of a target without making code for it."""
+    said = {
+        "threads": of.threaded,
+        "schedules are tuned": bool(of.tuning),
+        "sizes may be open": of.name == "cpu" or bool(of.objects),
+        "libraries for C": not of.library,
+        "data and recursion": bool(of.objects),
+        "kernels are fuzzed": of.entry is not None,
+    }
+    return {
+        "name": of.name,
+        "about": of.about,
+        "package": package,
+        "spellings": list(of.spellings or (of.name,)),
+        "efforts": list(of.pages),
+        "options": [word for word, holds in said.items() if holds],
+    }
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+COMMAND: Final = Command(
+    "targets", "Targets, how each is written, and its options", run, configure, ("plica targets",)
+)

@@ -1,0 +1,293 @@
+"""Post-processors: what is done to a schedule after its last decision, as records.
+
+    PostProcessor ::= PostProcessor(name, why, rewrite) | PostProcessor(name, why, reject)
+
+One that rewrites appends steps to a trace, each of them checked like any other, so that what a
+kernel means stays; a step that is refused is left out.  One that rejects looks at the scheduled
+kernel and says why it will not do; it changes nothing.  `postprocessed` runs some of them in order,
+after `enter_postproc`, so that no decision follows and `without_postproc` undoes them all.
+
+>>> print(*POSTPROCESSORS)
+decompose-reductions parallel-vectorize-unroll bind-unbound cooperative-fetch verify-gpu \
+disallow-dynamic-loops
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from plica.analysis.access import accesses
+from plica.analysis.site import Site, map_of
+from plica.analysis.statement import LoweringRefused
+from plica.codegen.cuda.fold import fold
+from plica.codegen.cuda.limit import check
+from plica.codegen.lower.passes import lower
+from plica.core.diagnostic import did_you_mean
+from plica.ir.loop.statement import THREADS, Block, For, Kernel, statements
+from plica.ir.type.dim import known
+from plica.runtime.error import Diagnostic, InputError
+from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.do import Body, DoBlock, do, record
+from plica.schedule.handle import Handle
+from plica.schedule.order import reduce_loops
+from plica.schedule.primitive import (
+    bind,
+    block,
+    decompose_reduction,
+    enter_postproc,
+    fuse,
+    loops,
+    parallel,
+    split,
+    unroll,
+    vectorize,
+)
+from plica.schedule.problem import ScheduleRefused
+from plica.schedule.replay import scheduled
+from plica.schedule.trace import Trace
+
+Rewrite: TypeAlias = Callable[[Kernel], DoBlock]
+Reject: TypeAlias = "Callable[[Kernel], str | None]"
+
+THREADS_A_BLOCK: Final = 128
+LANES: Final = 16
+"""Iterations of an innermost loop that become lanes, at most."""
+WRITTEN_OUT: Final = 8
+"""Iterations of an innermost loop of a reduction that are written out, at most."""
+
+
+@frozen
+class PostProcessor:
+    """A name, a reason, and either steps for a kernel or why a kernel is rejected."""
+
+    name: str
+    why: str
+    rewrite: Rewrite | None = None
+    reject: Reject | None = None
+
+
+@frozen
+class Rejected:
+    """Which post-processor rejects a schedule, and why."""
+
+    by: str
+    reason: str
+
+
+def postprocessed(
+    trace: Trace, kernel: Kernel, names: Sequence[str] | None = None
+) -> Trace | Rejected:
+    """The trace with the steps of post-processors behind it, all of them where none are named."""
+    chosen = [_named(each) for each in (POSTPROCESSORS if names is None else names)]
+    whole = trace
+    if not any(each.instruction.ends_sampling for each in trace.steps):
+        whole = _then(trace, kernel, ENDING)
+    for each in chosen:
+        now = scheduled(whole, kernel)
+        reason = None if each.reject is None else each.reject(now)
+        if reason is not None:
+            return Rejected(each.name, reason)
+        if each.rewrite is not None:
+            whole = _then(whole, kernel, each.rewrite(now))
+    return whole
+
+
+def _named(name: str) -> PostProcessor:
+    if name not in POSTPROCESSORS:
+        message, known_ = "No post-processor has this name.", tuple(POSTPROCESSORS)
+        hint = did_you_mean(name, known_)
+        raise InputError(
+            Diagnostic("input-unknown", message, None, ", ".join(known_), repr(name), hint)
+        )
+    return POSTPROCESSORS[name]
+
+
+def _then(trace: Trace, kernel: Kernel, more: DoBlock) -> Trace:
+    """A trace with the steps of a do-block behind it."""
+
+    @do
+    def both() -> Body:
+        for step in trace.steps:  # noqa: UP028  # each yield is answered, which a tuple cannot hear
+            yield step
+        yield more
+
+    return record(both, kernel).trace
+
+
+@do
+def _ending() -> Body:
+    yield enter_postproc()
+
+
+ENDING: Final = _ending
+
+
+def _each(
+    kernel: Kernel, wanted: Callable[[Site[Block]], bool]
+) -> Iterator[tuple[str, Site[Block]]]:
+    """Blocks that hold no others, by name."""
+    for label, site in map_of(kernel).blocks.items():
+        inner = [each for each in statements(site.node.body) if isinstance(each, Block)]
+        if not inner and wanted(site):
+            yield str(label), site
+
+
+def _tried(*asked: object) -> Body:
+    """Steps as far as they are legal: what a refused one would give is None."""
+    given = None
+    for each in asked:
+        try:
+            given = yield each  # type: ignore[misc]  # an instruction
+        except ScheduleRefused:
+            return None
+    return given
+
+
+# --- those that rewrite ---------------------------------------------------------------------------
+
+
+def decompose_reductions(kernel: Kernel) -> DoBlock:
+    """The init of each reduction in loops of its own, before the loops of its updates."""
+
+    @do
+    def steps() -> Body:
+        for label, site in _each(kernel, lambda each: each.node.init is not None):
+            reducing = reduce_loops(site)
+            if reducing:
+                handle = yield block(label)
+                around = yield loops(handle)
+                at = site.loops.index(reducing[0])
+                yield from _tried(decompose_reduction(handle, around[at]))
+
+    return steps
+
+
+def parallel_vectorize_unroll(kernel: Kernel) -> DoBlock:
+    """The outermost loop of each nest on all cores, short innermost ones as lanes or written out."""
+
+    @do
+    def steps() -> Body:
+        for label, site in _each(kernel, lambda each: bool(each.loops) and _is_serial(each)):
+            around = yield loops((yield block(label)))
+            last = known(site.loops[-1].extent) or LANES + 1
+            if len(around) > 1 and last <= LANES:
+                made = yield from _checked(vectorize(around[-1]))
+                if not made and last <= WRITTEN_OUT:
+                    yield from _tried(unroll(around[-1]))
+            yield from _tried(parallel(around[0]))
+
+    return steps
+
+
+def _checked(asked: object) -> Body:
+    """Whether a step is legal: then it was taken."""
+    try:
+        yield asked  # type: ignore[misc]  # an instruction
+    except ScheduleRefused:
+        return False
+    return True
+
+
+def bind_unbound(kernel: Kernel) -> DoBlock:
+    """Blocks that no thread runs on threads of a grid: their spatial loops as one, cut in two."""
+
+    @do
+    def steps() -> Body:
+        for label, site in _each(kernel, lambda each: bool(each.loops) and _is_serial(each)):
+            handle = yield block(label)
+            around = yield loops(handle)
+            inner = reduce_loops(site)
+            free = [h for h, loop in zip(around, site.loops, strict=True) if loop not in inner]
+            yield from _on_threads(free, ("blockIdx.x", "threadIdx.x"))
+
+    return steps
+
+
+def cooperative_fetch(kernel: Kernel) -> DoBlock:
+    """Copies into memory that a block of threads shares, done by all of these together."""
+
+    def fetches(site: Site[Block]) -> bool:
+        writes = [each.buffer for each in accesses(site.node) if each.written]
+        return bool(writes) and all(each.scope == "shared" for each in writes)
+
+    @do
+    def steps() -> Body:
+        for label, site in _each(kernel, fetches):
+            around = yield loops((yield block(label)))
+            own = [
+                handle
+                for handle, loop in zip(around, site.loops, strict=True)
+                if loop.kind == "serial" and not _holds_other(loop, site.node)
+            ]
+            yield from _on_threads(own, (None, "threadIdx.x"))
+
+    return steps
+
+
+def _on_threads(free: Sequence[Handle], tags: tuple[str | None, str]) -> Body:
+    """Loops fused, cut in two, and the parts bound."""
+    if not free:
+        return
+    whole = free[0]
+    if len(free) > 1:
+        fused = yield from _tried(fuse(*free))
+        if fused is None:
+            return
+        whole = fused
+    parts = yield from _tried(split(whole, (None, THREADS_A_BLOCK)))
+    if parts is None:
+        return
+    for part, tag in zip(parts, tags, strict=True):
+        if tag is not None:
+            yield from _tried(bind(part, tag))
+
+
+def _is_serial(site: Site[Block]) -> bool:
+    around = [stmt for stmt, _ in site.above if isinstance(stmt, For)]
+    return all(each.kind == "serial" for each in around)
+
+
+def _holds_other(loop: For, own: Block) -> bool:
+    inside = [each for each in statements(loop.body) if isinstance(each, Block)]
+    return any(each is not own for each in inside)
+
+
+# --- those that reject ----------------------------------------------------------------------------
+
+
+def beyond_a_gpu(kernel: Kernel) -> str | None:
+    """Why a GPU cannot run a kernel for threads: its limits, or that it cannot be lowered."""
+    if not any(isinstance(each, For) and each.kind in THREADS for each in statements(kernel.body)):
+        return None
+    try:
+        check(fold(lower(kernel, "gpu"), "kernel").launches, Gpu(), "kernel")
+    except LoweringRefused as refused:
+        return refused.reason
+    return None
+
+
+def dynamic_loop(kernel: Kernel) -> str | None:
+    """The first loop whose extent is not known when it is compiled."""
+    for each in statements(kernel.body):
+        if isinstance(each, For) and known(each.extent) is None:
+            return f"The extent of the loop {each.var.name} is not a number."
+    return None
+
+
+# fmt: off
+_ALL: Final = (
+    PostProcessor("decompose-reductions", "Sums begin in loops of their own.", rewrite=decompose_reductions),
+    PostProcessor("parallel-vectorize-unroll", "Plain nests use cores and lanes.", rewrite=parallel_vectorize_unroll),
+    PostProcessor("bind-unbound", "Every block has threads.", rewrite=bind_unbound),
+    PostProcessor("cooperative-fetch", "Threads fetch together what they share.", rewrite=cooperative_fetch),
+    PostProcessor("verify-gpu", "A GPU can launch it.", reject=beyond_a_gpu),
+    PostProcessor("disallow-dynamic-loops", "Every extent is a number.", reject=dynamic_loop),
+)
+# fmt: on
+# ruff: noqa: E501  # a row is a line
+
+POSTPROCESSORS: Final = {each.name: each for each in _ALL}
+"""By name, in the order in which they run."""

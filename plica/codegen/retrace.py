@@ -1,0 +1,290 @@
+"""Retracing: the kernels of an artefact made again from its traces, and held to its code.
+
+    kernel before --trace--> scheduled kernel --lowering--> lowered kernel --emission--> code
+
+The record of an artefact holds the first of these and the trace; here each arrow is taken again.
+What comes out must be the kernel whose digest and text are recorded, within the contract; barriers
+must stand wherever threads meet.  With `rebuild` the code of each kernel must be that in the
+artefact, byte for byte, where the compiler, its version and the machine are the same.  With `prove`
+every access is shown to be inside its buffer, and each proof is checked again.
+
+Nothing of the artefact is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal, TypeAlias
+
+from attrs import frozen
+
+from plica.codegen.llvm import toolchain
+from plica.codegen.llvm.fold import alone, kernel_text
+from plica.codegen.llvm.processor import find_target
+from plica.codegen.llvm.unit import facts_of
+from plica.codegen.lower.barrier import barriers
+from plica.codegen.lower.passes import LOWERING
+from plica.codegen.program import Program
+from plica.codegen.target import Target
+from plica.codegen.text_equality import first_difference
+from plica.core.digest import digest
+from plica.ir.loop.statement import Barrier, Kernel, statements
+from plica.ir.passes import Pass, PassError, installed_pass
+from plica.ir.text.script import from_text
+from plica.ir.text.show import show_kernel
+from plica.rewrite.contract import Contract, fused, named, signless_zero
+from plica.runtime.artefact import Artefact
+from plica.runtime.elf import parse
+from plica.runtime.error import ArtefactError, Diagnostic, PlicaError
+from plica.runtime.record import CompilationRecord, KernelTrace
+from plica.runtime.store import key_of
+from plica.schedule.certified import certified
+from plica.schedule.replay import kernel_of, scheduled
+from plica.schedule.trace import Trace
+from plica.schedule.trace_contract import trace_contract
+
+NARROW: Final = "narrow"
+"""The pass after which nothing is proved of indices."""
+
+
+@frozen
+class Retraced:
+    """What was made again: kernels, steps of traces, proofs, barriers and objects."""
+
+    kernels: int = 0
+    steps: int = 0
+    proved: int = 0
+    barriers: int = 0
+    rebuilt: int = 0
+    not_rebuilt: str = ""
+    """Why code was not made again, where it was not."""
+
+
+@frozen
+class WrongTrace:
+    """What is wrong with a kernel of an artefact."""
+
+    kernel: str
+    message: str
+    expected: str | None = None
+    found: str | None = None
+
+
+def retraced(
+    artefact: Artefact, record: CompilationRecord, *, prove: bool = False, rebuild: bool = False
+) -> Retraced:
+    """Take every trace of an artefact again; an ArtefactError names what differs, all at once."""
+    texts = texts_of(record)
+    wrong: list[WrongTrace] = []
+    kernels: dict[str, Kernel] = {}
+    steps = proved = waiting = 0
+    asked = named(record.asked)
+    passes = passes_of(artefact, record)
+    if isinstance(passes, str):
+        raise _refused([WrongTrace("", passes)])
+    if len(record.digests) != len(record.traces):
+        count = f"{len(record.digests)} digests of kernels"
+        message = "Each trace needs the digest of the kernel that it makes."
+        raise _refused([WrongTrace("", message, f"{len(record.traces)} traces", count)])
+    for number, each in enumerate(record.traces):
+        made = _made(each, record.digests[number], passes, asked)
+        if isinstance(made, WrongTrace):
+            wrong.append(made)
+            continue
+        kernels[each.kernel] = made.kernel
+        steps += made.steps
+        waiting += sum(isinstance(stmt, Barrier) for stmt in statements(made.kernel.body))
+        if digest(made.kernel) != record.digests[number]:
+            message = "Its trace makes another kernel than the one that was compiled."
+            wrong.append(WrongTrace(each.kernel, message, digest(made.kernel),
+                                    record.digests[number]))  # fmt: skip
+        wrong += _text_problems(each.kernel, made.kernel, texts)
+        wrong += _barrier_problems(each.kernel, made.waits)
+        if prove:
+            bounds = certified(made.scheduled)
+            proved += bounds.proved
+            wrong += [WrongTrace(each.kernel, f"{problem}.") for problem in bounds.wrong]
+    if wrong:
+        raise _refused(wrong)
+    again = rebuilt(artefact, kernels, asked) if rebuild else "nobody asked for it"
+    if not isinstance(again, str):
+        if again[1]:
+            raise _refused(again[1])
+        return Retraced(len(kernels), steps, proved, waiting, again[0])
+    return Retraced(len(kernels), steps, proved, waiting, 0, again)
+
+
+def _refused(wrong: Sequence[WrongTrace]) -> ArtefactError:
+    told = [
+        Diagnostic(
+            "bad-artefact",
+            f"The kernel {each.kernel}: {each.message}" if each.kernel else each.message,
+            None,
+            each.expected,
+            each.found,
+        )
+        for each in wrong
+    ]
+    return ArtefactError(told[0], *told[1:])
+
+
+def passes_of(artefact: Artefact, record: CompilationRecord) -> tuple[Pass, ...] | str:
+    """The lowering passes of a record; a reason where one of them is not here."""
+    usual = LOWERING["cpu" if artefact.device is None else "gpu"]
+    if not record.lowering or record.lowering == usual.names:
+        return usual.passes
+    known = {each.name: each for each in usual}
+    found = []
+    for name in record.lowering:
+        try:
+            found.append(known[name] if name in known else installed_pass(name))
+        except PassError:
+            return f"The lowering pass {name!r}, which made its kernels, is not here."
+    return tuple(found)
+
+
+@frozen(eq=False)
+class MadeAgain:
+    """A kernel after its trace, after lowering, and where it waits: before nothing is proved."""
+
+    scheduled: Kernel
+    kernel: Kernel
+    waits: Kernel
+    steps: int
+
+
+def _made(
+    of: KernelTrace, compiled: str, passes: Sequence[Pass], asked: Contract | None
+) -> MadeAgain | WrongTrace:
+    try:
+        trace = Trace.from_json(of.json)
+        _, _, before = kernel_of(from_text(of.before))
+        after = scheduled(trace, before)
+        kept = trace_contract(trace, before)
+        same = Trace.from_python(of.python) is trace
+    except PlicaError as error:
+        return WrongTrace(of.kernel, f"Its trace cannot be taken: {error.diagnostics[0].message}")
+    if not same:
+        return WrongTrace(of.kernel, "Its trace is one in Python, and another in JSON.")
+    if asked is not None and not kept <= asked:
+        message = "The steps of its trace do not keep the contract."
+        return WrongTrace(of.kernel, message, str(asked), str(kept))
+    if not trace.steps and digest(before) == compiled:
+        return MadeAgain(after, before, before, 0)  # it is as plain as it was compiled
+    kernel = waits = after
+    for each in passes:
+        try:
+            kernel = each.run(kernel)
+        except PlicaError as error:
+            said = error.diagnostics[0].message
+            return WrongTrace(of.kernel, f"It cannot be lowered by {each.name}: {said}")
+        waits = waits if each.name == NARROW else kernel
+    return MadeAgain(after, kernel, waits, len(trace.steps))
+
+
+def texts_of(record: CompilationRecord) -> dict[str, str]:
+    """The text of each kernel, by its name."""
+    found = {}
+    for part in record.kernels.split("@plica.kernel\n"):
+        head, _, _ = part.partition("(")
+        name = head.strip().removeprefix("def ")
+        if name:
+            found[name] = f"@plica.kernel\n{part.rstrip()}"
+    return found
+
+
+def _text_problems(name: str, kernel: Kernel, texts: dict[str, str]) -> Iterator[WrongTrace]:
+    if name not in texts:
+        yield WrongTrace(name, "There is no text of it.")
+        return
+    differs = first_difference(show_kernel(kernel, name), texts[name])
+    if differs is not None:
+        expected, found = differs
+        missing = "barrier" in expected and "barrier" not in found
+        what = "A barrier is missing in its text." if missing else "Its text is another kernel's."
+        yield WrongTrace(name, what, expected, found)
+
+
+def _barrier_problems(name: str, kernel: Kernel) -> Iterator[WrongTrace]:
+    again = barriers(kernel)
+    if again is not kernel:
+        count = [sum(isinstance(s, Barrier) for s in statements(k.body)) for k in (again, kernel)]
+        message = "Threads meet where none of them waits."
+        yield WrongTrace(name, message, f"{count[0]} barriers", f"{count[1]} barriers")
+
+
+# --- code -----------------------------------------------------------------------------------------
+
+Rebuilt: TypeAlias = tuple[int, list[WrongTrace]]
+Level: TypeAlias = Literal[1, 2]
+LEVELS: Final[tuple[Level, ...]] = (2, 1)
+
+
+def rebuilt(
+    artefact: Artefact, kernels: dict[str, Kernel], asked: Contract | None
+) -> Rebuilt | str:
+    """How many objects of kernels were made again, and those that differ; or why none was."""
+    here = find_target("cpu")
+    machine = artefact.machine
+    if artefact.device is not None:
+        return "code of a GPU is not made again"
+    if (here.triple, here.cpu, here.features) != (machine.triple, machine.cpu, machine.features):
+        return f"it is for {machine}, and this is another machine"
+    if asked is None:
+        return "the contract it was made under is not known"
+    objects = {
+        symbol.name: data
+        for data in artefact.objects
+        for symbol in parse(data).symbols
+        if symbol.is_global and symbol.name.startswith("k.")
+    }
+    count, wrong = 0, list[WrongTrace]()
+    left = set(objects)
+    for name, kernel in kernels.items():
+        for symbol, data in _variants(kernel, asked, here):
+            if symbol in objects:
+                left.discard(symbol)
+                count += 1
+                again = data()
+                if again != objects[symbol]:
+                    message = "Its code is not what the compiler makes of it."
+                    wrong.append(WrongTrace(name, message, key_of(again)[:16],
+                                            key_of(objects[symbol])[:16]))  # fmt: skip
+    if not count:
+        return "another version of the compiler made it"
+    wrong += [
+        WrongTrace(each, "It is the code of no kernel with a trace.") for each in sorted(left)
+    ]
+    return count, wrong
+
+
+def _variants(kernel: Kernel, asked: Contract, target: Target) -> Iterator[tuple[str, Emitted]]:
+    """The symbols that the code of a kernel may have, and what makes it."""
+    fuses = asked >= fused and target.has_fma
+    signless = asked >= signless_zero
+    for over in (None, *range(kernel.inputs)):
+        for level in LEVELS:
+            options = f"{over} {fuses} {signless} {level}"
+            symbol = f"k.{key_of('kernel', digest(kernel), options, *facts_of(target))[:24]}"
+            yield symbol, Emitted(kernel, symbol, over, fuses, signless, level, target)
+
+
+@frozen(eq=False)
+class Emitted:
+    """The code of a kernel, made when it is asked for."""
+
+    kernel: Kernel
+    symbol: str
+    over: int | None
+    fuses: bool
+    signless: bool
+    level: int
+    target: Target
+
+    def __call__(self) -> bytes:
+        alone_ = Program((self.kernel,), (self.symbol,), (), ((),), 0, ())
+        text = kernel_text(
+            alone_, (0, self.over), self.symbol, self.target, self.fuses, self.signless
+        )
+        whole = alone(text, self.symbol, self.target, self.fuses)
+        return toolchain.emit(whole, self.target, self.level)

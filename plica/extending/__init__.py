@@ -1,0 +1,18 @@
+"""extending: packages that add to Plica, written (`plica new`) and checked (`plica check`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
+
+__all__ = ["KINDS", "ExtensionVerdict", "Package", "check_package", "find_package", "new_package"]
+
+if TYPE_CHECKING:
+    from plica.extending.check import check_package
+    from plica.extending.new import new_package
+    from plica.extending.package import Package, find_package
+    from plica.extending.template import KINDS
+    from plica.extending.verdict import ExtensionVerdict
+else:
+    lazily(__name__)

@@ -1,0 +1,204 @@
+"""Checking a package: every record that it offers is held to what its group promises.
+
+    packs            each rule is proved, or tested on instances
+    operators        their meaning against a reference, their gradients against differences
+    passes           random programs before and after, interpreted (kernels for those that lower)
+    forms            random stages before and after, interpreted
+    instructions     random kernels through random traces in which they are frequent, interpreted
+    schedule_rules   every sketch that they make of some work, interpreted
+    targets          random programs compiled for them, and the programs of the interpreter
+    accelerators     an integer layer of several sizes on them, and on this processor
+    cost_models      the same twice over, and finite
+
+What was never reached is untested, and that is no good verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from plica.core.extension import ExtensionGroup, ExtensionPoint
+from plica.extending.accelerator import check_accelerator
+from plica.extending.package import Package, find_package
+from plica.extending.search import check_cost_model, check_schedule_rule
+from plica.extending.verdict import ExtensionVerdict, Word
+from plica.rewrite.check.verdict import Proved, Refuted, Tested, Untested, Verdict
+from plica.runtime.error import PlicaError
+from plica.runtime.late import late
+
+# Any: a record is of the class of its group.
+Check: TypeAlias = Callable[[str, Any, int, int], Iterator[ExtensionVerdict]]
+
+
+def check_package(
+    of: str | Path | Package, examples: int = 100, seed: int = 0
+) -> Iterator[ExtensionVerdict]:
+    """A verdict on each record of a package, as soon as it is there."""
+    package = of if isinstance(of, Package) else find_package(of)
+    with package.tried():
+        for point in package.points:
+            yield from _point(point, examples, seed)
+
+
+def _point(point: ExtensionPoint, examples: int, seed: int) -> Iterator[ExtensionVerdict]:
+    group = group_named(point.group)
+    try:
+        group.points()  # whether somebody else offers the name
+        records = group.records(point)
+    except PlicaError as broken:
+        yield ExtensionVerdict(point.group, point.name, "broken", str(broken))
+        return
+    for record in records:
+        name = point.name if group.named is None else group.named(record)
+        yield from CHECKS[point.group](name, record, examples, seed)
+
+
+def group_named(name: str) -> ExtensionGroup[Any]:  # Any: of each group its own
+    """The group of that name."""
+    from pkgutil import resolve_name
+
+    from plica.core.extension import WHERE
+
+    found = resolve_name(WHERE[name])
+    assert isinstance(found, ExtensionGroup)
+    return found
+
+
+def told(group: str, verdict: Verdict, name: str = "") -> ExtensionVerdict:
+    """What a check of rules or operators says."""
+    word: Word
+    match verdict:
+        case Proved(_, why):
+            word, example = "proved", ""
+        case Tested():
+            word, why, example = "tested", f"on {verdict.cases} instances", ""
+        case Untested(_, why):
+            word, example = "untested", ""
+        case Refuted(_, found):
+            word, why, example = "refuted", found.reason, found.pytest
+    return ExtensionVerdict(group, name or verdict.rule, word, why, example)
+
+
+def _pack(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionVerdict]:
+    from plica.rewrite.check.run import check
+
+    for rule in of:
+        yield told("plica.packs", check(rule, examples, seed), f"{name}: {rule.name}")
+
+
+def _operator(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionVerdict]:
+    from plica.ir.graph.operator import load_namespace
+    from plica.rewrite.check.operator import check_operator
+
+    load_namespace(name.partition(".")[0])
+    for verdict in check_operator(of, examples, seed):
+        yield told("plica.operators", verdict)
+
+
+def _pass(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionVerdict]:
+    group = "plica.passes"
+    if of.kind == "lower":
+        from plica.codegen.fuzz import fuzz as fuzz_kernels
+        from plica.codegen.subject import CPU
+
+        wrong = fuzz_kernels(examples, seed, passes=(*CPU, of)).finding
+        yield _found(group, name, examples, wrong, {name: examples})
+        return
+    if of.kind not in ("graph", "rules"):
+        why = f"there is no fuzzer for passes of the kind {of.kind}"
+        yield ExtensionVerdict(group, name, "untested", why)
+        return
+    from plica.rewrite.fuzz import fuzz
+
+    report = fuzz((of,), examples, seed)
+    yield _found(group, name, report.examples, report.finding, report.fired)
+
+
+def _found(
+    group: str, name: str, count: int, finding: Any, fired: Mapping[str, int]
+) -> ExtensionVerdict:
+    """What a fuzzer says of something that should have been used."""
+    if finding is not None:
+        return ExtensionVerdict(group, name, "refuted", finding.reason, finding.pytest)
+    times = fired.get(name, 0)
+    if not times:
+        return ExtensionVerdict(group, name, "untested", f"none of {count} random cases it changed")
+    return ExtensionVerdict(group, name, "tested", f"on {count} random cases, {times} changed")
+
+
+def _form(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionVerdict]:
+    from plica.codegen.form_fuzz import FormWay, fuzz
+
+    report = fuzz(examples, seed, way=FormWay(forms=(of,), gpu_forms=()))
+    wrong = report.finding
+    if wrong is not None:
+        why = f"the {wrong.level} {wrong.guilty} {wrong.reason}"
+        yield ExtensionVerdict("plica.forms", name, "refuted", why, wrong.stages)
+        return
+    yield _found("plica.forms", name, report.examples, None, report.forms)
+
+
+def _instruction(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionVerdict]:
+    from plica.schedule.fuzz import fuzz
+    from plica.schedule.generate.argument import argument, fields_of
+
+    group = "plica.instructions"
+    unknown = [field for field in fields_of(of) if argument(name, field) is None]
+    if unknown:
+        why = f"no random value is known for its {' and '.join(unknown)}"
+        yield ExtensionVerdict(group, name, "untested", why)
+        return
+    report = fuzz(examples, seed, length=6, focus=(name,))
+    wrong = report.finding
+    if wrong is not None and wrong.step == name:
+        yield ExtensionVerdict(group, name, "refuted", wrong.reason, wrong.pytest)
+    else:
+        yield _found(group, name, report.examples, None, report.taken)
+
+
+def _target(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionVerdict]:
+    from plica.pipeline import compile
+    from plica.rewrite.contract import exact
+    from plica.rewrite.fuzz import fuzz
+    from plica.runtime.error import UnsupportedError
+
+    group = "plica.targets"
+
+    def native(module: Any, inputs: Any) -> Any:
+        try:
+            made = compile(module, target=name, cache=False, contract=exact)
+        except UnsupportedError:
+            return None
+        return late("plica.cli.fuzz:shaped")(made(*inputs), module)
+
+    report = fuzz((), examples, seed, native=native, every=1)
+    wrong = report.finding
+    if wrong is not None:
+        yield ExtensionVerdict(group, name, "refuted", wrong.reason, wrong.pytest)
+    elif not report.compiled:
+        yield ExtensionVerdict(group, name, "untested", f"none of {examples} programs compiled")
+    else:
+        why = f"{report.compiled} of {report.examples} random programs compiled and agree"
+        yield ExtensionVerdict(group, name, "tested", why)
+
+
+def _front_end(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionVerdict]:
+    why = f"it loads, and reads {' '.join(of.suffixes)}; its own tests say whether rightly"
+    yield ExtensionVerdict("plica.frontends", name, "tested", why)
+
+
+CHECKS: Final[Mapping[str, Check]] = {
+    "plica.packs": _pack,
+    "plica.operators": _operator,
+    "plica.passes": _pass,
+    "plica.forms": _form,
+    "plica.instructions": _instruction,
+    "plica.schedule_rules": check_schedule_rule,
+    "plica.cost_models": check_cost_model,
+    "plica.targets": _target,
+    "plica.accelerators": check_accelerator,
+    "plica.frontends": _front_end,
+}
+"""How the records of each group are checked."""

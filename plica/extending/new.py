@@ -1,0 +1,77 @@
+"""Writing a new package: `plica new KIND NAME`.
+
+The package is a folder with a pyproject.toml that says its entry point, one source file, tests of
+its own and a README; it is right as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from string import Template as Text
+from typing import Final
+
+from plica.core.diagnostic import did_you_mean
+from plica.extending.check import group_named
+from plica.extending.template import KINDS, PROJECT, README, TESTS
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+
+NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+EXAMPLES: Final = 40
+"""Cases of each record in the tests of a new package."""
+
+
+def new_package(kind: str, name: str, into: Path | str = ".") -> Path:
+    """Write a package of that kind and name, and say where; nothing is ever written over."""
+    if kind not in KINDS:
+        message, near = f"There is no kind of extension {kind!r}.", did_you_mean(kind, KINDS)
+        told = Diagnostic("unknown-extension", message, None, ", ".join(KINDS), kind, near)
+        raise UnsupportedError(told)
+    template = KINDS[kind]
+    module = name.replace("-", "_")
+    if not NAME.fullmatch(name):
+        message = f"{name!r} is no name for a package here."
+        expected = "small letters, digits and dashes, as in acme-rules"
+        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, repr(name)))
+    if module in sys.stdlib_module_names or module == "plica":
+        message = f"{module!r} is a module already."
+        found = f"a module of Python or Plica, {module}"
+        told = Diagnostic("name-clash", message, None, "another name", found)
+        raise UnsupportedError(told)
+    if {name, module} & set(group_named(template.group).own):
+        message = f"Plica has something called {name} in {template.group}."
+        raise UnsupportedError(Diagnostic("name-clash", message, None, "another name", name))
+    folder = Path(into) / name
+    if folder.exists():
+        message = "There is something of this name already."
+        raise UnsupportedError(Diagnostic("cannot-write", message, Place(file=str(folder))))
+    words = {
+        "name": name,
+        "module": module,
+        "kind": kind,
+        "group": template.group,
+        "file": template.file,
+        "where": f"{module}.{template.file}" + (f":{template.record}" if template.record else ""),
+        "examples": str(EXAMPLES),
+    }
+    words["point"] = Text(template.point).substitute(words)
+    words["about"] = f"A {kind} for Plica."
+    files = {
+        "pyproject.toml": PROJECT,
+        "README.md": Text(README).safe_substitute(use=template.about),
+        f"{module}/__init__.py": '"""$name: a $kind for Plica."""\n',
+        f"{module}/{template.file}.py": template.source,
+        f"tests/test_{module}.py": Text(TESTS).safe_substitute(use=template.use.rstrip()),
+    }
+    try:
+        for path, text in files.items():
+            file = folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(Text(text).substitute(words), encoding="utf-8")
+    except OSError as error:
+        message = f"The package cannot be written: {error.strerror}."
+        told = Diagnostic("cannot-write", message, Place(file=str(folder)))
+        raise UnsupportedError(told) from error
+    return folder

@@ -1,0 +1,69 @@
+"""Front ends of libraries: readers of other formats of models, found by entry point.
+
+A library names a `FrontEnd` under the entry-point group `plica.frontends`.  Then `plica.compile`
+and every command read files that end in one of its suffixes.
+
+>>> FrontEnd("acme", "Models of acme.", ("acme",), lambda path: None)
+Traceback (most recent call last):
+plica.runtime.error.UnsupportedError: A suffix begins with a dot. [broken-extension]
+  expected: such as .acme
+  found: 'acme'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from plica.core.extension import ExtensionGroup
+from plica.ir.graph.module import Module
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+OWN_SUFFIXES: Final = (".onnx", ".py")
+"""What Plica reads itself."""
+
+
+@frozen
+class FrontEnd:
+    """A name, a line about it, the suffixes of its files, and what reads one as a module."""
+
+    name: str
+    about: str
+    suffixes: tuple[str, ...]
+    read: Callable[[Path], Module]
+
+    def __attrs_post_init__(self) -> None:
+        for each in self.suffixes:
+            if not each.startswith("."):
+                message = "A suffix begins with a dot."
+                told = Diagnostic("broken-extension", message, None, "such as .acme", repr(each))
+                raise UnsupportedError(told)
+
+
+FRONT_ENDS: Final = ExtensionGroup(
+    "plica.frontends", "front end", FrontEnd, named=lambda each: each.name, error=UnsupportedError
+)
+"""The front ends that libraries offer, by name."""
+
+
+def front_end_of(path: object) -> FrontEnd | None:
+    """The front end of a library that reads a file, by its suffix; two for one suffix are refused.
+
+    What Plica reads itself no library reads.
+    """
+    if not isinstance(path, str | PathLike):
+        return None
+    suffix = Path(path).suffix
+    if suffix in OWN_SUFFIXES or not suffix:
+        return None
+    fit = [each for each in FRONT_ENDS.all() if suffix in each.suffixes]
+    if len(fit) > 1:
+        message = f"Two front ends read files that end in {suffix}."
+        points = FRONT_ENDS.points()
+        found = " and ".join(f"{each.name} of {points[each.name]}" for each in fit)
+        raise UnsupportedError(Diagnostic("name-clash", message, None, "one", found))
+    return fit[0] if fit else None

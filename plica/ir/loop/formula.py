@@ -1,0 +1,377 @@
+"""Formulas: the functions of f32 that Plica defines itself, whoever computes them.
+
+Each is an argument reduction and a polynomial, wrong by at most 4 units in the last place for every
+f32, and has no branches.  It is written over numbers of any *carrier*: of LLVM's text
+(`plica.codegen.llvm.formula`) it makes code, of arrays (`plica.ir.loop.array_formula`) the meaning
+that interpreters use, so that both have the same bits wherever products are rounded before they are
+added.  The polynomials are least-maximum fits over the reduced interval, lowest power first.
+
+    exp exp2 expm1 log log2 log1p tanh erf sin cos
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final, Literal, TypeVar
+
+HALVES: Final = 12582912.0
+"""1.5 * 2^23: adding it leaves an integer, rounded to even, in the last bits of an f32."""
+
+HALVES_64: Final = 6755399441055744.0
+"""The same for an f64."""
+
+LOG2_E: Final = 1.4426950408889634
+LN2_HIGH: Final = 0.693359375  # few bits, so that its product with an exponent is exact
+LN2_LOW: Final = -2.12194440054690582767e-4
+QUARTER: Final = 1.5707963267948966
+"""A quarter turn."""
+
+LARGEST_EXPONENT: Final = 105
+"""An f32 is a whole number of 24 bits times at most 2 to this (which infinity and nan have)."""
+
+# fmt: off
+EXP      = (0.5, 0.16666573286056519, 0.041666362434625626, 0.008363775908946991,
+            0.0013942160876467824)                    # (exp(r) - 1 - r) / r^2,   |r| <= ln(2) / 2
+POWER    = (1.0, 0.9999997019767761, 0.4999914765357971, 0.16667650640010834,
+            0.041898176074028015, 0.008289499208331108)             # exp(r),     |r| <= ln(2) / 2
+EXP2     = (0.6931471824645996, 0.24022650718688965, 0.05550410971045494, 0.009618054144084454,
+            0.0013333450770005584, 0.00015462613373529166, 1.5311234164983034e-05)
+#                                                       (2^r - 1) / r,            |r| <= 1/2
+LOG      = (0.3333333730697632, -0.24999818205833435, 0.19999302923679352, -0.16679681837558746,
+            0.14312967658042908, -0.1219417080283165, 0.10659778118133545, -0.12852804362773895,
+            0.12364424020051956)                      # (log(1 + f) - f + f^2/2) / f^3, |f| <= 1/3
+LOG2     = (-0.7213475704193115, 0.48089659214019775, -0.36066684126853943, 0.288692444562912,
+            -0.24077461659908295, 0.20201343297958374, -0.17428547143936157, 0.20197665691375732,
+            -0.19194746017456055)                     # (log2(1 + f) - f log2(e)) / f^2, |f| <= 1/3
+ERF_NEAR = (1.128379225730896, -0.37612634897232056, 0.11283694207668304, -0.02685927040874958,
+            0.005200634244829416, -0.0008137437398545444, 8.345225069206208e-05)
+#                                                       erf(x) / x in x^2,        |x| <= 0.93
+ERF_FAR  = (-0.00017324120562989265, 1.129508137702942, 0.6333602070808411, 0.10826580971479416,
+            -0.02511044405400753, 0.0041677444241940975, -0.00043379643466323614,
+            2.103899350913707e-05)                    # -log(1 - erf(x)),         0.91 <= x <= 4
+SIN      = (-0.1666666716337204, 0.008333331905305386, -0.00019840039021801203,
+            2.724385922192596e-06)                    # (sin(r) - r) / r^3 in r^2, |r| <= pi/4
+COS      = (0.0416666679084301, -0.00138888880610466, 2.4800561732263304e-05,
+            -2.7295888571643445e-07)                  # (cos(r) - 1 + r^2/2) / r^4 in r^2
+# fmt: on
+
+Bitwise = Literal["and", "or", "xor", "shl", "lshr", "ashr"]
+Order = Literal["olt", "ogt", "oeq", "sgt", "ne"]
+"""LLVM's words: ordered comparisons of floats, signed ones of integers."""
+
+N = TypeVar("N", bound="CarriedNumber")
+
+
+class CarriedNumber(ABC):
+    """A value of f32, f64, i32 or a condition, as its carrier holds it.
+
+    A plain number on the right of an operation has the type of the left.
+    """
+
+    @abstractmethod
+    def __add__(self: N, other: N | float) -> N: ...
+
+    @abstractmethod
+    def __sub__(self: N, other: N | float) -> N: ...
+
+    @abstractmethod
+    def __mul__(self: N, other: N | float) -> N: ...
+
+    @abstractmethod
+    def __truediv__(self: N, other: N | float) -> N: ...
+
+    @abstractmethod
+    def bitwise(self: N, word: Bitwise, other: N | int) -> N:
+        """An operation on the bits of integers; `ashr` keeps the sign."""
+
+    @abstractmethod
+    def is_(self: N, order: Order, other: N | float) -> N:
+        """A condition; of nan none holds."""
+
+    @abstractmethod
+    def choose(self: N, then: N, orelse: N | float) -> N:
+        """`then` where this condition holds, otherwise the other."""
+
+    @abstractmethod
+    def number(self: N, value: float) -> N:
+        """A constant of the same type."""
+
+    @abstractmethod
+    def whole(self: N, value: int) -> N:
+        """A constant of i32."""
+
+    @abstractmethod
+    def bits(self: N) -> N:
+        """The bits of an f32, as an i32."""
+
+    @abstractmethod
+    def real(self: N) -> N:
+        """The f32 with these bits."""
+
+    @abstractmethod
+    def to_float(self: N) -> N:
+        """An i32 as an f32."""
+
+    @abstractmethod
+    def widened(self: N) -> N:
+        """An f32 as an f64."""
+
+    @abstractmethod
+    def narrowed(self: N) -> N:
+        """An f64 rounded to an f32."""
+
+    @abstractmethod
+    def low_word(self: N) -> N:
+        """The low half of the bits of an f64, as an i32."""
+
+    @abstractmethod
+    def size(self: N) -> N:
+        """Without its sign."""
+
+    @abstractmethod
+    def with_sign(self: N, other: N) -> N:
+        """With the sign of another."""
+
+    @abstractmethod
+    def turn(self: N, part: Literal["high", "low"]) -> N:
+        """What `turns` has for an exponent."""
+
+    def fused(self: N, factor: N, term: N | float) -> N | None:
+        """`self * factor + term` rounded once; None where it is rounded twice."""
+        return None
+
+    def scaled(self: N, exponent: N) -> N | None:
+        """`self * 2 ** exponent` by one instruction; None where there is none."""
+        return None
+
+    def at_most(self: N, bound: float) -> N:
+        """The lesser; nan stays nan."""
+        return self.is_("ogt", bound).choose(self.number(bound), self)
+
+    def at_least(self: N, bound: float) -> N:
+        """The greater; nan stays nan."""
+        return self.is_("olt", bound).choose(self.number(bound), self)
+
+
+def fma(a: N, b: N, c: N | float) -> N:
+    """`a * b + c`, rounded once where the carrier can."""
+    at_once = a.fused(b, c)
+    return a * b + c if at_once is None else at_once
+
+
+def _polynomial(x: N, coefficients: Sequence[float]) -> N:
+    found = x.number(coefficients[-1])
+    for each in reversed(coefficients[:-1]):
+        found = fma(found, x, each)
+    return found
+
+
+def _nearest(x: N, times: float = 1.0) -> tuple[N, N]:
+    """The nearest integer to a small number times a constant, as an f32 and as an i32."""
+    moved = x + HALVES if times == 1.0 else fma(x, x.number(times), HALVES)
+    return moved - HALVES, moved.bits() - 0x4B400000
+
+
+def _power_of_two(exponent: N) -> N:
+    return (exponent + 127).bitwise("shl", 23).real()
+
+
+def _scaled(x: N, exponent: N) -> N:
+    """`x * 2 ** exponent` in two steps: neither 2^128 nor 2^-140 is a number to multiply by.
+
+    In one where the machine has an instruction for it.
+    """
+    at_once = x.scaled(exponent)
+    if at_once is not None:
+        return at_once
+    half = exponent.bitwise("ashr", 1)
+    return x * _power_of_two(half) * _power_of_two(exponent - half)
+
+
+def _reduced(x: N) -> tuple[N, N]:
+    """`(exp(r) - 1, n)` where x is `r + n log(2)`."""
+    r, n = _rest(x)
+    return fma(r * r, _polynomial(r, EXP), r), n
+
+
+def _rest(x: N) -> tuple[N, N]:
+    """`(r, n)` where x is `r + n log(2)` and |r| <= log(2) / 2."""
+    whole, n = _nearest(x, LOG2_E)
+    high = fma(whole, x.number(-LN2_HIGH), x)
+    return fma(whole, x.number(-LN2_LOW), high), n
+
+
+def _exp(x: N) -> N:
+    r, n = _rest(x.at_most(89.0).at_least(-104.0))
+    return _scaled(_polynomial(r, POWER), n)
+
+
+def _exp2(x: N) -> N:
+    inside = x.at_most(129.0).at_least(-151.0)
+    whole, n = _nearest(inside)
+    r = inside - whole
+    return _scaled(fma(r, _polynomial(r, EXP2), 1.0), n)
+
+
+def _expm1_inside(x: N) -> N:
+    """Half of exp(x) - 1, for -60 <= x <= 89; a half since 2^128 is too much."""
+    less_one, n = _reduced(x)
+    half = _power_of_two(n - 1)
+    return fma(half, less_one, half - 0.5)
+
+
+def _expm1(x: N) -> N:
+    half = _expm1_inside(x.at_most(89.0).at_least(-20.0))
+    return x.size().is_("olt", 2.0**-24).choose(x, half + half)
+
+
+def _parts(x: N, low: N) -> tuple[N, N]:
+    """`(f, e)` where x, which is positive, is `(1 + f) * 2 ** e` and |f| <= 1/3.
+
+    `low` is what e must be less by, where x was made normal beforehand.
+    """
+    bits = x.bits()
+    exponent = (bits - 0x3F2AAAAB).bitwise("ashr", 23)
+    f = (bits - exponent.bitwise("shl", 23)).real() - 1.0
+    return f, (exponent - low).to_float()
+
+
+def _normal(x: N) -> tuple[N, N]:
+    """x, times 2^23 where it is subnormal; and the exponent of that factor."""
+    tiny = x.is_("olt", 2.0**-126)
+    return tiny.choose(x * 2.0**23, x), tiny.choose(x.whole(23), 0)
+
+
+def _where_logarithm(x: N, found: N) -> N:
+    """The logarithm of what has one that is finite, and that of 0, infinity, and the rest."""
+    inside = x.is_("olt", float("inf")).choose(found, x)  # infinity and nan are their own
+    zero = x.is_("oeq", 0.0).choose(x.number(float("-inf")), inside)
+    return x.is_("olt", 0.0).choose(x.number(float("nan")), zero)
+
+
+def _log_parts(f: N, e: N, more: N | None = None) -> N:
+    """`log((1 + f) * 2 ** e)`, plus a little more."""
+    square = f * f
+    tail = fma(_polynomial(f, LOG), f, -0.5)
+    small = e * LN2_LOW if more is None else fma(e, f.number(LN2_LOW), more)
+    return fma(e, f.number(LN2_HIGH), f + fma(square, tail, small))
+
+
+def _log(x: N) -> N:
+    return _where_logarithm(x, _log_parts(*_parts(*_normal(x))))
+
+
+def _log2(x: N) -> N:
+    f, e = _parts(*_normal(x))
+    rest = fma(f, f.number(LOG2_E), f * f * _polynomial(f, LOG2))
+    return _where_logarithm(x, e + rest)
+
+
+def _log1p(x: N) -> N:
+    u = x + 1.0
+    lost = (x - (u - 1.0)) / u
+    found = _where_logarithm(u, _log_parts(*_parts(u, x.whole(0)), lost))
+    return x.size().is_("olt", 2.0**-24).choose(x, found)
+
+
+def _tanh(x: N) -> N:
+    size = x.size().at_most(9.1)
+    half = _expm1_inside(size + size)
+    return (half / (half + 1.0)).with_sign(x)
+
+
+def _erf(x: N) -> N:
+    size = x.size()
+    near = x * _polynomial(x * x, ERF_NEAR)
+    inside = size.at_most(4.0)
+    less_one, n = _reduced(inside.number(0.0) - _polynomial(inside, ERF_FAR))
+    power = _power_of_two(n)
+    far = (inside.number(1.0) - power) - power * less_one
+    return size.is_("olt", 0.92).choose(near, far.with_sign(x))
+
+
+def _turned(x: N) -> tuple[N, N]:
+    """`(r, n)` where x is `r + n` quarter turns and |r| <= pi/4; n counts modulo 4."""
+    raised = x.bits().bitwise("lshr", 23).bitwise("and", 255) - 150
+    place = raised.is_("sgt", 0).choose(raised, 0)
+    wide = x.widened()
+    high = wide * place.turn("high")
+    moved = high + HALVES_64
+    low = wide * place.turn("low")
+    r = ((high - (moved - HALVES_64)) + low) * QUARTER
+    return r.narrowed(), moved.low_word()
+
+
+def _wave(x: N, shift: int) -> N:
+    r, n = _turned(x)
+    square = r * r
+    sine = fma(square * r, _polynomial(square, SIN), r)
+    cosine = fma(square * square, _polynomial(square, COS), fma(square, r.number(-0.5), 1.0))
+    place = n + shift
+    odd = place.bitwise("and", 1).is_("ne", 0)
+    sign = place.bitwise("and", 2).bitwise("shl", 30)
+    return odd.choose(cosine, sine).bits().bitwise("xor", sign).real()
+
+
+def _sin(x: N) -> N:
+    return x.size().is_("olt", 2.0**-12).choose(x, _wave(x, 0))
+
+
+def _cos(x: N) -> N:
+    return _wave(x, 1)
+
+
+FORMULAS: Final[dict[str, Callable[[Any], Any]]] = {  # Any: the numbers of one carrier
+    "exp": _exp,
+    "exp2": _exp2,
+    "expm1": _expm1,
+    "log": _log,
+    "log2": _log2,
+    "log1p": _log1p,
+    "tanh": _tanh,
+    "erf": _erf,
+    "sin": _sin,
+    "cos": _cos,
+}
+"""By the name of the intrinsic."""
+
+
+@lru_cache(maxsize=1)
+def turns() -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """For each exponent e of a whole number m: `2/pi * 2^e` modulo 4, over 2^e, in two parts.
+
+    The first has 29 bits, so that its product with m is exact; the second has the 53 that follow.
+    """
+    precision = 400
+    quarter = _two_over_pi(precision)
+    high, low = [], []
+    for e in range(LARGEST_EXPONENT + 1):
+        rest = (quarter << e) % (4 << precision) if e else quarter
+        cut = max(0, rest.bit_length() - 29)
+        first = (rest >> cut) << cut
+        high.append(_ratio(first, precision + e))
+        low.append(_ratio(rest - first, precision + e))
+    return tuple(high), tuple(low)
+
+
+def _ratio(number: int, power: int) -> float:
+    """`number / 2 ** power`, rounded to the 53 bits of an f64."""
+    return number / (1 << power)
+
+
+def _two_over_pi(bits: int) -> int:
+    """2/pi as a whole number of 2^-bits, from Machin's formula."""
+    more = bits + 64
+
+    def inverse_tangent(of: int) -> int:
+        total, term, n = 0, (1 << more) // of, 1
+        while term:
+            total += term // n if n % 4 == 1 else -(term // n)
+            term //= of * of
+            n += 2
+        return total
+
+    pi = 4 * (4 * inverse_tangent(5) - inverse_tangent(239))
+    return (2 << (more + bits)) // pi

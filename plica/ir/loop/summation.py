@@ -1,0 +1,233 @@
+"""Summation: the order in which a long sum of floats is made.
+
+A running total of many terms loses digits with every one of them.  So a `Reduce` of floats may be
+in `runs`: a run is added up term by term in the dtype of the terms; the totals of runs are added up
+in f64, along each axis in turn, and rounded once.  Where the terms are of f64 themselves, totals go
+in runs of 128, and the totals of these again.
+
+    row    16 terms along the last axis: sums
+    box    256 terms: as many of the last axes as fit whole, and 2^n places of the one before these:
+           sums of products
+
+    sum over k < 1000 of x[k], in runs of 16
+      -->  f32(sum over b < 62 of f64(sum over h < 16 of x[b * 16 + h])
+                + f64(sum over h < 8 of x[h + 992]))
+
+So the terms of a run depend on sizes alone, and not on which of these are known before the program
+runs.  `spelled` writes the order out, in reductions that go term by term.  It is the one place that
+defines it: interpreters evaluate what it gives, and loops are made of it.
+
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f32
+>>> x = buffer("x", (100,), f32)
+>>> total = reduce("sum", (100,), lambda k: x[k], runs="row")
+>>> spelled(total).value
+Add(Reduce(...), Cast(Reduce(...), DType('f64')))
+>>> run_shape((64, 3, 3), "box"), run_shape((64, 3, 3), "row")
+((16, 3, 3), (1, 1, 3))
+
+Laws: `spelled` has no runs left; a sum that fits into one run is the plain one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from plica.core.binding import substitute
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.name import Name, fresh
+from plica.core.term import Term
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.scalar import (
+    RUN_LENGTH,
+    Cast,
+    Le,
+    Lt,
+    Min,
+    Reduce,
+    Runs,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import f64, i64
+
+TOTALS: Final = 128
+"""Totals of f64 that are added up at once, where those are of f64 that come in."""
+
+DEEPEST: Final = 2
+"""How often totals of f64 are cut into runs again."""
+
+Size: TypeAlias = int | Scalar
+
+
+def run_shape(extents: Sequence[Size], runs: Runs) -> tuple[Size, ...]:
+    """How much of each axis a run holds."""
+    most = RUN_LENGTH[runs]
+    inner: Size = 1
+    found: list[Size] = []
+    for extent in reversed(extents):
+        part = most if inner == 1 else 1 if runs == "row" else _fitting(inner, most)
+        both = isinstance(extent, int) and isinstance(part, int)
+        found.append(min(extent, part) if both else part)  # type: ignore[type-var]  # numbers
+        inner = (most if runs == "row" else inner) * extent
+    return tuple(reversed(found))
+
+
+def _fitting(inner: Size, most: int) -> Size:
+    """The greatest power of two of boxes of so many terms that fit into a run, 1 at least."""
+    if isinstance(inner, int):
+        return 1 << max(0, (most // max(1, inner)).bit_length() - 1)
+    part: Scalar = index(1)
+    for power in range(1, most.bit_length()):
+        part = part + Select(Le(inner, index(most >> power)), index(1 << (power - 1)), index(0))
+    return part
+
+
+def _blocks(extent: Size, part: Size) -> Size:
+    """How many parts an extent has."""
+    return (extent + (part - 1)) // part
+
+
+def spelled(of: Scalar) -> Scalar:
+    """A scalar in which the order of every sum is written out."""
+    if not any(isinstance(node, Reduce) and node.runs for node in post_order(of)):
+        return of
+    names = {node.name for node in post_order(of) if isinstance(node, ScalarVar)}
+    found = map_bottom_up(
+        lambda node: _Runs(node, names).whole() if isinstance(node, Reduce) and node.runs else node,
+        of,
+    )
+    assert isinstance(found, Scalar)
+    return found
+
+
+def _size(of: Scalar) -> Size:
+    number = known(of)
+    return of if number is None else number
+
+
+def _term(of: Size) -> Scalar:
+    return index(of) if isinstance(of, int) else of
+
+
+@frozen
+class _Part:
+    """What is taken of some axes: from where, how much, and where the axis ends if that matters."""
+
+    taken: tuple[tuple[ScalarVar, Scalar, Size, Scalar | None], ...] = ()
+
+    def taking(
+        self, axis: ScalarVar, start: Scalar, count: Size, within: Scalar | None = None
+    ) -> _Part:
+        """The same, and a part of one more axis."""
+        return _Part((*self.taken, (axis, start, count, within)))
+
+
+class _Runs:
+    """A reduction, and the names that are in use around it."""
+
+    def __init__(self, of: Reduce, names: set[Name]) -> None:
+        self.of, self.names = of, names
+        self.extents = tuple([_size(each) for each in of.extents])
+        self.shape = run_shape(self.extents, of.runs)
+        self.dtype = dtype_of(of)
+
+    def whole(self) -> Scalar:
+        """The reduction, term by term."""
+        if 0 in self.extents:
+            return Reduce(self.of.combiner, self.of.axes, self.of.extents, self.of.body)
+        total = self._along(0, _Part())
+        return total if self.dtype is f64 else Cast(total, self.dtype)
+
+    def _along(self, at: int, here: _Part) -> Scalar:
+        """The total, in f64, from an axis on: a part of those before it is taken already."""
+        if at == len(self.extents):
+            return self._run(here)
+        axis, extent, part = self.of.axes[at], self.extents[at], self.shape[at]
+        if part == extent:
+            return self._along(at + 1, here.taking(axis, index(0), extent))
+
+        def block(number: Scalar, count: Size) -> Scalar:
+            start = number if part == 1 else number * _term(part)
+            return self._along(at + 1, here.taking(axis, start, count))
+
+        if not isinstance(extent, int) or not isinstance(part, int):
+            most, all_ = _term(part), _term(extent)
+            count = _blocks(all_, most)
+            return self._total(axis, count, lambda b: block(b, Min(most, all_ - b * most)))
+        full, rest = divmod(extent, part)
+        if rest and self.dtype is f64:
+            return self._total(
+                axis,
+                full + 1,
+                lambda b: self._along(
+                    at + 1, here.taking(axis, b * part, part, within=index(extent))
+                ),
+            )
+        main = self._total(axis, full, lambda b: block(b, part))
+        _, join = MEANING[self.of.combiner]
+        return join(main, block(index(full), rest)) if rest else main
+
+    def _total(
+        self, like: ScalarVar, count: Size, at: Callable[[Scalar], Scalar], depth: int = 0
+    ) -> Scalar:
+        """What there is at each of so many places, added up in f64; runs of f64 in runs again."""
+        run = TOTALS
+        short = isinstance(count, int) and count <= run
+        if self.dtype is not f64 or short or depth == DEEPEST:
+            b = self._var(like)
+            return self._reduce((b,), (count,), at(b))
+        outer = -(-count // run) if isinstance(count, int) else (count + (run - 1)) // run
+
+        def several(number: Scalar) -> Scalar:
+            h = self._var(like)
+            place = number * run + h
+            if not isinstance(count, int):
+                return self._reduce((h,), (Min(index(run), count - number * run),), at(place))
+            value = at(place)
+            if count % run:
+                start, _ = MEANING[self.of.combiner]
+                value = Select(Lt(place, index(count)), value, start(f64))
+            return self._reduce((h,), (run,), value)
+
+        return self._total(like, outer, several, depth + 1)
+
+    def _run(self, here: _Part) -> Scalar:
+        """The total of a run, in f64."""
+        axes: list[ScalarVar] = []
+        counts: list[Size] = []
+        where: dict[Term, Term] = {}
+        inside: list[Scalar] = []
+        for axis, first, count, within in here.taken:
+            place = first
+            if count != 1:
+                var = self._var(axis)
+                axes.append(var)
+                counts.append(count)
+                place = var if first is index(0) else first + var
+            where[axis] = place
+            if within is not None:
+                inside.append(Lt(place, within))
+        body = substitute(self.of.body, where)
+        assert isinstance(body, Scalar)
+        start, _ = MEANING[self.of.combiner]
+        for condition in inside:
+            body = Select(condition, body, start(self.dtype))
+        total = self._reduce(axes, counts, body) if axes else body
+        return total if self.dtype is f64 else Cast(total, f64)
+
+    def _reduce(self, axes: Sequence[ScalarVar], counts: Sequence[Size], body: Scalar) -> Scalar:
+        sizes = tuple([_term(each) for each in counts])
+        return Reduce(self.of.combiner, tuple(axes), sizes, body)
+
+    def _var(self, like: ScalarVar) -> ScalarVar:
+        name = fresh(like.name, self.names)
+        self.names.add(name)
+        return ScalarVar(name, i64)

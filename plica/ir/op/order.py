@@ -1,0 +1,382 @@
+"""Order: sorting, searching, ranking, and which elements differ.
+
+Everything stands on two primitives that search by halving: `merge_runs` says in which order two
+sorted runs become one, and `searchsorted` where a value belongs.  Sorting n elements merges runs
+of 1, 2, 4, …: n log² n comparisons, without a loop that depends on values, so that it is the same
+tensor expressions on every target.  Where the size of the axis is open, how often runs are merged
+is not known: then each element counts those before it, which is n² comparisons.
+
+The order is numpy's: a nan comes after every number, equal elements keep their order (so do both
+zeros).  `descending` is the reverse, in which equal elements keep their order too.
+
+Results whose size depends on values (`unique`, `argwhere`) are as long as they can become, and
+come with how many of their elements count.
+
+>>> from plica.ir.type.term import tensor
+>>> found = topk.relation({"k": 2, "axis": -1, "largest": True}, tensor((3, 5), "f32"))
+>>> [[size.value for size in each.shape] for each in found.items]
+[[3, 2], [3, 2]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from plica.ir.graph.expression import Expr, Tuple
+from plica.ir.graph.operator import Values
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    Eq,
+    FloorDiv,
+    Le,
+    Lt,
+    Max,
+    Min,
+    Ne,
+    Not,
+    Or,
+    Scalar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.ir.loop.tensor import Compute, compute
+from plica.ir.op.attribute import AXIS, attribute, choice, flag, natural, positive
+from plica.ir.op.comparison import equal, less, logical_and, logical_not, logical_or, not_equal
+from plica.ir.op.create import iota, iota_like, zeros
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import add, cast, floor_divide, isnan, mod, subtract
+from plica.ir.op.index import length, take, take_along_axis, where
+from plica.ir.op.join import stack
+from plica.ir.op.pad import pad
+from plica.ir.op.record import composite, primitive, scalar, tensor_of, tuple_of
+from plica.ir.op.reduction import cumsum, sum_
+from plica.ir.op.relation import BOOL, NUMBER, Shape, axis_of, refuse, same
+from plica.ir.op.shape import expand_dims, ravel, reshape, transpose
+from plica.ir.type.dim import known, product
+from plica.ir.type.dtype import bool_, i64, u8
+from plica.ir.type.term import TensorType, TupleType
+
+LARGEST_EXPONENT: Final = 48
+"""Bits of a size that is open: no memory holds 2^48 elements."""
+
+ZERO, ONE = scalar(0, i64), scalar(1, i64)
+_DESCENDING: Final = attribute("descending", flag, False)
+_ORDERED: Final = NUMBER | BOOL
+
+
+def _before(a: Scalar, b: Scalar, descending: bool) -> Scalar:
+    """Whether a comes before b, however they are stored; a nan is the greatest."""
+    if descending:
+        return _before(b, a, False)
+    below = Lt(a, b)
+    return Or(below, And(Ne(b, b), Eq(a, a))) if dtype_of(a).is_float else below
+
+
+def _prefix(bits: int, start: Scalar, stop: Scalar, holds: Callable[[Scalar], Scalar]) -> Scalar:
+    """Where what holds from `start` on ends, at `stop` at the latest; so many bits tell how far.
+
+    `holds` may be asked of places past `stop`, and what it says of them does not matter.
+    """
+    end = start
+    for bit in reversed(range(bits)):
+        further = end + (1 << bit)
+        end = Select(And(Le(further, stop), holds(further - 1)), further, end)
+    return end
+
+
+def _clipped(x: Buffer, rest: tuple[Scalar, ...], at: Scalar) -> Scalar:
+    """The element at a place, or at the nearest that there is."""
+    return x[(*rest, Max(index(0), Min(at, x.shape[-1] - 1)))]
+
+
+# --- two primitives ------------------------------------------------------------------------------
+
+
+def _merge_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+    width, descending, size = attrs["width"], attrs["descending"], x.shape[-1]
+
+    def element(*i: Scalar) -> Scalar:
+        rest, k = i[:-1], i[-1]
+        start = FloorDiv(k, index(2 * width)) * (2 * width)
+        rank = k - start
+        left = Min(index(width), size - start)
+        right = Max(index(0), Min(index(width), size - start - width))
+
+        def from_left(at: Scalar) -> Scalar:
+            mine = _clipped(x, rest, start + at)
+            other = _clipped(x, rest, start + (width - 1) + rank - at)
+            return Not(_before(other, mine, descending))
+
+        # How many of the first `rank` elements of the merged run come from the left one.
+        least, most = Max(index(0), rank - right), Min(rank, left)
+        low = _prefix(width.bit_length(), least, most, from_left)
+        mine, other = _clipped(x, rest, start + low), _clipped(x, rest, start + width + rank - low)
+        first = Or(Le(right, rank - low), Not(_before(other, mine, descending)))
+        return Select(And(Lt(low, left), first), start + low, start + width + rank - low)
+
+    return compute((x,), out.shape, element)
+
+
+merge_runs = primitive(
+    "merge_runs",
+    ("x",),
+    lambda attrs, x: TensorType(_last(x, "merge_runs"), i64),
+    _merge_body,
+    "Places that merge neighbouring sorted runs of a width along the last axis, two by two.",
+    attributes=(attribute("width", positive), _DESCENDING),
+    admits=NUMBER,
+)
+
+
+def _last(x: TensorType, name: str) -> Shape:
+    axis_of(name, -1, len(x.shape))
+    return x.shape
+
+
+def _search_rule(attrs: Values, sorted_: TensorType, x: TensorType) -> TensorType:
+    axis_of("searchsorted", -1, len(sorted_.shape))
+    rows = sorted_.shape[:-1]
+    if rows and len(x.shape) != len(sorted_.shape):
+        message = "searchsorted takes a row of values for each row it searches."
+        refuse("shape-conflict", message, f"rank {len(sorted_.shape)}", str(x))
+    for mine, other in zip(rows, x.shape, strict=False):
+        same("searchsorted", "the rows", mine, other)
+    return TensorType(x.shape, i64)
+
+
+def _search_body(attrs: Values, out: TensorType, sorted_: Buffer, x: Buffer) -> Compute:
+    size = sorted_.shape[-1]
+    number = known(size)
+    bits = LARGEST_EXPONENT if number is None else number.bit_length()
+
+    def element(*i: Scalar) -> Scalar:
+        def before(at: Scalar) -> Scalar:
+            there = _clipped(sorted_, i[: len(sorted_.shape) - 1], at)
+            if attrs["side"] == "left":
+                return _before(there, x[i], False)
+            return Not(_before(x[i], there, False))
+
+        return _prefix(bits, index(0), size, before)
+
+    return compute((sorted_, x), out.shape, element)
+
+
+searchsorted = primitive(
+    "searchsorted",
+    ("sorted", "x"),
+    _search_rule,
+    _search_body,
+    "Where each x belongs in an ascending last axis: before its equals (left) or after (right).",
+    attributes=(attribute("side", choice("left", "right"), "left"),),
+    admits=NUMBER,
+)
+
+# --- sorting -------------------------------------------------------------------------------------
+
+
+def _sort_rule(attrs: Values, x: TensorType) -> TensorType:
+    axis_of("sort", attrs["axis"], len(x.shape))
+    return x
+
+
+def _argsort(attrs: Values, x: Expr) -> Expr:
+    rank = len(tensor_of(x).shape)
+    at = axis_of("argsort", attrs["axis"], rank)
+    order = (*(other for other in range(rank) if other != at), at)
+    keys = cast(x, u8) if tensor_of(x).dtype is bool_ else x
+    if order == tuple(range(rank)):
+        return _places(keys, attrs["descending"])
+    back = tuple(order.index(other) for other in range(rank))
+    return transpose(_places(transpose(keys, order), attrs["descending"]), back)
+
+
+def _places(keys: Expr, descending: bool) -> Expr:
+    """The places of the elements along the last axis in their order."""
+    size = known(tensor_of(keys).shape[-1])
+    if size is None:
+        return _places_by_counting(keys, descending)
+    found: Expr | None = None
+    width = 1
+    while width < size:
+        step = merge_runs(keys, width=width, descending=descending)
+        keys = take_along_axis(keys, step, mode="clip")
+        found = step if found is None else take_along_axis(found, step, mode="clip")
+        width *= 2
+    return iota_like(keys, axis=-1) if found is None else found
+
+
+def _places_by_counting(keys: Expr, descending: bool) -> Expr:
+    """The same for any size: each element counts those before it, each place looks for its own."""
+    of = tensor_of(keys)
+    mine, other = expand_dims(keys, (-1,)), expand_dims(keys, (-2,))
+    above, below = (other, mine) if descending else (mine, other)
+    beyond, same_ = less(below, above), equal(mine, other)
+    if of.dtype.is_float:
+        beyond = logical_or(beyond, logical_and(isnan(above), logical_not(isnan(below))))
+        same_ = logical_or(same_, logical_and(isnan(mine), isnan(other)))
+    square = (of.shape[-1], of.shape[-1])
+    earlier = less(iota(square, axis=1), iota(square, axis=0))
+    ranks = sum_(cast(logical_or(beyond, logical_and(same_, earlier)), i64), axis=(-1,))
+    hit = equal(expand_dims(ranks, (-1,)), iota(square, axis=1))
+    return sum_(where(hit, iota(square, axis=0), ZERO), axis=(-2,))
+
+
+argsort = composite(
+    "argsort",
+    ("x",),
+    lambda attrs, x: TensorType(_sort_rule(attrs, x).shape, i64),
+    _argsort,
+    "The places of the elements along an axis in their order; equals keep theirs, nan is greatest.",
+    attributes=(AXIS, _DESCENDING),
+    admits=_ORDERED,
+)
+
+
+def _sort_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
+    places = argsort(x, axis=attrs["axis"], descending=attrs["descending"])
+    return [take_along_axis(d, argsort(places, axis=attrs["axis"]), axis=attrs["axis"])]
+
+
+def _taken(x: Expr, places: Expr, at: int) -> Expr:
+    return take_along_axis(x, places, axis=at, mode="clip")
+
+
+sort = composite(
+    "sort",
+    ("x",),
+    _sort_rule,
+    lambda attrs, x: _taken(x, argsort(x, **attrs), attrs["axis"]),
+    "The elements along an axis in their order; nan is greatest.",
+    attributes=(AXIS, _DESCENDING),
+    admits=_ORDERED,
+    gradient=_sort_pullback,
+)
+
+
+def _topk_rule(attrs: Values, x: TensorType) -> TupleType:
+    at = axis_of("topk", attrs["axis"], len(x.shape))
+    size = known(x.shape[at])
+    if size is None or attrs["k"] > size:
+        message = "topk takes no more elements than there are along the axis."
+        refuse("shape-conflict", message, f"an axis of {attrs['k']} or more", str(x))
+    shape = (*x.shape[:at], index(attrs["k"]), *x.shape[at + 1 :])
+    return tuple_of((TensorType(shape, x.dtype), TensorType(shape, i64)))
+
+
+def _topk(attrs: Values, x: Expr) -> Expr:
+    at = axis_of("topk", attrs["axis"], len(tensor_of(x).shape))
+    whole = argsort(x, axis=at, descending=attrs["largest"])
+    places = slice_(whole, (0,), (attrs["k"],), axes=(at,))
+    return Tuple((_taken(x, places, at), places))
+
+
+topk = composite(
+    "topk",
+    ("x",),
+    _topk_rule,
+    _topk,
+    "The k greatest (or least) along an axis in order, and their places.",
+    attributes=(attribute("k", natural), AXIS, attribute("largest", flag, True)),
+    admits=_ORDERED,
+)
+
+# --- as many as there are ------------------------------------------------------------------------
+
+_BLOCK: Final = 64
+
+
+def _running_count(x: Expr) -> Expr:
+    """The sum of whole numbers up to each place of a vector: in blocks, then of their totals."""
+    size = known(tensor_of(x).shape[0])
+    if size is None or size <= _BLOCK:
+        return cumsum(x, axis=0)
+    rows = -(-size // _BLOCK)
+    inner = cumsum(reshape(pad(x, ((0, rows * _BLOCK - size),)), (rows, _BLOCK)), axis=1)
+    totals = reshape(slice_(inner, (_BLOCK - 1,), (_BLOCK,), axes=(1,)), (rows,))
+    before = subtract(_running_count(totals), totals)
+    return slice_(ravel(add(inner, reshape(before, (rows, 1)))), (0,), (size,))
+
+
+def _unique_rule(attrs: Values, x: TensorType) -> TupleType:
+    whole = (product(x.shape),)
+    places = TensorType(whole, i64)
+    return tuple_of((TensorType(whole, x.dtype), places, places, places, TensorType((), i64)))
+
+
+def _unique(attrs: Values, x: Expr) -> Expr:
+    flat = ravel(x)
+    keys = cast(flat, u8) if tensor_of(x).dtype is bool_ else flat
+    order = argsort(keys)
+    ordered = take(keys, order, mode="clip")
+    number = iota_like(keys)
+    previous = take(ordered, subtract(number, ONE), mode="clip")
+    differs = not_equal(ordered, previous)
+    if tensor_of(keys).dtype.is_float:
+        differs = logical_and(differs, logical_not(isnan(previous)))
+    new = logical_or(equal(number, ZERO), differs)
+    count = sum_(cast(new, i64))
+    group = subtract(_running_count(cast(new, i64)), ONE)
+    start = searchsorted(group, number)
+    counts = subtract(searchsorted(group, number, side="right"), start)
+    first = take(order, start, mode="clip")
+    inverse = take(group, argsort(order), mode="clip")
+    if not attrs["sorted"]:
+        seen = argsort(where(less(number, count), first, length(keys, 0)))
+        inverse = take(argsort(seen), inverse, mode="clip")
+        first, counts = (take(each, seen, mode="clip") for each in (first, counts))
+    values = take(flat, first, mode="clip")
+    return Tuple((values, first, inverse, counts, count))
+
+
+unique = composite(
+    "unique",
+    ("x",),
+    _unique_rule,
+    _unique,
+    "The different elements of x, the first place of each, for each element which it is, how often "
+    "each comes, and how many there are: what lies past that has count 0.",
+    attributes=(attribute("sorted", flag, True),),
+    admits=_ORDERED,
+)
+
+
+def unravelled(flat: Expr, sizes: Sequence[Expr]) -> list[Expr]:
+    """The places along each axis of a place counted through all of them."""
+    found: list[Expr] = []
+    for size in reversed(sizes[1:]):
+        found.append(mod(flat, size))
+        flat = floor_divide(flat, size)
+    return [flat, *reversed(found)]
+
+
+def _argwhere_rule(attrs: Values, x: TensorType) -> TupleType:
+    shape = (product(x.shape), index(len(x.shape)))
+    return tuple_of((TensorType(shape, i64), TensorType((), i64)))
+
+
+def _argwhere(attrs: Values, x: Expr) -> Expr:
+    of = tensor_of(x)
+    flags = x if of.dtype is bool_ else not_equal(x, scalar(0, of.dtype))
+    hits = cast(ravel(flags), i64)
+    count = sum_(hits)
+    if not of.shape:
+        return Tuple((zeros((1, 0), i64), count))
+    number = iota_like(hits)
+    flat = searchsorted(_running_count(hits), add(number, ONE))
+    places = unravelled(flat, [length(x, at) for at in range(len(of.shape))])
+    inside = less(number, count)
+    columns = [where(inside, each, scalar(-1, i64)) for each in places]
+    return Tuple((stack(tuple(columns), axis=1), count))
+
+
+argwhere = composite(
+    "argwhere",
+    ("x",),
+    _argwhere_rule,
+    _argwhere,
+    "The places of what is not zero, a row each, and how many there are: rows past that hold -1.",
+    admits=_ORDERED,
+)

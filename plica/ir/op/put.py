@@ -1,0 +1,365 @@
+"""Putting values at places: a tensor with some of its elements replaced, or combined with others.
+
+Several values for one place are combined by the reduction; where it is `replace` the last counts,
+in row-major order of the indices.  An index counts from the end where it is negative, and one
+outside its axis is an error.
+
+Small problems compare every place with every candidate.  Large ones bring the candidates into the
+order of their places, combine neighbours that share one by doubling steps, and let each place look
+up its own: n log n, and a sum of many is a tree.
+
+>>> from plica.ir.type.term import tensor
+>>> x, i = tensor((5, 2), "f32"), tensor((3, 1), "i64")
+>>> how = {"reduction": "add"}
+>>> scatter_nd.relation(how, x, i, tensor((3, 2), "f32")) is x
+True
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Mismatch, Values
+from plica.ir.loop.scalar import Scalar
+from plica.ir.op.attribute import (
+    attribute,
+    axes,
+    axis,
+    bounds,
+    choice,
+    integer,
+    integers,
+    number,
+    optional,
+    per_axis,
+    positive,
+)
+from plica.ir.op.comparison import equal, greater_equal, less, logical_and
+from plica.ir.op.create import eye, full, iota, iota_like
+from plica.ir.op.cut import slice_, unslice
+from plica.ir.op.elementwise import add, maximum, minimum, multiply, subtract
+from plica.ir.op.index import gather_nd, length, take, take_along_axis, where
+from plica.ir.op.index import integers as index_dtype
+from plica.ir.op.order import ONE, ZERO, argsort, searchsorted
+from plica.ir.op.pad import pad
+from plica.ir.op.record import composite, scalar, tensor_of
+from plica.ir.op.reduction import max_, min_, narrow, prod, sum_, widen
+from plica.ir.op.relation import (
+    NUMBER,
+    Shape,
+    axis_of,
+    broadcast,
+    literal,
+    rank_at_least,
+    rank_is,
+    refuse,
+    same,
+    shown,
+)
+from plica.ir.op.relation import (
+    per_axis as one_per_axis,
+)
+from plica.ir.op.repeat import broadcast_to
+from plica.ir.op.shape import expand_dims, reshape, transpose
+from plica.ir.type.dim import known, normal_dim, product, same_dim
+from plica.ir.type.dtype import DType, bool_, i64
+from plica.ir.type.term import TensorType
+
+MOST_PAIRS: Final = 1 << 22
+"""Places times candidates that are compared directly; more are brought into order first."""
+
+COMBINE: Final = {
+    "add": (sum_, add, 0.0),
+    "mul": (prod, multiply, 1.0),
+    "max": (max_, maximum, -math.inf),
+    "min": (min_, minimum, math.inf),
+}
+_REDUCTION: Final = attribute("reduction", choice("replace", *COMBINE), "replace")
+
+
+def _combines(name: str, kind: str, x: TensorType) -> None:
+    if kind != "replace" and x.dtype not in NUMBER:
+        message = f"{name} combines numbers."
+        refuse("dtype-conflict", message, "an integer or floating-point type", str(x.dtype))
+
+
+def _neutral(kind: str, dtype: DType) -> Expr:
+    value = COMBINE[kind][2]
+    if math.isinf(value) and not dtype.is_float:
+        return scalar(dtype.bounds[0 if value < 0 else 1], dtype)
+    return scalar(value if dtype.is_float else int(value), dtype)
+
+
+def _is_large(*sizes: Shape) -> bool:
+    count = known(product(size for shape in sizes for size in shape))
+    return count is not None and count > MOST_PAIRS
+
+
+def _among(x: Expr, kind: str, hit: Expr, updates: Expr) -> Expr:
+    """`x` with updates: `hit` and `updates` have one axis more, the candidates, in front."""
+    if kind == "replace":
+        last = max_(where(hit, iota_like(hit, axis=0), scalar(-1, i64)), axis=(0,))
+        chosen = expand_dims(maximum(last, ZERO), (0,))
+        found = reshape(take_along_axis(updates, chosen, axis=0), tensor_of(last).shape)
+        return where(greater_equal(last, ZERO), found, x)
+    fold, join, _ = COMBINE[kind]
+    return join(x, fold(where(hit, updates, _neutral(kind, tensor_of(x).dtype)), axis=(0,)))
+
+
+def _in_order(table: Expr, kind: str, rows: Expr, updates: Expr) -> Expr:
+    """A table (places, width) with rows (count,) changed, by way of the order of the rows."""
+    order = argsort(rows)
+    rows, values = (take(each, order, mode="clip") for each in (rows, updates))
+    places = iota((tensor_of(table).shape[0],))
+    start, stop = (searchsorted(rows, places, side=side) for side in ("left", "right"))
+    last = maximum(subtract(stop, ONE), ZERO)
+    touched = expand_dims(less(start, stop), (1,))
+    if kind == "replace":
+        return where(touched, take(values, last, mode="clip"), table)
+    join, count = COMBINE[kind][1], known(tensor_of(rows).shape[0])
+    assert count is not None  # it is large
+    values, whole = widen(values), widen(table)
+    number_ = iota_like(rows)
+    for step in (1 << bit for bit in range((count - 1).bit_length())):
+        back = subtract(number_, scalar(step, i64))
+        shared = equal(take(rows, back, mode="clip"), rows)
+        shared = expand_dims(logical_and(shared, greater_equal(back, ZERO)), (1,))
+        values = where(shared, join(take(values, back, mode="clip"), values), values)
+    combined = join(whole, take(values, last, mode="clip"))
+    return narrow(where(touched, combined, whole), tensor_of(table).dtype)
+
+
+# --- along an axis -------------------------------------------------------------------------------
+
+
+def _elements_rule(
+    attrs: Values, x: TensorType, indices: TensorType, updates: TensorType
+) -> TensorType:
+    name = "scatter_elements"
+    index_dtype(name, indices)
+    _combines(name, attrs["reduction"], x)
+    at = axis_of(name, attrs["axis"], len(x.shape))
+    rank_is(name, "the indices", indices, len(x.shape))
+    rank_is(name, "the updates", updates, len(x.shape))
+    for other, (mine, theirs) in enumerate(zip(indices.shape, updates.shape, strict=True)):
+        same(name, "the indices and the updates", mine, theirs)
+        if other != at and not _not_longer(mine, x.shape[other]):
+            message = f"{name}: the indices are longer than x along axis {other}."
+            refuse("shape-conflict", message, str(x), str(indices))
+    return x
+
+
+def _not_longer(part: Scalar, whole: Scalar) -> bool:
+    few, many = known(part), known(whole)
+    return same_dim(part, whole) if few is None or many is None else few <= many
+
+
+def _elements(attrs: Values, x: Expr, indices: Expr, updates: Expr) -> Expr:
+    kind, shape, given = attrs["reduction"], tensor_of(x).shape, tensor_of(indices).shape
+    at = axis_of("scatter_elements", attrs["axis"], len(shape))
+    if known(product(given)) == 0:
+        return x
+    # Taking from the places themselves refuses what is outside, and counts from the end.
+    indices = take(iota((shape[at],)), indices)
+    if _is_large(shape, given[at : at + 1]):
+        return _flat(kind, x, (indices, updates), at)
+    # Where the indices are shorter than x along other axes, nothing is meant for the rest.
+    widths = tuple(
+        (0, 0) if other == at or same_dim(a, b) else (0, (known(a) or 0) - (known(b) or 0))
+        for other, (a, b) in enumerate(zip(shape, given, strict=True))
+    )
+    if any(width != (0, 0) for width in widths):
+        nothing = 0.0 if tensor_of(x).dtype.is_float else tensor_of(x).dtype is not bool_ and 0
+        indices = pad(indices, widths, constant_values=-1)
+        updates = pad(updates, widths, constant_values=nothing)
+    # Candidates in front: (k, …, 1, …) against the places along the axis.
+    order = (at, *(other for other in range(len(shape)) if other != at))
+    indices, updates = (expand_dims(transpose(e, order), (at + 1,)) for e in (indices, updates))
+    form = tuple(shape[at] if other == at + 1 else 1 for other in range(len(shape) + 1))
+    places = reshape(iota((shape[at],)), form)
+    whole = (given[at], *shape)
+    hit = broadcast_to(equal(indices, places), whole)
+    return _among(x, kind, hit, broadcast_to(updates, whole))
+
+
+def _flat(kind: str, x: Expr, candidates: tuple[Expr, Expr], at: int) -> Expr:
+    """The same with all axes as one."""
+    indices, updates = candidates
+    of = tensor_of(x)
+    linear: Expr = ZERO
+    for other in range(len(of.shape)):
+        here = indices if other == at else iota_like(indices, axis=other)
+        linear = add(multiply(linear, length(x, other)), here)
+    count = product(tensor_of(indices).shape)
+    table = reshape(x, (product(of.shape), 1))
+    found = _in_order(table, kind, reshape(linear, (count,)), reshape(updates, (count, 1)))
+    return reshape(found, of.shape)
+
+
+scatter_elements = composite(
+    "scatter_elements",
+    ("x", "indices", "updates"),
+    _elements_rule,
+    _elements,
+    "x with each update at its own place but along an axis, where the index says.",
+    attributes=(attribute("axis", axis, 0), _REDUCTION),
+    like=(0, 2),
+    onnx=("ScatterElements",),
+)
+
+# --- by places of several axes -------------------------------------------------------------------
+
+
+def _nd_rule(attrs: Values, x: TensorType, indices: TensorType, updates: TensorType) -> TensorType:
+    index_dtype("scatter_nd", indices)
+    _combines("scatter_nd", attrs["reduction"], x)
+    rank_at_least("scatter_nd", indices, 1)
+    depth = known(indices.shape[-1])
+    if depth is None or depth > len(x.shape):
+        message = "scatter_nd takes indices whose last axis names leading axes of x."
+        refuse("shape-conflict", message, f"a last axis of {len(x.shape)} or less", str(indices))
+    wanted = (*indices.shape[:-1], *x.shape[depth:])
+    if len(wanted) != len(updates.shape) or not all(map(same_dim, wanted, updates.shape)):
+        message = "scatter_nd takes an element or slice of x for each index."
+        refuse("shape-conflict", message, shown(wanted), shown(updates.shape))
+    return x
+
+
+def _nd(attrs: Values, x: Expr, indices: Expr, updates: Expr) -> Expr:
+    kind, shape, given = attrs["reduction"], tensor_of(x).shape, tensor_of(indices).shape
+    depth = known(given[-1]) or 0
+    count, outer, inner = (product(e) for e in (given[:-1], shape[:depth], shape[depth:]))
+    if known(product((count, inner))) == 0:
+        return x
+    # Gathering the numbers of the places refuses what is outside, and counts from the end.
+    numbers = reshape(iota((outer,)), shape[:depth])
+    rows = gather_nd(numbers, reshape(indices, (count, given[-1])))
+    table, updates = reshape(x, (outer, inner)), reshape(updates, (count, inner))
+    if _is_large((count, outer, inner)):
+        return reshape(_in_order(table, kind, rows, updates), shape)
+    whole = (count, outer, inner)
+    places = expand_dims(iota((outer,)), (0, 2))
+    hit = broadcast_to(equal(expand_dims(rows, (1, 2)), places), whole)
+    found = _among(table, kind, hit, broadcast_to(expand_dims(updates, (1,)), whole))
+    return reshape(found, shape)
+
+
+scatter_nd = composite(
+    "scatter_nd",
+    ("x", "indices", "updates"),
+    _nd_rule,
+    _nd,
+    "x with elements or slices put where the last axis of the indices says.",
+    attributes=(_REDUCTION,),
+    like=(0, 2),
+    onnx=("ScatterND",),
+)
+
+# --- by slices -----------------------------------------------------------------------------------
+
+_SLICE: Final = (
+    attribute("starts", bounds),
+    attribute("stops", bounds),
+    attribute("steps", optional(integers), None),
+    attribute("axes", axes, None),
+)
+
+
+def _set_rule(attrs: Values, x: TensorType, value: TensorType) -> TensorType:
+    part = slice_.relation({each.name: attrs[each.name] for each in _SLICE}, x)
+    if isinstance(part, Mismatch):
+        refuse(part.code, f"strided_set: {part.message}", part.expected, part.found)
+    assert isinstance(part, TensorType)
+    whole = broadcast("strided_set", (part.shape, value.shape))
+    if len(whole) != len(part.shape) or not all(map(same_dim, whole, part.shape)):
+        message = "strided_set takes what broadcasts to the slice."
+        refuse("shape-conflict", message, shown(part.shape), shown(value.shape))
+    return x
+
+
+def _set(attrs: Values, x: Expr, value: Expr) -> Expr:
+    how = {each.name: attrs[each.name] for each in _SLICE}
+    shape, part = tensor_of(x).shape, tensor_of(slice_(x, **how)).shape
+    inside = unslice(full(part, True, bool_), **how, shape=shape)
+    return where(inside, unslice(broadcast_to(value, part), **how, shape=shape), x)
+
+
+strided_set = composite(
+    "strided_set",
+    ("x", "value"),
+    _set_rule,
+    _set,
+    "x with x[start:stop:step] along axes replaced by a value that broadcasts to it.",
+    attributes=_SLICE,
+)
+
+
+def _dilated(attrs: Values, x: TensorType) -> TensorType:
+    strides = one_per_axis("nn.dilate", "stride", attrs["strides"], len(x.shape))
+    literal("nn.dilate", attrs["value"], x.dtype)
+    sizes = [
+        size if stride == 1 else normal_dim((size - 1) * stride + 1)
+        for size, stride in zip(x.shape, strides, strict=True)
+    ]
+    if any(known(size) == 0 for size in x.shape):
+        sizes = [size if known(old) != 0 else old for size, old in zip(sizes, x.shape, strict=True)]
+    return TensorType(tuple(sizes), x.dtype)
+
+
+def _dilate(attrs: Values, x: Expr) -> Expr:
+    of = tensor_of(x)
+    strides = one_per_axis("nn.dilate", "stride", attrs["strides"], len(of.shape))
+    ends = (None,) * len(strides)
+    shape = _dilated(attrs, of).shape
+    if attrs["value"] == 0 or not strides:
+        return unslice(x, ends, ends, strides, shape=shape)
+    return strided_set(full(shape, attrs["value"], of.dtype), x, ends, ends, strides)
+
+
+dilate = composite(
+    "nn.dilate",
+    ("x",),
+    _dilated,
+    _dilate,
+    "x with a value between neighbours, so that they are strides apart.",
+    attributes=(attribute("strides", per_axis(positive)), attribute("value", number, 0)),
+)
+
+
+def _diagonal_rule(attrs: Values, x: TensorType, diagonal: TensorType) -> TensorType:
+    name, k = "matrix_set_diag", attrs["k"]
+    rank_at_least(name, x, 2)
+    rank_is(name, "the diagonal", diagonal, len(x.shape) - 1)
+    for mine, other in zip(x.shape[:-2], diagonal.shape[:-1], strict=True):
+        same(name, "the leading axes", mine, other)
+    rows, columns, held = (known(e) for e in (*x.shape[-2:], diagonal.shape[-1]))
+    if rows is None or columns is None:
+        if k or not same_dim(*x.shape[-2:]) or not same_dim(x.shape[-1], diagonal.shape[-1]):
+            message = f"{name} takes matrices of known size, or the main diagonal of square ones."
+            refuse("shape-conflict", message, None, str(x))
+    elif held != max(0, min(rows + min(k, 0), columns - max(k, 0))):
+        message = f"{name} takes a diagonal as long as that of the matrix."
+        refuse("shape-conflict", message, f"the diagonal {k} of {x}", str(diagonal))
+    return x
+
+
+def _set_diagonal(attrs: Values, x: Expr, diagonal: Expr) -> Expr:
+    of, k = tensor_of(x), attrs["k"]
+    rows, columns = of.shape[-2:]
+    if known(tensor_of(diagonal).shape[-1]) == 0:
+        return x
+    numbers = subtract(iota((rows,)), scalar(max(-k, 0), i64))
+    down = expand_dims(take(diagonal, numbers, axis=-1, mode="clip"), (-1,))
+    return where(eye(rows, columns, k=k, dtype=bool_), down, x)
+
+
+matrix_set_diag = composite(
+    "matrix_set_diag",
+    ("x", "diagonal"),
+    _diagonal_rule,
+    _set_diagonal,
+    "x with the diagonal k of its last two axes replaced.",
+    attributes=(attribute("k", integer, 0),),
+)

@@ -1,0 +1,113 @@
+"""Regions of interest: boxes of images, brought to one size by sampling.
+
+>>> from plica.ir.type.term import tensor
+>>> how = {"size": (2, 3), "scale": 1.0, "samples": 2, "half_pixel": True, "mode": "avg"}
+>>> x, rois, batch = tensor((1, 8, 9, 9), "f32"), tensor((4, 4), "f32"), tensor((4,), "i64")
+>>> [size.value for size in roi_align.relation(how, x, rois, batch).shape]
+[4, 8, 2, 3]
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Values
+from plica.ir.loop.scalar import index
+from plica.ir.op.attribute import attribute, choice, flag, many, positive, real
+from plica.ir.op.comparison import greater_equal, less_equal, logical_and
+from plica.ir.op.create import iota
+from plica.ir.op.elementwise import add, cast, divide, floor, maximum, minimum, multiply, subtract
+from plica.ir.op.index import integers, length, take, where
+from plica.ir.op.order import ONE
+from plica.ir.op.record import composite, scalar, tensor_of
+from plica.ir.op.reduction import max_, mean, narrow, widen
+from plica.ir.op.relation import FLOAT, rank_is, refuse, same
+from plica.ir.op.shape import expand_dims, reshape, transpose
+from plica.ir.type.dim import known, product
+from plica.ir.type.dtype import i64
+from plica.ir.type.term import TensorType
+
+
+def _rule(attrs: Values, x: TensorType, rois: TensorType, batch: TensorType) -> TensorType:
+    name = "nn.roi_align"
+    rank_is(name, "x", x, 4)
+    rank_is(name, "the boxes", rois, 2)
+    rank_is(name, "the batch", batch, 1)
+    integers(name, batch)
+    same(name, "the boxes and which image each is of", rois.shape[0], batch.shape[0])
+    if known(rois.shape[1]) != 4 or len(attrs["size"]) != 2:
+        message = f"{name} takes boxes (x1, y1, x2, y2) and a size (height, width)."
+        refuse("shape-conflict", message, "4 and 2 numbers", f"{rois}, {attrs['size']}")
+    return TensorType((rois.shape[0], x.shape[1], *map(index, attrs["size"])), x.dtype)
+
+
+def _along(attrs: Values, x: Expr, rois: Expr, axis: int) -> tuple[Expr, list[tuple[Expr, Expr]]]:
+    """Samples along an axis (boxes, bins * samples): which are near x, what they read."""
+    dtype, count, samples = tensor_of(x).dtype, attrs["size"][axis], attrs["samples"]
+
+    def number(value: float) -> Expr:
+        return scalar(value, dtype)
+
+    shift = number(0.5 if attrs["half_pixel"] else 0.0)
+    start, stop = (
+        subtract(multiply(take(rois, scalar(at, i64), axis=1), number(attrs["scale"])), shift)
+        for at in (1 - axis, 3 - axis)
+    )
+    span = subtract(stop, start)
+    if not attrs["half_pixel"]:
+        span = maximum(span, number(1.0))  # a box has at least a pixel
+    step = divide(divide(span, number(count)), number(samples))
+    middle = add(cast(iota((count * samples,)), dtype), number(0.5))
+    at = add(expand_dims(start, (1,)), multiply(expand_dims(step, (1,)), middle))
+    last = cast(subtract(length(x, 2 + axis), ONE), dtype)
+    near = logical_and(greater_equal(at, number(-1.0)), less_equal(at, add(last, number(1.0))))
+    at = minimum(maximum(at, number(0.0)), last)
+    low = floor(at)
+    part = subtract(at, low)
+    high = minimum(add(low, number(1.0)), last)
+    taps = [(low, subtract(number(1.0), part)), (high, part)]
+    return near, [(cast(place, i64), share) for place, share in taps]
+
+
+def _align(attrs: Values, x: Expr, rois: Expr, batch: Expr) -> Expr:
+    of, out = tensor_of(x), _rule(attrs, *map(tensor_of, (x, rois, batch)))
+    x, rois = widen(x), widen(rois)
+    n, channels, rows, columns = of.shape
+    pixels = reshape(transpose(x, (0, 2, 3, 1)), (product((n, rows, columns)), channels))
+    (down, tops), (right, lefts) = (_along(attrs, x, rois, axis) for axis in (0, 1))
+    near = logical_and(expand_dims(down, (2,)), expand_dims(right, (1,)))
+    # Taking from the images themselves refuses one that is not there.
+    image = expand_dims(take(iota((n,)), batch), (1, 2))
+    corners = []
+    for y, high in tops:
+        for z, broad in lefts:
+            row = add(multiply(image, length(x, 2)), expand_dims(y, (2,)))
+            spot = add(multiply(row, length(x, 3)), expand_dims(z, (1,)))
+            share = multiply(expand_dims(high, (2,)), expand_dims(broad, (1,)))
+            share = where(near, share, scalar(0, tensor_of(share).dtype))
+            corners.append(multiply(take(pixels, spot), expand_dims(share, (3,))))
+    value = reduce(add if attrs["mode"] == "avg" else maximum, corners)
+    (height, width), samples = attrs["size"], attrs["samples"]
+    bins = reshape(value, (out.shape[0], height, samples, width, samples, channels))
+    pooled = (mean if attrs["mode"] == "avg" else max_)(bins, axis=(2, 4))
+    return narrow(transpose(pooled, (0, 3, 1, 2)), of.dtype)
+
+
+roi_align = composite(
+    "nn.roi_align",
+    ("x", "rois", "batch"),
+    _rule,
+    _align,
+    "Boxes (x1, y1, x2, y2) of images in one size: the mean (or greatest corner) of samples.",
+    attributes=(
+        attribute("size", many(positive)),
+        attribute("scale", real, 1.0),
+        attribute("samples", positive, 2),
+        attribute("half_pixel", flag, True),
+        attribute("mode", choice("avg", "max"), "avg"),
+    ),
+    admits=FLOAT,
+    like=(0, 1),
+    onnx=("RoiAlign",),
+)

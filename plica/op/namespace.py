@@ -1,0 +1,40 @@
+"""Namespaces: the operators whose names begin with one word and a dot.
+
+>>> nn = OperatorNamespace("nn")
+>>> nn.relu.name, nn
+('nn.relu', OperatorNamespace('nn'))
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.core.diagnostic import did_you_mean
+from plica.ir.graph.operator import load_namespace
+from plica.ir.op import Operator, aliases, find, names
+
+
+@frozen
+class OperatorNamespace:
+    """The operators of a library, by attribute."""
+
+    name: str
+
+    def __getattr__(self, name: str) -> Operator:
+        whole = f"{self.name}.{name}"
+        found = None if name.startswith("_") else find(whole)
+        if found is not None:
+            return found
+        if any(each.startswith(f"{whole}.") for each in names()):
+            return OperatorNamespace(whole)  # type: ignore[return-value]  # what is called is one
+        known = [each for each in (*names(), *aliases()) if each.startswith(f"{self.name}.")]
+        hint = did_you_mean(name, [each.removeprefix(f"{self.name}.") for each in known])
+        raise AttributeError(" ".join(filter(None, (f"There is no operator {whole}.", hint))))
+
+    def __dir__(self) -> list[str]:
+        load_namespace(self.name)
+        inside = [each for each in names() if each.startswith(f"{self.name}.")]
+        return [each.removeprefix(f"{self.name}.") for each in inside]
+
+    def __repr__(self) -> str:
+        return f"OperatorNamespace({self.name!r})"

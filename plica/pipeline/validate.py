@@ -1,0 +1,52 @@
+"""Validation of what a page made: every kernel of a program beside its stages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from plica.codegen.backend import AnyTarget, backend_of
+from plica.codegen.program import Program
+from plica.codegen.road import Arranged, Job
+from plica.ir.passes import Pipeline
+from plica.pipeline.lowered import job_for, page_of
+from plica.rewrite.contract import Contract
+from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.codegen.validation import Bench, ValidatedKernel, validated
+    from plica.search.choice import Records
+else:  # few ask for it
+    Bench = late("plica.codegen.validation:Bench")
+    validated = late("plica.codegen.validation:validated")
+
+
+def hold_to_stages(
+    of: Arranged[Any, Any],  # Any: as the page makes it
+    contract: Contract,
+    page: Pipeline,
+    job: Job,
+) -> tuple[ValidatedKernel, ...]:
+    """What is shown of each kernel; raises `ValidationFailed` where one is wrong."""
+    if not isinstance(of.program, Program):
+        message = "Only programs whose steps all launch kernels are validated."
+        found = "layers on an accelerator, or a program with data and recursion"
+        hint = "Leave validate out; plica debug and plica fuzz compare such programs as wholes."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "kernels", found, hint))
+    backend = backend_of(job.target)
+    chosen = job.chosen if job.choose is None else job.choose(of.final).chosen
+    entry = backend.entry if backend.here(job.target) else None
+    bench = Bench(contract, of.fused, page.of("lower").passes, entry)
+    return validated(of.program, evolve(job, chosen=chosen).scheduler, bench)
+
+
+def validate_for(
+    of: Arranged[Any, Any],  # as above
+    contract: Contract,
+    target: AnyTarget,
+    records: Records | None = None,
+) -> tuple[ValidatedKernel, ...]:
+    """The same for what was lowered by the page of a target, which need not be this machine."""
+    return hold_to_stages(of, contract, page_of(target), job_for(target, contract, (), records))

@@ -1,0 +1,366 @@
+"""Checking operators: what a record computes against its reference, its gradient against slopes.
+
+Instances of an operator are made from its type relation alone, as those of a rule are.  Its meaning
+is held to the `reference` of its record, where there is one; its gradient to central differences of
+its own meaning, in f64, along random directions and away from where numbers are special.  What
+differs is made smaller, in shape and data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import hypothesis
+import ml_dtypes
+import numpy as np
+from attrs import frozen
+from hypothesis import strategies as st
+
+from plica.core.diagnostic import EvaluationError, IllTyped
+from plica.core.extension import FAILURES, said
+from plica.core.name import Name
+from plica.ir.graph.expression import Apply, Expr, Function, Project, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.graph.operator import Mismatch, Operator
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.op.reduction import sum_
+from plica.ir.type.dtype import DType, dtype, f64
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType, TupleType
+from plica.rewrite.check.data import Choose, sizes
+from plica.rewrite.check.instance import Instance, instance
+from plica.rewrite.check.report import as_comment, closed, literal, slug, text
+from plica.rewrite.check.verdict import Counterexample, Refuted, Tested, Untested, Verdict
+from plica.rewrite.gradient import grad
+from plica.rewrite.match import plain
+from plica.rewrite.pattern import Hole, Rest
+
+Array = np.ndarray[Any, Any]
+
+TAPE: Final = 96
+STEP: Final = 1e-6
+"""Of a central difference."""
+LARGEST: Final = 64
+"""Elements of an argument whose gradient is compared."""
+ROUNDING: Final = 64
+"""Roundings by which an operator and its reference may differ: they add in other orders."""
+SLACK: Final = 1e-5
+"""How far a slope may be from a difference, in relation to the sum of the parts."""
+
+
+@frozen
+class _Wrong:
+    """An instance on which something is wrong, and a test of it."""
+
+    made: Instance
+    reason: str
+    pytest: str
+    values: tuple[Any, Any] = (None, None)
+
+
+def check_operator(of: Operator, examples: int = 200, seed: int = 0) -> tuple[Verdict, ...]:
+    """A verdict on the meaning of an operator, and one on its gradient if it has one."""
+    found = [_searched(f"{of.name}: meaning", examples, seed, lambda choose: _meaning(of, choose),
+                       "a reference= in its record" if of.reference is None else "")]  # fmt: skip
+    if of.gradient is not None or of.decompose is not None:
+        found.append(
+            _searched(f"{of.name}: gradient", examples, seed, lambda choose: _slope(of, choose))
+        )
+    return tuple(found)
+
+
+def _searched(
+    name: str,
+    examples: int,
+    seed: int,
+    judge: Callable[[Choose], _Wrong | bool],
+    lacks: str = "",
+) -> Verdict:
+    """So many instances, and the smallest that goes wrong; False is none to judge."""
+    from plica.rewrite.check.run import reader
+
+    if lacks:
+        return Untested(name, f"there is nothing to hold it against: {lacks} is missing")
+    seen = 0
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
+        suppress_health_check=list(hypothesis.HealthCheck),
+        report_multiple_bugs=False,
+        print_blob=False,
+        verbosity=hypothesis.Verbosity.quiet,
+    )
+    @hypothesis.given(st.binary(min_size=TAPE, max_size=TAPE))
+    def compare(tape: bytes) -> None:
+        nonlocal seen
+        found = judge(reader(tape))
+        if isinstance(found, _Wrong):
+            raise _Found(found)
+        if not found:
+            hypothesis.reject()
+        seen += 1
+
+    try:
+        compare()
+    except _Found as found:
+        wrong = found.wrong
+        inputs = tuple((str(var.name), array) for var, array in wrong.made.inputs)
+        example = Counterexample(
+            wrong.made.term, None, inputs, *wrong.values, wrong.reason, wrong.pytest
+        )
+        return Refuted(name, example)
+    except hypothesis.errors.Unsatisfiable:
+        pass
+    if not seen:
+        return Untested(name, "no well-typed arguments were found")
+    return Tested(name, seen)
+
+
+class _Found(AssertionError):
+    """Raised inside hypothesis where an instance goes wrong."""
+
+    def __init__(self, wrong: _Wrong) -> None:
+        super().__init__(wrong.reason)
+        self.wrong = wrong
+
+
+def _instance(of: Operator, choose: Choose) -> Instance | None:
+    """The operator applied to variables."""
+    args = (Rest("values"),) if of.variadic else tuple(Hole(name) for name in of.inputs)
+    settings = tuple(sorted((each.name, Hole(f"{each.name}_")) for each in of.attributes))
+    return instance(Apply(of.name, args, settings), choose)
+
+
+def _meaning(of: Operator, choose: Choose) -> _Wrong | bool:
+    made = _instance(of, choose)
+    if made is None or of.reference is None or not isinstance(made.term, Apply):
+        return False
+    arrays = _arrays(made)
+    found = interpret(closed(made.term, made), *[array for _, array in made.inputs])
+    given = {name: plain(value) for name, value in made.term.attrs}
+    try:
+        with np.errstate(all="ignore"):
+            wanted = of.reference(*arrays, **given)
+    except FAILURES as error:
+        return _wrong(of, made, f"the reference fails: {said(error)}", None)
+    reason = _unlike(found, wanted)
+    return True if reason is None else _wrong(of, made, reason, wanted, (found, wanted))
+
+
+def _arrays(made: Instance) -> list[Array]:
+    """The arguments of an instance, in their order."""
+    known = dict(made.inputs)
+    assert isinstance(made.term, Apply)
+    return [
+        known[arg] if isinstance(arg, Var) else interpret(
+            closed(arg, made), *[array for _, array in made.inputs])
+        for arg in made.term.args
+    ]  # fmt: skip
+
+
+def _unlike(found: Any, wanted: Any) -> str | None:
+    """How what an operator gives differs from its reference."""
+    if isinstance(found, tuple):
+        if not isinstance(wanted, tuple | list) or len(wanted) != len(found):
+            return f"the reference gives {type(wanted).__name__}, not {len(found)} results"
+        reasons = [_unlike(one, two) for one, two in zip(found, wanted, strict=True)]
+        return next((each for each in reasons if each is not None), None)
+    other = np.asarray(wanted)
+    if found.shape != other.shape:
+        return f"the shape is {found.shape}, by the reference {other.shape}"
+    with np.errstate(all="ignore"):
+        expected = other.astype(found.dtype)
+        if not _is_float(found.dtype) or not found.size:
+            wrong = found != expected
+        else:
+            one, two = found.astype(np.float64), expected.astype(np.float64)
+            unit = float(ml_dtypes.finfo(found.dtype).eps)
+            finite = np.isfinite(two)
+            scale = np.maximum(np.abs(two), np.max(np.abs(two[finite]), initial=0.0) * unit)
+            near = np.abs(one - two) <= ROUNDING * unit * scale
+            wrong = ~(near | (one == two) | (np.isnan(one) & np.isnan(two)))
+    if not np.any(wrong):
+        return None
+    at = tuple(int(each) for each in np.argwhere(wrong)[0])
+    return f"element {at} is {found[at]!r}, by the reference {expected[at]!r}"
+
+
+def _is_float(of: np.dtype[Any]) -> bool:
+    return dtype(of).is_float
+
+
+def _wrong(
+    of: Operator, made: Instance, reason: str, wanted: Any, values: tuple[Any, Any] = (None, None)
+) -> _Wrong:
+    arrays = "".join(f"        {literal(each)},\n" for _, each in made.inputs)
+    last = "    assert found is not None\n" if wanted is None else _assertion(wanted)
+    return _Wrong(
+        made,
+        reason,
+        f'''import numpy as np
+
+import plica
+
+{as_comment(f"{of.name}: {reason}")}
+SOURCE = """
+{text(closed(made.term, made))}
+"""
+
+
+def test_{slug(of.name)}() -> None:
+    inputs = [
+{arrays}    ]
+    found = plica.interpret(plica.from_text(SOURCE), *inputs)
+{last}''',
+        values,
+    )
+
+
+def _assertion(wanted: Any) -> str:
+    several = wanted if isinstance(wanted, tuple | list) else (wanted,)
+    lines = "".join(f"        {literal(np.asarray(each))},\n" for each in several)
+    return (
+        f"    expected = [\n{lines}    ]\n"
+        "    several = found if isinstance(found, tuple) else (found,)\n"
+        "    for one, two in zip(several, expected, strict=True):\n"
+        "        np.testing.assert_allclose(one, two, rtol=1e-5)\n"
+    )
+
+
+def _slope(of: Operator, choose: Choose) -> _Wrong | bool:
+    """The gradient against a central difference, at a point and in a direction by chance."""
+    made = _instance(of, choose)
+    if made is None or not isinstance(made.term, Apply):
+        return False
+    random = np.random.default_rng(choose(range(64)))
+    types = [type_of(arg) for arg in made.term.args]
+    wide = [_widened(each) for each in types]
+    if not any(isinstance(each, TensorType) and each.dtype is f64 for each in wide):
+        return False
+    attrs = dict(made.term.attrs)
+    if any(isinstance(each, TensorType) and np.prod(sizes(each)) > LARGEST for each in wide):
+        return False
+    if isinstance(of.relation(attrs, *wide), Mismatch):
+        return False
+    whole = _weighted(of, wide, made.term, random)
+    if whole is None:
+        return False
+    args = [_point(each, random) for each in wide]
+    chosen = tuple(n for n, each in enumerate(args) if each.dtype == np.float64)
+    ways = [random.uniform(-1, 1, each.shape) for each in args]
+    at = Instance(made.term, tuple(zip(_params(wide), args, strict=True)), _params(wide))
+    subject = _Slope(whole, at, ways, chosen)
+    try:
+        slopes: Any = interpret(grad(whole, chosen), *args)
+    except (IllTyped, EvaluationError) as error:
+        return _of_slope(subject, f"the gradient fails: {said(error)}")
+    parts = slopes if isinstance(slopes, tuple) else (slopes,)
+    along = [part * ways[n] for part, n in zip(parts, chosen, strict=True)]
+    found, scale = (float(sum(np.sum(f(each)) for each in along)) for f in (np.asarray, np.abs))
+    near, far = (_difference(whole, args, ways, chosen, step) for step in (STEP, 2 * STEP))
+    slack = SLACK * (1 + scale + abs(near))
+    if not np.isfinite(near) or abs(near - far) > slack / 2:  # no slope here, or a kink nearby
+        return False
+    if abs(found - near) <= slack:
+        return True
+    reason = f"the slope along a direction is {found:.6g}, by differences {near:.6g}"
+    return _of_slope(subject, reason, near)
+
+
+def _widened(of: Any) -> Any:
+    """A type with floats of f64, in which differences can be taken."""
+    return TensorType(of.shape, f64) if isinstance(of, TensorType) and of.dtype.is_float else of
+
+
+def _params(types: Sequence[Any]) -> tuple[Var, ...]:
+    return tuple(Var(Name("x", at), each) for at, each in enumerate(types))
+
+
+def _weighted(
+    of: Operator, types: Sequence[Any], applied: Apply, random: np.random.Generator
+) -> Module | None:
+    """The sum of the floats that an operator gives, times random numbers."""
+    params = _params(types)
+    value = Apply(of.name, params, applied.attrs)
+    gives = type_of(value)
+    results: list[tuple[Expr, Any]] = [(value, gives)]
+    if isinstance(gives, TupleType):
+        results = [(Project(value, at), each) for at, each in enumerate(gives.items)]
+    total: Expr | None = None
+    for each, its in results:
+        if isinstance(its, TensorType) and its.dtype is f64:
+            term = sum_(each * const(random.uniform(0.5, 1.5, sizes(its))))
+            total = term if total is None else total + term
+    if total is None:
+        return None
+    main = Var(Name("main"), None)
+    return infer(module({main: Function((), (), params, None, total)}, main))
+
+
+def _point(of: Any, random: np.random.Generator) -> Array:
+    """An argument away from zero and from special numbers."""
+    assert isinstance(of, TensorType)
+    shape, kind = sizes(of), of.dtype
+    if kind is f64:
+        return np.asarray(random.uniform(0.2, 1.7, shape) * random.choice((-1, 1), shape))
+    return _whole(kind, shape, random)
+
+
+def _whole(of: DType, shape: tuple[int, ...], random: np.random.Generator) -> Array:
+    return np.asarray(random.integers(0, 2, shape).astype(of.numpy))
+
+
+def _difference(
+    whole: Module, args: Sequence[Array], ways: Sequence[Array], chosen: Sequence[int], step: float
+) -> float:
+    ends = []
+    for sign in (1, -1):
+        moved = [each + sign * step * ways[n] if n in chosen else each
+                 for n, each in enumerate(args)]  # fmt: skip
+        ends.append(float(interpret(whole, *moved)))
+    return (ends[0] - ends[1]) / (2 * step)
+
+
+@frozen(eq=False)
+class _Slope:
+    """A program of one number, a point of it and a direction."""
+
+    whole: Module
+    at: Instance
+    ways: Sequence[Array]
+    chosen: tuple[int, ...]
+
+
+def _of_slope(of: _Slope, reason: str, near: float = 0.0) -> _Wrong:
+    at, chosen = of.at, of.chosen
+    arrays = "".join(f"        {literal(each)},\n" for _, each in at.inputs)
+    along = "".join(f"        {literal(of.ways[n])},\n" for n in chosen)
+    return _Wrong(
+        at,
+        reason,
+        f'''import numpy as np
+
+import plica
+
+{as_comment(reason)}
+SOURCE = """
+{text(of.whole)}
+"""
+
+
+def test_gradient() -> None:
+    inputs = [
+{arrays}    ]
+    directions = [
+{along}    ]
+    slopes = plica.interpret(plica.grad(plica.from_text(SOURCE), {chosen}), *inputs)
+    several = slopes if isinstance(slopes, tuple) else (slopes,)
+    found = sum(np.sum(one * two) for one, two in zip(several, directions, strict=True))
+    np.testing.assert_allclose(found, {near!r}, rtol=1e-4, atol=1e-5)
+''',
+    )

@@ -1,0 +1,70 @@
+"""Certified bounds: each access of a kernel is shown to be inside its buffer, and rechecked.
+
+The prover searches; what it finds is a certificate, which a checker that knows none of the search
+(`plica.analysis.index.certificate.holds`) checks again.  A claim that is neither proved nor refuted
+is left open, and named.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import For, Store
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> x, y, i = buffer("x", (3,), f32), buffer("y", (3,), f32), axis("i")
+>>> good = Kernel((), (x, y), 1, For(i, x.shape[0], "serial", Store(y, (i,), x[i])))
+>>> certified(good)
+CertifiedBounds(proved=2, open=(), wrong=())
+>>> off = Kernel((), (x, y), 1, For(i, x.shape[0], "serial", Store(y, (i,), x[i + 1])))
+>>> certified(off).wrong
+("'x' is read outside its bounds: dimension 0 where i = 2",)
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from attrs import frozen
+
+from plica.analysis.index import Fails, Holds, decide
+from plica.analysis.index.certificate import holds
+from plica.analysis.index.context import Context
+from plica.ir.loop.scalar import Scalar, dtype_of, index
+from plica.ir.loop.statement import For, Kernel, statements
+from plica.ir.type.dtype import i32
+from plica.schedule.verify import accesses, point_text
+
+
+@frozen
+class CertifiedBounds:
+    """How many claims were proved and rechecked, those that are open, and those that are false."""
+
+    proved: int
+    open: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=256)
+def certified(kernel: Kernel) -> CertifiedBounds:
+    """What is shown of the accesses of a kernel before it is lowered."""
+    proved, unsettled, wrong = 0, dict[str, None](), dict[str, None]()
+    seen: dict[tuple[Scalar, Context], bool] = {}
+    for access in accesses(kernel):
+        how = "written" if access.written else "read"
+        for at, size in enumerate(access.buffer.shape):
+            claim = access.stays(at, index(0), size), access.context
+            where = f"{str(access.buffer.name)!r} is {how} outside its bounds: dimension {at}"
+            if claim in seen:
+                proved += seen[claim]
+                continue
+            answer = decide(*claim)
+            seen[claim] = isinstance(answer, Holds) and holds(*claim, answer.certificate)
+            proved += seen[claim]
+            point = point_text(answer.point) if isinstance(answer, Fails) else None
+            if point is not None:
+                wrong[f"{where} where {point}"] = None
+            elif not seen[claim]:
+                unsettled[f"{where}, perhaps"] = None
+    return CertifiedBounds(proved, tuple(unsettled), tuple(wrong))
+
+
+def counts_narrowly(kernel: Kernel) -> bool:
+    """Whether loops count in 32 bits: of such terms nothing is proved."""
+    loops = [each for each in statements(kernel.body) if isinstance(each, For)]
+    return any(dtype_of(each.var) is i32 for each in loops)

@@ -1,0 +1,198 @@
+"""The schedule of reductions along rows (`plica.schedule.default.reduction`): one loop over rows.
+
+    for i:
+        for o:                                   where a sum goes in runs
+            run[u, v]  = …                       vectors, side by side
+            wide[v]    = wide[v] + …
+        part[u, v] = …                           vectors, side by side
+        joined, few, total, then out             shorter and shorter vectors
+
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import kernel_of, stages
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f32
+>>> from plica.schedule.default.reduction import row_form
+>>> x = buffer("x", (4, 100), f32)
+>>> total = stage("y", (4,), lambda i: reduce("sum", (100,), lambda k: x[i, k]))
+>>> machine = Machine(512, 32)
+>>> row_schedule(kernel_of(row_form(stages((x,), (total,)), machine)), machine) is None
+False
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from plica.ir.loop.scalar import Lit
+from plica.ir.loop.statement import Block, Kernel
+from plica.ir.type.dim import known
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, reads
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.handle import Handle
+from plica.schedule.primitive import (
+    annotate,
+    block,
+    compute_at,
+    decompose_reduction,
+    fuse,
+    loops,
+    parallel,
+    reorder,
+    set_scope,
+    unroll,
+    vectorize,
+)
+
+SHARED = 1 << 15
+"""Fewer terms than that are not worth waking other cores."""
+
+LONG = 256
+"""A row of so many elements is long enough for the next to come from memory meanwhile."""
+
+
+def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of such a kernel, or of a chain of them (`plica.schedule.default.row`).
+
+    Everything goes into the loop over the rows of the result.
+    """
+    flow = block_flow(kernel)
+    parts = [] if flow is None else [e for e in flow.blocks.values() if _is_part(e, flow)]
+    if flow is None or not parts:
+        return None
+    run_of = {after: each for each in parts if (after := _adding(each, flow)) is not None}
+    runs = list(run_of.values())
+    rows_of_parts = [_spatial(each) - 2 for each in parts if each not in runs]
+    around = min([*rows_of_parts, *[_spatial(each) - 1 for each in run_of]])
+    before = [each for each in flow.blocks.values() if each is not flow.result]
+    if not all(_spatial(each) >= around for each in flow.blocks.values()):
+        return None
+    lanes = _lanes(before, parts, around)
+    work = sum(prod(known(size) or 0 for size in each.extents) for each in flow.blocks.values())
+    shares = machine.cores > 1 and work >= SHARED and around > 0
+
+    @do
+    def schedule() -> Body:
+        out = yield block(str(flow.result.label))
+        every: tuple[Handle, ...] = yield loops(out)
+        rows = every[:around]
+        handles: list[tuple[Block, Handle]] = []
+        for each in reversed([each for each in before if each not in runs]):
+            one = yield block(str(each.label))
+            if rows:
+                yield compute_at(one, rows[-1])
+            handles.append((each, one))
+            if each in run_of:  # what its runs read comes into the loop over rows after them
+                yield from _run_within(one, each, run_of[each], around)
+        for was, one in handles:
+            kept = _spatial(was) > around and not is_reduction(was) and was not in lanes
+            yield from _within_row(one, was, around, kept=kept, adds=was in run_of)
+        if len(every) > around:
+            yield vectorize(every[-1])
+            yield from _fetched(every[-1], flow.result)
+        if shares:
+            whole = rows[0]
+            if around > 1:
+                whole = yield fuse(*rows)
+            yield parallel(whole)
+
+    return schedule()
+
+
+def _spatial(of: Block) -> int:
+    return of.kinds.count("spatial")
+
+
+def _is_part(of: Block, flow: BlockFlow) -> bool:
+    """Whether a block reduces parts of rows in lanes: its last axes are vectors side by side and
+    lanes, and whoever joins the vectors reads one after another."""
+    if not is_reduction(of) or _spatial(of) < 2 or of is flow.result:
+        return False
+    buffer = made_by(of)
+    found = [e for one in flow.readers.get(buffer, ()) for e in reads(one) if e.buffer is buffer]
+    return bool(found) and known(buffer.shape[-1]) != 1 and all(
+        isinstance(each.indices[-2], Lit) for each in found
+    )  # fmt: skip
+
+
+def _adding(part: Block, flow: BlockFlow) -> Block | None:
+    """What adds up parts that are runs, None where they are no runs."""
+    after = flow.readers[made_by(part)]
+    return after[0] if len(after) == 1 and is_reduction(after[0]) else None
+
+
+def _run_within(wide: Handle, was: Block, run: Block, rows: int) -> Body:
+    """A run where its total is added up: inside the loops over runs, around those over lanes."""
+    every: tuple[Handle, ...] = yield loops(wide)
+    both = zip(was.kinds, was.extents, strict=True)
+    terms = sum(kind == "reduce" and (not rows or known(size) != 1) for kind, size in both)
+    lane, over = every[-1 - terms], every[len(every) - terms :]
+    yield reorder(*over, lane)
+    one = yield block(str(run.label))
+    yield compute_at(one, over[-1])
+    yield set_scope(one, 0, "local")
+    inside: tuple[Handle, ...] = yield loops(one)
+    many = inside[-3:-2] if known(run.extents[-3]) != 1 else ()
+    lane, term = inside[-2:]
+    yield reorder(term, *many, lane)
+    begun = yield decompose_reduction(one, term)
+    first: tuple[Handle, ...] = yield loops(begun)
+    yield from _vectors(first[-1 - len(many) :])
+    yield from _vectors((*many, lane))
+
+
+def _lanes(every: Sequence[Block], parts: Sequence[Block], around: int) -> list[Block]:
+    """The blocks whose elements are lanes of parts, which are joined step by step."""
+    found = [*parts]
+    for each in every:
+        made = {made_by(one) for one in found}
+        if _spatial(each) > around and any(load.buffer in made for load in reads(each)):
+            found.append(each)
+    return found
+
+
+def _within_row(of: Handle, was: Block, outside: int, *, kept: bool, adds: bool) -> Body:
+    """The loops of a block inside that over rows: those of one iteration are gone.
+
+    What is a row of its own is `kept` in memory, all else in registers.  One that `adds` up runs
+    has these inside its terms already.
+    """
+    long = [kind for kind, size in zip(was.kinds, was.extents, strict=True) if known(size) != 1]
+    there = long[sum(known(size) != 1 for size in was.extents[:outside]) :]
+    if adds:
+        there.sort(key="reduce".__ne__)
+    if not kept or not there:
+        yield set_scope(of, 0, "local")
+    if not there:
+        return
+    every: tuple[Handle, ...] = yield loops(of)
+    inside = every[len(every) - len(there) :]
+    spatial = [each for each, kind in zip(inside, there, strict=True) if kind == "spatial"]
+    terms = [each for each, kind in zip(inside, there, strict=True) if kind == "reduce"]
+    if spatial and terms and not adds:
+        yield reorder(*terms, *spatial)
+    if terms:
+        begun = yield decompose_reduction(of, terms[0])
+        if spatial:
+            every = yield loops(begun)
+            yield from _vectors(every[len(every) - len(spatial) :])
+    if spatial:
+        yield from _vectors(spatial)
+        if kept:
+            yield from _fetched(spatial[-1], was)
+
+
+def _fetched(of: Handle, was: Block) -> Body:
+    """While a long row is worked on, the next one comes nearer."""
+    length = known(was.extents[-1]) or 0
+    if length >= LONG:
+        yield annotate(of, "fetch", length)
+
+
+def _vectors(of: Sequence[Handle]) -> Body:
+    *many, last = of
+    for each in many:
+        yield unroll(each)
+    yield vectorize(last)

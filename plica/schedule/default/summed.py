@@ -1,0 +1,205 @@
+"""The sums of a contraction: all terms at once, or in runs whose totals are kept beside them.
+
+    sum[b, i, j]  = sum over h of data * weight at k = b * 256 + h      a tile in registers
+    tail[i, j]    = the same of the last run, where that is shorter     the same
+    total[i, j]   = sum over b of f64(sum[b, i, j])                     once for each run
+    what is read    f32(total[i, j] + f64(tail[i, j]))
+
+How long a run is says the sum itself (`plica.ir.loop.summation`).  Where terms may be joined in
+another order, runs are about as long but of equal length, if they can be: then there is no tail.
+The totals of a few of them need no f64 then.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import stages
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> x, w = buffer("x", (4, 600), f32), buffer("w", (600, 6), f32)
+>>> times = stage("y", (4, 6), lambda m, n: reduce(
+...     "sum", (600,), lambda k: x[m, k] * w[k, n], runs="box"))
+>>> of = contraction(stages((x, w), (times,)))
+>>> in_runs(of, reassociates=False).run, in_runs(of, reassociates=True).run
+((256,), (300,))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Final
+
+from attrs import evolve
+
+from plica.core.binding import substitute
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.scalar import (
+    RUN_LENGTH,
+    Buffer,
+    Cast,
+    Load,
+    Mul,
+    Reduce,
+    Runs,
+    Scalar,
+    ScalarVar,
+    dtype_of,
+    index,
+)
+from plica.ir.loop.stage import Each, Stage
+from plica.ir.loop.stages import Names, Stages, stages
+from plica.ir.loop.summation import TOTALS, run_shape
+from plica.ir.type.dtype import DType, f64
+from plica.schedule.default.contraction import Contraction, contraction
+
+__all__ = ["contraction", "in_free_order", "in_runs", "summed"]
+
+LONGEST: Final[dict[Runs, int]] = {"row": 32, "box": RUN_LENGTH["box"] * 5 // 4}
+"""Terms of a run where the order is free: 32 equal terms are off by six units of half the last
+place, and 288 are half of the channels of many a window."""
+
+FEW: Final = 32
+"""So few totals are added up in the dtype of the terms, where the order is free."""
+
+FARTHEST: Final = 4
+"""How many times as long a run may be where sizes have no other parts."""
+
+
+def in_runs(of: Contraction, *, reassociates: bool) -> Contraction | None:
+    """The contraction with the length of its runs, None where it takes more than one total."""
+    if not of.runs:
+        return of
+    extents = [of.sizes[each] for each in of.k]
+    if reassociates:
+        free = _free(extents, LONGEST[of.runs])
+        return None if free is None else evolve(of, run=free, free=True)
+    run = tuple([part for part in run_shape(extents, of.runs) if isinstance(part, int)])
+    cut = [(n, part) for n, part in zip(extents, run, strict=True) if part < n]
+    if len(cut) > 1 or (of.reduced.dtype is f64 and cut[0][0] > cut[0][1] * TOTALS):
+        return None
+    return evolve(of, run=run)
+
+
+def _free(extents: Sequence[int], most: int) -> tuple[int, ...] | None:
+    """Runs of about so many terms, in equal parts; None where sizes have none."""
+    found: list[int] = []
+    for at, extent in reversed(list(enumerate(extents))):
+        found.append(extent)
+        if extent <= most:
+            most //= extent
+            continue
+        parts = [part for part in range(most, 1, -1) if extent % part == 0]
+        near = [part for part in range(most, FARTHEST * most) if extent % part == 0]
+        if prod(extents[:at]) == 1 and (parts or [1])[0] * 2 < most:
+            found[-1] = -(-extent // -(-extent // most))
+        elif parts or near:
+            found[-1] = (parts or near)[0]
+        elif len(found) == 1:
+            return None
+        else:
+            found[-1] = 1
+        return (*(1 for _ in extents[:at]), *reversed(found))
+    return tuple(reversed(found))
+
+
+def summed(  # noqa: PLR0917  # a contraction in the axes of a form
+    of: Contraction,
+    axes: Sequence[ScalarVar],
+    sizes: Mapping[ScalarVar, int],
+    data: Scalar,
+    weight: Load | None,
+    names: Names,
+) -> tuple[list[Each], Scalar]:
+    """The stages that sum over the terms for each place of the axes, and what the sum is then."""
+    axes = tuple(axes)
+    shape = tuple([index(sizes[each]) for each in axes])
+    dtype = of.reduced.dtype
+    body = data if weight is None else Mul(data, weight)
+    extents = {each: sizes[each] for each in of.k}
+    parts = dict(zip(of.k, of.run, strict=True)) if of.run else extents
+    cut = [each for each in of.k if parts[each] < extents[each]]
+    if not cut:
+        out = Buffer(names.name("sum"), shape, dtype)
+        return [Each(out, axes, _reduce(of, extents, body, {}))], Load(out, axes)
+    blocks = tuple([names.var("b") for _ in cut])
+    counts = tuple([index(extents[each] // parts[each]) for each in cut])
+    starts = {each: block * parts[each] for each, block in zip(cut, blocks, strict=True)}
+    one = Buffer(names.name("sum"), (*counts, *shape), dtype)
+    found = [Each(one, (*blocks, *axes), _reduce(of, parts, body, starts))]
+    _, join = MEANING[of.combiner]
+    last = cut[-1]
+    rest = extents[last] % parts[last]
+    tail: Load | None = None
+    if rest:
+        assert len(cut) == 1  # equal parts, or one that is cut
+        short = Buffer(names.name("tail"), shape, dtype)
+        value = _reduce(of, {**parts, last: rest}, body, {last: index(extents[last] - rest)})
+        found.append(Each(short, axes, value))
+        tail = Load(short, axes)
+    few = prod(extents[each] // parts[each] for each in cut) <= FEW
+    wide = dtype if of.free and few else f64
+    total = Buffer(names.name("total"), shape, wide)
+    inner = Reduce(of.combiner, blocks, counts, _as(Load(one, (*blocks, *axes)), wide))
+    found.append(Each(total, axes, inner))
+    whole: Scalar = Load(total, axes)
+    if tail is not None:
+        whole = join(whole, _as(tail, wide))
+    return found, _as(whole, dtype)
+
+
+def _as(of: Scalar, dtype: DType) -> Scalar:
+    return of if dtype_of(of) is dtype else Cast(of, dtype)
+
+
+def _reduce(
+    of: Contraction,
+    extents: Mapping[ScalarVar, int],
+    body: Scalar,
+    starts: Mapping[ScalarVar, Scalar],
+) -> Reduce:
+    """The sum of so many terms of each axis, from some places on."""
+    where: dict[Term, Term] = {each: each + start for each, start in starts.items()}
+    value = substitute(body, where) if where else body
+    assert isinstance(value, Scalar)
+    sizes = tuple([index(extents[each]) for each in of.k])
+    return Reduce(of.combiner, of.k, sizes, value)
+
+
+def in_free_order(of: Stages) -> Stages:
+    """Stages whose sums may be made in any order: those along rows in f64, products as they come.
+
+    total[i] = sum over k of x[i, k], in runs  -->  wide[i] = sum over k of f64(x[i, k])
+                                                    total[i] = f32(wide[i])
+    """
+    if not any(isinstance(node, Reduce) and node.runs for node in post_order(of)):
+        return of
+    names = Names(of)
+    read: dict[Buffer, Buffer] = {}
+
+    def narrowed(node: Term) -> Term:
+        if isinstance(node, Load) and node.buffer in read:
+            return Cast(Load(read[node.buffer], node.indices), node.buffer.dtype)
+        if isinstance(node, Reduce) and node.runs:
+            return Reduce(node.combiner, node.axes, node.extents, node.body)
+        return node
+
+    made: list[Stage] = []
+    for each in of.stages:
+        if not isinstance(each, Each):
+            made.append(each)
+            continue
+        value = map_bottom_up(narrowed, each.value)
+        assert isinstance(value, Scalar)
+        fold = each.value
+        if not isinstance(fold, Reduce) or fold.runs != "row" or dtype_of(fold) is f64:
+            made.append(Each(each.out, each.axes, value))
+            continue
+        assert isinstance(value, Reduce)
+        wide = Buffer(names.name("wide"), each.out.shape, f64)
+        body = Cast(value.body, f64)
+        made.append(Each(wide, each.axes, Reduce(fold.combiner, fold.axes, fold.extents, body)))
+        if each.out in of.outputs:
+            made.append(Each(each.out, each.axes, Cast(Load(wide, each.axes), each.out.dtype)))
+        else:
+            read[each.out] = wide
+    return stages(of.inputs, made, of.outputs)

@@ -1,0 +1,94 @@
+"""Where a step is refused: the path to a loop or a block, and the kernel with it underlined."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from plica.analysis.site import Site
+from plica.core.name import Name
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.loop.statement import Block, For, Kernel, Stmt
+from plica.runtime.late import late
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Instruction, Scene
+from plica.schedule.problem import Problem
+
+if TYPE_CHECKING:
+    from plica.ir.text.show import show_kernel
+else:
+    show_kernel = late("plica.ir.text.show:show_kernel")
+
+
+@frozen(eq=False)
+class RefusalPlace:
+    """The kernel before a step, and the loops and blocks that the refusal is about."""
+
+    kernel: Kernel
+    sites: tuple[Site[For] | Site[Block], ...]
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """From the root to the first of the places."""
+        if not self.sites:
+            return ()
+        around = [stmt for stmt, _ in self.sites[0].above]
+        return tuple(_steps((*around, self.sites[0].node)))
+
+    @property
+    def text(self) -> str:
+        """The kernel as text, each place underlined."""
+        lines = []
+        for line in show_kernel(self.kernel, "kernel").splitlines():
+            lines.append(line)
+            marks = [mark for site in self.sites for mark in _marks(line, site.node)]
+            if marks:
+                under = [" "] * max(end for _, end in marks)
+                for start, end in marks:
+                    under[start:end] = "^" * (end - start)
+                lines.append("".join(under))
+        return "\n".join(lines)
+
+
+def place_of(problem: Problem, instruction: Instruction, scene: Scene) -> RefusalPlace:
+    """What a refusal is about: what it speaks of by name, or else what the step was given."""
+    said = set(re.findall(r"[\w.]+", problem.where))
+    named: list[Site[For] | Site[Block]] = [
+        *[site for var, site in scene.map.loops.items() if str(var.name) in said],
+        *[site for label, site in scene.map.blocks.items() if str(label) in said],
+    ]
+    return RefusalPlace(scene.kernel, tuple(named) or tuple(_given(instruction, scene))[:1])
+
+
+def _given(instruction: Instruction, scene: Scene) -> Iterator[Site[For] | Site[Block]]:
+    """The loops and blocks that a step was given, and that are still there."""
+    for handle in instruction._children:
+        found = scene.outputs.get(handle) if isinstance(handle, Handle) else None
+        if isinstance(found, ScalarVar) and found in scene.map.loops:
+            yield scene.map.loops[found]
+        elif isinstance(found, Name) and found in scene.map.blocks:
+            yield scene.map.blocks[found]
+
+
+def _steps(around: tuple[Stmt, ...]) -> Iterator[str]:
+    for stmt in around:
+        match stmt:
+            case For(var):
+                yield f"for {var.name}"
+            case Block():
+                yield f"block {stmt.label}"
+            case _:
+                continue
+
+
+def _marks(line: str, node: For | Block) -> Iterator[tuple[int, int]]:
+    """Where a line of a kernel speaks of a loop or of a block."""
+    if isinstance(node, For):
+        head = re.match(rf"\s*for [^:]*?\b({re.escape(str(node.var.name))})\b", line)
+    else:
+        head = re.match(rf"\s*with (block\(\"{re.escape(str(node.label))}\")", line)
+    if head is not None:
+        yield head.span(1)

@@ -1,0 +1,77 @@
+"""Sampling anew: a stored trace whose decisions are missing, or are to be made by somebody else.
+
+    resample(trace, program, seed=3)                   draws what is missing; the rest stays
+    resample(undecided(trace), program, seed=3)        draws everything
+    resample(trace, program, provider=ask)             `ask` decides, where it wants to
+    without_postproc(trace)                            what comes before the end of sampling
+
+A trace may be stored without its decisions; replaying such a one is refused (`decided`).
+
+Laws: the same seed gives the same trace; `resample(trace, program) is trace` where every decision
+is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TypeAlias
+
+from plica.schedule.instruction import Decision, Sampling, Scene
+from plica.schedule.problem import Problem
+from plica.schedule.replay import begin, kernel_of, refused_step, taken
+from plica.schedule.trace import Program, Step, Trace, is_decision
+
+Provider: TypeAlias = Callable[[int, Sampling, Scene, "Decision | None"], "Decision | None"]
+"""From the number of a step, the step, its scene and what was decided: what is, or None."""
+
+
+def undecided(trace: Trace) -> Trace:
+    """The trace without its decisions, as a space of schedules."""
+    return Trace(tuple([Step(each.instruction) for each in trace.steps]))
+
+
+def without_postproc(trace: Trace) -> Trace:
+    """The steps before `enter_postproc`, all of them where there is none."""
+    ends = [n for n, each in enumerate(trace.steps) if each.instruction.ends_sampling]
+    return trace.prefix(ends[0]) if ends else trace
+
+
+def resample(
+    trace: Trace,
+    program: Program,
+    *,
+    kernel: str | None = None,
+    seed: int = 0,
+    provider: Provider | None = None,
+) -> Trace:
+    """The trace with a decision at every step that samples, each of them legal there.
+
+    What the provider decides comes first, then what the trace holds, then what is drawn by the
+    seed.  Raises `ScheduleRefused` at a step that is illegal.
+    """
+    _, _, found = kernel_of(program, kernel)
+    state, steps = begin(found), list[Step]()
+    for number, step in enumerate(trace.steps):
+        instruction = step.instruction
+        if isinstance(instruction, Sampling):
+            scene = state.scene
+            problem = scene.missing(instruction) or instruction.check(scene)
+            if problem is not None:
+                raise refused_step(problem, instruction, number, state)
+            decision = None
+            if provider is not None:
+                decision = provider(number, instruction, scene, step.decision)
+            if decision is None:
+                decision = step.decision
+            if decision is None:
+                decision = instruction.decide(scene, Random(f"{seed}/{number}"))
+            if not is_decision(decision):
+                raise ValueError(f"A decision is a tuple of integers, not {decision!r}.")
+            step = Step(instruction, decision)
+        after = taken(state, step)
+        if isinstance(after, Problem):
+            raise refused_step(after, instruction, number, state)
+        state = after
+        steps.append(step)
+    return Trace(tuple(steps))

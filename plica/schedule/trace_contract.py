@@ -1,0 +1,41 @@
+"""The float contract of a trace: how far its steps together may move a float.
+
+Most steps move work and keep every bit.  Those that change the order in which a reduction combines
+are `reassociates`, and padding a sum with zeros may change the sign of one (`signless_zero`).  What
+a step keeps is asked of the scene it is taken on: reordering loops of no reduction is `exact`.
+
+>>> from plica.schedule.trace import Trace
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import placeholder, stage
+>>> from plica.ir.loop.stages import kernel_of, stages
+>>> x = placeholder("x", (3,), f32)
+>>> kernel = kernel_of(stages((x,), (stage("y", (3,), lambda i: x[i] + x[i]),)))
+>>> str(trace_contract(Trace(()), kernel))
+'exact'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from plica.ir.loop.statement import Kernel
+from plica.rewrite.contract import Contract, join
+from plica.schedule.problem import Problem
+from plica.schedule.replay import begin, refused_step, taken
+from plica.schedule.trace import Trace
+
+
+def step_contracts(trace: Trace, kernel: Kernel) -> Iterator[Contract]:
+    """What each step keeps where it is taken; raises `ScheduleRefused` at one that is illegal."""
+    state = begin(kernel)
+    for number, step in enumerate(trace.steps):
+        after = taken(state, step)
+        if isinstance(after, Problem):
+            raise refused_step(after, step.instruction, number, state)
+        yield step.instruction.keeps(state.scene)
+        state = after
+
+
+def trace_contract(trace: Trace, kernel: Kernel) -> Contract:
+    """The strictest contract that all steps of a trace keep."""
+    return join(step_contracts(trace, kernel))

@@ -1,0 +1,91 @@
+"""Databases of text: a row of JSON for each record, one a line.
+
+A record is appended and synchronised before `put` returns; one that is there twice is joined when
+the file is read.  A last line without an end is a trial that was in flight when a process died, and
+is left out; anything else that is no record is a clear error.
+
+>>> from tempfile import TemporaryDirectory
+>>> from plica.search.record.record import record
+>>> with TemporaryDirectory() as folder:
+...     found = JsonDatabase(Path(folder) / "tune.jsonl")
+...     found.put(record("ab12", "cpu", "{}", "blocked", costs=(1e-3,)))
+...     JsonDatabase(found.path).best("ab12", "cpu").form
+'blocked'
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from plica.core.diagnostic import Malformed
+from plica.runtime.error import Diagnostic, Place
+from plica.search.record.record import Record, from_row, joined, to_row
+from plica.search.record.source import RecordSource
+
+SUFFIX: Final = ".jsonl"
+"""How the names of such files end."""
+
+LONGEST_LINE: Final = 1 << 23
+
+
+class JsonDatabase(RecordSource):
+    """The records in a file of lines."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def put(self, record: Record) -> None:
+        """Keep a record; when this returns it is on the disk."""
+        self.put_all((record,))
+
+    def put_all(self, records: Iterable[Record]) -> None:
+        """Keep records, in order."""
+        lines = "".join([f"{json.dumps(to_row(each))}\n" for each in records])
+        whole = not self.path.exists() or self.path.read_bytes()[-1:] in (b"", b"\n")
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(lines if whole else f"\n{lines}")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def all(self, key: str | None = None, target: str | None = None) -> tuple[Record, ...]:
+        found: dict[str, Record] = {}
+        for number, line in enumerate(self._lines(), 1):
+            each = self._record(line, number)
+            if each is None or key not in (None, each.key) or target not in (None, each.target):
+                continue
+            known = found.get(each.identity)
+            found[each.identity] = each if known is None else joined(known, each)
+        return tuple(
+            sorted(found.values(), key=lambda e: (e.key, e.target, e.policy, e.seed, e.trial))
+        )
+
+    def _lines(self) -> list[str]:
+        if not self.path.exists():
+            return []
+        text = self.path.read_text(encoding="utf-8", errors="replace")
+        return [each for each in text.split("\n")[:-1] if each]
+
+    def _record(self, line: str, number: int) -> Record | None:
+        try:
+            row = json.loads(line) if len(line) <= LONGEST_LINE else None
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, list) and len(row) == _FIELDS:
+            try:
+                return from_row(tuple(row))
+            except Malformed as error:
+                found = error.diagnostics[0].message
+        elif row is None and not line.endswith("]"):
+            return None  # somebody died while it was written, and another went on
+        else:
+            found = line[:80]
+        message, place = "A line of the file is no tuning record.", Place(str(self.path), number)
+        raise Malformed(Diagnostic("bad-database", message, place, "a row of JSON", found))
+
+
+_FIELDS: Final = 13
+"""Of a row: its identity, and the fields of a record."""

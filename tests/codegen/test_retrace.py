@@ -1,0 +1,154 @@
+"""Retracing: kernels of an artefact made again; a wrong trace, barrier, text or code is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+
+import pytest
+
+import plica
+from plica.codegen.lower.passes import LOWERING
+from plica.codegen.retrace import retraced, texts_of
+from plica.codegen.text_equality import first_difference
+from plica.ir.graph.module import Module
+from plica.ir.text.script import from_text
+from plica.pipeline import lower, record, target_of
+from plica.runtime.artefact import Artefact
+from plica.runtime.error import ArtefactError
+from plica.runtime.link import can_link
+from plica.runtime.record import CompilationRecord, KernelTrace
+from plica.schedule.trace import Trace
+
+pytestmark = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
+
+MODEL = """
+import plica
+from plica import op
+
+@plica.function
+def main(x: Tensor[(4, 16), f32], w: Tensor[(16, 32), f32]) -> Tensor[(4, 32), f32]:
+    return op.nn.softmax(op.matmul(x, w), axis=-1)
+"""
+
+
+@lru_cache(maxsize=1)
+def model() -> Module:
+    return from_text(MODEL)
+
+
+@lru_cache(maxsize=1)
+def artefact() -> Artefact:
+    return plica.compile(model(), threads=1, cache=False).artefact
+
+
+@lru_cache(maxsize=1)
+def on_gpu() -> tuple[Artefact, CompilationRecord]:
+    """The record of a GPU's kernels; the code beside it is not looked at."""
+    made = record(lower(model(), target=target_of("cuda:sm_80")))
+    return replace(artefact(), device=object()), made  # type: ignore[arg-type]  # only that it is one
+
+
+def test_everything_is_made_again() -> None:
+    found = retraced(artefact(), artefact().record(), prove=True, rebuild=True)
+    assert found.kernels == len(artefact().record().traces)
+    assert found.steps > 10
+    assert found.proved > 10
+    assert (found.rebuilt, found.not_rebuilt) == (found.kernels, "")
+
+
+def test_kernels_of_a_gpu_are_made_again() -> None:
+    found = retraced(*on_gpu(), rebuild=True)
+    assert found.kernels
+    assert found.barriers
+    assert "GPU" in found.not_rebuilt
+
+
+def changed(change: Callable[[KernelTrace], KernelTrace]) -> CompilationRecord:
+    """The record with one of its traces changed: the first that has steps."""
+    old = artefact().record()
+    at = next(n for n, each in enumerate(old.traces) if len(Trace.from_json(each.json)) > 3)
+    traces = [change(each) if n == at else each for n, each in enumerate(old.traces)]
+    return replace(old, traces=tuple(traces))
+
+
+def shorter(of: KernelTrace) -> KernelTrace:
+    trace = Trace.from_json(of.json)
+    cut = trace.prefix(len(trace) - 1)
+    return replace(of, json=cut.to_json(), python=cut.to_python())
+
+
+def other_decision(of: KernelTrace) -> KernelTrace:
+    return replace(of, python=Trace(()).to_python())
+
+
+def other_kernel(of: KernelTrace) -> KernelTrace:
+    return replace(of, before=of.before.replace("0.0", "1.0", 1).replace("-inf", "0.0", 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (shorter, "makes another kernel"),
+        (other_decision, "one in Python, and another in JSON"),
+        (other_kernel, "makes another kernel"),
+        (lambda of: replace(of, before="nothing"), "cannot be taken"),
+        (lambda of: replace(of, json=Trace(()).to_json()), "another in JSON"),
+    ],
+)
+def test_a_wrong_trace_is_named(change: Callable[[KernelTrace], KernelTrace], said: str) -> None:
+    with pytest.raises(ArtefactError, match=rf"The kernel k\d_.*{said}"):
+        retraced(artefact(), changed(change))
+
+
+def test_a_trace_beyond_the_contract_is_named() -> None:
+    gpu, made = on_gpu()
+    with pytest.raises(ArtefactError, match="do not keep the contract"):
+        retraced(gpu, replace(made, asked="exact"))
+
+
+def test_a_damaged_barrier_is_named() -> None:
+    gpu, made = on_gpu()
+    lines = made.kernels.splitlines()
+    at = next(n for n, line in enumerate(lines) if "barrier(" in line)
+    without = replace(made, kernels="\n".join(lines[:at] + lines[at + 1 :]))
+    with pytest.raises(ArtefactError, match="A barrier is missing in its text"):
+        retraced(gpu, without)
+
+
+def test_a_page_that_forgets_barriers_is_found() -> None:
+    gpu, made = on_gpu()
+    fewer = tuple([name for name in LOWERING["gpu"].names if name not in ("barriers", "narrow")])
+    with pytest.raises(ArtefactError, match="Threads meet where none of them waits"):
+        retraced(gpu, replace(made, lowering=fewer))
+
+
+def test_a_pass_that_is_not_here_is_named() -> None:
+    with pytest.raises(ArtefactError, match="'fold-space', which made its kernels, is not here"):
+        retraced(artefact(), replace(artefact().record(), lowering=("fold-space",)))
+
+
+def test_wrong_code_is_named() -> None:
+    kernels = [n for n, each in enumerate(artefact().objects) if b"k." in each]
+    objects = list(artefact().objects)
+    data = bytearray(objects[kernels[-1]])
+    data[68] ^= 1  # behind the header of the file code begins
+    objects[kernels[-1]] = bytes(data)
+    wrong = replace(artefact(), objects=tuple(objects))
+    with pytest.raises(ArtefactError, match="not what the compiler makes of it"):
+        retraced(wrong, wrong.record(), rebuild=True)
+
+
+def test_digests_of_kernels_are_needed() -> None:
+    with pytest.raises(ArtefactError, match="needs the digest"):
+        retraced(artefact(), replace(artefact().record(), digests=()))
+
+
+def test_texts_are_equal_up_to_names() -> None:
+    for name, text in texts_of(artefact().record()).items():
+        assert f"def {name}(" in text
+        assert first_difference(text, text.replace("x_1", "renamed")) is None
+    assert first_difference('scope="shared"', 'scope="local"') is not None
+    assert first_difference("a = b + c", "a = c + c") is not None
+    assert first_difference("a = 1", "a = 1\nb = 2") == ("", "b = 2")
