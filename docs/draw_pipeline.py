@@ -50,7 +50,7 @@ def drawn() -> str:
         lines = list(SAID.get(kinds[0], ()))
         names = [each.name for each in page if each.kind in kinds]
         if not lines:
-            lines = [f"{len(names)} passes:" if len(names) > 1 else "one pass:"]
+            lines = ["passes:"]
             lines += [", ".join(names[at : at + 2]) for at in range(0, min(len(names), 8), 2)]
             lines += ["…"] if len(names) > 8 else []
         parts += [

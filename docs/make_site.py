@@ -83,6 +83,7 @@ nav:
       - Accelerators: accel.md
   - Reference:
       - Public and stable: stable.md
+      - Features: features.md
       - Cookbook: cookbook.md
       - The command line: cli.md
 @REFERENCE@

@@ -5,7 +5,7 @@ reads; so a step that rewrites one place is a delta of a few nodes, and the film
 steps is hardly larger than its first picture.
 
     GraphFilm ::= GraphFilm(nodes, start, frames, origins)
-    Frame     ::= Frame(step, gone, set, made)       set: (node, what it reads), new or changed
+    GraphFrame ::= GraphFrame(step, gone, set, made)     set: (node, what it reads), new or changed
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Function, Var
@@ -51,7 +51,7 @@ class FilmNode:
 
 
 @frozen(eq=False)
-class Frame:
+class GraphFrame:
     """A step: who took it, which nodes it took away, which it made or connected otherwise."""
 
     name: str
@@ -76,7 +76,7 @@ class GraphFilm:
 
     nodes: tuple[FilmNode, ...]
     start: tuple[tuple[int, Reads], ...]
-    frames: tuple[Frame, ...]
+    frames: tuple[GraphFrame, ...]
     origins: tuple[NodeOrigin, ...]
     first: Mapping[Expr, int]
     final: Mapping[Expr, int]
@@ -148,7 +148,7 @@ class _Maker:
         self._take(source, {})
         self.first = dict(self.numbers)
 
-    def frame(self, step: DerivationStep, after: Module) -> Frame:
+    def frame(self, step: DerivationStep, after: Module) -> GraphFrame:
         """The delta of a step."""
         before = self.state
         came_from = {new: old for old, new in aligned(self._module, after)}
@@ -156,7 +156,7 @@ class _Maker:
         self._take(after, came_from, None if step.rule.is_pass else step.after)
         changed = [(node, reads) for node, reads in self.state.items() if before.get(node) != reads]
         rule = step.rule
-        return Frame(
+        return GraphFrame(
             rule.name,
             rule.is_pass,
             str(rule.contract),
