@@ -223,11 +223,10 @@ def _try_accel() -> TargetStatus:
 def _others() -> tuple[TargetStatus, ...]:
     """The targets of other installed libraries, as far as their records can be read."""
     from plica.codegen.backend import OWN, TARGETS, backend_named
-    from plica.core.extension import installed_points
     from plica.runtime.error import UnsupportedError
 
     found = []
-    for name in sorted({each.name for each in installed_points(TARGETS.name)} - OWN.keys()):
+    for name in sorted(TARGETS.points().keys() - OWN.keys()):
         try:
             found.append(TargetStatus(name, True, backend_named(name).about))
         except UnsupportedError as error:

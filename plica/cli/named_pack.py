@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plica.core.extension import FAILURES, raised_at, said
 from plica.runtime.error import Diagnostic, Place, PlicaError
 
 if TYPE_CHECKING:
@@ -59,6 +58,8 @@ def named_packs(name: str) -> tuple[Pack, ...]:
 def _made_by(name: str) -> dict[str, Any]:  # Any: whatever a file makes
     """What the user's own file, named on the user's command line, makes: it is run as Python runs
     it, and finds what lies beside it."""
+    from plica.core.extension import FAILURES
+
     path = Path(name)
     if not path.is_file():
         raise WrongUsage(Diagnostic("unknown-pack", "There is no such file.", Place(file=name)))
@@ -110,6 +111,8 @@ def named_rule(name: str) -> Rule:
 
 def _broken(name: str, error: BaseException) -> Diagnostic:
     """What is wrong with a file that cannot be run, and in which of its lines."""
+    from plica.core.extension import raised_at, said
+
     at = raised_at(error, name) or Place(file=name)
     if isinstance(error, SyntaxError):
         return Diagnostic("broken-file", "The file is no Python.", at, found=error.msg)

@@ -107,7 +107,8 @@ class Trial:
             reason = difference(found[0], found[1], signless_zero, 0.0)
         wide = self.wide
         if wide is None:
-            if reason is not None and self._leaves_range(found, inputs, MARGIN):
+            far = self._leaves_range(found, inputs, MARGIN) or _overflows(found[2:], inputs)
+            if reason is not None and far:
                 return SidesAgree(overflowed=True)
             return self._answer(inputs, found, reason)
         again = [array_in_f64(each) for each in inputs]
@@ -206,6 +207,13 @@ class Trial:
 def _least(of: DType) -> float:
     """The least number of a float's range that still has all its digits when it is halved."""
     return float(2.0 ** (2 - (1 << of.row.exponent - 1) + of.row.digits))
+
+
+def _overflows(parts: Sequence[Any], inputs: Inputs) -> bool:
+    """Whether a part of what is made of finite numbers is not finite: no wider float can tell."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        begun = all(bool(np.all(np.isfinite(each.astype(np.float64)))) for each in inputs)
+        return begun and any(not np.all(np.isfinite(each.astype(np.float64))) for each in parts)
 
 
 def _overflowed(narrow: Sequence[Any], wide: Sequence[Any]) -> bool:
