@@ -8,11 +8,12 @@ PY     := $(BIN)/python
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: conformance help test lint types imports pytest demo fuzz bench setup clean
+.PHONY: conformance help test lint types imports pytest demo docs fuzz bench setup clean
 
 help:
 	@echo 'make demo    set up and run the main job: compile two networks, check them, time them'
 	@echo 'make test    set up and run ruff, mypy, import-linter and the tests'
+	@echo 'make docs    the documentation as a site, build/docs/site, searched without a network'
 	@echo 'make fuzz    the property tests with thousands of examples (long)'
 	@echo 'make conformance  the backend tests of the onnx package (long)'
 	@echo 'make bench   the benchmarks'
@@ -38,6 +39,10 @@ $(VENV)/.dev-stamp: pyproject.toml | $(PY)
 
 $(VENV)/.bench-stamp: $(VENV)/.dev-stamp
 	$(PY) -m pip install --quiet --editable '.[dev,bench]'
+	@touch $@
+
+$(VENV)/.docs-stamp: $(VENV)/.runtime-stamp
+	$(PY) -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
 setup: $(VENV)/.dev-stamp
@@ -67,6 +72,11 @@ pytest: $(VENV)/.dev-stamp
 
 demo: $(VENV)/.runtime-stamp
 	$(BIN)/plica demo
+
+docs: $(VENV)/.docs-stamp
+	$(PY) docs/make_site.py build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file build/docs/mkdocs.yml
+	@echo 'build/docs/site/index.html'
 
 fuzz: $(VENV)/.dev-stamp
 	$(BIN)/plica fuzz graph --examples 2000

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_the_examples_of_a_page_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = BLOCK.findall(page.read_text())
     if not blocks:
@@ -23,7 +23,7 @@ def test_the_examples_of_a_page_run(page: Path, monkeypatch: pytest.MonkeyPatch)
     source = "\n\n".join(blocks)
     if "import torch" in source:
         pytest.importorskip("torch")
-    name = f"example_{page.stem}"
+    name = f"example_{page.parent.name}_{page.stem}"
     file = f"<{name}>"
     # Decorated functions read their own source, so it must be where `inspect` looks.
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)

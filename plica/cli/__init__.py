@@ -28,6 +28,7 @@ from plica.cli import (
     demo,
     doctor,
     explain,
+    explore,
     fuzz,
     new,
     pool,
@@ -52,6 +53,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     demo.COMMAND,
     doctor.COMMAND,
     explain.COMMAND,
+    explore.COMMAND,
     fuzz.COMMAND,
     new.COMMAND,
     pool.COMMAND,
@@ -73,7 +75,7 @@ EXAMPLES: Final = """\
 examples:
   plica demo                 two networks compiled, checked, timed, and a report
   plica bench M.onnx --against onnxruntime   how fast it is, and whether it agrees
-  plica explain M.onnx -o report.html     what compiling did, as one page
+  plica explore M.onnx -o page.html       every step of compiling, to look around in
   plica debug M.onnx         the first operator that differs from the interpreter
   plica compile M.py -o M.plica           a script, compiled to an artefact
   plica run M.plica --input x=x.npy       run it on arrays from files

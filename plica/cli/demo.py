@@ -22,7 +22,7 @@ KERNELS: Final = 8
 def run(arguments: argparse.Namespace) -> int:
     """Run the demonstration; 3 where a compiled network does not compute what it means."""
     from plica.demo import NETWORKS, SMALL, STEPS, show_network
-    from plica.report import page
+    from plica.report import model_view, page
     from plica.runtime import archive
 
     archive.destination(arguments.output)  # before the work rather than after it
@@ -31,7 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
     for name, make in (SMALL if arguments.small else NETWORKS).items():
         with progress(name, total=STEPS) as say:
             found.append(show_network(name, make, arguments.threads, say))
-    archive.write(arguments.output, page(*[each.study for each in found]).encode())
+    views = [model_view(each.study) for each in found]
+    archive.write(arguments.output, page(views).encode())
     if arguments.json:
         print(json_text([to_data(each) for each in found]))
     else:

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         message = "Models are explained by running them on this processor."
         hint = "--target and --effort go with --passes and --road."
         raise InputError(Diagnostic("unsupported", message, suggestion=hint))
-    from plica.report import examine, page
+    from plica.report import examine, model_view, page
     from plica.runtime import archive
 
     if arguments.output is not None:
@@ -47,9 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
         given = read_arrays(arguments.input)
         study = examine(compile_model(arguments, given), given, say)
         say("drawing")
-        text = page(study)
-    if arguments.output is not None:
-        archive.write(arguments.output, text.encode())
+        if arguments.output is not None:
+            archive.write(arguments.output, page([model_view(study)]).encode())
     if arguments.json:
         print(json_text(to_data(study)))
     elif arguments.output is not None:

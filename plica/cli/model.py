@@ -118,9 +118,11 @@ def compile_model(arguments: argparse.Namespace, given: Mapping[str, Array]) -> 
     return compile_reading(arguments, read(arguments.model, arguments.dim, given))
 
 
-def compile_reading(arguments: argparse.Namespace, found: OnnxReading) -> StudiedModel:
-    """A model that was read, compiled for this machine."""
-    from plica.pipeline import contract_of
+def compile_reading(
+    arguments: argparse.Namespace, found: OnnxReading, database: Path | None = None
+) -> StudiedModel:
+    """A model that was read, compiled for this machine, by the schedules of a tuning database."""
+    from plica.pipeline import contract_of, read_records
     from plica.pipeline import packs_of as allowed
     from plica.report.study import compiled
 
@@ -128,7 +130,10 @@ def compile_reading(arguments: argparse.Namespace, found: OnnxReading) -> Studie
     contract = contract_of(arguments.contract)
     packs = allowed(packs_of(arguments), contract)
     name, threads = arguments.model.stem, arguments.threads
-    return compiled(name, found, here(), threads=threads, contract=contract, packs=packs)
+    records = None if database is None else read_records(database, here())
+    return compiled(
+        name, found, here(), threads=threads, contract=contract, packs=packs, records=records
+    )
 
 
 def check_sizes(module: Module) -> None:

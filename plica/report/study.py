@@ -21,20 +21,26 @@ from plica.analysis.memory import MemoryPlan
 from plica.bench.roof import Roof, roof_of
 from plica.bench.sample import sample
 from plica.codegen.backend import AnyTarget, backend_of
-from plica.codegen.llvm.fold import kernel_name, launches
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
+from plica.codegen.program import kernel_name, launches
+from plica.codegen.road import scheduled_from
 from plica.frontend.onnx.origin import OnnxReading
 from plica.ir.graph.expression import Apply, Expr
-from plica.pipeline import Lowered, build, lower
+from plica.ir.passes import Pass, Pipeline
+from plica.ir.type.infer import infer
+from plica.pipeline import Lowered, build, job_for, page_of
 from plica.report.origin import Names, origins
 from plica.report.stage import ModuleStage, stages
 from plica.rewrite.contract import Contract
 from plica.rewrite.fuse import EdgeDecision, explain
+from plica.rewrite.history import History, begun
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
+from plica.rewrite.rule_pass import through
 from plica.runtime.executable import Executable
 from plica.runtime.port import Array
+from plica.search.choice import Records
 
 RUNS: int = 10
 
@@ -53,8 +59,14 @@ class LaunchRow:
     operations: int
     bytes: int
     seconds: float
+    """The median of the runs."""
     roof: float
-    """The part of what the machine could do at best, from 0 to 1."""
+    """The part of what the machine could do at best, from 0 to 1.
+
+    What lies in a cache nearer than any the roof was measured for is held to that: it is all of it.
+    """
+    spread: float = 0.0
+    """How far apart the middle half of the runs is, as a part of the median."""
 
     @property
     def gflops(self) -> float:
@@ -91,8 +103,18 @@ class Study:
     workspace: int
     roof: Roof
     nodes: Names
+    model: StudiedModel
     passed_over: tuple[str, ...] = ()
     """Schedules that promised more but could not be lowered, by kernel, and why."""
+
+
+@frozen(eq=False)
+class PassEnd:
+    """A graph pass that ran, why, and how many steps the derivation had after it."""
+
+    name: str
+    why: str
+    steps: int
 
 
 @frozen(eq=False)
@@ -108,6 +130,22 @@ class StudiedModel:
     lowering: float
     building: float
     nodes: Names
+    passes: tuple[PassEnd, ...] = ()
+    records: Records | None = None
+
+
+class PassEnds:
+    """An instrument of the driver that notes where passes end in the derivation."""
+
+    def __init__(self) -> None:
+        self.ends: list[PassEnd] = []
+
+    def before(self, each: Pass, state: History) -> None:
+        """Nothing is noted before a pass."""
+
+    def after(self, each: Pass, state: History) -> None:
+        """A pass has run."""
+        self.ends.append(PassEnd(each.name, each.why, len(state.derivation.steps)))
 
 
 def compiled(
@@ -118,16 +156,31 @@ def compiled(
     threads: int = 1,
     contract: Contract = DEFAULT_CONTRACT,
     packs: Sequence[Pack] = (),
+    records: Records | None = None,
+    page: Pipeline | None = None,
+    history: History | None = None,
 ) -> StudiedModel:
-    """A model made ready, and how long each part of that took."""
+    """A model made ready, and how long each part of that took.
+
+    A `page` of one's own takes the place of the target's, and a `history` that of the model as it
+    was read: from there on the page is gone through.
+    """
     start = perf_counter()
     seen = backend_of(target).with_threads(target, threads)
-    lowered = lower(read.module, contract, packs, seen)
+    used = page or page_of(seen)
+    job = job_for(seen, contract, packs, records)
+    begun_with = begun(infer(read.module)) if history is None else history
+    ends = PassEnds()
+    grouped = through(used.of("graph", "rules"), begun_with, job, (ends,))
+    lowered = scheduled_from(used, grouped, job)
     middle = perf_counter()
     executable = build(lowered, target, threads)
     end = perf_counter()
     times = middle - start, end - middle
-    return StudiedModel(name, lowered, executable, target, threads, contract, *times, read.nodes)
+    return StudiedModel(
+        name, lowered, executable, target, threads, contract, *times, read.nodes,
+        tuple(ends.ends), records,
+    )  # fmt: skip
 
 
 def examine(
@@ -162,6 +215,7 @@ def examine(
         workspace=whole.size,
         roof=roof,
         nodes=of.nodes,
+        model=of,
         passed_over=program.passed_over,
     )
 
@@ -179,7 +233,6 @@ def measured(
     ):
         work = operations(program.kernels[launch.kernel])
         touched = sum(program.slots[slot].bytes for slot in launch.args)
-        seconds = float(timed.median)
         rows.append(
             LaunchRow(
                 number=number,
@@ -191,8 +244,9 @@ def measured(
                 rules=origin.rules,
                 operations=work,
                 bytes=touched,
-                seconds=seconds,
+                seconds=float(timed.median),
                 roof=min(1.0, roof.least(work, touched) / timed.least) if timed.least else 0.0,
+                spread=timed.spread,
             )
         )
     return tuple(rows), median(profile.times), roof

@@ -1,118 +1,137 @@
-"""The page: whole, by itself, with every kernel; rendered where there is a browser."""
+"""The page: whole, by itself, small; films that give back every state."""
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import shutil
 import subprocess
-from html.parser import HTMLParser
+import zlib
+from functools import cache
 from pathlib import Path
-from xml.etree import ElementTree
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from plica.report import page
-from plica.report.chart import HIGH, WIDE, memory, roofline
-from plica.report.graph import MOST, boxes, draw
+from plica.codegen.program import launches
+from plica.report import model_view, page
+from plica.report.graph import boxes
+from plica.report.graph_film import described, film, states
+from plica.report.kernel_view import assembly, frames_of
+from plica.report.line_table import Hunk, LineTable, applied
+from plica.report.nest_film import to_data
+from plica.report.page import SCRIPT, STYLE
 from plica.report.svg import element, raw
-from tests.report.model import studied
-
-VOID = {"meta", "br", "hr"}
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome-headless-shell")
+from plica.rewrite.derivation import at
+from tests.report.model import compiled_small, studied
 
 
-class Reader(HTMLParser):
-    """Reads a page, and notes what opens, what does not close, and what is outside of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.wrong: list[str] = []
-        self.outside: list[str] = []
-        self.rows: list[dict[str, str | None]] = []
-        self.boxes: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        known = dict(attrs)
-        self.outside += [value or "" for key, value in attrs if key in ("src", "href", "srcset")]
-        if tag in ("link", "img", "iframe", "object", "embed", "base"):
-            self.outside.append(tag)
-        if tag == "tr" and "data-kernel" in known:
-            self.rows.append(known)
-        if tag == "g" and known.get("data-nodes"):
-            self.boxes.append(known["data-nodes"] or "")
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in VOID:
-            self.open.pop()
-
-    def handle_endtag(self, tag: str) -> None:
-        if not self.open or self.open.pop() != tag:
-            self.wrong.append(tag)
+@cache
+def viewed(name: str) -> dict[str, Any]:
+    """The view of a small network."""
+    return model_view(studied(name))
 
 
-def read(text: str) -> Reader:
-    reader = Reader()
-    reader.feed(text)
-    reader.close()
-    return reader
+def data_of(text: str) -> dict[str, Any]:
+    """What a page holds, unpacked as its script does it."""
+    (packed,) = re.findall(r'<script type="text/plain" id="data">(.*?)</script>', text)
+    found: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed)))
+    return found
 
 
 def test_the_page_is_whole_and_needs_nothing_else() -> None:
-    text = page(studied("transformer"), studied("dqn"))
-    found = read(text)
-    assert not found.wrong
-    assert not found.open
-    assert not found.outside
-    assert not re.search(r"https?:|url\(|@import|fetch\(|XMLHttpRequest", text)
+    text = page([viewed("transformer"), viewed("dqn")])
+    assert not re.search(r"https?:|url\(|@import|XMLHttpRequest|<link|<img|src=", text)
+    assert SCRIPT.count("fetch(") == 1  # asked only by a page that is served, of its own server
+    assert len(text) < 1_000_000
+    assert [each["name"] for each in data_of(text)["views"]] == ["transformer", "dqn"]
+    assert "</script" not in SCRIPT
+    assert "</style" not in STYLE
 
 
-def test_every_kernel_is_on_the_page_with_its_nodes() -> None:
-    study = studied("transformer")
-    found = read(page(study))
-    assert [row["data-kernel"] for row in found.rows] == [str(row.number) for row in study.rows]
-    shown = {name for words in found.boxes for name in words.split(", ")}
-    for row in study.rows:
-        assert set(row.nodes) <= shown
-
-
-def test_every_picture_is_xml() -> None:
-    pictures = re.findall(r"<svg.*?</svg>", page(studied("dqn")), re.DOTALL)
-    assert len(pictures) == 2 + len(studied("dqn").stages)
-    for each in pictures:
-        ElementTree.fromstring(each)
-
-
-def test_charts_stay_within_their_frames() -> None:
-    study = studied("transformer")
-    for chart, tag in (
-        (roofline(study.rows, study.roof), "circle"),
-        (memory(study.plan, study.steps), "rect"),
+@pytest.mark.parametrize("name", ["dqn", "transformer"])
+def test_the_film_of_a_graph_gives_back_every_state(name: str) -> None:
+    derivation = compiled_small(name).lowered.derivation
+    shown = film(derivation)
+    now = dict(shown.start)
+    for number, (frame, (_, module)) in enumerate(
+        zip(shown.frames, states(derivation), strict=True), 1
     ):
-        picture = ElementTree.fromstring(chart)
-        shapes = picture.findall(tag)
-        assert shapes
-        for each in shapes:
-            x, y = (float(each.get(name) or each.get(f"c{name}") or "nan") for name in "xy")
-            right, low = (float(each.get(name) or 0) for name in ("width", "height"))
-            assert 0 <= x <= x + right <= WIDE
-            assert 0 <= y <= y + low <= HIGH
+        assert module is at(derivation, number)
+        for gone in frame.gone:
+            del now[gone]
+        now |= dict(frame.set)
+        every = boxes(module)
+        assert sorted(shown.nodes[each].label for each in now) == sorted(box.label for box in every)
+        assert set(frame.made) <= now.keys()
+        for reads in now.values():
+            assert set(reads) <= now.keys()
+    assert [shown.nodes[shown.final[box.term]] for box in every] == [described(b) for b in every]
 
 
-def test_every_value_of_the_memory_plan_is_drawn() -> None:
-    study = studied("dqn")
-    assert page(study).count('class="tenant"') == len(study.plan.tenants)
+def test_nodes_know_where_they_come_from() -> None:
+    shown = film(compiled_small("dqn").lowered.derivation)
+    first = dict(shown.start)
+    for number in shown.final.values():
+        if shown.nodes[number].kind == "fused":
+            origin = shown.origins[number]
+            assert origin.sources
+            assert set(origin.sources) <= first.keys()
 
 
-def test_why_two_operators_are_one_kernel_is_said() -> None:
-    study = studied("dqn")
-    text = page(study)
-    assert study.decisions
-    for each in study.decisions:
-        assert str(each.producer) in text
+@given(st.lists(st.text("ab\n", max_size=12), min_size=1, max_size=6))
+def test_deltas_give_back_every_text(texts: list[str]) -> None:
+    table = LineTable()
+    old, now = "", list[int]()
+    for new in texts:
+        delta: list[Hunk] = table.delta(old, new)
+        now = applied(now, delta)
+        assert [table.lines[line] for line in now] == new.splitlines()
+        old = new
+
+
+def test_every_kernel_has_a_film_from_its_stages_to_its_code() -> None:
+    made = compiled_small("dqn")
+    program = made.lowered.program
+    launch = launches(program)[0]
+    frames = frames_of(made, launch.kernel, launch)
+    levels = list(dict.fromkeys(each.level for each in frames))
+    assert levels == ["stages", "form", "schedule", "lower"]
+    assert frames[-1].kernel is program.kernels[launch.kernel]  # what was compiled
+    assert all(each.cycles for each in frames if each.level == "schedule")
+    table = LineTable()
+    now: list[int] = []
+    for row, each in zip(to_data(frames, table), frames, strict=True):
+        now = applied(now, row[-1])
+        assert [table.lines[line] for line in now] == each.text.splitlines()
+
+
+def test_every_kernel_is_joined_to_its_nodes_its_memory_and_its_code() -> None:
+    view, study = viewed("transformer"), studied("transformer")
+    assert len(view["launches"]) == len(study.rows)
+    names = set(view["graph"]["names"].values())
+    origins = view["graph"]["origins"]
+    for launch, row in zip(view["launches"], study.rows, strict=True):
+        assert launch["node"] is not None
+        sources = origins[launch["node"]][0]
+        assert {view["graph"]["names"][str(each)] for each in sources} <= names
+        assert set(row.nodes) == {
+            name for each in sources for name in view["graph"]["names"][str(each)].split(", ")
+        }
+        assert view["kernels"][launch["kernel"]]["name"] in view["assembly"]
+        assert 0 <= launch["roof"] <= 1
+    assert len(view["plan"]["rows"]) == len(study.plan.tenants)
+    assert {row[4] for row in view["plan"]["rows"]} <= {None, *range(len(study.rows))}
+    assert len(view["fusion"]) == len(study.decisions)
+
+
+def test_assembly_is_cut_by_kernel() -> None:
+    found = assembly(compiled_small("mlp"))
+    assert all(text.startswith(name) for name, text in found.items())
+    assert all("ret" in text for text in found.values())
 
 
 def test_names_are_escaped() -> None:
@@ -121,53 +140,9 @@ def test_names_are_escaped() -> None:
     )
 
 
-def test_every_operator_is_a_box_below_what_it_reads() -> None:
-    module = studied("transformer").stages[0].module
-    found = boxes(module)
-    seen: set[object] = set()
-    for each in found:
-        assert set(each.below) <= seen
-        seen.add(each.term)
-    picture = ElementTree.fromstring(draw(module, lambda term: ""))
-    assert len(picture.findall("g")) == len(found) <= MOST
-
-
-def script_of(text: str) -> str:
-    (found,) = re.findall(r"<script>(.*)</script>", text, re.DOTALL)
-    assert isinstance(found, str)
-    return found
-
-
 def test_the_script_is_javascript(tmp_path: Path) -> None:
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed")
-    (tmp_path / "page.js").write_text(script_of(page(studied("dqn"))))
+    (tmp_path / "page.js").write_text(SCRIPT)
     subprocess.run([node, "--check", tmp_path / "page.js"], check=True, timeout=60)
-
-
-def test_a_browser_renders_the_page(tmp_path: Path) -> None:
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
-        pytest.skip("no Chromium is installed")
-    path = tmp_path / "report.html"
-    path.write_text(page(studied("dqn")), encoding="utf-8")
-    shot = tmp_path / "report.png"
-    words = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'home'}"]
-    dumped = subprocess.run(
-        [browser, *words, "--dump-dom", path.as_uri()],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    ).stdout
-    assert 'data-ready="yes"' in dumped  # the script ran to its end
-    assert dumped.count("<tr data-kernel=") == len(studied("dqn").rows)
-    size = "--window-size=1200,4000"
-    subprocess.run(
-        [browser, *words, size, f"--screenshot={shot}", path.as_uri()],
-        capture_output=True,
-        check=True,
-        timeout=120,
-    )
-    assert shot.stat().st_size > 10_000

@@ -38,6 +38,7 @@ from plica.ir.graph.expression import Function
 from plica.ir.loop.statement import Kernel
 from plica.rewrite.contract import Contract, reassociates
 from plica.rewrite.fuse.to_stages import to_stages
+from plica.schedule.collapse import collapsed
 from plica.schedule.default.gpu import Gpu, candidates
 from plica.schedule.default.gpu.thread import (
     elementwise_schedule,
@@ -77,7 +78,7 @@ def for_threads(
     if chosen is not None:
         return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
     passed: list[str] = []
-    for each in candidates(to_stages(function).stages, facts, gpu, tables):
+    for each in candidates(collapsed(to_stages(function).stages), facts, gpu, tables):
         why_not = refused(each.kernel, gpu)
         if not why_not:
             made = from_form(function, facts, each.form.stages, each.trace, each.kernel)

@@ -142,7 +142,7 @@ def _given(program: ExportedProgram, spec: Any, node: Any, symbols: Symbols) -> 
 
 def _input_type(said: torch.Tensor, symbols: Symbols, place: Place) -> TensorType:
     of, sizes = dtype_of(said.dtype), shape_of(said, symbols)
-    if of is None or sizes is None or said.device.type != "cpu":
+    if of is None or sizes is None:
         message = "An input is of a kind that Plica does not have."
         found = f"{said.dtype} of shape {tuple(said.shape)} on {said.device}"
         raise UnsupportedError(Diagnostic("unsupported", message, place, "a tensor", found))

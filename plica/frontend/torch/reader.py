@@ -295,11 +295,11 @@ def every_node(root: torch.nn.Module, graph: fx.Graph) -> Iterable[fx.Node]:
 
 
 def constant_of(tensor: torch.Tensor, place: Place) -> Expr:
-    """A stored tensor as a constant."""
+    """A stored tensor as a constant, wherever it lies."""
     of = dtype_of(tensor.dtype)
-    if of is None or str(tensor.layout) != "torch.strided" or tensor.device.type != "cpu":
+    if of is None or str(tensor.layout) != "torch.strided" or tensor.device.type == "meta":
         message = "A stored tensor is of a kind that Plica does not have."
         found = f"{tensor.dtype}, {tensor.layout}, on {tensor.device}"
-        expected = "a dense tensor of numbers on the CPU"
+        expected = "a dense tensor of numbers that has elements"
         raise UnsupportedError(Diagnostic("unsupported", message, place, expected, found))
-    return const(array_of(tensor), of)
+    return const(array_of(tensor.cpu()), of)

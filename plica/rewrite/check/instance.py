@@ -50,7 +50,7 @@ from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, TupleType, Type, tensor
 from plica.rewrite.binder import opened, scopes
 from plica.rewrite.check.attribute import alike, attribute_values
-from plica.rewrite.check.data import Choose, Shape, array, sizes
+from plica.rewrite.check.data import Choose, Shape, array, odd_array, sizes
 from plica.rewrite.instantiate import settled
 from plica.rewrite.match import fits, match
 from plica.rewrite.pattern import ANYTHING, Constraint, Hole, Rest, alternatives
@@ -61,6 +61,9 @@ TRIES: Final = 40
 REPEATS: Final = 3
 """How often the same choice may come again in a row."""
 SIZES: Final = (1, 1, 2, 2, 3, 3, 4, 0)
+EMPTY: Final = (1, 0, 2)
+ODD: Final = (False,) * 7 + (True,)
+"""Some instances are odd in all ways at once: empty axes beside constants that are not finite."""
 USUAL: Final = (f32, f32, f32, f32, f64, f16, i64, i32, bool_)
 """Dtypes that are tried more often than others: most is claimed of floats."""
 LONG: Final = (5, 8, 17)
@@ -133,6 +136,7 @@ class _Making:
 
     def __init__(self, choose: Choose, pattern: Term) -> None:
         self.choose = choose
+        self.odd = choose(ODD)
         self.given: dict[str, Any] = {}  # Any: what somebody fills holes with
         self.filling: dict[str, Any] = {}  # Any: terms, attribute values, tuples of arguments
         self.variables: list[Var] = []
@@ -343,7 +347,7 @@ class _Making:
         if not constraint.constant and (demand is None or demand(var)):
             return var
         for _ in range(4):  # what refuses every variable may take some constant
-            made = const(array(of, self.choose), of.dtype)
+            made = const((odd_array if self.odd else array)(of, self.choose), of.dtype)
             if demand is None or demand(made):
                 break
         return made
@@ -378,7 +382,7 @@ class _Making:
     def _shape(self, constraint: Constraint, near: list[Shape]) -> Shape:
         if constraint.shape is not None:
             return tuple(self.choose(SIZES) if n is None else n for n in constraint.shape)
-        options: Sequence[int] = SIZES
+        options: Sequence[int] = EMPTY if self.odd else SIZES
         if constraint.ranks is not None:
             options = (*(n for shape in near for n in shape), *SIZES)  # a vector along some axis
             near = [shape for shape in near if len(shape) in constraint.ranks]

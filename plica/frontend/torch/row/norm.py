@@ -43,7 +43,9 @@ def _batch_norm(node: TorchNode) -> list[Expr | None]:
     y = batch_norm(
         casted(x, inner), gamma, beta, middle, spread, axis=1, epsilon=float(node.number("eps"))
     )
-    none = full(shape=(0,), value=0.0, dtype=node.dtype(1))
+    # Nothing is kept; on a GPU torch leaves there what nobody reads.
+    empty = tuple(node.result[1].shape) == (0,)
+    none = full(shape=(0,), value=0.0, dtype=node.dtype(1)) if empty else None
     return [casted(y, node.dtype()), none, none]
 
 

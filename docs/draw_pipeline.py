@@ -1,0 +1,70 @@
+"""The picture of the README: `python docs/draw_pipeline.py` writes docs/picture/pipeline.svg.
+
+The boxes are the levels of a program, the arrows the kinds of passes between them with the names of
+the passes as the page of the processor has them: the picture follows the code.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from plica.pipeline import page_of
+from plica.report.svg import element, raw
+
+FILE: Final = Path(__file__).resolve().parent / "picture" / "pipeline.svg"
+WIDE: Final = 980
+LEVELS: Final = (
+    ("Module", "a graph: typed, pure", ("graph", "rules")),
+    ("Stages", "tensors, one from another", ("stages", "forms")),
+    ("Kernel", "loops, blocks, buffers", ("schedule",)),
+    ("Kernel", "plain loops, flat buffers", ("lower",)),
+    ("Code", "LLVM, CUDA, C99, …", ("plan", "emit")),
+)
+SAID: Final = {
+    "stages": ("form rules: padding,", "packing, tiles, Winograd"),
+    "schedule": ("a trace: by default,", "by hand, or by search"),
+}
+STYLE: Final = (
+    "text{font:13px system-ui,sans-serif;fill:#1b2330}.soft{fill:#5d6878;font-size:11px}"
+    ".box{fill:#f4f6f9;stroke:#1f62ad;stroke-width:1.5}.way{stroke:#d9480f;stroke-width:1.5;fill:none}"
+    ".law{fill:#1c7c4a;font-size:12px}"
+    "@media(prefers-color-scheme:dark){text{fill:#e4e9f0}.soft{fill:#96a2b2}.box{fill:#1a212b;"
+    "stroke:#6fb1f2}.way{stroke:#ff922b}.law{fill:#63c793}}"
+)
+
+
+def drawn() -> str:
+    """The picture as text."""
+    page = page_of("cpu")
+    gap, wide, high = 196, 168, 64
+    parts: list[raw] = [element("style", raw(STYLE))]
+    for number, (name, note, kinds) in enumerate(LEVELS):
+        x = 14 + number * gap
+        parts.append(element("rect", x=x, y=20, width=wide, height=high, rx=8, class_="box"))
+        parts.append(element("text", name, x=x + 12, y=46))
+        parts.append(element("text", note, x=x + 12, y=66, class_="soft"))
+        if number:
+            way = f"M{x - gap + wide} 52H{x - 3}m-7 -5l7 5l-7 5"
+            parts.append(element("path", d=way, class_="way"))
+        lines = list(SAID.get(kinds[0], ()))
+        names = [each.name for each in page if each.kind in kinds]
+        if not lines:
+            lines = ["passes:"]
+            lines += [", ".join(names[at : at + 2]) for at in range(0, min(len(names), 8), 2)]
+            lines += ["…"] if len(names) > 8 else []
+        parts += [
+            element("text", line, x=x + 12, y=106 + 16 * at, class_="soft")
+            for at, line in enumerate(lines)
+        ]
+    law = (
+        "every rule, form, step and pass keeps what the interpreters say; every one leaves a trace"
+    )
+    parts.append(element("text", law, x=14, y=214, class_="law"))
+    return element("svg", *parts, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {WIDE} 226",
+                   width=WIDE, height=226, role="img") + "\n"  # fmt: skip
+
+
+if __name__ == "__main__":
+    FILE.parent.mkdir(exist_ok=True)
+    FILE.write_text(drawn(), encoding="utf-8")

@@ -1,0 +1,241 @@
+"""Graph films: the graph of a module before and after every step of a derivation, as deltas.
+
+A node keeps its number while it is the same operator on the same type, whatever became of what it
+reads; so a step that rewrites one place is a delta of a few nodes, and the film of five hundred
+steps is hardly larger than its first picture.
+
+    GraphFilm ::= GraphFilm(nodes, start, frames, origins)
+    GraphFrame ::= GraphFrame(step, gone, set, made)     set: (node, what it reads), new or changed
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph.expression import Function, Var
+>>> from plica.ir.graph.module import module
+>>> from plica.ir.type.infer import infer
+>>> from plica.ir.type.term import tensor
+>>> from plica.pipeline import lower
+>>> x, main = Var(Name("x"), tensor((2,), "f32")), Var(Name("main"), None)
+>>> of = infer(module({main: Function((), (), (x,), None, (x + 0.0) * x)}, main))
+>>> [(frame.name, frame.gone, frame.set) for frame in film(lower(of).derivation).frames]
+[('add-zero', (1,), ((2, (0,)),)), ('multiply-same', (2,), ((3, (0,)),))]
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from attrs import frozen
+
+from plica.core.fold import post_order
+from plica.core.term import Term, rebuild
+from plica.ir.graph.expression import Apply, Expr
+from plica.ir.graph.module import Module
+from plica.report.graph import NodeBox, boxes
+from plica.report.origin import opened
+from plica.rewrite.align import aligned
+from plica.rewrite.derivation import Derivation, DerivationStep, at, provenance
+from plica.rewrite.rule import Rule
+
+Reads: TypeAlias = tuple[int, ...]
+
+
+@frozen
+class FilmNode:
+    """What is said of a node: its operator, its type, its kind, and its attributes."""
+
+    label: str
+    note: str
+    kind: str
+    attributes: str
+
+
+@frozen(eq=False)
+class GraphFrame:
+    """A step: who took it, which nodes it took away, which it made or connected otherwise."""
+
+    name: str
+    is_pass: bool
+    contract: str
+    gone: tuple[int, ...]
+    set: tuple[tuple[int, Reads], ...]
+    made: tuple[int, ...]
+
+
+@frozen(eq=False)
+class NodeOrigin:
+    """Where a node comes from: nodes of the first graph, and the rules on the way."""
+
+    sources: tuple[int, ...]
+    rules: tuple[str, ...]
+
+
+@frozen(eq=False)
+class GraphFilm:
+    """The first graph, and what each step did to it; `first` and `final` find nodes by terms."""
+
+    nodes: tuple[FilmNode, ...]
+    start: tuple[tuple[int, Reads], ...]
+    frames: tuple[GraphFrame, ...]
+    origins: tuple[NodeOrigin, ...]
+    first: Mapping[Expr, int]
+    final: Mapping[Expr, int]
+
+    def to_data(self) -> dict[str, Any]:
+        """The film as JSON holds it."""
+        return {
+            "nodes": [[each.label, each.note, each.kind, each.attributes] for each in self.nodes],
+            "start": [[node, list(reads)] for node, reads in self.start],
+            "frames": [
+                [each.name, int(each.is_pass), each.contract, list(each.gone),
+                 [[node, list(reads)] for node, reads in each.set], list(each.made)]
+                for each in self.frames
+            ],
+            "origins": [[list(each.sources), list(each.rules)] for each in self.origins],
+        }  # fmt: skip
+
+
+def film(derivation: Derivation) -> GraphFilm:
+    """The film of a derivation whose states are modules."""
+    source = derivation.source
+    assert isinstance(source, Module)
+    maker = _Maker(source)
+    start = tuple(maker.state.items())
+    frames = [maker.frame(step, after) for step, after in states(derivation)]
+    origins = maker.origins(derivation)
+    return GraphFilm(tuple(maker.nodes), start, tuple(frames), origins, maker.first, maker.numbers)
+
+
+def states(derivation: Derivation) -> Iterator[tuple[DerivationStep, Module]]:
+    """Every step with the module after it; the steps of a sweep are taken one by one."""
+    term = derivation.source
+    for (_, sweep), group in itertools.groupby(
+        derivation.steps, lambda step: (step.path, step.sweep)
+    ):
+        together = tuple(group)
+        begun = term
+        # In a sweep to a normal form what a step replaces stands there, children first.
+        stands = sweep is not None and sweep.kind == "normal" and not together[0].path
+        for count, step in enumerate(together, 1):
+            if stands and count < len(together):
+                term = replaced(term, step.before, step.after)
+            else:
+                term = at(Derivation(begun, together[:count]), count)
+            assert isinstance(term, Module)
+            yield step, term
+
+
+def replaced(root: Term, old: Term, new: Term) -> Term:
+    """A term with another in the place of one, wherever that stands."""
+    found: dict[Term, Term] = {}
+    for node in post_order(root):
+        if node is old:
+            found[node] = new
+        elif any(kid in found for kid in node._children) and not type(node).variable:
+            found[node] = rebuild(node, tuple([found.get(kid, kid) for kid in node._children]))
+    return found.get(root, root)
+
+
+class _Maker:
+    """Numbers nodes from one state to the next."""
+
+    def __init__(self, source: Module) -> None:
+        self.nodes: list[FilmNode] = []
+        self.numbers: dict[Expr, int] = {}
+        self.state: dict[int, Reads] = {}
+        self._terms: list[Expr] = []  # one term that each node stood for
+        self._module = source
+        self._take(source, {})
+        self.first = dict(self.numbers)
+
+    def frame(self, step: DerivationStep, after: Module) -> GraphFrame:
+        """The delta of a step."""
+        before = self.state
+        came_from = {new: old for old, new in aligned(self._module, after)}
+        known = len(self.nodes)
+        self._take(after, came_from, None if step.rule.is_pass else step.after)
+        changed = [(node, reads) for node, reads in self.state.items() if before.get(node) != reads]
+        rule = step.rule
+        return GraphFrame(
+            rule.name,
+            rule.is_pass,
+            str(rule.contract),
+            tuple([each for each in before if each not in self.state]),
+            tuple(changed),
+            tuple([node for node, _ in changed if node >= known]),
+        )
+
+    def _take(
+        self, module: Module, came_from: Mapping[Term, Term], changed: Term | None = None
+    ) -> None:
+        """Number the nodes of a state; what is the same node keeps its number.
+
+        What only stands above the part that `changed` is what it was: its type is not looked at.
+        """
+        every = boxes(module)
+        inside = None if changed is None else self._fresh(changed)
+        numbers: dict[Expr, int] = {
+            box.term: self.numbers[box.term] for box in every if box.term in self.numbers
+        }
+        taken = set(numbers.values())
+        for box in every:
+            if box.term in numbers:
+                continue
+            old = came_from.get(box.term)
+            number = self.numbers.get(old) if isinstance(old, Expr) else None
+            if number is not None:
+                same = number not in taken and (
+                    (inside is not None and box.term not in inside)
+                    or self.nodes[number] == described(box)
+                )
+                number = number if same else None
+            if number is None:
+                number = len(self.nodes)
+                self.nodes.append(described(box))
+                self._terms.append(box.term)
+            taken.add(number)
+            numbers[box.term] = number
+        self.numbers = numbers
+        self.state = {
+            numbers[box.term]: tuple([numbers[each] for each in box.below]) for box in every
+        }
+        self._module = module
+
+    def _fresh(self, root: Term) -> set[Term]:
+        """The nodes of a term that the graph did not have before."""
+        found: set[Term] = set()
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if node not in found and node not in self.numbers:
+                found.add(node)
+                stack += node._children
+        return found
+
+    def origins(self, derivation: Derivation) -> tuple[NodeOrigin, ...]:
+        """The origin of every node."""
+        known = provenance(derivation)
+        groups = opened(self._module)
+        found: list[NodeOrigin] = []
+        for term in self._terms:
+            sources: dict[int, None] = {}
+            rules: dict[Rule, None] = {}
+            for each in groups.get(term, (term,)):
+                theirs, made = known.get(each, ({}, {}))
+                sources |= {
+                    self.first[source]: None
+                    for source in theirs
+                    if isinstance(source, Expr) and source in self.first
+                }
+                rules |= made
+            names = dict.fromkeys(rule.name for rule in rules)
+            found.append(NodeOrigin(tuple(sources), tuple(names)))
+        return tuple(found)
+
+
+def described(box: NodeBox) -> FilmNode:
+    """What the page says of a node."""
+    attributes = ""
+    if isinstance(box.term, Apply):
+        attributes = ", ".join(f"{name}={value}" for name, value in box.term.attrs)
+    return FilmNode(box.label, box.note, box.kind, attributes)

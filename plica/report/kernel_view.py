@@ -1,0 +1,115 @@
+"""Kernel views: every kernel of a compiled model with the film of its loops, and its assembly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, Final
+
+from plica.codegen.backend import backend_of
+from plica.codegen.program import Launch, kernel_name, launches
+from plica.ir.graph.expression import Call, Function
+from plica.ir.loop.stages import kernel_of
+from plica.ir.loop.statement import Kernel
+from plica.ir.text.show.kernel import show_kernel
+from plica.ir.text.show.stages import shown_stages
+from plica.pipeline import job_for, page_of
+from plica.report.line_table import LineTable
+from plica.report.nest_film import NestFrame, of_lowering, of_trace, to_data, with_costs, with_times
+from plica.report.study import StudiedModel, Study
+from plica.rewrite.fuse import is_primitive
+from plica.rewrite.fuse.to_stages import to_stages
+from plica.schedule.default import Machine, candidates
+from plica.schedule.hoist import hoist
+
+LABEL: Final = re.compile(r"^(k\d+_[\w.$]*):", re.MULTILINE)
+END: Final = re.compile(r"^\.Lfunc_end\d+:", re.MULTILINE)
+RUNS: Final = 5
+"""How often a kernel is timed at a step; the least counts."""
+
+
+def kernels(of: Study, table: LineTable, timed: int = 0) -> list[dict[str, Any]]:
+    """Every kernel, with its film; those that take longest are timed at every step."""
+    program = of.model.lowered.program
+    whole: dict[int, float] = {}
+    first: dict[int, Launch] = {}
+    for row, launch in zip(of.rows, launches(program), strict=True):
+        whole[launch.kernel] = whole.get(launch.kernel, 0.0) + row.seconds
+        first.setdefault(launch.kernel, launch)
+    longest = sorted(whole, key=lambda number: -whole[number])[:timed]
+    found: list[dict[str, Any]] = []
+    for number, origin in enumerate(program.origins):
+        frames = frames_of(of.model, number, first.get(number))
+        if number in longest:
+            frames = with_times(frames, clock, of.model.lowered.fused)
+        trace = None if origin is None else origin.trace.to_python(origin.kernel)
+        name = kernel_name(number, program)
+        found.append({"name": name, "film": to_data(frames, table), "trace": trace})
+    return found
+
+
+def clock(call: Callable[[], object]) -> float:
+    """The least seconds of a few calls, after one that warms the caches."""
+    call()
+    best = float("inf")
+    for _ in range(RUNS):
+        start = perf_counter()
+        call()
+        best = min(best, perf_counter() - start)
+    return best
+
+
+def frames_of(of: StudiedModel, number: int, launch: Launch | None) -> list[NestFrame]:
+    """The film of a kernel: its stages, its form, its schedule, its lowering."""
+    origin = of.lowered.program.origins[number]
+    backend = backend_of(of.target)
+    seen = backend.with_threads(of.target, of.threads)
+    machine = backend.machine(seen)
+    frames: list[NestFrame] = []
+    term = None if launch is None else launch.term
+    call = term if isinstance(term, Call) and is_primitive(term.callee) else None
+    if call is not None:
+        assert isinstance(call.callee, Function)
+        why = "What the fused operators compute, tensor by tensor."
+        text = shown_stages(to_stages(call.callee).stages.stages)
+        frames.append(NestFrame("stages", "stages", text, None, why))
+    if origin is None:
+        kernel = of.lowered.program.kernels[number]
+        why = "No form and no schedule pays here."
+        frames.append(NestFrame("form", "plain loops", show_kernel(kernel, "kernel"), kernel, why))
+        return frames
+    if call is not None and isinstance(machine, Machine):
+        frames += _form(of, call, origin.kernel, machine)
+    scheduled = list(of_trace(origin.trace, origin.kernel))
+    last = scheduled[-1].kernel
+    assert last is not None
+    frames += scheduled
+    frames += of_lowering(last, page_of(seen).of("lower"))
+    return with_costs(frames, machine) if isinstance(machine, Machine) else frames
+
+
+def _form(of: StudiedModel, call: Call, begun: Kernel, machine: Machine) -> list[NestFrame]:
+    """The form whose stages a schedule begins with, where it is one of the default's."""
+    assert isinstance(call.callee, Function)
+    seen = backend_of(of.target).with_threads(of.target, of.threads)
+    facts = job_for(seen, of.contract).scheduler.facts(call.callee, call.args)
+    for each in candidates(to_stages(call.callee).stages, facts, machine):
+        if kernel_of(hoist(each.stages, facts.constant).rest) is begun:
+            text = shown_stages(each.stages.stages)
+            why = "The form with the fewest cycles of those that apply."
+            return [NestFrame("form", each.form, text, None, why, each.cycles or None)]
+    return []
+
+
+def assembly(of: StudiedModel) -> dict[str, str]:
+    """The assembly of each kernel's functions, by the name of the kernel."""
+    text = of.executable.source("asm")
+    found: dict[str, str] = {}
+    for match in LABEL.finditer(text):
+        end = END.search(text, match.end())
+        name = match[1].split(".")[0]
+        body = text[match.start() : end.start() if end else len(text)]
+        kept = [line for line in body.splitlines() if not line.lstrip().startswith((".cfi", ".p2"))]
+        found[name] = (found.get(name, "") + "\n" + "\n".join(kept)).lstrip("\n")
+    return found

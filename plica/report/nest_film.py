@@ -1,0 +1,169 @@
+"""Nest films: the loops of one kernel at every step on the way to code, with what each costs.
+
+    stages     what the fused operators compute, a line a tensor
+    form       the form that was chosen for it, as blocks and loops
+    schedule   the kernel after every step of its trace
+    lower      the kernel after every lowering pass that changed it
+
+>>> from plica.ir.loop.tensor import buffer, compute
+>>> from plica.ir.loop.stages import kernel_of, stages_of
+>>> from plica.ir.type.dtype import f32
+>>> from plica.schedule import block, do, loops, split, trace_of
+>>> x = buffer("x", (8,), f32)
+>>> double = kernel_of(stages_of(compute((x,), (8,), lambda i: x[i] * 2.0)))
+>>> @do
+... def halves():
+...     i, = yield loops((yield block(0)))
+...     yield split(i, (None, 4))
+>>> [each.title for each in of_trace(trace_of(halves, double), double)][-1]
+'split loop 1.0 (None, 4)'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+from attrs import evolve, frozen
+
+from plica.analysis.statement import LoweringRefused
+from plica.codegen.lower.passes import LOWERING
+from plica.codegen.lower.passes import lower as lower_kernel
+from plica.codegen.native import NativeKernel, shape_of
+from plica.codegen.operation_count import operations
+from plica.ir.loop.statement import Kernel
+from plica.ir.passes import Pipeline
+from plica.ir.text.show.kernel import show_kernel
+from plica.report.line_table import LineTable
+from plica.schedule.default import Machine
+from plica.schedule.diff import described
+from plica.schedule.replay import begin, states
+from plica.schedule.trace import Trace
+from plica.search.feature import Packs, features
+from plica.search.model import Analytical
+
+Level: TypeAlias = Literal["stages", "form", "schedule", "lower"]
+
+Clock: TypeAlias = Callable[[Callable[[], object]], float]
+"""Gives the seconds that a call takes."""
+
+NAME: Final = "kernel"
+SEED: Final = 0
+
+
+@frozen(eq=False)
+class NestFrame:
+    """A state of a kernel: the step that led to it, its text, and what it costs.
+
+    `cycles` is what the analytical model thinks it takes, `seconds` what it took.
+    """
+
+    level: Level
+    title: str
+    text: str
+    kernel: Kernel | None = None
+    why: str = ""
+    cycles: float | None = None
+    seconds: float | None = None
+    refused: str = ""
+
+
+def of_trace(trace: Trace, kernel: Kernel) -> Iterator[NestFrame]:
+    """The kernel as a schedule begins, and after each of its steps."""
+    first = begin(kernel).kernel
+    yield NestFrame("schedule", "before the schedule", show_kernel(first, NAME), first)
+    last, text = first, show_kernel(first, NAME)
+    for step, state in zip(trace.steps, states(trace, kernel), strict=True):
+        if state.kernel is not last:
+            last, text = state.kernel, show_kernel(state.kernel, NAME)
+        yield NestFrame("schedule", described(step), text, state.kernel)
+
+
+def of_lowering(kernel: Kernel, passes: Pipeline = LOWERING["cpu"]) -> Iterator[NestFrame]:
+    """The kernel after each lowering pass that changed it; where one refuses it ends."""
+    for each in passes:
+        try:
+            made = each.run(kernel)
+        except LoweringRefused as refusal:
+            yield NestFrame("lower", each.name, show_kernel(kernel, NAME), kernel, each.why,
+                            refused=refusal.reason)  # fmt: skip
+            return
+        if made is not kernel:
+            yield NestFrame("lower", each.name, show_kernel(made, NAME), made, each.why)
+        kernel = made
+
+
+def with_costs(frames: Iterable[NestFrame], machine: Machine) -> list[NestFrame]:
+    """Frames with the cycles that the analytical model expects, up to lowering."""
+    known: dict[Kernel, float] = {}
+    found: list[NestFrame] = []
+    for each in frames:
+        if each.kernel is None or each.level == "lower":
+            found.append(each)
+            continue
+        if each.kernel not in known:
+            known[each.kernel] = cycles_of(each.kernel, machine)
+        found.append(evolve(each, cycles=known[each.kernel]))
+    return found
+
+
+def cycles_of(kernel: Kernel, machine: Machine) -> float:
+    """About how many cycles a kernel takes."""
+    return float(Analytical().cycles(Packs.of([features(kernel, machine)]))[0])
+
+
+def with_times(frames: Sequence[NestFrame], clock: Clock, fused: bool) -> list[NestFrame]:
+    """Frames with the seconds that the kernel takes as it is there, or why it cannot be run."""
+    known: dict[Kernel, float | str] = {}
+    found: list[NestFrame] = []
+    for each in frames:
+        if each.kernel is None or each.level == "lower":
+            found.append(each)
+            continue
+        if each.kernel not in known:
+            known[each.kernel] = timed(each.kernel, clock, fused)
+        took = known[each.kernel]
+        found.append(
+            evolve(each, refused=took) if isinstance(took, str) else evolve(each, seconds=took)
+        )
+    return found
+
+
+def timed(kernel: Kernel, clock: Clock, fused: bool) -> float | str:
+    """The seconds of a kernel on one thread, lowered as it is; or why it cannot be lowered."""
+    try:
+        lowered = lower_kernel(kernel)
+    except LoweringRefused as refusal:
+        return refusal.reason
+    native = NativeKernel(lowered, fused)
+    random = np.random.default_rng(SEED)
+    arrays = [
+        random.standard_normal(shape_of(each)).astype(each.dtype.numpy)
+        for each in lowered.params[: lowered.inputs]
+    ]
+    return clock(lambda: native(arrays))
+
+
+def to_data(frames: Sequence[NestFrame], table: LineTable) -> list[list[Any]]:
+    """Frames as JSON holds them: level, title, why, cycles, seconds, refusal, delta of the text."""
+    found: list[list[Any]] = []
+    old = ""
+    for each in frames:
+        delta = [] if each.text == old else table.delta(old, each.text)
+        found.append(
+            [each.level, each.title, each.why, each.cycles, each.seconds, each.refused, delta]
+        )
+        old = each.text
+    return found
+
+
+def work_of(kernel: Kernel) -> tuple[int, int]:
+    """The operations on floats of a kernel, and the bytes of its inputs and outputs."""
+    touched = 0
+    for each in kernel.params:
+        size = each.dtype.bytes
+        for extent in shape_of(each):
+            size *= extent
+        touched += size
+    return operations(kernel), touched

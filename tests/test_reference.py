@@ -1,0 +1,67 @@
+"""The reference: every public name has an entry with an example, and the site has every page."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from plica.rewrite.packs import all_packs
+
+ROOT = Path(__file__).parents[1]
+
+
+def load(name: str) -> ModuleType:
+    """A script of the docs as a module."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+SITE = load("make_site")
+
+
+@pytest.mark.parametrize("room", SITE.ROOMS)
+def test_every_public_name_has_an_entry_with_an_example(room: str) -> None:
+    found = SITE.entries(room)
+    assert [each.name for each in found] == list(sys.modules[room].__all__)
+    assert [each.name for each in found if not each.doc] == []
+    assert [each.name for each in found if not each.example] == []
+
+
+def test_every_rule_has_its_kind_of_verdict() -> None:
+    text = SITE.packs_page()
+    for name, pack in all_packs().items():
+        assert f"\n## {name}\n" in text
+        for rule in pack:
+            row = rf"^\| `{re.escape(rule.name)}` \|.*(proved|tested) \|$"
+            assert re.search(row, text, re.MULTILINE)
+
+
+def test_every_page_is_on_the_site(tmp_path: Path) -> None:
+    SITE.write(tmp_path)
+    nav = (tmp_path / "mkdocs.yml").read_text()
+    pages = {path.relative_to(tmp_path / "pages").as_posix() for path in tmp_path.rglob("*.md")}
+    assert pages == {*re.findall(r"[\w./-]+\.md", nav)}
+    for path in (tmp_path / "pages").rglob("*.md"):
+        for link in re.findall(r"\]\(([\w./-]+\.(?:md|png|svg))\)", path.read_text()):
+            assert (path.parent / link).is_file(), (path.name, link)
+    if importlib.util.find_spec("material") is None:
+        pytest.skip("mkdocs-material is not installed: pip install 'plica[docs]'")
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f"]
+    subprocess.run([*words, tmp_path / "mkdocs.yml"], check=True)
+    for path in (tmp_path / "site").rglob("*.html"):
+        assert not re.search(r'(src|href)="https?:[^"]*[.](js|css)', path.read_text()), path
+
+
+def test_the_picture_is_what_the_command_draws() -> None:
+    assert (ROOT / "docs" / "picture" / "pipeline.svg").read_text() == load("draw_pipeline").drawn()
