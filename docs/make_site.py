@@ -63,6 +63,7 @@ nav:
       - Open sizes: open.md
   - Rules and passes:
       - Writing rules: rules.md
+      - Extending Plica: extend.md
       - Rule packs: reference/packs.md
       - Pages of passes: passes.md
       - Optimising graphs: optimise.md

@@ -226,7 +226,8 @@ def _others() -> tuple[TargetStatus, ...]:
     from plica.runtime.error import UnsupportedError
 
     found = []
-    for name in sorted(TARGETS.points().keys() - OWN.keys()):
+    added = {each.name for each in installed_points(TARGETS.name)}
+    for name in sorted((added | TARGETS.own.keys()) - OWN.keys()):
         try:
             found.append(TargetStatus(name, True, backend_named(name).about))
         except UnsupportedError as error:

@@ -200,7 +200,8 @@ def _block(
 
 def _vector(draw: DrawFn, scope: _Scope, index: Callable[[], Scalar]) -> Stmt:
     """A store of lanes; where no buffer has rank 1 it is one of an element."""
-    target = pick(draw, scope.writable)
+    rows = [each for each in scope.writable if len(each.shape) == 1]
+    target = pick(draw, rows or scope.writable)
     value = draw(scalars(target.dtype, scope.vars, scope.buffers, 1))
     if len(target.shape) != 1:
         return Store(target, tuple(index() for _ in target.shape), value)
