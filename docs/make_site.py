@@ -64,6 +64,7 @@ nav:
   - Rules and passes:
       - Writing rules: rules.md
       - Rule packs: reference/packs.md
+      - Extending Plica: extend.md
       - Pages of passes: passes.md
       - Optimising graphs: optimise.md
       - Gradients: gradient.md

@@ -131,8 +131,8 @@ def test_doctor_says_what_packages_are_needed_for() -> None:
 def test_doctor_is_ill_without_a_required_package() -> None:
     machine = doctor.HostMachine("", "", "", 1, None, ())
     works = (doctor.TargetStatus("cpu", True, "It ran."),)
-    missing = (doctor.Package("numpy", None, True, ""),)
-    optional = (doctor.Package("onnx", None, False, ""),)
+    missing = (doctor.InstalledPackage("numpy", None, True, ""),)
+    optional = (doctor.InstalledPackage("onnx", None, False, ""),)
     assert not doctor.DoctorReport("0", machine, missing, works).healthy
     assert doctor.DoctorReport("0", machine, optional, works).healthy
     assert not doctor.DoctorReport("0", machine, (), ()).healthy

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import plica
-from plica.cli import main
+from plica.cli import doctor, main
 from tests.library import Library
 
 RULES = """
@@ -129,6 +129,10 @@ def test_a_broken_package_breaks_no_command(
     assert "warning: brk 1.0: The entry point brk of plica.packs" in said.err
     assert main(["fuzz", "schedule", "--examples", "1"]) == 0
     assert "The entry point brk of plica.instructions" in capsys.readouterr().err
+    status = {each.group: each for each in doctor._extensions()}
+    assert [each.works for each in status.values()] == [False, False]
+    assert status["plica.packs"].package == "brk 1.0"
+    assert "has no attribute 'NOPE'" in status["plica.packs"].reason
 
 
 def test_a_clash_of_names_is_an_error_that_names_both(

@@ -43,7 +43,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_recipe_of_a_library_works(site: Path) -> None:
     trials = TRIAL.findall(PAGE)
-    kinds = ["rule", "form", "pass", "primitive", "schedule rule", "target", "accelerator"]
+    kinds = [
+        "rule",
+        "form",
+        "pass",
+        "operator",
+        "primitive",
+        "schedule rule",
+        "target",
+        "accelerator",
+    ]
     assert [name for name, _ in trials] == kinds
     said = [f"{text}\nprint({name!r})\n" for name, text in trials]
     (site / "trial.py").write_text("\n".join(said))

@@ -81,6 +81,17 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtensionStatus:
+    """Something that another package adds, and whether it can be loaded."""
+
+    group: str
+    name: str
+    package: str
+    works: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class DoctorReport:
     """Everything the doctor found."""
 
@@ -89,6 +100,7 @@ class DoctorReport:
     packages: tuple[InstalledPackage, ...]
     targets: tuple[TargetStatus, ...]
     tools: tuple[Tool, ...] = ()
+    extensions: tuple[ExtensionStatus, ...] = ()
 
     @property
     def healthy(self) -> bool:
@@ -108,6 +120,7 @@ def examine() -> DoctorReport:
         ),
         targets=(_try_cpu(), _try_cuda(), _try_accel(), *_others()),
         tools=(_try_artefacts(), _try_libraries(), _try_store()),
+        extensions=_extensions(),
     )
 
 
@@ -210,14 +223,38 @@ def _try_accel() -> TargetStatus:
 def _others() -> tuple[TargetStatus, ...]:
     """The targets of other installed libraries, as far as their records can be read."""
     from plica.codegen.backend import OWN, TARGETS, backend_named
+    from plica.core.extension import installed_points
     from plica.runtime.error import UnsupportedError
 
     found = []
-    for name in sorted(TARGETS.points().keys() - OWN.keys()):
+    for name in sorted({each.name for each in installed_points(TARGETS.name)} - OWN.keys()):
         try:
             found.append(TargetStatus(name, True, backend_named(name).about))
         except UnsupportedError as error:
             found.append(TargetStatus(name, False, f"Its record cannot be read: {error}."))
+    return tuple(found)
+
+
+def _extensions() -> tuple[ExtensionStatus, ...]:
+    """What other packages add, and why some of it cannot be loaded."""
+    from pkgutil import resolve_name
+
+    from plica.core.extension import WHERE, installed_points
+    from plica.runtime.error import PlicaError
+
+    found = []
+    for point in installed_points():
+        works, reason = True, point.value
+        if point.group not in WHERE:
+            works, reason = False, f"There is no group {point.group}."
+        else:
+            group = resolve_name(WHERE[point.group])
+            try:
+                group.points()
+                group.records(point)
+            except PlicaError as error:
+                works, reason = False, str(error)
+        found.append(ExtensionStatus(point.group, point.name, str(point), works, reason))
     return tuple(found)
 
 
@@ -297,6 +334,14 @@ def show(report: DoctorReport) -> None:
         works = Text("yes", style="green") if tool.works else Text("no", style="yellow")
         tools.add_row(tool.name, works, Text(tool.reason))
     console.print(tools)
+
+    if report.extensions:
+        added = Table("Group", "Name", "Package", "Loads", "Where, or why not",
+                      title="Extensions", title_justify="left")  # fmt: skip
+        for each in report.extensions:
+            works = Text("yes", style="green") if each.works else Text("no", style="red")
+            added.add_row(each.group, each.name, each.package, works, Text(each.reason))
+        console.print(added)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -65,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
                        help="one more pack, by name or in a Python file; repeatable")  # fmt: skip
     graph.add_argument("--pass", action="append", default=[], dest="passes",
                        metavar="NAME|FILE.py:NAME",
-                       help="try this pass alone, installed or of a file; repeatable")  # fmt: skip
+                       help="try this pass alone, by name or in a file; repeatable")  # fmt: skip
     graph.add_argument("--contract", default="exact",
                        help="rules within this float contract are used (exact)")  # fmt: skip
     graph.add_argument("--native", type=int, default=0, metavar="K",

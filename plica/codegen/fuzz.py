@@ -20,7 +20,6 @@ import attrs
 from plica.codegen.backend import TARGETS, backend_named
 from plica.codegen.llvm import toolchain
 from plica.codegen.native import Entry
-from plica.codegen.smaller import smallest
 from plica.codegen.subject import (
     CPU,
     Elsewhere,
@@ -40,6 +39,7 @@ from plica.ir.loop.statement import For, statements
 from plica.rewrite.check.report import literal
 from plica.rewrite.fuzz.driver import Skipped, campaign
 from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.schedule.smaller import smallest
 
 TRIES: Final = 4
 """How many kernels are drawn for each that runs, at most: some are for other machines."""

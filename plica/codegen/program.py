@@ -183,3 +183,14 @@ class Program:
         """The slots of one space, in order of their index."""
         found = [slot for slot in self.slots if slot.space == space]
         return tuple(sorted(found, key=lambda slot: slot.index))
+
+
+def launches(program: Program) -> tuple[Launch, ...]:
+    """Every launch, in the order in which failures are numbered."""
+    return tuple([s for steps in program.regions for s in steps if isinstance(s, Launch)])
+
+
+def kernel_name(number: int, program: Program) -> str:
+    """The name of a kernel's function."""
+    plain = "".join(c if c.isalnum() else "_" for c in program.names[number])
+    return f"k{number}_{plain}"

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import fields, has
 
-from plica.codegen.llvm.fold import kernel_name
-from plica.codegen.program import Program
+from plica.codegen.program import Program, kernel_name
 from plica.core.digest import digests
 from plica.core.name import Name
 from plica.core.term import Term

@@ -38,6 +38,7 @@ from plica.schedule.generate.kernel import random_case
 from plica.schedule.generate.step import walk
 from plica.schedule.problem import Problem
 from plica.schedule.replay import begin, taken
+from plica.schedule.smaller import ScheduledCase
 from plica.schedule.trace import Trace
 from plica.schedule.unlowered import run_unlowered
 
@@ -57,12 +58,9 @@ CPU: Final[Passes] = tuple(LOWERING["cpu"])
 
 
 @frozen(eq=False)
-class FuzzSubject:
+class FuzzSubject(ScheduledCase):
     """A kernel without symbolic dims, what it reads, a schedule, and whether fma is allowed."""
 
-    kernel: Kernel
-    arrays: tuple[Array, ...]
-    trace: Trace
     fused: bool = False
 
 

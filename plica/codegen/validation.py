@@ -20,12 +20,11 @@ from typing import Final
 import numpy as np
 from attrs import frozen
 
-from plica.codegen.llvm.fold import kernel_name, launches
 from plica.codegen.lower.chunk import chunk, rows_of
 from plica.codegen.lower.scheduled import Scheduled, Scheduler
 from plica.codegen.lower.step import shown
 from plica.codegen.native import Entry, NativeKernel, shape_of
-from plica.codegen.program import Chunks, Launch, Program
+from plica.codegen.program import Chunks, Launch, Program, kernel_name, launches
 from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
 from plica.core.term import Term

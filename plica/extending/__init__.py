@@ -6,12 +6,19 @@ from typing import TYPE_CHECKING
 
 from plica.runtime.late import lazily
 
-__all__ = ["KINDS", "ExtensionVerdict", "Package", "check_package", "find_package", "new_package"]
+__all__ = [
+    "KINDS",
+    "ExtensionPackage",
+    "ExtensionVerdict",
+    "check_package",
+    "find_package",
+    "new_package",
+]
 
 if TYPE_CHECKING:
     from plica.extending.check import check_package
     from plica.extending.new import new_package
-    from plica.extending.package import Package, find_package
+    from plica.extending.package import ExtensionPackage, find_package
     from plica.extending.template import KINDS
     from plica.extending.verdict import ExtensionVerdict
 else:

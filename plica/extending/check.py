@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 
 from plica.core.extension import ExtensionGroup, ExtensionPoint
 from plica.extending.accelerator import check_accelerator
-from plica.extending.package import Package, find_package
+from plica.extending.package import ExtensionPackage, find_package
 from plica.extending.search import check_cost_model, check_schedule_rule
 from plica.extending.verdict import ExtensionVerdict, Word
 from plica.rewrite.check.verdict import Proved, Refuted, Tested, Untested, Verdict
@@ -33,10 +33,10 @@ Check: TypeAlias = Callable[[str, Any, int, int], Iterator[ExtensionVerdict]]
 
 
 def check_package(
-    of: str | Path | Package, examples: int = 100, seed: int = 0
+    of: str | Path | ExtensionPackage, examples: int = 100, seed: int = 0
 ) -> Iterator[ExtensionVerdict]:
     """A verdict on each record of a package, as soon as it is there."""
-    package = of if isinstance(of, Package) else find_package(of)
+    package = of if isinstance(of, ExtensionPackage) else find_package(of)
     with package.tried():
         for point in package.points:
             yield from _point(point, examples, seed)

@@ -22,7 +22,7 @@ from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 
 @frozen
-class Package:
+class ExtensionPackage:
     """A name, a version, where it lies if it is not installed, and its entry points."""
 
     name: str
@@ -52,7 +52,7 @@ class Package:
                     del sys.modules[name]
 
 
-def find_package(of: str | Path) -> Package:
+def find_package(of: str | Path) -> ExtensionPackage:
     """A folder with a pyproject.toml, or an installed package by its name."""
     folder = Path(of)
     if (folder / "pyproject.toml").is_file():
@@ -60,7 +60,7 @@ def find_package(of: str | Path) -> Package:
     points = installed_points()
     mine = tuple(each for each in points if each.package == str(of))
     if mine:
-        return Package(mine[0].package, mine[0].version, None, mine)
+        return ExtensionPackage(mine[0].package, mine[0].version, None, mine)
     known = sorted({each.package for each in points})
     message = f"There is no package {str(of)!r} that extends Plica, and no such folder."
     hint = did_you_mean(str(of), known) or "plica new KIND NAME writes one."
@@ -68,7 +68,7 @@ def find_package(of: str | Path) -> Package:
     raise UnsupportedError(Diagnostic("unknown-extension", message, None, expected, None, hint))
 
 
-def _written(folder: Path) -> Package:
+def _written(folder: Path) -> ExtensionPackage:
     file = folder / "pyproject.toml"
     place = Place(file=str(file))
     try:
@@ -99,4 +99,4 @@ def _written(folder: Path) -> Package:
         for group, of in mine.items()
         for word, value in of.items()
     )
-    return Package(name, version, folder, points)
+    return ExtensionPackage(name, version, folder, points)

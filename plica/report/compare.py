@@ -20,8 +20,7 @@ from attrs import evolve, frozen
 
 from plica.bench.peer import difference
 from plica.codegen.backend import AnyTarget
-from plica.codegen.llvm.fold import launches
-from plica.codegen.program import Launch
+from plica.codegen.program import Launch, launches
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, Literal, Tuple, Var

@@ -8,8 +8,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from plica.codegen.backend import backend_of
-from plica.codegen.llvm.fold import kernel_name, launches
-from plica.codegen.program import Launch
+from plica.codegen.program import Launch, kernel_name, launches
 from plica.ir.graph.expression import Call, Function
 from plica.ir.loop.stages import kernel_of
 from plica.ir.loop.statement import Kernel

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from plica.codegen.llvm.fold import launches
 from plica.codegen.memory_plan import lives_of
-from plica.codegen.program import Launch
+from plica.codegen.program import Launch, launches
 from plica.ir.graph.expression import Expr, Project
 from plica.report.graph_film import GraphFilm, film
 from plica.report.kernel_view import assembly, kernels

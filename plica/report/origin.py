@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping
 
 from attrs import frozen
 
-from plica.codegen.llvm.fold import launches
+from plica.codegen.program import launches
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
 from plica.ir.graph.expression import Apply, Call, Expr, Function, Project

@@ -21,9 +21,9 @@ from plica.analysis.memory import MemoryPlan
 from plica.bench.roof import Roof, roof_of
 from plica.bench.sample import sample
 from plica.codegen.backend import AnyTarget, backend_of
-from plica.codegen.llvm.fold import kernel_name, launches
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
+from plica.codegen.program import kernel_name, launches
 from plica.codegen.road import scheduled_from
 from plica.frontend.onnx.origin import OnnxReading
 from plica.ir.graph.expression import Apply, Expr

@@ -2,7 +2,8 @@
 
 Every accepted trace keeps the meaning of its kernel, keeps names distinct and never crashes; every
 refusal names its precondition, the place, what is asked for and what is there.  A trace that fails
-is cut down to steps of which each is needed, and the step that spoils the kernel is named.
+is cut down to steps of which each is needed, the kernel and its data to what shows the mistake, and
+the step that spoils it is named.
 
 >>> fuzz(examples=3).finding is None
 True
@@ -11,7 +12,7 @@ True
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Final, Literal
 
@@ -27,9 +28,10 @@ from plica.ir.graph.module import module
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.interpret.value import Array
 from plica.ir.loop.scalar import Buffer, ScalarVar
+from plica.ir.loop.specialise import specialise
 from plica.ir.loop.statement import Kernel
 from plica.rewrite.check.report import literal
-from plica.rewrite.fuzz.driver import campaign, least
+from plica.rewrite.fuzz.driver import campaign
 from plica.runtime.error import PlicaError
 from plica.schedule.generate.kernel import random_case
 from plica.schedule.generate.material import KernelCase
@@ -37,6 +39,7 @@ from plica.schedule.generate.step import Refusal, untried, walk
 from plica.schedule.instruction import Instruction
 from plica.schedule.problem import Problem
 from plica.schedule.replay import ReplayState, begin, taken
+from plica.schedule.smaller import ScheduledCase, minimal, smallest
 from plica.schedule.trace import Step, Trace
 from plica.schedule.unlowered import private, run_unlowered
 
@@ -90,7 +93,8 @@ def fuzz(
     refused: dict[str, Counter[str]] = {}
 
     def one(number: int) -> TraceFinding | None:
-        trial = _Trial(seed, number)
+        random = Random(f"{seed}/{number}")
+        trial = _Trial(number, random, random_case(random))
         finding = trial.run(length, focus)
         done.update(step.instruction.kind for step in trial.steps)
         for each in trial.refusals:
@@ -107,10 +111,8 @@ def fuzz(
 class _Trial:
     """One kernel and one walk over it."""
 
-    def __init__(self, seed: int, number: int) -> None:
-        self.number = number
-        self.random = Random(f"{seed}/{number}")
-        self.case = random_case(self.random)
+    def __init__(self, number: int, random: Random, case: KernelCase) -> None:
+        self.number, self.random, self.case = number, random, case
         self.steps: tuple[Step, ...] = ()
         self.refusals: tuple[Refusal, ...] = ()
         self._expected: tuple[Array, ...] | None = None
@@ -138,8 +140,16 @@ class _Trial:
         return None if self.wrong(after[-1].kernel) is None else self.blame()
 
     def blame(self) -> TraceFinding:
-        """The least part of the trace that goes wrong, and its first bad step."""
-        trace = minimal(Trace(self.steps), self.fails)
+        """The least part of the trace that goes wrong, on the least part of the kernel and its
+        data, and its first bad step."""
+        sizes: Mapping[Any, int] = self.case.sizes
+        whole = ScheduledCase(specialise(self.case.kernel, sizes), self.case.arrays,
+                              minimal(Trace(self.steps), self.fails))  # fmt: skip
+        if _fails(whole):  # a trace may need dims
+            part = smallest(whole, _fails)
+            self.case, self._expected = KernelCase(part.kernel, {}, part.arrays), None
+            whole = part
+        trace = whole.trace
         states = self.after(trace)
         assert states is not None  # it fails by being wrong, not by being refused
         at = next(at for at, state in enumerate(states) if self.wrong(state.kernel) is not None)
@@ -194,6 +204,16 @@ class _Trial:
         return TraceFinding(kind, step, self.number, reason, shown, text)
 
 
+def _fails(of: ScheduledCase) -> bool:
+    """Whether a smaller case has a meaning, can be scheduled, and is spoiled then."""
+    trial = _Trial(0, Random(0), KernelCase(of.kernel, {}, of.arrays))
+    try:
+        trial.expected  # noqa: B018  # it must have a meaning before
+    except EvaluationError:
+        return False
+    return trial.fails(of.trace)
+
+
 def silent(problem: Problem) -> str | None:
     """What a refusal leaves unsaid."""
     for part in ("precondition", "where", "expected", "found"):
@@ -223,19 +243,6 @@ def differs(kernel: Kernel, case: KernelCase, expected: tuple[Array, ...]) -> st
     return None
 
 
-def minimal(trace: Trace, fails: Callable[[Trace], bool]) -> Trace:
-    """A part of a failing trace that fails, too, and of which every step is needed."""
-    return least(trace, _shorter, fails, attempts=None)
-
-
-def _shorter(trace: Trace) -> Iterator[Trace]:
-    """The trace without one of its steps and what needs that, the last first."""
-    for gone in reversed(range(len(trace))):
-        part = trace.only(tuple([each for each in range(len(trace)) if each != gone]))
-        if part is not None:
-            yield part
-
-
 def as_pytest(step: str, reason: str, pair: tuple[Kernel, Kernel], case: KernelCase) -> str:
     """A test that fails as long as two kernels differ: those around the wrong step."""
     first, second = (str(module({Var(Name("kernel"), None): private(each)})) for each in pair)
@@ -247,6 +254,7 @@ import numpy as np
 import plica
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Buffer, ScalarVar
+from plica.ir.loop.specialise import specialise
 from plica.schedule.replay import kernel_of
 
 # {step}: {" ".join(reason.split())}

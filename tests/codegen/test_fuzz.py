@@ -14,7 +14,6 @@ from plica.codegen.llvm.loop_context import LoopContext
 from plica.codegen.lower.passes import lowered
 from plica.codegen.native import run_native
 from plica.codegen.plant import PASSES
-from plica.codegen.smaller import smaller
 from plica.codegen.subject import Elsewhere, Passed, WrongCode, judge, subject
 from plica.ir.loop.scalar import index
 from plica.ir.loop.statement import For, Kernel, Store
@@ -22,6 +21,7 @@ from plica.ir.loop.tensor import axis, buffer
 from plica.ir.passes import Pass
 from plica.ir.type.dtype import f32
 from plica.runtime.process import can_part
+from plica.schedule.smaller import smaller
 from tests.conftest import PROFILE
 
 EXAMPLES = {"ci": 30, "dev": 200}.get(PROFILE, 3_000)

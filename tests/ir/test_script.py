@@ -643,3 +643,13 @@ def test_constants_are_written_in_live_functions_as_in_texts() -> None:
     text = f"{FUNCTION}def with_constants(x: Tensor[(2,), f32]):\n"
     text += '    return x + const([1.0, 2.0], f32) + data("0000000000", (2,), f32)\n'
     assert live.with_constants.module is from_text(text)
+
+
+def test_what_stands_before_the_dot_is_no_argument_where_it_is_pythons() -> None:
+    @plica.function
+    def wrong(x: Tensor[(2,), f32]) -> Tensor[(2,), f32]:
+        return np.exp(x)
+
+    with pytest.raises(ScriptError, match="Only Plica's operators can be called here") as caught:
+        assert wrong.module
+    assert caught.value.diagnostics[0].suggestion == "Operators are functions: op.exp(...)."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plica.codegen.llvm.fold import launches
+from plica.codegen.program import launches
 from plica.core.digest import digest
 from plica.pipeline import lower
 from plica.report.origin import origins

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.codegen.llvm.fold import launches
+from plica.codegen.program import launches
 from plica.report import model_view, page
 from plica.report.graph import boxes
 from plica.report.graph_film import described, film, states

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import numpy as np
@@ -10,22 +11,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plica import op
+from plica.analysis.site import map_of
 from plica.codegen.llvm.toolchain import host
 from plica.codegen.lower.scheduled import on_processor
 from plica.core.digest import digest
 from plica.core.extension import ExtensionPoint, SkippedExtension, provisionally
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Var
+from plica.ir.loop.scalar import Buffer, Lit
+from plica.ir.loop.stage import Stage, placeholder, stage
+from plica.ir.loop.stages import stages
+from plica.ir.type.dtype import f32
 from plica.ir.type.term import tensor
 from plica.rewrite.contract import exact
 from plica.schedule import form as forms
+from plica.schedule import resample, undecided
 from plica.schedule.default import Machine
+from plica.schedule.form import Facts
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled as replayed
 from plica.schedule.trace import Trace
+from plica.schedule.unlowered import run_unlowered
 from plica.search.sketch.general import tiling_forms
-from plica.search.sketch_rule import SCHEDULE_RULES, SketchRule, begun
-from plica.search.space_of import form_named, space_of, space_of_kernel
+from plica.search.sketch.location import located_forms, located_traces, scalar_traces
+from plica.search.sketch_rule import SCHEDULE_RULES, Asked, SketchRule, begun
+from plica.search.space_of import RULES, asked_of, form_named, space_of, space_of_kernel
 from plica.search.task import DEFAULT_CONTRACT, Task, tasks
 from tests.conftest import Golden
 from tests.schedule.kernel import matmul
@@ -145,6 +155,61 @@ def test_most_points_are_legal(name: str) -> None:
         legal += 1
     assert legal >= 0.8 * len(points)
     assert space.size > 1000
+
+
+def of_stages(*made: Stage, inputs: Sequence[Buffer]) -> Asked:
+    return Asked(stages(tuple(inputs), made), Facts((False,) * len(inputs)))
+
+
+def several() -> Asked:
+    """Three stages, the first of which reads nothing."""
+    x = placeholder("x", (6, 8), f32)
+    half = stage("half", (1,), lambda i: Lit(0.5, f32))
+    twice = stage("twice", (6, 8), lambda i, j: x[i, j] * 2)
+    last = stage("last", (6, 8), lambda i, j: twice[i, 7 - j] + half[0])
+    return of_stages(half, twice, last, inputs=(x,))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda each: each.name)
+def test_each_rule_alone_gives_legal_traces_that_mean_the_work(rule: SketchRule) -> None:
+    """Each on the works it has something to say about."""
+    said = 0
+    for name, of in (
+        (name, (WORK | KINDS)[name]) for name in ("product", "sum", "each", "softmax")
+    ):
+        for _, form in rule.forms(asked_of(of), SMALL):
+            for _, trace in rule.traces(begun(form, of.facts.constant).kernel, SMALL):
+                kernel = replayed(trace, begun(form, of.facts.constant).kernel)
+                arrays, expected = meant(of)
+                found = computed(of, form, kernel, arrays)
+                np.testing.assert_allclose(
+                    found.ravel(), expected.ravel(), 1e-4, 1e-5, err_msg=name
+                )
+                said += 1
+                break  # one of a form is enough: all points are drawn from above
+            else:
+                continue
+            break
+    asked = several()
+    data = np.arange(48, dtype=np.float32).reshape(6, 8)
+    for _, form in rule.forms(asked, SMALL):
+        for _, trace in rule.traces(begun(form, (False,)).kernel, SMALL):
+            kernel = replayed(trace, begun(form, (False,)).kernel)
+            np.testing.assert_array_equal(
+                run_unlowered(kernel, [data])[-1].ravel(), (data[:, ::-1] * 2 + 0.5).ravel()
+            )
+            said += 1
+    assert said or rule.name in ("loops", "near", "narrow", "padded")  # of other works
+
+
+def test_places_are_decided_and_scalars_put_in() -> None:
+    (plain,) = located_forms(several(), SMALL)
+    kernel = begun(plain[1], (False,)).kernel
+    ((_, drawn),) = located_traces(kernel, SMALL)
+    assert drawn.decisions()
+    assert len({resample(undecided(drawn), kernel, seed=each) for each in range(12)}) > 1
+    ((_, inlined),) = scalar_traces(kernel, SMALL)
+    assert len(map_of(replayed(inlined, kernel)).blocks) == len(map_of(kernel).blocks) - 1
 
 
 def test_sketches_are_stable(golden: Golden) -> None:

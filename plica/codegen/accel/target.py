@@ -30,14 +30,18 @@ OWN: Final[dict[str, str]] = {
 """Where Plica's own are, as pyproject.toml registers them: two configurations of one machine."""
 
 
+@lru_cache(maxsize=64)
+def _made(held: object) -> object:
+    """What an entry point holds; where that is a function, the machine it makes, made once."""
+    return held() if callable(held) else held
+
+
 ACCELERATORS: Final = ExtensionGroup(
-    "plica.accelerators", "machine", Accelerator, OWN,
-    made=lambda held: held() if callable(held) else held, error=UnsupportedError,
-)  # fmt: skip
+    "plica.accelerators", "machine", Accelerator, OWN, made=_made, error=UnsupportedError
+)
 """The machines by name; a library ships one, or a function that makes one."""
 
 
-@lru_cache(maxsize=64)
 def machine_named(name: str) -> Accelerator:
     """The declaration of that name; a wrong name is refused with the nearest right one."""
     if name not in OWN and name not in (known := ACCELERATORS.points()):

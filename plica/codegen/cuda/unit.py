@@ -14,9 +14,8 @@ from attrs import frozen
 from plica.codegen.cuda.fold import KernelCode, fold, joined
 from plica.codegen.cuda.limit import check
 from plica.codegen.cuda.toolchain import compiled, compiled_at_once, version
-from plica.codegen.llvm.fold import kernel_name
 from plica.codegen.operation_count import operations
-from plica.codegen.program import Choose, Copy, Launch, Program
+from plica.codegen.program import Choose, Copy, Launch, Program, kernel_name
 from plica.runtime.cuda.step import DeviceCopy, DeviceLaunch, DeviceStep
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.profile import Launched

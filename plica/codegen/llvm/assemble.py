@@ -8,10 +8,10 @@ from attrs import frozen
 
 from plica.codegen.interface import aligned_bytes, interface, tenants
 from plica.codegen.llvm import toolchain
-from plica.codegen.llvm.fold import kernel_name, launches
 from plica.codegen.llvm.unit import units
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
+from plica.codegen.program import kernel_name, launches
 from plica.codegen.road import Job, Lowered, record
 from plica.runtime.artefact import Artefact, ArtefactMachine
 from plica.runtime.profile import Launched

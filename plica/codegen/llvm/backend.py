@@ -10,11 +10,12 @@ from attrs import evolve
 from plica.codegen.backend import Backend, Texts
 from plica.codegen.interface import aligned_bytes, interface
 from plica.codegen.llvm import toolchain
-from plica.codegen.llvm.fold import fold, launches
+from plica.codegen.llvm.fold import fold
 from plica.codegen.llvm.page import PAGES
 from plica.codegen.llvm.processor import find_target
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.memory_plan import WorkspacePlan
+from plica.codegen.program import launches
 from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import Target
 from plica.ir.loop.statement import Kernel

@@ -20,7 +20,17 @@ from plica.codegen.llvm.kernel import Text, emit
 from plica.codegen.llvm.writer import LlvmWriter, declarations
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.open_memory_plan import AnyPlan
-from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Space
+from plica.codegen.program import (
+    Choose,
+    Chunks,
+    Copy,
+    Force,
+    Launch,
+    Program,
+    Space,
+    kernel_name,
+    launches,
+)
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
 
@@ -151,17 +161,6 @@ def regions(program: Program, plan: AnyPlan, callees: Mapping[Variant, Callee]) 
     from plica.codegen.llvm.open import OpenRegions  # which are regions
 
     return OpenRegions(program, plan, callees)
-
-
-def launches(program: Program) -> tuple[Launch, ...]:
-    """Every launch, in the order in which failures are numbered."""
-    return tuple([s for steps in program.regions for s in steps if isinstance(s, Launch)])
-
-
-def kernel_name(number: int, program: Program) -> str:
-    """The name of a kernel's function."""
-    plain = "".join(c if c.isalnum() else "_" for c in program.names[number])
-    return f"k{number}_{plain}"
 
 
 def _variant(number: int, over: int | None, program: Program) -> str:

@@ -14,10 +14,9 @@ from typing import TypeAlias
 
 from attrs import evolve
 
-from plica.codegen.llvm.fold import kernel_name
 from plica.codegen.lower.extern_call import called_symbol
 from plica.codegen.lower.kernel_call import all_written
-from plica.codegen.program import Chunks, KernelOrigin, Launch, Program
+from plica.codegen.program import Chunks, KernelOrigin, Launch, Program, kernel_name
 from plica.core.diagnostic import did_you_mean
 from plica.ir.graph.expression import Call, Expr, Function
 from plica.ir.loop.stages import kernel_of

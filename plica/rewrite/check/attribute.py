@@ -65,6 +65,7 @@ def _pool(shapes: tuple[Shape, ...]) -> list[Any]:
     pool: list[Any] = [0, 1, -1, 2, -2, 3, True, False, None, 0.5, 2.0, -1.0, *DTYPES]
     for shape in shapes:
         pool.extend([shape, (-1,), (1, *shape), (*shape, 1), shape[::-1]])
+        pool.append((*shape[:1], *shape))  # an axis twice
         if len(shape) <= 4:
             pool.extend(itertools.permutations(range(len(shape))))
         volume = int(np.prod(shape, dtype=np.int64))

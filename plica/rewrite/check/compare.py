@@ -55,6 +55,19 @@ def difference(left: Any, right: Any, contract: Contract, magnitude: float) -> s
     return _first(~(neither_finite | (wide_a == wide_b) | (gap <= allowed)), a, b)
 
 
+def distance(left: Any, right: Any) -> float:
+    """The largest relative distance of floats in two values of one type, 0 where none differ."""
+    if isinstance(left, tuple):
+        return max(map(distance, left, right), default=0.0)
+    a, b = np.asarray(left), np.asarray(right)
+    if not a.size or not dtype(a.dtype).is_float:
+        return 0.0
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        apart = np.abs(wide_a - wide_b) / np.maximum(np.abs(wide_a), np.abs(wide_b))
+    return float(apart[np.isfinite(apart)].max(initial=0.0))
+
+
 def epsilon(of: np.dtype[Any]) -> float:
     """The distance from 1 to the next number."""
     return {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10}.get(str(of), 2.0**-7)

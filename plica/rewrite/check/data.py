@@ -8,29 +8,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, bool_
 from plica.ir.type.term import TensorType, Type
+from plica.rewrite.check.sample import FILLS, flat
 
 Choose: TypeAlias = Callable[[Sequence[Any]], Any]  # Any: whatever the sequence holds
 Shape: TypeAlias = tuple[int, ...]
 
+SEEDS: Final = range(1 << 16)
+"""From which the numbers of a random array are drawn."""
+
 
 def array(of: Type | None, choose: Choose) -> np.ndarray[Any, Any]:
-    """An array of a type: a few interesting values repeated, or a ramp that tells places apart."""
+    """An array of a type: a few values repeated, a ramp that tells places apart, or random ones."""
     assert isinstance(of, TensorType)
     shape = sizes(of)
     count = int(np.prod(shape, dtype=np.int64))
+    if choose((False, False, False, True)):
+        return flat(choose(FILLS), of.dtype, count, choose(SEEDS)).reshape(shape)
     values = [choose(numbers(of.dtype)) for _ in range(choose((1, 2, 3, 4)))]
-    flat = np.resize(np.array(values, of.dtype.numpy), count)
+    few = np.resize(np.array(values, of.dtype.numpy), count)
     if of.dtype is not bool_ and choose((False, True)):
         with np.errstate(over="ignore", invalid="ignore"):
-            flat = flat + np.arange(count).astype(of.dtype.numpy)
-    return flat.astype(of.dtype.numpy).reshape(shape)
+            few = few + np.arange(count).astype(of.dtype.numpy)
+    return few.astype(of.dtype.numpy).reshape(shape)
 
 
 def numbers(of: DType) -> Sequence[Any]:
@@ -41,7 +47,7 @@ def numbers(of: DType) -> Sequence[Any]:
         big = 3e38 if of.bits >= 32 else 3e4
         small = 1e-40 if of.bits >= 32 else 1e-6
         inf, nan = float("inf"), float("nan")
-        plain = (0.0, 1.0, -0.0, -1.0, 2.0, 0.5, 0.0, -0.0, 3.0, -2.0, 1.25, -0.75, 0.1)
+        plain = (0.0, 1.0, -0.0, -1.0, 2.0, 0.5, 5.0, -7.0, 3.0, -2.0, 1.25, -0.75, 0.1)
         return (*plain, inf, -inf, nan, small, -small, 100.0, big, -big)
     low, high = of.bounds
     near = (0, 1, 2, 3, 5) + ((-1, -2, -3) if low < 0 else ())

@@ -12,6 +12,7 @@ strange: hypothesis's draws in a check (so failures shrink), a seeded generator 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -43,7 +44,7 @@ from plica.ir.graph.expression import (
     const,
 )
 from plica.ir.graph.operator import Mismatch, Operator, find
-from plica.ir.type.dtype import DTYPES, bool_, f32, i64
+from plica.ir.type.dtype import DTYPES, bool_, f16, f32, f64, i32, i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, TupleType, Type, tensor
 from plica.rewrite.binder import opened, scopes
@@ -58,7 +59,17 @@ TRIES: Final = 40
 """How often types and attributes are chosen for one operator before the instance is given up."""
 REPEATS: Final = 3
 """How often the same choice may come again in a row."""
-SIZES: Final = (1, 2, 3, 0)
+SIZES: Final = (1, 1, 2, 2, 3, 3, 4, 0)
+USUAL: Final = (f32, f32, f32, f32, f64, f16, i64, i32, bool_)
+"""Dtypes that are tried more often than others: most is claimed of floats."""
+LONG: Final = (5, 8, 17)
+"""Longer axes, where the order of a sum matters; few of them, and shapes stay small."""
+LONGEST: Final = (33, 130, 257, 1025)
+"""Lengths of vectors that are longer than any block of a sum."""
+MOST_PAIRS: Final = 1 << 21
+"""Elements of a result times those of an argument: at most so many are computed for one of them."""
+LARGEST: Final = 600
+"""Elements of a shape with long axes."""
 
 
 @attrs.frozen
@@ -79,6 +90,7 @@ def instance(
     """
     pattern = choose(alternatives(left))
     making = _Making(choose, pattern)
+    making.computes = data
     making.give(given or {})
     try:
         term = making.part(pattern)
@@ -103,6 +115,7 @@ class _Making:
     def __init__(self, choose: Choose, pattern: Term) -> None:
         self.choose = choose
         self.given: dict[str, Any] = {}  # Any: what somebody fills holes with
+        self.computes = False  # whether holes are filled with operators, too
         self.filling: dict[str, Any] = {}  # Any: terms, attribute values, tuples of arguments
         self.variables: list[Var] = []
         self.made: dict[Term, Any] = {}
@@ -251,7 +264,8 @@ class _Making:
             if any(isinstance(arg, Literal) for arg in term.args):
                 continue
             types = [type_of(arg) for arg in term.args]
-            if not isinstance(operator.relation(dict(values), *types), Mismatch):
+            result = operator.relation(dict(values), *types)
+            if not isinstance(result, Mismatch) and _is_small(result, types):
                 self._keep(trial)
                 return term
         raise _GivenUp
@@ -318,7 +332,7 @@ class _Making:
 
     def _computed(self, var: Var, of: TensorType, demand: Predicate | None) -> Expr:
         """A variable, or sometimes an operator of it: programs fill holes with both."""
-        if not self.choose((False,) * 7 + (True,)):
+        if not self.computes or not self.choose((False,) * 7 + (True,)):
             return var
         name = "logical_not" if of.dtype is bool_ else "absolute"
         operator = find(name)
@@ -350,7 +364,7 @@ class _Making:
     def _type(self, constraint: Constraint, near: list[TensorType]) -> TensorType:
         allowed = constraint.dtypes or DTYPES
         common = [each.dtype for each in near if each.dtype in allowed]
-        usual = [each for each in (f32, i64, bool_) if each in allowed]
+        usual = [each for each in USUAL if each in allowed]
         alike = common and self.choose((True, True, True, True, True, True, True, False))
         of = self.choose(common if alike else [*usual, *allowed])
         return tensor(self._shape(constraint, [sizes(each) for each in near]), of)
@@ -363,19 +377,34 @@ class _Making:
             options = (*(n for shape in near for n in shape), *SIZES)  # a vector along some axis
             near = [shape for shape in near if len(shape) in constraint.ranks]
         if near and self.choose((True, True, True, False)):
-            shape: Shape = self.choose(near)
+            like: Shape = self.choose(near)
             match self.choose(("same", "ones", "short", "turned")):
                 case "ones":
-                    return tuple(self.choose((n, 1)) for n in shape)
+                    return tuple(self.choose((n, 1)) for n in like)
                 case "short" if constraint.ranks is None:
-                    return shape[self.choose(range(len(shape) + 1)) :]
-                case "turned" if len(shape) <= 4:
-                    turned: Shape = self.choose(tuple(itertools.permutations(shape)))
+                    return like[self.choose(range(len(like) + 1)) :]
+                case "turned" if len(like) <= 4:
+                    turned: Shape = self.choose(tuple(itertools.permutations(like)))
                     return turned
                 case _:
-                    return shape
+                    return like
         rank = self.choose(range(5) if constraint.ranks is None else constraint.ranks)
-        return tuple(self.choose(options) for _ in range(rank))
+        if rank > 1 and self.choose((False, False, False, True)):  # axes can be mixed up unseen
+            equal: Shape = (self.choose((2, 3)),) * rank
+            return equal
+        shape: Shape = tuple(self.choose(options) for _ in range(rank))
+        if rank > 1 and math.prod(shape) > LARGEST:
+            return tuple(min(n, max(SIZES)) for n in shape)
+        return self._lengthened(shape) if rank else shape
+
+    def _lengthened(self, shape: Shape) -> Shape:
+        """Sometimes one axis is longer, where that leaves the shape small."""
+        if not self.choose((False,) * 7 + (True,)):
+            return shape
+        at = self.choose(range(len(shape)))
+        size = self.choose((*LONG, *LONG, *LONGEST) if len(shape) == 1 else LONG)
+        longer = (*shape[:at], size, *shape[at + 1 :])
+        return longer if len(shape) == 1 or math.prod(longer) <= LARGEST else shape
 
     def _attributes(
         self, operator: Operator, node: Apply, trial: dict[str, Any], context: Sequence[Type]
@@ -403,6 +432,14 @@ class _Making:
                 self.filling[value.name] = found
             values.append((name, self.filling.get(value.name, trial.get(value.name))))
         return tuple(values)
+
+
+def _is_small(result: Type, args: Sequence[Type]) -> bool:
+    """Whether the result, and the pairs of its elements with those of an argument, are few."""
+    results = result.items if isinstance(result, TupleType) else (result,)
+    volumes = [math.prod(sizes(each)) for each in results if isinstance(each, TensorType)]
+    given = [math.prod(sizes(each)) for each in args if isinstance(each, TensorType)]
+    return max(volumes, default=0) * max(1, *given, 1) <= MOST_PAIRS
 
 
 def _type_of(term: Expr) -> Type:

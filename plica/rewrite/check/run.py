@@ -7,37 +7,33 @@ check(operator) -> one on its meaning, one on its gradient
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, overload
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, TypeAlias, overload
 
 import hypothesis
-import numpy as np
 from hypothesis import strategies as st
 
-from plica.core.binding import free_vars, name_of
-from plica.core.diagnostic import EvaluationError, IllTyped, RuleFailed
+from plica.core.diagnostic import IllTyped, RuleFailed
 from plica.core.extension import said
-from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.graph.expression import Apply, Const, Expr, Tuple
+from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
-from plica.ir.interpret.interpreter import interpret
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
-from plica.rewrite.check.compare import difference
+from plica.rewrite.check.climb import STEPS, climb
 from plica.rewrite.check.data import Choose
 from plica.rewrite.check.decline import Declined
 from plica.rewrite.check.index import check_index
 from plica.rewrite.check.instance import Instance
 from plica.rewrite.check.offer import offered
 from plica.rewrite.check.operator import check_operator
-from plica.rewrite.check.probe import types_differ
 from plica.rewrite.check.region import chains
-from plica.rewrite.check.report import as_pytest, closed
+from plica.rewrite.check.report import as_pytest
+from plica.rewrite.check.sample import samples
+from plica.rewrite.check.simplify_data import plainer
+from plica.rewrite.check.trial import SidesDiffer, Trial
 from plica.rewrite.check.verdict import Counterexample, Refuted, Tested, Untested, Verdict
-from plica.rewrite.check.widen import widened
-from plica.rewrite.contract import signless_zero
 from plica.rewrite.pack import Pack, as_rules
 from plica.rewrite.packs import find_pack
 from plica.rewrite.pattern import Dominator
@@ -72,7 +68,7 @@ def _check_region(rule: Rule, examples: int, seed: int) -> Verdict:
     """What can be said of a rule of regions: it is tested on chains."""
     ways = chains(rule)
     share = max(1, examples // max(1, len(ways)))
-    cases = overflowed = 0
+    cases = overflowed = sets = 0
     for each in ways:
         found = _test(each, share, seed)
         if isinstance(found, Untested):
@@ -80,9 +76,10 @@ def _check_region(rule: Rule, examples: int, seed: int) -> Verdict:
         if not isinstance(found, Tested):
             return found
         cases, overflowed = cases + found.cases, overflowed + found.overflowed
+        sets += found.sets
     if not cases:
         return Untested(rule.name, "no chain of the path was found that the rule changes")
-    return Tested(rule.name, cases, overflowed, "on chains of the path")
+    return Tested(rule.name, cases, overflowed, "on chains of the path", sets)
 
 
 TAPE: Final = 96
@@ -103,23 +100,136 @@ def reader(tape: bytes) -> Choose:
     return choose
 
 
+SHRINKS: Final = 400
+"""Instances tried to make a counterexample smaller."""
+CHUNKS: Final = (48, 16, 4, 1)
+"""Bytes of a tape that are made simple together."""
+CLIMBED: Final = 32
+"""Below this last byte of its tape an instance is searched: one in eight."""
+
+
+Found: TypeAlias = tuple["Trial | None", "SidesDiffer | str", Instance, "Term | None"]
+"""A trial and where its sides differ; or why there is none, with the instance and what it gave."""
+
+
 class Differs(AssertionError):
     """Raised inside hypothesis where the sides of a rule differ."""
 
-    def __init__(self, counterexample: Counterexample) -> None:
-        super().__init__(counterexample.reason)
-        self.counterexample = counterexample
+
+class _Search:
+    """What is tried of one rule; the same tape always gives the same answer."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.seen = self.overflowed = self.sets = 0
+        self.declined = Declined()
+        self.found: Found | None = None
+        self.tape = b""
+
+    def look(self, tape: bytes) -> None:
+        """Try one instance; raises `Differs` where the sides do."""
+        answer = self.found or self.answer(tape)
+        if answer is None:
+            hypothesis.reject()
+        if not isinstance(answer, bool):
+            self.found = answer
+            self.tape = self.tape or tape
+            raise Differs  # and again where hypothesis asks for what it has found
+        self.seen += 1
+        self.overflowed += answer
+
+    def answer(self, tape: bytes, steps: int = STEPS) -> Found | bool | None:
+        """How an instance refutes the rule, otherwise whether it overflowed; None if it is none."""
+        rule = self.rule
+        made = offered(rule, reader(tape))
+        if made is None:
+            self.declined.add(None)
+            return None
+        try:
+            after = rule.at(made.term)
+        except RuleFailed as error:
+            return None, f"the rule fails with {said(error.__cause__ or error)}", made, None
+        if after is None:
+            self.declined.add(made)
+            return None
+        trial = Trial(rule, made, after)
+        if trial.ill_made is not None:
+            return None, trial.ill_made, made, after
+        return self._try(trial, tape, steps)
+
+    def _try(self, trial: Trial, tape: bytes, steps: int) -> Found | bool | None:
+        """The data of the instance, data sets of every kind, and for some instances a search."""
+        made, seed = trial.made, zlib.crc32(tape)
+        own = [array for _, array in made.inputs]
+        random_sets = samples(trial.types, seed) if any(each.size for each in own) else ()
+        some = overflowed = False
+        for inputs in (own, *random_sets):
+            found = trial.outcome(inputs)
+            self.sets += 1
+            if isinstance(found, SidesDiffer):
+                return trial, found, made, trial.after
+            some, overflowed = some or found.has_value, overflowed or found.overflowed
+        if steps and tape[-1] < CLIMBED:
+            start = next(iter(samples(trial.types, seed)), own)
+            beyond = climb(trial, start, seed, steps)
+            if beyond is not None:
+                return trial, beyond, made, trial.after
+        return overflowed if some else None
+
+    def counterexample(self) -> Counterexample:
+        """The smallest that is found."""
+        assert self.found is not None
+        trial, found, made, after = self._smaller(self.tape, self.found)
+        if isinstance(found, str):
+            return _counterexample(self.rule, made, after, None, found)
+        assert trial is not None
+        plain = plainer(trial, found)
+        values = plain.left, plain.right
+        return _counterexample(self.rule, plain.made, plain.after, values, plain.reason)
+
+    def _smaller(self, tape: bytes, found: Found) -> Found:
+        """What a simpler tape refutes the rule with: bytes become 0, or half of what they were."""
+        steps = STEPS if self._refutes(tape, 0) is None else 0
+        tries, last = 0, b""
+        while tape != last and tries < SHRINKS:
+            last = tape
+            for start, part, plain in _simpler(tape):
+                if tape[start : start + len(part)] != part or tries == SHRINKS:
+                    continue  # an earlier part has changed
+                tries += 1
+                simpler = tape[:start] + plain + tape[start + len(part) :]
+                answer = self._refutes(simpler, steps)
+                if answer is not None:
+                    tape, found = simpler, answer
+        return found
+
+    def _refutes(self, tape: bytes, steps: int) -> Found | None:
+        answer = self.answer(tape, steps)
+        return None if answer is None or isinstance(answer, bool) else answer
+
+
+def _simpler(tape: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Parts of a tape, where each begins, and what is simpler there."""
+    for size in CHUNKS:
+        for start in range(0, len(tape), size):
+            part = tape[start : start + size]
+            if any(part):
+                yield start, part, bytes(len(part))
+    for start, byte in enumerate(tape):
+        if byte > 1:
+            yield start, bytes([byte]), bytes([byte >> 1])
+            yield start, bytes([byte]), bytes([byte * 3 >> 2])
 
 
 def _test(rule: Rule, examples: int, seed: int) -> Verdict:
-    seen, overflowed, declined = 0, 0, Declined()
+    search = _Search(rule)
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
         max_examples=examples,
         deadline=None,
         database=None,
-        phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
+        phases=(hypothesis.Phase.generate,),
         suppress_health_check=list(hypothesis.HealthCheck),
         report_multiple_bugs=False,
         print_blob=False,
@@ -127,93 +237,19 @@ def _test(rule: Rule, examples: int, seed: int) -> Verdict:
     )
     @hypothesis.given(st.binary(min_size=TAPE, max_size=TAPE))
     def compare(tape: bytes) -> None:
-        nonlocal seen, overflowed
-        made = offered(rule, reader(tape))
-        if made is None:
-            declined.add(None)
-            hypothesis.reject()
-        try:
-            after = rule.at(made.term)
-        except RuleFailed as error:
-            reason = f"the rule fails with {said(error.__cause__ or error)}"
-            raise Differs(_counterexample(rule, made, None, None, reason)) from error
-        if after is None:
-            declined.add(made)
-            hypothesis.reject()
-        verdict = sides_differ(rule, made, after)
-        if isinstance(verdict, Counterexample):
-            raise Differs(verdict)
-        seen += 1
-        overflowed += verdict
+        search.look(tape)
 
+    note = ""
+    why = "the guard" if rule.when is not None else "the right side"
     try:
         compare()
-    except Differs as found:
-        return Refuted(rule.name, found.counterexample)
+    except Differs:
+        return Refuted(rule.name, search.counterexample())
     except hypothesis.errors.Unsatisfiable:
-        if seen:
-            why = "the guard" if rule.when is not None else "the right side"
-            note = f"{why} declines nearly every instance"
-            return Tested(rule.name, seen, overflowed, note)
-    if not seen:
-        return Untested(rule.name, declined.why(rule))
-    return Tested(rule.name, seen, overflowed)
-
-
-def sides_differ(rule: Rule, made: Instance, after: Term) -> Counterexample | bool:
-    """A counterexample where the sides differ; otherwise whether something overflowed."""
-    wrong = types_differ(made.term, after)
-    if wrong is not None:
-        return _counterexample(rule, made, after, None, wrong)
-    assert isinstance(after, Expr)
-    loose = sorted(str(name_of(each)) for each in free_vars(after) - free_vars(made.term))
-    if loose:
-        wrong = f"the right side speaks of {', '.join(loose)}, which nothing binds there"
-        return _counterexample(rule, made, after, None, wrong)
-    left, heavy = _evaluate(made.term, made)
-    try:
-        right, heavier = _evaluate(after, made)
-    except EvaluationError as error:
-        return _counterexample(rule, made, after, (left, None), f"the right side fails: {error}")
-    reason = difference(left, right, rule.contract, max(heavy, heavier))
-    if reason is None:
-        return False
-    if signless_zero < rule.contract and _agree_in_f64(rule, made):
-        return True
-    return _counterexample(rule, made, after, (left, right), reason)
-
-
-def _agree_in_f64(rule: Rule, made: Instance) -> bool:
-    """Whether the sides agree with wider floats: then what differed was an overflow."""
-    wide = widened(made)
-    after = None if wide is None else rule.at(wide.term)
-    if wide is None or not isinstance(after, Expr):
-        return False
-    left, heavy = _evaluate(wide.term, wide)
-    right, heavier = _evaluate(after, wide)
-    return difference(left, right, rule.contract, max(heavy, heavier)) is None
-
-
-def _evaluate(term: Expr, made: Instance) -> tuple[Any, float]:
-    """The value of a term, and the largest sum of magnitudes among its parts and inputs.
-
-    Parts that speak of variables bound in the term are left out.
-    """
-    known = frozenset(made.variables)
-    parts = [
-        node
-        for node in post_order(term)
-        if isinstance(node, Apply | Const)
-        and isinstance(type_of(node), TensorType)
-        and free_vars(node) <= known
-    ]
-    values = interpret(closed(Tuple((term, *parts)), made), *(array for _, array in made.inputs))
-    heaviest = 0.0
-    for value in (*values[1:], *(array for _, array in made.inputs)):
-        with np.errstate(over="ignore", invalid="ignore"):
-            sizes = np.abs(value.astype(np.float64))
-        heaviest = max(heaviest, float(sizes[np.isfinite(sizes)].sum()))
-    return values[0], heaviest * max(1, len(parts))
+        note = f"{why} declines nearly every instance"
+    if not search.seen:
+        return Untested(rule.name, search.declined.why(rule))
+    return Tested(rule.name, search.seen, search.overflowed, note, search.sets)
 
 
 def _counterexample(

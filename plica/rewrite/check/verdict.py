@@ -32,7 +32,10 @@ class Proved:
 
 @attrs.frozen
 class Tested:
-    """The two sides agreed on that many instances; some overflowed and are counted apart."""
+    """The two sides agreed on that many instances; some overflowed and are counted apart.
+
+    `sets` are the data sets that they were compared on, several for each instance.
+    """
 
     __test__ = False  # its name makes pytest think it is a test
 
@@ -40,6 +43,7 @@ class Tested:
     cases: int
     overflowed: int = 0
     note: str = ""
+    sets: int = 0
 
     def to_data(self) -> dict[str, Any]:
         return {
@@ -48,6 +52,7 @@ class Tested:
             "cases": self.cases,
             "overflowed": self.overflowed,
             "note": self.note,
+            "sets": self.sets,
         }
 
     def __str__(self) -> str:

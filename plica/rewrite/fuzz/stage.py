@@ -21,9 +21,11 @@ from plica.core.term import Term
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pass
 from plica.ir.type.infer import infer
+from plica.rewrite.contract import exact
 from plica.rewrite.derivation import first_bad
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack
+from plica.rewrite.rule_pass import Setting
 
 Stage: TypeAlias = Pass | Pack
 
@@ -40,7 +42,12 @@ class Blame:
 
 def after(history: History, stage: Stage) -> History:
     """The history after one more stage."""
-    return history.under(stage) if isinstance(stage, Pack) else history.through(stage)
+    if isinstance(stage, Pack):
+        return history.under(stage)
+    if stage.kind == "rules":
+        made: History = stage.run(history, Setting(exact, ()))
+        return made
+    return history.through(stage)
 
 
 def blame(history: History, stages: Sequence[Stage], good: Callable[[Module], bool]) -> Blame:
@@ -52,11 +59,12 @@ def blame(history: History, stages: Sequence[Stage], good: Callable[[Module], bo
     name = bad.step.rule.name
     if bad.step.rule.is_pass:
         return Blame(name, None, before, changed)
-    owner = next(
+    owners = [
         each.name
         for each in stages
         if isinstance(each, Pack) and any(bad.step.rule is rule for rule in each)
-    )
+    ]
+    owner = owners[0] if owners else "a pass of rules"
     return Blame(owner, name, before, changed)
 
 

@@ -31,8 +31,18 @@ import plica
 model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 3)).eval()
 example = torch.randn(5, 4)
 program = torch.export.export(model, (example,))
-exe = plica.compile(plica.from_torch(program))
+exe = plica.compile(plica.from_torch(program))      # or plica.compile(program)
 np.testing.assert_allclose(exe(example), model(example).detach().numpy(), rtol=1e-4, atol=1e-5)
+```
+
+`plica.compile(model.eval())` takes the module itself: torch exports it when it is first called with
+inputs of some shapes, arrays or tensors, and the code is kept. `exe.at(example)` is the executable
+for such inputs, which can be saved; for one code that serves all sizes, export the program with
+`Dim`s.
+
+```python
+direct = plica.compile(model)
+np.testing.assert_allclose(direct(example), model(example).detach().numpy(), rtol=1e-4, atol=1e-5)
 ```
 
 - Parameters, buffers and constants become constants of the module. Inputs keep their names, also

@@ -51,7 +51,7 @@ def keys(count: int) -> Array:
 
 @pytest.mark.parametrize("descending", [False, True])
 def test_many_are_sorted_as_numpy_sorts_them(descending: bool) -> None:
-    x = keys(5000)
+    x = keys(1500)
     of = program("argsort", [x], descending=descending)
     wanted = REFERENCE["argsort"](x, descending=descending)
     np.testing.assert_array_equal(compile(of)(x), wanted)
@@ -59,7 +59,7 @@ def test_many_are_sorted_as_numpy_sorts_them(descending: bool) -> None:
 
 
 def test_many_are_unique() -> None:
-    x = keys(5000)
+    x = keys(1500)
     of = program("unique", [x], sorted=False)
     for ours, theirs in zip(compile(of)(x), REFERENCE["unique"](x, sorted=False), strict=True):
         np.testing.assert_array_equal(ours, theirs)

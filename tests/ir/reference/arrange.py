@@ -146,11 +146,13 @@ def _laid(x: Array, source: str, target: str) -> Array:
 
 def _slid(x: Array, axis: int, window: Any, strides: Any) -> Array:
     axes = tuple(range(axis, axis + len(window)))
-    seen = np.lib.stride_tricks.sliding_window_view(x, window, axes)
+    places = np.arange(x.size).reshape(x.shape)  # numpy has no views of 8-bit floats
+    seen = np.lib.stride_tricks.sliding_window_view(places, window, axes)
     seen = seen[(*(slice(None),) * axis, *(slice(None, None, stride) for stride in strides))]
     rank, count = x.ndim, len(window)
     rest = tuple(range(axis + count, rank))
-    return seen.transpose((*range(axis + count), *range(rank, rank + count), *rest))
+    order = (*range(axis + count), *range(rank, rank + count), *rest)
+    return np.asarray(x.reshape(-1)[seen.transpose(order)])
 
 
 def _masked(x: Array, lengths: Array, axis: int = 1, batch_axis: int = 0, value: Any = 0) -> Array:

@@ -14,8 +14,9 @@ import plica
 from plica import op
 from plica.codegen.dot_product import dot_of, meaning
 from plica.codegen.llvm import toolchain
-from plica.codegen.llvm.fold import fold, launches
+from plica.codegen.llvm.fold import fold
 from plica.codegen.native import run_native
+from plica.codegen.program import launches
 from plica.codegen.target import Target
 from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Function, Var, const

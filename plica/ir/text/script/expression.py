@@ -210,12 +210,15 @@ class ExpressionReader(OperatorReader):
         else:
             message = "A value has no attributes."
             meant = operator_meant(node.attr)
+            outside = isinstance(owner, Word)  # np.exp: what stands before the dot is no argument
+            if outside:
+                message = "Only Plica's operators can be called here."
             if meant is None:
                 hint = self.problems.suggest(node.attr, names())
             else:
                 rest = "" if node.attr in ("T", "mT", "shape") else ", ..."
-                owner_text = self.origin.excerpt(node.value)
-                hint = f"Operators are functions: {meant}({owner_text}{rest})."
+                args = "..." if outside else f"{self.origin.excerpt(node.value)}{rest}"
+                hint = f"Operators are functions: {meant}({args})."
             self.error(
                 node,
                 "unsupported-syntax",

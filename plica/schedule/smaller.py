@@ -1,4 +1,4 @@
-"""Smaller subjects: of one that goes wrong, the least part found that still does.
+"""Smaller cases: of a kernel, a trace and data that go wrong, the least part that still does.
 
 First steps of the trace go, then statements of the kernel with the buffers nobody needs then, then
 extents become less, then numbers become zero.  What is tried must keep a value: the interpreter
@@ -8,39 +8,62 @@ says so, which checks bounds and what was never written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
-from attrs import evolve
+from attrs import evolve, frozen
 
-from plica.codegen.native import shape_of
-from plica.codegen.subject import FuzzSubject
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up
 from plica.ir.interpret.value import Array
 from plica.ir.loop.scalar import Buffer, Lit, index
 from plica.ir.loop.statement import Alloc, Block, For, Kernel, Seq, Stmt, seq, statements
 from plica.ir.loop.verify import well_formed
+from plica.ir.type.size import shape_of
 from plica.rewrite.fuzz.driver import least
-from plica.schedule.fuzz import minimal
 from plica.schedule.primitive.block import GetBlock
 from plica.schedule.trace import Step, Trace
 
 ATTEMPTS: Final = 400
-"""How many smaller subjects are tried at most."""
+"""How many smaller cases are tried at most."""
 
 
-def smallest(of: FuzzSubject, fails: Callable[[FuzzSubject], bool]) -> FuzzSubject:
-    """A subject that fails as `of` does, and that none of the ways here makes smaller."""
+@frozen(eq=False)
+class ScheduledCase:
+    """A kernel without symbolic dims, what it reads, and a schedule."""
 
-    def shorter(of: FuzzSubject) -> FuzzSubject:
+    kernel: Kernel
+    arrays: tuple[Array, ...]
+    trace: Trace
+
+
+C = TypeVar("C", bound=ScheduledCase)
+
+
+def minimal(trace: Trace, fails: Callable[[Trace], bool]) -> Trace:
+    """A part of a failing trace that fails, too, and of which every step is needed."""
+    return least(trace, _shorter, fails, attempts=None)
+
+
+def _shorter(trace: Trace) -> Iterator[Trace]:
+    """The trace without one of its steps and what needs that, the last first."""
+    for gone in reversed(range(len(trace))):
+        part = trace.only(tuple([each for each in range(len(trace)) if each != gone]))
+        if part is not None:
+            yield part
+
+
+def smallest(of: C, fails: Callable[[C], bool]) -> C:
+    """A case that fails as `of` does, and that none of the ways here makes smaller."""
+
+    def shorter(of: C) -> C:
         return evolve(of, trace=minimal(of.trace, lambda trace: fails(evolve(of, trace=trace))))
 
     return shorter(least(shorter(of), smaller, fails, ATTEMPTS))
 
 
-def smaller(of: FuzzSubject) -> Iterator[FuzzSubject]:
-    """Subjects a step smaller."""
+def smaller(of: C) -> Iterator[C]:
+    """Cases a step smaller."""
     allocs, body = _opened(of.kernel.body)
     parts = body.stmts if isinstance(body, Seq) else ()
     for number in range(len(parts)):
@@ -68,10 +91,8 @@ def _opened(body: Stmt) -> tuple[list[Buffer], Stmt]:
     return found, body
 
 
-def _rebuilt(
-    of: FuzzSubject, allocs: Sequence[Buffer], body: Stmt, trace: Trace
-) -> Iterator[FuzzSubject]:
-    """The subject with another body, and only the buffers that it needs."""
+def _rebuilt(of: C, allocs: Sequence[Buffer], body: Stmt, trace: Trace) -> Iterator[C]:
+    """The case with another body, and only the buffers that it needs."""
     free = free_vars(body)
     whole = body
     for each in allocs:
@@ -113,8 +134,8 @@ def _extents(kernel: Kernel) -> list[int]:
     return [int(each.extent.value) for each in loops if isinstance(each.extent, Lit)]
 
 
-def _resized(of: FuzzSubject, extent: int, less: int) -> Iterator[FuzzSubject]:
-    """The subject with a smaller number wherever there is a certain one, if it makes sense."""
+def _resized(of: C, extent: int, less: int) -> Iterator[C]:
+    """The case with a smaller number wherever there is a certain one, if it makes sense."""
     old, new = index(extent), index(less)
     made = map_bottom_up(lambda node: new if node is old else node, of.kernel)
     assert isinstance(made, Kernel)
@@ -122,8 +143,8 @@ def _resized(of: FuzzSubject, extent: int, less: int) -> Iterator[FuzzSubject]:
         return
     arrays = []
     for param, array in zip(made.params, of.arrays, strict=False):
-        shape = shape_of(param)
-        if any(size > room for size, room in zip(shape, array.shape, strict=True)):
+        shape = shape_of(param.shape, {})
+        if shape is None or any(size > room for size, room in zip(shape, array.shape, strict=True)):
             return
         arrays.append(_cut(array, shape))
     yield evolve(of, kernel=made, arrays=tuple(arrays))

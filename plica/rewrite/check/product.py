@@ -1,0 +1,163 @@
+"""Whether every float product inside some operators is exact on given data.
+
+A fused multiplication and addition differs from the two in that the product is not rounded.  So on
+data whose products are exact, what is fused and what is not must be equal: there, and only there,
+`fused` can be told from `reassociates`.  Two factors of so few binary digits that all the digits
+of their product fit are enough; what an operator multiplies is asked of its tensor definition.
+
+>>> binary_digits(np.array([1.0, 0.75, 5.0, 0.0, np.inf]))
+3
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+import numpy as np
+
+from plica.core.diagnostic import IllTyped
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.core.term import Term
+from plica.ir.graph.expression import Apply, Attrs, Expr, Var
+from plica.ir.graph.operator import Operator, find
+from plica.ir.loop.scalar import (
+    Add,
+    Buffer,
+    Cast,
+    Lit,
+    Load,
+    Mul,
+    Reduce,
+    Scalar,
+    Select,
+    Sub,
+    dtype_of,
+)
+from plica.ir.loop.tensor import Compute
+from plica.ir.type.dtype import bool_
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, Type
+
+Array = np.ndarray[Any, Any]
+LONGEST: Final = 53
+"""Binary digits of f64, in which numbers are looked at."""
+
+
+def products_are_exact(values: Mapping[Expr, Array]) -> bool:
+    """Whether no operator among the terms rounds a product that is added to something.
+
+    The terms come with their values, and so do their arguments.
+    """
+    known = {node: _inside(node) for node in values if isinstance(node, Apply)}
+    added = {arg for node, inside in known.items() if inside.adds for arg in node.args}
+    for node, inside in known.items():
+        if not inside.adds and node not in added:
+            continue
+        if inside.factors is None or any(node.args[i] not in values for i in inside.used):
+            return False
+        for pair in inside.factors:
+            digits = sum(binary_digits(values[node.args[i]]) for i in pair)
+            if digits > _digits(values[node]):
+                return False
+    return True
+
+
+def binary_digits(of: Array) -> int:
+    """Of how many binary digits the longest of the numbers is, the zeros at its ends apart."""
+    wide = np.abs(of.astype(np.float64)).ravel()
+    fraction, _ = np.frexp(wide[np.isfinite(wide) & (wide != 0)])
+    if not fraction.size:
+        return 0
+    whole = np.ldexp(fraction, LONGEST).astype(np.int64)
+    last = np.log2((whole & -whole).astype(np.float64)).min()
+    return LONGEST - int(last)
+
+
+def _digits(of: Array) -> int:
+    return {"float64": 53, "float32": 24, "float16": 11}.get(str(of.dtype), 8)
+
+
+@attrs.frozen
+class Arithmetic:
+    """What an operator does inside: whether it adds floats, and which arguments it multiplies.
+
+    No factors are known where it multiplies something that it has computed, or a constant.
+    """
+
+    adds: bool
+    factors: tuple[tuple[int, int], ...] | None
+    source: int | None = None  # the argument whose elements it moves about, where it does only that
+
+    @property
+    def used(self) -> frozenset[int]:
+        return frozenset(i for pair in self.factors or () for i in pair)
+
+
+def _inside(node: Apply) -> Arithmetic:
+    return _arithmetic(node.op, node.attrs, tuple(type_of(arg) for arg in node.args))
+
+
+@functools.lru_cache(maxsize=4096)
+def _arithmetic(op: str, attributes: Attrs, types: tuple[Type, ...]) -> Arithmetic:
+    record = find(op)
+    if record is None or not all(isinstance(each, TensorType) for each in types):
+        return Arithmetic(True, None)
+    tensors = [each for each in types if isinstance(each, TensorType)]
+    if record.compute is None:
+        return _of_others(record, attributes, tensors)
+    buffers = [Buffer(Name("x", i), each.shape, each.dtype) for i, each in enumerate(tensors)]
+    made = record.compute(dict(attributes), *buffers)
+    adds, found, known = False, list[tuple[int, int]](), True
+    bodies = [each.body for each in ((made,) if isinstance(made, Compute) else made)]
+    for node in post_order(Select(Lit(True, bool_), bodies[0], bodies[-1])):
+        match node:
+            case Add() | Sub() | Reduce(combiner="sum"):
+                adds = adds or dtype_of(node).is_float
+            case Mul(left, right) if dtype_of(node).is_float:
+                a, b = _loaded(left), _loaded(right)
+                if a is None or b is None:
+                    known = False
+                else:
+                    found.append((buffers.index(a), buffers.index(b)))
+    moved = _loaded(bodies[0]) if len(bodies) == 1 else None
+    source = None if moved is None else buffers.index(moved)
+    return Arithmetic(adds, tuple(found) if known else None, source)
+
+
+def _of_others(record: Operator, attributes: Attrs, types: list[TensorType]) -> Arithmetic:
+    """An operator made of others: what they do, as far as it is done to its own arguments."""
+    assert record.decompose is not None
+    params = [Var(Name("x", i), each) for i, each in enumerate(types)]
+    sources: dict[Term, int] = {param: i for i, param in enumerate(params)}
+    adds, found = False, list[tuple[int, int]]()
+    for node in post_order(record.decompose(dict(attributes), *params)):
+        if not isinstance(node, Apply):
+            continue
+        try:
+            inside = _inside(node)
+        except IllTyped:  # a literal whose dtype its neighbours decide
+            return Arithmetic(True, None)
+        adds = adds or inside.adds
+        if inside.factors is None or any(node.args[i] not in sources for i in inside.used):
+            return Arithmetic(True, None)
+        found.extend((sources[node.args[i]], sources[node.args[j]]) for i, j in inside.factors)
+        if inside.source is not None and node.args[inside.source] in sources:
+            sources[node] = sources[node.args[inside.source]]
+    return Arithmetic(adds, tuple(found))
+
+
+def _loaded(side: Scalar) -> Buffer | None:
+    """The buffer a factor comes from, None where it is computed or a constant."""
+    match side:
+        case Load(buffer):
+            return buffer
+        case Cast(value):
+            return _loaded(value)
+        case Select(_, value, Lit(value=0)):  # outside of a padded tensor
+            return _loaded(value)
+        case _:
+            return None

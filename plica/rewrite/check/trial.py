@@ -1,0 +1,245 @@
+"""One instance of a rule on trial: both sides interpreted on data sets, compared by the contract.
+
+Both sides are one module, so that a data set costs one run of it.  What a contract says is asked
+as it is meant.  `exact` and `signless_zero`: the same bits.  `fused` and `reassociates`: an
+equation of real numbers, so besides agreeing as they are, the sides agree as closely in f64 as f64
+is precise; and where no product is rounded, `fused` changes nothing at all.  Where a part of the
+computation leaves the range of a narrower float, only f64 is asked, and it is counted apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+import attrs
+import numpy as np
+
+from plica.core.binding import free_vars, name_of
+from plica.core.diagnostic import EvaluationError
+from plica.core.fold import post_order
+from plica.core.term import Term
+from plica.ir.graph.expression import Apply, Const, Expr, Tuple
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.type.dtype import DType
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
+from plica.rewrite.check.compare import difference
+from plica.rewrite.check.instance import Instance
+from plica.rewrite.check.probe import types_differ
+from plica.rewrite.check.product import products_are_exact
+from plica.rewrite.check.report import closed
+from plica.rewrite.check.sample import Sets
+from plica.rewrite.check.widen import array_in_f64, widened
+from plica.rewrite.contract import fused, signless_zero
+from plica.rewrite.rule import Rule
+
+Inputs: TypeAlias = Sequence[np.ndarray[Any, Any]]
+
+MARGIN: Final = 2.0**20
+"""How far from the ends of a range numbers are kept where nothing wider can tell."""
+
+
+@attrs.frozen
+class SidesDiffer:
+    """Where two sides differ, and what each was; the instance is the one in f64 if it is there."""
+
+    made: Instance
+    after: Term
+    left: Any
+    right: Any
+    reason: str
+
+
+@attrs.frozen
+class SidesAgree:
+    """Two sides that agree; `overflowed` where only f64 could tell, `has_value` if the left has."""
+
+    overflowed: bool = False
+    has_value: bool = True
+
+
+class Trial:
+    """An instance, its right side, and what both come to."""
+
+    def __init__(self, rule: Rule, made: Instance, after: Term) -> None:
+        self.rule, self.made, self.after = rule, made, after
+
+    @cached_property
+    def ill_made(self) -> str | None:
+        """Why the right side can't stand for the left, whatever the data are."""
+        wrong = types_differ(self.made.term, self.after)
+        if wrong is not None:
+            return wrong
+        beyond = free_vars(self.after) - free_vars(self.made.term)
+        loose = sorted(str(name_of(each)) for each in beyond)
+        if not loose:
+            return None
+        return f"the right side speaks of {', '.join(loose)}, which nothing binds there"
+
+    @cached_property
+    def types(self) -> Sets:
+        """The dtypes and shapes of the inputs."""
+        return [(_tensor(var).dtype, array.shape) for var, array in self.made.inputs]
+
+    @cached_property
+    def wide(self) -> Trial | None:
+        """The same with every float in f64, None where nothing is narrower or it is no instance."""
+        made = widened(self.made)
+        after = None if made is None else self.rule.at(made.term)
+        if made is None or not isinstance(after, Expr):
+            return None
+        trial = Trial(self.rule, made, after)
+        return trial if trial.ill_made is None else None
+
+    def outcome(self, inputs: Inputs) -> SidesDiffer | SidesAgree:
+        """Whether the sides agree on these arrays."""
+        try:
+            found = self.values(inputs)
+        except EvaluationError:
+            return self._failure(inputs)
+        contract = self.rule.contract
+        reason = difference(found[0], found[1], contract, self.magnitude(found, inputs))
+        if contract <= signless_zero:
+            return self._answer(inputs, found, reason)
+        if reason is None and contract is fused and self._without_rounded_products(found, inputs):
+            reason = difference(found[0], found[1], signless_zero, 0.0)
+        wide = self.wide
+        if wide is None:
+            if reason is not None and self._leaves_range(found, inputs, MARGIN):
+                return SidesAgree(overflowed=True)
+            return self._answer(inputs, found, reason)
+        again = [array_in_f64(each) for each in inputs]
+        try:
+            widely = wide.values(again)
+        except EvaluationError:
+            return self._answer(inputs, found, reason)
+        apart = difference(widely[0], widely[1], contract, wide.magnitude(widely, again))
+        if reason is None and apart is not None and contract.rel == 0:
+            return wide._answer(again, widely, f"in f64 {apart}")
+        forgiven = reason is not None and apart is None
+        if forgiven and (self._leaves_range(widely, again) or _overflowed(found[2:], widely[2:])):
+            return SidesAgree(overflowed=True)
+        return self._answer(inputs, found, reason)
+
+    def values(self, inputs: Inputs) -> tuple[Any, ...]:
+        """What the left side, the right side and, if the contract asks for them, all parts are."""
+        found: tuple[Any, ...] = interpret(self._module, *inputs)
+        return found
+
+    def magnitude(self, found: Sequence[Any], inputs: Inputs) -> float:
+        """The largest sum of magnitudes among parts and inputs, as often as there are parts."""
+        if self.rule.contract <= signless_zero:
+            return 0.0
+        heaviest = 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            for value in (*found[2:], *inputs):
+                sizes = np.abs(value.astype(np.float64))
+                heaviest = max(heaviest, float(sizes[np.isfinite(sizes)].sum()))
+        return heaviest * max(1, self._longer)
+
+    def at(self, inputs: Inputs) -> Instance:
+        """The instance with other data."""
+        pairs = zip((var for var, _ in self.made.inputs), inputs, strict=True)
+        return attrs.evolve(self.made, inputs=tuple(pairs))
+
+    def _answer(
+        self, inputs: Inputs, found: Sequence[Any], reason: str | None
+    ) -> SidesDiffer | SidesAgree:
+        if reason is None:
+            return SidesAgree()
+        return SidesDiffer(self.at(inputs), self.after, found[0], found[1], reason)
+
+    def _failure(self, inputs: Inputs) -> SidesDiffer | SidesAgree:
+        """What it means that a side fails: nothing where the left side has no value either."""
+        try:
+            left = interpret(closed(self.made.term, self.made), *inputs)
+        except EvaluationError:
+            return SidesAgree(has_value=False)
+        assert isinstance(self.after, Expr)
+        try:
+            interpret(closed(self.after, self.made), *inputs)
+        except EvaluationError as error:
+            reason = f"the right side fails: {error}"
+            return SidesDiffer(self.at(inputs), self.after, left, None, reason)
+        return SidesAgree(has_value=False)  # a part that neither side looks at
+
+    @cached_property
+    def _parts(self) -> tuple[Expr, ...]:
+        """The tensors both sides are made of; none that speaks of a variable bound in them."""
+        if self.rule.contract <= signless_zero:
+            return ()
+        sides = (_parts_of(self.made.term, self.made), _parts_of(self.after, self.made))
+        return tuple(dict.fromkeys(each for side in sides for each in side))
+
+    @cached_property
+    def _longer(self) -> int:
+        sides = (self.made.term, self.after)
+        return max(len(_parts_of(each, self.made)) for each in sides)
+
+    @cached_property
+    def _module(self) -> Any:
+        assert isinstance(self.after, Expr)
+        return closed(Tuple((self.made.term, self.after, *self._parts)), self.made)
+
+    def _without_rounded_products(self, found: Sequence[Any], inputs: Inputs) -> bool:
+        values: dict[Expr, Any] = dict(zip(self._parts, found[2:], strict=True))
+        known = zip((var for var, _ in self.made.inputs), inputs, strict=True)
+        return products_are_exact(values | dict(known))
+
+    def _leaves_range(self, values: Sequence[Any], inputs: Inputs, margin: float = 1.0) -> bool:
+        """Whether a part is too large or too small for the narrowest float that occurs."""
+        floats = [of for of in _dtypes(self.made.term, self.after) if of.is_float]
+        greatest = min((of.greatest for of in floats), default=np.inf) / margin
+        # Below this precision is lost.
+        least = max((_least(of) for of in floats), default=0.0) * margin
+        with np.errstate(invalid="ignore"):
+            for value in (*values[2:], *inputs):
+                sizes = np.abs(value.astype(np.float64))
+                far = (sizes > greatest) & (sizes < np.inf) | (sizes < least) & (sizes > 0)
+                if np.any(far):
+                    return True
+        return False
+
+
+def _least(of: DType) -> float:
+    """The least number of a float's range that still has all its digits when it is halved."""
+    return float(2.0 ** (2 - (1 << of.row.exponent - 1) + of.row.digits))
+
+
+def _overflowed(narrow: Sequence[Any], wide: Sequence[Any]) -> bool:
+    """Whether a part is not finite that is so in f64: a sum may leave the range on its way."""
+    return any(
+        bool(np.any(~np.isfinite(a.astype(np.float64)) & np.isfinite(b.astype(np.float64))))
+        for a, b in zip(narrow, wide, strict=False)
+        if a.shape == b.shape
+    )
+
+
+def _parts_of(side: Term, made: Instance) -> list[Expr]:
+    known = frozenset(made.variables)
+    return [
+        node
+        for node in post_order(side)
+        if isinstance(node, Apply | Const)
+        and isinstance(type_of(node), TensorType)
+        and free_vars(node) <= known
+    ]
+
+
+def _tensor(of: Expr) -> TensorType:
+    found = type_of(of)
+    assert isinstance(found, TensorType)
+    return found
+
+
+def _dtypes(*sides: Term) -> list[DType]:
+    """The dtypes that terms and their parts have."""
+    found: dict[DType, None] = {}
+    for side in sides:
+        for node in post_order(side):
+            of = type_of(node) if isinstance(node, Expr) else None
+            if isinstance(of, TensorType):
+                found[of.dtype] = None
+    return list(found)

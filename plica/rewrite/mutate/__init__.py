@@ -1,0 +1,1 @@
+"""mutate: wrong rules made of right ones, to measure how many of them checking refutes."""

@@ -1,0 +1,107 @@
+"""Mutants that are no mistakes: by a proof, or because a million cases did not tell them apart.
+
+A mutant is left out of what a checker is measured by in no other way.  Index rules are proved by
+the prover.  To lose a guard that only says what is worth doing is no mistake; those guards are a
+table, each with its proof.  A rule of elementwise operators is tried on large arrays: every
+element is a case of its own.
+
+>>> from plica.rewrite.mutate.draw import named_mutants
+>>> [proof_of(each) for each in named_mutants()]
+[None, None, None]
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from plica.core.diagnostic import IllTyped
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
+from plica.ir.graph.expression import Apply, Expr, Var
+from plica.ir.loop.scalar import Scalar
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, tensor
+from plica.rewrite.check.data import sizes
+from plica.rewrite.check.index import check_index
+from plica.rewrite.check.instance import Instance, instance
+from plica.rewrite.check.run import TAPE, reader
+from plica.rewrite.check.sample import samples
+from plica.rewrite.check.trial import SidesDiffer, Trial
+from plica.rewrite.check.verdict import Proved
+from plica.rewrite.mutate.mutant import Mutant
+
+GUARDS: Final[dict[str, str]] = {
+    "joined": "the equation holds of all shapes, since broadcasting is associative; "
+    "the guard keeps a constant from growing",
+}
+"""Guards that say what is worth doing, and why a rule is right without them."""
+CASES: Final = 1_000_000
+LENGTH: Final = 1 << 14
+
+
+def proof_of(mutant: Mutant) -> str | None:
+    """Why a mutant is right after all, None where nothing says so."""
+    if isinstance(mutant.rule.left, Scalar):
+        verdict = check_index(mutant.rule)
+        return str(verdict) if isinstance(verdict, Proved) else None
+    lost = [why for guard, why in GUARDS.items() if mutant.what == f"no guard {guard}"]
+    return lost[0] if lost else None
+
+
+def cases_without_difference(mutant: Mutant, wanted: int = CASES) -> int:
+    """On how many elements the sides agree, 0 where they differ or elements are not cases."""
+    source = random.Random(mutant.name)
+    count = 0
+    for _ in range(20 * wanted // LENGTH):
+        made = instance(mutant.rule.left, reader(source.randbytes(TAPE)))
+        large = None if made is None else _enlarged(made)
+        after = None if large is None else mutant.rule.at(large.term)
+        if large is None or not isinstance(after, Expr) or not _is_elementwise(after):
+            continue
+        trial = Trial(mutant.rule, large, after)
+        for inputs in samples(trial.types, source.randrange(1 << 30)):
+            if isinstance(trial.outcome(inputs), SidesDiffer):
+                return 0
+            count += LENGTH
+        if count >= wanted:
+            return count
+    return 0
+
+
+def _enlarged(made: Instance) -> Instance | None:
+    """The instance on long vectors, None where it is not of floats."""
+    types = [var.type for var in made.variables]
+    floats = [each.dtype for each in types if isinstance(each, TensorType) and each.dtype.is_float]
+    if not floats or len(floats) < len(types):
+        return None
+    others = [
+        Var(var.name, tensor((LENGTH,), of)) for var, of in zip(made.variables, floats, strict=True)
+    ]
+    swap: dict[Term, Term] = dict(zip(made.variables, others, strict=True))
+    term = map_bottom_up(lambda node: swap.get(node, node), made.term)
+    assert isinstance(term, Expr)
+    arrays = next(iter(samples([(of, (LENGTH,)) for of in floats], 0)))
+    large = Instance(term, tuple(zip(others, arrays, strict=True)), tuple(others))
+    return large if _is_elementwise(term) else None
+
+
+def _is_elementwise(term: Expr) -> bool:
+    """Whether no operator has attributes, and each makes vectors of vectors."""
+    for node in post_order(term):
+        if not isinstance(node, Apply):
+            continue
+        try:
+            shapes = [_length(arg) for arg in node.args]
+            if node.attrs or not shapes or max(shapes) != _length(node):
+                return False
+        except IllTyped:
+            return False
+    return True
+
+
+def _length(of: Expr) -> int:
+    found = type_of(of)
+    assert isinstance(found, TensorType)
+    whole = sizes(found)
+    return -1 if len(whole) > 1 else whole[0] if whole else 0

@@ -1,0 +1,81 @@
+"""Mutants: a right rule with one mistake put into it, and the kind of mistake that it is.
+
+    kind ::= operator | guard | axis | dtype | order | contract | boundary | broadcast
+
+A mistake in a right side is an *edit*, a function from what the right side gave to another term, or
+to None where there is nothing to edit.  It is made after the right side is built, so that sides
+which compute are spoilt like those that are terms; where it does not apply the rule stays right.
+
+>>> KINDS[0], len(KINDS)
+('operator', 8)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import attrs
+
+from plica.core.term import Term
+from plica.ir.graph.expression import Expr
+from plica.rewrite.instantiate import plan
+from plica.rewrite.make import tabled
+from plica.rewrite.match import PatternMatch
+from plica.rewrite.rule import Rule
+
+KINDS: Final = (
+    "operator", "guard", "axis", "dtype", "order", "contract", "boundary", "broadcast",
+)  # fmt: skip
+
+Edit: TypeAlias = Callable[[Expr], Expr | None]
+
+
+@attrs.frozen
+class Mutant:
+    """A wrong rule, and what was done to which rule to get it."""
+
+    kind: str
+    base: str
+    what: str
+    rule: Rule
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}: {self.base}, {self.what}"
+
+
+def edited(base: Rule, edit: Edit) -> Rule:
+    """The rule whose right side is edited wherever that can be done."""
+
+    def right(match: PatternMatch) -> Term | None:
+        made = right_of(base, match)
+        if not isinstance(made, Expr):
+            return made
+        changed = edit(made)
+        return made if changed is None else changed
+
+    return attrs.evolve(base, name=f"{base.name}-mutant", right=right, build=None)
+
+
+def within(base: Rule, left: Callable[[Expr], Expr], right: Callable[..., Term | None]) -> Rule:
+    """The rule inside of a larger term: `left` of its left side, `right` of its right side.
+
+    `right` is given what the right side came to, and the match.
+    """
+    pattern = base.left
+    assert isinstance(pattern, Expr)
+
+    def whole(match: PatternMatch) -> Term | None:
+        made = right_of(base, match)
+        return None if made is None else right(made, match)
+
+    wide = left(pattern)
+    return tabled(f"{base.name}-mutant", wide, whole, when=base.when, float=base.contract)
+
+
+def right_of(base: Rule, match: PatternMatch) -> Term | None:
+    """What the right side of a rule comes to."""
+    build = base.build or (plan(base.right) if isinstance(base.right, Term) else None)
+    made: Term | None = base.right(match) if build is None else build(match.filling)  # type: ignore[operator]  # no plan: a function
+    return made

@@ -1,0 +1,142 @@
+"""Mistakes in a rule as a whole: a guard that is lost, a contract too strong, a larger term.
+
+A rule in a larger term is spoilt around its right side: the sum over the result in another order,
+an addend that is lined up with the first axes.  So any rule of tensors gives such mutants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
+from plica.ir.graph.expression import Apply, Expr
+from plica.ir.graph.operator import find
+from plica.rewrite.closed import is_closed, is_varying
+from plica.rewrite.contract import APPROX, Contract, reassociates, signless_zero
+from plica.rewrite.match import PatternMatch, compiled
+from plica.rewrite.mutate.edit import first_axes
+from plica.rewrite.mutate.mutant import within
+from plica.rewrite.packs.canonical import is_varying as is_no_constant
+from plica.rewrite.packs.shape import is_explicit, is_order
+from plica.rewrite.pattern import Constraint, Hole, alternatives, holes
+from plica.rewrite.rule import Rule
+
+NamedRule: TypeAlias = tuple[str, Rule]
+
+
+def contract_edits(base: Rule) -> Iterator[NamedRule]:
+    """The next stronger contract."""
+    level = base.contract.level
+    if level:
+        stronger = reassociates if level == APPROX else Contract(level - 1)
+        yield (
+            f"{stronger} for {base.contract}",
+            attrs.evolve(base, name=f"{base.name}-mutant", contract=stronger),
+        )
+
+
+def guard_edits(base: Rule) -> Iterator[NamedRule]:
+    """The guard gone, or one demand of one hole."""
+    name = f"{base.name}-mutant"
+    if base.when is not None:
+        word = getattr(base.when, "__name__", "")
+        yield f"no guard {word}".rstrip(), attrs.evolve(base, name=name, when=None)
+    found = [node for node in post_order(base.left) if isinstance(node, Hole)]
+    for hole in dict.fromkeys(found):
+        for demand in ("dtypes", "ranks", "shape", "when", "constant"):
+            if not getattr(hole.constraint, demand):
+                continue
+            if _says_nothing(base, hole, demand):
+                continue
+            lost: dict[str, Any] = {demand: False if demand == "constant" else None}
+            constraint = attrs.evolve(hole.constraint, **lost)
+            yield f"any {demand} of {hole.name}", _with_hole(base, hole, constraint, name)
+
+
+# Note [Demands that say nothing]
+# Where the right side is a term, what fills a hole goes into it as it is.  An equation that holds
+# of all constants holds of variables, and one that holds of an attribute written out holds of it
+# however it is written, since operators read both alike.  Whether a term is closed only says what
+# is worth computing beforehand.  To lose such a demand is no mistake.
+FORMS: Final = (is_order, is_explicit, is_no_constant)
+WORTH: Final = (is_closed, is_varying)
+
+
+def _says_nothing(base: Rule, hole: Hole, demand: str) -> bool:
+    if demand == "when" and hole.constraint.when in WORTH:
+        return True
+    of_form = demand == "when" and hole.constraint.when in FORMS
+    return base.build is not None and (demand == "constant" or of_form)
+
+
+def _with_hole(base: Rule, hole: Hole, constraint: Constraint, name: str) -> Rule:
+    """The rule with other demands of one hole; its right side asks nothing of what fills it."""
+    other = Hole(hole.name, constraint)
+    left = map_bottom_up(lambda node: other if node is hole else node, base.left)
+    left = _in_attributes(left, hole, other)
+    return attrs.evolve(base, name=name, left=left, matchers=compiled(left))
+
+
+def _in_attributes(left: Term, hole: Hole, other: Hole) -> Term:
+    """The same for holes among attributes."""
+
+    def change(node: Term) -> Term:
+        if not isinstance(node, Apply) or all(value is not hole for _, value in node.attrs):
+            return node
+        values = [(key, other if value is hole else value) for key, value in node.attrs]
+        return Apply(node.op, node.args, tuple(values))
+
+    return map_bottom_up(change, left)
+
+
+def order_edits(base: Rule) -> Iterator[NamedRule]:
+    """Sums and products over what the rule is about, in another order, with its own contract."""
+    if signless_zero < base.contract or len(alternatives(base.left)) > 1:
+        return
+    q, r = holes("mutant_q mutant_r")
+    for word, name in (("sum", "sum"), ("product", "prod")):
+        for turn in ("flip", "transpose"):
+            yield f"{word} of the {turn}", _folded(base, _op(name), _op(turn))
+    for word, name in (("sum", "add"), ("product", "multiply")):
+        yield f"{word} of three", _regrouped(base, _op(name), q, r)
+
+
+def _folded(base: Rule, fold: Any, turn: Any) -> Rule:
+    """Everything folded, on the right side in another order."""
+    return within(base, lambda of: fold(of, None, False), lambda of, _: fold(turn(of), None, False))
+
+
+def _regrouped(base: Rule, join: Any, q: Any, r: Any) -> Rule:
+    """Two more operands, on the right side joined with each other first."""
+    return within(
+        base,
+        lambda of: join(join(of, q), r),
+        lambda of, match: join(of, join(match.mutant_q, match.mutant_r)),
+    )
+
+
+def addend_edits(base: Rule) -> Iterator[NamedRule]:
+    """An operand that is lined up with the first axes, not with the last."""
+    if len(alternatives(base.left)) > 1:
+        return
+    (q,) = holes("mutant_q")
+    for name in ("add", "multiply"):
+        yield f"{name} from the first axis", _beside(base, _op(name), q)
+
+
+def _beside(base: Rule, join: Any, q: Any) -> Rule:
+    def right(of: Expr, match: PatternMatch) -> Term | None:
+        whole: Apply = join(of, match.mutant_q)
+        return first_axes(whole) or whole
+
+    return within(base, lambda of: join(of, q), right)
+
+
+def _op(name: str) -> Any:
+    found = find(name)
+    assert found is not None
+    return found
