@@ -66,6 +66,8 @@ def _made_by(name: str) -> dict[str, Any]:  # Any: whatever a file makes
     sys.path.insert(0, beside)
     try:
         return runpy.run_path(name)
+    except PlicaError:  # a rule that is refused at its birth says so itself
+        raise
     except FAILURES as error:
         raise WrongUsage(_broken(name, error)) from error
     finally:

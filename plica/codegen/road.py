@@ -54,13 +54,13 @@ from plica.runtime.record import CompilationRecord
 from plica.runtime.store import ArtefactStore
 
 if TYPE_CHECKING:
-    from plica.codegen.lower.given_trace import with_traces
+    from plica.codegen.given_trace import with_traces
     from plica.codegen.record import recorded
     from plica.ir.loop.need import needs
 else:
     needs = late("plica.ir.loop.need:needs")
     recorded = late("plica.codegen.record:recorded")
-    with_traces = late("plica.codegen.lower.given_trace:with_traces")
+    with_traces = late("plica.codegen.given_trace:with_traces")
 
 P = TypeVar("P")
 L = TypeVar("L")

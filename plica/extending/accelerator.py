@@ -38,7 +38,7 @@ def check_accelerator(name: str, of: Any, examples: int, seed: int) -> Iterator[
         size = f"a layer of {rows}x{depth} by {columns}"
         try:
             made = compile(small, target=target, cache=False)
-            found = made(x)
+            found = np.asarray(made(x))
         except UnsupportedError as refused:  # no layer of this size fits the machine
             why = str(refused.diagnostics[0].found)
             continue
@@ -46,9 +46,9 @@ def check_accelerator(name: str, of: Any, examples: int, seed: int) -> Iterator[
             yield ExtensionVerdict(group, name, "refuted", f"{size} fails: {said(error)}")
             return
         done += 1
-        wanted = compile(small, cache=False)(x)
+        wanted = np.asarray(compile(small, cache=False)(x))
         if not np.array_equal(found, wanted):
-            at = tuple(int(each) for each in np.argwhere(np.asarray(found != wanted))[0])
+            at = tuple(int(each) for each in np.argwhere(found != wanted)[0])
             why = f"{size}: element {at} is {found[at]!r}, on this processor {wanted[at]!r}"
             yield ExtensionVerdict(group, name, "refuted", why, str(small))
             return

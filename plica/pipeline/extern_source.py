@@ -10,18 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plica.codegen.lower.extern_call import extern_kernel
 from plica.core.diagnostic import did_you_mean
 from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.graph.module import Extern, Module
-from plica.ir.interpret.input import native
 from plica.ir.type.size import shape_of
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.extern import NONE, ExternCallback, Externs, ExternSource
+from plica.runtime.late import late
 from plica.runtime.link import library_address
+
+if TYPE_CHECKING:
+    from plica.ir.interpret.input import native
+else:  # few programs call Python
+    native = late("plica.ir.interpret.input:native")
 
 GivenExtern: TypeAlias = str | PathLike[str] | Callable[..., Any]  # Any: arrays in and out
 

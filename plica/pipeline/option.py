@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plica.codegen.backend import AnyTarget, backend_of, find_target
-from plica.codegen.lower.given_trace import GivenSchedule
 from plica.pipeline.request import Request
 from plica.rewrite.contract import KNOWN, Contract, named
 from plica.rewrite.optimise import DEFAULT_CONTRACT
@@ -21,6 +20,7 @@ from plica.schedule.do import DoBlock
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
+    from plica.codegen.given_trace import GivenSchedule
     from plica.search.choice import Records
     from plica.search.record import RecordSource
 

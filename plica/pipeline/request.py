@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from plica.codegen.backend import OWN, AnyTarget, Backend, backend_named
-from plica.codegen.lower.given_trace import GivenSchedule
 from plica.codegen.road import check_page
 from plica.ir.passes import PassError, Pipeline
-from plica.pipeline.extern_source import GivenExtern
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 if TYPE_CHECKING:
+    from plica.codegen.given_trace import GivenSchedule
+    from plica.pipeline.extern_source import GivenExtern
     from plica.search.record import RecordSource
 
 

@@ -30,13 +30,10 @@ from attrs import evolve
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.dynamic.decide import static_form
-from plica.codegen.lower.given_trace import GivenSchedule
-from plica.codegen.lower.kernel_call import check_called
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
 from plica.ir.text.script import Scripted
-from plica.pipeline.background import BackgroundExecutable
 from plica.pipeline.compiled import compiled
 from plica.pipeline.extern_source import GivenExtern, checked_externs, externs_of
 from plica.pipeline.option import check_options, contract_of, packs_of, schedules_of, target_of
@@ -53,6 +50,7 @@ from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
+from plica.runtime.late import late
 from plica.runtime.open_executable import OpenExecutable
 from plica.runtime.record import KernelTrace
 
@@ -61,7 +59,13 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.nn import Module as TorchModule
 
+    from plica.codegen.given_trace import GivenSchedule
+    from plica.codegen.lower.kernel_call import check_called
+    from plica.pipeline.background import BackgroundExecutable
     from plica.search.record import RecordSource
+else:  # few compile kernels, or in the background
+    check_called = late("plica.codegen.lower.kernel_call:check_called")
+    BackgroundExecutable = late("plica.pipeline.background:BackgroundExecutable")
 
 
 Compilable: TypeAlias = (
@@ -148,7 +152,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
     module = at_call(given, again)  # type: ignore[arg-type]  # nothing of torch is left
     source = module.whole if isinstance(module, Specialised) else module
     if source is not None:  # what no size could mend is said now
-        check_called(source)
+        if any(isinstance(each, Kernel) for each in source.values):
+            check_called(source)
         externs_of(source, request.externs, backend.here(machine))
     if isinstance(module, Specialised):
         module.told(request.tier)

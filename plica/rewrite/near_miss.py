@@ -168,16 +168,16 @@ def _demand(hole: Hole | IndexHole, value: Any, filling: Filling) -> tuple[str, 
     if hole.name in filling:
         return f"the same as before, {_show(filling[hole.name])}", _show(value)
     asked: Constraint = hole.constraint
-    of = type_of(value) if isinstance(value, Expr) else None
-    typed = isinstance(of, TensorType)
+    found = type_of(value) if isinstance(value, Expr) else None
+    of = found if isinstance(found, TensorType) else None
     if asked.constant and not isinstance(value, Const):
         return "a constant", _show(value)
-    if asked.dtypes is not None and (not typed or of.dtype not in asked.dtypes):
-        return f"of {' or '.join(map(str, asked.dtypes))}", str(of)
-    if asked.ranks is not None and (not typed or len(of.shape) not in asked.ranks):
-        return f"of rank {' or '.join(map(str, asked.ranks))}", str(of)
+    if asked.dtypes is not None and (of is None or of.dtype not in asked.dtypes):
+        return f"of {' or '.join(map(str, asked.dtypes))}", str(found)
+    if asked.ranks is not None and (of is None or len(of.shape) not in asked.ranks):
+        return f"of rank {' or '.join(map(str, asked.ranks))}", str(found)
     if asked.shape is not None:
-        return f"of shape {asked.shape}", str(of)
+        return f"of shape {asked.shape}", str(found)
     if asked.when is not None:
         name = getattr(asked.when, "__name__", "")
         return "what its predicate wants" + (f" ({name})" if name.isidentifier() else ""), _show(

@@ -18,13 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from statistics import median
 from time import perf_counter_ns
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from plica.runtime.timing import spread_of
+from plica.runtime.timing import median, spread_of
 
 USE: Final = "plica_profile_use"
 

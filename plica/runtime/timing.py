@@ -22,9 +22,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median, quantiles
 from time import perf_counter_ns
 from typing import Any, Final
+
+import numpy as np
 
 from plica.runtime.error import Diagnostic, InputError
 from plica.runtime.host import cores
@@ -151,13 +152,18 @@ def _named(of: object, otherwise: str) -> str:
     return found if isinstance(found, str) and found.isprintable() and found else otherwise
 
 
+def median(times: Sequence[float]) -> float:
+    """The time in the middle."""
+    return float(np.median(times))
+
+
 def spread_of(times: Sequence[float]) -> float:
     """The middle half of some times, from its least to its most, as a part of the median."""
     middle = median(times) if times else 0.0
     if len(times) < 2 or not middle:
         return 0.0
-    low, _, high = quantiles(times, n=4, method="inclusive")
-    return (high - low) / middle
+    low, high = np.quantile(times, (0.25, 0.75))
+    return float(high - low) / middle
 
 
 def load() -> float:

@@ -6,6 +6,7 @@ import contextlib
 import linecache
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -646,10 +647,17 @@ def test_constants_are_written_in_live_functions_as_in_texts() -> None:
 
 
 def test_what_stands_before_the_dot_is_no_argument_where_it_is_pythons() -> None:
-    @plica.function
-    def wrong(x: Tensor[(2,), f32]) -> Tensor[(2,), f32]:
-        return np.exp(x)
-
+    source = "from __future__ import annotations\n@plica.function\n"
+    source += "def wrong(x: Tensor[(2,), f32]):\n    return np.exp(x)\n"
+    name = "<np.exp>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    space: dict[str, Any] = {
+        "plica": plica,
+        "np": np,
+        "Tensor": plica.script.Tensor,
+        "f32": plica.script.f32,
+    }
+    exec(compile(source, name, "exec"), space)
     with pytest.raises(ScriptError, match="Only Plica's operators can be called here") as caught:
-        assert wrong.module
+        as_module(space["wrong"])
     assert caught.value.diagnostics[0].suggestion == "Operators are functions: op.exp(...)."

@@ -12,7 +12,6 @@ from plica.ir.type.term import tensor
 from plica.op import nn
 from plica.rewrite import Rest, dominates, either, hole, holes, rule
 from plica.rewrite.near_miss import near_miss, near_misses
-from plica.script import Tensor, f32
 
 x, y, p = holes("x y p")
 A = Var(Name("a"), tensor((2, 3), "f32"))
@@ -76,13 +75,15 @@ def test_a_region_is_no_single_term() -> None:
     assert "expected a region" in str(miss)
 
 
+PROGRAM = plica.from_text("""
 @plica.function
-def program(a: Tensor[(2, 3), f32], b: Tensor[(2, 3), f32]) -> Tensor[(2, 3), f32]:
+def main(a: Tensor[(2, 3), f32], b: Tensor[(2, 3), f32]):
     return a * op.sigmoid(b) + a * op.exp(a) + a * op.sigmoid(a)
+""")
 
 
 def test_the_near_misses_of_a_program_come_nearest_first() -> None:
     silu = rule("silu", x * op.sigmoid(x), nn.silu(x), float="approx(1e-5)")
-    applied, missed = near_misses(silu, program.module)
+    applied, missed = near_misses(silu, PROGRAM)
     assert len(applied) == 1
     assert [each.fitting for each in missed] == [3, 2]

@@ -10,13 +10,12 @@ import pytest
 import plica
 from plica import op
 from plica.core.diagnostic import RuleRefused
-from plica.ir.graph.expression import Expr
+from plica.ir.graph.expression import Apply, Expr
 from plica.ir.type.term import tensor
 from plica.op import nn
 from plica.rewrite import holes, rule
 from plica.rewrite.check.verdict import Refuted, Tested, Untested
 from plica.rewrite.match import PatternMatch
-from plica.script import Tensor, f32
 
 x, s, e, s2, e2 = holes("x s e s2 e2")
 LEFT = op.concat((op.slice(x, s, e), op.slice(x, s2, e2)), 0)
@@ -42,9 +41,11 @@ def fill(choose: Callable[[Sequence[Any]], Any]) -> dict[str, Any]:
     return {"x": tensor((n,), choose(("f32", "i64"))), "s": (0,), "e": (2,), "s2": (2,), "e2": (n,)}
 
 
+CUT = plica.from_text("""
 @plica.function
-def cut(v: Tensor[(5,), f32]) -> Tensor[(5,), f32]:
+def main(v: Tensor[(5,), f32]):
     return op.concat((op.slice(v, (0,), (2,)), op.slice(v, (2,), (5,))), 0) + 1.0
+""")
 
 
 def test_attributes_that_depend_on_each_other_are_told() -> None:
@@ -52,8 +53,8 @@ def test_attributes_that_depend_on_each_other_are_told() -> None:
     assert isinstance(alone, Untested)
     assert "instances made, all declined by the right side; the nearest, " in alone.why
     assert isinstance(plica.check(rule("meet", LEFT, meet, instances=fill), examples=20), Tested)
-    assert isinstance(plica.check(rule("meet", LEFT, meet, examples=[cut]), examples=20), Tested)
-    both = rule("meet", LEFT, meet, examples=[cut], instances=fill)
+    assert isinstance(plica.check(rule("meet", LEFT, meet, examples=[CUT]), examples=20), Tested)
+    both = rule("meet", LEFT, meet, examples=[CUT], instances=fill)
     assert isinstance(plica.check(both, examples=20), Tested)
 
 
@@ -69,9 +70,9 @@ def test_a_mistake_is_found_among_told_instances() -> None:
 
 
 def test_a_whole_term_may_be_told() -> None:
-    made = rule(
-        "meet", LEFT, meet, instances=lambda choose: cut.module.main_function().body.args[0]
-    )  # type: ignore[attr-defined]  # of a sum
+    whole = CUT.main_function().body
+    assert isinstance(whole, Apply)
+    made = rule("meet", LEFT, meet, instances=lambda choose: whole.args[0])
     assert isinstance(plica.check(made, examples=10), Tested)
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import evolve, field, frozen
 
 from plica.codegen.lower.chunk import SIZES, ChunkRows, chunk, row_bytes, rows_of, sizes_of
-from plica.codegen.lower.kernel_call import all_written, called_kernel
 from plica.codegen.lower.region import RegionTree
 from plica.codegen.lower.scheduled import Scheduler, plain, processor, read_by
 from plica.codegen.lower.step import Value, leaves, made_by, shown, steps_below
@@ -46,7 +45,14 @@ from plica.ir.type.term import TensorType, TupleType, static_shape
 from plica.rewrite.contract import exact
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.runtime.error import UnsupportedError
+from plica.runtime.late import late
 from plica.schedule.trace import Trace
+
+if TYPE_CHECKING:
+    from plica.codegen.lower.kernel_call import all_written, called_kernel
+else:  # few graphs call kernels
+    all_written = late("plica.codegen.lower.kernel_call:all_written")
+    called_kernel = late("plica.codegen.lower.kernel_call:called_kernel")
 
 PLAIN: Final = processor(None, exact)
 """Plain loops for every kernel."""

@@ -3,7 +3,7 @@
 Each is a pass over kernels that keeps what they mean; a target takes all that are not for others.
 
 >>> print(*LOWERING["cpu"].names[:4])
-double-buffer place blocks-to-loops compact
+runs double-buffer place blocks-to-loops
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from plica.codegen.lower.in_place import in_place
 from plica.codegen.lower.partition import partition
 from plica.codegen.lower.pipeline import pipeline
 from plica.codegen.lower.reuse import reuse
+from plica.codegen.lower.run_order import in_order_of_runs
 from plica.codegen.lower.tidy import tidy
 from plica.codegen.lower.unroll import unroll
 from plica.codegen.lower.vectorise import vectorise
@@ -57,6 +58,7 @@ def _lower(name: str, why: str, run: Callable[[Kernel], Kernel]) -> Pass:
 
 
 LOWER: Final[tuple[Pass, ...]] = (
+    _lower("runs", "Sums in runs say the order of their terms.", in_order_of_runs),
     _lower("allreduce", "Reductions across threads become trees.", allreduce),
     _lower("double-buffer", "Blocks that run ahead become pipeline stages.", double_buffer),
     _lower("place", "Buffers live where they are needed.", sink_buffers),

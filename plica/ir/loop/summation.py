@@ -97,15 +97,22 @@ def _blocks(extent: Size, part: Size) -> Size:
 
 def spelled(of: Scalar) -> Scalar:
     """A scalar in which the order of every sum is written out."""
+    found = spelled_within(of)
+    assert isinstance(found, Scalar)
+    return found
+
+
+def spelled_within(of: Term) -> Term:
+    """A term in all scalars of which the order of every sum is written out."""
     if not any(isinstance(node, Reduce) and node.runs for node in post_order(of)):
         return of
     names = {node.name for node in post_order(of) if isinstance(node, ScalarVar)}
-    found = map_bottom_up(
-        lambda node: _Runs(node, names).whole() if isinstance(node, Reduce) and node.runs else node,
-        of,
-    )
-    assert isinstance(found, Scalar)
-    return found
+
+    def spell(node: Term) -> Term:
+        in_runs = isinstance(node, Reduce) and node.runs
+        return _Runs(node, names).whole() if in_runs else node  # type: ignore[arg-type]  # it is one
+
+    return map_bottom_up(spell, of)
 
 
 def _size(of: Scalar) -> Size:

@@ -39,6 +39,13 @@ def array(of: Type | None, choose: Choose) -> np.ndarray[Any, Any]:
     return few.astype(of.dtype.numpy).reshape(shape)
 
 
+def odd_array(of: TensorType, choose: Choose) -> np.ndarray[Any, Any]:
+    """An array with nan, inf and the edges of the range among its numbers."""
+    shape = sizes(of)
+    count = int(np.prod(shape, dtype=np.int64))
+    return flat("special", of.dtype, count, choose(SEEDS)).reshape(shape)
+
+
 def numbers(of: DType) -> Sequence[Any]:
     """Numbers of a dtype, the simple ones first."""
     if of is bool_:
@@ -47,7 +54,8 @@ def numbers(of: DType) -> Sequence[Any]:
         big = 3e38 if of.bits >= 32 else 3e4
         small = 1e-40 if of.bits >= 32 else 1e-6
         inf, nan = float("inf"), float("nan")
-        plain = (0.0, 1.0, -0.0, -1.0, 2.0, 0.5, 5.0, -7.0, 3.0, -2.0, 1.25, -0.75, 0.1)
+        usual = (0.0, 1.0, -0.0, -1.0, 2.0, 0.5, 0.0, -0.0)
+        plain = (*usual, 3.0, -2.0, 1.25, -0.75, 5.0, -7.0, 0.1)
         return (*plain, inf, -inf, nan, small, -small, 100.0, big, -big)
     low, high = of.bounds
     near = (0, 1, 2, 3, 5) + ((-1, -2, -3) if low < 0 else ())

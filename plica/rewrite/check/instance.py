@@ -19,8 +19,9 @@ from typing import Any, Final, TypeVar
 import attrs
 import numpy as np
 
-from plica.core.binding import free_vars
+from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import IllTyped
+from plica.core.extension import FAILURES
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term, rebuild
@@ -49,10 +50,10 @@ from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, TupleType, Type, tensor
 from plica.rewrite.binder import opened, scopes
 from plica.rewrite.check.attribute import alike, attribute_values
-from plica.rewrite.check.data import Choose, Shape, array, sizes
+from plica.rewrite.check.data import Choose, Shape, array, odd_array, sizes
 from plica.rewrite.instantiate import settled
-from plica.rewrite.match import fits
-from plica.rewrite.pattern import ANYTHING, Constraint, Hole, Predicate, Rest, alternatives
+from plica.rewrite.match import fits, match
+from plica.rewrite.pattern import ANYTHING, Constraint, Hole, Rest, alternatives
 
 T = TypeVar("T")
 TRIES: Final = 40
@@ -60,6 +61,9 @@ TRIES: Final = 40
 REPEATS: Final = 3
 """How often the same choice may come again in a row."""
 SIZES: Final = (1, 1, 2, 2, 3, 3, 4, 0)
+EMPTY: Final = (1, 0, 2)
+ODD: Final = (False,) * 7 + (True,)
+"""Some instances are odd in all ways at once: empty axes beside constants that are not finite."""
 USUAL: Final = (f32, f32, f32, f32, f64, f16, i64, i32, bool_)
 """Dtypes that are tried more often than others: most is claimed of floats."""
 LONG: Final = (5, 8, 17)
@@ -90,7 +94,6 @@ def instance(
     """
     pattern = choose(alternatives(left))
     making = _Making(choose, pattern)
-    making.computes = data
     making.give(given or {})
     try:
         term = making.part(pattern)
@@ -102,7 +105,26 @@ def instance(
     everything = [*making.variables, *post_order(term)]
     variables = tuple(v for v in dict.fromkeys(everything) if isinstance(v, Var) and v in free)
     inputs = tuple((var, array(var.type, choose)) for var in variables) if data else ()
+    if data and variables and choose((False,) * 7 + (True,)):
+        term = _computed(left, term, choose(variables))
     return Instance(term, inputs, variables)
+
+
+def _computed(left: Term, term: Expr, var: Var) -> Expr:
+    """The instance with an operator of a variable in its place, where the left side allows it:
+    programs fill holes with both."""
+    of = var.type
+    name = "logical_not" if isinstance(of, TensorType) and of.dtype is bool_ else "absolute"
+    operator = find(name)
+    assert operator is not None
+    if not isinstance(of, TensorType) or isinstance(operator.relation({}, of), Mismatch):
+        return term
+    made = substitute(term, {var: Apply(name, (var,), ())})
+    assert isinstance(made, Expr)  # as the term is
+    try:
+        return term if match(left, made) is None else made
+    except FAILURES:  # of a predicate: the rule that asks it fails, and is told so
+        return made
 
 
 class _GivenUp(Exception):
@@ -114,8 +136,8 @@ class _Making:
 
     def __init__(self, choose: Choose, pattern: Term) -> None:
         self.choose = choose
+        self.odd = choose(ODD)
         self.given: dict[str, Any] = {}  # Any: what somebody fills holes with
-        self.computes = False  # whether holes are filled with operators, too
         self.filling: dict[str, Any] = {}  # Any: terms, attribute values, tuples of arguments
         self.variables: list[Var] = []
         self.made: dict[Term, Any] = {}
@@ -323,24 +345,12 @@ class _Making:
         var = Var(Name(name), of)
         demand = constraint.when
         if not constraint.constant and (demand is None or demand(var)):
-            return self._computed(var, of, demand)
+            return var
         for _ in range(4):  # what refuses every variable may take some constant
-            made = const(array(of, self.choose), of.dtype)
+            made = const((odd_array if self.odd else array)(of, self.choose), of.dtype)
             if demand is None or demand(made):
                 break
         return made
-
-    def _computed(self, var: Var, of: TensorType, demand: Predicate | None) -> Expr:
-        """A variable, or sometimes an operator of it: programs fill holes with both."""
-        if not self.computes or not self.choose((False,) * 7 + (True,)):
-            return var
-        name = "logical_not" if of.dtype is bool_ else "absolute"
-        operator = find(name)
-        assert operator is not None
-        if isinstance(operator.relation({}, of), Mismatch):  # of a dtype that nothing is done with
-            return var
-        made = Apply(name, (var,), ())
-        return var if demand is not None and not demand(made) else made
 
     def _scoped(self, name: str, constraint: Constraint) -> Expr | None:
         """Something that speaks of a variable in whose scope a hole stands, or of a namesake."""
@@ -372,7 +382,7 @@ class _Making:
     def _shape(self, constraint: Constraint, near: list[Shape]) -> Shape:
         if constraint.shape is not None:
             return tuple(self.choose(SIZES) if n is None else n for n in constraint.shape)
-        options: Sequence[int] = SIZES
+        options: Sequence[int] = EMPTY if self.odd else SIZES
         if constraint.ranks is not None:
             options = (*(n for shape in near for n in shape), *SIZES)  # a vector along some axis
             near = [shape for shape in near if len(shape) in constraint.ranks]

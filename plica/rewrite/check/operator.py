@@ -187,7 +187,7 @@ def _unlike(found: Any, wanted: Any) -> str | None:
             wrong = found != expected
         else:
             one, two = found.astype(np.float64), expected.astype(np.float64)
-            unit = float(ml_dtypes.finfo(found.dtype).eps)
+            unit = float(ml_dtypes.finfo(found.dtype).eps)  # type: ignore[no-untyped-call]  # it has no types
             finite = np.isfinite(two)
             scale = np.maximum(np.abs(two), np.max(np.abs(two[finite]), initial=0.0) * unit)
             near = np.abs(one - two) <= ROUNDING * unit * scale
@@ -260,7 +260,7 @@ def _slope(of: Operator, choose: Choose) -> _Wrong | bool:
         return False
     args = [_point(each, random) for each in wide]
     chosen = tuple(n for n, each in enumerate(args) if each.dtype == np.float64)
-    ways = [random.uniform(-1, 1, each.shape) for each in args]
+    ways = [np.asarray(random.uniform(-1, 1, each.shape)) for each in args]
     at = Instance(made.term, tuple(zip(_params(wide), args, strict=True)), _params(wide))
     subject = _Slope(whole, at, ways, chosen)
     try:

@@ -102,3 +102,17 @@ def test_a_stored_tensor_may_be_given_another_value() -> None:
     assert plica.interpret(other, x).tolist() == [6, 7]
     with pytest.raises(plica.InputError, match="does not fit"):
         plica.from_onnx(made, fixed={"w": np.ones(3, np.float32)})
+
+
+@pytest.mark.parametrize("start", [-1, -2, -4])
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_a_slice_backwards_from_before_an_open_axis_begins_at_its_first(
+    start: int, size: int
+) -> None:
+    """Python has nothing there; the standard has the first element."""
+    stored = {name: np.array([at]) for name, at in zip("abcd", (start, -9, 0, -1), strict=True)}
+    node = helper.make_node("Slice", ["x", *"abcd"], ["y"])
+    made = model([node], {"x": ("float32", ["n", 2])}, ["y"], stored)
+    x = np.arange(2.0 * size, dtype=np.float32).reshape(size, 2)
+    wanted = x[max(start + size, 0) :: -1]
+    np.testing.assert_array_equal(plica.interpret(plica.from_onnx(made), x), wanted)

@@ -219,3 +219,34 @@ def test_sums_of_16_bits_are_made_in_f32() -> None:
     for contract in ("exact", None):
         found = run(program(op.sum, (5000,), dtype="f16"), x, contract=contract)
         assert found == np.float16(x.sum(dtype="f8"))
+
+
+KERNEL = """
+import plica
+from plica.script import Buffer, block, f32, grid
+
+@plica.kernel
+def totals(x: Buffer[(3, 1000), f32], y: Buffer[(3,), f32]):
+    for i in grid(3):
+        with block("y", spatial=(i,)):
+            y[i] = sum((x[i, k] for k in range(1000)), runs="{runs}")
+"""
+
+
+@pytest.mark.parametrize("runs", ["row", "box"])
+def test_terms_in_runs_are_printed_and_read(runs: Runs) -> None:
+    of = plica.from_text(KERNEL.format(runs=runs))
+    assert f'runs="{runs}"' in str(of)
+    assert plica.digest(plica.from_text(str(of))) == plica.digest(of)
+    x = data("constant", (3, 1000), 0)
+    value = buffer("x", (3, 1000), f32)
+    whole = compute(
+        (value,), (3,), lambda i: reduce("sum", (1000,), lambda k: value[i, k], runs=runs)
+    )
+    assert np.asarray(plica.interpret(of, x)).tobytes() == evaluate(whole, [x]).tobytes()
+    assert np.asarray(plica.compile(of, cache=False)(x)).tobytes() == evaluate(whole, [x]).tobytes()
+
+
+def test_unknown_runs_are_refused() -> None:
+    with pytest.raises(plica.PlicaError, match="takes its arguments in order"):
+        plica.from_text(KERNEL.format(runs="column"))

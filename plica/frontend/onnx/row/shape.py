@@ -20,7 +20,7 @@ from plica.ir.op.pixel import depth_to_space, space_to_depth
 from plica.ir.op.relation import Shape
 from plica.ir.op.repeat import broadcast_to, tile
 from plica.ir.op.shape import expand_dims, flatten, reshape, squeeze, transpose
-from plica.ir.type.dim import known, product, same_dim
+from plica.ir.type.dim import greater, known, product, same_dim
 from plica.ir.type.dtype import i64
 
 MOST_PARTS: Final = 64
@@ -163,6 +163,8 @@ def _bound(value: Scalar | int, whole: Scalar, step: int, start: bool) -> Scalar
             return None if (step > 0) != start else value
         if value <= -((1 << 31) - 1) and (step > 0) == start:
             return 0 if step > 0 else None
+        if step < 0 and start and value < 0:  # before the first element it is the first
+            return greater(whole + value, index(0))
         return value
     at = value + length if value < 0 else value
     if step > 0:
