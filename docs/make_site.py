@@ -8,6 +8,7 @@ block of a page.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import shutil
 import sys
@@ -22,6 +23,7 @@ ROOMS: Final = ("plica", "plica.rewrite", "plica.schedule", "plica.script", "pli
 BLOCK: Final = re.compile(r"^```(?:python|py)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 OUTSIDE: Final = re.compile(r"\((?:\.\./)*(README|CHANGELOG|CONTRIBUTING)\.md\)")
 """Links to the pages that stand beside `docs/`."""
+PYTHON: Final = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NEAR: Final = 4
 """Lines of a page's example that are shown before and after the one with the name."""
 
@@ -65,6 +67,7 @@ nav:
       - Writing rules: rules.md
       - Extending Plica: extend.md
       - Rule packs: reference/packs.md
+      - Extending Plica: extend.md
       - Pages of passes: passes.md
       - Optimising graphs: optimise.md
       - Gradients: gradient.md
@@ -245,6 +248,20 @@ def verdict_kind(rule: Any) -> str:
     return "proved" if isinstance(rule.left, Scalar) and not rule.computed else "tested"
 
 
+def notebook(text: str) -> str:
+    """A page as a notebook: its prose and its blocks of Python, in order."""
+    cells: list[dict[str, Any]] = []
+    for number, part in enumerate(PYTHON.split(text)):
+        if number % 2:
+            code = {"cell_type": "code", "execution_count": None, "outputs": []}
+            cells.append({**code, "metadata": {}, "source": part.rstrip("\n")})
+        elif part.strip():
+            cells.append({"cell_type": "markdown", "metadata": {}, "source": part.strip()})
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    found = {"nbformat": 4, "nbformat_minor": 4, "metadata": kernel, "cells": cells}
+    return json.dumps(found, indent=1) + "\n"
+
+
 def write(folder: Path) -> None:
     """Write the sources of the site."""
     pages = folder / "pages"
@@ -257,6 +274,12 @@ def write(folder: Path) -> None:
         text = path.read_text(encoding="utf-8")
         text = OUTSIDE.sub(lambda found: f"({found[1].lower()}.md)", text)
         path.write_text(text, encoding="utf-8")
+    for path in sorted((pages / "tutorial").glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        path.with_suffix(".ipynb").write_text(notebook(text), encoding="utf-8")
+        title, _, rest = text.partition("\n")
+        link = f"[This page as a notebook]({path.stem}.ipynb)"
+        path.write_text(f"{title}\n\n{link}\n{rest}", encoding="utf-8")
     reference = pages / "reference"
     reference.mkdir()
     rows = []

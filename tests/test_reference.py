@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from types import ModuleType
 import pytest
 
 from plica.rewrite.packs import all_packs
+from tests.test_readme import BLOCK
 
 ROOT = Path(__file__).parents[1]
 
@@ -61,6 +63,15 @@ def test_every_page_is_on_the_site(tmp_path: Path) -> None:
     subprocess.run([*words, tmp_path / "mkdocs.yml"], check=True)
     for path in (tmp_path / "site").rglob("*.html"):
         assert not re.search(r'(src|href)="https?:[^"]*[.](js|css)', path.read_text()), path
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "tutorial").glob("*.md")))
+def test_a_tutorial_as_a_notebook_has_the_code_that_is_run(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    cells = json.loads(SITE.notebook(text))["cells"]
+    code = [each["source"] + "\n" for each in cells if each["cell_type"] == "code"]
+    assert code == BLOCK.findall(text)  # which `tests/test_readme.py` runs in order
+    assert cells[0]["cell_type"] == "markdown"
 
 
 def test_the_picture_is_what_the_command_draws() -> None:

@@ -158,11 +158,11 @@ def _model(
         view = model_view(study, timed, say, curves, futures)
 
     def forked(asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        return future(made, int(asked.get("step", 0)), given)
+        return future(made, whole(asked, "step"), given)
 
     def replay(asked: Mapping[str, Any]) -> Mapping[str, Any]:
         origins = made.lowered.program.origins
-        number = int(asked.get("kernel", -1))
+        number = whole(asked, "kernel")
         origin = origins[number] if 0 <= number < len(origins) else None
         if origin is None:
             message = "This kernel has no schedule that could be edited."
@@ -170,6 +170,15 @@ def _model(
         return replayed(str(asked.get("trace", "")), origin.kernel, _machine())
 
     return [view], {"fork": forked, "replay": replay}
+
+
+def whole(asked: Mapping[str, Any], name: str) -> int:
+    """A number that the page was to send."""
+    found = asked.get(name)
+    if type(found) is not int:
+        message = f"The question has no number {name!r}."
+        raise InputError(Diagnostic("input-type", message, None, "a whole number", repr(found)))
+    return found
 
 
 def tuning_curves(of: StudiedModel, database: Path | None) -> list[dict[str, Any]]:

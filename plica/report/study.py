@@ -11,6 +11,7 @@ the kernels with their times and where they come from, the memory plan, the roof
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -39,6 +40,7 @@ from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
 from plica.rewrite.rule_pass import through
 from plica.runtime.executable import Executable
+from plica.runtime.late import late
 from plica.runtime.port import Array
 from plica.search.choice import Records
 
@@ -106,6 +108,11 @@ class Study:
     model: StudiedModel
     passed_over: tuple[str, ...] = ()
     """Schedules that promised more but could not be lowered, by kernel, and why."""
+
+    def _repr_html_(self) -> str:
+        """The explorer in a frame: what a notebook shows."""
+        text = late("plica.report.page:page")([late("plica.report.model_view:model_view")(self)])
+        return f'<iframe srcdoc="{escape(text)}" style="width:100%;height:900px;border:0"></iframe>'
 
 
 @frozen(eq=False)

@@ -14,7 +14,7 @@ import pytest
 
 import plica
 from plica.cli import main
-from plica.cli.explore import replayed, subject
+from plica.cli.explore import replayed, subject, whole
 from plica.cli.model import here
 from plica.frontend.zoo import mobilenet
 from plica.frontend.zoo.export import to_onnx
@@ -237,6 +237,12 @@ def test_a_served_page_forks_live(browser: Browser, traces: Path) -> None:
         browser.click("#inspector details button")
         browser.until("document.querySelector('#inspector details .steps')")
         assert "forked" in browser.text("#inspector details")
+
+
+@pytest.mark.parametrize("found", [None, "1", 1.5, True])
+def test_questions_without_a_number_are_refused(found: object) -> None:
+    with pytest.raises(plica.InputError, match="no number 'step'"):
+        whole({"step": found}, "step")
 
 
 # --- serving ------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import zlib
 from functools import cache
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,12 @@ def test_assembly_is_cut_by_kernel() -> None:
     found = assembly(compiled_small("mlp"))
     assert all(text.startswith(name) for name, text in found.items())
     assert all("ret" in text for text in found.values())
+
+
+def test_a_study_is_the_page_in_a_notebook() -> None:
+    shown = studied("mlp")._repr_html_()
+    assert shown.startswith("<iframe srcdoc=")
+    assert data_of(unescape(shown))["views"][0]["name"] == "mlp"
 
 
 def test_names_are_escaped() -> None:
