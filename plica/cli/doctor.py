@@ -223,6 +223,7 @@ def _try_accel() -> TargetStatus:
 def _others() -> tuple[TargetStatus, ...]:
     """The targets of other installed libraries, as far as their records can be read."""
     from plica.codegen.backend import OWN, TARGETS, backend_named
+    from plica.core.extension import installed_points
     from plica.runtime.error import UnsupportedError
 
     found = []
