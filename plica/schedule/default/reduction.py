@@ -50,8 +50,8 @@ AT_ONCE = 4
 FEW = 4
 """Lanes that are joined one by one."""
 
-SHORTEST = 2
-"""A row of fewer vectors is not worth them."""
+NARROWEST = 2
+"""Vectors of fewer lanes are none."""
 
 RUN = 16
 """Vectors that a lane adds up one by one in a long sum."""
@@ -168,7 +168,7 @@ def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling |
         return None
     length, lanes = known(body.extents[-1]) or 0, machine.lanes(dtype_of(body))
     count = length // lanes
-    if lanes < SHORTEST or count < SHORTEST or not _is_row(body):
+    if lanes < NARROWEST or not count or not _is_row(body):
         return None
     if len(body.axes) > 1:
         beside = (*range(most, 1, -1), *range(most + 1, 2 * most + 1), 1)
