@@ -1,6 +1,6 @@
 """Planted mistakes in lowering and in the emitter, which fuzzing must find and blame by name.
 
->>> print(*[each.name for each in PASSES["bound"]][8:10])
+>>> print(*[each.name for each in PASSES["bound"]][9:11])
 partition unroll
 """
 

@@ -78,7 +78,8 @@ def for_threads(
     if chosen is not None:
         return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
     passed: list[str] = []
-    for each in candidates(collapsed(to_stages(function).stages), facts, gpu, tables):
+    whole = collapsed(to_stages(function).stages, facts.reassociates)
+    for each in candidates(whole, facts, gpu, tables):
         why_not = refused(each.kernel, gpu)
         if not why_not:
             made = from_form(function, facts, each.form.stages, each.trace, each.kernel)

@@ -21,6 +21,7 @@ from plica.ir.loop.stages import Stages, from_kernel, reductions
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import known
 from plica.rewrite.contract import exact
+from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine, default_trace, formed
 from plica.schedule.default.reduction import AT_ONCE, row_form
 from plica.schedule.default.row import chain_form
@@ -112,7 +113,7 @@ def each_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
 
 def nest_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The plain nest, its rows for all cores."""
-    kernel = nest(of.stages)
+    kernel = nest(collapsed(of.stages))
     yield "plain", from_kernel(shared(kernel) if machine.cores > 1 else kernel)
 
 
