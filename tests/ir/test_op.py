@@ -15,7 +15,7 @@ from plica.core.diagnostic import CODES, IllTyped
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Literal, Var, const
 from plica.ir.loop.fusion_kind import KINDS, kind
-from plica.ir.op import Mismatch, Operator, aliases, find, names
+from plica.ir.op import Mismatch, Operator, aliases, find, names, namespaces
 from plica.ir.op.attribute import read_dim
 from plica.ir.op.shape_function import shapes_of
 from plica.ir.type.dim import dim_var, evaluate, same_dim
@@ -119,7 +119,9 @@ def test_the_face_shows_the_registry() -> None:
     assert plica.op.add is find("add")
     assert nn.relu is find("nn.relu")
     assert nn.conv2d is find("nn.conv")
-    assert {*dir(plica.op), *(f"nn.{name}" for name in dir(nn))} == {*names(), "nn"}
+    own = {each for each in names() if "." not in each or each.startswith("nn.")}
+    shown = {*dir(plica.op), *(f"nn.{name}" for name in dir(nn))} - {*namespaces()}
+    assert shown == {*own, "nn"}
 
 
 @pytest.mark.parametrize(
