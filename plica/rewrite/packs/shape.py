@@ -211,6 +211,7 @@ def concat_of_turned(match: PatternMatch) -> Term | None:
 two: Final = (1, 0)
 three: Final = (0, 2, 1)
 first_, second_ = (hole(name, rank=2) for name in ("first", "second"))
+left3, right3 = (hole(name, rank=3) for name in ("left", "right"))
 
 # fmt: off
 # ruff: noqa: E501  # a rule is one line
@@ -268,6 +269,7 @@ JOINS: Final = (
 PRODUCTS: Final = (
     rule("matmul-of-transposes",        matmul(transpose(first_, two), transpose(second_, two)), transpose(matmul(second_, first_), two)),
     rule("matmul-transposed-is-dense",  matmul(x, transpose(second_, two)),           dense(x, second_)),
+    rule("matmul-transposed-is-batches", matmul(left3, transpose(right3, three)),     batch_matmul(left3, right3, False, True)),
     rule("dense-transposed-is-matmul",  dense(x, transpose(second_, two)),            matmul(x, second_)),
     rule("batch-matmul-turns-left",     batch_matmul(transpose(x, three), y, False, a), batch_matmul(x, y, True, a)),
     rule("batch-matmul-turns-left-back", batch_matmul(transpose(x, three), y, True, a), batch_matmul(x, y, False, a)),

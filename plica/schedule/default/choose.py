@@ -43,6 +43,7 @@ from plica.schedule.default.estimate import (
     fewest_lanes,
     over_outputs,
     over_rows,
+    packing,
     panels,
     sums_of_rows,
 )
@@ -177,11 +178,20 @@ def _over_n(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
     found = _contraction(of, facts)
     if found is not None:
         whole = merged(found) or found
+        packs = 0.0 if _is_constant(whole.weight, whole, facts) else packing(whole, machine)
         for each in over_outputs(whole, machine):
             yield (
-                each.cycles,
+                each.cycles + packs,
                 partial(register_tile, whole, whole.n[-1], each.lanes, masked=machine.masks),
             )
+
+
+def _is_constant(of: Load | None, whole: Contraction, facts: Facts) -> bool:
+    """Whether what is read is known before the program runs."""
+    if of is None or of.buffer not in whole.inputs:
+        return False
+    at = whole.inputs.index(of.buffer)
+    return at < len(facts.constant) and facts.constant[at]
 
 
 def _over_rows(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:

@@ -57,6 +57,9 @@ JOINED = 12
 COPIED = 0.3
 """Cycles for each element that is copied to where there is room around it."""
 
+PICKED = 1.0
+"""Cycles for each element that is copied from between others: a load and its place in a vector."""
+
 WINDOW = 49
 """A window whose places are all written out has at most so many."""
 
@@ -206,6 +209,14 @@ def _missed(of: Contraction) -> float:
 def _room(of: Contraction, machine: Machine) -> float:
     """What copying the data costs."""
     return elements(of.data.buffer) * _copying(of, machine)
+
+
+def packing(of: Contraction, machine: Machine) -> float:
+    """What it costs to pack the weight where that is not known before the program runs."""
+    if of.weight is None or not of.n:
+        return 0.0
+    near = stride(of.weight, of.n[-1]) == of.weight.buffer.dtype.bytes
+    return elements(of.weight.buffer) * (_copying(of, machine) if near else PICKED)
 
 
 def _copying(of: Contraction, machine: Machine) -> float:
