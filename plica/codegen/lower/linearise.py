@@ -270,7 +270,7 @@ class _Maker:
 
     def scratch(self, of: Buffer) -> int:
         """A slot for what a kernel keeps to itself."""
-        shape = tuple([known(size) or 0 for size in of.shape])
+        shape = tuple([n if (n := known(size)) is not None else size for size in of.shape])
         return self.add(Slot("temporary", self.count("temporary"), shape, of.dtype))
 
     def need(self, leaf: Expr, region: int) -> None:

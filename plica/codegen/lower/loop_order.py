@@ -69,8 +69,8 @@ class LoopOrder:
     guard: Scalar | None = None
     """What must hold for an element to be there."""
 
-    unrolled: ScalarVar | None = None
-    """A loop that is written out."""
+    unrolled: tuple[ScalarVar, ...] = ()
+    """Loops that are written out."""
 
     def where(self, stmt: Stmt) -> Stmt:
         """The statement for elements that are there."""
@@ -134,7 +134,7 @@ def strips(
                     tuple(here.items()),
                     "vectorized",
                     None if end is None else Lt(place, end),
-                    near,
+                    (near,),
                 )
             )
     return tuple(found)

@@ -18,7 +18,7 @@ epilogue) is done as soon as its sum is complete, while it is at hand.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from attrs import frozen
@@ -93,7 +93,7 @@ def nest(of: Stages) -> Kernel:
     """The plain loops of some stages: these fit everything."""
     if not all(isinstance(each, Each) for each in of.stages):
         return kernel_of(of)
-    every = [(_spelled(fold), epilogue) for fold, epilogue in pairs(of)]
+    every = [(in_order(fold), epilogue) for fold, epilogue in pairs(of)]
     if len(every) == 1:
         ((fold, epilogue),) = every
         body = elements(fold, of.result, stored(fold, epilogue))
@@ -103,7 +103,7 @@ def nest(of: Stages) -> Kernel:
     return Kernel(open_sizes(params, body), params, len(of.inputs), body)
 
 
-def _spelled(of: Each) -> Each:
+def in_order(of: Each) -> Each:
     """A stage in which the order of sums is written out."""
     value = spelled(of.value)
     return of if value is of.value else Each(of.out, of.axes, value)
@@ -175,12 +175,12 @@ def _walked(of: Each, out: Buffer, after: StoredElement | None, walk: LoopOrder)
     """The loops of a walk."""
     reductions = exposed(walk.body)
     if not reductions:
-        last = walk.where(_last(walk.body, walk, out, after))
+        last = walk.where(last_store(walk.body, walk, out, after))
         return loops_around(walk.loops, last, walk.kind)
     outer = walk.loops[: len(walk.loops) - walk.inside]
     inner = walk.loops[len(outer) :]
     names = Names(of, out)
-    sums = _Sums(walk, inner, names)
+    sums = Sums(walk, inner, names)
     steps: list[Stmt] = []
     cells: list[_Cell] = []
     for each in reductions:
@@ -194,8 +194,8 @@ def _walked(of: Each, out: Buffer, after: StoredElement | None, walk: LoopOrder)
         stand_in: dict[Term, Scalar] = {
             each: cell.value for each, cell in zip(reductions, cells, strict=True)
         }
-        value = _replaced(walk.body, stand_in)
-        last = walk.where(_last(value, walk, out, after))
+        value = replaced(walk.body, stand_in)
+        last = walk.where(last_store(value, walk, out, after))
         steps.append(loops_around(inner, last, walk.kind, walk.unrolled))
     stmt: Stmt = Seq(tuple(steps))
     for held in reversed(sums.held):
@@ -203,19 +203,25 @@ def _walked(of: Each, out: Buffer, after: StoredElement | None, walk: LoopOrder)
     return loops_around(outer, stmt)
 
 
-class _Sums:
+class Sums:
     """The accumulators of a walk, each as large as the loops that go inside the reductions."""
 
     def __init__(
-        self, walk: LoopOrder, inner: Sequence[tuple[ScalarVar, Scalar]], names: Names
+        self,
+        walk: LoopOrder,
+        inner: Sequence[tuple[ScalarVar, Scalar]],
+        names: Names,
+        scope: str = "global",
+        long: int = LONG,
     ) -> None:
         self.walk, self.inner, self.names = walk, inner, names
+        self.scope, self.long = scope, long
         self.held: list[Buffer] = []
 
     def cell(self, of: Reduce) -> _Cell:
         """A place for the total of a reduction."""
         shape = tuple([extent for _, extent in self.inner])
-        self.held.append(Buffer(self.names.name("acc"), shape, dtype_of(of)))
+        self.held.append(Buffer(self.names.name("acc"), shape, dtype_of(of), self.scope))
         return _Cell(self.held[-1], tuple([axis for axis, _ in self.inner]))
 
     def accumulated(self, of: Reduce, cell: _Cell) -> list[Stmt]:
@@ -228,13 +234,13 @@ class _Sums:
         steps: list[Stmt] = []
         stand_in: dict[Term, Scalar] = {}
         for each in exposed(of.body) if self.inner else ():
-            if not _is_short(each):
+            if not _is_short(each, self.long):
                 own = self.cell(each)
                 steps += self.accumulated(each, own)
                 stand_in[each] = own.value
         start, join = MEANING[of.combiner]
         first = Store(cell.buffer, cell.indices, start(dtype_of(of)))
-        again = Store(cell.buffer, cell.indices, join(cell.value, _replaced(of.body, stand_in)))
+        again = Store(cell.buffer, cell.indices, join(cell.value, replaced(of.body, stand_in)))
         around = tuple(zip(of.axes, of.extents, strict=True))
         begin = loops_around(self.inner, first, walk.kind, walk.unrolled)
         if not steps:
@@ -244,16 +250,16 @@ class _Sums:
         return [begin, loops_around(around, Seq(tuple(steps)))]
 
 
-def _is_short(of: Reduce) -> bool:
+def _is_short(of: Reduce, long: int) -> bool:
     """Whether a reduction has few terms for sure."""
     count = 1
     for each in of.extents:
         most = known(each.left) if isinstance(each, Min) else known(each)
-        count *= LONG if most is None else most
-    return count < LONG
+        count *= long if most is None else most
+    return count < long
 
 
-def _replaced(of: Scalar, by: Mapping[Term, Scalar]) -> Scalar:
+def replaced(of: Scalar, by: Mapping[Term, Scalar]) -> Scalar:
     found = map_top_down(lambda node: by.get(node, node), of) if by else of
     assert isinstance(found, Scalar)
     return found
@@ -268,7 +274,7 @@ def _in_place(of: Each, reduction: Reduce, out: Buffer, after: StoredElement | N
     return same and _row_bytes(of, [reduction]) > ROW
 
 
-def _last(value: Scalar, walk: LoopOrder, out: Buffer, after: StoredElement | None) -> Stmt:
+def last_store(value: Scalar, walk: LoopOrder, out: Buffer, after: StoredElement | None) -> Stmt:
     """The store of an element whose reduction is done."""
     if after is None:
         return Store(out, walk.indices, value)
@@ -386,11 +392,11 @@ def loops_around(
     around: Sequence[tuple[ScalarVar, Scalar]],
     inside: Stmt,
     innermost: LoopKind = "serial",
-    unrolled: ScalarVar | None = None,
+    unrolled: Collection[ScalarVar] = (),
 ) -> Stmt:
-    """A statement in loops, the innermost of some kind, another maybe written out."""
+    """A statement in loops, the innermost of some kind, others maybe written out."""
     kind = innermost
     for var, extent in reversed(around):
-        inside = For(var, extent, "unrolled" if var is unrolled else kind, inside)
+        inside = For(var, extent, "unrolled" if var in unrolled else kind, inside)
         kind = "serial"
     return inside

@@ -26,6 +26,8 @@ from attrs import evolve, field, frozen
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.dot_product import dot_of
 from plica.codegen.lower.nest import nest
+from plica.codegen.lower.open_tile import OpenTile, open_tile
+from plica.codegen.lower.open_tile_nest import tiled
 from plica.codegen.lower.passes import LOWERING, lowered
 from plica.codegen.lower.shared import shared
 from plica.codegen.lower.step import shown
@@ -230,11 +232,23 @@ def on_processor(
             scheduled = from_form(function, facts, each.stages, trace, kernel)
             return evolve(scheduled, passed_over=tuple(passed)) if passed else scheduled
         passed.append(f"{each.form}: {why_not}")
+    tile = open_tile(whole, facts.constant, machine)
+    if tile is not None:
+        return in_tiles(function, facts, tile)
     bare = plain(function)
     if passed:
         bare = evolve(bare, passed_over=tuple(passed))
     kernel = shared(bare.kernel) if machine.cores > 1 else bare.kernel
     return bare if kernel is bare.kernel else evolve(bare, kernel=kernel, digest=digest(kernel))
+
+
+def in_tiles(function: Function, facts: Facts, tile: OpenTile) -> Scheduled:
+    """The kernel of a function whose sums are made in tiles, of sizes that are open."""
+    whole = to_stages(function)
+    apart = hoist(tile.stages, facts.constant)
+    kernel = tiled(tile, apart.rest)
+    reads = tuple([whole.reads[e] if isinstance(e, int) else e for e in apart.reads])
+    return Scheduled(kernel, digest(kernel), reads, whole.source, None, apart, whole.reads)
 
 
 def refused(kernel: Kernel) -> str:

@@ -143,13 +143,13 @@ def contraction(of: Stages, again: bool = False) -> Contraction | None:
         if not count:
             return None
         sizes[var] = count
-    product = _product(body, sizes)
+    product = product_of(body, sizes)
     if product is None:
         return None
     data, guards, fill, weight = product
     if weight is not None and data.buffer is weight.buffer:
         return None
-    if not all(_says_inside(each, data) for each in guards) or not _is_affine(data, sizes):
+    if not all(says_inside(each, data) for each in guards) or not _is_affine(data, sizes):
         return None
     if weight is not None and fill.value != 0:
         return None
@@ -202,7 +202,7 @@ def _epilogue(fold: Each, epilogue: Each | None) -> _Last:
     return _Last(reduced, axes, epilogue.out.shape, value)  # type: ignore[arg-type]  # variables and scalars stay such
 
 
-def _product(
+def product_of(
     of: Reduce, sizes: Mapping[ScalarVar, int]
 ) -> tuple[Load, tuple[Scalar, ...], Lit, Load | None] | None:
     """What is reduced: the data with its guards and what stands elsewhere, and the weight.
@@ -243,7 +243,7 @@ def _guarded(of: Scalar) -> tuple[Load | None, tuple[Scalar, ...], Lit]:
             return None, (), Lit(0, dtype_of(of))
 
 
-def _says_inside(condition: Scalar, of: Load) -> bool:
+def says_inside(condition: Scalar, of: Load) -> bool:
     """Whether a condition says that one of the indices of a load is inside."""
     match condition:
         case Le(low, place) if low is index(0):

@@ -1,0 +1,311 @@
+"""Open tiles: sums of products whose outputs are known in number, but not their places.
+
+A convolution of images of any height and width has as many channels as it has.  So vectors go over
+its outputs, for which the weight is packed as it is for sizes that are known; and a few neighbours
+along the last open axis are summed together.
+
+    pad[n, c, i, j]      the data with its border of zeros, if it has one, and room for tiles
+    packed[b, c, k, v]   the weight
+    sum[n, o, i, j]      what `plica.codegen.lower.open_tile_nest` makes loops of
+
+Law: `evaluate_stages` gives the same elements, and each sum has its terms in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    Le,
+    Lit,
+    Load,
+    Lt,
+    Mul,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages, loads, pairs
+from plica.ir.loop.stages import stages as joined
+from plica.ir.type.dim import dim, known, polynomial
+from plica.ir.type.dtype import f32, i64
+from plica.schedule.default.contraction import product_of, says_inside
+from plica.schedule.default.machine import Machine
+
+TERMS: Final = 8
+"""A sum of fewer terms is not worth a tile."""
+
+
+@frozen(eq=False)
+class OpenTile:
+    """Stages of which the last sum is made in tiles: which axis has lanes, and which neighbours."""
+
+    stages: Stages
+    lane: ScalarVar
+    column: ScalarVar
+    lanes: int
+    vectors: int
+    steps: int
+    room: bool
+    """Whether the data has room for whole tiles."""
+
+
+@frozen(eq=False)
+class _Product:
+    """A sum of products: its axes by what they are for."""
+
+    fold: Each
+    reduction: Reduce
+    data: Load
+    guards: tuple[Scalar, ...]
+    fill: Lit
+    weight: Load
+    lane: ScalarVar
+    column: ScalarVar
+
+
+def open_tile(of: Stages, constant: Sequence[bool], machine: Machine) -> OpenTile | None:
+    """The stages of a sum in tiles, None where they are no such sum, or one of known sizes."""
+    if not of.dims:
+        return None
+    of = _flat(_bare(of))
+    found = _product(of, constant)
+    if found is None:
+        return None
+    (_, epilogue) = pairs(of)[0]
+    lanes = machine.vector // (8 * found.weight.buffer.dtype.bytes)
+    count = known(found.weight.buffer.shape[found.weight.indices.index(found.lane)]) or 0
+    if 2 * count < lanes:
+        return None
+    vectors = -(-count // lanes)
+    across = next((n for n in (3, 2) if vectors % n == 0), min(2, vectors))
+    steps = 1
+    while (2 * steps + 1) * across + 2 <= machine.registers and steps * across < 16:
+        steps *= 2
+    names = Names(of)
+    room = _with_room(found, steps, names)
+    if room is None:
+        return None
+    copies, data = room
+    pack, weight = _packed(found, lanes, names)
+    old = found.reduction
+    value = Reduce(old.combiner, old.axes, old.extents, Mul(data, weight), old.runs)
+    total = Each(found.fold.out, found.fold.axes, value)
+    every = [*copies, pack, total, *([] if epilogue is None else [epilogue])]
+    outputs = (*[each.out for each in copies], pack.out, of.result)
+    whole = joined(of.inputs, every, outputs)
+    return OpenTile(whole, found.lane, found.column, lanes, across, steps, bool(copies))
+
+
+def _bare(of: Stages) -> Stages:
+    """The stages without terms of length 1, which make no difference to the runs of a product."""
+    fold = of.stages[0]
+    if not isinstance(fold, Each) or not isinstance(fold.value, Reduce) or fold.value.runs == "row":
+        return of
+    old = fold.value
+    single = [axis for axis, n in zip(old.axes, old.extents, strict=True) if known(n) == 1]
+    single = single[len(single) == len(old.axes) :]
+    left = [(a, n) for a, n in zip(old.axes, old.extents, strict=True) if a not in single]
+    zero: dict[Term, Term] = dict.fromkeys(single, index(0))
+
+    def put(of: Scalar) -> Scalar:
+        if free_vars(of).isdisjoint(single):
+            return of
+        return dim(substitute(of, zero))  # type: ignore[arg-type]  # scalars give scalars
+
+    def change(node: Term) -> Term:
+        match node:
+            case Load(buffer, indices):
+                return Load(buffer, tuple([put(each) for each in indices]))
+            case Le(low, high) if dtype_of(low) is i64:
+                return Le(put(low), put(high))
+            case Lt(low, high) if dtype_of(low) is i64:
+                return Lt(put(low), put(high))
+            case _:
+                return node
+
+    body = map_bottom_up(change, old.body) if single else old.body
+    if not isinstance(body, Scalar) or not free_vars(body).isdisjoint(single):
+        return of
+    axes, extents = tuple([a for a, _ in left]), tuple([n for _, n in left])
+    value = Reduce(old.combiner, axes, extents, body, old.runs)
+    return joined(of.inputs, (Each(fold.out, fold.axes, value), *of.stages[1:]), of.outputs)
+
+
+def _flat(of: Stages) -> Stages:
+    """The stages with their last two axes as one, where all tensors walk through both together.
+
+    y[n, o, i, j] = sum over c of x[n, c, i, j] * w[o, c]  -->  p in the place of i, j
+    """
+    views: dict[Buffer, Buffer] = {}
+    size: tuple[Scalar, ...] | None = None
+    made: list[Each] = []
+    for each in of.stages:
+        if not isinstance(each, Each) or len(each.axes) < 2:
+            return of
+        size = size or each.out.shape[-2:]
+        ends, both = each.axes[-2:], set(each.axes[-2:])
+        if size != each.out.shape[-2:]:
+            return of
+        views[each.out] = _view(each.out)
+        for load in loads(each.value):
+            if not both.isdisjoint(free_vars(load)):
+                apart = any(not both.isdisjoint(free_vars(at)) for at in load.indices[:-2])
+                if apart or load.indices[-2:] != ends or load.buffer.shape[-2:] != size:
+                    return of
+                views[load.buffer] = _view(load.buffer)
+    for each in of.stages:
+        assert isinstance(each, Each)
+        ends = each.axes[-2:]
+
+        def viewed(node: Term, ends: tuple[ScalarVar, ...] = ends) -> Term:
+            if isinstance(node, Load) and node.buffer in views and node.indices[-2:] == ends:
+                return Load(views[node.buffer], (*node.indices[:-2], ends[-1]))
+            return node
+
+        value = map_bottom_up(viewed, each.value)
+        assert isinstance(value, Scalar)
+        again = {load.buffer for load in loads(value)}
+        if not again.isdisjoint(views) or ends[0] in free_vars(value) or _asks(value, ends[1]):
+            return of
+        made.append(Each(views[each.out], (*each.axes[:-2], ends[1]), value))
+    inputs = [views.get(each, each) for each in of.inputs]
+    return joined(inputs, made, [views.get(each, each) for each in of.outputs])
+
+
+def _view(of: Buffer) -> Buffer:
+    """A buffer with its last two dims as one."""
+    return Buffer(of.name, (*of.shape[:-2], dim(of.shape[-2] * of.shape[-1])), of.dtype)
+
+
+def _asks(of: Scalar, axis: ScalarVar) -> bool:
+    """Whether a term asks where it is along an axis, other than to read there."""
+    hidden = map_bottom_up(
+        lambda node: Lit(0, node.buffer.dtype) if isinstance(node, Load) else node, of
+    )
+    return axis in free_vars(hidden)
+
+
+def _product(of: Stages, constant: Sequence[bool]) -> _Product | None:
+    """What stages sum, None where it is no product with a constant of known size."""
+    every = pairs(of) if all(isinstance(each, Each) for each in of.stages) else []
+    if len(every) != 1:
+        return None
+    fold = every[0][0]
+    body = fold.value
+    if not isinstance(body, Reduce) or body.combiner != "sum" or dtype_of(body) is not f32:
+        return None
+    axes = dict(zip(fold.axes, fold.out.shape, strict=True))
+    terms = dict(zip(body.axes, body.extents, strict=True))
+    sizes = {var: n for var, size in {**axes, **terms}.items() if (n := known(size))}
+    if any(var not in sizes for var in terms) or prod(sizes[var] for var in terms) < TERMS:
+        return None
+    product = product_of(body, sizes)
+    if product is None:
+        return None
+    data, guards, fill, weight = product
+    if weight is None or weight.buffer is data.buffer or weight.buffer not in of.inputs:
+        return None
+    if not constant[of.inputs.index(weight.buffer)] or fill.value != 0:
+        return None
+    if not all(says_inside(each, data) for each in guards):
+        return None
+    for place in data.indices:
+        for atoms, factor in polynomial(place).values():
+            if atoms and (len(atoms) > 1 or factor < 0 or atoms[0] not in {*axes, *terms}):
+                return None
+    mine, theirs = free_vars(data), free_vars(weight)
+    lanes = [axis for axis in axes if axis in theirs and axis not in mine and axis in sizes]
+    columns = [axis for axis in axes if axis in mine and axis not in theirs]
+    if not lanes or not columns:
+        return None
+    return _Product(fold, body, data, guards, fill, weight, lanes[-1], columns[-1])
+
+
+def _with_room(of: _Product, steps: int, names: Names) -> tuple[list[Each], Load] | None:
+    """The data in a buffer that has all places that are read by whole tiles, if it has a border;
+    None where that might be smaller than nothing."""
+    if not of.guards:
+        return [], of.data
+    sizes: dict[Term, Scalar] = {
+        **dict(zip(of.fold.axes, of.fold.out.shape, strict=True)),
+        **dict(zip(of.reduction.axes, of.reduction.extents, strict=True)),
+    }
+    sizes[of.column] = (sizes[of.column] + (steps - 1)) // steps * steps
+    shape: list[Scalar] = []
+    places: list[Scalar] = []
+    axes: list[ScalarVar] = []
+    sources: list[Scalar] = []
+    condition: Scalar | None = None
+    for place, size in zip(of.data.indices, of.data.buffer.shape, strict=True):
+        low, high = Le(index(0), place), Lt(place, size)
+        axis = names.var("a")
+        axes.append(axis)
+        if low not in of.guards and high not in of.guards and of.column not in free_vars(place):
+            shape.append(size)
+            places.append(place)
+            sources.append(axis)
+            continue
+        start, least, reach = 0, 1, index(1)
+        for atoms, factor in polynomial(place).values():
+            if not atoms:
+                start += factor
+                continue
+            reach = reach + (sizes[atoms[0]] - 1) * factor
+            least += ((known(sizes[atoms[0]]) or 0) - 1) * factor
+        if least < 0:
+            return None
+        there = axis + start
+        shape.append(dim(reach))
+        places.append(place - start)
+        sources.append(there)
+        for test, old in ((Le(index(0), there), low), (Lt(there, size), high)):
+            if old in of.guards or old is high:
+                condition = test if condition is None else And(condition, test)
+    assert condition is not None
+    room = Buffer(names.name("pad"), tuple(shape), of.data.buffer.dtype)
+    copied = Select(condition, Load(of.data.buffer, tuple(sources)), of.fill)
+    moved = tuple([dim(place) for place in places])
+    return [Each(room, tuple(axes), copied)], Load(room, moved)
+
+
+def _packed(of: _Product, lanes: int, names: Names) -> tuple[Each, Load]:
+    """The stage that packs the weight so that a vector of outputs is read at once, and that read:
+    w[o, c, k]  -->  packed[o // 16, c, k, o % 16]."""
+    places, shape = of.weight.indices, of.weight.buffer.shape
+    at = places.index(of.lane)
+    count = known(shape[at]) or 0
+    outer, inner = names.var("b"), names.var("v")
+    rest = [n for n in range(len(places)) if n != at]
+    terms = of.reduction.axes
+    shared = [n for n in rest if places[n] not in terms]
+    inside = sorted(
+        [n for n in rest if places[n] in terms],
+        key=lambda n: terms.index(places[n]),
+    )
+    axes = {n: names.var("u") for n in rest}
+    order = [*shared, -1, *inside]
+    sizes = [index(-(-count // lanes)) if n < 0 else shape[n] for n in order]
+    buffer = Buffer(names.name("packed"), (*sizes, index(lanes)), of.weight.buffer.dtype)
+    there = outer * lanes + inner
+    source: Scalar = Load(
+        of.weight.buffer, tuple([there if n == at else axes[n] for n in range(len(places))])
+    )
+    if count % lanes:
+        source = Select(Lt(there, index(count)), source, Lit(0, buffer.dtype))
+    made = Each(buffer, (*[outer if n < 0 else axes[n] for n in order], inner), source)
+    read = [of.lane // lanes if n < 0 else places[n] for n in order]
+    return made, Load(buffer, (*read, of.lane % lanes))

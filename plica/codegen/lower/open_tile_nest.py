@@ -1,0 +1,169 @@
+"""The loops of open tiles: vectors of outputs by a few neighbours along an open axis.
+
+    for n, blocks of outputs, i:
+        for s in range(w // 8):                  8 neighbours x 2 vectors of 16 outputs each
+            acc[t, v, lane] += x[n, c, i + k, 8 * s + t + l] * packed[b, c, k, l, lane]
+            out[n, o, i, 8 * s + t] = f(acc)     columns of the tile are rows of the result
+        the same for what is left: sums beyond the end are those of the last place, and not stored
+
+Where the data was copied to where there is room, all tiles are whole, and the last store goes as
+far as the row does.
+
+Law: each sum has its terms in the order that it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from plica.codegen.lower.loop_order import LoopOrder
+from plica.codegen.lower.nest import (
+    StoredElement,
+    Sums,
+    elements,
+    in_order,
+    last_store,
+    loops_around,
+    open_sizes,
+    replaced,
+    stored,
+)
+from plica.codegen.lower.open_tile import OpenTile
+from plica.core.binding import substitute
+from plica.core.term import Term
+from plica.ir.loop.reduction import exposed
+from plica.ir.loop.scalar import Buffer, Load, Lt, Min, Scalar, dtype_of, index
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages, pairs
+from plica.ir.loop.statement import NOTHING, Alloc, Branch, Kernel, Seq, Stmt, Store
+from plica.ir.type.dim import known
+
+
+def tiled(of: OpenTile, rest: Stages) -> Kernel:
+    """The loops of stages, less those that were made beforehand."""
+    *before, (fold, epilogue) = pairs(rest)
+    steps: list[Stmt] = [elements(each, each.out, None) for each, _ in before]
+    steps += _tiles(of, in_order(fold), rest.result, stored(fold, epilogue))
+    params = (*rest.inputs, *rest.outputs)
+    body = Seq(tuple(steps)) if len(steps) > 1 else steps[0]
+    return Kernel(open_sizes(params, body), params, len(rest.inputs), body)
+
+
+@frozen(eq=False)
+class _Tile:
+    """One shape of tile: where its outputs begin, how many blocks of vectors there are, how many
+    outputs a block has."""
+
+    blocks: int
+    first: int
+    outputs: int
+
+
+def _tiles(of: OpenTile, fold: Each, out: Buffer, after: StoredElement | None) -> Iterator[Stmt]:
+    """Blocks of outputs that are whole, then what is left of these."""
+    sizes = dict(zip(fold.axes, fold.out.shape, strict=True))
+    count, wide = known(sizes[of.lane]) or 0, of.vectors * of.lanes
+    whole = count // wide
+    for tile in (_Tile(whole, 0, wide), _Tile(1, whole * wide, count % wide)):
+        if tile.blocks and tile.outputs:
+            yield _block(of, fold, out, after, tile)
+
+
+def _block(of: OpenTile, fold: Each, out: Buffer, after: StoredElement | None, tile: _Tile) -> Stmt:
+    """All places of some blocks of outputs: whole tiles of neighbours, then the last."""
+    names = Names(fold, out, *([] if after is None else [after.value]))
+    block, near, vector, lane = (names.var(each) for each in ("block", "near", "vector", "lane"))
+    strip = names.var("strip")
+    which = block * of.vectors + vector + tile.first // of.lanes
+    output = which * of.lanes + lane
+    halves: dict[Term, Scalar] = {of.lane // of.lanes: which, of.lane % of.lanes: lane}
+    value = replaced(fold.value, halves)
+    sizes = dict(zip(fold.axes, fold.out.shape, strict=True))
+    size = sizes[of.column]
+    done = size // of.steps * of.steps
+    place = strip * of.steps + near
+    tail = done + strip * of.steps + near
+    around = [
+        (block, index(tile.blocks)) if axis is of.lane else (axis, extent)
+        for axis, extent in sizes.items()
+        if axis is not of.column
+    ]
+    inner = (
+        (near, index(of.steps)),
+        (vector, index(-(-tile.outputs // of.lanes))),
+        (lane, index(of.lanes)),
+    )
+    found: list[Stmt] = []
+    walks: list[tuple[Scalar, Scalar, Scalar, Scalar | None]] = [
+        (size // of.steps, place, place, None),
+        ((size - done + (of.steps - 1)) // of.steps, tail, Min(tail, size - 1), Lt(tail, size)),
+    ]
+    if of.room:
+        walks = [((size + (of.steps - 1)) // of.steps, place, place, Lt(place, size))]
+    for many, there, read, guard in walks:
+        if known(many) == 0:
+            continue
+        body = substitute(value, {of.column: read})
+        assert isinstance(body, Scalar)
+        here = ((of.lane, output), (of.column, there))
+        indices = tuple([dict(here).get(axis, axis) for axis in fold.axes])
+        walk = LoopOrder(inner, indices, body, 3, here, "vectorized", None, (near, vector))
+        one = _one(of, walk, out, after, tile, guard, names)
+        found.append(loops_around([(strip, many)], one))
+    return loops_around(around, Seq(tuple(found)))
+
+
+def _one(  # noqa: PLR0917  # a tile, and where it ends
+    of: OpenTile,
+    walk: LoopOrder,
+    out: Buffer,
+    after: StoredElement | None,
+    tile: _Tile,
+    guard: Scalar | None,
+    names: Names,
+) -> Stmt:
+    """The sums of a tile, and what is stored of them."""
+    sums = Sums(walk, walk.loops, names, "local", 1)
+    steps: list[Stmt] = []
+    stand_in: dict[Term, Scalar] = {}
+    for each in exposed(walk.body):
+        cell = sums.cell(each)
+        steps += sums.accumulated(each, cell)
+        stand_in[each] = cell.value
+    value = replaced(walk.body, stand_in)
+    if not isinstance(value, Load):
+        whole = tuple([extent for _, extent in walk.loops])
+        made = Buffer(names.name("made"), whole, dtype_of(value), "local")
+        sums.held.append(made)
+        at = tuple([axis for axis, _ in walk.loops])
+        steps.append(loops_around(walk.loops, Store(made, at, value), walk.kind, walk.unrolled))
+        value = Load(made, at)
+    last = last_store(value, walk, out, after)
+    if guard is not None:
+        last = Branch(guard, last, NOTHING)
+    near, (vector, _), (lane, _) = walk.loops
+    full, part = divmod(tile.outputs, of.lanes)
+    columns = _is_turned(walk, after)
+    for first, count, lanes in ((0, full, of.lanes), (full, 1, part)):
+        if not count or not lanes:
+            continue
+        stmt = substitute(last, {vector: vector + first}) if first else last
+        assert isinstance(stmt, Store | Branch)
+        rows = [(vector, index(count)), (lane, index(lanes))]
+        order = [*rows, near] if columns else [near, *rows]
+        written = [var for var, _ in order[:-1]]
+        steps.append(loops_around(order, stmt, "vectorized", written))
+    found: Stmt = Seq(tuple(steps))
+    for held in reversed(sums.held):
+        found = Alloc(held, found)
+    return found
+
+
+def _is_turned(walk: LoopOrder, after: StoredElement | None) -> bool:
+    """Whether neighbours along the columns are neighbours in the result."""
+    (lane, _), (_, there) = walk.turned
+    if after is None:
+        return walk.indices[-1] is there
+    return after.indices[-1] is not lane

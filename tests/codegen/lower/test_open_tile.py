@@ -1,0 +1,101 @@
+"""Open tiles: convolutions of any height and width, against numpy and against the interpreter."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from numpy.lib.stride_tricks import sliding_window_view
+from onnx import TensorProto, helper, numpy_helper
+
+import plica
+from plica.ir.graph.module import Module
+from plica.runtime.error import InputError, PlicaError
+
+# fmt: off
+#          channels  outputs  window   stride   border  groups  epilogue
+CASES = {
+    "3x3":      (24,      32, (3, 3), (1, 1), (1, 1), 1, "relu"),
+    "runs":     (40,      16, (3, 3), (1, 1), (1, 1), 1, ""),
+    "tail":    (288,      48, (1, 1), (1, 1), (0, 0), 1, "add"),
+    "odd":      (16,      20, (3, 3), (1, 1), (1, 1), 1, "add"),
+    "half":     (16,       9, (3, 3), (2, 2), (1, 1), 1, "relu"),
+    "first":     (3,      64, (7, 7), (2, 2), (3, 3), 1, "relu"),
+    "point":    (64,      40, (1, 1), (1, 1), (0, 0), 1, "relu"),
+    "sparse":   (16,      32, (1, 1), (2, 2), (0, 0), 1, ""),
+    "bare":      (8,      16, (3, 3), (1, 1), (0, 0), 1, "relu"),
+    "flat":      (8,      33, (1, 3), (1, 1), (0, 1), 1, "add"),
+    "tall":      (8,      17, (3, 1), (1, 1), (1, 0), 1, ""),
+    "far":       (8,      16, (3, 3), (4, 4), (1, 1), 1, ""),
+    "groups":   (16,      64, (3, 3), (1, 1), (1, 1), 2, "relu"),
+    "apart":    (12,      12, (3, 3), (1, 1), (1, 1), 12, "relu"),
+    "wide":     (24,      24, (5, 5), (2, 2), (2, 2), 24, ""),
+}
+# fmt: on
+
+
+@lru_cache(maxsize=64)
+def made(case: str) -> tuple[Module, Any, Any]:
+    """A convolution of open sizes, compiled, and its weight."""
+    channels, outputs, window, strides, padding, groups, after = CASES[case]
+    weight = np.random.default_rng(1).normal(size=(outputs, channels // groups, *window))
+    weight = weight.astype(np.float32)
+    nodes = [helper.make_node(
+        "Conv", ["x", "w"], ["c"], kernel_shape=window, strides=strides,
+        pads=[*padding, *padding], group=groups,
+    )]  # fmt: skip
+    if after == "relu":
+        nodes.append(helper.make_node("Relu", ["c"], ["y"]))
+    elif after == "add":
+        nodes.append(helper.make_node("Tanh", ["c"], ["t"]))
+        nodes.append(helper.make_node("Add", ["c", "t"], ["y"]))
+    else:
+        nodes[0].output[0] = "y"
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", channels, "h", "w"])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(weight, "w")])
+    of = plica.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+    return of, plica.compile(of, contract="exact", threads=1), weight
+
+
+def by_numpy(case: str, x: Any, weight: Any) -> Any:
+    """The same in f64."""
+    _, outputs, window, strides, padding, groups, after = CASES[case]
+    border = [(0, 0), (0, 0), *[(each, each) for each in padding]]
+    seen = sliding_window_view(np.pad(x.astype(np.float64), border), window, axis=(2, 3))
+    seen = seen[:, :, :: strides[0], :: strides[1]]
+    n, channels, high, wide = seen.shape[:4]
+    parts = seen.reshape(n, groups, channels // groups, high, wide, *window)
+    split = weight.astype(np.float64).reshape(groups, outputs // groups, -1, *window)
+    found = np.einsum("ngchwkl,gockl->ngohw", parts, split).reshape(n, outputs, high, wide)
+    return np.maximum(found, 0) if after == "relu" else found + np.tanh(found) * (after == "add")
+
+
+SIDE = st.sampled_from((1, 2, 3, 4, 5, 7, 8, 9, 14, 16, 17, 23))
+
+
+@pytest.mark.parametrize("case", CASES)
+@given(st.integers(0, 3), SIDE, SIDE)
+@example(1, 1, 1)
+@example(0, 8, 8)
+@example(1, 2, 19)
+@settings(max_examples=6, deadline=None)
+def test_every_size_gives_what_numpy_gives(case: str, n: int, high: int, wide: int) -> None:
+    of, exe, weight = made(case)
+    x = np.random.default_rng(high).normal(size=(n, CASES[case][0], high, wide))
+    x = x.astype(np.float32)
+    try:
+        found = np.asarray(exe(x))
+    except InputError:
+        with pytest.raises(PlicaError):
+            plica.interpret(of, x)
+        return
+    wanted = by_numpy(case, x, weight)
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    if n * high * wide < 64:  # each sum has its terms in the order that it says
+        np.testing.assert_array_equal(found, np.asarray(plica.interpret(of, x)))
