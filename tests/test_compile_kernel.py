@@ -17,7 +17,17 @@ from plica.core.digest import digest
 from plica.ir.graph.module import Module
 from plica.ir.interpret.kernel import run_kernel
 from plica.schedule import block as find
-from plica.schedule import do, loops, reorder, replay, split, trace_of, transport, vectorize
+from plica.schedule import (
+    do,
+    loops,
+    reorder,
+    replay,
+    rfactor,
+    split,
+    trace_of,
+    transport,
+    vectorize,
+)
 from plica.schedule.replay import kernel_of, scheduled
 
 MATMUL = """
@@ -357,3 +367,30 @@ def test_a_trace_is_transported_and_compiled() -> None:
     moved = transport(trace_of(tiled, small), large)
     a, b = floats(16, 7), floats(7, 64)
     assert np.array_equal(np.asarray(plica.compile(moved.module)(a, b)), a @ b)
+
+
+def test_a_sum_in_factors_that_do_not_divide_is_shown_to_stay_inside() -> None:
+    """What a block reads is bounded by its predicate through the loops it is bound to."""
+
+    @do
+    def factored() -> Any:
+        b = yield find("R")
+        _, k = yield loops(b)
+        _, inner = yield split(k, (None, 16))
+        yield rfactor(inner, 0)
+
+    of = plica.from_text(ROWS)
+    made = plica.compile(replay(trace_of(factored, of), of), cache=False)
+    a = np.random.default_rng(0).standard_normal((3, 50)).astype(np.float32)
+    np.testing.assert_allclose(made(a), a.sum(1), rtol=1e-5, atol=1e-5)
+
+
+ROWS = """
+@plica.kernel
+def rows(A: Buffer[(3, 50), f32], R: Buffer[(3,), f32]):
+    for i, k in grid(3, 50):
+        with block("R", spatial=(i,), reduce=(k,)):
+            with init():
+                R[i] = 0.0
+            R[i] += A[i, k]
+"""

@@ -89,9 +89,11 @@ class CallTiming:
         for each in every:
             times = f"{seconds_text(each.min)}  {seconds_text(each.median)}"
             lines.append(f"{each.name:{width}}  {times}  {each.spread:7.0%}")
-        ratio = self.ratio
+        ratio, how = self.ratio, ""
+        if self.against is not None and self.warning and self.min and self.against.min:
+            ratio, how = self.against.min / self.min, "By the least times "
         if self.against is not None and ratio is not None:
-            names = f"{self.name} takes {1 / ratio:.2f} of the time of {self.against.name}"
+            names = f"{how}{self.name} takes {1 / ratio:.2f} of the time of {self.against.name}"
             lines.append(f"{names}: it is {ratio:.2f} times as fast.")
         return "\n".join([*lines, *([self.warning] if self.warning else [])])
 

@@ -28,6 +28,7 @@ from functools import lru_cache
 from attrs import evolve
 
 from plica.analysis.statement_coverage import covered
+from plica.codegen.lower.blocks import blocks_to_loops
 from plica.codegen.lower.extern_call import called_symbol, extern_kernel
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
@@ -119,6 +120,8 @@ def problems(kernel: Kernel) -> tuple[Diagnostic, ...]:
             hint = "Write a for loop with an if inside; plica.interpret runs it as it is."
             return (Diagnostic("unsupported", message, None, "for loops", "while", hint),)
     outside = in_bounds(kernel, checked_reads=True)
+    if outside:  # with bindings put in, more is known of what a block is bound to
+        outside = in_bounds(blocks_to_loops(kernel), checked_reads=True)
     if outside:
         return outside
     meets = unsafe(Scene(kernel, NO_OUTPUTS))
