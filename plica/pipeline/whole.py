@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from attrs import evolve
 
@@ -149,7 +149,7 @@ def compile(  # noqa: PLR0917  # the public surface says so
     if is_torch_module(mod):
         return TorchExecutable(mod, again, request.tier)
     given = module_of_program(mod) if is_torch_program(mod) else mod
-    module = at_call(given, again)  # type: ignore[arg-type]  # nothing of torch is left
+    module = at_call(cast("Any", given), again)  # nothing of torch is left
     source = module.whole if isinstance(module, Specialised) else module
     if source is not None:  # what no size could mend is said now
         if any(isinstance(each, Kernel) for each in source.values):
