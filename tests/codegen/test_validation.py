@@ -157,7 +157,8 @@ def test_a_trace_beyond_the_contract_is_named() -> None:
 
 
 def test_a_wrong_bound_is_refuted() -> None:
-    of = lowered()
+    plain = "@plica.function\ndef main(x: Tensor[(5,), f32]):\n    return op.exp(x)\n"
+    of = lower(plica.from_text(plain), target=target_of("cpu"))
 
     def longer(made: Scheduled) -> Scheduled:
         kernel = with_a_longer_loop(made.kernel)

@@ -168,7 +168,8 @@ def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling |
         return None
     length, lanes = known(body.extents[-1]) or 0, machine.lanes(dtype_of(body))
     count = length // lanes
-    if lanes < NARROWEST or not count or not _is_row(body):
+    least = 1 if len(body.axes) == 1 else 2  # rows of a box are vectors side by side
+    if lanes < NARROWEST or count < least or not _is_row(body):
         return None
     if len(body.axes) > 1:
         beside = (*range(most, 1, -1), *range(most + 1, 2 * most + 1), 1)
