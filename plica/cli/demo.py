@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name, make in (SMALL if arguments.small else NETWORKS).items():
         with progress(name, total=STEPS) as say:
             found.append(show_network(name, make, arguments.threads, say))
-    views = [model_view(each.study) for each in found]
+    views = [model_view(each.study, costs=False) for each in found]
     archive.write(arguments.output, page(views).encode())
     if arguments.json:
         print(json_text([to_data(each) for each in found]))

@@ -20,6 +20,7 @@ from plica.report.nest_film import NestFrame, of_lowering, of_trace, to_data, wi
 from plica.report.study import StudiedModel, Study
 from plica.rewrite.fuse import is_primitive
 from plica.rewrite.fuse.to_stages import to_stages
+from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine, candidates
 from plica.schedule.hoist import hoist
 
@@ -29,8 +30,13 @@ RUNS: Final = 5
 """How often a kernel is timed at a step; the least counts."""
 
 
-def kernels(of: Study, table: LineTable, timed: int = 0) -> list[dict[str, Any]]:
-    """Every kernel, with its film; those that take longest are timed at every step."""
+def kernels(
+    of: Study, table: LineTable, timed: int = 0, costs: bool = True
+) -> list[dict[str, Any]]:
+    """Every kernel, with its film; those that take longest are timed at every step.
+
+    With `costs` every step has the cycles that are expected of it.
+    """
     program = of.model.lowered.program
     whole: dict[int, float] = {}
     first: dict[int, Launch] = {}
@@ -40,7 +46,7 @@ def kernels(of: Study, table: LineTable, timed: int = 0) -> list[dict[str, Any]]
     longest = sorted(whole, key=lambda number: -whole[number])[:timed]
     found: list[dict[str, Any]] = []
     for number, origin in enumerate(program.origins):
-        frames = frames_of(of.model, number, first.get(number))
+        frames = frames_of(of.model, number, first.get(number), costs)
         if number in longest:
             frames = with_times(frames, clock, of.model.lowered.fused)
         trace = None if origin is None else origin.trace.to_python(origin.kernel)
@@ -60,7 +66,9 @@ def clock(call: Callable[[], object]) -> float:
     return best
 
 
-def frames_of(of: StudiedModel, number: int, launch: Launch | None) -> list[NestFrame]:
+def frames_of(
+    of: StudiedModel, number: int, launch: Launch | None, costs: bool = True
+) -> list[NestFrame]:
     """The film of a kernel: its stages, its form, its schedule, its lowering."""
     origin = of.lowered.program.origins[number]
     backend = backend_of(of.target)
@@ -86,7 +94,7 @@ def frames_of(of: StudiedModel, number: int, launch: Launch | None) -> list[Nest
     assert last is not None
     frames += scheduled
     frames += of_lowering(last, page_of(seen).of("lower"))
-    return with_costs(frames, machine) if isinstance(machine, Machine) else frames
+    return with_costs(frames, machine) if costs and isinstance(machine, Machine) else frames
 
 
 def _form(of: StudiedModel, call: Call, begun: Kernel, machine: Machine) -> list[NestFrame]:
@@ -94,7 +102,8 @@ def _form(of: StudiedModel, call: Call, begun: Kernel, machine: Machine) -> list
     assert isinstance(call.callee, Function)
     seen = backend_of(of.target).with_threads(of.target, of.threads)
     facts = job_for(seen, of.contract).scheduler.facts(call.callee, call.args)
-    for each in candidates(to_stages(call.callee).stages, facts, machine):
+    whole = collapsed(to_stages(call.callee).stages, facts.reassociates)
+    for each in candidates(whole, facts, machine):
         if kernel_of(hoist(each.stages, facts.constant).rest) is begun:
             text = shown_stages(each.stages.stages)
             why = "The form with the fewest cycles of those that apply."

@@ -26,8 +26,13 @@ def model_view(
     progress: Callable[[str], None] = lambda word: None,
     curves: Sequence[Mapping[str, Any]] = (),
     futures: Sequence[Mapping[str, Any]] = (),
+    *,
+    costs: bool = True,
 ) -> dict[str, Any]:
-    """All of a study; of the kernels that take longest so many are timed at every step."""
+    """All of a study; of the kernels that take longest so many are timed at every step.
+
+    Expected `costs` of every step take as long as the rest of the page.
+    """
     progress("the graph at every step")
     graph = film(of.model.lowered.derivation)
     table = LineTable()
@@ -38,7 +43,7 @@ def model_view(
         "facts": facts(of),
         "graph": {**graph.to_data(), "names": names(of, graph), "passes": passes(of.model)},
         "launches": launch_rows(of, graph),
-        "kernels": kernels(of, table, timed),
+        "kernels": kernels(of, table, timed, costs),
         "assembly": assembly(of.model),
         "plan": plan(of),
         "roof": {"gflops": of.roof.gflops, "levels": [list(each) for each in of.roof.levels]},
