@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from functools import reduce
 
-from plica.analysis.enclosing import simple
+from plica.analysis.enclosing import shown, simple
 from plica.analysis.enclosing import tidy as shorter
-from plica.analysis.index import Context, can_prove
+from plica.analysis.index import Context
 from plica.analysis.index.context import FALSE, TRUE, conjuncts, negated
 from plica.analysis.statement import (
     contexts,
@@ -110,9 +110,9 @@ def decided(condition: Scalar, context: Context) -> Scalar:
             kept.append(each)
             continue
         said = simple(each, context)
-        if said is TRUE or can_prove(each, context, quick=True):
+        if said is TRUE or shown(each, context, quick=True):
             continue
-        if said is FALSE or can_prove(negated(each), context, quick=True):
+        if said is FALSE or shown(negated(each), context, quick=True):
             if not any(reads_memory(one) for one in kept):
                 return FALSE
             return reduce(And, (*kept, FALSE))
