@@ -27,10 +27,20 @@ from plica.analysis.statement import (
     with_body,
     with_substatements,
 )
-from plica.core.binding import substitute
+from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
-from plica.ir.loop.scalar import And, Buffer, Lit, Load, Reduce, Scalar, Select, dtype_of
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    Lit,
+    Load,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+)
 from plica.ir.loop.statement import (
     NOTHING,
     THREADS,
@@ -77,12 +87,12 @@ def _simpler(stmt: Stmt, context: Context) -> Stmt:
     while True:
         match stmt:
             case For(var, extent, kind, body, notes):
-                size = simple(extent, context) if not reads_memory(extent) else extent
+                size = _size(extent, context)
                 count = known(size)
                 if count is not None and count <= 0:
                     return NOTHING
-                if count == 1 and kind not in THREADS and not notes:
-                    stmt = substitute(body, {var: Lit(0, var.dtype)})  # type: ignore[assignment]  # a term keeps its sort
+                if _runs_once(stmt, context):
+                    stmt = _without_loops(stmt, context)
                     continue
                 return For(var, size, kind, body, notes)
             case Branch(condition, then, orelse):
@@ -100,6 +110,28 @@ def _simpler(stmt: Stmt, context: Context) -> Stmt:
                 return Invoke(name, tuple([_operand(each, context) for each in operands]))
             case _:
                 return stmt
+
+
+def _size(extent: Scalar, context: Context) -> Scalar:
+    return simple(extent, context) if not reads_memory(extent) else extent
+
+
+def _runs_once(loop: For, context: Context) -> bool:
+    """Whether a loop has one iteration and is for nothing else."""
+    plain = loop.kind not in THREADS and not loop.annotations
+    return plain and known(_size(loop.extent, context)) == 1
+
+
+def _without_loops(loop: For, context: Context) -> Stmt:
+    """What is inside loops of one iteration, at the first of each."""
+    first: dict[ScalarVar, Scalar] = {}
+    inside: Stmt = loop
+    while isinstance(inside, For) and _runs_once(inside, context):
+        if inside.var in first or not free_vars(inside.extent).isdisjoint(first):
+            break
+        first[inside.var] = Lit(0, inside.var.dtype)
+        inside = inside.body
+    return substitute(inside, first)  # type: ignore[return-value]  # a term keeps its sort
 
 
 def decided(condition: Scalar, context: Context) -> Scalar:
