@@ -20,19 +20,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
 from plica.core.diagnostic import IllTyped, did_you_mean
 from plica.core.extension import ExtensionGroup, installed_points
 from plica.core.fold import post_order
-from plica.core.same_code import same_code
 from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Attrs, Expr, as_expr
 from plica.ir.loop.tensor import Compute
 from plica.ir.type.term import Type
 from plica.runtime.error import Diagnostic, Place, PlicaError
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.core.same_code import same_code
+else:  # needed where a record is made again
+    same_code = late("plica.core.same_code:same_code")
+
 
 __all__ = [
     "FLAT",

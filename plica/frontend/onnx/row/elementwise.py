@@ -9,8 +9,18 @@ from typing import Final
 import numpy as np
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.quantise import into_storage
-from plica.frontend.onnx.row.word import Made, Row, along, direct, dtype, like, rank, shape, to
+from plica.frontend.onnx.row.word import (
+    Made,
+    Row,
+    along,
+    direct,
+    dtype,
+    into_storage,
+    like,
+    rank,
+    shape,
+    to,
+)
 from plica.frontend.onnx.storage import dtype_of
 from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Expr, const
