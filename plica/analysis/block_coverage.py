@@ -110,9 +110,7 @@ def _written(block: Block, store: Access, inner: Inner, read: Box, context: Cont
     point.update({var: ZERO for var, _ in idle})  # one of their iterations is enough
     condition = substitute(block.predicate, point)
     assert isinstance(condition, Scalar)
-    asked = free_vars(condition)
-    axes = [facts for facts, each in zip(said, element, strict=True) if each in asked]
-    there = context.where(*chain(*axes))
+    there = context.where(*chain(*said))
     for var, size in loops:  # what the element does not tell may be anything
         if var not in point:
             there = there.loop(var, size)
