@@ -16,7 +16,7 @@ from attrs import evolve
 from plica.codegen.interface import names_of
 from plica.codegen.llvm.unit import fingerprint
 from plica.codegen.road import Job, lowered, record
-from plica.core.collector import paused
+from plica.core.collector import age, paused
 from plica.core.digest import digest
 from plica.ir.graph.module import Module
 from plica.ir.graph.operator import uses_foreign
@@ -88,6 +88,7 @@ def compiled(
             externs=externs,
         )
         made = _made(module, request, job, store, entry)
+        age()
     if shared:
         _IN_USE[key] = made
     return made

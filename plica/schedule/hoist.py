@@ -87,7 +87,7 @@ def _reads(of: Stages, before: Sequence[Each], touched: Container[Term]) -> list
     }  # the first that it is made of
     made: dict[Buffer, list[Buffer]] = {}
     for each in before:
-        source[each.out] = source[next(loads(each)).buffer]
+        source[each.out] = source[loads(each)[0].buffer]
         if each.out in touched:
             made.setdefault(source[each.out], []).append(each.out)
     found: list[int | Buffer] = []

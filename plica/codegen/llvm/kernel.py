@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.analysis.constant_bound import Interval, facts_of
 from plica.analysis.statement import refused
@@ -113,9 +113,10 @@ def emit(  # noqa: PLR0917  # what is known of where it will run
         values.around.bind(dim, LaneValue(f"%d{number}"), OPEN)
     for number, buffer in enumerate(kernel.params):
         pointer = f"%b{number}"
-        places[buffer] = place_of(buffer, pointer)
+        read_only = number < kernel.inputs
+        places[buffer] = evolve(place_of(buffer, pointer), is_constant=read_only)
         size = buffer.dtype.bytes * places[buffer].span
-        params.append(f"{_facts(buffer, size, number < kernel.inputs)} {pointer}")
+        params.append(f"{_facts(buffer, size, read_only)} {pointer}")
     if over is not None:
         last = places[kernel.params[-1]].pointer
         places[kernel.params[over]] = place_of(kernel.params[over], last)
@@ -379,6 +380,7 @@ class _Statements:
         self.values.w.start(begin)
 
 
+@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
 def _is_straight(loop: For) -> bool:
     """Whether one instruction can do for all lanes what a loop's body does."""
     for stmt in statements(loop.body):
@@ -403,6 +405,7 @@ def _has_loops(body: Stmt) -> bool:
     return any(isinstance(stmt, For) for stmt in statements(body))
 
 
+@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
 def _widest(body: Stmt) -> int:
     """The bytes of the widest element that is read or written; narrow floats become f32."""
     widest = 1
