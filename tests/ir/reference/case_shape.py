@@ -78,6 +78,12 @@ def _moveaxis(draw: Draw, _: str) -> Case:
     return Case((one(draw, DTYPES, shape),), {"source": source, "destination": target})
 
 
+@case("match_shape")
+def _match_shape(draw: Draw, _: str) -> Case:
+    shape = draw(shapes())
+    return Case((one(draw, DTYPES, shape),), {"shape": tuple(shape)})
+
+
 @case("squeeze")
 def _squeeze(draw: Draw, _: str) -> Case:
     shape = draw(shapes())

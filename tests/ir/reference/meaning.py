@@ -292,6 +292,7 @@ REFERENCE.update(
         "transpose": lambda x, axes=None: np.transpose(x, axes),
         "swapaxes": np.swapaxes,
         "moveaxis": np.moveaxis,
+        "match_shape": np.broadcast_to,
         "squeeze": lambda x, axis=None: np.squeeze(x, _axis(axis)),
         "expand_dims": lambda x, axis: np.expand_dims(x, _axis(axis)),
         "broadcast_to": np.broadcast_to,
