@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 import numpy as np
 
 from plica.codegen.lower.supported import unsupported
-from plica.codegen.staged.cut import has_measured
+from plica.codegen.staged.cut import is_staged
 from plica.core.binding import free_vars
 from plica.core.term import Term
 from plica.frontend.offered import front_end_of
@@ -103,7 +103,7 @@ def at_call(
         if read is None:
             return Specialised(OnnxSource(family), compiled)
         found = read
-    if has_measured(found) or not has_open_dims(found):
+    if is_staged(found) or not has_open_dims(found):
         return found
     return Specialised(Sizes(found), compiled)
 

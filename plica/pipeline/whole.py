@@ -30,7 +30,7 @@ from attrs import evolve
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.dynamic.decide import static_form
-from plica.codegen.staged.cut import has_measured
+from plica.codegen.staged.cut import is_staged
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
@@ -157,7 +157,7 @@ def compile(  # noqa: PLR0917  # the public surface says so
         if any(isinstance(each, Kernel) for each in source.values):
             check_called(source)
         externs_of(source, request.externs, backend.here(machine))
-    if isinstance(module, Module) and has_measured(module):
+    if isinstance(module, Module) and is_staged(module):
         return compile_staged(module, again).told(request.tier)
     if isinstance(module, Specialised):
         module.told(request.tier)

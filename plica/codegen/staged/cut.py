@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import Factory, define, frozen
 
-from plica.codegen.staged.host_part import host_parts, refused, turn_of
+from plica.codegen.staged.host_part import host_parts, is_loop, refused, turn_of
 from plica.codegen.staged.segment import Ranges, segment
 from plica.core.binding import free_vars
 from plica.core.name import Name
@@ -33,6 +33,7 @@ from plica.ir.graph.expression import (
     attr,
 )
 from plica.ir.graph.module import Defined, Definition, Module
+from plica.ir.graph.shape_specialisation import has_open_dims
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType, TupleType
@@ -56,11 +57,14 @@ class CutProgram:
     segments: tuple[Module, ...]
 
 
-def has_measured(module: Module) -> bool:
-    """Whether the main function measures a size while it runs."""
+def is_staged(module: Module) -> bool:
+    """Whether a program is run in segments: it measures sizes, or repeats what has open ones."""
     if module.main is None or not isinstance(module.definitions().get(module.main), Function):
         return False
-    return any(isinstance(each, LetDim) for each in expressions(module.main_function().body))
+    nodes = expressions(module.main_function().body)
+    if any(isinstance(each, LetDim) for each in nodes):
+        return True
+    return has_open_dims(module) and any(map(is_loop, nodes))
 
 
 def cut(of: Module) -> CutProgram:

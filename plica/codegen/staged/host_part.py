@@ -16,12 +16,12 @@ def host_parts(root: Expr) -> set[Expr]:
     """The expressions with something in them that the host does."""
     found: set[Expr] = set()
     for node in expressions(root):
-        if isinstance(node, LetDim) or _is_loop(node) or not found.isdisjoint(operands(node)):
+        if isinstance(node, LetDim) or is_loop(node) or not found.isdisjoint(operands(node)):
             found.add(node)
     return found
 
 
-def _is_loop(node: Expr) -> bool:
+def is_loop(node: Expr) -> bool:
     """Whether an expression is a function that calls itself last, called at once."""
     match node:
         case Let(var, Function() as function, Call(callee, _, _)) if callee is var:

@@ -55,7 +55,7 @@ class ModelFamily:
     def module(self) -> Module | None:
         """The module for all sizes at once, None where the model must know more to be read."""
         try:
-            return from_opened(self._opened, recursion=False)
+            return from_opened(self._opened)
         except NeedsValue as error:
             self._need(error.inputs)
             return None
@@ -74,7 +74,7 @@ class ModelFamily:
         while True:
             fixed = {name: given[name] for name in self.needed}
             try:
-                return from_opened(self._opened, dims, fixed, recursion=False), self.needed
+                return from_opened(self._opened, dims, fixed), self.needed
             except NeedsValue as error:
                 if not self._need(error.inputs):
                     raise

@@ -8,7 +8,9 @@ from typing import Final
 import numpy as np
 
 from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.row.shape_by_value import range_by_value
 from plica.frontend.onnx.row.word import Row, dtype
+from plica.frontend.onnx.run_time import pieces, size_from
 from plica.frontend.onnx.storage import dtype_of
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
@@ -47,7 +49,8 @@ def _constant(node: OnnxNode) -> Expr:
 
 
 def _constant_of_shape(node: OnnxNode) -> Expr:
-    sizes = node.vector(0)
+    sizes = [each if isinstance(each, int) else size_from(node, each, at)
+             for at, each in enumerate(pieces(node, 0))]  # fmt: skip
     value = node.tensor("value")
     if value is None:
         value = np.zeros(1, np.float32)
@@ -69,6 +72,8 @@ def _range(node: OnnxNode) -> Expr:
             for at in range(3):
                 node.value(at)
             return iota(shape=(stop,), dtype=i64)
+    if any(node.need(at).numbers() is None for at in range(3)):
+        return range_by_value(node, *(node.need(at) for at in range(3)))
     start, stop, step = (node.scalar(at) for at in range(3))
     if step == 0 or not all(map(math.isfinite, (start, stop, step))):
         node.malformed("Range takes finite numbers and a step.", "a step", f"{step}")
