@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from plica.core.diagnostic import MOST_BYTES, EvaluationError, IllTyped, Malformed, too_large
+from plica.frontend.onnx.agree import agree
 from plica.frontend.onnx.arithmetic import shape_arithmetic, split_arithmetic
 from plica.frontend.onnx.dim import identifier
 from plica.frontend.onnx.missing import REASONS
@@ -65,8 +66,10 @@ class NodeConverter:
         folder: Path | None,
         functions: Functions,
         dims: Iterable[str] = (),
+        measures: bool = True,
     ) -> None:
         self.folder, self.functions = folder, functions
+        self.measures = measures
         self.sizes: list[ScalarVar] = []  # those that are measured, in order
         self._regions: list[Region] = [{}]
         self._terms: dict[Expr, Array] = {}
@@ -123,6 +126,8 @@ class NodeConverter:
             if standard is None:
                 raise unsupported_operator(proto, domain, node.place)
             return self._expanded(node, standard, node.scope[1])
+        if domain == "":
+            agree(node)
         made = row(node)
         results = [made] if isinstance(made, Expr | TensorValue) else list(made)
         node.finish(len(results))

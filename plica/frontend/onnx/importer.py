@@ -83,21 +83,32 @@ def from_onnx(
     `dims` gives numbers for symbolic dims, `fixed` values for inputs, which then are none: a shape
     or an axis that is an input of the model must be known when it is read.
     """
-    return from_opened(open_model(source), dims, fixed)
+    opened = open_model(source)
+    try:
+        return from_opened(opened, dims, fixed)
+    except (NeedsValue, MissingOperators, Malformed):
+        raise
+    except UnsupportedError:
+        # What is refused for a size that is measured may be taken once values say it.
+        return from_opened(opened, dims, fixed, measures=False)
 
 
 def from_opened(
     opened: Opened,
     dims: Mapping[str, int] | None = None,
     fixed: Mapping[str, Any] | None = None,
+    measures: bool = True,
 ) -> Module:
-    """The module of a model that was opened before: `from_onnx` once more, with other sizes."""
+    """The module of a model that was opened before: `from_onnx` once more, with other sizes.
+
+    Where it does not measure, the values of inputs that decide sizes are needed.
+    """
     with paused():
-        return imported(opened, dict(dims or {}), dict(fixed or {}))[0]
+        return imported(opened, dict(dims or {}), dict(fixed or {}), measures)[0]
 
 
 def imported(
-    opened: Opened, dims: dict[str, int], fixed: dict[str, Any]
+    opened: Opened, dims: dict[str, int], fixed: dict[str, Any], measures: bool = True
 ) -> tuple[Module, Mapping[str, TensorValue | None]]:
     """The module of a model, and what each name of its graph came to be."""
     model, graph = opened.model, opened.model.graph
@@ -132,7 +143,7 @@ def imported(
         message = "A value is fixed for an input that the model does not have."
         there = ", ".join(each.name for each in declared) or "no inputs"
         raise InputError(Diagnostic("input-unknown", message, None, there, unknown))
-    converter = NodeConverter(opened.folder, functions, Dims(declared).names)
+    converter = NodeConverter(opened.folder, functions, Dims(declared).names, measures)
     converter.nodes(graph.node, scope, opsets)
     if converter.errors:
         raise combined(converter.errors)

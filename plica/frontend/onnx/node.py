@@ -55,6 +55,10 @@ def measuring(region: Region, body: Expr) -> Expr:
 class Bodies(Protocol):
     """Who reads the graphs inside of nodes."""
 
+    @property
+    def measures(self) -> bool:
+        """Whether sizes may become known when the model runs."""
+
     def body(
         self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]
     ) -> list[TensorValue]:
@@ -326,6 +330,8 @@ class OnnxNode:
                 self.malformed("A size is below 0.", "0 or more", str(found))
             return index(found)
         assert self._bodies is not None
+        if not self._bodies.measures:
+            self.undecided(f"A size of {self.proto.op_type}", TensorValue(value))
         made = next((name for name in self.proto.output if name), self.proto.op_type)
         return self._bodies.measured(value, f"{made}_{hint}" if hint != "" else made)
 

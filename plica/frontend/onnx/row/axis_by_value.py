@@ -20,7 +20,7 @@ from plica.frontend.onnx.run_time import (
     total_of,
 )
 from plica.ir.graph.expression import Expr, const
-from plica.ir.op.comparison import equal, logical_and, logical_not
+from plica.ir.op.comparison import equal, logical_and, logical_not, logical_or
 from plica.ir.op.elementwise import add, floor_divide, maximum, mod, multiply
 from plica.ir.op.index import take, where
 from plica.ir.op.shape import expand_dims, reshape
@@ -31,9 +31,12 @@ from plica.ir.type.dtype import i64
 class AxisMatrix:
     """x as a matrix: the axes that stay, then those that are named."""
 
-    def __init__(self, node: OnnxNode, x: Expr, axes: Sequence[Expr]) -> None:
+    def __init__(self, node: OnnxNode, x: Expr, axes: Expr, all_if_none: bool = False) -> None:
         self.node, self.x = node, x
         self.named = named_axes(axes, rank(x))
+        if all_if_none:
+            none = equal(amount(product(shape(axes))), ZERO)
+            self.named = [logical_or(each, none) for each in self.named]
         self.sizes = [amount(each) for each in shape(x)]
         self.kept = [where(f, ONE, n) for f, n in zip(self.named, self.sizes, strict=True)]
         self.gone = [where(f, n, ONE) for f, n in zip(self.named, self.sizes, strict=True)]
@@ -59,9 +62,9 @@ class AxisMatrix:
             at = floor_divide(at, part)
         return found
 
-    def folded(self, of: Expr, keep: bool, count: int) -> Expr:
+    def folded(self, of: Expr, keep: bool, count: int | None) -> Expr:
         """A vector with one element for each row, in the shape that is left of x."""
-        if keep:
+        if keep or count is None:
             return reshaped(of, [self.node.measured(e, at) for at, e in enumerate(self.kept)])
         return reshaped(of, [self.node.measured(self._left(at), at)
                              for at in range(rank(self.x) - count)])  # fmt: skip
@@ -94,5 +97,5 @@ class AxisMatrix:
 
 def along_axis(node: OnnxNode, x: Expr, axis: Expr, fold: Callable[[Expr, int], Expr]) -> Expr:
     """What an operator along an axis gives, where that axis is a number known when it runs."""
-    whole = AxisMatrix(node, x, [axis])
+    whole = AxisMatrix(node, x, reshape(axis, (1,)))
     return whole.back(fold(whole.matrix(), 1))

@@ -8,7 +8,7 @@ from typing import Final
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.axis_by_value import AxisMatrix, along_axis
 from plica.frontend.onnx.row.word import Row, axes_in, dtype, in_f32, rank, shape, to
-from plica.frontend.onnx.run_time import amount, pieces
+from plica.frontend.onnx.run_time import amount
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.op.create import full
@@ -51,12 +51,13 @@ def _axes(node: OnnxNode, x: Expr) -> tuple[int, ...] | None:
     return axes_in(node, given, rank(x))
 
 
-def _run_time_axes(node: OnnxNode) -> list[Expr] | None:
+def _run_time_axes(node: OnnxNode) -> Expr | None:
     """Axes that are only known when the model runs, None where there are none such."""
     if node.opset < _INPUT_FROM.get(node.proto.op_type, 18) or node.value(1) is None:
         return None
-    given = pieces(node, 1)
-    return None if all(isinstance(each, int) for each in given) else [amount(e) for e in given]
+    value = node.need(1)
+    empty = known(product(value.type.shape)) == 0
+    return None if empty or value.numbers() is not None else value.expr
 
 
 def _filled(whole: AxisMatrix, lowest: bool | None) -> Expr:
@@ -78,9 +79,11 @@ def _reduction(
         keep = node.flag("keepdims", True)
         late = _run_time_axes(node)
         if late is not None:
-            node.ignore("noop_with_empty_axes")  # there are some
-            whole = AxisMatrix(node, x, late)
-            return whole.folded(fold(node, _filled(whole, lowest), (1,), False), keep, len(late))
+            count = known(product(shape(late)))
+            if count is None and not keep:
+                node.undecided("How many axes there are", node.need(1))
+            whole = AxisMatrix(node, x, late, not node.flag("noop_with_empty_axes"))
+            return whole.folded(fold(node, _filled(whole, lowest), (1,), False), keep, count)
         axes = _axes(node, x)
         return noop(x) if axes is None else fold(node, x, axes, keep)
 

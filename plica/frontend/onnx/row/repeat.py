@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from plica.core.binding import free_vars
 from plica.core.name import Name
 from plica.frontend.onnx.node import OnnxNode, Region, measuring
 from plica.frontend.onnx.row.word import (
@@ -14,13 +15,14 @@ from plica.frontend.onnx.row.word import (
     rank,
     shape,
 )
-from plica.frontend.onnx.run_time import matched
+from plica.frontend.onnx.run_time import amount, matched
 from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Call, Expr, Function, If, Let, Project, Tuple, Var, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.comparison import equal
 from plica.ir.op.create import full, iota
 from plica.ir.op.index import where
+from plica.ir.op.relation import Shape
 from plica.ir.op.shape import expand_dims
 from plica.ir.type.dim import known, normal_dim
 from plica.ir.type.dtype import i64
@@ -70,23 +72,29 @@ def collecting(  # noqa: PLR0917  # a loop is made of this
     rows: Scalar,
 ) -> list[Expr]:
     """A loop that writes what each turn gives into a row: state, then the rows."""
-    params = [Var(Name(node.fresh("loop")), type_of(each)) for each in start]
-    items = turn_of(*params)[1]
+    items = turn_of(*start)[1]  # what the first turn would give says what all do
+    first = dict(region)
     region.clear()
     wide = len(start)
-    empty = []
-    for each in items:
+    empty, forms = [], list[Shape]()
+    for number, each in enumerate(items):
         of = dtype(each)
         zero = False if of.name == "bool" else 0.0 if of.is_float else 0
-        empty.append(full(shape=(rows, *shape(each)), value=zero, dtype=of))
+        sizes: list[Scalar] = []
+        for at, size in enumerate(shape(each)):
+            if {*first.values()}.isdisjoint(free_vars(size)):
+                sizes.append(size)
+                continue
+            told = If(test(*start), measuring(first, amount(size)), const(0, i64))
+            sizes.append(node.measured(told, f"item_{number}_{at}"))
+        forms.append(tuple(sizes))
+        empty.append(full(shape=(rows, *sizes), value=zero, dtype=of))
 
     def turn(*held: Expr) -> list[Expr]:
         after, rows_ = turn_of(*held[:wide])
         here = equal(iota(shape=(rows,), dtype=i64), held[0])
         kept = [
-            where(
-                along(here, 0, rank(all_)), expand_dims(carried(node, items[at], row), (0,)), all_
-            )
+            where(along(here, 0, rank(all_)), expand_dims(matched(row, forms[at]), (0,)), all_)
             for at, (row, all_) in enumerate(zip(rows_, held[wide:], strict=True))
         ]
         return [*after, *kept]

@@ -7,6 +7,7 @@ from typing import Final
 
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.shape_by_value import (
+    center_by_value,
     pad_by_value,
     reshape_by_dims,
     reshape_by_value,
@@ -18,7 +19,7 @@ from plica.frontend.onnx.row.shape_by_value import (
     unsqueeze_by_value,
 )
 from plica.frontend.onnx.row.word import Made, Row, axes_in, axis_in, dtype, rank, shape
-from plica.frontend.onnx.run_time import amount, common_shape, is_known, pieces, size_from, spread
+from plica.frontend.onnx.run_time import common_shape, is_known, pieces, size_from, spread
 from plica.frontend.onnx.storage import MOST_AXES
 from plica.frontend.onnx.value import TensorValue, as_objects, of_terms
 from plica.ir.graph.expression import Expr, Project
@@ -76,18 +77,17 @@ def _axes(node: OnnxNode) -> tuple[int, ...] | None:
     return None if node.value(1) is None else tuple(node.whole(1))
 
 
-def _run_time_axes(node: OnnxNode) -> list[Expr] | None:
-    """Axes that are only known when the model runs, None where there are none such."""
-    if node.opset < 13 or node.value(1) is None:
+def _run_time_axes(node: OnnxNode) -> tuple[Expr, int] | None:
+    """Axes that are only known when the model runs, and how many; None where there are no such."""
+    if node.opset < 13 or node.value(1) is None or node.need(1).numbers() is not None:
         return None
-    given = pieces(node, 1)
-    return None if all(isinstance(each, int) for each in given) else [amount(e) for e in given]
+    return node.x(1), len(pieces(node, 1))
 
 
 def _squeeze(node: OnnxNode) -> Expr:
     late = _run_time_axes(node)
     if late is not None:
-        return squeeze_by_value(node, node.x(), late)
+        return squeeze_by_value(node, node.x(), *late)
     axes = _axes(node)
     if axes is None:
         for each in node.shape():
@@ -100,7 +100,7 @@ def _squeeze(node: OnnxNode) -> Expr:
 def _unsqueeze(node: OnnxNode) -> Expr:
     late = _run_time_axes(node)
     if late is not None:
-        return unsqueeze_by_value(node, node.x(), late)
+        return unsqueeze_by_value(node, node.x(), *late)
     axes = _axes(node)
     if axes is None:
         node.malformed("Unsqueeze has no axes.", "axes", "none")
@@ -165,10 +165,11 @@ def _slice(node: OnnxNode) -> Expr:
         starts, stops = list[Scalar | int](low), list[Scalar | int](high)
         steps = [1] * len(starts)
     else:
-        axes = None if node.value(3) is None else tuple(node.whole(3))
         late = [pieces(node, at) for at in (1, 2, 4) if node.value(at) is not None]
-        if not all(is_known(each) for some in late for each in some):
-            return slice_by_value(node, x, late, axes)
+        named = None if node.value(3) is None else pieces(node, 3)
+        if not all(is_known(each) for some in (*late, named or ()) for each in some):
+            return slice_by_value(node, x, late, named)
+        axes = None if node.value(3) is None else tuple(node.whole(3))
         starts, stops = node.vector(1), node.vector(2)
         steps = [1] * len(starts) if node.value(4) is None else node.whole(4)
     chosen = axes_in(node, range(len(starts)) if axes is None else axes, rank(x))
@@ -264,11 +265,11 @@ def _pad(node: OnnxNode) -> Expr:
     if node.opset >= 11:
         late = pieces(node, 1)
         value = node.value(2)
-        if not all(isinstance(p, int) for p in late) or (
+        by_axes = None if node.opset < 18 or node.value(3) is None else pieces(node, 3)
+        if not all(isinstance(p, int) for p in (*late, *(by_axes or ()))) or (
             value is not None and value.numbers() is None
         ):
-            axes_ = None if node.opset < 18 or node.value(3) is None else node.whole(3)
-            chosen = axes_in(node, range(rank(x)) if axes_ is None else axes_, rank(x))
+            chosen = list(range(rank(x))) if by_axes is None else by_axes
             return pad_by_value(node, x, late, chosen, mode)
     if node.opset < 11:
         widths = list(node.integers("pads") or ())
@@ -363,9 +364,12 @@ def _dropout(node: OnnxNode) -> Made:
 
 
 def _center_crop_pad(node: OnnxNode) -> Expr:
-    x, wanted = node.x(0), node.whole(1)
+    x, late = node.x(0), pieces(node, 1)
     given = node.integers("axes")
     axes = axes_in(node, range(rank(x)) if given is None else given, rank(x))
+    if not all(isinstance(p, int) for p in late) or None in [known(s) for s in shape(x)]:
+        return center_by_value(node, x, late, axes)
+    wanted = node.whole(1)
     if len(wanted) != len(axes):
         node.malformed("CenterCropPad takes a size for each axis.", str(len(axes)), str(wanted))
     sizes = node.sizes(0)

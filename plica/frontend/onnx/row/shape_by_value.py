@@ -40,7 +40,7 @@ from plica.frontend.onnx.run_time import (
 from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar, index
-from plica.ir.op.comparison import equal, less, logical_and, logical_or
+from plica.ir.op.comparison import equal, less, logical_and
 from plica.ir.op.create import iota_like
 from plica.ir.op.elementwise import (
     add,
@@ -50,9 +50,11 @@ from plica.ir.op.elementwise import (
     maximum,
     mod,
     multiply,
+    negative,
     subtract,
 )
 from plica.ir.op.index import take, where
+from plica.ir.op.reduction import any_
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import reshape
 from plica.ir.type.dim import known, product, quotient
@@ -102,19 +104,25 @@ def reshape_by_value(node: OnnxNode, x: Expr, given: Sequence[Piece], keep_zero:
 
 
 def slice_by_value(
-    node: OnnxNode, x: Expr, given: Sequence[Sequence[Piece]], axes: tuple[int, ...] | None
+    node: OnnxNode, x: Expr, given: Sequence[Sequence[Piece]], axes: Sequence[Piece] | None
 ) -> Expr:
     """Slice: starts, ends and steps; the standard says how they are brought into the axis."""
     starts, stops = given[0], given[1]
     steps = given[2] if len(given) > 2 else [1] * len(starts)
-    chosen = axes_in(node, range(len(starts)) if axes is None else axes, rank(x))
+    chosen: Sequence[Piece] = range(len(starts)) if axes is None else axes
     if not len(starts) == len(stops) == len(steps) == len(chosen):
         counts = f"{len(starts)}, {len(stops)}, {len(chosen)}, {len(steps)}"
         node.malformed("Slice has unequal numbers of starts, ends, axes and steps.", "one", counts)
-    for start, stop, step, axis in zip(starts, stops, steps, chosen, strict=True):
+    numbers = [each for each in chosen if isinstance(each, int)]
+    where_ = range(rank(x)) if len(numbers) < len(chosen) else axes_in(node, numbers, rank(x))
+    for axis in where_:
         length = amount(shape(x)[axis])
-        first, end = (wrapped_index(amount(each), length) for each in (start, stop))
-        stride, last = amount(step), subtract(length, ONE)
+        start, stop, stride = (
+            by_axis(chosen, some, axis, rank(x), other)
+            for some, other in ((starts, ZERO), (stops, length), (steps, ONE))
+        )
+        first, end = (wrapped_index(each, length) for each in (start, stop))
+        last = subtract(length, ONE)
         forward = less(ZERO, stride)
         first = where(forward, clamped(first, ZERO, length), clamped(first, ZERO, last))
         end = where(forward, clamped(end, ZERO, length), clamped(end, MINUS, last))
@@ -161,7 +169,7 @@ def tile_by_value(node: OnnxNode, x: Expr, reps: Sequence[Piece]) -> Expr:
 
 
 def pad_by_value(
-    node: OnnxNode, x: Expr, widths: Sequence[Piece], axes: Sequence[int], mode: str
+    node: OnnxNode, x: Expr, widths: Sequence[Piece], axes: Sequence[Piece], mode: str
 ) -> Expr:
     """Pad: borders whose widths may be negative, which then cut off."""
     if len(widths) != 2 * len(axes):
@@ -170,8 +178,13 @@ def pad_by_value(
         node.malformed("Pad has no such mode.", "constant, reflect, edge, wrap", repr(mode))
     given = node.value(2)
     fill = like(0, x) if given is None else to(as_scalar(given.expr), dtype(x))
-    for number, axis in enumerate(axes):
-        low, high = (amount(widths[number + side * len(axes)]) for side in (0, 1))
+    numbers = [each for each in axes if isinstance(each, int)]
+    where_ = range(rank(x)) if len(numbers) < len(axes) else axes_in(node, numbers, rank(x))
+    for axis in where_:
+        low, high = (
+            by_axis(axes, widths[side * len(axes) :][: len(axes)], axis, rank(x), ZERO)
+            for side in (0, 1)
+        )
         length = amount(shape(x)[axis])
         if mode == "constant":
             cut, kept = at_least_zero(subtract(ZERO, low)), length
@@ -201,6 +214,22 @@ def pad_by_value(
     return x
 
 
+def center_by_value(node: OnnxNode, x: Expr, wanted: Sequence[Piece], axes: Sequence[int]) -> Expr:
+    """CenterCropPad: as much is cut off, or put on, at both ends."""
+    if len(wanted) != len(axes):
+        node.malformed("CenterCropPad takes a size for each axis.", str(len(axes)), str(wanted))
+    two = const(2, i64)
+    for axis, piece in zip(axes, wanted, strict=True):
+        length, size = amount(shape(x)[axis]), size_from(node, piece, axis)
+        more = subtract(amount(size), length)
+        border = floor_divide(at_least_zero(more), two)
+        at = add(places(size), subtract(floor_divide(at_least_zero(negative(more)), two), border))
+        inside = logical_and(less(MINUS, at), less(at, length))
+        taken = take(x, at, axis=axis, mode="clip")
+        x = where(along(inside, axis, rank(x)), taken, like(0, x))
+    return x
+
+
 def triangle_by_value(x: Expr, offset: Expr, upper: bool) -> Expr:
     """What lies on one side of a diagonal, zeros elsewhere."""
     row, column = (iota_like(x, axis=rank(x) + side, dtype=i64) for side in (-2, -1))
@@ -209,20 +238,30 @@ def triangle_by_value(x: Expr, offset: Expr, upper: bool) -> Expr:
     return where(side, x, like(0, x))
 
 
-def named_axes(axes: Sequence[Expr], width: int) -> list[Expr]:
-    """For each of `width` axes, whether some that are given name it."""
-    count = const(width, i64)
-    named = [wrapped_index(each, count) for each in axes]
-    return [
-        total_of([equal(each, const(at, i64)) for each in named], logical_or, const(False))
-        for at in range(width)
-    ]
+def named_axes(axes: Expr, width: int) -> list[Expr]:
+    """For each of `width` axes, whether a vector of axes names it."""
+    named = wrapped_index(to(axes, i64), const(width, i64))
+    return [any_(equal(named, const(at, i64))) for at in range(width)]
 
 
-def squeeze_by_value(node: OnnxNode, x: Expr, axes: Sequence[Expr]) -> Expr:
+def by_axis(
+    axes: Sequence[Piece], given: Sequence[Piece], at: int, rank_: int, other: Expr
+) -> Expr:
+    """What is given for one axis of `rank_`, `other` where the axes do not name it."""
+    found = other
+    for axis, value in zip(axes, given, strict=True):
+        if isinstance(axis, int):
+            found = amount(value) if axis % rank_ == at else found
+            continue
+        here = equal(wrapped_index(amount(axis), const(rank_, i64)), const(at, i64))
+        found = where(here, amount(value), found)
+    return found
+
+
+def squeeze_by_value(node: OnnxNode, x: Expr, axes: Expr, count_: int) -> Expr:
     """Squeeze: the sizes of the other axes, in their order."""
     gone = named_axes(axes, rank(x))
-    left = rank(x) - len(axes)
+    left = rank(x) - count_
     sizes: list[Expr] = []
     before: list[Expr] = []  # how many axes before each one stay
     count: Expr = ZERO
@@ -238,9 +277,9 @@ def squeeze_by_value(node: OnnxNode, x: Expr, axes: Sequence[Expr]) -> Expr:
     return reshaped(x, [node.measured(each, at) for at, each in enumerate(sizes)])
 
 
-def unsqueeze_by_value(node: OnnxNode, x: Expr, axes: Sequence[Expr]) -> Expr:
+def unsqueeze_by_value(node: OnnxNode, x: Expr, axes: Expr, count_: int) -> Expr:
     """Unsqueeze: ones at the axes that are named, and the sizes of x between them."""
-    width = rank(x) + len(axes)
+    width = rank(x) + count_
     new = named_axes(axes, width)
     sizes: list[Expr] = []
     count: Expr = ZERO
