@@ -330,7 +330,7 @@ class OnnxNode:
                 self.malformed("A size is below 0.", "0 or more", str(found))
             return index(found)
         assert self._bodies is not None
-        if not self._bodies.measures:
+        if not self._bodies.measures or not free_vars(value):
             self.undecided(f"A size of {self.proto.op_type}", TensorValue(value))
         made = next((name for name in self.proto.output if name), self.proto.op_type)
         return self._bodies.measured(value, f"{made}_{hint}" if hint != "" else made)

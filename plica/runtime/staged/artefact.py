@@ -16,8 +16,9 @@ from plica.runtime.elf import damaged
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.executable import Executable
 from plica.runtime.interface import Interface
+from plica.runtime.open_executable import dims_of
 from plica.runtime.record import read_json, to_json
-from plica.runtime.staged.program import StepBlock, from_data, to_data
+from plica.runtime.staged.program import StepBlock, check_registers, from_data, to_data
 
 FORMAT: Final = 1
 NAME: Final = "staged.json"
@@ -69,4 +70,6 @@ def from_members(
     if digests != here or set(here) != {f"segment/{at}" for at in range(count)}:
         raise damaged("The members of the artefact are not those its manifest lists.")
     parts = [archive.unpack(members[f"segment/{at}"]) for at in range(count)]
-    return interface.from_data(face), from_data(program, count), parts
+    known, steps = interface.from_data(face), from_data(program, count)
+    check_registers(steps, len(known.inputs), [each.name for each in dims_of(known)])
+    return known, steps, parts

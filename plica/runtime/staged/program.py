@@ -17,7 +17,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
@@ -127,6 +127,52 @@ def _step(given: object, segments: int, depth: int) -> Step:
             return RepeatBlock(_numbers(start), _numbers(carried), first, turn, last, ends)
         case _:
             raise damaged("A step of the program is damaged.", repr(given)[:80])
+
+
+def check_registers(block: StepBlock, inputs: int, dims: Iterable[str]) -> None:
+    """Refuse a program that reads a register or a size before it is there."""
+    _check(block, set(range(inputs)), set(dims))
+
+
+def _check(block: StepBlock, there: set[int], dims: set[str]) -> None:
+    for step in block.steps:
+        match step:
+            case RunSegment(_, inputs, outputs):
+                _need([each for each in inputs if isinstance(each, int)], there)
+                if not dims.issuperset(each for each in inputs if isinstance(each, str)):
+                    raise damaged("A size of the program is used before it is known.")
+                there.update(outputs)
+            case MeasureDim(dim, register, _):
+                _need([register], there)
+                dims.add(dim)
+            case ChooseBlock(condition, then, orelse, outputs):
+                _need([condition], there)
+                for side in (then, orelse):
+                    _check(side, set(there), set(dims))
+                _same(outputs, then.results, orelse.results)
+                there.update(outputs)
+            case RepeatBlock(start, carried, test, body, end, outputs):
+                _need(start, there)
+                there.update(carried)
+                for part in (test, body, end):
+                    _check(part, set(there), set(dims))
+                _same(start, carried, body.results)
+                _same(outputs, end.results)
+                _same((0,), test.results)
+                there.update(outputs)
+            case _:
+                assert_never(step)
+    _need(block.results, there)
+
+
+def _need(registers: Iterable[int], there: set[int]) -> None:
+    if not there.issuperset(registers):
+        raise damaged("A register of the program is read before it is written.")
+
+
+def _same(*some: tuple[int, ...]) -> None:
+    if len({len(each) for each in some}) != 1:
+        raise damaged("A step of the program has another number of registers than its blocks.")
 
 
 def _all(read: Callable[[object], T], given: list[object]) -> tuple[T, ...]:

@@ -295,6 +295,11 @@ def _created(draw: Draw, name: str) -> Case:
     return Case((), attrs)
 
 
+@case("dim_value")
+def _dim_value(draw: Draw, _: str) -> Case:
+    return Case((), {"dim": draw(st.integers(0, 1 << 40))})
+
+
 @case("full_like", "zeros_like", "ones_like", "iota_like")
 def _created_like(draw: Draw, name: str) -> Case:
     shape = draw(shapes(1 if name == "iota_like" else 0))

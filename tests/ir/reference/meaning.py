@@ -380,6 +380,7 @@ REFERENCE.update(
         "zeros_like": lambda x, dtype=None: np.zeros(x.shape, _numpy(dtype, x.dtype)),
         "ones_like": lambda x, dtype=None: np.ones(x.shape, _numpy(dtype, x.dtype)),
         "iota": _iota,
+        "dim_value": lambda dim: np.asarray(dim, np.int64),
         "iota_like": lambda x, axis=0, dtype="i64": _iota(x.shape, axis, dtype),
         "arange": lambda start, stop, step=1, dtype="i64": np.arange(start, stop, step).astype(
             _numpy(dtype)

@@ -69,10 +69,10 @@ def reshape_by_dims(node: OnnxNode, x: Expr, sizes: Sequence[Scalar | int]) -> E
     rest = [index(e) if isinstance(e, int) else e for e in sizes if e != -1]
     if len(rest) == len(sizes):
         return reshaped(x, rest)
-    left = None if known(product(rest)) == 0 else quotient(total, product(rest))
-    if left is None:
-        known_part = maximum(amount(product(rest)), ONE)
-        left = node.measured(floor_divide(amount(total), known_part))
+    if known(product(rest)) != 0 and quotient(total, product(rest)) is not None:
+        return reshape(x, tuple(sizes))
+    known_part = maximum(amount(product(rest)), ONE)
+    left = node.measured(floor_divide(amount(total), known_part))
     return reshaped(x, [left if e == -1 else size_from(node, e) for e in sizes])
 
 
