@@ -44,7 +44,7 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, kernel_of, loads, pairs
-from plica.ir.loop.statement import Alloc, For, Kernel, LoopKind, Seq, Stmt, Store
+from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Kernel, LoopKind, Seq, Stmt, Store
 from plica.ir.loop.summation import spelled
 from plica.ir.type.dim import known
 from plica.schedule.default.row import rows_of
@@ -201,6 +201,30 @@ def _walked(of: Each, out: Buffer, after: StoredElement | None, walk: LoopOrder)
     for held in reversed(sums.held):
         stmt = Alloc(held, stmt)
     return loops_around(outer, stmt)
+
+
+def in_registers(
+    walk: LoopOrder,
+    out: Buffer,
+    after: StoredElement | None,
+    names: Names,
+    stays: Scalar,
+) -> Stmt:
+    """The loops of a walk that is all inside the reductions, whose sums are kept in registers; what
+    is stored of them is what `stays`."""
+    sums = Sums(walk, walk.loops, names, "local", 1)
+    steps: list[Stmt] = []
+    stand_in: dict[Term, Scalar] = {}
+    for each in exposed(walk.body):
+        cell = sums.cell(each)
+        steps += sums.accumulated(each, cell)
+        stand_in[each] = cell.value
+    last = last_store(replaced(walk.body, stand_in), walk, out, after)
+    steps.append(loops_around(walk.loops, Branch(stays, last, NOTHING), walk.kind, walk.unrolled))
+    stmt: Stmt = Seq(tuple(steps))
+    for held in reversed(sums.held):
+        stmt = Alloc(held, stmt)
+    return stmt
 
 
 class Sums:

@@ -28,6 +28,7 @@ from plica.codegen.dot_product import dot_of
 from plica.codegen.lower.nest import nest
 from plica.codegen.lower.open_tile import OpenTile, open_tile
 from plica.codegen.lower.open_tile_nest import tiled
+from plica.codegen.lower.open_window import open_windows
 from plica.codegen.lower.passes import LOWERING, lowered
 from plica.codegen.lower.shared import shared
 from plica.codegen.lower.step import shown
@@ -236,6 +237,9 @@ def on_processor(
     if tile is not None:
         return in_tiles(function, facts, tile)
     bare = plain(function)
+    windows = open_windows(whole, machine)
+    if windows is not None:
+        return evolve(bare, kernel=windows, digest=digest(windows))
     if passed:
         bare = evolve(bare, passed_over=tuple(passed))
     kernel = shared(bare.kernel) if machine.cores > 1 else bare.kernel
