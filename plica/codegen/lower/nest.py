@@ -32,6 +32,7 @@ from plica.core.term import Term
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import (
+    And,
     Buffer,
     Lit,
     Load,
@@ -208,10 +209,12 @@ def in_registers(
     out: Buffer,
     after: StoredElement | None,
     names: Names,
-    stays: Scalar,
+    ends: tuple[Scalar, Scalar, Scalar],
 ) -> Stmt:
-    """The loops of a walk that is all inside the reductions, whose sums are kept in registers; what
-    is stored of them is what `stays`."""
+    """The loops of a walk that is all inside the reductions, whose sums are kept in registers.
+
+    `ends` say whether all rows are there, which lanes of a row are, and whether a row is.
+    """
     sums = Sums(walk, walk.loops, names, "local", 1)
     steps: list[Stmt] = []
     stand_in: dict[Term, Scalar] = {}
@@ -220,7 +223,13 @@ def in_registers(
         steps += sums.accumulated(each, cell)
         stand_in[each] = cell.value
     last = last_store(replaced(walk.body, stand_in), walk, out, after)
-    steps.append(loops_around(walk.loops, Branch(stays, last, NOTHING), walk.kind, walk.unrolled))
+    whole, lane, row = ends
+    # A sum that is asked for on one side alone would be made there, after all others.
+    sides = [
+        loops_around(walk.loops, Branch(each, last, NOTHING), walk.kind, walk.unrolled)
+        for each in (lane, And(row, lane))
+    ]
+    steps.append(Branch(whole, *sides))
     stmt: Stmt = Seq(tuple(steps))
     for held in reversed(sums.held):
         stmt = Alloc(held, stmt)

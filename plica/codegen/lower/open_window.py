@@ -60,11 +60,11 @@ from plica.schedule.default.machine import Machine
 TAPS: Final = 49
 """So many terms are written out, at most."""
 
-WRITTEN: Final = 50
+WRITTEN: Final = 100
 """Terms in the text of a tile, about."""
 
-HIGHEST: Final = 8
-"""Vectors of a tile, at most."""
+HIGHEST: Final = 4
+"""Rows of a tile, at most."""
 
 BLOCKS: Final = 16
 """Into so many parts the channels are cut, where cores share them."""
@@ -237,7 +237,9 @@ class _Writer:
         near_by: dict[Term, Scalar] = {of.inside: self._read(block)}
         value = substitute(replaced(of.reduction, near_by), dict(here))
         assert isinstance(value, Scalar)
-        ends = And(Lt(here[down.axis], self.shape[-2]), Lt(here[along.axis], self.shape[-1]))
+        high, wide = self.shape[-2:]
+        ends = (Le(tile * self.high + self.high, high), Lt(here[along.axis], wide))
+        some = Lt(here[down.axis], high)
         walk = LoopOrder(
             ((near, index(self.high)), (lane, index(self.lanes))),
             tuple([here.get(axis, axis) for axis in of.fold.axes]),
@@ -248,7 +250,7 @@ class _Writer:
             None,
             (near, *of.reduction.axes),
         )
-        one = in_registers(walk, self.whole.result, after, self.names, ends)
+        one = in_registers(walk, self.whole.result, after, self.names, (*ends, some))
         return loops_around([(tile, self.tiles), (strip, self.strips)], one)
 
     def _read(self, block: Scalar) -> Load:
