@@ -278,8 +278,8 @@ class Sums:
         begin = loops_around(self.inner, first, walk.kind, walk.unrolled)
         if not steps:
             inside = (*around, *self.inner)
-            return [begin, loops_around(inside, walk.where(again), walk.kind, walk.unrolled)]
-        steps.append(loops_around(self.inner, walk.where(again), walk.kind, walk.unrolled))
+            return [begin, loops_around(inside, again, walk.kind, walk.unrolled)]
+        steps.append(loops_around(self.inner, again, walk.kind, walk.unrolled))
         return [begin, loops_around(around, Seq(tuple(steps)))]
 
 
