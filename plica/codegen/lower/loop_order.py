@@ -10,13 +10,13 @@ which the last may hang over the end.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from attrs import frozen
 
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, post_order
+from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop.reduction import exposed
@@ -34,7 +34,7 @@ from plica.ir.loop.scalar import (
     index,
 )
 from plica.ir.loop.stage import Each
-from plica.ir.loop.statement import NOTHING, Branch, LoopKind, Stmt
+from plica.ir.loop.statement import NOTHING, Branch, For, LoopKind, Stmt
 from plica.ir.type.dim import known, polynomial
 
 VECTOR: Final = 16
@@ -221,3 +221,23 @@ def is_row(body: Scalar, axis: ScalarVar, inside: Collection[Reduce] = (), apart
                 return False
         stack.extend(node._children)
     return True
+
+
+def replaced(of: Scalar, by: Mapping[Term, Scalar]) -> Scalar:
+    found = map_top_down(lambda node: by.get(node, node), of) if by else of
+    assert isinstance(found, Scalar)
+    return found
+
+
+def loops_around(
+    around: Sequence[tuple[ScalarVar, Scalar]],
+    inside: Stmt,
+    innermost: LoopKind = "serial",
+    unrolled: Collection[ScalarVar] = (),
+) -> Stmt:
+    """A statement in loops, the innermost of some kind, others maybe written out."""
+    kind = innermost
+    for var, extent in reversed(around):
+        inside = For(var, extent, "unrolled" if var in unrolled else kind, inside)
+        kind = "serial"
+    return inside

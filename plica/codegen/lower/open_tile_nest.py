@@ -18,16 +18,14 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from plica.codegen.lower.loop_order import LoopOrder
+from plica.codegen.lower.loop_order import LoopOrder, loops_around, replaced
 from plica.codegen.lower.nest import (
     StoredElement,
     Sums,
     elements,
     in_order,
     last_store,
-    loops_around,
     open_sizes,
-    replaced,
     stored,
 )
 from plica.codegen.lower.open_tile import OpenTile

@@ -22,14 +22,12 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.lower.loop_order import NEAR, LoopOrder
+from plica.codegen.lower.loop_order import NEAR, LoopOrder, loops_around, replaced
 from plica.codegen.lower.nest import (
     StoredElement,
     in_order,
     in_registers,
-    loops_around,
     open_sizes,
-    replaced,
     stored,
 )
 from plica.codegen.lower.open_tile import without_units

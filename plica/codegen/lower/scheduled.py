@@ -240,6 +240,8 @@ def on_processor(
     windows = open_windows(whole, machine)
     if windows is not None:
         return evolve(bare, kernel=windows, digest=digest(windows))
+    if of_open_rows := (nest(whole, free=True) if whole.dims and facts.reassociates else None):
+        bare = evolve(bare, kernel=of_open_rows, digest=digest(of_open_rows))
     if passed:
         bare = evolve(bare, passed_over=tuple(passed))
     kernel = shared(bare.kernel) if machine.cores > 1 else bare.kernel
