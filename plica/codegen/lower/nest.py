@@ -57,6 +57,7 @@ from plica.ir.loop.stages import Names, Stages, kernel_of, loads, pairs
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, Kernel, LoopKind, Seq, Stmt, Store
 from plica.ir.loop.summation import spelled
 from plica.ir.type.dim import known
+from plica.schedule.default.reduction import flattened
 from plica.schedule.default.row import rows_of
 
 ROW: Final = 16 * 1024
@@ -106,6 +107,7 @@ def nest(of: Stages, free: bool = False) -> Kernel:
     """
     if not all(isinstance(each, Each) for each in of.stages):
         return kernel_of(of)
+    of = flattened(of) if free else of
     every = [
         (fold if free and lane_reductions(fold) else in_order(fold), epilogue)
         for fold, epilogue in pairs(of)
