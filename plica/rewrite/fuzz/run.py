@@ -95,6 +95,7 @@ def fuzz(
     examples: int = 200,
     seed: int = 0,
     *,
+    first: int = 0,
     contract: Contract = exact,
     native: Compiled | None = None,
     every: int = 0,
@@ -136,7 +137,7 @@ def fuzz(
             return wrong.finding
         return None
 
-    done = campaign(one, examples, say=say)
+    done = campaign(one, examples, first=first, say=say)
     return GraphFuzzReport(
         done.ran,
         seed,
