@@ -20,8 +20,8 @@ import attrs
 
 from plica.cli.fuzz.corpus import Corpus
 from plica.cli.fuzz.every import cores, examples_of
-from plica.cli.fuzz.jobs import Task, work_through
-from plica.cli.fuzz.share import NUMBERS, FuzzKind, Share, added
+from plica.cli.fuzz.jobs import FuzzTask, work_through
+from plica.cli.fuzz.share import NUMBERS, FuzzKind, FuzzShare, added
 from plica.cli.fuzz.table import KINDS, kind_named
 
 LISTED: Final = 12
@@ -29,7 +29,7 @@ LISTED: Final = 12
 
 
 @attrs.define
-class Line:
+class CampaignLine:
     """One kind in a campaign: what it was given to do and what came of it."""
 
     kind: FuzzKind
@@ -39,11 +39,11 @@ class Line:
     """How many cases at most."""
     given: int = 0
     tasks: int = 0
-    share: Share = attrs.Factory(Share)
+    share: FuzzShare = attrs.Factory(FuzzShare)
     missing: str | None = None
     """Why it does not run here."""
 
-    def task(self) -> Task | None:
+    def task(self) -> FuzzTask | None:
         """The next share; None where it was given all it should do."""
         kind = self.kind
         left = kind.together if self.most is None else min(kind.together, self.most - self.given)
@@ -51,7 +51,7 @@ class Line:
             return None
         arguments, words = self.ways[self.tasks % len(self.ways)]
         room = kind.together * NUMBERS
-        made = Task(kind.name, arguments, words, self.first + self.tasks * room, left)
+        made = FuzzTask(kind.name, arguments, words, self.first + self.tasks * room, left)
         self.given += left
         self.tasks += 1
         return made
@@ -64,19 +64,29 @@ class Line:
         }
         return {group: names for group, names in found.items() if names}
 
+    def seldom(self) -> dict[str, tuple[str, int]]:
+        """What fired least often of what can fire, by group."""
+        found = {}
+        for group, names in self.kind.every().items():
+            counts = self.share.counts.get(group, {})
+            least = min(names, key=lambda name: counts.get(name, 0))
+            found[group] = (least, counts.get(least, 0))
+        return found
+
     def to_data(self) -> dict[str, Any]:
         """The line as JSON holds it."""
         if self.missing is not None:
             return {"ran": 0, "skipped": self.missing}
         counts = {group: dict(words) for group, words in self.share.counts.items()}
-        return {"ran": self.share.ran, "counts": counts, "never": self.never()}
+        seldom = {group: list(least) for group, least in self.seldom().items()}
+        return {"ran": self.share.ran, "counts": counts, "never": self.never(), "seldom": seldom}
 
 
 def campaign(name: str, arguments: argparse.Namespace) -> int:
     """Cases of one kind; exit code 1 where one goes wrong or what was asked for never fired."""
     kind = kind_named(name)
     most = None if arguments.seconds and arguments.examples is None else examples_of(arguments)
-    line = Line(kind, [(arguments, _words(arguments))], arguments.first, most,
+    line = CampaignLine(kind, [(arguments, _words(arguments))], arguments.first, most,
                 missing=_missing(kind))  # fmt: skip
     corpus = _run([line], arguments)
     idle = [
@@ -106,7 +116,7 @@ def campaign_of_all(arguments: argparse.Namespace) -> int:
         for way in kind.ways:
             words = ("--seed", str(seed), *way)
             ways.append((parser().parse_args(["fuzz", kind.name, *words]), words))
-        lines.append(Line(kind, ways, missing=_missing(kind)))
+        lines.append(CampaignLine(kind, ways, missing=_missing(kind)))
     corpus = _run(lines, arguments)
     _tell(lines, corpus, arguments, seed, [])
     idle = [each for each in lines if each.missing is None and not each.share.ran]
@@ -150,12 +160,12 @@ def _missing(kind: FuzzKind) -> str | None:
     return f"{', '.join(lacking)} is not installed" if lacking else None
 
 
-def _run(lines: Sequence[Line], arguments: argparse.Namespace) -> Corpus:
+def _run(lines: Sequence[CampaignLine], arguments: argparse.Namespace) -> Corpus:
     corpus = Corpus(arguments.corpus)
     named = {each.kind.name: each for each in lines}
     begun = time.monotonic()
 
-    def tasks() -> Iterator[Task]:
+    def tasks() -> Iterator[FuzzTask]:
         while True:
             waiting = sorted(lines, key=lambda each: each.given / each.kind.goal)
             made = next((task for each in waiting if (task := each.task()) is not None), None)
@@ -163,7 +173,7 @@ def _run(lines: Sequence[Line], arguments: argparse.Namespace) -> Corpus:
                 return
             yield made
 
-    def done(task: Task, share: Share) -> bool:
+    def done(task: FuzzTask, share: FuzzShare) -> bool:
         line = named[task.kind]
         for found in share.findings:
             command = "plica " + " ".join(task.command(found.case))
@@ -171,7 +181,7 @@ def _run(lines: Sequence[Line], arguments: argparse.Namespace) -> Corpus:
                 spent = time.monotonic() - begun
                 print(f"[{spent:.0f} s] {task.kind}, {found.guilty}: {found.reason[:300]}",
                       flush=True)  # fmt: skip
-        line.share = Share(line.share.ran + share.ran, added(line.share.counts, share.counts))
+        line.share = FuzzShare(line.share.ran + share.ran, added(line.share.counts, share.counts))
         return arguments.keep_going or not corpus.kept
 
     work_through(tasks(), arguments.jobs or cores(), arguments.seconds, done)
@@ -179,7 +189,7 @@ def _run(lines: Sequence[Line], arguments: argparse.Namespace) -> Corpus:
 
 
 def _tell(
-    lines: Sequence[Line],
+    lines: Sequence[CampaignLine],
     corpus: Corpus,
     arguments: argparse.Namespace,
     seed: int,
@@ -202,8 +212,11 @@ def _tell(
         if line.missing is not None:
             print(f"{kind.name:9} left out: {line.missing}")
             continue
-        fired = sum(map(len, (line.share.counts.get(group, {}) for group in kind.every())))
-        print(f"{kind.name:9} {line.share.ran:7} {kind.cases}, {fired} kinds of things fired")
+        words = [
+            f"{len(line.share.counts.get(group, {}))} {group}, each {least} times or more"
+            for group, (_, least) in line.seldom().items()
+        ]
+        print(f"{kind.name:9} {'; '.join([f'{line.share.ran:7} {kind.cases}', *words])}")
         for group, names in line.never().items():
             more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
             print(f"          never {group}: {', '.join(names[:LISTED])}{more}")

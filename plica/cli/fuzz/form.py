@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.fuzz.corpus import rerun
 from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
-from plica.cli.fuzz.share import FoundCase, FuzzKind, Say, Share
+from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -62,18 +62,18 @@ def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) 
     return fuzz(examples, arguments.seed, first=first, way=way, say=say)
 
 
-def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> Share:
+def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> FuzzShare:
     """So many stages, and the forms and templates that applied."""
     report = _fuzzed(arguments, first, examples, say)
     counts = {"kinds": report.kinds, "forms": report.forms, "templates": report.templates}
     found = report.finding
     if found is None:
-        return Share(report.examples, counts)
+        return FuzzShare(report.examples, counts)
     words = ["fuzz", "form", "--seed", str(arguments.seed), "--first", str(found.case),
              "--examples", "1"]  # fmt: skip
     guilty = f"{found.level} {found.guilty}"
     test = rerun(words, guilty, f"{found.reason}\n{found.stages}")
-    return Share(
+    return FuzzShare(
         report.examples, counts, (FoundCase(guilty, found.reason, found.case, test),)
     )  # fmt: skip
 

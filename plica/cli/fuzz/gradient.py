@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
-from plica.cli.fuzz.share import FoundCase, FuzzKind, Say, Share
+from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _fuzzed(
     )
 
 
-def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> Share:
+def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> FuzzShare:
     """So many programs, and the operators in them."""
     report = _fuzzed(arguments, first, examples, say)
     counts = {
@@ -89,9 +89,9 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
     }
     found = report.finding
     if found is None:
-        return Share(report.examples, counts)
+        return FuzzShare(report.examples, counts)
     kept = FoundCase(found.op, found.reason, found.case, found.pytest)
-    return Share(report.examples, counts, (kept,))
+    return FuzzShare(report.examples, counts, (kept,))
 
 
 def asked(arguments: argparse.Namespace) -> Iterable[tuple[str, str]]:

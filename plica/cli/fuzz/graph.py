@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.fuzz.corpus import rerun
 from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
-from plica.cli.fuzz.share import FoundCase, FuzzKind, Say, Share
+from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.named_pack import named_contract, named_packs, named_pass
 from plica.cli.progress import progress
 
@@ -115,7 +115,7 @@ def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) 
     )
 
 
-def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> Share:
+def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> FuzzShare:
     """So many modules, and what fired in them."""
     report = _fuzzed(arguments, first, examples, say)
     counts = {
@@ -125,7 +125,7 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
     }  # fmt: skip
     found = report.finding
     if found is None:
-        return Share(report.examples, counts)
+        return FuzzShare(report.examples, counts)
     case = first + report.examples - 1
     guilty = found.rule or found.stage
     test = found.pytest
@@ -133,7 +133,7 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
         words = ["fuzz", "graph", "--seed", str(arguments.seed), "--first", str(case),
                  "--examples", "1", "--contract", arguments.contract]  # fmt: skip
         test = f"{rerun(words, guilty, found.reason)}\n\n{test}"
-    return Share(report.examples, counts, (FoundCase(guilty, found.reason, case, test),))
+    return FuzzShare(report.examples, counts, (FoundCase(guilty, found.reason, case, test),))
 
 
 def asked(arguments: argparse.Namespace) -> Iterable[tuple[str, str]]:

@@ -22,7 +22,7 @@ from typing import Final
 import attrs
 
 from plica.cli.fuzz.corpus import rerun
-from plica.cli.fuzz.share import NUMBERS, FoundCase, Share
+from plica.cli.fuzz.share import NUMBERS, FoundCase, FuzzShare
 
 HUNG_SECONDS: Final = 240.0
 """After so long one case, made smaller as it may be, is taken to hang."""
@@ -33,7 +33,7 @@ MOST_MEMORY: Final = 3 << 20
 
 
 @attrs.frozen(eq=False)
-class Task:
+class FuzzTask:
     """A share to run: of which kind, with which options, from which number on."""
 
     kind: str
@@ -48,11 +48,11 @@ class Task:
         return ["fuzz", self.kind, *self.words, "--first", str(case), "--examples", "1"]
 
 
-Done = Callable[[Task, Share], bool]
+Done = Callable[[FuzzTask, FuzzShare], bool]
 """Is told of what a task gave; whether to go on."""
 
 
-def work_through(tasks: Iterator[Task], jobs: int, seconds: float | None, done: Done) -> None:
+def work_through(tasks: Iterator[FuzzTask], jobs: int, seconds: float | None, done: Done) -> None:
     """Run tasks in so many processes until there are none, time is up or `done` says so."""
     ends = None if seconds is None else time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="plica-fuzz-") as folder:
@@ -64,7 +64,7 @@ def work_through(tasks: Iterator[Task], jobs: int, seconds: float | None, done: 
                 each.end()
 
 
-def _work(crew: list[_Worker], tasks: Iterator[Task], ends: float | None, done: Done) -> None:
+def _work(crew: list[_Worker], tasks: Iterator[FuzzTask], ends: float | None, done: Done) -> None:
     going = True
     while True:
         now = time.monotonic()
@@ -93,7 +93,7 @@ class _Worker:
 
     def __init__(self, said: Path) -> None:
         self.said = said
-        self.task: Task | None = None
+        self.task: FuzzTask | None = None
         self._start()
 
     def _start(self) -> None:
@@ -103,11 +103,11 @@ class _Worker:
         self._process.start()
         theirs.close()
 
-    def give(self, task: Task) -> None:
+    def give(self, task: FuzzTask) -> None:
         self.task, self.at, self.since = task, task.first, time.monotonic()
         self.pipe.send(task)
 
-    def heard(self) -> Share | None:
+    def heard(self) -> FuzzShare | None:
         """What the task gave; None where it is under way."""
         try:
             said = self.pipe.recv()
@@ -120,14 +120,14 @@ class _Worker:
             self.at = said
             return None
         share, memory = said
-        assert isinstance(share, Share)
+        assert isinstance(share, FuzzShare)
         self.task = None
         if memory > MOST_MEMORY:
             self.end()
             self._start()
         return share
 
-    def lost(self, how: str, lines: str) -> Share:
+    def lost(self, how: str, lines: str) -> FuzzShare:
         """A share of which one case ended the process."""
         task, self.task = self.task, None
         assert task is not None
@@ -137,7 +137,7 @@ class _Worker:
         reason = f"the process {how}: {last}"
         test = rerun(task.command(self.at), "a case again", f"{reason}\n{lines[-3000:]}")
         found = FoundCase(f"process {how}", reason, self.at, test)
-        return Share(max(1, self.at - task.first + 1), {}, (found,))
+        return FuzzShare(max(1, self.at - task.first + 1), {}, (found,))
 
     def end(self) -> None:
         """The process, which waits for a task or is lost, is no more."""
@@ -162,12 +162,12 @@ def _serve(pipe: Connection, said: str) -> None:
                 pipe.send((whole(task, pipe.send), used))
 
 
-def whole(task: Task, at: Callable[[int], None]) -> Share:
+def whole(task: FuzzTask, at: Callable[[int], None]) -> FuzzShare:
     """All cases of a task, also those after a finding; `at` is told of each as its turn comes."""
     from plica.cli.fuzz.table import kind_named
 
     run = kind_named(task.kind).run
-    total = Share()
+    total = FuzzShare()
     tried = 0
 
     def say(_: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
-from plica.cli.fuzz.share import FoundCase, FuzzKind, Say, Share
+from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -84,15 +84,15 @@ def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) 
     )
 
 
-def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> Share:
+def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> FuzzShare:
     """So many kernels that run, the steps of their traces and the loops of their code."""
     report = _fuzzed(arguments, first, examples, say)
     counts = {"taken": report.steps, "loops": report.loops, "not run": report.skipped}
     found = report.finding
     if found is None:
-        return Share(report.examples, counts)
+        return FuzzShare(report.examples, counts)
     kept = FoundCase(found.guilty, found.reason, found.case, found.pytest)
-    return Share(report.examples, counts, (kept,))
+    return FuzzShare(report.examples, counts, (kept,))
 
 
 def every() -> Mapping[str, Iterable[str]]:

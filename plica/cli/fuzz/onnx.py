@@ -12,7 +12,7 @@ import numpy as np
 
 from plica.cli.fuzz.corpus import FILES
 from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
-from plica.cli.fuzz.share import FoundCase, FuzzKind, Say, Share
+from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) 
     return fuzz(examples, arguments.seed, compiled, every, first=first, say=say)
 
 
-def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> Share:
+def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> FuzzShare:
     """So many models, and the operators in them."""
     report = _fuzzed(arguments, first, examples, say)
     counts = {
@@ -91,14 +91,14 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
     }  # fmt: skip
     found = report.finding
     if found is None:
-        return Share(report.examples, counts)
+        return FuzzShare(report.examples, counts)
     arrays = io.BytesIO()
     np.savez(arrays, allow_pickle=False, **found.given)
     files = {".onnx": found.data, ".npz": arrays.getvalue()}
     case = found.seed - arguments.seed * 1_000_003
     guilty = f"{found.way} {' '.join(found.nodes)}"
     kept = FoundCase(guilty, found.reason, case, as_pytest(found.way, found.reason), files)
-    return Share(report.examples, counts, (kept,))
+    return FuzzShare(report.examples, counts, (kept,))
 
 
 def as_pytest(way: str, reason: str) -> str:

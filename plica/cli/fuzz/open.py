@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
-from plica.cli.fuzz.share import FoundCase, FuzzKind, Say, Share
+from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.progress import progress
 from plica.cli.rules import count
 
@@ -84,7 +84,7 @@ def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) 
     )
 
 
-def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> Share:
+def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> FuzzShare:
     """So many programs, and the operators in them."""
     report = _fuzzed(arguments, first, examples, say)
     counts = {
@@ -97,7 +97,7 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
         FoundCase(each.kind, each.reason, each.case, as_pytest(each.script))
         for each in report.findings
     ])  # fmt: skip
-    return Share(report.examples, counts, found)
+    return FuzzShare(report.examples, counts, found)
 
 
 def as_pytest(script: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.fuzz.corpus import rerun
 from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
-from plica.cli.fuzz.share import FoundCase, FuzzKind, Say, Share
+from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -69,18 +69,18 @@ def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) 
                 focus=arguments.focus, say=say)  # fmt: skip
 
 
-def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> Share:
+def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> FuzzShare:
     """So many kernels, and the steps that were taken."""
     report = _fuzzed(arguments, first, examples, say)
     refused = {kind: sum(words.values()) for kind, words in report.refused.items()}
     counts = {"taken": report.taken, "refused": refused}
     found = report.finding
     if found is None:
-        return Share(report.examples, counts)
+        return FuzzShare(report.examples, counts)
     words = ["fuzz", "schedule", "--seed", str(arguments.seed), "--first", str(found.case),
              "--length", str(arguments.length), "--examples", "1"]  # fmt: skip
     test = found.pytest or rerun(words, found.step, found.reason)
-    return Share(report.examples, counts,
+    return FuzzShare(report.examples, counts,
                  (FoundCase(found.step, found.reason, found.case, test),))  # fmt: skip
 
 

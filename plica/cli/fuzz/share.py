@@ -4,8 +4,8 @@ A kind of fuzzer is a row of a table: what it is called, how its cases are run, 
 and what it needs.  A share says which rules, primitives, passes or operators fired, by group, so
 that what was asked for and never fired can be told from what held.
 
->>> one = Share(2, {"rules": {"add-zero": 1}})
->>> (one + Share(3, {"rules": {"add-zero": 2}, "passes": {"to-anf": 1}})).counts
+>>> one = FuzzShare(2, {"rules": {"add-zero": 1}})
+>>> (one + FuzzShare(3, {"rules": {"add-zero": 2}, "passes": {"to-anf": 1}})).counts
 {'rules': {'add-zero': 3}, 'passes': {'to-anf': 1}}
 """
 
@@ -43,15 +43,15 @@ class FoundCase:
 
 
 @attrs.frozen
-class Share:
+class FuzzShare:
     """How many cases ran, what fired in them how often, by group, and what was found."""
 
     ran: int = 0
     counts: Counts = attrs.Factory(dict)
     findings: tuple[FoundCase, ...] = ()
 
-    def __add__(self, other: Share) -> Share:
-        return Share(
+    def __add__(self, other: FuzzShare) -> FuzzShare:
+        return FuzzShare(
             self.ran + other.ran,
             added(self.counts, other.counts),
             self.findings + other.findings,
@@ -67,7 +67,7 @@ def added(*several: Counts) -> dict[str, dict[str, int]]:
     return {group: dict(sorted(words.items())) for group, words in total.items()}
 
 
-Run = Callable[[argparse.Namespace, int, int, Say], Share]
+Run = Callable[[argparse.Namespace, int, int, Say], FuzzShare]
 """So many cases from a number on, as options say; it may end with its first finding."""
 
 Asked = Callable[[argparse.Namespace], Iterable[tuple[str, str]]]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
-from plica.cli.fuzz.share import FoundCase, FuzzKind, Say, Share
+from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) 
     return fuzz(ways, examples, arguments.seed, first=first, say=say)
 
 
-def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> Share:
+def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> FuzzShare:
     """So many programs, and the calls in them."""
     report = _fuzzed(arguments, first, examples, say)
     counts = {
@@ -101,10 +101,10 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
     }
     found = report.finding
     if found is None:
-        return Share(report.examples, counts)
+        return FuzzShare(report.examples, counts)
     guilty = f"{found.way} {' '.join(each.rpartition('.')[2] for each in found.calls)}"
     kept = FoundCase(guilty, found.reason, found.case, found.pytest)
-    return Share(report.examples, counts, (kept,))
+    return FuzzShare(report.examples, counts, (kept,))
 
 
 def every() -> Mapping[str, Iterable[str]]:

@@ -169,6 +169,8 @@ def _through(stages: Sequence[Stage], module: Module) -> History:
         before = history.module
         try:
             history = after(history, stage)
+            if history.module is before:
+                continue
             wrong = [str(each) for each in check(history.module)]
             if infer(history.module) is not history.module:
                 wrong.append("the module is not inferred")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from plica.frontend.torch.fuzz.row import CallDraw, Known, TorchCall, rows_for
+from plica.frontend.torch.fuzz.row import CallDraw, KnownValue, TorchCall, rows_for
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +75,7 @@ def _without(of: TorchCase, at: int) -> TorchCase | None:
     """The case without a call that nothing needs, or whose first tensor can stand for it."""
     number = len(of.inputs) + at
     call = of.calls[at][0]
-    known = next((each.number for each in call.args if isinstance(each, Known)), None)
+    known = next((each.number for each in call.args if isinstance(each, KnownValue)), None)
     if known is None:
         return None
 
@@ -89,8 +89,8 @@ def _without(of: TorchCase, at: int) -> TorchCase | None:
 
 
 def _renumbered(of: Any, new: Any) -> Any:
-    if isinstance(of, Known):
-        return Known(new(of.number))
+    if isinstance(of, KnownValue):
+        return KnownValue(new(of.number))
     if isinstance(of, list):
         return [_renumbered(each, new) for each in of]
     if isinstance(of, TorchCall):
@@ -131,7 +131,7 @@ def _grown(random: Random, values: Sequence[Tensor]) -> tuple[TorchCall, int | N
     rows = rows_for(values[at])
     row = rows[random.choice(list(rows))]
     try:
-        call = row(CallDraw(random, values), Known(at), values[at])
+        call = row(CallDraw(random, values), KnownValue(at), values[at])
         made = _step(call, None)([each.clone() for each in values])
         part = None
         if isinstance(made, tuple | list):
@@ -170,11 +170,11 @@ def _function(call: TorchCall) -> Any:
 
 
 def _argument(of: Any) -> Any:
-    if isinstance(of, Known):
+    if isinstance(of, KnownValue):
         return operator.itemgetter(of.number)
     if isinstance(of, TorchCall):
         return _function(of)
-    if isinstance(of, list) and any(isinstance(each, Known) for each in of):
+    if isinstance(of, list) and any(isinstance(each, KnownValue) for each in of):
         parts = [_argument(each) for each in of]
         return lambda values: [part(values) for part in parts]
     return lambda values: of

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
-class Known:
+class KnownValue:
     """A tensor of the program, by its number."""
 
     number: int
@@ -40,7 +40,7 @@ class TorchCall:
 
 
 def _text(of: Any) -> str:
-    if isinstance(of, Known):
+    if isinstance(of, KnownValue):
         return f"v{of.number}"
     if isinstance(of, list):
         return f"[{', '.join(map(_text, of))}]"
@@ -62,14 +62,14 @@ class CallDraw:
         """An axis, counted from either end."""
         return self.random.randrange(-x.ndim, x.ndim) if x.ndim else 0
 
-    def like(self, x: Tensor, same: bool = False) -> Known:
+    def like(self, x: Tensor, same: bool = False) -> KnownValue:
         """A tensor of the same dtype, of the same shape too if so asked; x itself if no other."""
         fit = [at for at, each in enumerate(self.values)
                if each.dtype == x.dtype and (not same or each.shape == x.shape)]  # fmt: skip
-        return Known(self.random.choice(fit))
+        return KnownValue(self.random.choice(fit))
 
 
-Row = Callable[[CallDraw, Known, "Tensor"], TorchCall]
+Row = Callable[[CallDraw, KnownValue, "Tensor"], TorchCall]
 
 
 def _plain(path: str) -> Row:
@@ -89,7 +89,7 @@ def _along(path: str, **named: Any) -> Row:
 
 
 def _reduced(path: str) -> Row:
-    def row(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+    def row(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
         if d.random.random() < 0.3 or not x.ndim:
             return TorchCall(path, (k,))
         return TorchCall(path, (k,), (("dim", d.axis(x)), ("keepdim", d.pick(True, False))))
@@ -97,20 +97,20 @@ def _reduced(path: str) -> Row:
     return row
 
 
-def _reshape(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _reshape(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     shape = list(x.shape)
     d.random.shuffle(shape)
     return TorchCall("torch.reshape", (k, d.pick(shape, [-1], [1, *shape])))
 
 
-def _slice(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _slice(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     at = d.axis(x)
     size = x.shape[at] if x.ndim else 1
     start = d.random.randrange(max(1, size))
     return TorchCall("torch.narrow", (k, at, start, d.random.randint(1, max(1, size - start))))
 
 
-def _conv(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _conv(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     rank = x.ndim - 2
     out, own = d.pick(1, 2, 4), x.shape[1]
     groups = own if d.random.random() < 0.3 else 1
@@ -120,7 +120,7 @@ def _conv(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
     return TorchCall(f"torch.nn.functional.conv{rank}d", (k, weight), named)
 
 
-def _transposed(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _transposed(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     rank = x.ndim - 2
     weight = TorchCall("weight", (x.shape[1], d.pick(1, 2), *(d.pick(1, 2, 3),) * rank))
     return TorchCall(
@@ -128,7 +128,7 @@ def _transposed(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
     )
 
 
-def _linear(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _linear(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     out = d.pick(1, 3, 5)
     bias = TorchCall("weight", (out,))
     return TorchCall(
@@ -136,7 +136,7 @@ def _linear(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
     )
 
 
-def _pool(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _pool(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     kind = d.pick("max", "avg")
     named = (
         ("stride", d.pick(1, 2)),
@@ -146,30 +146,30 @@ def _pool(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
     return TorchCall(f"torch.nn.functional.{kind}_pool{x.ndim - 2}d", (k, d.pick(2, 3)), named)
 
 
-def _adaptive(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _adaptive(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     return TorchCall(
         f"torch.nn.functional.adaptive_{d.pick('avg', 'max')}_pool{x.ndim - 2}d",
         (k, d.pick(1, 2, 3)),
     )
 
 
-def _layer_norm(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _layer_norm(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     return TorchCall("torch.nn.functional.layer_norm", (k, [x.shape[-1]]))
 
 
-def _group_norm(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _group_norm(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     groups = [g for g in range(1, x.shape[1] + 1) if x.shape[1] % g == 0]
     return TorchCall("torch.nn.functional.group_norm", (k, d.random.choice(groups)))
 
 
-def _batch_norm(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _batch_norm(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     four = [TorchCall("weight", (x.shape[1],)) for _ in range(2)]
     spread = TorchCall("spread", (x.shape[1],))
     return TorchCall("torch.nn.functional.batch_norm", (k, four[0], spread, four[1], spread))
 
 
 def _joined(path: str) -> Row:
-    def row(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+    def row(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
         return TorchCall(
             path,
             ([k, d.like(x), *([k] if d.random.random() < 0.3 else [])],),
@@ -179,13 +179,13 @@ def _joined(path: str) -> Row:
     return row
 
 
-def _pad(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _pad(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     width = [d.random.randint(0, 2) for _ in range(2 * d.random.randint(1, max(1, min(2, x.ndim))))]
     mode = d.pick("constant", "constant", "reflect", "replicate", "circular")
     return TorchCall("torch.nn.functional.pad", (k, width), (("mode", mode),))
 
 
-def _index(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _index(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     at = d.axis(x)
     size = x.shape[at] if x.ndim else 1
     places = TorchCall(
@@ -194,25 +194,25 @@ def _index(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
     return TorchCall("torch.index_select", (k, at, places))
 
 
-def _gather(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _gather(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     at = d.axis(x)
     return TorchCall(
         "torch.gather", (k, at, TorchCall("torch.argsort", (k, at), (("stable", True),)))
     )
 
 
-def _where(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _where(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     return TorchCall("torch.where", (TorchCall("torch.gt", (k, d.pick(0, 0.25, -1))), k, d.like(x)))
 
 
-def _interpolate(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _interpolate(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     mode = d.pick("nearest", "linear" if x.ndim == 3 else "bilinear", "nearest-exact")
     return TorchCall(
         "torch.nn.functional.interpolate", (k,), (("scale_factor", d.pick(2, 1.5)), ("mode", mode))
     )
 
 
-def _attention(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _attention(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     causal = d.pick(True, False) and x.shape[-2] == x.shape[-2]
     return TorchCall(
         "torch.nn.functional.scaled_dot_product_attention",
@@ -221,11 +221,11 @@ def _attention(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
     )
 
 
-def _product(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _product(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     return TorchCall("torch.matmul", (k, TorchCall("weight", (x.shape[-1], d.pick(1, 2, 4)))))
 
 
-def _cast(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _cast(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     return TorchCall(
         d.pick(
             "torch.Tensor.float",
@@ -240,11 +240,11 @@ def _cast(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
     )
 
 
-def _permute(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _permute(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     return TorchCall("torch.permute", (k, d.random.sample(range(x.ndim), x.ndim)))
 
 
-def _changed(d: CallDraw, k: Known, x: Tensor) -> TorchCall:
+def _changed(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     return TorchCall(
         f"torch.Tensor.{d.pick('add_', 'mul_', 'sub_')}",
         (TorchCall("torch.clone", (k,)), d.like(x, True)),
