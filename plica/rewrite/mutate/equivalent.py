@@ -29,7 +29,8 @@ from plica.rewrite.check.run import TAPE, reader
 from plica.rewrite.check.sample import samples
 from plica.rewrite.check.trial import SidesDiffer, Trial
 from plica.rewrite.check.verdict import Proved
-from plica.rewrite.mutate.mutant import Mutant
+from plica.rewrite.match import match
+from plica.rewrite.mutate.mutant import Mutant, right_of
 
 GUARDS: Final[dict[str, str]] = {
     "joined": "the equation holds of all shapes, since broadcasting is associative; "
@@ -40,6 +41,7 @@ ROUNDED: Final = ("bf16-avg-pool", "bf16-add", "bf16-subtract", "bf16-multiply",
 """Rules that move a cast behind an operator of one rounding: of numbers that are no bf16 they round
 two arguments and a result, each by 2**-8 (bf16 has the exponents of f32), and claim 2**-6."""
 CASES: Final = 1_000_000
+INSTANCES: Final = 12
 LENGTH: Final = 1 << 14
 
 
@@ -48,12 +50,23 @@ def proof_of(mutant: Mutant) -> str | None:
     if isinstance(mutant.rule.left, Scalar):
         verdict = check_index(mutant.rule)
         return str(verdict) if isinstance(verdict, Proved) else None
-    if mutant.rule.right is mutant.rule.left:
-        return "its two sides are one term"
+    if _gives_back(mutant):
+        return "what it gives is the very term that it is given"
     if mutant.base in ROUNDED and mutant.what.startswith("any dtypes of arg"):
         return "three roundings of 2**-8 are within its contract, approx(2**-6)"
     lost = [why for guard, why in GUARDS.items() if mutant.what == f"no guard {guard}"]
     return lost[0] if lost else None
+
+
+def _gives_back(mutant: Mutant) -> bool:
+    """Whether both sides are one term: an operator has become that of the left side, say."""
+    source = random.Random(mutant.name)
+    found = [instance(mutant.rule.left, reader(source.randbytes(TAPE))) for _ in range(INSTANCES)]
+    terms = [each.term for each in found if each is not None]
+    ways = [(each, match(mutant.rule.left, each)) for each in terms]
+    return bool(ways) and all(
+        filled is not None and right_of(mutant.rule, filled) is each for each, filled in ways
+    )
 
 
 def cases_without_difference(mutant: Mutant, wanted: int = CASES) -> int:
