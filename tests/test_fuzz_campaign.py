@@ -1,4 +1,4 @@
-"""`plica fuzz --seconds --jobs --corpus --keep-going` and `plica fuzz all`: one driver for all kinds."""
+"""`plica fuzz` in processes, for so long, into a corpus, and `plica fuzz all`: one driver."""
 
 from __future__ import annotations
 
