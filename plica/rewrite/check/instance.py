@@ -91,14 +91,20 @@ class Instance:
 
 
 def instance(
-    left: Term, choose: Choose, *, data: bool = True, given: Mapping[str, Any] | None = None
+    left: Term,
+    choose: Choose,
+    *,
+    data: bool = True,
+    given: Mapping[str, Any] | None = None,
+    rounds: bool = False,
 ) -> Instance | None:
     """An instance of a left side, None where no well-typed one was found.
 
-    What is `given` fills the holes of those names; a type stands for a variable of it.
+    What is `given` fills the holes of those names; a type stands for a variable of it.  One that
+    `rounds` is of floats and of two or three axes of one size, so that an order shows.
     """
     pattern = choose(alternatives(left))
-    making = _Making(choose, pattern)
+    making = _Making(choose, pattern, rounds)
     making.give(given or {})
     try:
         term = making.part(pattern)
@@ -139,10 +145,10 @@ class _GivenUp(Exception):
 class _Making:
     """One instance in the making."""
 
-    def __init__(self, choose: Choose, pattern: Term) -> None:
-        self.choose = choose
-        self.odd = choose(ODD)
-        self.square = choose(SQUARE)
+    def __init__(self, choose: Choose, pattern: Term, rounds: bool = False) -> None:
+        self.choose, self.rounds = choose, rounds
+        self.odd = choose(ODD) and not rounds
+        self.square = choose((2, 3) if rounds else SQUARE)
         self.fill: str | None = choose(FILLED)
         self.given: dict[str, Any] = {}  # Any: what somebody fills holes with
         self.filling: dict[str, Any] = {}  # Any: terms, attribute values, tuples of arguments
@@ -388,6 +394,8 @@ class _Making:
 
     def _type(self, constraint: Constraint, near: list[TensorType]) -> TensorType:
         allowed = constraint.dtypes or DTYPES
+        if self.rounds and f32 in allowed and f64 in allowed:
+            allowed = (f32, f64)
         common = [each.dtype for each in near if each.dtype in allowed]
         usual = [each for each in USUAL if each in allowed]
         alike = common and self.choose((True, True, True, True, True, True, True, False))

@@ -43,12 +43,12 @@ def flat(fill: str, of: DType, count: int, seed: int) -> Array:
     return _Source(seed).numbers(fill, of, count)
 
 
-def samples(types: Sets, seed: int) -> Iterator[list[Array]]:
+def samples(types: Sets, seed: int, fills: Sequence[str] = FILLS) -> Iterator[list[Array]]:
     """Data sets for arrays of these dtypes and shapes: one of each kind, and one of mixed kinds."""
     source = _Source(seed)
-    for fill in FILLS:
+    for fill in fills:
         yield [source.array(fill, of, shape) for of, shape in types]
-    yield [source.array(source.pick(FILLS), of, shape) for of, shape in types]
+    yield [source.array(source.pick(fills), of, shape) for of, shape in types]
 
 
 class _Source:
