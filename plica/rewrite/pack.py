@@ -92,7 +92,8 @@ def pack(
     whole: Whole | None = None,
 ) -> Pack:
     """A pack of rules, or of tables of rules."""
-    if not isinstance(name, str) or not name.strip():
+    given: object = name  # whatever a user gives
+    if not isinstance(given, str) or not given.strip():
         message = "A pack has a name, by which it is asked for."
         raise RuleRefused(Diagnostic("bad-rule", message, None, "a name", repr(name)))
     flat: list[Rule] = []

@@ -182,15 +182,29 @@ def _model(more: float) -> Any:
     return plica.from_text(SOURCE.replace("+ 1.0", f"+ {1.0 + more}"))
 
 
+def _replaced(make: Callable[[Path], object]) -> Callable[[Path], object]:
+    """Something else in the place of a file."""
+
+    def replace(path: Path) -> None:
+        path.unlink()
+        make(path)
+
+    return replace
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
 ENTRIES: Final[dict[str, Callable[[Path], object]]] = {
     "emptied": lambda path: path.write_bytes(b""),
     "cut": lambda path: path.write_bytes(path.read_bytes()[:-9]),
     "another's": lambda path: path.write_bytes(b"x" * 500),
-    "a folder": lambda path: (path.unlink(), path.mkdir()),
-    "a fifo": lambda path: (path.unlink(), os.mkfifo(path)),
-    "a link to itself": lambda path: (path.unlink(), path.symlink_to(path)),
-    "a link to the root": lambda path: (path.unlink(), path.symlink_to("/")),
-    "gone": lambda path: path.unlink(),
+    "a folder": _replaced(Path.mkdir),
+    "a fifo": _replaced(_fifo),
+    "a link to itself": _replaced(_linked),
+    "a link to the root": _replaced(lambda path: path.symlink_to("/")),
+    "gone": Path.unlink,
     "for all to write": lambda path: path.chmod(0o666),
     "twice as long": lambda path: path.write_bytes(path.read_bytes() * 2),
 }

@@ -131,7 +131,7 @@ REFUSED: Final[dict[str, Callable[[Any], Any]]] = {
     "what lies": lambda exe: exe(Lies(), I),
     "what is elsewhere": lambda exe: exe(Elsewhere(), I),
     "its own class": lambda exe: exe(exe, I),
-    "a buffer": lambda exe: exe(memoryview(X), I),
+    "a buffer": lambda exe: exe(memoryview(X.tobytes()), I),
     "bytes of a buffer": lambda exe: exe(memoryview(b"0" * 48), I),
     "a masked array of another shape": lambda exe: exe(np.ma.masked_array(X[:2]), I),
 }

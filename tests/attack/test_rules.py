@@ -15,7 +15,9 @@ from plica.rewrite.check.verdict import Proved, Refuted
 from plica.runtime.error import PlicaError
 from tests.attack.judge import outcome, refused
 
-x, y, z, p = holes("x y z p")
+x, y, z = holes("x y z")
+made: Any = rule  # Any: attacks give what types forbid
+packed: Any = pack
 
 
 def raises(*args: Any) -> Any:
@@ -27,18 +29,18 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     "two unbound holes": lambda: rule("a", op.exp(x), y + z),
     "a hole alone": lambda: rule("a", x, op.exp(x)),
     "no name": lambda: rule("", op.exp(x), x),
-    "a name of a number": lambda: rule(7, op.exp(x), x),  # type: ignore[arg-type]  # an attack
-    "a left side of a number": lambda: rule("a", 1, x),  # type: ignore[arg-type]  # an attack
-    "a left side of None": lambda: rule("a", None, x),  # type: ignore[arg-type]  # an attack
-    "a right side of a list": lambda: rule("a", op.exp(x), [x]),  # type: ignore[arg-type]  # an attack
-    "a right side of None": lambda: rule("a", op.exp(x), None),  # type: ignore[arg-type]  # an attack
+    "a name of a number": lambda: made(7, op.exp(x), x),
+    "a left side of a number": lambda: made("a", 1, x),
+    "a left side of None": lambda: made("a", None, x),
+    "a right side of a list": lambda: made("a", op.exp(x), [x]),
+    "a right side of None": lambda: made("a", op.exp(x), None),
     "types that differ": lambda: rule("a", op.exp(x), op.greater(x, x)),
     "ranks that differ": lambda: rule("a", op.exp(x), op.expand_dims(op.exp(x), axis=0)),
     "a contract of a text": lambda: rule("a", op.exp(x), x, float="roughly"),
-    "a contract of a number": lambda: rule("a", op.exp(x), x, float=0.1),  # type: ignore[arg-type]  # an attack
+    "a contract of a number": lambda: made("a", op.exp(x), x, float=0.1),
     "a negative tolerance": lambda: rule("a", op.exp(x), x, float=approx(-1.0)),
     "a tolerance of nan": lambda: rule("a", op.exp(x), x, float=approx(float("nan"))),
-    "a guard of a number": lambda: rule("a", op.exp(x), x, when=3),  # type: ignore[arg-type]  # an attack
+    "a guard of a number": lambda: made("a", op.exp(x), x, when=3),
     "a guard that raises": lambda: _used(rule("a", op.exp(op.exp(x)), op.exp(x), when=raises)),
     "a right side that raises": lambda: _used(rule("a", op.exp(op.exp(x)), raises)),
     "a right side that is no term": lambda: _used(rule("a", op.exp(op.exp(x)), lambda m: 7)),
@@ -48,7 +50,7 @@ REFUSED: Final[dict[str, Callable[[], Any]]] = {
     "a name twice in a pack": lambda: pack(
         "a", rule("b", op.exp(x), x), rule("b", op.log(x), x), version="1"
     ),
-    "a pack of numbers": lambda: pack("a", 1, 2, version="1"),  # type: ignore[arg-type]  # an attack
+    "a pack of numbers": lambda: packed("a", 1, 2, version="1"),
     "a pack without a name": lambda: pack("", rule("b", op.exp(x), x), version="1"),
     "rules that run in a circle": lambda: _used(
         rule("a", op.add(x, y), op.add(y, x)),
@@ -117,10 +119,10 @@ WRONG: Final[dict[str, Callable[[], Any]]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_rule_is_found_out(name: str) -> None:
-    made = outcome(WRONG[name])
-    if isinstance(made, PlicaError):
+    wrong: Any = outcome(WRONG[name])
+    if isinstance(wrong, PlicaError):
         return
-    verdict = plica.check(made, examples=200, seed=3)  # type: ignore[call-overload]  # a rule
+    verdict = plica.check(wrong, examples=200, seed=3)
     if name == "a minimum of zeros":  # minimum says which zero it gives: then they are the same
         assert not isinstance(verdict, Proved)
         return
@@ -128,8 +130,11 @@ def test_a_wrong_rule_is_found_out(name: str) -> None:
 
 
 def test_a_slow_guard_ends_in_time() -> None:
-    slow = rule("a", op.exp(op.exp(x)), op.exp(x), when=lambda m: bool(time.sleep(0.001)))
-    outcome(lambda: _used(slow))
+    def slowly(m: Any) -> bool:
+        time.sleep(0.001)
+        return False
+
+    outcome(lambda: _used(rule("a", op.exp(op.exp(x)), op.exp(x), when=slowly)))
 
 
 def test_a_rule_cannot_change_what_it_is_given() -> None:
@@ -159,11 +164,11 @@ def main(x: Tensor[(3,), f32]) -> Tensor[(3,), f32]:
 
     def later(m: Any) -> Any:
         asked.append(m)
-        return raises() if len(asked) > made else None
+        return raises() if len(asked) > quiet else None
 
-    made = 10**9
+    quiet = 10**9
     hostile = pack("hostile", rule("hostile-a", op.exp(op.exp(x)), later), version="1")
-    made = 0
+    quiet = 0
     found = outcome(lambda: plica.compile(module, packs=(hostile,), cache=False))
     assert isinstance(found, PlicaError)
     assert "hostile-a" in str(found)

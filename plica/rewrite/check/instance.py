@@ -424,7 +424,8 @@ class _Making:
         rank = self.choose(range(5) if constraint.ranks is None else constraint.ranks)
         if self.square and rank < 4:
             least = rank if constraint.ranks is not None else max(rank, 2)
-            return (self.square,) * least
+            alike: Shape = (self.square,) * least
+            return alike
         if rank > 1 and self.choose((False, False, False, True)):  # axes can be mixed up unseen
             equal: Shape = (self.choose((2, 3)),) * rank
             return equal
