@@ -133,6 +133,11 @@ class ScalarPrinter:
 
     def lines(self, roots: Sequence[Root], naming: bool = True) -> tuple[list[str], list[str]]:
         """Lines that name parts, then one text for each root."""
+        if all(isinstance(term, Lit | ScalarVar) for term, _ in roots):  # nothing to name: sizes
+            return [], [
+                self.literal(term, dtype) if isinstance(term, Lit) else self.text(term, {})[0]
+                for term, dtype in roots
+            ]
         terms = axes_apart([term for term, _ in roots], self.names.shown)
         order = _order(terms)
         top = StatementSpot()
