@@ -34,7 +34,7 @@ def open_model(source: str | PathLike[str] | bytes | ModelProto) -> Opened:
         from onnx import ModelProto
     except ImportError as error:
         message = "Reading a model needs the package onnx, which is not installed."
-        hint = "Install it with Plica: pip install 'plica[onnx]'."
+        hint = "It comes with Plica: pip install onnx."
         diagnostic = Diagnostic("missing-tool", message, None, "onnx", str(error), hint)
         raise UnsupportedError(diagnostic) from None
     folder = None
