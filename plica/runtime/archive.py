@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from plica.runtime.elf import damaged
-from plica.runtime.error import ArtefactError, Diagnostic, OutputError, Place
+from plica.runtime.error import ArtefactError, Diagnostic, OutputError, Place, wrong_argument
 
 FORMAT: Final = 1
 """Raised when an older runtime could not read what is written."""
@@ -87,11 +87,18 @@ def unpack(data: bytes, name: str | None = None, checked: bool = False) -> dict[
     return members
 
 
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Refuse what names no file."""
+    if not isinstance(path, str | os.PathLike):
+        raise wrong_argument("This is no path.", "the path of a file", path)
+
+
 def destination(path: str | os.PathLike[str]) -> Path:
     """The file that would be written, links followed; refuse where none can be.
 
     A device, a pipe or a folder is never replaced.  Asked before long work, this saves the work.
     """
+    check_path(path)
     # Those of os.path say no where a path is too long to be asked about; writing then says why.
     target = Path(os.path.realpath(path))
     if os.path.islink(target):
@@ -138,6 +145,7 @@ def _unwritable(path: str | os.PathLike[str], why: str, hint: str) -> OutputErro
 
 def read(path: str | os.PathLike[str]) -> dict[str, bytes]:
     """The members of an archive in a file."""
+    check_path(path)
     try:
         data = Path(path).read_bytes()
     except OSError as error:

@@ -29,7 +29,7 @@ from plica.schedule.handle import Handle, Output, sort_of
 from plica.schedule.instruction import Instruction, Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
 from plica.schedule.refusal_place import place_of
-from plica.schedule.trace import Program, Step, Trace, handles, is_decision
+from plica.schedule.trace import Program, Step, Trace, check_traces, handles, is_decision
 
 GONE: Final = -1
 """The index of a name that no loop and no block can have."""
@@ -166,6 +166,7 @@ def scheduled(trace: Trace, kernel: Kernel) -> Kernel:
 
 def replay(trace: Trace, program: Program, kernel: str | None = None) -> Module:
     """The module with its kernel (the one of that name) scheduled by the trace."""
+    check_traces(trace)
     whole, name, found = kernel_of(program, kernel)
     return with_kernel(whole, name, scheduled(trace, found))
 

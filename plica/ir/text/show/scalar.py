@@ -258,6 +258,12 @@ class ScalarPrinter:
         return f"intrinsic({', '.join([string_text(name), *map(part, args)])})"
 
 
+def show_scalar(of: Scalar) -> str:
+    """A scalar term by itself; what is used often has a line of its own before it."""
+    named, (text,) = ScalarPrinter(ScalarNames(IdentifierSupply(()))).lines([(of, None)])
+    return "\n".join([*named, text])
+
+
 def agreed(sides: Sequence[Scalar]) -> DType | None:
     """The dtype that bare numbers among operands take: that of the first other operand."""
     return next((dtype_of(each) for each in sides if not isinstance(each, Lit)), None)
