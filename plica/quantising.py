@@ -81,9 +81,7 @@ def quantise(
     and one for a whole weight unless said otherwise, so that a change of scale is a shift.  What
     is in `keep` stays in floats: operators by name, and the `first` and `last` layer.
     """
-    if isinstance(samples, Sized) and not len(samples):
-        raise _no_samples()
-    return quantised(
+    made = quantised(
         mod,
         samples,
         per_channel=per_channel,
@@ -92,7 +90,10 @@ def quantise(
         percentile=percentile,
         power_of_two=power_of_two,
         keep=keep,
-    ).module
+    )
+    if isinstance(samples, Sized) and not len(samples):
+        raise _no_samples()
+    return made.module
 
 
 def quantised(
