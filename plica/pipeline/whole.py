@@ -20,7 +20,7 @@ array([2., 4., 6.], dtype=float32)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -49,7 +49,7 @@ from plica.pipeline.torch_source import (
 )
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
-from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.error import Diagnostic, UnsupportedError, wrong_argument
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
 from plica.runtime.late import late
@@ -132,8 +132,12 @@ def compile(  # noqa: PLR0917  # the public surface says so
             schedules=schedules, specialise=specialise, externs=externs, validate=validate,
         )  # fmt: skip
     check_options(threads, database)
+    if not isinstance(cache, bool):
+        raise wrong_argument("The cache is used or not.", "True or False", cache)
     machine = target_of(target)
     backend = backend_of(machine)
+    if not isinstance(packs, str | Pack | Iterable):
+        raise wrong_argument("These are no rule packs.", "packs, or their names", packs)
     wanted = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
     kept = contract_of(contract)
     page = chosen_page(backend, passes, disabled, effort)

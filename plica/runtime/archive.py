@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from plica.runtime.elf import damaged
-from plica.runtime.error import ArtefactError, Diagnostic, OutputError, Place
+from plica.runtime.error import ArtefactError, Diagnostic, OutputError, Place, wrong_argument
 
 FORMAT: Final = 1
 """Raised when an older runtime could not read what is written."""
@@ -91,11 +91,18 @@ LONGEST_NAME: Final = 255
 """Bytes of the name of a file, at most."""
 
 
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Refuse what names no file."""
+    if not isinstance(path, str | os.PathLike):
+        raise wrong_argument("This is no path.", "the path of a file", path)
+
+
 def destination(path: str | os.PathLike[str]) -> Path:
     """The file that would be written, links followed; refuse where none can be.
 
     A device, a pipe or a folder is never replaced.  Asked before long work, this saves the work.
     """
+    check_path(path)
     name = os.fsencode(os.path.basename(path))
     if len(name) > LONGEST_NAME or b"\0" in os.fsencode(path):
         why = "Its name is too long." if len(name) > LONGEST_NAME else "Its name has a null in it."
@@ -146,6 +153,7 @@ def _unwritable(path: str | os.PathLike[str], why: str, hint: str) -> OutputErro
 
 def read(path: str | os.PathLike[str]) -> dict[str, bytes]:
     """The members of an archive in a file."""
+    check_path(path)
     try:
         data = Path(path).read_bytes()
     except OSError as error:

@@ -14,7 +14,6 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any, Final, TypeAlias
 
 from plica.runtime.artefact import aligned_array
@@ -238,12 +237,6 @@ class OpenExecutable(Executable):
             return aligned_array(of.workspace)
         except MemoryError:
             raise self._no_memory(f"{of.workspace} bytes of memory", of.dims) from None
-
-    def export(self, path: str | PathLike[str], name: str | None = None) -> None:
-        """Refuse: a function of C has arrays of sizes that are known."""
-        message = f"The sizes {', '.join(self.dims)} are open, and a function of C has none such."
-        hint = "Export the code for some sizes: exe.at(…).export(path)."
-        raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
 
     @property
     def workspace(self) -> int:
