@@ -19,6 +19,7 @@ from typing import Final
 
 from plica.analysis.statement import refused
 from plica.codegen.cuda import tma as bulk
+from plica.codegen.cuda import warp_register as register
 from plica.codegen.cuda import wgmma as group
 from plica.codegen.cuda.address import valued
 from plica.codegen.emit.expression import Expressions
@@ -61,6 +62,7 @@ template <int N>
   asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
 }}
 """,
+    **register.PAIRS,
     "p_load_squares": f"""\
 template <bool T>
 {_HEAD} void p_load_squares(unsigned int* r, const unsigned short* from) {{
@@ -113,10 +115,11 @@ template <int HIGH, int WIDE, bool AT, bool BT, int AI, int AHALF, int AK, int B
     },
 }
 
-_ALL: Final = {**_TEXTS, **bulk.TEXTS, **group.TEXTS}
+_ALL: Final = {**_TEXTS, **register.TEXTS, **bulk.TEXTS, **group.TEXTS}
 
 _NEEDS: Final = {
     **{f"p_mma_{kind}": ("p_load_squares", f"p_multiply_squares_{kind}") for kind in group.KINDS},
+    **register.NEEDS,
     **group.NEEDS,
 }
 
@@ -143,7 +146,12 @@ def invocation(
         return group.products(call, values, lane, warp)
     found = find_intrinsic(call.name)
     hints = {} if found is None else dict(found.hints)
-    if hints.get("cuda") != "mma":
+    word = str(hints.get("cuda"))
+    if word in ("row_max", "row_sum"):
+        return register.rows(call, values, word)
+    if word == "warp_mma":
+        return _from_registers(call, values, lane)
+    if word != "mma":
         raise refused(
             f"The intrinsic {call.name!r} is not there for threads.",
             call.name, "one of tensor cores", "another",
@@ -172,6 +180,24 @@ def invocation(
     sides = [f"&{values.place(each.buffer, at)}" for each, at in ((a, at_a), (b, at_b))]
     which = ", ".join(map(str, numbers))
     return f"{function}<{which}>({values.buffers[c.buffer]}, {', '.join(sides)});"
+
+
+def _from_registers(call: Invoke, values: Expressions, lane: ScalarVar | None) -> str:
+    """Products whose left side is what the threads of a warp hold."""
+    a, b, c = [each for each in call.operands if isinstance(each, Region)]
+    if lane is None:
+        raise _misplaced(call, "no loop over the threads of a warp around it")
+    high, wide = _sizes(c)[0], _sizes(b)[0]
+    ai, half, ah, _ = _steps(a)
+    bj, bk, be, pair = _steps(b)
+    at_b = _base(call, b, lane, 2, lambda number: number % 4)
+    if (be, pair) != (8, 1) or min(high, wide) < 2 or wide % 2:
+        raise _misplaced(call, "elements that do not lie together, eight by eight")
+    function = values.help(f"p_warp_mma_{b.buffer.dtype.name}")
+    which = ", ".join(map(str, (high, wide, ai, half, ah, bj, bk)))
+    left = f"&{values.place(a.buffer, a.starts)}"
+    right = f"&{values.place(b.buffer, at_b)}"
+    return f"{function}<{which}>({values.buffers[c.buffer]}, {left}, {right});"
 
 
 def _misplaced(call: Invoke, found: str) -> Exception:

@@ -13,13 +13,16 @@ from typing import Final
 from plica.codegen.cuda.assemble import emit_cuda
 from plica.codegen.lower.linear import PLAN, SCHEDULE
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.lower.prepare import GROUP
+from plica.codegen.lower.prepare import grouping
 from plica.ir.passes import Pass, Pipeline
+from plica.rewrite.fuse import FusionLimits
 from plica.rewrite.optimise import OPTIMISE
+
+TILED: Final = FusionLimits(tiles=True, chains=lambda _: True)
 
 GPU: Final = Pipeline((
     *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
-    *GROUP,             # infer, resolve, decompose, fuse: operators become primitive functions
+    *grouping(TILED),   # infer, resolve, decompose, fuse: operators become primitive functions
     SCHEDULE,           # primitive functions become kernels of threads, in order
     *LOWERING["gpu"],   # allreduce … narrow: blocks become loops of threads
     PLAN,               # values have their place in the arena
