@@ -14,11 +14,23 @@ from plica.codegen.cuda.assemble import emit_cuda
 from plica.codegen.lower.linear import PLAN, SCHEDULE
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.lower.prepare import grouping
+from plica.ir.graph.expression import Function
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.fuse import FusionLimits
+from plica.rewrite.fuse.to_stages import to_stages
 from plica.rewrite.optimise import OPTIMISE
+from plica.schedule.collapse import collapsed
+from plica.schedule.default.gpu.choose import chained
 
-TILED: Final = FusionLimits(tiles=True, chains=lambda _: True)
+
+
+def is_chained(function: Function) -> bool:
+    """Whether one kernel does two products and the softmax between them."""
+    return chained(collapsed(to_stages(function).stages, free=True)) is not None
+
+
+TILED: Final = FusionLimits(tiles=True, chains=is_chained)
+"""Products read narrow floats as they lie, and softmax may stand between two in one kernel."""
 
 GPU: Final = Pipeline((
     *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine

@@ -13,6 +13,8 @@
                 mixed = mixed * exp(before - top) + part * values          tensor cores
             out[…] = epilogue(mixed, total, top)
 
+Scores are kept as exponents of two, which machines have an instruction for.
+
 It is made of the stages of `plica.schedule.online_softmax`, and of nothing else: what reads the
 sides, what the scores are and what the result is are terms of those.
 """
@@ -394,7 +396,7 @@ class _Writer:
             none = Eq(most[at], LEAST)
             return seq(
                 Store(base, at, Select(none, Lit(0.0, f32), most[at])),
-                Store(less, at, _exp(top[at] - base[at])),
+                Store(less, at, _power(top[at] - base[at])),
                 Store(top, at, most[at]),
                 Store(sums, (lane, *at), sums[(lane, *at)] * less[at]),
             )
@@ -403,7 +405,7 @@ class _Writer:
             at = (lane, i, half, j, pair)
             held = (lane, i, half)
             return seq(
-                Store(part, at, _exp(part[at] - base[i, half])),
+                Store(part, at, _power(part[at] - base[i, half])),
                 Store(sums, held, sums[held] + part[at]),
             )
 
@@ -464,7 +466,7 @@ class _Writer:
             )
             if reach > of.size(axis)
         ]
-        found = _term(score)
+        found = _scaled(_term(score), math.log2(math.e))
         return Store(part, own, Select(reduce(And, guards), found, LEAST) if guards else found)
 
     # --- the result -----------------------------------------------------------------------------
@@ -487,7 +489,8 @@ class _Writer:
                 if not isinstance(node, Load) or node.buffer not in triple:
                     return node
                 number = triple.index(node.buffer)
-                return (top[i, half], total[i, half], mixed[i, half, j, pair])[number]
+                greatest = Mul(top[i, half], Lit(math.log(2), f32))
+                return (greatest, total[i, half], mixed[i, half, j, pair])[number]
 
             value = _term(substitute(map_bottom_up(told, of.out.value), there))
             places = tuple([_term(there[axis]) for axis in of.out.axes])
@@ -505,8 +508,22 @@ class _Writer:
         return _each(self.names, own, element, "vectorized")
 
 
-def _exp(of: Scalar) -> Scalar:
-    return Intrinsic("exp", (of,))
+def _power(of: Scalar) -> Scalar:
+    """A power of two: what machines have an instruction for."""
+    return Intrinsic("exp2", (of,))
+
+
+def _scaled(of: Scalar, by: float) -> Scalar:
+    """A score times a number, which joins a factor that is there already."""
+    match of:
+        case Mul(left, Lit(value)):
+            return Mul(left, Lit(float(value) * by, f32))
+        case Select(condition, then, orelse):
+            return Select(condition, _scaled(then, by), _scaled(orelse, by))
+        case Lit(value):
+            return Lit(float(value) * by, f32)
+        case _:
+            return Mul(of, Lit(by, f32))
 
 
 __all__ = ["AttentionTile", "Chain", "attention_tiles", "chain_of"]

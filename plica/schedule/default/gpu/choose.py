@@ -33,7 +33,14 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.rewrite.contract import exact, reassociates
+from plica.schedule.default.gpu.attention_tile import (
+    AttentionTile,
+    Chain,
+    attention_tiles,
+    chain_of,
+)
 from plica.schedule.default.gpu.cost import (
+    attention_cost,
     element_cost,
     is_enough,
     is_window,
@@ -67,6 +74,7 @@ from plica.schedule.form import (
     reach,
 )
 from plica.schedule.hoist import Hoisted, hoist
+from plica.schedule.online_softmax import online_softmax
 from plica.schedule.trace import Trace
 
 FEWEST: Final = 1 << 16
@@ -106,6 +114,12 @@ WARPS: Final = (
     Warps(2, 2, 2, 4, 2, ahead=3),
 )
 """Tiles from large to small."""
+
+ATTENTION: Final = (AttentionTile(4, 2, 64), AttentionTile(2, 2, 64))
+"""Tiles of two products around a softmax."""
+
+WIDEST: Final = 128
+"""Columns of such products, at most: sums of wider ones have no room in registers."""
 
 DECLARED: Final = tuple(
     [
@@ -237,6 +251,28 @@ def _tiles(of: Stages, facts: Facts, gpu: Gpu, parts: tuple[int, ...]) -> Iterat
             yield cycles, partial(in_tiles, of, facts, found, tile, count)
 
 
+def chained(of: Stages) -> Chain | None:
+    """A product, softmax and a product, if tensor cores are to do them in one; else None.
+
+    Weights are rounded to the dtype of the values, which must be that of the result then.
+    """
+    found = online_softmax(in_free_order(of))
+    chain = None if found is None else chain_of(found)
+    if chain is None or chain.out.out.dtype is not chain.dtype:
+        return None
+    wide = max(chain.size(chain.depth), chain.size(chain.column))
+    few = min(chain.size(chain.row), chain.size(chain.key))
+    return chain if few >= LEAST and wide <= WIDEST else None
+
+
+def _online(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
+    chain = chained(of)
+    if chain is None:
+        return
+    for tile in ATTENTION:
+        yield attention_cost(chain, tile, gpu), partial(attention_tiles, chain, tile)
+
+
 def _as_they_are(of: Stages, *, sums: bool | None) -> Iterator[Made]:
     """The stages themselves: with sums, without any, or whatever they are."""
     has_sums = any(reductions(each) for each in of.stages)
@@ -246,6 +282,8 @@ def _as_they_are(of: Stages, *, sums: bool | None) -> Iterator[Made]:
 
 # fmt: off
 GPU_FORMS: Final[tuple[Form, ...]] = (
+    Form("online-softmax", "Softmax between two products is folded with the second: no score is kept.",
+         reassociates, _online, BY_COST),
     Form("wgmma-tiles", "Four warps multiply tiles of f16 that the copy engine fetches.",
          reassociates, partial(_warps, together=True), BY_COST),
     Form("tensor-core-tiles", "Warps multiply tiles of f16 or bf16, padded with zeros.",
@@ -275,6 +313,7 @@ def _of_kernel(template: Callable[[Kernel, Gpu], tuple[Trace, Kernel] | None]) -
 
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
+    "online-softmax": lambda of, gpu: (Trace(()), kernel_of(of)),
     "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, GROUPS),
     "tensor-core-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, WARPS),
     "product-tiles": lambda of, gpu: product_schedule(of, gpu, (*TILES, HIGH)),

@@ -16,6 +16,7 @@ from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Store
 from plica.ir.type.dim import known
 from plica.schedule.default.general import counted, counts
+from plica.schedule.default.gpu.attention_tile import AttentionTile, Chain
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.operand import Operands
 from plica.schedule.default.gpu.product import ProductTile
@@ -81,6 +82,24 @@ def blocks_at_once(warps: Warps, gpu: Gpu) -> int:
     sums = rows * columns // warps.threads
     registers = warps.threads * min(255, sums + 64)
     return max(1, min(gpu.shared // shared, gpu.registers // registers))
+
+
+EXPONENT: Final = 8
+"""Cycles of a processor for 128 scores: scale, greatest, exponential, sum."""
+
+
+def attention_cost(of: Chain, tile: AttentionTile, gpu: Gpu) -> float:
+    """Two products around a softmax, in tiles: two blocks are on a processor at a time."""
+    lots = prod(of.size(axis) for axis in of.batch)
+    tiles = lots * -(-of.size(of.row) // tile.rows)
+    slices = -(-of.size(of.key) // tile.keys)
+    scores = tile.rows * tile.keys
+    wide = of.size(of.depth) + of.size(of.column)
+    multiply = scores * wide / PRODUCTS + scores * EXPONENT / 128
+    fetch = of.dtype.bytes * tile.keys * wide / BYTES
+    turns = -(-tiles // (2 * gpu.processors))
+    alone = max(multiply, fetch, LATENCY / 2)  # a block that has a processor to itself waits
+    return slices * max(2 * turns * multiply, alone) + ENDS
 
 
 # --- products of f32 ------------------------------------------------------------------------------
