@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from plica.analysis.statement import refused
+from plica.analysis.statement import reads_memory, refused
 from plica.codegen.cuda import tma as bulk
 from plica.codegen.cuda import warp_register as register
 from plica.codegen.cuda import wgmma as group
@@ -26,10 +26,11 @@ from plica.codegen.emit.expression import Expressions
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
+from plica.core.term import Term
 from plica.ir.loop.intrinsic import find_intrinsic
 from plica.ir.loop.memory_scope import WARP, scope
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, index
-from plica.ir.loop.statement import Branch, For, Invoke, Region, Stmt, substatements
+from plica.ir.loop.statement import Bind, Branch, For, Invoke, Region, Stmt, substatements
 from plica.ir.type.dim import known
 
 _HEAD: Final = "__device__ __forceinline__"
@@ -246,17 +247,34 @@ def _base(
 
 
 def come_together(nest: Stmt) -> None:
-    """Refuse a warp's work where not all threads may come."""
-    stack: list[tuple[Stmt, bool]] = [(nest, True)]
+    """Refuse a warp's work where not all threads may come.
+
+    All come where a condition, or how often a loop goes, is the same for the threads of a block.
+    """
+    stack: list[tuple[Stmt, bool, frozenset[Term]]] = [(nest, True, frozenset())]
     while stack:
-        stmt, all_come = stack.pop()
-        if isinstance(stmt, Invoke) and not all_come:
-            raise _misplaced(stmt, "a condition around it")
-        if isinstance(stmt, Branch) or (isinstance(stmt, For) and known(stmt.extent) is None):
-            all_come = False
-        if isinstance(stmt, For) and stmt.kind == LANE and known(stmt.extent) != WARP:
-            all_come = False
-        stack += [(each, all_come) for each in substatements(stmt)]
+        stmt, all_come, own = stack.pop()
+        match stmt:
+            case Invoke() if not all_come:
+                raise _misplaced(stmt, "a condition around it")
+            case Branch(condition):
+                all_come = all_come and _is_same(condition, own)
+            case For(var, extent, kind):
+                all_come = all_come and _is_same(extent, own)
+                if kind == LANE and known(extent) != WARP:
+                    all_come = False
+                if kind.startswith("threadIdx"):
+                    own |= {var}
+            case Bind(var, value) if not _is_same(value, own):
+                own |= {var}
+            case _:
+                pass
+        stack += [(each, all_come, own) for each in substatements(stmt)]
+
+
+def _is_same(of: Scalar, own: frozenset[Term]) -> bool:
+    """Whether a term is the same for all threads of a block, whose variables are known."""
+    return free_vars(of).isdisjoint(own) and not reads_memory(of)
 
 
 def handed(nest: Stmt) -> frozenset[Buffer]:

@@ -19,6 +19,7 @@ from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.fuse import FusionLimits
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.rewrite.optimise import OPTIMISE
+from plica.rewrite.rule_pass import rules
 from plica.schedule.collapse import collapsed
 from plica.schedule.default.gpu.choose import chained
 
@@ -34,6 +35,7 @@ TILED: Final = FusionLimits(tiles=True, chains=is_chained)
 
 GPU: Final = Pipeline((
     *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
+    rules("view", "Products read what is cut out and widened where it lies.", "view"),
     *grouping(TILED),   # infer, resolve, decompose, fuse: operators become primitive functions
     SCHEDULE,           # primitive functions become kernels of threads, in order
     *LOWERING["gpu"],   # allreduce … narrow: blocks become loops of threads

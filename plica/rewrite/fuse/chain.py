@@ -11,12 +11,15 @@ is asked about each chain.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 from plica.ir.graph.expression import Expr
-from plica.rewrite.fuse.decide import Decisions, Group, Verdict, inside
-from plica.rewrite.fuse.reading import parts
+from plica.rewrite.fuse.decide import Decisions, Group, Verdict, inside, is_narrow
+from plica.rewrite.fuse.reading import operator, parts
+
+MOVES: Final = ("broadcast_to", "repeat", "slice", "transpose")
+"""Operators that only say where an element is read."""
 
 PRODUCT: Final = "complex-out-fusable"
 """The kind of operators that sum products of two tensors."""
@@ -35,14 +38,16 @@ def with_chains(decisions: Decisions, is_wanted: Callable[[Group], bool]) -> Dec
         if between is None or first is None:
             continue
         whole = Group(last.sink, last.of, is_closed=True)
-        spots = [pair for each in (first, between, last) for pair in each.spots.items()]
+        members = [first, between, last]
+        members += _sides(members, decisions, groups)
+        spots = [pair for each in members for pair in each.spots.items()]
         whole.spots = dict(sorted(spots, key=lambda pair: -place[pair[0]]))
         whole.stages, whole.rows = (first, *between.stages, last), between.rows
         if not is_wanted(whole):
             continue
         for each in whole.spots:
             groups[each] = whole
-        for joined in (first, between):
+        for joined in (first, between, *members[3:]):
             verdicts[joined.sink] = Verdict("row")
     return Decisions(decisions.order, decisions.users, groups, verdicts)
 
@@ -52,6 +57,28 @@ def _is_product(group: Group) -> bool:
     if group.stages or group.anchor is None or group.anchor_kind != PRODUCT:
         return False
     return len(parts(group.anchor) or ()) == 2
+
+
+def _sides(
+    members: list[Group], decisions: Decisions, groups: dict[Expr, Group]
+) -> list[Group]:
+    """Groups that only move or widen what such a chain reads: it may as well read that."""
+    inner = dict.fromkeys(node for each in members for node in each.spots)
+    found: list[Group] = []
+    for node in inner:
+        for part in inside(node):
+            theirs = groups.get(part)
+            if theirs is None or part in inner or theirs.sink is not part or theirs in found:
+                continue
+            users = decisions.users[part]
+            moves = all(operator(each) in MOVES or is_narrow(each) for each in theirs.spots)
+            if moves and not theirs.stages and all(_is_only(user, inner, decisions) for user in users):
+                found.append(theirs)
+    return found
+
+
+def _is_only(user: Expr, inner: Container[Expr], decisions: Decisions) -> bool:
+    return user in inner and decisions.verdicts[user].reason != "copied"
 
 
 def _before(

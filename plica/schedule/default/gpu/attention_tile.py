@@ -29,6 +29,7 @@ from typing import Final
 
 from attrs import frozen
 
+from plica.analysis.index.context import conjuncts
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
@@ -39,9 +40,12 @@ from plica.ir.loop.scalar import (
     Cast,
     Eq,
     Intrinsic,
+    Le,
     Lit,
     Load,
     Lt,
+    Max,
+    Min,
     Mul,
     Reduce,
     Scalar,
@@ -64,8 +68,8 @@ from plica.ir.loop.statement import (
     Store,
     seq,
 )
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, f32
+from plica.ir.type.dim import known, polynomial
+from plica.ir.type.dtype import DType, f32, i64
 from plica.schedule.default.gpu.operand import NARROW
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS, mma
 from plica.schedule.default.gpu.warp_meaning import row_max, row_sum, warp_mma
@@ -177,6 +181,28 @@ def chain_of(of: Stages) -> Chain | None:
                  right[0], values, held.out, score)  # fmt: skip
 
 
+def seen_keys(of: Chain) -> tuple[int | None, int | None]:
+    """How far before and after its own number a row sees keys, where the scores say so.
+
+    A score that is minus infinity has no weight: a slice of such need not be looked at.
+    """
+    below: int | None = None
+    above: int | None = None
+    score = of.score
+    while isinstance(score, Select) and score.orelse is LEAST:
+        for said in conjuncts(score.condition):
+            if not isinstance(said, Le | Lt) or dtype_of(said.left) is not i64:
+                continue
+            terms = {atoms: factor for atoms, factor in polynomial(said.right - said.left).values()}
+            constant = terms.pop((), 0) - isinstance(said, Lt)
+            if terms == {(of.row,): 1, (of.key,): -1}:
+                above = constant if above is None else min(above, constant)
+            elif terms == {(of.row,): -1, (of.key,): 1}:
+                below = -constant if below is None else max(below, -constant)
+        score = score.then
+    return below, above
+
+
 def _narrow(of: Term) -> Scalar | None:
     """What is read as f32, where tensor cores multiply it as it is."""
     if isinstance(of, Cast) and of.dtype is f32 and dtype_of(of.value) in NARROW:
@@ -233,12 +259,25 @@ class _Writer:
         self.block, self.warp, self.lane = (self.names.var(word) for word in ("b", "w", "t"))
         self.rows = -(-of.size(of.row) // tile.rows)
         self.slices = -(-of.size(of.key) // tile.keys)
-        self.first = self.block % self.rows * tile.rows
+        bounds = seen_keys(of)
+        # The last rows have most to do where keys after them are not seen: they begin first.
+        number = self.block % self.rows if bounds[1] is None else self.rows - 1 - self.block % self.rows
+        self.first = number * tile.rows
+        self.begin, self.count = self._span(*bounds)
         lot: Scalar = self.block // self.rows
         self.lots: dict[Term, Term] = {}
         for axis in reversed(of.batch):
             self.lots[axis] = lot % of.size(axis)
             lot = lot // of.size(axis)
+
+    def _span(self, below: int | None, above: int | None) -> tuple[Scalar, Scalar]:
+        """The first slice that a block looks at, and how many."""
+        keys, begin, end = self.tile.keys, index(0), index(self.slices)
+        if below is not None:
+            begin = Min(Max((self.first + below) // keys, index(0)), index(self.slices - 1))
+        if above is not None:
+            end = Min((self.first + (self.tile.rows - 1 + above)) // keys + 1, end)
+        return begin, end if below is None and above is None else Max(end - begin, index(1))
 
     def stages(self) -> Stages:
         """All of it as one stage of statements."""
@@ -356,11 +395,11 @@ class _Writer:
         reach = self.slices * tile.keys
 
         def key(row: Scalar, depth: Scalar) -> Scalar:
-            at = {of.key: (turn * tile.keys + row, reach), of.depth: (depth, self.deep)}
+            at = {of.key: ((self.begin + turn) * tile.keys + row, reach), of.depth: (depth, self.deep)}
             return self._element(of.right, at)
 
         def weighed(row: Scalar, column: Scalar) -> Scalar:
-            at = {of.key: (turn * tile.keys + row, reach), of.column: (column, self.wide)}
+            at = {of.key: ((self.begin + turn) * tile.keys + row, reach), of.column: (column, self.wide)}
             return self._element(of.values, at)
 
         body = (
@@ -370,7 +409,7 @@ class _Writer:
         )
         notes = (("software_pipeline_stage", (0, 0, 1)),)
         whole: Stmt = Alloc(right, Alloc(value, seq(*body)))
-        return For(turn, index(self.slices), "serial", whole, notes if self.slices > 1 else ())
+        return For(turn, self.count, "serial", whole, notes if self.slices > 1 else ())
 
     def _step(
         self,
@@ -451,7 +490,7 @@ class _Writer:
     def _scored(self, turn: ScalarVar, part: Buffer, at: tuple[Scalar, ...]) -> Stmt:
         """The score of a product: nothing is as low as a key that is not there."""
         of, (i, half, j, pair) = self.of, at
-        row, key = self._row(i, half), turn * self.tile.keys + j * OCTET + self.lane % QUADS * 2 + pair
+        row, key = self._row(i, half), (self.begin + turn) * self.tile.keys + j * OCTET + self.lane % QUADS * 2 + pair
         own = (self.lane, *at)
 
         def told(node: Term) -> Term:
