@@ -117,12 +117,14 @@ def main() -> None:
     parser.add_argument("--tiles", nargs="*", default=[])
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    tiles = [AttentionTile(*map(int, each.split(","))) for each in asked.tiles] or [None]
+    tiles: list[AttentionTile | None] = [
+        AttentionTile(*map(int, each.split(","))) for each in asked.tiles
+    ]
     rows: list[dict[str, Any]] = []
     for name, shape, causal in cases():
         if asked.words and not any(word in name for word in asked.words):
             continue
-        for tile in tiles:
+        for tile in tiles or [None]:
             try:
                 rows.append(measured(name, shape, causal, tile))
             except (plica.PlicaError, CompilerBug) as error:

@@ -3,8 +3,8 @@
     python benchmarks/gpu_torch.py [NAME …] [--profile] [--json FILE]
 
 Networks have random weights, which lie on the GPU.  Results on fresh inputs are compared with those
-of torch in float64; times are medians of CUDA events around a graph on both sides, in turns.  With `--profile` the
-launches that take longest are listed, each timed by itself.
+of torch in float64; times are medians of CUDA events around a graph on both sides, in turns.
+With `--profile` the launches that take longest are listed, each timed by itself.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from plica.codegen.cuda.intrinsic import LANE, come_together, invocation
 from plica.codegen.cuda.nest import chooses_registers, launches_of
 from plica.codegen.cuda.tma import ATOM, SWIZZLED, copied, is_tile
 from plica.codegen.cuda.vector_access import VectorAccess
-from plica.codegen.cuda.warp_register import in_registers
 from plica.codegen.cuda.wait import Waits, asynchronous
+from plica.codegen.cuda.warp_register import in_registers
 from plica.codegen.cuda.wgmma import is_product
 from plica.codegen.emit import clike
 from plica.codegen.emit.clike import count_of

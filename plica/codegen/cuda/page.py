@@ -24,7 +24,6 @@ from plica.schedule.collapse import collapsed
 from plica.schedule.default.gpu.choose import chained
 
 
-
 def is_chained(function: Function) -> bool:
     """Whether one kernel does two products and the softmax between them."""
     return chained(collapsed(to_stages(function).stages, free=True)) is not None

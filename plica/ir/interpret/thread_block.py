@@ -90,7 +90,9 @@ def meets(machine: LoopMachine, barrier: Barrier) -> bool:
     if scope(barrier.scope).reach not in ("all", "block", "warp"):
         message = "A barrier is for memory that threads have together."
         found = f"the scope {barrier.scope!r}"
-        raise EvaluationError(Diagnostic("unsupported", message, None, "shared, global, warp", found))
+        raise EvaluationError(
+            Diagnostic("unsupported", message, None, "shared, global, warp", found)
+        )
     if machine.launch is None:
         return False
     if machine.watchers[-1] is not machine.launch:

@@ -59,9 +59,7 @@ def _is_product(group: Group) -> bool:
     return len(parts(group.anchor) or ()) == 2
 
 
-def _sides(
-    members: list[Group], decisions: Decisions, groups: dict[Expr, Group]
-) -> list[Group]:
+def _sides(members: list[Group], decisions: Decisions, groups: dict[Expr, Group]) -> list[Group]:
     """Groups that only move or widen what such a chain reads: it may as well read that."""
     inner = dict.fromkeys(node for each in members for node in each.spots)
     found: list[Group] = []
@@ -72,7 +70,11 @@ def _sides(
                 continue
             users = decisions.users[part]
             moves = all(operator(each) in MOVES or is_narrow(each) for each in theirs.spots)
-            if moves and not theirs.stages and all(_is_only(user, inner, decisions) for user in users):
+            if (
+                moves
+                and not theirs.stages
+                and all(_is_only(user, inner, decisions) for user in users)
+            ):
                 found.append(theirs)
     return found
 

@@ -193,7 +193,7 @@ def seen_keys(of: Chain) -> tuple[int | None, int | None]:
         for said in conjuncts(score.condition):
             if not isinstance(said, Le | Lt) or dtype_of(said.left) is not i64:
                 continue
-            terms = {atoms: factor for atoms, factor in polynomial(said.right - said.left).values()}
+            terms = dict(polynomial(said.right - said.left).values())
             constant = terms.pop((), 0) - isinstance(said, Lt)
             if terms == {(of.row,): 1, (of.key,): -1}:
                 above = constant if above is None else min(above, constant)
@@ -261,7 +261,9 @@ class _Writer:
         self.slices = -(-of.size(of.key) // tile.keys)
         bounds = seen_keys(of)
         # The last rows have most to do where keys after them are not seen: they begin first.
-        number = self.block % self.rows if bounds[1] is None else self.rows - 1 - self.block % self.rows
+        number = (
+            self.block % self.rows if bounds[1] is None else self.rows - 1 - self.block % self.rows
+        )
         self.first = number * tile.rows
         self.begin, self.count = self._span(*bounds)
         lot: Scalar = self.block // self.rows
@@ -298,9 +300,8 @@ class _Writer:
     def _block(self, out: Buffer) -> Stmt:
         tile, names = self.tile, self.names
         high, wide = tile.high, self.wide // OCTET
-        queries = names.buffer(
-            "left", (self.deep // STEP, tile.warps, high, 2, 2, OCTET, OCTET), self.of.dtype, "shared"
-        )  # fmt: skip
+        squares = (self.deep // STEP, tile.warps, high, 2, 2, OCTET, OCTET)
+        queries = names.buffer("left", squares, self.of.dtype, "shared")
         mixed = names.buffer("mixed", (high, 2, wide, 2), f32, "local")
         top = names.buffer("top", (high, 2), f32, "local")
         sums = names.buffer("sums", (LANES, high, 2), f32, "warp")
@@ -395,11 +396,17 @@ class _Writer:
         reach = self.slices * tile.keys
 
         def key(row: Scalar, depth: Scalar) -> Scalar:
-            at = {of.key: ((self.begin + turn) * tile.keys + row, reach), of.depth: (depth, self.deep)}
+            at = {
+                of.key: ((self.begin + turn) * tile.keys + row, reach),
+                of.depth: (depth, self.deep),
+            }
             return self._element(of.right, at)
 
         def weighed(row: Scalar, column: Scalar) -> Scalar:
-            at = {of.key: ((self.begin + turn) * tile.keys + row, reach), of.column: (column, self.wide)}
+            at = {
+                of.key: ((self.begin + turn) * tile.keys + row, reach),
+                of.column: (column, self.wide),
+            }
             return self._element(of.values, at)
 
         body = (
@@ -490,14 +497,17 @@ class _Writer:
     def _scored(self, turn: ScalarVar, part: Buffer, at: tuple[Scalar, ...]) -> Stmt:
         """The score of a product: nothing is as low as a key that is not there."""
         of, (i, half, j, pair) = self.of, at
-        row, key = self._row(i, half), (self.begin + turn) * self.tile.keys + j * OCTET + self.lane % QUADS * 2 + pair
+        row, key = (
+            self._row(i, half),
+            (self.begin + turn) * self.tile.keys + j * OCTET + self.lane % QUADS * 2 + pair,
+        )
         own = (self.lane, *at)
 
         def told(node: Term) -> Term:
             return part[own] if isinstance(node, Load) and node.buffer is of.held else node
 
         score = substitute(map_bottom_up(told, of.score), {**self.lots, of.row: row, of.key: key})
-        guards = [
+        guards: list[Scalar] = [
             Lt(place, index(of.size(axis)))
             for axis, place, reach in (
                 (of.key, key, self.slices * self.tile.keys),
@@ -534,7 +544,7 @@ class _Writer:
             value = _term(substitute(map_bottom_up(told, of.out.value), there))
             places = tuple([_term(there[axis]) for axis in of.out.axes])
             whole: Stmt = Store(out, places, value)
-            guards = [
+            guards: list[Scalar] = [
                 Lt(place, index(of.size(axis)))
                 for axis, place, reach in (
                     (of.row, row, self.rows * self.tile.rows), (of.column, column, self.wide),

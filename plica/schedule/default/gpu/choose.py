@@ -115,7 +115,7 @@ WARPS: Final = (
 )
 """Tiles from large to small."""
 
-ATTENTION: Final = (AttentionTile(4, 2, 64), AttentionTile(2, 2, 64))
+ATTENTION: Final[tuple[AttentionTile, ...]] = (AttentionTile(4, 2, 64), AttentionTile(2, 2, 64))
 """Tiles of two products around a softmax."""
 
 WIDEST: Final = 128
@@ -282,7 +282,7 @@ def _as_they_are(of: Stages, *, sums: bool | None) -> Iterator[Made]:
 
 # fmt: off
 GPU_FORMS: Final[tuple[Form, ...]] = (
-    Form("online-softmax", "Softmax between two products is folded with the second: no score is kept.",
+    Form("online-softmax", "Softmax is folded with the product after it: no score is kept.",
          reassociates, _online, BY_COST),
     Form("wgmma-tiles", "Four warps multiply tiles of f16 that the copy engine fetches.",
          reassociates, partial(_warps, together=True), BY_COST),

@@ -1,9 +1,9 @@
-"""What the threads of a warp do with registers that they read of one another, as one thread sees it.
+"""What threads of a warp do with registers that they read of one another, as one thread sees it.
 
-Sums that tensor cores leave behind lie in the registers of a warp: of a square of 8 columns the four
-threads of a row hold two each.  Memory of the scope `warp` is that: its first axis is the number of
-a thread in its warp, and what it holds there are its registers.  An intrinsic reads those of the
-four threads of a row, without a word of shared memory:
+Sums that tensor cores leave behind lie in the registers of a warp: of a square of 8 columns the
+four threads of a row hold two each.  Memory of the scope `warp` is that: its first axis is the
+number of a thread in its warp, and what it holds there are its registers.  An intrinsic reads those
+of the four threads of a row, without a word of shared memory:
 
     warp_mma    c[half, pair] += a[t, half, h, p] * b[8 * h + 2 * t + p, pair]     for all t, h, p
     row_max     c[half] = max(c[half], a[t, half, j, p])                           for all t, j, p
@@ -37,7 +37,7 @@ def warp_mma(high: int, wide: int, dtype: DType = f16) -> TensorIntrinsic:
     c = buffer("c", (high, 2, wide, 2), f32)
 
     def total(at: Mapping[str, ScalarVar]) -> Store:
-        t, i, half, j, pair, h, p = (at[word] for word in "t i half j pair h p".split())
+        t, i, half, j, pair, h, p = (at[word] for word in ("t", "i", "half", "j", "pair", "h", "p"))
         left = Cast(Cast(a[t, i, half, h, p], dtype), f32)
         place = (i, half, j, pair)
         return Store(c, place, c[place] + left * Cast(b[j, h, t * 2 + p, pair], f32))
@@ -82,7 +82,7 @@ def _declared(
 ) -> TensorIntrinsic:
     axes = {each: axis(each) for each in extents}
     whole = body(axes)
-    for each in reversed(extents):
+    for each in reversed([*extents]):
         size: Scalar = index(extents[each])
         whole = For(axes[each], size, "serial", whole)
     meaning = Kernel((), buffers, len(buffers) - 1, whole)
