@@ -33,12 +33,8 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.rewrite.contract import exact, reassociates
-from plica.schedule.default.gpu.attention_tile import (
-    AttentionTile,
-    Chain,
-    attention_tiles,
-    chain_of,
-)
+from plica.schedule.default.gpu.attention_chain import Chain, chain_of
+from plica.schedule.default.gpu.attention_tile import AttentionTile, attention_tiles
 from plica.schedule.default.gpu.cost import (
     attention_cost,
     element_cost,

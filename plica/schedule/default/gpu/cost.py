@@ -16,7 +16,8 @@ from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Store
 from plica.ir.type.dim import known
 from plica.schedule.default.general import counted, counts
-from plica.schedule.default.gpu.attention_tile import AttentionTile, Chain
+from plica.schedule.default.gpu.attention_chain import Chain
+from plica.schedule.default.gpu.attention_tile import AttentionTile
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.operand import Operands
 from plica.schedule.default.gpu.product import ProductTile

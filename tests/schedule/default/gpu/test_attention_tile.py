@@ -19,12 +19,8 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, bf16, f16, f32
 from plica.rewrite.contract import exact as exactly
 from plica.rewrite.contract import reassociates
-from plica.schedule.default.gpu.attention_tile import (
-    AttentionTile,
-    attention_tiles,
-    chain_of,
-    seen_keys,
-)
+from plica.schedule.default.gpu.attention_chain import chain_of, seen_keys
+from plica.schedule.default.gpu.attention_tile import AttentionTile, attention_tiles
 from plica.schedule.default.gpu.choose import candidates, chained
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.form import Facts
