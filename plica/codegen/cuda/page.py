@@ -18,6 +18,7 @@ from plica.ir.graph.expression import Function
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.fuse import FusionLimits
 from plica.rewrite.fuse.to_stages import to_stages
+from plica.rewrite.layout import channels_last
 from plica.rewrite.optimise import OPTIMISE
 from plica.rewrite.rule_pass import rules
 from plica.schedule.collapse import collapsed
@@ -32,8 +33,13 @@ def is_chained(function: Function) -> bool:
 TILED: Final = FusionLimits(tiles=True, chains=is_chained)
 """Products read narrow floats as they lie, and softmax may stand between two in one kernel."""
 
+CHANNELS_LAST: Final = Pass(
+    "channels-last", "Tiles read neighbouring channels at once.", channels_last
+)
+
 GPU: Final = Pipeline((
     *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
+    CHANNELS_LAST,
     rules("view", "Products read what is cut out and widened where it lies.", "view"),
     *grouping(TILED),   # infer, resolve, decompose, fuse: operators become primitive functions
     SCHEDULE,           # primitive functions become kernels of threads, in order
