@@ -3,7 +3,7 @@
     python benchmarks/gpu_torch.py [NAME …] [--profile] [--json FILE]
 
 Networks have random weights, which lie on the GPU.  Results on fresh inputs are compared with those
-of torch in float64; times are medians of CUDA events around a graph on both sides, in turns.
+of torch in float64; times are medians of CUDA events around a graph on both sides, in turns, without TF32.
 With `--profile` the launches that take longest are listed, each timed by itself.
 """
 
@@ -143,6 +143,7 @@ def measured(
     import torch.utils.dlpack
 
     torch.manual_seed(0)
+    torch.backends.cudnn.allow_tf32 = False  # products of f32 are of f32 on both sides
     kind = name.split()[1]
     dtype = torch.float16 if kind == "f16" else torch.float32
     network, shape = make()

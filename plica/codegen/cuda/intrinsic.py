@@ -64,6 +64,7 @@ template <int N>
 }}
 """,
     **register.PAIRS,
+    **register.POWER,
     "p_load_squares": f"""\
 template <bool T>
 {_HEAD} void p_load_squares(unsigned int* r, const unsigned short* from) {{
@@ -148,7 +149,7 @@ def invocation(
     found = find_intrinsic(call.name)
     hints = {} if found is None else dict(found.hints)
     word = str(hints.get("cuda"))
-    if word in ("row_max", "row_sum"):
+    if word in ("row_max", "row_power", "row_sum"):
         return register.rows(call, values, word)
     if word == "warp_mma":
         return _from_registers(call, values, lane)

@@ -41,6 +41,16 @@ PAIRS: Final = {
     for kind in KINDS
 }
 
+POWER: Final = {
+    "p_power": f"""\
+{_HEAD} float p_power(float a) {{
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
+  return r;
+}}
+"""
+}
+
 TEXTS: Final = {
     **{
         f"p_warp_mma_{kind}": f"""\
@@ -84,6 +94,18 @@ template <int ROWS, int COUNT>
   }}
 }}
 """,
+    "p_row_power": f"""\
+template <int ROWS, int COUNT>
+{_HEAD} void p_row_power(float* c, float* a, const float* b) {{
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+    for (int n = r * COUNT; n < (r + 1) * COUNT; ++n) {{
+      a[n] = p_power(a[n] - b[r]);
+      c[r] += a[n];
+    }}
+}}
+""",
     "p_row_sum": f"""\
 template <int ROWS>
 {_HEAD} void p_row_sum(float* c, const float* a) {{
@@ -99,7 +121,7 @@ template <int ROWS>
 NEEDS: Final = {
     f"p_warp_mma_{kind}": (f"p_pack_pair_{kind}", "p_load_squares", f"p_multiply_squares_{kind}")
     for kind in KINDS
-}
+} | {"p_row_power": ("p_power",)}
 
 
 def in_registers(nest: Stmt) -> Stmt:
@@ -147,14 +169,15 @@ def _numbers(place: Scalar, lane: ScalarVar) -> list[int | None]:
 
 def rows(call: Invoke, values: Expressions, word: str) -> str:
     """The call that joins what four threads hold of each row."""
-    a, c = [each for each in call.operands if isinstance(each, Region)]
+    *others, a, c = [each for each in call.operands if isinstance(each, Region)]
     count, whole = (_count(each) for each in (c, a))
-    numbers = [count, whole // count] if word == "row_max" else [count]
+    numbers = [count] if word == "row_sum" else [count, whole // count]
     if word == "row_max":
         values.help("p_max_f32")
     function = values.help(f"p_{word}")
     which = ", ".join(map(str, numbers))
-    return f"{function}<{which}>({values.buffers[c.buffer]}, {values.buffers[a.buffer]});"
+    given = ", ".join([values.buffers[each.buffer] for each in (c, a, *others)])
+    return f"{function}<{which}>({given});"
 
 
 def _count(of: Region) -> int:

@@ -76,6 +76,9 @@ REASONS: Final[dict[Reason, str]] = {
 # fmt: on
 """What each word means."""
 
+MATRICES: Final = ("einsum", "matmul", "nn.batch_matmul", "nn.dense")
+"""Operators that multiply matrices."""
+
 FUSED: Final = ("inlined", "epilogue", "row", "copied")
 
 
@@ -168,7 +171,8 @@ def decide(root: Expr, limits: FusionLimits) -> Decisions:
             continue
         found = reading(node)
         joined, spot = _judge(node, found, users[node], groups, homes, limits)
-        if joined.reason == "shared" and found is not None and _is_as_it_lies(node, limits):
+        lies = joined.reason == "shared" and _is_as_it_lies(node, users[node], limits)
+        if lies and found is not None:
             copies = _copies(node, found, users[node], groups, homes, limits)
             if copies is not None:
                 verdicts[node] = Verdict("copied")
@@ -252,7 +256,7 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
         return Verdict("depth", group.sink), None
     if of.reduces:
         no = _epilogue(of, spot, group)
-    elif spot.inner and _is_as_it_lies(value, limits) and not any(map(_is_apart, users)):
+    elif spot.inner and _is_as_it_lies(value, users, limits) and not any(map(_is_apart, users)):
         no = None  # products of bytes are made of bytes: an instruction does many of them
     else:
         no = _inlined(of, spot, group)
@@ -353,9 +357,9 @@ def _is_apart(user: Expr) -> bool:
     return isinstance(weight, TensorType) and known(weight.shape[1]) == 1
 
 
-def _is_as_it_lies(value: Expr, limits: FusionLimits) -> bool:
+def _is_as_it_lies(value: Expr, users: Iterable[Expr], limits: FusionLimits) -> bool:
     """Whether products read what a value is made of, as it lies in memory."""
-    return is_widened(value) or (limits.tiles and (is_narrow(value) or is_turned(value)))
+    return is_widened(value) or (limits.tiles and (is_narrow(value) or is_turned(value, users)))
 
 
 def is_narrow(value: Expr) -> bool:
@@ -372,9 +376,14 @@ def is_narrow(value: Expr) -> bool:
     )
 
 
-def is_turned(value: Expr) -> bool:
-    """Whether a value is another one with its axes in another order."""
-    return operator(value) == "transpose"
+def is_turned(value: Expr, users: Iterable[Expr]) -> bool:
+    """Whether products of matrices read a value that is another with its axes in another order.
+
+    A window is read again and again: it had better lie as it is read.
+    """
+    return operator(value) == "transpose" and all(
+        operator(user) in MATRICES or operator(user) in ("transpose", "cast") for user in users
+    )
 
 
 def is_widened(value: Expr) -> bool:

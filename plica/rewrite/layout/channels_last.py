@@ -4,7 +4,8 @@
     after:   nn.conv_laid(t, w', ("NHWC", "OHWI", "NHWC"))      t[n, h, w, c]
 
 A product in tiles reads eight channels at once, inside of an image or outside of it together, and
-all places of all images are the rows of one product.  Few images have few places, and those of one
+all places of all images are the rows of one product.  What narrow floats lack to eight channels
+is filled up with zeros.  Few images have few places, and those of one
 channel are then as good a row.
 
 >>> from plica.core.name import Name
@@ -21,12 +22,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.ir.graph.expression import Apply, attr
+from plica.ir.graph.expression import Apply, Expr, Function, attr
 from plica.ir.graph.module import Module
+from plica.ir.op.pad import pad
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import bf16, f16, f32
-from plica.ir.type.infer import type_of
+from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType
+from plica.rewrite.graph.fold import fold_constants
+from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
 from plica.rewrite.layout.convert import convert_layout
 
 IMAGES: Final = 4
@@ -38,7 +42,32 @@ OCTET: Final = 8
 
 def channels_last(module: Module) -> Module:
     """The module with channels last in what convolutions of many images read and make."""
+    known_ = infer(module)
+    whole = map_functions(known_, lambda _, function: _in_octets(function))
+    if whole is not known_:
+        module = fold_constants(whole)
     return convert_layout(module, {"nn.conv": ("NHWC", "OHWI")}, is_for_channels_last)
+
+
+def _in_octets(function: Function) -> Function:
+    """A function whose convolutions of narrow floats have channels in whole octets: more are 0."""
+    memo: dict[Expr, Expr] = {}
+    for node in expressions(function):
+        new = with_operands(node, tuple([memo[part] for part in operands(node)]))
+        memo[node] = new
+        if not isinstance(node, Apply) or node.op != "nn.conv" or not is_for_channels_last(node):
+            continue
+        of = type_of(node.args[0])
+        assert isinstance(of, TensorType)
+        count = known(of.shape[1]) or 0
+        if count % OCTET and of.dtype is not f32:
+            assert isinstance(new, Apply)
+            more = ((0, 0), (0, -count % OCTET), (0, 0), (0, 0))
+            args = tuple([pad(each, more) for each in new.args])
+            memo[node] = Apply(new.op, args, new.attrs)
+    made = memo[function]
+    assert isinstance(made, Function)
+    return made
 
 
 def is_for_channels_last(node: Apply) -> bool:

@@ -67,7 +67,7 @@ from plica.ir.loop.statement import (
 from plica.ir.type.dtype import DType, f32
 from plica.schedule.default.gpu.attention_chain import LEAST, Chain, seen_keys
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS, mma
-from plica.schedule.default.gpu.warp_meaning import row_max, row_sum, warp_mma
+from plica.schedule.default.gpu.warp_meaning import row_max, row_power, row_sum, warp_mma
 
 LANES: Final = 32
 """Threads of a warp."""
@@ -315,6 +315,7 @@ class _Writer:
         own = {"i": high, "half": 2, "j": keys, "pair": 2}
         rows = {"i": high, "half": 2}
         quad = _whole(part, {0: self._quad()}, {0: QUADS})
+        mine, weighed = (_whole(each, {0: lane}, {0: 1}) for each in (part, sums))
 
         def lowered(i: Scalar, half: Scalar) -> Stmt:
             at = (i, half)
@@ -326,14 +327,6 @@ class _Writer:
                 Store(sums, (lane, *at), sums[(lane, *at)] * less[at]),
             )
 
-        def weight(i: Scalar, half: Scalar, j: Scalar, pair: Scalar) -> Stmt:
-            at = (lane, i, half, j, pair)
-            held = (lane, i, half)
-            return seq(
-                Store(part, at, _power(part[at] - base[i, half])),
-                Store(sums, held, sums[held] + part[at]),
-            )
-
         body = seq(
             _each(names, own, lambda *at: Store(part, (lane, *at), Lit(0.0, f32))),
             self._products(sides, part),
@@ -341,7 +334,7 @@ class _Writer:
             _each(names, rows, lambda *at: Store(most, at, top[at])),
             Invoke(row_max(high, keys).name, (quad, _whole(most, {}, {}))),
             _each(names, rows, lowered),
-            _each(names, own, weight),
+            Invoke(row_power(high, keys).name, (_whole(base, {}, {}), mine, weighed)),
             _each(names, {"i": high, "half": 2, "j": wide, "pair": 2},
                   lambda *at: Store(mixed, at, mixed[at] * less[at[0], at[1]])),
             self._mixed(sides[2], part, mixed),

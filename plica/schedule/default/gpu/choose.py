@@ -115,7 +115,9 @@ WARPS: Final = (
 )
 """Tiles from large to small."""
 
-ATTENTION: Final[tuple[AttentionTile, ...]] = (AttentionTile(4, 2, 64), AttentionTile(2, 2, 64))
+ATTENTION: Final[tuple[AttentionTile, ...]] = (
+    AttentionTile(8, 2, 64), AttentionTile(4, 2, 64), AttentionTile(2, 2, 64),
+)  # fmt: skip
 """Tiles of two products around a softmax."""
 
 WIDEST: Final = 128

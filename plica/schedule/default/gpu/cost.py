@@ -16,7 +16,7 @@ from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Store
 from plica.ir.type.dim import known
 from plica.schedule.default.general import counted, counts
-from plica.schedule.default.gpu.attention_chain import Chain
+from plica.schedule.default.gpu.attention_chain import Chain, seen_keys
 from plica.schedule.default.gpu.attention_tile import AttentionTile
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.operand import Operands
@@ -85,22 +85,27 @@ def blocks_at_once(warps: Warps, gpu: Gpu) -> int:
     return max(1, min(gpu.shared // shared, gpu.registers // registers))
 
 
-EXPONENT: Final = 8
-"""Cycles of a processor for 128 scores: scale, greatest, exponential, sum."""
+EXPONENT: Final = 6 / 128
+"""Cycles of a processor for a score: scale, greatest, exponential, sum, rounding."""
+
+RESIDENT: Final = 8
+"""Warps with sums in all their registers that a processor runs at once."""
 
 
 def attention_cost(of: Chain, tile: AttentionTile, gpu: Gpu) -> float:
-    """Two products around a softmax, in tiles: two blocks are on a processor at a time."""
-    lots = prod(of.size(axis) for axis in of.batch)
-    tiles = lots * -(-of.size(of.row) // tile.rows)
-    slices = -(-of.size(of.key) // tile.keys)
-    scores = tile.rows * tile.keys
+    """Two products around a softmax, in tiles: a warp alone keeps a quarter of a processor busy."""
+    rows = of.size(of.row)
+    tiles = prod(of.size(axis) for axis in of.batch) * -(-rows // tile.rows)
+    slices: float = -(-of.size(of.key) // tile.keys)
+    if seen_keys(of)[1] is not None:  # of a square above its diagonal, what a tile cannot leave out
+        slices *= 0.5 + 0.5 * min(1.0, tile.rows / rows)
     wide = of.size(of.depth) + of.size(of.column)
-    multiply = scores * wide / PRODUCTS + scores * EXPONENT / 128
+    score = wide / PRODUCTS + EXPONENT
     fetch = of.dtype.bytes * tile.keys * wide / BYTES
-    turns = -(-tiles // (2 * gpu.processors))
-    alone = max(multiply, fetch, LATENCY / 2)  # a block that has a processor to itself waits
-    return slices * max(2 * turns * multiply, alone) + ENDS
+    beside = min(max(1, RESIDENT // tile.warps), -(-tiles // gpu.processors))
+    alone = 4 * tile.high * 16 * tile.keys * score
+    busy = max(beside * (tile.rows * tile.keys * score + fetch), alone, LATENCY / 2)
+    return -(-tiles // (beside * gpu.processors)) * slices * busy + ENDS
 
 
 # --- products of f32 ------------------------------------------------------------------------------

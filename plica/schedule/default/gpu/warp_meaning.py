@@ -8,6 +8,7 @@ of the four threads of a row, without a word of shared memory:
     warp_mma    c[half, pair] += a[t, half, h, p] * b[8 * h + 2 * t + p, pair]     for all t, h, p
     row_max     c[half] = max(c[half], a[t, half, j, p])                           for all t, j, p
     row_sum     c[half] += a[t, half]                                              for all t
+    row_power   a[half, j, p] = 2 ** (a[half, j, p] - b[half]); c[half] += a[half, j, p]
 
 So the sums of one product are a side of the next: rounded to its dtype, as tensor cores need it.
 
@@ -22,8 +23,8 @@ from functools import lru_cache
 
 from plica.ir.loop.intrinsic import intrinsic
 from plica.ir.loop.invocation import TensorIntrinsic
-from plica.ir.loop.scalar import Buffer, Cast, Max, Scalar, ScalarVar, index
-from plica.ir.loop.statement import For, Kernel, Stmt, Store
+from plica.ir.loop.scalar import Buffer, Cast, Intrinsic, Max, Scalar, ScalarVar, index
+from plica.ir.loop.statement import For, Kernel, Stmt, Store, seq
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import DType, f16, f32
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
@@ -73,17 +74,38 @@ def row_sum(high: int) -> TensorIntrinsic:
     return _declared(f"cuda.row_sum_{high}", "row_sum", (a, c), extents, total)
 
 
+@lru_cache(maxsize=64)
+def row_power(high: int, wide: int) -> TensorIntrinsic:
+    """Powers of two of what a thread holds less a number for each row, and their sums."""
+    b = buffer("b", (high, 2), f32)
+    a, c = buffer("a", (high, 2, wide, 2), f32), buffer("c", (high, 2), f32)
+
+    def powers(at: Mapping[str, ScalarVar]) -> Stmt:
+        row = (at["i"], at["half"])
+        place = (*row, at["j"], at["p"])
+        return seq(
+            Store(a, place, Intrinsic("exp2", (a[place] - b[row],))),
+            Store(c, row, c[row] + a[place]),
+        )
+
+    extents = {"i": high, "half": 2, "j": wide, "p": 2}
+    name = f"cuda.row_power_{high}x{wide}"
+    return _declared(name, "row_power", (b, a, c), extents, powers, outputs=2)
+
+
 def _declared(
     name: str,
     word: str,
     buffers: tuple[Buffer, ...],
     extents: Mapping[str, int],
     body: Callable[[Mapping[str, ScalarVar]], Stmt],
+    *,
+    outputs: int = 1,
 ) -> TensorIntrinsic:
     axes = {each: axis(each) for each in extents}
     whole = body(axes)
     for each in reversed([*extents]):
         size: Scalar = index(extents[each])
         whole = For(axes[each], size, "serial", whole)
-    meaning = Kernel((), buffers, len(buffers) - 1, whole)
+    meaning = Kernel((), buffers, len(buffers) - outputs, whole)
     return intrinsic(name, meaning, None, (("cuda", word),))
