@@ -3,7 +3,8 @@
     python benchmarks/gpu_torch.py [NAME …] [--profile] [--json FILE]
 
 Networks have random weights, which lie on the GPU.  Results on fresh inputs are compared with those
-of torch in float64; times are medians of CUDA events around a graph on both sides, in turns, without TF32.
+of torch in float64; times are medians of CUDA events around a graph on both sides, in turns, and
+nobody uses TF32.
 With `--profile` the launches that take longest are listed, each timed by itself.
 """
 
