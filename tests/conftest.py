@@ -1,7 +1,7 @@
 """What every test shares: hypothesis profiles, golden text, the `slow` and `device` markers.
 
 The profile is chosen by the environment variable PLICA_PROFILE: `ci` (the default: few examples,
-the same ones every time), `dev` (more, random), `deep` (thousands; `make fuzz`).
+the same ones every time), `dev` (more, random), `deep` (thousands; `make properties`).
 """
 
 from __future__ import annotations

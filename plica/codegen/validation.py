@@ -266,6 +266,7 @@ def sampled(case: LaunchedKernel, seed: int) -> KernelSample | None:
             meant = np.asarray(_meaning(whole, arrays, sizes))
         except EvaluationError:
             continue  # an index that was drawn is outside: smaller ones are drawn next
+        sizes |= {var: size_of(each, sizes) or 0 for var, each in case.made.given.items()}
         return KernelSample(tuple(arrays), sizes, _given(case, arrays, sizes), meant)
     return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 from attrs import evolve
@@ -16,7 +16,7 @@ from attrs import evolve
 from plica.codegen.interface import names_of
 from plica.codegen.llvm.unit import fingerprint
 from plica.codegen.road import Job, lowered, record
-from plica.core.collector import paused
+from plica.core.collector import age, paused
 from plica.core.digest import digest
 from plica.ir.graph.module import Module
 from plica.ir.graph.operator import uses_foreign
@@ -24,17 +24,23 @@ from plica.pipeline.extern_source import externs_called, externs_of
 from plica.pipeline.lowered import job_for
 from plica.pipeline.option import known_tilings, read_records
 from plica.pipeline.request import Request
-from plica.pipeline.validate import hold_to_stages
 from plica.rewrite.packs import OWN
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, CompilationRecord, from_members, to_members
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE
+from plica.runtime.late import late
 from plica.runtime.load import executable
 from plica.runtime.store import ArtefactStore, key_of, user_store
 from plica.schedule.form import installed
 from plica.schedule.trace import Trace
+
+if TYPE_CHECKING:
+    from plica.pipeline.validate import hold_to_stages
+else:  # asked for by few
+    hold_to_stages = late("plica.pipeline.validate:hold_to_stages")
+
 
 _IN_USE: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()
 """Executables that are still in use somewhere in this process, by all that made them."""
@@ -82,6 +88,7 @@ def compiled(
             externs=externs,
         )
         made = _made(module, request, job, store, entry)
+        age()
     if shared:
         _IN_USE[key] = made
     return made

@@ -30,6 +30,7 @@ from attrs import evolve
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.dynamic.decide import static_form
+from plica.codegen.staged.cut import is_staged
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
@@ -39,6 +40,7 @@ from plica.pipeline.extern_source import GivenExtern, checked_externs, externs_o
 from plica.pipeline.option import check_options, contract_of, packs_of, schedules_of, target_of
 from plica.pipeline.request import Request, chosen_page
 from plica.pipeline.shape_specialisation import Specialised, at_call, read_once
+from plica.pipeline.staged import compile_staged
 from plica.pipeline.torch_source import (
     TorchExecutable,
     is_torch_module,
@@ -155,6 +157,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
         if any(isinstance(each, Kernel) for each in source.values):
             check_called(source)
         externs_of(source, request.externs, backend.here(machine))
+    if isinstance(module, Module) and is_staged(module):
+        return compile_staged(module, again).told(request.tier)
     if isinstance(module, Specialised):
         module.told(request.tier)
         return _opened(module, request, specialise)

@@ -87,11 +87,19 @@ def unpack(data: bytes, name: str | None = None, checked: bool = False) -> dict[
     return members
 
 
+LONGEST_NAME: Final = 255
+"""Bytes of the name of a file, at most."""
+
+
 def destination(path: str | os.PathLike[str]) -> Path:
     """The file that would be written, links followed; refuse where none can be.
 
     A device, a pipe or a folder is never replaced.  Asked before long work, this saves the work.
     """
+    name = os.fsencode(os.path.basename(path))
+    if len(name) > LONGEST_NAME or b"\0" in os.fsencode(path):
+        why = "Its name is too long." if len(name) > LONGEST_NAME else "Its name has a null in it."
+        raise _unwritable(path, why, "Give another name.")
     # Those of os.path say no where a path is too long to be asked about; writing then says why.
     target = Path(os.path.realpath(path))
     if os.path.islink(target):

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from plica.runtime.archive import write
+from plica.runtime.archive import destination, write
 from plica.runtime.artefact import ALIGNMENT, Artefact, ArtefactMachine, to_members
 from plica.runtime.element import ELEMENTS
 from plica.runtime.elf import header, parse
@@ -56,6 +56,7 @@ def export(
     `libraries` are those whose functions the model calls: whoever loads this one loads them, too.
     """
     library = Path(path)
+    destination(library)
     word = identifier(name if name is not None else library.stem.removeprefix("lib"))
     if word in WORDS:
         message = f"A function of C cannot be named {word!r}."

@@ -94,6 +94,7 @@ class OpenExecutable(Executable):
         self._rooms: list[Array] = []  # workspaces that no call is using
         self._others: Executable | None = None
         self._eager = False
+        self._late = 0  # how often a call waited for the compiler
         self._special: OrderedDict[Shapes, Executable] = OrderedDict()
 
     def beside(self, others: Executable, eager: bool = False) -> OpenExecutable:
@@ -110,7 +111,7 @@ class OpenExecutable(Executable):
         own, special = super().stats, [each.stats for each in tuple(self._special.values())]
         held = sum(each.nbytes for each in tuple(self._rooms)) + sum(each.bytes for each in special)
         made = own.compilations + sum(each.compilations for each in special)
-        return Stats(own.calls, made, own.bytes + held)
+        return Stats(own.calls, made, own.bytes + held, self._late)
 
     def at(self, *args: object, **named: object) -> Executable:
         """The executable for inputs of these sizes; calls with such are left to it from now on.
@@ -143,6 +144,7 @@ class OpenExecutable(Executable):
             special = self._special.get(shapes)
             if special is None and self._eager and len(self._special) < SPECIAL:
                 special = self.at(*args, **named)
+                self._late += 1
             if special is not None:
                 return special(*args, **named)
         sized = self._known.get(shapes)
