@@ -69,6 +69,7 @@ REACHED: Final = {
     "transpose": ("transpose-tiles",),
     "quantised": ("dot-by-four",),
     "winograd": ("winograd-tiles",),
+    "running": ("running-total", "running-total-back"),
 }
 """Which forms must apply to some stages of a kind."""
 

@@ -1,4 +1,5 @@
-"""Random stages along rows and of elements: reductions, chains, concatenations, transposes."""
+"""Random stages along rows and of elements: reductions, running totals, chains,
+concatenations, transposes."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from plica.core.binding import substitute
 from plica.ir.loop.scalar import (
     Combiner,
     Intrinsic,
+    Le,
     Lit,
     Load,
     Lt,
@@ -98,6 +100,23 @@ def chains(draw: DrawFn) -> StagesCase:
         last = again / root * weight
         of = [whole, mean, moved, squares]
     return case(draw, inputs, [*of, axes.stage("y", (*rows, j), last)], near=1e-4)
+
+
+@st.composite
+def runnings(draw: DrawFn) -> StagesCase:
+    """Reductions of the places up to one's own along an axis, or from it on."""
+    axes = Axes()
+    every = [axes(size) for size in axis_sizes(draw, draw(st.integers(1, 3)), 12)]
+    at = draw(st.integers(0, len(every) - 1))
+    term = axes(axes.sizes[every[at]])
+    dtype = draw(st.sampled_from((f32, f64, i32)))
+    x = axes.read("x", [*every[:at], term, *every[at + 1 :]], dtype)
+    first, last = (term, every[at]) if draw(st.booleans()) else (every[at], term)
+    within = Le(first, last) if draw(st.booleans()) else Lt(first, last)
+    body = Select(within, x, Lit(0, dtype))
+    fold = axes.stage("y0", every, axes.reduced("sum", (term,), body))
+    after, more = followed(draw, axes, fold, every[-1:])
+    return case(draw, [x.buffer, *more], after)
 
 
 @st.composite
