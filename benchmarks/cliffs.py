@@ -352,7 +352,7 @@ def spectral(m: Model) -> str:
 
 
 def quantised(m: Model) -> str:
-    """A product or a convolution of bytes, in floats with quantisation around."""
+    """A product or a convolution of bytes, by floats that are quantised before."""
     r = m.random
     one = m.weight(np.float32(0.05))
     zero, signed = m.weight(np.uint8(128)), m.weight(np.int8(0))
@@ -367,10 +367,10 @@ def quantised(m: Model) -> str:
 
     if r.random() < 0.5:
         i, k, j = size(r, 1, 400), size(r, 4, 800), size(r, 2, 800)
-        return bytes_(m.node("MatMul", bytes_(m.input(i, k), zero), weight(k, j)), zero)
+        return m.node("Relu", m.node("MatMul", bytes_(m.input(i, k), zero), weight(k, j)))
     c, o, side, k = size(r, 1, 128), size(r, 2, 128), size(r, 6, 60), int(r.choice([1, 3, 5]))
     x = bytes_(m.input(1, c, side, side), zero)
-    return bytes_(m.node("Conv", x, weight(o, c, k, k), pads=[k // 2] * 4), zero)
+    return m.node("Relu", m.node("Conv", x, weight(o, c, k, k), pads=[k // 2] * 4))
 
 
 def einsum(m: Model) -> str:

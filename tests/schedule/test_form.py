@@ -70,6 +70,7 @@ REACHED: Final = {
     "quantised": ("dot-by-four",),
     "winograd": ("winograd-tiles",),
     "running": ("running-total", "running-total-back"),
+    "scattered": ("scattered-terms",),
 }
 """Which forms must apply to some stages of a kind."""
 

@@ -15,7 +15,7 @@ from typing import Final
 from plica.codegen.llvm.assemble import EmitLlvm
 from plica.codegen.lower.linear import PLAN, SCHEDULE
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.lower.prepare import GROUP, WINOGRAD
+from plica.codegen.lower.prepare import GROUP, SCATTER, WINOGRAD
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.optimise import OPTIMISE
 
@@ -28,6 +28,7 @@ def _emit(level: int) -> Pass:
 CPU: Final = Pipeline((
     *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
     *WINOGRAD,          # winograd, fold-winograd: where it pays on this one
+    SCATTER,            # values are put at places one by one, as a processor goes through them
     *GROUP,             # infer, resolve, decompose, fuse: operators become primitive functions
     SCHEDULE,           # primitive functions become scheduled kernels, in order
     *LOWERING["cpu"],   # double-buffer … reuse: blocks become plain loops over flat buffers

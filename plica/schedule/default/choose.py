@@ -68,6 +68,7 @@ from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.running import running_form
 from plica.schedule.default.sample import sampled
+from plica.schedule.default.scattered import scattered_form
 from plica.schedule.default.summed import in_runs
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.default.transpose import turned
@@ -241,6 +242,8 @@ FORMS: Final[tuple[Form, ...]] = (
          _one(lambda of, _, machine: running_form(of, machine)), 3),
     Form("running-total-back", "A place goes on from the one behind it.", reassociates,
          _one(lambda of, _, machine: running_form(of, machine, backwards=True)), 3),
+    Form("scattered-terms", "Each term goes to the place that it names.", exact,
+         _one(lambda of, _, machine: scattered_form(of, machine)), 3),
     Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
          _one(tiled), 3),
     Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(dot_form), 4),

@@ -23,6 +23,7 @@ from plica.schedule.generate.stages.row import (
     elements,
     reductions,
     runnings,
+    scattereds,
     transposes,
 )
 
@@ -31,7 +32,7 @@ KINDS: Final[dict[str, Callable[[], st.SearchStrategy[StagesCase]]]] = {
     "grouped": partial(windows, "groups"),
     "depthwise": partial(windows, "single"), "pool": pools, "reduction": reductions,
     "chain": chains, "elementwise": elements, "concat": concats, "transpose": transposes,
-    "quantised": quantised, "winograd": winograds, "running": runnings,
+    "quantised": quantised, "winograd": winograds, "running": runnings, "scattered": scattereds,
 }  # fmt: skip
 
 MANY: Final = 1 << 16
