@@ -43,6 +43,7 @@ from plica.ir.op import (  # noqa: F401  # imported for their records
     scatter,
     shape,
     sparse,
+    top_k,
     unpool,
     winograd,
 )
