@@ -110,9 +110,9 @@ def _made(
     if artefact is not None:
         texts = backend.texts(later, job, artefact)
         known = executable(artefact, texts=texts, externs=job.externs)
-        return known.told(request.tier, 0, lambda: later().derivation)
+        return known.told(request.tier, 0, lambda: later().derivation, entry)
     made = backend.build(request.page, later(), job)
-    made.told(request.tier, 1, lambda: later().derivation)
+    made.told(request.tier, 1, lambda: later().derivation, entry)
     if store is not None and entry:
         store.put(entry, _packed(made.artefact))
     return made

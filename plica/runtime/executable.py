@@ -57,6 +57,8 @@ class Executable:
     """A compiled model: `exe(x, y)` or `exe(name=x)` gives an array, or a tuple of arrays."""
 
     _externs: Externs = NONE
+    kept = ""
+    """The key under which the store keeps the artefact, where it does."""
 
     def __init__(
         self,
@@ -139,10 +141,14 @@ class Executable:
         return self.artefact.record() if self._origin is None else self._origin()
 
     def told(
-        self, tier: str, compilations: int = 0, origin: Callable[[], object] | None = None
+        self,
+        tier: str,
+        compilations: int = 0,
+        origin: Callable[[], object] | None = None,
+        kept: str = "",
     ) -> Executable:
-        """This executable, which knows what it was made with."""
-        self._tier, self._compilations, self._origin = tier, compilations, origin
+        """This executable, which knows what it was made with, and where it is kept."""
+        self._tier, self._compilations, self._origin, self.kept = tier, compilations, origin, kept
         return self
 
     def source(self, kind: str = "llvm") -> str:
