@@ -25,6 +25,7 @@ from plica.pipeline.lowered import job_for
 from plica.pipeline.option import known_tilings, read_records
 from plica.pipeline.request import Request
 from plica.pipeline.validate import hold_to_stages
+from plica.pipeline.worker_pool import workers
 from plica.rewrite.packs import OWN
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, CompilationRecord, from_members, to_members
@@ -80,6 +81,8 @@ def compiled(
             known=known,
             given=dict(request.schedules),
             externs=externs,
+            workers=workers(),
+            compiler=fingerprint() if store is not None else "",
         )
         made = _made(module, request, job, store, entry)
     if shared:
@@ -100,7 +103,8 @@ def _made(
     later = lru_cache(maxsize=1)(partial(lowered, request.page, module, job))
 
     def made_again() -> bytes:
-        whole = backend.build(request.page, later(), evolve(job, store=None))
+        apart = evolve(job, store=None)
+        whole = backend.build(request.page, lowered(request.page, module, apart), apart)
         return _packed(whole.artefact)
 
     stored = store.found(entry, made_again, "the model") if store is not None and entry else None

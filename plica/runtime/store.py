@@ -122,6 +122,7 @@ class ArtefactStore:
             head, data = _read(path)
             if head != _head(key, data):
                 path.unlink(missing_ok=True)
+                _tell_damage(path)
                 return None
             os.utime(path)  # used now
         except OSError:
@@ -223,6 +224,16 @@ def _read(path: Path) -> tuple[bytes, bytes]:
         if not stat.S_ISREG(status.st_mode) or not _is_own(status):
             raise OSError(f"{path} is no file of this user's.")
         return file.read(_HEAD), file.read()
+
+
+def _tell_damage(path: Path) -> None:
+    told = Diagnostic(
+        "damaged-entry",
+        "An entry of the store is damaged; what it held is made again.",
+        Place(file=str(path)),
+        suggestion="If this comes again, look at the disk, or name another folder in PLICA_CACHE.",
+    )
+    warnings.warn(str(told), RuntimeWarning, stacklevel=3)
 
 
 def _is_own(status: os.stat_result) -> bool:

@@ -114,6 +114,8 @@ class Scheduler:
     """Whether it matters which constants hold numbers of 8 bits."""
     chunks: bool = False
     """Whether rows of open number go in chunks of known ones."""
+    ready: Mapping[tuple[Function, Facts], Scheduled] = field(factory=dict)
+    """Kernels that were made beforehand, by the default (`plica.codegen.lower.group`)."""
 
     def facts(self, function: Function, args: Sequence[Expr]) -> Facts:
         """What is known of what the stages of a function read."""
@@ -127,7 +129,8 @@ class Scheduler:
         # What was tuned has dims of its own, by other names: it serves what has none.
         if self.tuned and not to_stages(function).stages.dims:
             chosen = self.tuned.get(workload(function, facts))
-        return self.schedule(function, facts, chosen)
+        made = self.ready.get((function, facts)) if chosen is None else None
+        return made or self.schedule(function, facts, chosen)
 
 
 def facts_of(reads: Sequence[Expr], contract: Contract, *, looks_at_bytes: bool = False) -> Facts:
