@@ -28,7 +28,7 @@ from plica.pipeline.validate import hold_to_stages
 from plica.pipeline.worker_pool import workers
 from plica.rewrite.packs import OWN
 from plica.runtime import archive
-from plica.runtime.artefact import Artefact, CompilationRecord, from_members, to_members
+from plica.runtime.artefact import Artefact, CompilationRecord, from_members, member_pieces
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE
@@ -105,7 +105,7 @@ def _made(
     def made_again() -> bytes:
         apart = evolve(job, store=None)
         whole = backend.build(request.page, lowered(request.page, module, apart), apart)
-        return _packed(whole.artefact)
+        return b"".join(_pieces(whole.artefact))
 
     stored = store.found(entry, made_again, "the model") if store is not None and entry else None
     artefact = None if stored is None else _reread(stored, lambda: record(later()))
@@ -118,13 +118,13 @@ def _made(
     made = backend.build(request.page, later(), job)
     made.told(request.tier, 1, lambda: later().derivation, entry)
     if store is not None and entry:
-        store.put(entry, _packed(made.artefact))
+        store.put(entry, *_pieces(made.artefact))
     return made
 
 
-def _packed(of: Artefact) -> bytes:
+def _pieces(of: Artefact) -> list[archive.Piece]:
     """An artefact as the store keeps it: the record is made again where somebody asks for it."""
-    return archive.pack(to_members(of, with_record=False))
+    return archive.pieces(member_pieces(of, with_record=False))
 
 
 def _entry(module: Module, request: Request, found: str) -> str:

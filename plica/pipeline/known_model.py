@@ -9,12 +9,11 @@ one's own, a tuning database, tensors in files beside the model), all goes the u
 from __future__ import annotations
 
 import json
-import mmap
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -38,6 +37,7 @@ _PLAIN: Final = (str, int, bool, type(None))
 _ABSENT: Final = ("database", "passes", "schedules", "externs")
 """Options whose values no text tells apart: whoever gives one goes the usual way."""
 
+_CHUNK: Final = 1 << 20
 _BESIDE: Final = b"location"
 """What the bytes of a model say where a tensor lies in another file."""
 
@@ -163,9 +163,9 @@ def _bytes_of(source: Any) -> ModelBytes | None:  # Any: whatever `plica.compile
         if not os.fspath(source).endswith(".onnx") or state is None:
             return None
         try:
-            with open(source, "rb") as file, _mapped(file.fileno()) as data:
-                return ModelBytes(source, sha256(data).hexdigest(), state)
-        except (OSError, ValueError):  # nothing can be mapped of an empty file
+            with open(source, "rb") as file:
+                return ModelBytes(source, file_digest(file, "sha256").hexdigest(), state)
+        except OSError:
             return None
     if isinstance(source, bytes):
         return ModelBytes(source, sha256(source).hexdigest(), state)
@@ -177,13 +177,14 @@ def _bytes_of(source: Any) -> ModelBytes | None:  # Any: whatever `plica.compile
 def _is_whole(source: Any) -> bool:  # as above
     """Whether all of a model is in its own bytes."""
     if _is_path(source):
-        with open(source, "rb") as file, _mapped(file.fileno()) as data:
-            return data.find(_BESIDE) < 0
+        end = b""
+        with open(source, "rb") as file:
+            while data := file.read(_CHUNK):
+                if _BESIDE in end + data[: len(_BESIDE)] or _BESIDE in data:
+                    return False
+                end = data[-len(_BESIDE) :]
+        return True
     return _BESIDE not in (source if isinstance(source, bytes) else _serialised(source))
-
-
-def _mapped(handle: int) -> mmap.mmap:
-    return mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
 
 
 def _serialised(model: Any) -> bytes:  # Any: a model of ONNX's, which is not imported here

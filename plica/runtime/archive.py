@@ -24,15 +24,17 @@ import re
 import struct
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from plica.runtime.elf import damaged
 from plica.runtime.error import ArtefactError, Diagnostic, OutputError, Place
 
 FORMAT: Final = 1
 """Raised when an older runtime could not read what is written."""
+
+Piece: TypeAlias = bytes | memoryview
 
 _SEAL: Final = re.compile(rb"plica artefact (\d{1,6}) sha256:([0-9a-f]{64})")
 _TAIL: Final = 96  # the seal is shorter
@@ -44,18 +46,56 @@ _NAME_LENGTH: Final = 26
 
 def pack(members: Mapping[str, bytes]) -> bytes:
     """The bytes of an archive."""
-    seal = f"plica artefact {FORMAT} sha256:"
-    room = seal.encode() + b"0" * 64
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        archive.comment = room
-        for name, data in members.items():
+    return b"".join(pieces({name: (data,) for name, data in members.items()}))
+
+
+def pieces(members: Mapping[str, Sequence[Piece]]) -> list[Piece]:
+    """An archive piece by piece, each member being the pieces it is made of: none is copied."""
+    seal = f"plica artefact {FORMAT} sha256:".encode()
+    sink = _Sink()
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
+        archive.comment = seal + b"0" * 64
+        for name, parts in members.items():
             info = zipfile.ZipInfo(name, _EPOCH)
             info.create_system = 3
             info.external_attr = 0o644 << 16
-            archive.writestr(info, data)
-    body = buffer.getbuffer()[: -len(room)]
-    return bytes(body) + seal.encode() + hashlib.sha256(body).hexdigest().encode()
+            info.file_size = sum(map(len, parts))
+            with archive.open(info, "w") as member:
+                for each in parts:
+                    member.write(each)
+    *body, _ = [sink.written[at] for at in sorted(sink.written)]  # the comment is the last
+    whole = hashlib.sha256()
+    for each in body:
+        whole.update(each)
+    return [*body, seal + whole.hexdigest().encode()]
+
+
+class _Sink(io.RawIOBase):
+    """A file that keeps what is written to it as it is; what is written again takes its place."""
+
+    def __init__(self) -> None:
+        self.written: dict[int, Piece] = {}
+        self._at = 0
+
+    def write(self, data: Any, /) -> int:  # Any: bytes, or a view of some
+        size = len(data)
+        if size:
+            self.written[self._at] = data
+        self._at += size
+        return size
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        self._at = offset
+        return offset
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
 
 
 def unpack(data: bytes, name: str | None = None, checked: bool = False) -> dict[str, bytes]:

@@ -35,6 +35,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from plica.runtime.archive import Piece
 from plica.runtime.error import Diagnostic, Place
 
 LIMIT: Final = 2 << 30
@@ -60,10 +61,11 @@ def key_of(*parts: str | bytes) -> str:
     return whole.hexdigest()
 
 
-def _head(key: str, data: bytes | memoryview) -> bytes:
+def _head(key: str, *data: Piece) -> bytes:
     """What an entry begins with: its digest, with the key, so no entry passes for another."""
     whole = hashlib.sha256(key.encode() + b"\n")
-    whole.update(data)
+    for each in data:
+        whole.update(each)
     return _MAGIC + whole.digest()
 
 
@@ -129,8 +131,8 @@ class ArtefactStore:
             return None
         return data
 
-    def put(self, key: str, data: bytes) -> None:
-        """Keep something under a key."""
+    def put(self, key: str, *data: Piece) -> None:
+        """Keep something under a key, given in one piece or several."""
         path = self._path(key)
         try:
             self._make_folder()
@@ -140,8 +142,8 @@ class ArtefactStore:
             handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
             try:
                 with os.fdopen(handle, "wb") as file:
-                    file.write(_head(key, data))
-                    file.write(data)
+                    file.write(_head(key, *data))
+                    file.writelines(data)
                 Path(name).replace(path)
             except OSError:
                 Path(name).unlink(missing_ok=True)
