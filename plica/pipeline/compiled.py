@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 from attrs import evolve
@@ -24,7 +24,6 @@ from plica.pipeline.extern_source import externs_called, externs_of
 from plica.pipeline.lowered import job_for
 from plica.pipeline.option import known_tilings, read_records
 from plica.pipeline.request import Request
-from plica.pipeline.validate import hold_to_stages
 from plica.pipeline.worker_pool import workers
 from plica.rewrite.packs import OWN
 from plica.runtime import archive
@@ -32,10 +31,17 @@ from plica.runtime.artefact import Artefact, CompilationRecord, from_members, me
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE
+from plica.runtime.late import late
 from plica.runtime.load import executable
 from plica.runtime.store import ArtefactStore, key_of, user_store
 from plica.schedule.form import installed
 from plica.schedule.trace import Trace
+
+if TYPE_CHECKING:
+    from plica.pipeline.validate import hold_to_stages
+else:  # asked for by few
+    hold_to_stages = late("plica.pipeline.validate:hold_to_stages")
+
 
 _IN_USE: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()
 """Executables that are still in use somewhere in this process, by all that made them."""

@@ -30,7 +30,6 @@ from attrs import frozen
 
 from plica.core.binding import free_vars
 from plica.core.term import Term
-from plica.ir.interpret.array_arithmetic import Array
 from plica.ir.loop.scalar import And, Buffer, Le, Lit, Load, Lt, Scalar, ScalarVar, Select
 from plica.ir.loop.stage import Each, Stage
 from plica.ir.loop.stages import Stages, compute_of, loads, stages
@@ -38,6 +37,7 @@ from plica.ir.type.dim import known, polynomial
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
+    from plica.ir.interpret.array_arithmetic import Array
     from plica.ir.interpret.evaluate import evaluate
 else:
     evaluate = late("plica.ir.interpret.evaluate:evaluate")

@@ -33,6 +33,17 @@ def winograd_on(setting: Setting) -> Sequence[Pack]:
     return (winograd_for(Costs(machine.lanes(f32), machine.cache(2))),)
 
 
+WIDE: Final = Pipeline((
+    rules("widen", "Narrow floats are multiplied as wide ones.", "wide"),
+    renamed(
+        find_pass("fold-constants"),
+        "fold-widened",
+        "Weights that were cast are constants again.",
+        if_changed="widen",
+    ),
+))  # fmt: skip
+"""Rules for machines that multiply no narrow floats."""
+
 WINOGRAD: Final = Pipeline((
     rules("winograd", "Small convolutions take fewer products where that pays.", winograd_on),
     renamed(

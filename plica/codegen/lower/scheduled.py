@@ -27,7 +27,6 @@ from plica.analysis.statement import LoweringRefused
 from plica.codegen.dot_product import dot_of
 from plica.codegen.lower.nest import nest
 from plica.codegen.lower.open_tile import OpenTile, open_tile
-from plica.codegen.lower.open_tile_nest import tiled
 from plica.codegen.lower.passes import LOWERING, lowered
 from plica.codegen.lower.shared import shared
 from plica.codegen.lower.step import shown
@@ -50,10 +49,12 @@ from plica.schedule.hoist import Hoisted, constants, hoist
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
+    from plica.codegen.lower.open_tile_nest import tiled
     from plica.codegen.lower.workload import workload
     from plica.ir.interpret.array_arithmetic import Array
 else:
     workload = late("plica.codegen.lower.workload:workload")
+    tiled = late("plica.codegen.lower.open_tile_nest:tiled")
 
 
 @frozen(eq=False)

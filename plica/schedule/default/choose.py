@@ -56,7 +56,6 @@ from plica.schedule.default.piecewise import piecewise_form, piecewise_schedule
 from plica.schedule.default.reduction import row_form
 from plica.schedule.default.reduction_schedule import row_schedule
 from plica.schedule.default.register_tile import (
-    SHARED,
     Roles,
     beside,
     roles,
@@ -67,6 +66,7 @@ from plica.schedule.default.register_tile import (
 from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.sample import sampled
+from plica.schedule.default.share import pays
 from plica.schedule.default.summed import in_runs
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.default.transpose import turned
@@ -317,7 +317,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     pad = stages.data
     near = pad is not None and made_by(pad) not in kernel.params
     together = _together(found, tile, machine)
-    shares = machine.cores > 1 and found.products >= SHARED
+    shares = pays(machine, found.products, kernel.params, found.dtype)
 
     more = beside(found, tile, machine)
     weights = found.dtype.bytes * found.extents[found.lane] * found.depth

@@ -81,10 +81,6 @@ SHORT = 8
 """A sum over so few places of a window is written out."""
 
 
-SHARED = 1 << 20
-"""Fewer products than that are not worth waking other cores."""
-
-
 @frozen
 class Roles:
     """What the loops of a sum are for, by their places: those around, steps, lanes, terms."""

@@ -29,15 +29,13 @@ from plica.ir.op.winograd import TILES, WinogradMatrices, conv_winograd
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import f32
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.share import pays
 from plica.schedule.default.tile import RegisterTile, fits
 
 __all__ = ["WinogradPlan", "WinogradShape", "f32", "found", "planned"]
 
 NARROW: Final = 4
 """Vectors of fewer lanes are none."""
-
-SHARED: Final = 1 << 20
-"""Fewer products than that are not worth waking other cores."""
 
 FAR: Final = 10
 """Bytes that come from behind the caches of a core in one cycle, about."""
@@ -165,7 +163,7 @@ def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
             choices.append((cycles + spilt, rows, tile))
     _, rows, tile = min(choices, key=lambda each: each[0])
     products = places * down * across * of.channels * of.outputs
-    shares = machine.cores > 1 and products >= SHARED
+    shares = pays(machine, products, ())
     return WinogradPlan(lanes, inner, outer, rows, tile, shares, weights > near // 2)
 
 
