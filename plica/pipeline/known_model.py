@@ -14,19 +14,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from hashlib import file_digest, sha256
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 from plica.pipeline.compiler_stamp import compiler_stamp
 from plica.runtime import archive
-from plica.runtime.artefact import from_members, to_members
+from plica.runtime.artefact import from_members
 from plica.runtime.error import ArtefactError, Diagnostic, Place, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE
+from plica.runtime.late import late
 from plica.runtime.load import executable
 from plica.runtime.open_executable import OpenExecutable
 from plica.runtime.record import CompilationRecord
 from plica.runtime.store import ArtefactStore, key_of, user_store
+
+if TYPE_CHECKING:
+    from plica.pipeline.compiled import kept_pieces
+else:  # which brings the compiler
+    kept_pieces = late("plica.pipeline.compiled:kept_pieces")
 
 Compile = Callable[..., Executable]
 
@@ -99,7 +105,8 @@ def known(of: ModelQuery, anew: Compile) -> Executable | None:
         return None
     texts = {kind: partial(_text, whole, kind) for kind in note["texts"]}
     found = executable(artefact, texts=texts)
-    found.told(note["tier"], 0, lambda: whole().derivation, note["entry"])
+    found.told(note["tier"], 0, lambda: whole().derivation)
+    found.kept = note["entry"]
     if isinstance(found, OpenExecutable):
         found.beside(lambda: _beside(whole()), eager=note["eager"])
     _SHARED[of.key] = found
@@ -136,7 +143,7 @@ def _again(of: ModelQuery, anew: Compile) -> Executable:
 def _packed_again(of: ModelQuery, anew: Compile) -> bytes:
     """The artefact as the store keeps it, made from nothing but the model."""
     made = anew(of.model.source, **{**of.options, "cache": False})
-    return archive.pack(to_members(made.artefact, with_record=False))
+    return b"".join(kept_pieces(made.artefact))
 
 
 def _record(of: Callable[[], Executable]) -> CompilationRecord:

@@ -118,8 +118,13 @@ def to_members(of: Artefact, with_record: bool = True) -> dict[str, bytes]:
     return {name: b"".join(parts) for name, parts in member_pieces(of, with_record).items()}
 
 
-def member_pieces(of: Artefact, with_record: bool = True) -> dict[str, Sequence[Piece]]:
-    """The same members, each as the pieces it is made of: constants are not copied."""
+def member_pieces(
+    of: Artefact, with_record: bool = True, sealed: bool = True
+) -> dict[str, Sequence[Piece]]:
+    """The same members, each as the pieces it is made of: constants are not copied.
+
+    What is not `sealed` has no digests of its members: it is read as `checked` only.
+    """
     kind = "o" if of.device is None else "cubin"
     members: dict[str, Sequence[Piece]] = {
         f"code/{number}.{kind}": (each,) for number, each in enumerate(of.objects)
@@ -149,7 +154,7 @@ def member_pieces(of: Artefact, with_record: bool = True) -> dict[str, Sequence[
             [each.offset, each.size, each.born, each.last, each.view_of, each.in_place_of]
             for each in of.plan
         ],
-        "members": {name: _digest(parts) for name, parts in members.items()},
+        "members": {name: _digest(parts) for name, parts in members.items()} if sealed else {},
     }
     return {"manifest.json": (to_json(manifest),), **members}
 

@@ -141,14 +141,10 @@ class Executable:
         return self.artefact.record() if self._origin is None else self._origin()
 
     def told(
-        self,
-        tier: str,
-        compilations: int = 0,
-        origin: Callable[[], object] | None = None,
-        kept: str = "",
+        self, tier: str, compilations: int = 0, origin: Callable[[], object] | None = None
     ) -> Executable:
-        """This executable, which knows what it was made with, and where it is kept."""
-        self._tier, self._compilations, self._origin, self.kept = tier, compilations, origin, kept
+        """This executable, which knows what it was made with."""
+        self._tier, self._compilations, self._origin = tier, compilations, origin
         return self
 
     def source(self, kind: str = "llvm") -> str:

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -32,6 +32,7 @@ from plica.codegen.program import Program
 from plica.codegen.target import Target
 from plica.codegen.workers import Task, Workers, together
 from plica.core.digest import digest
+from plica.core.memo import Memo
 from plica.ir.loop.statement import Kernel
 from plica.runtime.host import cores
 from plica.runtime.store import ArtefactStore, key_of
@@ -194,9 +195,16 @@ def facts_of(target: Target) -> tuple[str, ...]:
     return target.triple, target.cpu, features, str(target.vector_bits), fingerprint()
 
 
-@lru_cache(maxsize=1)
+FINGERPRINT: Final[Memo[str, str]] = Memo(1)
+"""The fingerprint of this compiler, where somebody knows it."""
+
+
 def fingerprint() -> str:
     """The compiler itself: the version of LLVM, and what Plica's files say, its version in them."""
+    return FINGERPRINT.found("", _fingerprint)
+
+
+def _fingerprint() -> str:
     whole = hashlib.sha256(toolchain.llvm_version().encode())
     folder = Path(__file__).parents[2]
     for path in sorted(folder.rglob("*.py")):
