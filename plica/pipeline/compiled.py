@@ -28,7 +28,7 @@ from plica.pipeline.request import Request
 from plica.pipeline.worker_pool import workers
 from plica.rewrite.packs import OWN
 from plica.runtime import archive
-from plica.runtime.artefact import Artefact, CompilationRecord, from_members
+from plica.runtime.artefact import Artefact, CompilationRecord, from_members, member_pieces
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE
