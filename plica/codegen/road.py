@@ -162,6 +162,8 @@ def lowered(
     for each in instruments:
         if isinstance(each, KernelListener):
             job = evolve(job, built=each.tell)
+    if instruments or checks is not None:  # who watches sees all that is made
+        job = evolve(job, store=None, workers=None)
     state = RoadState(begun(infer(module)))
     return arranged(_driven(page.of(*BEFORE_CODE), state, job, instruments, checks), job, page)
 

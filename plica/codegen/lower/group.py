@@ -30,14 +30,12 @@ from plica.ir.graph.expression import Call, Expr, Function, If, Var
 from plica.ir.graph.module import Module
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Kernel
 from plica.rewrite.contract import Contract
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.runtime.error import PlicaError
 from plica.runtime.store import key_of
 from plica.schedule.form import Facts, installed
-from plica.schedule.hoist import Hoisted
 from plica.schedule.trace import Trace
 
 Group: TypeAlias = tuple[Function, Facts]
@@ -47,21 +45,49 @@ PASSES: Final = LOWERING["cpu"].passes
 
 @frozen(eq=False)
 class KeptGroup(Term):
-    """A scheduled group and its lowered kernel, as one term: what they share is written once."""
+    """The lowered kernel of a group, what it reads, and what is made of constants for it."""
 
     kernel: Kernel
-    lowered: Kernel
     digest: str
     reads: tuple[int | Buffer, ...]
     source: str
-    start: Kernel | None
-    trace: Trace | None
-    rest: Stages | None
-    before: tuple[Each, ...]
-    rest_reads: tuple[int | Buffer, ...]
-    inputs: tuple[Buffer, ...]
     params: tuple[int, ...]
+    before: tuple[Each, ...]
+    inputs: tuple[Buffer, ...]
     passed_over: tuple[str, ...]
+
+
+@frozen(eq=False)
+class KeptTrace(Term):
+    """Where the schedule of a group begins, and the schedule."""
+
+    start: Kernel
+    trace: Trace
+
+
+class KeptOrigin(KernelOrigin):
+    """The origin of a kernel as it is kept: it is read when somebody asks for it."""
+
+    __slots__ = ("_data",)
+    _data: bytes
+
+    def __init__(self, data: bytes) -> None:
+        object.__setattr__(self, "_data", data)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel before it was scheduled."""
+        return self._read().start
+
+    @property
+    def trace(self) -> Trace:
+        """How it was scheduled."""
+        return self._read().trace
+
+    def _read(self) -> KeptTrace:
+        found = from_json(self._data, own=True)
+        assert isinstance(found, KeptTrace)
+        return found
 
 
 def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
@@ -158,41 +184,35 @@ def _key(function: Function, facts: Facts, job: Job) -> str:
 
 
 def _written(of: Scheduled) -> bytes:
+    """A group as two lines: what every compilation asks for, and where it comes from."""
     apart, origin = of.hoisted, of.origin
     kept = KeptGroup(
-        of.kernel,
         of.kernel if origin is None else lowered(of.kernel, passes=PASSES),
         of.digest,
         of.reads,
         of.source,
-        None if origin is None else origin.kernel,
-        None if origin is None else origin.trace,
-        None if apart is None else apart.rest,
-        () if apart is None else apart.before,
-        () if apart is None else apart.reads,
-        () if apart is None else apart.inputs,
         of.params,
+        () if apart is None else apart.before,
+        () if apart is None else apart.inputs,
         of.passed_over,
     )
-    return to_json(kept).encode()
+    lines = [to_json(kept)]
+    if origin is not None:
+        lines.append(to_json(KeptTrace(origin.kernel, origin.trace)))
+    return "\n".join(lines).encode()
 
 
 def _read(data: bytes) -> Scheduled | None:
     """A group as it was kept, None if the entry holds something else."""
+    line, _, rest = data.partition(b"\n")
     try:
-        kept = from_json(data)
+        kept = from_json(line, own=True)  # the store compares digests
     except Malformed:
         return None
     if not isinstance(kept, KeptGroup):
         return None
-    origin = None
-    if kept.start is not None and kept.trace is not None:
-        origin = KernelOrigin(kept.start, kept.trace)
-        LOWERED.tell((kept.kernel, PASSES), kept.lowered)
-    apart = None
-    if kept.rest is not None:
-        apart = Hoisted(kept.rest, kept.before, kept.rest_reads, kept.inputs)
+    LOWERED.tell((kept.kernel, PASSES), kept.kernel)  # it is lowered already
     return Scheduled(
-        kept.kernel, kept.digest, kept.reads, kept.source, origin, apart, kept.params,
-        kept.passed_over,
+        kept.kernel, kept.digest, kept.reads, kept.source, KeptOrigin(rest) if rest else None,
+        kept, kept.params, kept.passed_over,
     )  # fmt: skip

@@ -45,7 +45,7 @@ from plica.runtime.late import late
 from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine, candidates, default_schedule, fallback_schedule
 from plica.schedule.form import Facts, ScheduleTables
-from plica.schedule.hoist import Hoisted, constants, hoist
+from plica.schedule.hoist import DoneBefore, constants, hoist
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Scheduled:
     reads: tuple[int | Buffer, ...]
     source: str
     origin: KernelOrigin | None = None
-    hoisted: Hoisted | None = None
+    hoisted: DoneBefore | None = None
     params: tuple[int, ...] = ()
     """Which parameter of the function each input of the whole is, for what is made before."""
     passed_over: tuple[str, ...] = ()
