@@ -28,7 +28,7 @@ from plica.core.encode import from_json, to_json
 from plica.core.term import Term
 from plica.ir.graph.expression import Call, Expr, Function, If, Var
 from plica.ir.graph.module import Module
-from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
 from plica.ir.loop.stage import Each
 from plica.ir.loop.statement import Kernel
 from plica.rewrite.contract import Contract
@@ -54,6 +54,9 @@ class KeptGroup(Term):
     params: tuple[int, ...]
     before: tuple[Each, ...]
     inputs: tuple[Buffer, ...]
+    dims: tuple[ScalarVar, ...]
+    """Those of the kernel that are none of the function, and below what they are."""
+    sizes: tuple[Scalar, ...]
     passed_over: tuple[str, ...]
 
 
@@ -194,6 +197,8 @@ def _written(of: Scheduled) -> bytes:
         of.params,
         () if apart is None else apart.before,
         () if apart is None else apart.inputs,
+        tuple(of.given),
+        tuple(of.given.values()),
         of.passed_over,
     )
     lines = [to_json(kept)]
@@ -214,5 +219,5 @@ def _read(data: bytes) -> Scheduled | None:
     LOWERED.tell((kept.kernel, PASSES), kept.kernel)  # it is lowered already
     return Scheduled(
         kept.kernel, kept.digest, kept.reads, kept.source, KeptOrigin(rest) if rest else None,
-        kept, kept.params, kept.passed_over,
+        kept, kept.params, dict(zip(kept.dims, kept.sizes, strict=True)), kept.passed_over,
     )  # fmt: skip
