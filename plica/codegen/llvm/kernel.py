@@ -25,7 +25,7 @@ from plica.codegen.emit.statement import Row, Step, write
 from plica.codegen.llvm.access import place_of
 from plica.codegen.llvm.fetch import fetch, fetch_next
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant
-from plica.codegen.llvm.loop_context import within
+from plica.codegen.llvm.loop_context import OPEN, within
 from plica.codegen.llvm.scope import negated
 from plica.codegen.llvm.spelling import memory
 from plica.codegen.llvm.tail import mask, padded
@@ -64,9 +64,6 @@ FENCED: Final = 256
 """From so many bits on turning a tile takes more than two rounds
 (`plica.codegen.llvm.transpose`).
 """
-
-OPEN: Final = (0, 2**40)
-"""What is known of a dim: no array is larger in any direction."""
 
 STRAIGHT: Final = 64
 """As many lanes are written out, though no register holds so many."""
