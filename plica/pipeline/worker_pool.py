@@ -27,7 +27,7 @@ from plica.pipeline.progress import progress
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.host import cores
 
-ENOUGH: Final = 12
+ENOUGH: Final = 16
 """For fewer tasks no process is started: it would be ready when they are done."""
 
 MOST: Final = 64
