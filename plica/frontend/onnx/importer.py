@@ -162,9 +162,8 @@ def _module(graph: GraphProto, params: list[Var], scope: Scope, converter: NodeC
         if isinstance(value, SequenceValue):
             message = f"The output {each.name!r} is a sequence."
             place = Place(node=each.name)
-            raise UnsupportedError(
-                Diagnostic("unsupported", message, place, "a tensor", value.word)
-            )
+            wrong = Diagnostic("unsupported", message, place, "a tensor", value.word)
+            raise UnsupportedError(wrong)
         _check_output(each, value)
         outputs.append(value.expr)
         names.append(each.name)
