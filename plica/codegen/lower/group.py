@@ -28,7 +28,7 @@ from plica.core.encode import from_json, to_json
 from plica.core.term import Term
 from plica.ir.graph.expression import Call, Expr, Function, If, Var
 from plica.ir.graph.module import Module
-from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
 from plica.ir.loop.stage import Each
 from plica.ir.loop.statement import Kernel
 from plica.rewrite.contract import Contract
@@ -55,6 +55,9 @@ class KeptGroup(Term):
     before: tuple[Each, ...]
     inputs: tuple[Buffer, ...]
     passed_over: tuple[str, ...]
+    told: tuple[ScalarVar, ...]
+    """Dims of the kernel that are none of the group, and below what they are."""
+    sizes: tuple[Scalar, ...]
 
 
 @frozen(eq=False)
@@ -195,6 +198,8 @@ def _written(of: Scheduled) -> bytes:
         () if apart is None else apart.before,
         () if apart is None else apart.inputs,
         of.passed_over,
+        tuple(of.given),
+        tuple(of.given.values()),
     )
     lines = [to_json(kept)]
     if origin is not None:
@@ -214,5 +219,5 @@ def _read(data: bytes) -> Scheduled | None:
     LOWERED.tell((kept.kernel, PASSES), kept.kernel)  # it is lowered already
     return Scheduled(
         kept.kernel, kept.digest, kept.reads, kept.source, KeptOrigin(rest) if rest else None,
-        kept, kept.params, kept.passed_over,
+        kept, kept.params, kept.passed_over, dict(zip(kept.told, kept.sizes, strict=True)),
     )  # fmt: skip
