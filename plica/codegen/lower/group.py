@@ -54,10 +54,10 @@ class KeptGroup(Term):
     params: tuple[int, ...]
     before: tuple[Each, ...]
     inputs: tuple[Buffer, ...]
-    passed_over: tuple[str, ...]
-    told: tuple[ScalarVar, ...]
-    """Dims of the kernel that are none of the group, and below what they are."""
+    dims: tuple[ScalarVar, ...]
+    """Those of the kernel that are none of the function, and below what they are."""
     sizes: tuple[Scalar, ...]
+    passed_over: tuple[str, ...]
 
 
 @frozen(eq=False)
@@ -197,9 +197,9 @@ def _written(of: Scheduled) -> bytes:
         of.params,
         () if apart is None else apart.before,
         () if apart is None else apart.inputs,
-        of.passed_over,
         tuple(of.given),
         tuple(of.given.values()),
+        of.passed_over,
     )
     lines = [to_json(kept)]
     if origin is not None:
@@ -219,5 +219,5 @@ def _read(data: bytes) -> Scheduled | None:
     LOWERED.tell((kept.kernel, PASSES), kept.kernel)  # it is lowered already
     return Scheduled(
         kept.kernel, kept.digest, kept.reads, kept.source, KeptOrigin(rest) if rest else None,
-        kept, kept.params, kept.passed_over, dict(zip(kept.told, kept.sizes, strict=True)),
+        kept, kept.params, kept.passed_over, dict(zip(kept.dims, kept.sizes, strict=True)),
     )  # fmt: skip
