@@ -4,9 +4,10 @@
 
 Each is an ONNX model of one operator, or of a short chain; every family is as likely as any other,
 and sizes are drawn so that small ones are as likely as large ones.  Both take turns in bursts; what
-counts is the least time of a call: of the processor for one thread.  The table is sorted by the ratio, the slowest first; below it
-are quantiles and the geometric mean.  A refusal counts as 0.  A number is wrong that differs from
-onnxruntime's and from those of onnx's own reference; with one the command ends with 1.
+counts is the least time of a call: of the processor for one thread.  The table is sorted by the
+ratio, the slowest first; below it are quantiles and the geometric mean.  A refusal counts as 0.  A
+number is wrong that differs from onnxruntime's and from those of onnx's own reference; with one the
+command ends with 1.
 """
 
 from __future__ import annotations

@@ -226,6 +226,10 @@ def _sums_of_rows(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
         yield sums_of_rows(found, machine), partial(itself, made)
 
 
+def _scattered(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    return scattered_form(of, machine, free=facts.reassociates)
+
+
 def _chain(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     return chain_form(of, machine, approximates=facts.approximates)
 
@@ -243,7 +247,7 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("running-total-back", "A place goes on from the one behind it.", reassociates,
          _one(lambda of, _, machine: running_form(of, machine, backwards=True)), 3),
     Form("scattered-terms", "Each term goes to the place that it names.", exact,
-         _one(lambda of, _, machine: scattered_form(of, machine)), 3),
+         _one(_scattered), 3),
     Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
          _one(tiled), 3),
     Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(dot_form), 4),
