@@ -148,7 +148,8 @@ class Side:
     """A process with a checkout of its own."""
 
     def __init__(self, root: Path, threads: int) -> None:
-        given = {**os.environ, "PYTHONPATH": str(root), "PLICA_CACHE": "off"}
+        paths = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
+        given = {**os.environ, "PYTHONPATH": paths, "PLICA_CACHE": "off"}
         command = [sys.executable, str(Path(__file__).resolve()), "--serve", str(threads)]
         self.process = subprocess.Popen(
             command, cwd=root, env=given, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE

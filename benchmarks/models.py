@@ -1,7 +1,10 @@
-"""Whole networks beside onnxruntime, OpenVINO and torch: the zoo as ONNX files, batch 1, float32.
+"""Whole networks beside onnxruntime, OpenVINO and torch: the zoo as ONNX files, float32.
 
-    python benchmarks/models.py [mlp resnet18 ...] [--threads 1] [--rounds 10] [--seconds 0.2]
-                                [--contract fused] [--json FILE]
+    python benchmarks/models.py [mlp resnet18 ...] [--batch 1] [--threads 1] [--rounds 10]
+                                [--seconds 0.2] [--contract fused] [--json FILE]
+
+Networks are Plica's own (`plica.frontend.zoo`, batch 1) and, where torch is installed, those of
+`benchmarks/torch_zoo.py`; all of them where none is named.
 
 Every system has a process of its own and gets the same file and the same numbers; bursts of calls
 take turns.  Times are the shortest and the median of all calls, in ms.  A ratio is the other's time
@@ -17,6 +20,7 @@ import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,14 +37,32 @@ from plica.frontend.zoo.export import lstm_to_onnx, to_onnx
 from plica.frontend.zoo.layer import sizes
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 
-NETWORKS = (
-    "mlp", "dqn", "resnet18", "mobilenet_v1", "mobilenet_v2", "transformer", "dcgan", "lstm_lm",
-)  # fmt: skip
 WORDS = 10_000
 
 
+def names(batch: int) -> list[str]:
+    """Every network that there is here at a batch."""
+    ours = list(zoo.NETWORKS) if batch == 1 else []
+    if find_spec("torch") is None:
+        return ours
+    from benchmarks.torch_zoo import TORCH_NETWORKS
+
+    return [*ours, *TORCH_NETWORKS]
+
+
+def write(name: str, batch: int, path: Path) -> list[np.ndarray[Any, Any]]:
+    """Write a network as an ONNX file; gives inputs for it."""
+    if name in zoo.NETWORKS:
+        model, values = model_of(name)
+        onnx.save(model, path)
+        return [values]
+    from benchmarks.torch_zoo import export
+
+    return [each.numpy() for each in export(name, batch, path)]
+
+
 def model_of(name: str) -> tuple[onnx.ModelProto, np.ndarray[Any, Any]]:
-    """The model and an input for it."""
+    """A network of Plica's zoo and an input for it."""
     network = zoo.NETWORKS[name]()
     (x,) = network.main_function().params
     random = np.random.default_rng(0)
@@ -59,7 +81,8 @@ def mean(values: Sequence[float]) -> float:
 def show(console: Console, found: dict[str, Contest], given: argparse.Namespace) -> None:
     """The table, and the means below it."""
     peers = [name for name in PEERS if name != OURS]
-    title = f"batch 1, f32, {given.threads} threads, contract {given.contract or DEFAULT_CONTRACT}"
+    contract = given.contract or DEFAULT_CONTRACT
+    title = f"batch {given.batch}, f32, {given.threads} threads, contract {contract}"
     table = Table(title=f"{title}; ms, shortest (median)", title_justify="left")
     table.add_column("network")
     for column in ("ready s", OURS, *peers, "error"):
@@ -102,7 +125,8 @@ def show(console: Console, found: dict[str, Contest], given: argparse.Namespace)
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("names", nargs="*", default=NETWORKS, metavar="NETWORK")
+    parser.add_argument("names", nargs="*", metavar="NETWORK")
+    parser.add_argument("--batch", type=int, default=1, help="of the networks of torch")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=0.2, help="how long a burst lasts")
@@ -112,14 +136,13 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 160)
     found: dict[str, Contest] = {}
     with TemporaryDirectory() as folder:
-        for name in given.names:
-            model, values = model_of(name)
+        for name in given.names or names(given.batch):
             path = Path(folder) / f"{name}.onnx"
-            onnx.save(model, path)
+            values = write(name, given.batch, path)
             with console.status(name) as status:
                 found[name] = compete(
                     path,
-                    [values],
+                    values,
                     [each for each in PEERS if each != OURS],
                     how=PeerOptions(given.threads, given.contract),
                     rounds=given.rounds,

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 from pyrsistent import PMap, pmap
@@ -25,11 +25,17 @@ from plica.ir.loop.scalar import ScalarVar
 from plica.ir.loop.statement import Alloc, Kernel, statements
 from plica.ir.text.script import as_module
 from plica.runtime.error import Diagnostic, InputError, Place
+from plica.runtime.late import late
 from plica.schedule.handle import Handle, Output, sort_of
 from plica.schedule.instruction import Instruction, Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
-from plica.schedule.refusal_place import place_of
-from plica.schedule.trace import Program, Step, Trace, handles, is_decision
+from plica.schedule.trace import Program, Step, Trace, check_traces, handles, is_decision
+
+if TYPE_CHECKING:
+    from plica.schedule.refusal_place import place_of
+else:  # needed where a step is refused
+    place_of = late("plica.schedule.refusal_place:place_of")
+
 
 GONE: Final = -1
 """The index of a name that no loop and no block can have."""
@@ -166,6 +172,7 @@ def scheduled(trace: Trace, kernel: Kernel) -> Kernel:
 
 def replay(trace: Trace, program: Program, kernel: str | None = None) -> Module:
     """The module with its kernel (the one of that name) scheduled by the trace."""
+    check_traces(trace)
     whole, name, found = kernel_of(program, kernel)
     return with_kernel(whole, name, scheduled(trace, found))
 

@@ -11,7 +11,7 @@ from typing import Final
 from plica.codegen.dynamic.assemble import emit_routines, refuse_unsupported, routines
 from plica.codegen.dynamic.prepare import FIRST_ORDER, NAMED_KERNELS
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.lower.prepare import WINOGRAD
+from plica.codegen.lower.prepare import WIDE, WINOGRAD
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.optimise import OPTIMISE
 
@@ -19,6 +19,7 @@ from plica.rewrite.optimise import OPTIMISE
 DYNAMIC: Final = Pipeline((
     Pass("refuse-unsupported", "What no routine can do is refused at once.", refuse_unsupported),
     *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
+    *WIDE,              # widen, fold-widened: processors multiply f32
     *WINOGRAD,          # winograd, fold-winograd: where it pays on this one
     *FIRST_ORDER,       # settle … place-known: functions as values become data
     *NAMED_KERNELS,     # join-lets … to-anf: steps that call kernels

@@ -9,7 +9,10 @@ Before it come the rules that pay on a machine: `WINOGRAD` asks the job for its 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
+
+from attrs import evolve
 
 from plica.codegen.lower.decompose import decompose
 from plica.codegen.lower.graph_flattening import flatten_graph
@@ -17,7 +20,7 @@ from plica.codegen.road import Job
 from plica.ir.passes import Pass, Pipeline, renamed
 from plica.ir.type.dtype import f32
 from plica.ir.type.infer import infer
-from plica.rewrite.fuse import fuse
+from plica.rewrite.fuse import FusionLimits, fuse
 from plica.rewrite.graph import find_pass
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs.winograd import Costs, winograd_for
@@ -32,6 +35,17 @@ def winograd_on(setting: Setting) -> Sequence[Pack]:
         return ()
     return (winograd_for(Costs(machine.lanes(f32), machine.cache(2))),)
 
+
+WIDE: Final = Pipeline((
+    rules("widen", "Narrow floats are multiplied as wide ones.", "wide"),
+    renamed(
+        find_pass("fold-constants"),
+        "fold-widened",
+        "Weights that were cast are constants again.",
+        if_changed="widen",
+    ),
+))  # fmt: skip
+"""Rules for machines that multiply no narrow floats."""
 
 WINOGRAD: Final = Pipeline((
     rules("winograd", "Small convolutions take fewer products where that pays.", winograd_on),
@@ -78,3 +92,10 @@ GROUP: Final = Pipeline(
     )
 )
 """From any static module to one of primitive functions."""
+
+
+def grouping(limits: FusionLimits) -> Pipeline:
+    """The same with functions as large as limits let them be."""
+    fused = tuple([evolve(each, run=partial(fuse, limits=limits)) if each.name == "fuse" else each
+                   for each in GROUP])  # fmt: skip
+    return Pipeline(fused)

@@ -18,9 +18,8 @@ from typing import Final
 from plica.frontend.onnx.row.word import Row
 
 FILES: Final = (
-    "linear", "window", "shape", "elementwise", "norm", "reduction", "index", "create", "quantise",
-    "resize", "control", "recurrent", "sample", "signal", "detect",
-    "loss",
+    "linear", "window", "shape", "elementwise", "pool", "norm", "reduction", "index", "create",
+    "quantise", "resize", "control", "scan", "recurrent", "sample", "signal", "detect", "loss",
 )  # fmt: skip
 """The files of `plica.frontend.onnx.row`, the commonest operators first."""
 

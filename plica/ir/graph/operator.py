@@ -19,19 +19,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
 from plica.core.diagnostic import IllTyped, did_you_mean
 from plica.core.extension import ExtensionGroup, installed_points
 from plica.core.fold import post_order
-from plica.core.same_code import same_code
 from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Attrs, Expr, as_expr
 from plica.ir.loop.tensor import Compute
 from plica.ir.type.term import Type
 from plica.runtime.error import Diagnostic, Place, PlicaError
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.core.same_code import same_code
+else:  # needed where a record is made again
+    same_code = late("plica.core.same_code:same_code")
+
 
 __all__ = [
     "FLAT",
@@ -181,6 +188,7 @@ class Operator:
 _registry: Final[dict[str, Operator]] = {}
 _known: Final[dict[str, Operator]] = {}  # the same records under their aliases as well
 _homes: Final[dict[str, Place]] = {}  # where the records of other packages were made
+_catalogue: Final[list[str]] = []  # the modules of Plica's own records, the commonest first
 
 RESERVED: Final = ("nn",)
 """Names before a dot that are Plica's own."""
@@ -197,6 +205,8 @@ def register(operator: Operator) -> Operator:
     is refused: much that was computed with the first is still known.
     """
     home = _home()
+    if home is not None:
+        load_records()  # a clash with one of Plica's own must be seen here
     if (operator.compute is None) == (operator.decompose is None):
         message = f"{operator.name} needs either a tensor expression or a decomposition."
         raise OperatorRefused(Diagnostic("bad-operator", message, home))
@@ -238,15 +248,37 @@ OPERATORS: Final = ExtensionGroup(
 """The operators of libraries: the name of an entry point is what stands before the dot."""
 
 
+def catalogue(modules: Iterable[str]) -> None:
+    """Modules whose records are loaded when a name that is not known yet is asked for."""
+    _catalogue.extend(modules)
+
+
+def load_records(name: str | None = None) -> None:
+    """Load Plica's own records until one has that name or alias; all of them without a name.
+
+    A module that another thread is loading is waited for by `import_module`.
+    """
+    for each in tuple(_catalogue):
+        if name in _known:
+            return
+        import_module(each)
+    _catalogue.clear()
+
+
 def find(name: str) -> Operator | None:
     """The record of that name or alias; `plica.ir.op` must have been imported.
 
     `acme.square` is looked for in the package whose entry point is `acme`.
     """
     found = _known.get(name)
-    if found is None and "." in name and load_namespace(name.partition(".")[0]):
-        return _known.get(name)
-    return found
+    if found is not None:
+        return found
+    space = name.partition(".")[0] if "." in name else ""
+    if space in ("", *RESERVED):
+        load_records(name)
+    else:
+        load_namespace(space)
+    return _known.get(name)
 
 
 def load_namespace(space: str) -> bool:
@@ -285,9 +317,11 @@ def namespaces() -> tuple[str, ...]:
 
 def names() -> tuple[str, ...]:
     """The names of all operators, sorted; aliases are not among them."""
+    load_records()
     return tuple(sorted(_registry))
 
 
 def aliases() -> tuple[str, ...]:
     """The other names under which operators are found, sorted."""
+    load_records()
     return tuple(sorted(_known.keys() - _registry.keys()))

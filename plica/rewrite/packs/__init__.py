@@ -34,6 +34,8 @@ OWN: Final[dict[str, str]] = {
     "simplify": "plica.rewrite.packs.simplify:SIMPLIFY",
     "winograd": "plica.rewrite.packs.winograd:WINOGRAD",
     "transposed": "plica.rewrite.packs.transposed:TRANSPOSED",
+    "view": "plica.rewrite.packs.view:VIEW",
+    "wide": "plica.rewrite.packs.wide:WIDE",
 }
 """Where each of Plica's own packs is."""
 

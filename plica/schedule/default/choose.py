@@ -33,6 +33,7 @@ from plica.ir.loop.scalar import Load, Select
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64
 from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.contraction import Contraction, contraction, merged
@@ -56,7 +57,6 @@ from plica.schedule.default.piecewise import piecewise_form, piecewise_schedule
 from plica.schedule.default.reduction import row_form
 from plica.schedule.default.reduction_schedule import row_schedule
 from plica.schedule.default.register_tile import (
-    SHARED,
     Roles,
     beside,
     roles,
@@ -69,6 +69,7 @@ from plica.schedule.default.row import chain_form
 from plica.schedule.default.running import running_form
 from plica.schedule.default.sample import sampled
 from plica.schedule.default.scattered import scattered_form
+from plica.schedule.default.share import pays, share_of
 from plica.schedule.default.summed import in_runs
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.default.transpose import turned
@@ -329,7 +330,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     pad = stages.data
     near = pad is not None and made_by(pad) not in kernel.params
     together = _together(found, tile, machine)
-    shares = machine.cores > 1 and found.products >= SHARED
+    shares = pays(machine, found.products, kernel.params, found.dtype)
 
     more = beside(found, tile, machine)
     weights = found.dtype.bytes * found.extents[found.lane] * found.depth
@@ -343,7 +344,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
             lanes,
             together,
             pads=near,
-            shares=shares,
+            cores=machine.cores if shares else 1,
             fetches=more is None and weights > machine.cache(2) // 8,
             beside=more,
         )
@@ -351,6 +352,9 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
             if each is not None:
                 copy = yield block(str(each.label))
                 every = yield loops(copy)
+                apart = shares and not (each is pad and near)
+                counts = [known(size) or 1 for size in each.extents] if apart else [1] * len(every)
+                sizes = dict(zip(every, counts, strict=True))
                 if each is not pad and len(every) == 3 and _reads_rows(each):
                     yield reorder(every[1], every[0])  # along rows of what is read
                     every = (every[1], every[0], every[2])
@@ -360,8 +364,9 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
                         filled = yield loops(fill)
                         yield vectorize(filled[-1])
                 yield vectorize(every[-1])
-                if shares and not (each is pad and near):
-                    yield from shared(every[:-2] or every[:1])
+                if apart:
+                    named = [(loop, sizes[loop], _is_guarded(each)) for loop in every]
+                    yield from shared(share_of(named[:-2] or named[:1], machine.cores))
 
     return whole
 

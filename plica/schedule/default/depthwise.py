@@ -54,6 +54,7 @@ from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.form import inside
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import contraction_blocks
+from plica.schedule.default.share import pays
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
@@ -88,9 +89,6 @@ LEAST = 2
 
 NARROW = 4
 """Vectors of fewer lanes are none, and lanes farther apart are read one by one."""
-
-SHARED = 1 << 18
-"""Fewer products than that are not worth waking other cores."""
 
 
 def is_window(of: Contraction, machine: Machine) -> bool:
@@ -197,7 +195,7 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if sizes[around - 1] % lanes or (apart and sizes[around - 2] % high):
         return None  # rows and columns of a window fill its tiles
     guarded = any(isinstance(node, Select) for node in post_order(of.body))
-    shares = machine.cores > 1 and prod(sizes) >= SHARED
+    shares = pays(machine, prod(sizes), kernel.params)
 
     @do
     def schedule() -> Body:

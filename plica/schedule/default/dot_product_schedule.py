@@ -21,8 +21,9 @@ from plica.runtime.late import late
 from plica.schedule.default.dot_product import NEAR, dotted
 from plica.schedule.default.machine import QUAD, Dot, Machine
 from plica.schedule.default.quantised import quantised
-from plica.schedule.default.register_tile import SHARED, shared, written_out
+from plica.schedule.default.register_tile import shared, written_out
 from plica.schedule.default.role import contraction_blocks, made_by
+from plica.schedule.default.share import pays
 from plica.schedule.default.tile import RegisterTile, best_tile, cost
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
@@ -97,7 +98,7 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     tile = tile_of(sizes[vector], count, machine)
     if count % tile.steps:
         return None
-    shares = machine.cores > 1 and prod(sizes) >= SHARED
+    shares = pays(machine, prod(sizes), kernel.params)
     # A copy that is no parameter is made for each tile of steps, just before these.
     near = quads is not None and made_by(quads) not in kernel.params
     depth = prod([sizes[at] for at in terms])

@@ -18,7 +18,6 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
 from plica.core.binding import free_vars
@@ -40,13 +39,11 @@ from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type.dim import known, polynomial
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import block_flow, is_reduction
+from plica.schedule.default.share import pays, touched
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import block, fuse, loops, parallel, split, vectorize
-
-SHARED = 1 << 17
-"""Fewer elements than that are not worth waking other cores."""
 
 COSTLY = 8
 """How many cheap elements one with a function in it is worth."""
@@ -68,24 +65,25 @@ def elementwise_form(of: Stages, machine: Machine) -> Stages | None:
             pass
         case _:
             return None
-    if not _is_worth(whole.axes, whole.out.shape, whole.value, machine):
+    if not _is_worth(Store(whole.out, whole.axes, whole.value), machine):
         return None
     out = Buffer(Names(of).name("each"), whole.out.shape, whole.out.dtype)
     return stages(of.inputs, (Each(out, whole.axes, whole.value),))
 
 
-def _is_worth(
-    axes: Sequence[ScalarVar], shape: Sequence[Scalar], value: Scalar, machine: Machine
-) -> bool:
+def _is_worth(of: Store, machine: Machine) -> bool:
     """Whether elements are worth the cores, along rows as they lie."""
-    sizes = [known(size) or 0 for size in shape]
-    if machine.cores < 2 or not axes or not all(sizes):
+    sizes = [known(size) or 0 for size in of.buffer.shape]
+    if machine.cores < 2 or not sizes or not all(sizes):
         return False
-    nodes = post_order(value)
+    nodes = post_order(of.value)
     if any(isinstance(node, Reduce | FloorDiv | FloorMod | Pow) for node in nodes):
         return False
     weight = COSTLY if any(isinstance(node, Intrinsic) for node in nodes) else 1
-    if prod(sizes) * weight < SHARED or sizes[-1] < SHORTEST or not is_row(value, axes[-1]):
+    last = of.indices[-1]
+    if sizes[-1] < SHORTEST or not isinstance(last, ScalarVar) or not is_row(of.value, last):
+        return False
+    if not pays(machine, weight * prod(sizes), touched(of)):
         return False
     return len([size for size in sizes if size != 1]) != 1 or piece_of(sizes[-1]) is not None
 
@@ -116,7 +114,7 @@ def elementwise_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         return None
     of = flow.result
     assert isinstance(of.body, Store)
-    if of.body.indices != of.vars or not _is_worth(of.vars, of.extents, of.body.value, machine):
+    if of.body.indices != of.vars or not _is_worth(of.body, machine):
         return None
     sizes = [known(size) or 0 for size in of.extents]
     rows = prod(sizes[:-1])

@@ -36,8 +36,9 @@ from plica.ir.loop.scalar_row import Cost
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Block, For, Kernel, Store
 from plica.ir.type.dim import known
-from plica.schedule.default.elementwise import COSTLY, SHARED, is_row
+from plica.schedule.default.elementwise import COSTLY, is_row
 from plica.schedule.default.machine import Machine, f32
+from plica.schedule.default.share import pays, touched
 from plica.schedule.default.tile import AT_ONCE, READS
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
@@ -77,9 +78,14 @@ def _scheduled(name: Name, of: Block, machine: Machine) -> Body:
         with suppress(ScheduleRefused):
             yield from _vectors(one, spatial, terms)
     long = [each for each in rows if extents[each] > 1]
-    if long and machine.cores > 1 and prod(extents.values()) >= SHARED:
+    if long and _shares(of, prod(extents.values()), machine):
         with suppress(ScheduleRefused):
             yield parallel(long[0])
+
+
+def _shares(of: Block, steps: int, machine: Machine) -> bool:
+    buffers = touched(of.body) if isinstance(of.body, Store) else ()
+    return pays(machine, COSTLY * steps, buffers)
 
 
 def _vectors(one: Handle, spatial: Sequence[Handle], terms: Sequence[Handle]) -> Body:

@@ -54,10 +54,11 @@ from plica.ir.type.dim import known
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import names_of, packed, packer
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.register_tile import SHARED, shared, written_out
+from plica.schedule.default.register_tile import shared, written_out
 from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.run_schedule import run_within, terms_of
 from plica.schedule.default.sample import row_length
+from plica.schedule.default.share import pays
 from plica.schedule.default.summed import summed
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.do import Body, do
@@ -178,7 +179,7 @@ def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
     assert blocks is not None  # it has panels
     assert blocks.data is not None
     sums, columns = blocks.reduction, blocks.data
-    shares = machine.cores > 1 and prod(_extents(sums)) >= SHARED
+    shares = pays(machine, prod(_extents(sums)), kernel.params)
 
     runs, depth = len(terms_of(blocks.total)), terms_of(sums)
 

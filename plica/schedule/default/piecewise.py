@@ -57,6 +57,7 @@ from plica.ir.type.dtype import bool_, i64
 from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import block_flow, is_reduction
+from plica.schedule.default.share import pays
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
@@ -71,9 +72,6 @@ __all__ = ["index", "pieces_of", "piecewise_form", "piecewise_schedule"]
 
 FEWEST: Final = 4096
 """Fewer elements than that are not worth a schedule."""
-
-SHARED: Final = 1 << 17
-"""Fewer elements than that are not worth waking other cores."""
 
 MOST: Final = 256
 """So many pieces have loops of their own, at most."""
@@ -200,7 +198,12 @@ def piecewise_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         return None
     sizes = [known(each) or 0 for each in of.extents]
     last = len(sizes) - 1
-    shares = machine.cores > 1 and prod(sizes) >= SHARED
+    outer = next((at for at in range(last) if sizes[at] > 1), None)
+
+    def shares(at: int, length: int) -> bool:
+        """Whether a piece of an axis is the outermost there is, and worth the cores."""
+        inside = prod(sizes) // sizes[at] * length
+        return at == outer and length > 1 and pays(machine, inside, kernel.params)
 
     @do
     def schedule() -> Body:
@@ -211,12 +214,12 @@ def piecewise_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             pieces = yield loop_partition(every[last], found[last])
         for each in pieces:
             yield vectorize(each)
-        outer = [each for each in range(last) if sizes[each] > 1][:1]
         for at in range(last - 1, -1, -1):
             parts: tuple[Handle, ...] = (every[at],)
             if at in found:
                 parts = yield loop_partition(every[at], found[at])
-            for each in parts if shares and [at] == outer else ():
-                yield parallel(each)
+            for each, length in zip(parts, found.get(at, (sizes[at],)), strict=True):
+                if shares(at, length):
+                    yield parallel(each)
 
     return schedule()

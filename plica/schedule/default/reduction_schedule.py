@@ -30,6 +30,7 @@ from plica.ir.type.dim import known
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import SHORT
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, reads
+from plica.schedule.default.share import pays
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
@@ -46,9 +47,6 @@ from plica.schedule.primitive import (
     unroll,
     vectorize,
 )
-
-SHARED = 1 << 15
-"""Fewer terms than that are not worth waking other cores."""
 
 LONG = 256
 """A row of so many elements is long enough for the next to come from memory meanwhile."""
@@ -72,7 +70,7 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         return None
     lanes = _lanes(before, parts, around)
     work = sum(prod(known(size) or 0 for size in each.extents) for each in flow.blocks.values())
-    shares = machine.cores > 1 and work >= SHARED and around > 0
+    shares = around > 0 and pays(machine, work, kernel.params)
 
     @do
     def schedule() -> Body:

@@ -21,6 +21,7 @@ y = statements
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
@@ -31,14 +32,12 @@ from plica.ir.loop.stages import Names, Stages, reductions, stages
 from plica.ir.loop.statement import Alloc, For, LoopKind, Seq, Stmt, Store
 from plica.ir.type.dim import known
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.share import pays
 
 SIDE = 16
 """Rows and columns of a square: four times four."""
 
 STEP = 4
-
-SHARED = 1 << 16
-"""Fewer elements than that are not worth waking other cores."""
 
 
 def turned(of: Stages, machine: Machine) -> Stages | None:
@@ -56,7 +55,8 @@ def turned(of: Stages, machine: Machine) -> Stages | None:
     load = _turned_load(whole, sizes)
     if load is None or load.buffer.dtype.bytes > 4:
         return None
-    body = _Turning(whole, load, sizes).body(machine.cores > 1)
+    shares = pays(machine, prod(sizes.values()), (whole.out, load.buffer))
+    body = _Turning(whole, load, sizes).body(shares)
     return stages(of.inputs, (ExternStage((whole.out,), body),))
 
 
@@ -111,10 +111,6 @@ class _Turning:
             parts.append(self.rest({i: (whole_i, sizes[i]), j: (0, sizes[j])}))
         body: Stmt = parts[0] if len(parts) == 1 else Seq(tuple(parts))
         outer = [each for each in self.of.axes if each not in (i, j)]
-        count = 1
-        for each in self.of.axes:
-            count *= sizes[each]
-        shares = shares and count >= SHARED
         for number, each in reversed(list(enumerate(outer))):
             kind: LoopKind = "parallel" if shares and number == 0 and sizes[each] > 1 else "serial"
             body = For(each, index(sizes[each]), kind, body)

@@ -9,13 +9,23 @@ from typing import Final
 import numpy as np
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.quantise import into_storage
-from plica.frontend.onnx.row.word import Made, Row, along, direct, dtype, like, rank, shape, to
+from plica.frontend.onnx.row.word import (
+    Made,
+    Row,
+    along,
+    direct,
+    dtype,
+    into_storage,
+    like,
+    rank,
+    shape,
+    to,
+)
 from plica.frontend.onnx.storage import dtype_of
 from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Expr, const
-from plica.ir.graph.operator import Operator, find
-from plica.ir.op import names
+from plica.ir.graph.operator import Operator
+from plica.ir.op import activation, comparison, elementwise
 from plica.ir.op.activation import (
     celu,
     elu,
@@ -69,10 +79,9 @@ _ALIGNED: Final = frozenset(["Add", "Sub", "Mul", "And", "Or", "Xor", "Equal", "
 def _directly() -> dict[str, Row]:
     """Operators whose record says the ONNX name, with the same inputs and nothing to set."""
     found: dict[str, Row] = {}
-    for name in names():
-        record = find(name)
-        assert record is not None
-        if not record.attributes and not record.variadic:
+    files = (activation, comparison, elementwise)
+    for record in [each for file in files for each in vars(file).values()]:
+        if isinstance(record, Operator) and not record.attributes and not record.variadic:
             found |= {each: direct(record) for each in record.onnx if each not in _SPECIAL}
     return found
 

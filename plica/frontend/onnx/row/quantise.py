@@ -16,6 +16,7 @@ from plica.frontend.onnx.row.word import (
     as_scalar,
     axis_in,
     dtype,
+    into_storage,
     is_one,
     like,
     rank,
@@ -40,7 +41,7 @@ from plica.ir.op.reduction import max_, min_
 from plica.ir.op.repeat import repeat
 from plica.ir.op.shape import reshape
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, f32, i8, i32, u8
+from plica.ir.type.dtype import DType, f32, i32, u8
 
 
 def beside(node: OnnxNode, what: Expr, x: Expr, axis: int) -> Expr:
@@ -57,20 +58,6 @@ def beside(node: OnnxNode, what: Expr, x: Expr, axis: int) -> Expr:
         found = f"{shape(what)} for {shape(x)} in blocks of {block}"
         node.unsupported("Scales must be one for each place or block of an axis.", None, found)
     return repeat(what, repeats=block, axis=at)
-
-
-def into_storage(node: OnnxNode, x: Expr, into: DType) -> Expr:
-    """x in a dtype that only keeps numbers, as the standard casts.
-
-    Floats are held within the format's greatest, infinities too, unless the node says that it does
-    not saturate; integers wrap around, also those that come from floats.
-    """
-    if not into.is_float:
-        return cast(to(x, i8) if dtype(x).is_float else x, into)
-    if not node.integer("saturate", 1):
-        return cast(x, into)
-    wide = x if dtype(x).is_float and not dtype(x).is_storage else to(x, f32)
-    return cast(clip(wide, min=-into.greatest, max=into.greatest), into)
 
 
 def quantised(x: Expr, scale: Expr, zero: Expr | None, into: DType) -> Expr:

@@ -10,10 +10,12 @@ from typing import Final
 import numpy as np
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.word import Row, dtype, in_f32, like, rank, to
+from plica.frontend.onnx.row.window import kernel_of, slide, with_bias
+from plica.frontend.onnx.row.word import Row, dtype, in_f32, like, rank, shape, to
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.comparison import less_equal, logical_and
 from plica.ir.op.convolution import conv_transpose
+from plica.ir.op.create import full
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import (
     absolute,
@@ -28,7 +30,10 @@ from plica.ir.op.elementwise import (
 )
 from plica.ir.op.index import gather_nd, where
 from plica.ir.op.join import stack
+from plica.ir.op.roi import roi_align
+from plica.ir.op.sampled import deformable_conv2d
 from plica.ir.op.shape import expand_dims, moveaxis, reshape
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
 
 _CUBIC: Final = -0.75
@@ -191,9 +196,57 @@ def _col2im(node: OnnxNode) -> Expr:
     )
 
 
+def _deform_conv(node: OnnxNode) -> Expr:
+    kernel = kernel_of(node, 1)
+    window, offset, mask = slide(node, kernel), node.x(2), node.maybe(4)
+    groups = node.integer("offset_group", 1)
+    if rank(node.x(0)) != 4 or known(shape(offset)[1]) != 2 * groups * math.prod(kernel):
+        expected = f"offsets of {2 * groups * math.prod(kernel)} channels"
+        node.malformed("DeformConv takes images and offsets.", expected, str(node.type(2)))
+    if mask is None:
+        n, _, *rest = shape(offset)
+        mask = full(shape=(n, groups * math.prod(kernel), *rest), value=1.0, dtype=dtype(offset))
+    y = deformable_conv2d(
+        node.x(0),
+        offset,
+        mask,
+        node.x(1),
+        strides=window.strides,
+        padding=window.padding,
+        dilation=window.dilation,
+        groups=node.integer("group", 1),
+    )
+    return with_bias(node, y, 3)
+
+
+def _roi_align(node: OnnxNode) -> Expr:
+    samples = node.integer("sampling_ratio", 0)
+    if samples < 1:
+        message = "How many samples a box needs is only known when the model runs."
+        node.unsupported(message, "a sampling_ratio above 0", str(samples))
+    words = {"half_pixel": True, "output_half_pixel": False}
+    usual = "half_pixel" if node.opset >= 16 else "output_half_pixel"
+    how = node.text("coordinate_transformation_mode", usual)
+    mode = node.text("mode", "avg")
+    if how not in words or mode not in ("avg", "max"):
+        node.malformed("There is no such way to sample.", ", ".join(words), f"{how}, {mode}")
+    return roi_align(
+        node.x(0),
+        node.x(1),
+        node.x(2),
+        size=(node.integer("output_height", 1), node.integer("output_width", 1)),
+        scale=node.real("spatial_scale", 1.0),
+        samples=samples,
+        half_pixel=words[how],
+        mode=mode,
+    )
+
+
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "GridSample": _grid_sample,
     "Col2Im":     _col2im,
+    "DeformConv": _deform_conv,
+    "RoiAlign":   _roi_align,
 }
 # fmt: on

@@ -15,6 +15,8 @@ from plica.frontend.onnx.value import TensorValue
 from plica.frontend.word import along, as_scalar, dtype, in_f32, is_one, like, rank, shape, to
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
+from plica.ir.op.elementwise import cast, clip
+from plica.ir.type.dtype import DType, f32, i8
 
 __all__ = [
     "Made",
@@ -26,6 +28,7 @@ __all__ = [
     "direct",
     "dtype",
     "in_f32",
+    "into_storage",
     "is_one",
     "like",
     "rank",
@@ -55,3 +58,17 @@ def axes_in(node: OnnxNode, axes: Sequence[int], of: int) -> tuple[int, ...]:
     if len(set(found)) != len(found):
         node.malformed("An axis is named twice.", "different axes", str(tuple(axes)))
     return found
+
+
+def into_storage(node: OnnxNode, x: Expr, into: DType) -> Expr:
+    """x in a dtype that only keeps numbers, as the standard casts.
+
+    Floats are held within the format's greatest, infinities too, unless the node says that it does
+    not saturate; integers wrap around, also those that come from floats.
+    """
+    if not into.is_float:
+        return cast(to(x, i8) if dtype(x).is_float else x, into)
+    if not node.integer("saturate", 1):
+        return cast(x, into)
+    wide = x if dtype(x).is_float and not dtype(x).is_storage else to(x, f32)
+    return cast(clip(wide, min=-into.greatest, max=into.greatest), into)

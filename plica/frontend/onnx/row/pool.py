@@ -1,0 +1,193 @@
+"""Rows of pools: windows that are reduced, and what undoes them."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final, Literal
+
+import numpy as np
+
+from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.row.window import Slide, slide
+from plica.frontend.onnx.row.word import Row, direct, dtype, in_f32, like, rank, shape, to
+from plica.ir.graph.expression import Expr, const
+from plica.ir.op.comparison import equal, logical_and, logical_or
+from plica.ir.op.convolution import conv
+from plica.ir.op.create import full
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import absolute, add, divide, isnan, power
+from plica.ir.op.index import where
+from plica.ir.op.pad import pad
+from plica.ir.op.pool import avg_pool, global_avg_pool, global_max_pool, max_pool
+from plica.ir.op.put import scatter_elements
+from plica.ir.op.reduction import sum_
+from plica.ir.op.shape import reshape
+from plica.ir.type.dim import known
+
+LARGEST_WINDOW: Final = 1024
+"""How many elements a window may have whose places are asked for."""
+
+
+def _pool_window(node: OnnxNode, dilated: bool = True) -> Slide:
+    kernel = node.integers("kernel_shape") or ()
+    if node.rank() < 3 or len(kernel) != node.rank() - 2 or any(each < 1 for each in kernel):
+        expected, found = f"{node.rank() - 2} sizes", str(kernel)
+        node.malformed(f"{node.proto.op_type} takes a kernel for each axis.", expected, found)
+    return slide(node, kernel, dilated)
+
+
+def _max_pool(node: OnnxNode) -> list[Expr]:
+    by_columns = node.flag("storage_order")
+    window = _pool_window(node)
+    y = max_pool(
+        node.x(),
+        kernel=window.kernel,
+        strides=window.strides,
+        padding=window.padding,
+        dilation=window.dilation,
+        ceil_mode=node.flag("ceil_mode"),
+    )
+    if not any(node.proto.output[1:]):
+        return [y]
+    return [y, _max_places(node, y, window, by_columns)]
+
+
+def _max_places(node: OnnxNode, y: Expr, window: Slide, by_columns: bool) -> Expr:
+    """Where in the whole tensor the first greatest element of each window lies."""
+    x = node.x()
+    sizes, wanted = node.sizes(0), [known(size) or 0 for size in shape(y)[2:]]
+    if prod(window.kernel) > LARGEST_WINDOW:
+        found = str(prod(window.kernel))
+        node.unsupported("The places in a large window.", f"at most {LARGEST_WINDOW}", found)
+    spatial = sizes[2:]
+    order: Literal["F", "C"] = "F" if by_columns else "C"
+    places = np.arange(prod(spatial), dtype=np.int64).reshape(spatial, order=order)
+    border = []
+    for at, (before, _) in enumerate(window.padding):
+        end = (wanted[at] - 1) * window.strides[at] + window.reach(at)
+        border.append((before, max(0, end - before - spatial[at])))
+    places = np.pad(places, border, constant_values=-1)
+    padded = pad(x, ((0, 0), (0, 0), *border))
+    axes = tuple(range(2, len(sizes)))
+    found_at: Expr = const(np.zeros(wanted, np.int64))
+    # From the last place of a window to the first, which is the one that is kept.
+    for place in reversed(list(np.ndindex(*window.kernel))):
+        start = [i * by for i, by in zip(place, window.dilation, strict=True)]
+        stop = [i + (n - 1) * by + 1
+                for i, n, by in zip(start, wanted, window.strides, strict=True)]  # fmt: skip
+        steps = window.strides
+        here = places[tuple([slice(*each) for each in zip(start, stop, steps, strict=True)])]
+        element = slice_(padded, tuple(start), tuple(stop), steps, axes)
+        takes = equal(element, y)
+        if dtype(x).is_float:
+            takes = logical_or(takes, isnan(element))  # then the greatest is nan, too
+        takes = logical_and(takes, const(here >= 0))
+        found_at = where(takes, const(here), found_at)
+    planes = np.arange(sizes[0] * sizes[1], dtype=np.int64) * prod(spatial)
+    return add(found_at, const(planes.reshape(sizes[0], sizes[1], *[1] * len(spatial))))
+
+
+def _average_pool(node: OnnxNode) -> Expr:
+    window = _pool_window(node, node.opset >= 19)
+    ceil, padded = node.flag("ceil_mode"), node.flag("count_include_pad")
+    if set(window.dilation) <= {1}:
+        return avg_pool(
+            node.x(),
+            kernel=window.kernel,
+            strides=window.strides,
+            padding=window.padding,
+            ceil_mode=ceil,
+            count_include_pad=padded,
+        )
+    x = in_f32(node.x())
+    held = full(shape=shape(x), value=1.0, dtype=dtype(x))
+    border = ((0, 0), (0, 0), *window.padding)
+    held = pad(held, border, constant_values=1.0 if padded else 0.0)
+    total = _windows(node, pad(x, border), window, ceil)
+    return to(divide(total, _windows(node, held, window, ceil)), node.type().dtype)
+
+
+def _windows(node: OnnxNode, x: Expr, window: Slide, ceil: bool) -> Expr:
+    """The sum of each window of padded images."""
+    count = len(window.kernel)
+    extra = [(0, 0)] * count
+    if ceil:
+        for at in range(count):
+            size, stride = known(shape(x)[2 + at]), window.strides[at]
+            if size is None:
+                node.unsupported("ceil_mode with dilations needs known sizes.", "numbers")
+            room = size - window.reach(at)
+            number = -(-room // stride) + 1
+            before = size - window.padding[at][1]
+            if (number - 1) * stride >= before:
+                number -= 1
+            extra[at] = (0, max(0, (number - 1) * stride + window.reach(at) - size))
+    channels = known(shape(x)[1])
+    if channels is None:
+        node.unsupported("Dilations need a known number of channels.", "a number")
+    ones = full(shape=(channels, 1, *window.kernel), value=1.0, dtype=dtype(x))
+    return conv(
+        pad(x, ((0, 0), (0, 0), *extra)),
+        ones,
+        strides=window.strides,
+        dilation=window.dilation,
+        groups=channels,
+    )
+
+
+def _max_unpool(node: OnnxNode) -> Expr:
+    x, places = node.x(0), node.x(1)
+    window, sizes = _pool_window(node, False), node.sizes(0)
+    inner = [
+        (size - 1) * stride - sum(sides) + kernel
+        for size, stride, sides, kernel in zip(
+            sizes[2:], window.strides, window.padding, window.kernel, strict=True
+        )
+    ]
+    whole = (*sizes[:2], *inner)
+    wanted = tuple(node.whole(2)) if node.value(2) is not None else whole
+    if node.sizes(1) != sizes or len(wanted) != len(whole) or min(inner) < 0:
+        node.malformed("Each element has a place.", str(node.type(0)), str(node.type(1)))
+    if any(a < b for a, b in zip(wanted, whole, strict=True)):
+        node.malformed("MaxUnpool makes no less than it has.", str(whole), str(wanted))
+    nothing = full(shape=(prod(whole),), value=0, dtype=dtype(x))
+    flat = scatter_elements(nothing, *(reshape(each, (prod(sizes),)) for each in (places, x)))
+    sides = tuple((0, a - b) for a, b in zip(wanted, whole, strict=True))
+    return pad(reshape(flat, whole), sides)
+
+
+def _power(node: OnnxNode) -> int:
+    p = node.integer("p", 2)
+    if p < 1:
+        node.malformed("The power of a norm is 1 or more.", "1 or more", str(p))
+    return p
+
+
+def _lp_pool(node: OnnxNode) -> Expr:
+    window = _pool_window(node, node.opset >= 18)
+    p = _power(node)
+    x = in_f32(node.x())
+    border = ((0, 0), (0, 0), *window.padding)
+    powers = power(absolute(pad(x, border)), like(p, x))
+    total = _windows(node, powers, window, node.flag("ceil_mode") if node.opset >= 18 else False)
+    return to(power(total, like(1.0 / p, x)), node.type().dtype)
+
+
+def _global_lp_pool(node: OnnxNode) -> Expr:
+    x, p = in_f32(node.x()), _power(node)
+    axes = tuple(range(2, rank(x)))
+    total = sum_(power(absolute(x), like(p, x)), axis=axes, keepdims=True)
+    return to(power(total, like(1.0 / p, x)), node.type().dtype)
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "MaxPool":           _max_pool,
+    "MaxUnpool":         _max_unpool,
+    "AveragePool":       _average_pool,
+    "LpPool":            _lp_pool,
+    "GlobalAveragePool": direct(global_avg_pool),
+    "GlobalMaxPool":     direct(global_max_pool),
+    "GlobalLpPool":      _global_lp_pool,
+}
+# fmt: on

@@ -1,0 +1,84 @@
+"""Products of narrow floats made of wide ones: the same bits, and what numpy gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+import ml_dtypes
+import numpy as np
+from hypothesis import given, settings
+
+import plica
+from plica.core.name import Name
+from plica.ir.graph.expression import Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.op.activation import relu
+from plica.ir.op.convolution import conv
+from plica.ir.op.elementwise import add
+from plica.ir.op.linear import dense
+from plica.ir.type.infer import infer
+from plica.ir.type.term import tensor
+from plica.rewrite.contract import exact
+from plica.rewrite.pack import rewrite
+from plica.rewrite.packs.wide import WIDE
+from tests.ir.reference.neural import _conv as reference
+
+Array = np.ndarray[Any, Any]
+EXAMPLES = max(2, settings().max_examples // 8)
+NUMPY: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+STEP = {"f16": 2.0**-10, "bf16": 2.0**-7}
+
+
+def program(shape: tuple[int, ...], dtype: str, body: Any) -> Module:  # Any: from a variable
+    x, main = Var(Name("x"), tensor(shape, dtype)), Var(Name("main"), None)
+    return infer(module({main: Function((), (), (x,), None, body(x))}, main))
+
+
+def numbers(seed: int, dtype: str, *shape: int) -> Array:
+    drawn: Array = np.random.default_rng(seed).standard_normal(shape).astype(NUMPY[dtype])
+    return drawn
+
+
+def same_as_defined(of: Module, values: Array) -> Array:
+    """What native code gives, which is what the interpreter gives to the bit."""
+    got = plica.compile(of, contract="exact", cache=False)(values)
+    meant: Any = interpret(of, values)
+    assert np.array_equal(np.asarray(got).view(np.uint16), np.asarray(meant).view(np.uint16))
+    return np.asarray(got, np.float64)
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.sampled_from(("f16", "bf16")), st.integers(1, 9), st.integers(1, 70), st.integers(0, 99))
+def test_two_products_with_a_way_around(dtype: str, rows: int, width: int, seed: int) -> None:
+    weight, values = numbers(seed, dtype, width, width), numbers(seed + 1, dtype, rows, width)
+
+    def body(x: Var) -> Any:
+        hidden = relu(dense(x, const(weight, dtype)))
+        return add(dense(hidden, const(weight, dtype)), hidden)
+
+    got = same_as_defined(program((rows, width), dtype, body), values)
+    w = weight.astype(np.float64).T
+    hidden = np.maximum(values.astype(np.float64) @ w, 0).astype(NUMPY[dtype]).astype(np.float64)
+    want = hidden @ w + hidden
+    assert np.abs(got - want).max() <= 3 * STEP[dtype] * (np.abs(want).max() + 1)
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.sampled_from(("f16", "bf16")), st.integers(1, 20), st.integers(3, 12), st.integers(0, 99))
+def test_convolutions(dtype: str, channels: int, side: int, seed: int) -> None:
+    weight = numbers(seed, dtype, 5, channels, 3, 3)
+    values = numbers(seed + 1, dtype, 1, channels, side, side)
+    of = program(values.shape, dtype, lambda x: conv(x, const(weight, dtype), padding=1))
+    got = same_as_defined(of, values)
+    want = reference(values.astype(np.float64), weight.astype(np.float64), padding=1)
+    assert np.abs(got - want).max() <= 3 * STEP[dtype] * (np.abs(want).max() + 1)
+
+
+def test_nothing_narrow_is_multiplied_afterwards() -> None:
+    weight = numbers(0, "f16", 4, 4)
+    of = program((2, 4), "f16", lambda x: dense(x, const(weight, "f16")))
+    made, derivation = rewrite(of, WIDE, exact)
+    assert [step.rule.name for step in derivation.steps] == ["wide-nn-dense"]
+    assert rewrite(made, WIDE, exact)[0] == made
