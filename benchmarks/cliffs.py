@@ -7,7 +7,7 @@ and sizes are drawn so that small ones are as likely as large ones.  Both take t
 counts is the least time of a call: of the processor for one thread.  The table is sorted by the
 ratio, the slowest first; below it are quantiles and the geometric mean.  A refusal counts as 0.  A
 number is wrong that differs from onnxruntime's and from those of onnx's own reference; with one the
-command ends with 1.  With --shrink those below 0.7 are given with the smallest sizes that still are.
+command ends with 1.  With --shrink those below 0.7 come with the smallest sizes that still are so.
 """
 
 from __future__ import annotations
