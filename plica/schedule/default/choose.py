@@ -154,9 +154,11 @@ def _groups(of: Stages, facts: Facts, machine: Machine) -> list[Made]:
     return [] if found is None else [(found.cycles, found.make)]
 
 
-def _contraction(of: Stages, facts: Facts, again: bool = False) -> Contraction | None:
+def _contraction(
+    of: Stages, facts: Facts, again: bool = False, other: bool = False
+) -> Contraction | None:
     """The contraction some stages are, if it is worth a tile of registers."""
-    found = contraction(of, again)
+    found = contraction(of, again, other)
     if found is None or found.reduced.dtype not in (f32, f64):
         return None
     if prod(found.sizes.values()) < FEWEST:
@@ -199,8 +201,11 @@ def _is_constant(of: Load | None, whole: Contraction, facts: Facts) -> bool:
 
 def _over_rows(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
     found = _contraction(of, facts)
-    if found is not None:
-        whole = merged(found) or found
+    ways = [found]
+    if found is not None and not _is_constant(found.weight, found, facts):
+        ways.append(_contraction(of, facts, other=True))  # nothing is packed that lies in rows
+    for way in filter(None, ways):
+        whole = merged(way) or way
         for each in over_rows(whole, machine):
             yield (
                 each.cycles,
