@@ -38,7 +38,12 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.gpu.attention_chain import Chain, chain_of
-from plica.schedule.default.gpu.attention_tile import AttentionTile, attention_tiles
+from plica.schedule.default.gpu.attention_tile import (
+    STEP,
+    AttentionTile,
+    attention_intrinsics,
+    attention_tiles,
+)
 from plica.schedule.default.gpu.cost import (
     attention_cost,
     element_cost,
@@ -130,6 +135,13 @@ DECLARED: Final = tuple(
         for left in (True, False)
         for right in (True, False)
         for dtype in NARROW
+    ]
+    + [
+        each.name
+        for tile in ATTENTION
+        for dtype in NARROW
+        for columns in range(STEP, WIDEST + 1, STEP)
+        for each in attention_intrinsics(tile, columns, dtype)
     ]
 )
 """What traces of theirs name, which so can be read back in a process that has made none."""
