@@ -89,9 +89,11 @@ def convolution(random: Random) -> Drawn:
 def sequence(random: Random) -> Drawn:
     from torch import nn
 
-    lots, deep, wide, length = size(random, 1, 16), *(size(random, 8, 512) for _ in range(2)), size(random, 32, 2048)  # fmt: skip
+    lots, length = size(random, 1, 16), size(random, 32, 2048)
+    deep, wide = (size(random, 8, 512) for _ in range(2))
     layer = nn.Conv1d(deep, wide, 3, 1, 1)
-    return f"conv1d {lots}x{deep}x{length} {wide}", module(lambda x, one: one(x), layer), [(lots, deep, length)]  # fmt: skip
+    name = f"conv1d {lots}x{deep}x{length} {wide}"
+    return name, module(lambda x, one: one(x), layer), [(lots, deep, length)]
 
 
 def attention(random: Random) -> Drawn:
@@ -132,7 +134,8 @@ def reduction(random: Random) -> Drawn:
 def elementwise(random: Random) -> Drawn:
     shape = sizes(random, int(random.integers(1, 5)), 1 << 10, 1 << 24)
     other = tuple(each if random.integers(2) else 1 for each in shape)
-    return f"elementwise {shape} {other}", module(lambda x, y: (x * y + x).sigmoid() * x), [shape, other]  # fmt: skip
+    what = module(lambda x, y: (x * y + x).sigmoid() * x)
+    return f"elementwise {shape} {other}", what, [shape, other]
 
 
 def moved(random: Random) -> Drawn:
@@ -146,8 +149,11 @@ def pooled(random: Random) -> Drawn:
 
     images, deep, side = size(random, 1, 32), size(random, 8, 256), size(random, 8, 112)
     kind = random.choice(["max", "average", "whole"])
-    layer = {"max": nn.MaxPool2d(3, 2, 1), "average": nn.AvgPool2d(2), "whole": nn.AdaptiveAvgPool2d(1)}[kind]  # fmt: skip
-    return f"{kind} pool {images}x{deep}x{side}", module(lambda x, one: one(x), layer), [(images, deep, side, side)]  # fmt: skip
+    layers = {
+        "max": nn.MaxPool2d(3, 2, 1), "average": nn.AvgPool2d(2), "whole": nn.AdaptiveAvgPool2d(1),
+    }  # fmt: skip
+    name, shape = f"{kind} pool {images}x{deep}x{side}", (images, deep, side, side)
+    return name, module(lambda x, one: one(x), layers[str(kind)]), [shape]
 
 
 def block(random: Random) -> Drawn:
@@ -167,7 +173,8 @@ def network(random: Random) -> Drawn:
     from torch import nn
 
     width = size(random, 16, 2048)
-    layers: list[Any] = [nn.Linear(width, width), nn.LayerNorm(width), nn.GELU(), nn.Linear(width, width)]  # fmt: skip
+    first, last = (nn.Linear(width, width) for _ in range(2))
+    layers: list[Any] = [first, nn.LayerNorm(width), nn.GELU(), last]
     rows = size(random, 1, 2048)
     return f"mlp {rows}x{width}", nn.Sequential(*layers), [(rows, width)]
 
@@ -242,8 +249,11 @@ def measured(seed: int, number: int) -> dict[str, Any]:
 def shown(rows: list[dict[str, Any]]) -> int:
     """The table, the slowest first, and quantiles; 1 where a number is wrong."""
     for row in sorted(rows, key=lambda each: float(each["ratio"])):
-        what = row.get("refused") or (f"{row['seconds'] * 1e6:9.1f} us | torch {row['torch'] * 1e6:9.1f} us"
-                                      f" | error {row['error']:.1e}{'  WRONG' if row['wrong'] else ''}")  # fmt: skip
+        what = row.get("refused")
+        if what is None:
+            mine, other = (row[word] * 1e6 for word in ("seconds", "torch"))
+            wrong = "  WRONG" if row["wrong"] else ""
+            what = f"{mine:9.1f} us | torch {other:9.1f} us | error {row['error']:.1e}{wrong}"
         print(f"{row['ratio']:6.2f}x  {row['number']:4}  {row['name'][:52]:52} {what}")
     ratios = sorted(float(row["ratio"]) for row in rows)
     if ratios:
@@ -251,9 +261,8 @@ def shown(rows: list[dict[str, Any]]) -> int:
         mean = math.exp(statistics.mean(math.log(max(each, 1e-3)) for each in ratios))
         told = ", ".join(f"{word} {value:.2f}" for word, value in parts.items())
         refused = sum("refused" in row for row in rows)
-        print(
-            f"{len(ratios)} cases: least {ratios[0]:.2f}, {told}, mean {mean:.2f}, {refused} refused"
-        )
+        least = f"{len(ratios)} cases: least {ratios[0]:.2f}"
+        print(f"{least}, {told}, mean {mean:.2f}, {refused} refused")
     return int(any(row.get("wrong") for row in rows))
 
 
