@@ -97,7 +97,6 @@ def _before(
             if theirs is None or theirs is group or theirs.sink is not part or not is_one(theirs):
                 continue
             users = decisions.users[part]
-            alone = all(decisions.verdicts[user].reason != "copied" for user in users)
-            if alone and all(user in group.spots for user in users):
+            if all(_is_only(user, group.spots, decisions) for user in users):
                 found[theirs] = None
     return next(iter(found)) if len(found) == 1 else None

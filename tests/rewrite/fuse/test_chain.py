@@ -29,14 +29,16 @@ ATTENTION = (
     + """
 def main(x: Tensor[(2, 40, 96), f16]):
     q = op.transpose(op.reshape(op.slice(x, (0,), (32,), None, (2,)), (2, 40, 2, 16)), (0, 2, 1, 3))
-    k = op.transpose(op.reshape(op.slice(x, (32,), (64,), None, (2,)), (2, 40, 2, 16)), (0, 2, 3, 1))
-    v = op.transpose(op.reshape(op.slice(x, (64,), (96,), None, (2,)), (2, 40, 2, 16)), (0, 2, 1, 3))
+    k = op.reshape(op.slice(x, (32,), (64,), None, (2,)), (2, 40, 2, 16))
+    k = op.transpose(k, (0, 2, 3, 1))
+    v = op.reshape(op.slice(x, (64,), (96,), None, (2,)), (2, 40, 2, 16))
+    v = op.transpose(v, (0, 2, 1, 3))
     s = op.matmul(op.cast(q, "f32"), op.cast(k, "f32")) * 0.25
     e = op.exp(s - op.max(s, axis=(3,), keepdims=True))
     w = e / op.sum(e, axis=(3,), keepdims=True)
     return op.cast(op.matmul(w, op.cast(v, "f32")), "f16")
 """
-)  # noqa: E501  # a program is a line for each value
+)
 
 
 def functions(of: Module) -> list[Function]:
