@@ -15,7 +15,8 @@ from collections.abc import Callable, Container
 from typing import Final
 
 from plica.ir.graph.expression import Expr
-from plica.rewrite.fuse.decide import Decisions, Group, Verdict, inside, is_narrow
+from plica.rewrite.fuse.as_it_lies import is_narrow
+from plica.rewrite.fuse.decide import Decisions, Group, Verdict, inside
 from plica.rewrite.fuse.reading import operator, parts
 
 MOVES: Final = ("broadcast_to", "repeat", "slice", "transpose")
