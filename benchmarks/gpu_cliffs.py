@@ -193,7 +193,8 @@ def quantised(random: Random) -> Drawn:
             self.register_buffer("scale", torch.rand(wide) / 1000)
 
         def forward(self, x: Any) -> Any:
-            return nn.functional.linear(x, self.weight.to(x.dtype)) * self.scale.to(x.dtype)
+            weight, scale = (each.to(x.dtype) for each in self.buffers())
+            return nn.functional.linear(x, weight) * scale
 
     return f"i8 weights {rows}x{deep}x{wide}", Quantised(), [(rows, deep)]
 
