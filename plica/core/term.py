@@ -167,6 +167,12 @@ class Term(metaclass=TermMeta):
     binds: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
     """Pairs (field that holds variables, fields in which they are bound)."""
 
+    @classmethod
+    def not_a_term(cls, given: object) -> TypeError:
+        """What is said where something else stands in the place of a term."""
+        kind = type(given).__name__
+        return TypeError(f"{cls.__name__} expects terms, found {given!r} of type {kind}.")
+
     def canonical(self) -> Term:
         """An equal term whose digest does not depend on names: most terms are their own."""
         return self
@@ -253,7 +259,7 @@ def _unhashable(cls: TermMeta, args: Iterable[Any]) -> TypeError:
 
 def _not_a_term(cls: TermMeta, args: Iterable[Any]) -> TypeError:
     bad = next(arg for arg in args if not isinstance(arg, Term))
-    return TypeError(f"{cls.__name__} expects terms, found {bad!r} of type {type(bad).__name__}.")
+    return cast(type[Term], cls).not_a_term(bad)
 
 
 def _bind(cls: TermMeta, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

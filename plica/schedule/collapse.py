@@ -8,7 +8,8 @@ products with one matrix is one product.  The tensors are the same memory, seen 
 
 Two neighbouring axes are one where every tensor that is read or written at one of them is so at
 both, in neighbouring dims that have just their sizes.  What stands in the way of one pair may do so
-by another, so pairs are struck out until all that are left agree.
+by another, so pairs are struck out until all that are left agree.  Axes of length 1 are left out
+before that (`plica.schedule.unit_axis`).
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -40,6 +41,7 @@ from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads, reductions, stages
 from plica.ir.type.dim import known, product
+from plica.schedule.unit_axis import without_units
 
 Pair: TypeAlias = "tuple[int, ScalarVar, ScalarVar]"
 """Neighbouring axes of a stage, by its number."""
@@ -61,6 +63,7 @@ def collapsed(of: Stages, free: bool = False, opened: bool = False) -> Stages:
     """
     if (of.dims and not opened) or not all(isinstance(each, Each) for each in of.stages):
         return of
+    of = without_units(of, free)
     every = [each for each in of.stages if isinstance(each, Each)]
     lengths = [_lengths(each) for each in every]
     if None in lengths:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from attrs import frozen
@@ -103,7 +103,19 @@ def _reads(of: Stages, before: Sequence[Each], touched: Container[Term]) -> list
     return found + later
 
 
-def constants(of: Hoisted, given: Mapping[int, Array]) -> dict[Buffer, Array]:
+class DoneBefore(Protocol):
+    """What is made of constants before a program runs."""
+
+    @property
+    def before(self) -> tuple[Each, ...]:
+        """The stages that make it."""
+
+    @property
+    def inputs(self) -> tuple[Buffer, ...]:
+        """What they may read."""
+
+
+def constants(of: DoneBefore, given: Mapping[int, Array]) -> dict[Buffer, Array]:
     """What was done before, from the arrays of constant inputs by their places."""
     held: dict[Buffer, Array] = {}
     for number, array in given.items():

@@ -58,6 +58,11 @@ WINOGRAD: Final = Pipeline((
 ))  # fmt: skip
 """Rules that pay on a machine, and what they leave to compute."""
 
+SCATTER: Final = rules(
+    "scatter", "Values are put at places by one look at each of them.", "scatter"
+)
+"""What pays where values are gone through one by one."""
+
 GROUP: Final = Pipeline(
     (
         Pass("infer", "Every later step asks for types.", infer, after=("inferred",)),

@@ -48,7 +48,7 @@ from plica.runtime.late import late
 from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine, candidates, default_schedule, fallback_schedule
 from plica.schedule.form import Facts, ScheduleTables
-from plica.schedule.hoist import Hoisted, constants, hoist
+from plica.schedule.hoist import DoneBefore, constants, hoist
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Scheduled:
     reads: tuple[int | Buffer, ...]
     source: str
     origin: KernelOrigin | None = None
-    hoisted: Hoisted | None = None
+    hoisted: DoneBefore | None = None
     params: tuple[int, ...] = ()
     """Which parameter of the function each input of the whole is, for what is made before."""
     given: Mapping[ScalarVar, Scalar] = field(factory=dict)
@@ -133,6 +133,8 @@ class Scheduler:
     """Whether it matters which constants hold numbers of 8 bits."""
     chunks: bool = False
     """Whether rows of open number go in chunks of known ones."""
+    ready: Mapping[tuple[Function, Facts], Scheduled] = field(factory=dict)
+    """Kernels that were made beforehand, by the default (`plica.codegen.lower.group`)."""
 
     def facts(self, function: Function, args: Sequence[Expr]) -> Facts:
         """What is known of what the stages of a function read."""
@@ -146,7 +148,8 @@ class Scheduler:
         # What was tuned has dims of its own, by other names: it serves what has none.
         if self.tuned and not to_stages(function).stages.dims:
             chosen = self.tuned.get(workload(function, facts))
-        return self.schedule(function, facts, chosen)
+        made = self.ready.get((function, facts)) if chosen is None else None
+        return made or self.schedule(function, facts, chosen)
 
 
 def facts_of(reads: Sequence[Expr], contract: Contract, *, looks_at_bytes: bool = False) -> Facts:

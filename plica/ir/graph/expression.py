@@ -31,6 +31,7 @@ from plica.core.term import Term
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.dtype import DType, dtype
 from plica.ir.type.term import DataName, Type, TypeVar
+from plica.runtime.error import wrong_argument
 
 WRITTEN = "ir.graph"  # the path that its terms are written down under
 
@@ -314,7 +315,8 @@ def as_expr(value: Operand) -> Expr:
         return Literal(value)
     if isinstance(value, np.ndarray | np.generic):
         return const(value)
-    raise TypeError(f"{value!r} is no expression, number or array.")
+    expected = "an expression, a number or an array"
+    raise wrong_argument("This is no expression, number or array.", expected, value)
 
 
 def remember_type(node: Expr, of: Type, settled: int) -> None:

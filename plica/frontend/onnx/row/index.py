@@ -24,9 +24,9 @@ from plica.ir.op.create import iota, iota_like
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, mod, subtract
 from plica.ir.op.index import gather_nd, length, take, take_along_axis, where
-from plica.ir.op.order import topk
 from plica.ir.op.put import COMBINE, scatter_elements, scatter_nd
 from plica.ir.op.shape import expand_dims, reshape
+from plica.ir.op.top_k import topk
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
 
