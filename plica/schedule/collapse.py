@@ -54,7 +54,7 @@ Lengths: TypeAlias = Mapping[ScalarVar, int]
 T = TypeVar("T")
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def collapsed(of: Stages, free: bool = False) -> Stages:
     """The stages with as few axes as they can have; those with open sizes as they are.
 
