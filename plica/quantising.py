@@ -15,7 +15,7 @@ numbers are quantised (QuantizeLinear and DequantizeLinear in ONNX) needs no sam
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -34,7 +34,7 @@ from plica.rewrite.quantise.calibrate import Method, QuantisationPoint, Seen, Sp
 from plica.rewrite.quantise.integer import float_layers, is_marked, said, to_integers
 from plica.rewrite.quantise.report import QuantisationReport
 from plica.rewrite.quantise.simulate import simulate
-from plica.runtime.error import Diagnostic, InputError, UnsupportedError
+from plica.runtime.error import Diagnostic, InputError, UnsupportedError, wrong_argument
 from plica.runtime.executable import Executable
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def quantise(
     and one for a whole weight unless said otherwise, so that a change of scale is a shift.  What
     is in `keep` stays in floats: operators by name, and the `first` and `last` layer.
     """
-    return quantised(
+    made = quantised(
         mod,
         samples,
         per_channel=per_channel,
@@ -90,7 +90,10 @@ def quantise(
         percentile=percentile,
         power_of_two=power_of_two,
         keep=keep,
-    ).module
+    )
+    if isinstance(samples, Sized) and not len(samples):
+        raise _no_samples()
+    return made.module
 
 
 def quantised(
@@ -109,6 +112,9 @@ def quantised(
     spec = Spec(symmetric, power_of_two, apart, method, percentile)
     if samples is None:
         return _as_said(_read(mod), ties_up=power_of_two)
+    if not isinstance(samples, Iterable):
+        message = "The model is calibrated on samples."
+        raise wrong_argument(message, "arrays, or arrays by the names of inputs", samples)
     annotated = annotate(prepare(_read(mod)), (keep,) if isinstance(keep, str) else keep)
     _check_floats(annotated)
     points = {

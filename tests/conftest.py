@@ -40,6 +40,7 @@ settings.register_profile(
 # Tests make what they test; those of the store have folders of their own.
 os.environ["PLICA_CACHE"] = "off"
 os.environ["PLICA_CACHE_AUDIT"] = "0"  # and tests of the audit say what they audit
+os.environ["PLICA_JOBS"] = "1"  # tests of the pool say how many
 
 PROFILE: Final = os.environ.get("PLICA_PROFILE", "ci")
 settings.load_profile(PROFILE)

@@ -171,7 +171,7 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_package_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PlicaError, match="There is no package 'nowhere'"):
+    with pytest.raises(PlicaError, match="No package of the name 'nowhere' is installed"):
         find_package("nowhere")
     project = tmp_path / "pyproject.toml"
     for text, said in (

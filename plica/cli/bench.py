@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import DIFFERS, Command, json_text
+from plica.cli.console import stdout_console
 from plica.cli.model import add_model, compile_reading, read
 from plica.cli.option import positive, read_arrays, seconds
 from plica.cli.progress import progress
@@ -107,10 +108,9 @@ def show(
     contest: Contest, rows: Sequence[LaunchRow], contract: str, arguments: argparse.Namespace
 ) -> None:
     """The tables."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = stdout_console()
     threads = "1 thread" if arguments.threads == 1 else f"{arguments.threads} threads"
     title = f"{arguments.model.name}: {threads}, contract {contract}"
     table = Table(title=title, title_justify="left")
@@ -141,9 +141,9 @@ def show_rows(console: Console, rows: Sequence[LaunchRow], most: int) -> None:
     whole = sum(row.seconds for row in rows)
     longest = sorted(rows, key=lambda row: -row.seconds)[:most]
     title = f"The {len(longest)} longest of {len(rows)} kernels, {whole * 1e3:.3f} ms in all"
-    table = Table(title=title, title_justify="left", expand=True)
-    table.add_column("kernel", overflow="ellipsis", no_wrap=True, ratio=2)
-    table.add_column("nodes", overflow="ellipsis", no_wrap=True, ratio=3)
+    table = Table(title=title, title_justify="left")
+    table.add_column("kernel", overflow="ellipsis", no_wrap=True)
+    table.add_column("nodes", overflow="ellipsis", no_wrap=True)
     for column, width in (("µs", 8), ("share", 5), ("GFLOP/s", 7), ("roof", 5)):
         table.add_column(column, justify="right", no_wrap=True, min_width=width)
     for row in longest:

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     target = target_of(find_machine(arguments))
     backend = backend_of(target)
     library = arguments.output.suffix == ".so"
-    if arguments.tune is not None or library or not backend.opens(target):
+    if arguments.tune is not None or not backend.opens(target):
         check_sizes(module)  # one code for every size is made for this machine only
     if library and backend.library:
         hint = "Give a name that ends with .plica."

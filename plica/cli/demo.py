@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import DIFFERS, Command, json_text
+from plica.cli.console import stdout_console
 from plica.cli.option import positive
 from plica.cli.progress import progress
 
@@ -31,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name, make in (SMALL if arguments.small else NETWORKS).items():
         with progress(name, total=STEPS) as say:
             found.append(show_network(name, make, arguments.threads, say))
-    views = [model_view(each.study, costs=False) for each in found]
+    views = [model_view(each.study, costs=False, films=KERNELS) for each in found]
     archive.write(arguments.output, page(views).encode())
     if arguments.json:
         print(json_text([to_data(each) for each in found]))
@@ -56,12 +57,11 @@ def to_data(of: Shown) -> dict[str, Any]:
 
 def show(found: Sequence[Shown], report: Path, took: float) -> None:
     """Print what happened."""
-    from rich.console import Console
     from rich.table import Table
 
     from plica.cli.bench import show_rows
 
-    console = Console(highlight=False)
+    console = stdout_console()
     title = f"Compiled for {found[0].study.target}, held against {found[0].reference}"
     table = Table(title=title, title_justify="left")
     table.add_column("network", no_wrap=True)

@@ -18,6 +18,7 @@ from typing import Final
 
 from plica import __version__
 from plica.cli.command import Command
+from plica.cli.console import stdout_console
 
 REQUIRED: Final[dict[str, str]] = {
     "attrs": "everything",
@@ -296,11 +297,10 @@ def to_json(report: DoctorReport) -> str:
 
 def show(report: DoctorReport) -> None:
     """The report for people."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console = stdout_console()
     machine = report.machine
     console.print(Text(f"plica {report.version}", style="bold"))
     facts = Table.grid(padding=(0, 2))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import Command, json_text
+from plica.cli.console import stdout_console
 from plica.cli.model import add_model, compile_model
 from plica.cli.option import read_arrays
 from plica.cli.progress import progress
@@ -156,12 +157,11 @@ def to_data(of: Study) -> dict[str, Any]:
 
 def show(of: Study) -> None:
     """The study in a few tables, where no page was asked for."""
-    from rich.console import Console
     from rich.table import Table
 
     from plica.cli.bench import SHOWN, show_rows
 
-    console = Console(highlight=False)
+    console = stdout_console()
     stages = Table("stage", "operators", "rules", title=of.name, title_justify="left")
     for each in of.stages:
         stages.add_row(

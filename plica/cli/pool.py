@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from plica.cli.command import Command
+from plica.cli.console import stdout_console
 from plica.runtime.error import Diagnostic, InputError
 
 if TYPE_CHECKING:
@@ -83,13 +84,12 @@ def status(arguments: argparse.Namespace) -> int:
         rows = [{"address": e.address, "target": e.target, "busy": e.busy} for e in found]
         print(json.dumps({"devices": rows}, indent=2))
         return 0
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("Device", "Machine", "Jobs", title="Pool", title_justify="left")
     for each in found:
         table.add_row(each.address, each.target, str(each.busy))
-    Console(highlight=False).print(table)
+    stdout_console().print(table)
     return 0
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from plica.cli.command import Command
+from plica.cli.console import stdout_console
 from plica.cli.named_pack import WrongUsage, named_contract, named_packs, named_rule
 from plica.cli.option import positive, seconds
 from plica.runtime.error import PlicaError
@@ -102,14 +103,13 @@ def show_packs(arguments: argparse.Namespace) -> int:
         ]
         print(json.dumps(rows, indent=2))
         return 0
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("pack", "version", "of", "rules", "contract", "what it is for")
     for name, pack in packs.items():
         table.add_row(name, pack.version, str(points[name]), str(len(pack)), str(pack.contract),
                       pack.doc)  # fmt: skip
-    Console().print(table)
+    stdout_console().print(table)
     return 0
 
 

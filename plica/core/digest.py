@@ -22,6 +22,7 @@ from pyrsistent import PMap, pmap
 from plica.core.binding import bound_by, fields_of_children, name_of
 from plica.core.summary import Summary, finish, own_data, plain, same, summaries, summary
 from plica.core.term import Term, field_names
+from plica.runtime.error import wrong_argument
 
 Path = tuple[str | int, ...]
 
@@ -35,7 +36,7 @@ class Meant(Protocol):
 def digest(of: Meant) -> str:
     """The content hash of a term, or of what a script means: 32 hexadecimal digits."""
     if not hasattr(of, "canonical"):
-        raise TypeError(f"Terms and scripts have a digest, not {type(of).__name__}.")
+        raise wrong_argument("Terms and scripts have a digest.", "a term or a script", of)
     term = of.canonical()
     found = summary(term)
     return finish(found, _named(found))

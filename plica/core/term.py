@@ -167,6 +167,12 @@ class Term(metaclass=TermMeta):
     binds: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
     """Pairs (field that holds variables, fields in which they are bound)."""
 
+    @classmethod
+    def not_a_term(cls, given: object) -> TypeError:
+        """What is said where something else stands in the place of a term."""
+        kind = type(given).__name__
+        return TypeError(f"{cls.__name__} expects terms, found {given!r} of type {kind}.")
+
     def canonical(self) -> Term:
         """An equal term whose digest does not depend on names: most terms are their own."""
         return self
@@ -253,7 +259,7 @@ def _unhashable(cls: TermMeta, args: Iterable[Any]) -> TypeError:
 
 def _not_a_term(cls: TermMeta, args: Iterable[Any]) -> TypeError:
     bad = next(arg for arg in args if not isinstance(arg, Term))
-    return TypeError(f"{cls.__name__} expects terms, found {bad!r} of type {type(bad).__name__}.")
+    return cast(type[Term], cls).not_a_term(bad)
 
 
 def _bind(cls: TermMeta, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -301,11 +307,26 @@ def _prepare_once(cls: TermMeta) -> None:
     cls._plan = (
         cls._table,
         cls.normal,
-        None if bare else leaf_key,
+        None if bare else _key_by(cls._kinds),
         fill(cls, setters),
         _forget_from(cls._table),
     )
     cls._arity = len(fields)  # last: from now on nobody waits
+
+
+def _key_by(kinds: tuple[str, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """The key of a node from its arguments: terms are their own, only plain data needs another."""
+    doubtful = tuple([at for at, kind in enumerate(kinds) if kind is PLAIN or kind is MIXED])
+
+    def key_of(args: tuple[Any, ...]) -> tuple[Any, ...]:
+        key = list(args)
+        for at in doubtful:
+            value = key[at]
+            if value.__class__ is not str:
+                key[at] = leaf_key(value)
+        return tuple(key)
+
+    return key_of
 
 
 _Setter = Callable[[Any, Any], None]

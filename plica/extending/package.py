@@ -6,11 +6,13 @@ records are found as if it were installed, in the place of an installed version.
 
 from __future__ import annotations
 
+import os
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import invalidate_caches
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +63,32 @@ def find_package(of: str | Path) -> ExtensionPackage:
     mine = tuple(each for each in points if each.package == str(of))
     if mine:
         return ExtensionPackage(mine[0].package, mine[0].version, None, mine)
-    known = sorted({each.package for each in points})
-    message = f"There is no package {str(of)!r} that extends Plica, and no such folder."
-    hint = did_you_mean(str(of), known) or "plica new KIND NAME writes one."
-    expected = f"a folder with a pyproject.toml, or one of {', '.join(known) or 'none'}"
-    raise UnsupportedError(Diagnostic("unknown-extension", message, None, expected, None, hint))
+    raise UnsupportedError(_no_package(str(of), sorted({each.package for each in points})))
+
+
+def _no_package(given: str, known: Sequence[str]) -> Diagnostic:
+    """What is there instead of a package that extends Plica."""
+    path, place = Path(given), Place(file=given)
+    code, expected = "unknown-extension", "a folder with a pyproject.toml"
+    hint: str | None = "plica new KIND NAME writes one."
+    if path.is_dir():
+        message = "The folder is no package: it has no pyproject.toml."
+        return Diagnostic(code, message, place, expected, None, hint)
+    if path.is_file():
+        message = "This is a file: what is checked is a package."
+        is_python = path.suffix == ".py"
+        hint = "plica rules check FILE.py checks the rules of a file." if is_python else None
+        return Diagnostic(code, message, place, expected, None, hint)
+    if os.sep in given or given.startswith("."):
+        return Diagnostic(code, "There is no such folder.", place, expected, None, hint)
+    if given.isidentifier() and find_spec(given) is not None:
+        message = f"The package {given} is installed, but offers nothing to Plica."
+        expected = "entry points of a group of Plica, as plica.packs"
+        return Diagnostic(code, message, None, expected, None, "docs/extend.md lists them.")
+    message = f"No package of the name {given!r} is installed, and there is no such folder."
+    if known:
+        expected = f"{', '.join(known)}, or {expected}"
+    return Diagnostic(code, message, None, expected, None, did_you_mean(given, known) or hint)
 
 
 def _written(folder: Path) -> ExtensionPackage:

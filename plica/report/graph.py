@@ -14,6 +14,8 @@ Fused groups are one box that names what is in it; where boxes stand is left to 
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from attrs import frozen
 
 from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, If, Literal, Var
@@ -39,12 +41,19 @@ class NodeBox:
         return _type(self.term)
 
 
+Reach: TypeAlias = "dict[Expr, tuple[Expr, ...]]"
+"""The boxes that each value comes from: itself where it is one."""
+
+
 def boxes(module: Module) -> list[NodeBox]:
     """The operators, calls, choices and inputs of the main function, values before uses."""
-    main = module.main_function()
+    return boxes_in(module.main_function().body, {})
+
+
+def boxes_in(root: Expr, reach: Reach) -> list[NodeBox]:
+    """The boxes of an expression that `reach` does not hold yet; then it holds them."""
     found: list[NodeBox] = []
-    reach: dict[Expr, tuple[Expr, ...]] = {}  # the boxes that a value comes from
-    stack: list[tuple[Expr, bool]] = [(main.body, False)]
+    stack: list[tuple[Expr, bool]] = [(root, False)]
     while stack:
         node, leaving = stack.pop()
         if not leaving:

@@ -22,17 +22,17 @@ steps is hardly larger than its first picture.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from attrs import frozen
 
-from plica.core.fold import post_order
-from plica.core.term import Term, rebuild
+from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.graph.module import Module
-from plica.report.graph import NodeBox, boxes
+from plica.report.graph import NodeBox, Reach, boxes_in
 from plica.report.origin import opened
+from plica.report.standing import Standing
 from plica.rewrite.align import aligned
 from plica.rewrite.derivation import Derivation, DerivationStep, at, provenance
 from plica.rewrite.rule import Rule
@@ -101,39 +101,32 @@ def film(derivation: Derivation) -> GraphFilm:
     assert isinstance(source, Module)
     maker = _Maker(source)
     start = tuple(maker.state.items())
-    frames = [maker.frame(step, after) for step, after in states(derivation)]
+    frames = list(_frames(maker, derivation))
     origins = maker.origins(derivation)
     return GraphFilm(tuple(maker.nodes), start, tuple(frames), origins, maker.first, maker.numbers)
 
 
-def states(derivation: Derivation) -> Iterator[tuple[DerivationStep, Module]]:
-    """Every step with the module after it; the steps of a sweep are taken one by one."""
+def _frames(maker: _Maker, derivation: Derivation) -> Iterator[GraphFrame]:
+    """Every step as a delta; the steps of a sweep are taken one by one."""
     term = derivation.source
     for (_, sweep), group in itertools.groupby(
         derivation.steps, lambda step: (step.path, step.sweep)
     ):
         together = tuple(group)
         begun = term
+        last = len(together)
         # In a sweep to a normal form what a step replaces stands there, children first.
-        stands = sweep is not None and sweep.kind == "normal" and not together[0].path
+        if sweep is not None and sweep.kind == "normal" and not together[0].path and last > 1:
+            standing = Standing(term)
+            for step in together[:-1]:
+                yield maker.replaced(step, standing)
+            together, skipped = together[-1:], together[:-1]
+        else:
+            skipped = ()
         for count, step in enumerate(together, 1):
-            if stands and count < len(together):
-                term = replaced(term, step.before, step.after)
-            else:
-                term = at(Derivation(begun, together[:count]), count)
+            term = at(Derivation(begun, skipped + together[:count]), len(skipped) + count)
             assert isinstance(term, Module)
-            yield step, term
-
-
-def replaced(root: Term, old: Term, new: Term) -> Term:
-    """A term with another in the place of one, wherever that stands."""
-    found: dict[Term, Term] = {}
-    for node in post_order(root):
-        if node is old:
-            found[node] = new
-        elif any(kid in found for kid in node._children) and not type(node).variable:
-            found[node] = rebuild(node, tuple([found.get(kid, kid) for kid in node._children]))
-    return found.get(root, root)
+            yield maker.frame(step, term)
 
 
 class _Maker:
@@ -145,6 +138,7 @@ class _Maker:
         self.state: dict[int, Reads] = {}
         self._terms: list[Expr] = []  # one term that each node stood for
         self._module = source
+        self._reach: Reach = {}
         self._take(source, {})
         self.first = dict(self.numbers)
 
@@ -155,15 +149,53 @@ class _Maker:
         known = len(self.nodes)
         self._take(after, came_from, None if step.rule.is_pass else step.after)
         changed = [(node, reads) for node, reads in self.state.items() if before.get(node) != reads]
-        rule = step.rule
-        return GraphFrame(
-            rule.name,
-            rule.is_pass,
-            str(rule.contract),
-            tuple([each for each in before if each not in self.state]),
-            tuple(changed),
-            tuple([node for node, _ in changed if node >= known]),
-        )
+        return _delta(step, [each for each in before if each not in self.state], changed, known)
+
+    def replaced(self, step: DerivationStep, standing: Standing) -> GraphFrame:
+        """The delta of a step whose left side stands in the graph: only what is above it is new."""
+        done = standing.replace(step.before, step.after)
+        seen = [old for old in done.above if old in self._reach]
+        known = len(self.nodes)
+        free: dict[Expr, int] = {}
+        for term in done.gone:
+            if isinstance(term, Expr) and self._reach.pop(term, None) is not None:
+                number = self.numbers.pop(term, None)
+                if number is not None:
+                    free[term] = number
+        new: list[tuple[NodeBox, int | None]] = []
+        if step.before in seen[:1] and isinstance(step.after, Expr):
+            came_from = {new: old for old, new in aligned(step.before, step.after)}
+            for box in boxes_in(step.after, self._reach):
+                old = came_from.get(box.term)
+                number = free.get(old) if isinstance(old, Expr) else None
+                same = number is not None and self.nodes[number] == described(box)
+                new.append((box, number if same else None))
+        for old in seen:
+            after = done.above[old]
+            if old is not step.before and isinstance(after, Expr):
+                new += [(box, free.get(old)) for box in boxes_in(after, self._reach)]
+        left = set(free.values())
+        changed: list[tuple[int, Reads]] = []
+        for box, number in new:
+            if number is None or number not in left:
+                number = self._number(box)
+            left.discard(number)
+            self.numbers[box.term] = number
+            reads = tuple([self.numbers[each] for each in box.below])
+            if self.state.get(number) != reads:
+                changed.append((number, reads))
+            self.state[number] = reads
+        for number in left:
+            del self.state[number]
+        assert isinstance(standing.root, Module)
+        self._module = standing.root
+        return _delta(step, sorted(left), changed, known)
+
+    def _number(self, box: NodeBox) -> int:
+        """The number of a node that was not there before."""
+        self.nodes.append(described(box))
+        self._terms.append(box.term)
+        return len(self.nodes) - 1
 
     def _take(
         self, module: Module, came_from: Mapping[Term, Term], changed: Term | None = None
@@ -172,7 +204,8 @@ class _Maker:
 
         What only stands above the part that `changed` is what it was: its type is not looked at.
         """
-        every = boxes(module)
+        self._reach = {}
+        every = boxes_in(module.main_function().body, self._reach)
         inside = None if changed is None else self._fresh(changed)
         numbers: dict[Expr, int] = {
             box.term: self.numbers[box.term] for box in every if box.term in self.numbers
@@ -190,9 +223,7 @@ class _Maker:
                 )
                 number = number if same else None
             if number is None:
-                number = len(self.nodes)
-                self.nodes.append(described(box))
-                self._terms.append(box.term)
+                number = self._number(box)
             taken.add(number)
             numbers[box.term] = number
         self.numbers = numbers
@@ -231,6 +262,16 @@ class _Maker:
             names = dict.fromkeys(rule.name for rule in rules)
             found.append(NodeOrigin(tuple(sources), tuple(names)))
         return tuple(found)
+
+
+def _delta(
+    step: DerivationStep, gone: Sequence[int], changed: Sequence[tuple[int, Reads]], known: int
+) -> GraphFrame:
+    """A frame; nodes from `known` on are new."""
+    rule = step.rule
+    made = tuple([node for node, _ in changed if node >= known])
+    contract = str(rule.contract)
+    return GraphFrame(rule.name, rule.is_pass, contract, tuple(gone), tuple(changed), made)
 
 
 def described(box: NodeBox) -> FilmNode:

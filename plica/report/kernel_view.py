@@ -16,7 +16,15 @@ from plica.ir.text.show.kernel import show_kernel
 from plica.ir.text.show.stages import shown_stages
 from plica.pipeline import job_for, page_of
 from plica.report.line_table import LineTable
-from plica.report.nest_film import NestFrame, of_lowering, of_trace, to_data, with_costs, with_times
+from plica.report.nest_film import (
+    NAME,
+    NestFrame,
+    of_lowering,
+    of_trace,
+    to_data,
+    with_costs,
+    with_times,
+)
 from plica.report.study import StudiedModel, Study
 from plica.rewrite.fuse import is_primitive
 from plica.rewrite.fuse.to_stages import to_stages
@@ -28,14 +36,16 @@ LABEL: Final = re.compile(r"^(k\d+_[\w.$]*):", re.MULTILINE)
 END: Final = re.compile(r"^\.Lfunc_end\d+:", re.MULTILINE)
 RUNS: Final = 5
 """How often a kernel is timed at a step; the least counts."""
+ENDS: Final = "This page has the steps of the kernels that take longest; plica explore has all."
 
 
 def kernels(
-    of: Study, table: LineTable, timed: int = 0, costs: bool = True
+    of: Study, table: LineTable, timed: int = 0, costs: bool = True, films: int | None = None
 ) -> list[dict[str, Any]]:
     """Every kernel, with its film; those that take longest are timed at every step.
 
-    With `costs` every step has the cycles that are expected of it.
+    With `costs` every step has the cycles that are expected of it.  Where only so many `films` are
+    asked for, they are of the kernels that take longest; the others are shown as they end.
     """
     program = of.model.lowered.program
     whole: dict[int, float] = {}
@@ -43,10 +53,15 @@ def kernels(
     for row, launch in zip(of.rows, launches(program), strict=True):
         whole[launch.kernel] = whole.get(launch.kernel, 0.0) + row.seconds
         first.setdefault(launch.kernel, launch)
-    longest = sorted(whole, key=lambda number: -whole[number])[:timed]
+    order = sorted(whole, key=lambda number: -whole[number])
+    longest, shown = set(order[:timed]), set(order[:films])
     found: list[dict[str, Any]] = []
     for number, origin in enumerate(program.origins):
-        frames = frames_of(of.model, number, first.get(number), costs)
+        if number in shown:
+            frames = frames_of(of.model, number, first.get(number), costs)
+        else:
+            kernel = program.kernels[number]
+            frames = [NestFrame("lower", "lowered", show_kernel(kernel, NAME), kernel, ENDS)]
         if number in longest:
             frames = with_times(frames, clock, of.model.lowered.fused)
         trace = None if origin is None else origin.trace.to_python(origin.kernel)
@@ -85,7 +100,7 @@ def frames_of(
     if origin is None:
         kernel = of.lowered.program.kernels[number]
         why = "No form and no schedule pays here."
-        frames.append(NestFrame("form", "plain loops", show_kernel(kernel, "kernel"), kernel, why))
+        frames.append(NestFrame("form", "plain loops", show_kernel(kernel, NAME), kernel, why))
         return frames
     if call is not None and isinstance(machine, Machine):
         frames += _form(of, call, origin.kernel, machine)

@@ -28,10 +28,12 @@ def model_view(
     futures: Sequence[Mapping[str, Any]] = (),
     *,
     costs: bool = True,
+    films: int | None = None,
 ) -> dict[str, Any]:
     """All of a study; of the kernels that take longest so many are timed at every step.
 
-    Expected `costs` of every step take as long as the rest of the page.
+    Expected `costs` of every step take as long as the rest of the page; with `films` only so many
+    kernels, those that take longest, are shown at every step.
     """
     progress("the graph at every step")
     graph = film(of.model.lowered.derivation)
@@ -43,7 +45,7 @@ def model_view(
         "facts": facts(of),
         "graph": {**graph.to_data(), "names": names(of, graph), "passes": passes(of.model)},
         "launches": launch_rows(of, graph),
-        "kernels": kernels(of, table, timed, costs),
+        "kernels": kernels(of, table, timed, costs, films),
         "assembly": assembly(of.model),
         "plan": plan(of),
         "roof": {"gflops": of.roof.gflops, "levels": [list(each) for each in of.roof.levels]},

@@ -24,6 +24,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.core.term import Term
+from plica.runtime.error import wrong_argument
 
 
 @frozen(eq=False)
@@ -54,8 +55,10 @@ exact, signless_zero, fused, reassociates = map(Contract, range(APPROX))
 
 def approx(rel: float) -> Contract:
     """Results may differ by `rel` times the largest magnitude."""
-    if not 0 < rel < 1:
-        raise ValueError(f"An approximation is relative and below 1, found {rel}.")
+    given: object = rel  # whatever a user gives
+    if not isinstance(given, int | float) or not 0 < given < 1:
+        message = "An approximation is relative: above 0 and below 1."
+        raise wrong_argument(message, "a number between 0 and 1, as 1e-3", rel)
     return Contract(APPROX, float(rel))
 
 

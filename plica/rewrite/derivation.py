@@ -27,6 +27,7 @@ from plica.core.term import Term, rebuild
 from plica.rewrite.contract import Contract, join
 from plica.rewrite.match import covered
 from plica.rewrite.rule import Rule
+from plica.runtime.error import wrong_argument
 from plica.runtime.late import late
 from plica.runtime.record import steps_text
 
@@ -148,6 +149,7 @@ def first_bad(derivation: Derivation, good: Callable[[Term], bool]) -> Bad | Non
     Bisection: at most ceil(log2 n) + 1 evaluations, where the source is taken to be good and a
     step that breaks it is not mended by later ones.
     """
+    _is_derivation(derivation)
     low, high = 0, len(derivation.steps)
     if high == 0 or good(at(derivation, high)):
         return None
@@ -179,12 +181,19 @@ def became(derivation: Derivation, source: Term) -> tuple[Term, ...]:
     )
 
 
+def _is_derivation(of: Derivation) -> None:
+    if not isinstance(of, Derivation):
+        hint = "rewrite(term, rules) gives one, and so does exe.derivation."
+        raise wrong_argument("This is no derivation.", "a Derivation", of, hint)
+
+
 # For each term: the source terms it comes from and the rules that made it, in order.
 Origin = tuple[dict[Term, None], dict[Rule, None]]
 
 
 def provenance(derivation: Derivation) -> Mapping[Term, Origin]:
     """Where every term of every state comes from."""
+    _is_derivation(derivation)
     origins: dict[Term, Origin] = {
         node: ({node: None}, {}) for node in post_order(derivation.source)
     }

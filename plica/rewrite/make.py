@@ -83,8 +83,8 @@ def tabled(
     contract = named(float) if isinstance(float, str) else float
     given: object = name  # whatever a user gives
     if not isinstance(given, str) or not given.strip():
-        message = f"The name of a rule must be a word, found {name!r}."
-        wrong.append(Diagnostic("bad-rule", message, place))
+        message = "The name of a rule must be a word."
+        wrong.append(Diagnostic("bad-rule", message, place, "a name, as relu-relu", repr(name)))
     if not isinstance(contract, Contract):
         message = f"The float contract of {name} is not known."
         wrong.append(Diagnostic("bad-rule", message, place, KNOWN, repr(float)))
@@ -92,17 +92,19 @@ def tabled(
     if isinstance(left, Term) and not isinstance(left, Dominator):
         wrong.extend(_two_demands(name, left, place))
     if not isinstance(left, Term) or type(left).hole:
-        message = f"The left side of {name} must be a term with structure, found {left!r}."
-        wrong.append(Diagnostic("bad-rule", message, place))
+        message = f"The left side of {name} must be a term with structure."
+        alone = isinstance(left, Term) and hole_names(left)
+        met = f"the hole {' '.join(alone)} alone" if alone else repr(left)
+        wrong.append(Diagnostic("bad-rule", message, place, "an operator around holes", met))
     elif isinstance(right, Term):
         wrong.extend(_unbound(name, left, right, place))
         build = None if wrong else right_side(left, right)
     elif not callable(right):
-        message = f"The right side of {name} must be a term or a function, found {right!r}."
-        wrong.append(Diagnostic("bad-rule", message, place))
+        message = f"The right side of {name} must be a term or a function of the match."
+        wrong.append(Diagnostic("bad-rule", message, place, None, repr(right)))
     if when is not None and not callable(when):
-        message = f"The guard of {name} must be a function of the match, found {when!r}."
-        wrong.append(Diagnostic("bad-rule", message, place))
+        message = f"The guard of {name} must be a function of the match."
+        wrong.append(Diagnostic("bad-rule", message, place, None, repr(when)))
     if wrong:
         raise RuleRefused(*wrong)
     return Rule(name, left, right, contract, when, place, compiled(left), build)

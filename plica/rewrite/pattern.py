@@ -26,7 +26,7 @@ from plica.core.term import Term, rebuild
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type.dtype import DTYPES, DType, dtype, i64
-from plica.runtime.error import Diagnostic
+from plica.runtime.error import Diagnostic, wrong_argument
 
 Predicate: TypeAlias = Callable[[Any], bool]
 """Any: a graph term, for a constant hole a `Const` (`.numpy()`), for an index constant a `Lit`
@@ -148,10 +148,12 @@ def constants(names: str) -> tuple[Any, ...]:
 
 def _names(words: str, most: int | None = None) -> list[str]:
     """The names in a text, apart by blanks or commas; each can be written as `m.name`."""
+    if not isinstance(words, str):
+        raise wrong_argument("Holes are named by a text.", "names apart by blanks", words)
     names = words.replace(",", " ").split()
-    wrong = [name for name in names if not name.isidentifier()]
+    wrong = [name for name in names if not name.isidentifier() or names.count(name) > 1]
     if wrong or not names or (most is not None and len(names) > most):
-        message = "The name of a hole must be an identifier."
+        message = "The name of a hole must be an identifier, and no two have one name."
         expected = "one name" if most == 1 else "names apart by blanks, as in 'x y'"
         found = ", ".join(map(repr, wrong)) or repr(words)
         raise RuleRefused(Diagnostic("bad-rule", message, expected=expected, found=found))

@@ -18,16 +18,27 @@ from plica.core.extension import FAILURES, raised_at, said
 from plica.core.term import Term
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.module import Module
+from plica.ir.loop.scalar import Scalar
 from plica.rewrite.contract import Contract
 from plica.rewrite.instantiate import Plan
 from plica.rewrite.match import Head, Matcher, PatternMatch, no_bool
 from plica.runtime.error import Diagnostic, Place
+from plica.runtime.late import late
 
 Computed: TypeAlias = Callable[[PatternMatch], "Term | None"]
 Guard: TypeAlias = Callable[[PatternMatch], bool]
 # Any: what a hole is filled with, a term, a type or the value of an attribute.
 Fillings: TypeAlias = Callable[[Callable[[Sequence[Any]], Any]], "Mapping[str, Any] | Expr"]
 """From a function that picks one of several values to what fills holes, by name, or to a term."""
+
+
+def term_text(term: Term) -> str:
+    """A term as a script says it, where it can."""
+    if isinstance(term, Expr):
+        return str(late("plica.ir.text.show.module:show_expr")(term))
+    if isinstance(term, Scalar):
+        return str(late("plica.ir.text.show.scalar:show_scalar")(term))
+    return repr(term)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -86,7 +97,7 @@ class Rule:
         message = f"The rule {self.name} fails."
         hint = "A right side that cannot be made gives None: the rule does not apply."
         at = raised_at(error) or self.place
-        found = f"{said(error)}\non {term!r}"
+        found = f"{said(error)}\non {term_text(term)}"
         return RuleFailed(Diagnostic("rule-fails", message, at, None, found, hint))
 
     @property

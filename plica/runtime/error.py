@@ -117,6 +117,28 @@ class InputError(PlicaError):
     """A value given to a compiled or interpreted function does not fit its interface."""
 
 
+class ArgumentError(InputError, TypeError):
+    """An argument of one of Plica's functions is of the wrong kind."""
+
+
+def wrong_argument(
+    message: str, expected: str, found: object, suggestion: str | None = None
+) -> ArgumentError:
+    """The error for an argument of the wrong kind, which is shown with its type.
+
+    >>> print(wrong_argument("This is no trace.", "a Trace", 5))
+    This is no trace. [input-type]
+      expected: a Trace
+      found: 5 of type int
+    """
+    text = repr(found)
+    shown = f"{text[:77]}..." if len(text) > 80 else text
+    kind = type(found).__name__
+    return ArgumentError(
+        Diagnostic("input-type", message, None, expected, f"{shown} of type {kind}", suggestion)
+    )
+
+
 class EvaluationError(PlicaError):
     """The program is well typed, but its evaluation on these values has no result."""
 

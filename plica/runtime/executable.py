@@ -57,6 +57,8 @@ class Executable:
     """A compiled model: `exe(x, y)` or `exe(name=x)` gives an array, or a tuple of arrays."""
 
     _externs: Externs = NONE
+    kept = ""
+    """The key under which the store keeps the artefact, where it does."""
 
     def __init__(
         self,
@@ -198,8 +200,10 @@ class Executable:
 
     def export(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         """A shared library with a plain C function, and beside it a header and an example."""
+        from plica.runtime.archive import check_path
         from plica.runtime.export import export
 
+        check_path(path)
         self._externs.check_written("exported")
         export(self.artefact, path, name, tuple(self._externs.libraries.values()))
 

@@ -6,5 +6,5 @@ from importlib import import_module
 
 
 def version() -> str:
-    """The version of Plica, which its face alone states."""
-    return str(import_module("plica").__version__)
+    """The version of Plica, which the face of the package alone states."""
+    return str(import_module(__name__.partition(".")[0]).__version__)

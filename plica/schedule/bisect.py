@@ -15,7 +15,7 @@ from attrs import frozen
 
 from plica.ir.graph.module import Module
 from plica.schedule.replay import ReplayState, begin, kernel_of, states, with_kernel
-from plica.schedule.trace import Program, Step, Trace
+from plica.schedule.trace import Program, Step, Trace, check_traces
 
 
 @frozen(eq=False)
@@ -36,6 +36,7 @@ def bisect(
 
     Raises `ScheduleRefused` where the trace does not replay.
     """
+    check_traces(trace)
     whole, name, found = kernel_of(program, kernel)
     # One replay gives the program after every step: they share all that did not change.
     reached: list[ReplayState] = [begin(found), *states(trace, found)]

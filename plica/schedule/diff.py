@@ -41,7 +41,7 @@ from plica.runtime.error import Diagnostic
 from plica.schedule.align import aligned, signatures
 from plica.schedule.handle import Handle
 from plica.schedule.spelling import spelled
-from plica.schedule.trace import Step, Trace, handles, renumbered
+from plica.schedule.trace import Step, Trace, check_traces, handles, renumbered
 
 
 @frozen(eq=False)
@@ -146,6 +146,7 @@ class Difference(Term):
 
 def diff(a: Trace, b: Trace) -> Difference:
     """What makes `b` of `a`."""
+    check_traces(a, b)
     pairs = dict(aligned(a, b))
     kept = {new: old for old, new in pairs.items()}
     place = _with_moves(a, b, pairs)

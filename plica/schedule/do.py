@@ -17,6 +17,7 @@ step raises `ScheduleRefused` at its `yield`, and a block that catches it goes o
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from inspect import CO_GENERATOR
 from pathlib import Path
 from random import Random
@@ -28,7 +29,7 @@ from attrs import evolve, frozen
 from plica.core.collector import paused
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
-from plica.runtime.error import Place
+from plica.runtime.error import ArgumentError, Place, wrong_argument
 from plica.schedule.concurrent import unsafe
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Gives, Instruction, Sampling, Scene
@@ -73,7 +74,12 @@ class DoBlock:
         return evolve(self, args=args, named=named)
 
     def start(self) -> Body:
-        return self.body(*self.args, **self.named)
+        started = self.body(*self.args, **self.named)
+        if not isinstance(started, Generator):
+            message = "A do-block is a function that yields instructions."
+            hint = "Write yield before each instruction."
+            raise wrong_argument(message, "a generator", started, hint)
+        return started
 
 
 @frozen(eq=False)
@@ -87,6 +93,8 @@ class Recorded:
 
 def do(body: Callable[..., Body]) -> DoBlock:
     """A do-block from a generator function."""
+    if not callable(body):
+        raise wrong_argument("do marks functions that yield instructions.", "a function", body)
     return DoBlock(body)
 
 
@@ -123,6 +131,9 @@ def record(
     decisions: Mapping[int, Decision] | None = None,
 ) -> Recorded:
     """Run a do-block on a program; raises `ScheduleRefused` where it does not catch it."""
+    if not isinstance(schedule, DoBlock):
+        hint = "Write @do above a function that yields instructions."
+        raise wrong_argument("This is no do-block.", "a do-block", schedule, hint)
     _decidable(decisions or {})
     whole, name, found = kernel_of(program, kernel)
     with paused():
@@ -182,7 +193,7 @@ def run(
             error = ScheduleRefused(instruction, asked.kind, len(steps), line=line_of(stack))
             continue
         if not isinstance(instruction, Instruction):
-            raise TypeError(f"A do-block yields instructions, not {asked!r}.")
+            raise _no_instruction(asked, line_of(stack))
         step = _decided(instruction, state, len(steps), seed, given)
         after = step if isinstance(step, Problem) else taken(state, step)
         if isinstance(after, Problem):
@@ -196,6 +207,14 @@ def run(
     if problem is not None:
         raise refused_step(problem, steps[-1].instruction, len(steps) - 1, state)
     return tuple(steps), state, answer
+
+
+def _no_instruction(asked: object, line: Place | None) -> ArgumentError:
+    """What is said where a do-block yields something else."""
+    error = wrong_argument(
+        "A do-block yields instructions.", "an instruction, as split(loop, (None, 8))", asked
+    )
+    return ArgumentError(replace(error.diagnostics[0], place=line))
 
 
 def line_of(stack: Sequence[Body]) -> Place | None:

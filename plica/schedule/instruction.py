@@ -26,7 +26,7 @@ from plica.core.term import Term, field_names
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.loop.statement import Block, For, Kernel
 from plica.rewrite.contract import Contract, exact
-from plica.runtime.error import Diagnostic, PlicaError
+from plica.runtime.error import Diagnostic, PlicaError, wrong_argument
 from plica.runtime.late import load_all
 from plica.schedule.handle import Handle, Output, Sort
 from plica.schedule.problem import Problem
@@ -145,6 +145,13 @@ class Instruction(Term):
 
     wants: ClassVar[Mapping[str, tuple[Sort, ...]]] = WANTED
     """What the handles in each field stand for; a field that is not named takes any."""
+
+    @classmethod
+    def not_a_term(cls, given: object) -> TypeError:
+        """A do-block gave something else where a handle is asked for."""
+        message = f"{cls.kind} expects handles of blocks, loops or buffers."
+        hint = 'c = yield block("C") gives that of a block, i, j = yield loops(c) those of loops.'
+        return wrong_argument(message, "a handle, which a do-block receives", given, hint)
 
     def check(self, scene: Scene) -> Problem | None:
         """The first precondition that does not hold."""

@@ -36,7 +36,7 @@ from plica.core import encode
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop.index_map import IndexMap
-from plica.runtime.error import Place
+from plica.runtime.error import Place, wrong_argument
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Instruction
 from plica.schedule.map_text import read_map, show_map
@@ -67,6 +67,8 @@ def to_json(trace: Trace) -> str:
 
 def from_json(text: str | bytes) -> Trace:
     """Read what `to_json` wrote, now or in an older version; raises `Malformed` at a place."""
+    if not isinstance(text, str | bytes):
+        raise wrong_argument("A trace is read from a text.", "JSON, as to_json writes it", text)
     if len(text) > LONGEST:
         refuse("bad-json", f"The text is longer than {LONGEST} characters.")
     try:

@@ -21,7 +21,7 @@ from plica.schedule.diff import Change, Delete, Insert, Keep, Leave, MovedStep, 
 from plica.schedule.handle import Handle
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import kernel_of, scheduled
-from plica.schedule.trace import Program, Step, Trace, handles, renumbered
+from plica.schedule.trace import Program, Step, Trace, check_traces, handles, renumbered
 
 Meeting: TypeAlias = Literal["changed-both", "deleted-and-changed", "moved-both", "same-target",
                              "needs-deleted", "out-of-order", "illegal"]  # fmt: skip
@@ -79,6 +79,7 @@ def merge(
     kernel: str | None = None,
 ) -> Trace | Conflicts:
     """The trace with the changes of both; with a program, it is replayed on it as well."""
+    check_traces(base, a, b)
     ours, theirs = _side("ours", base, a), _side("theirs", base, b)
     if _key(ours) > _key(theirs):  # so that the order of the sides makes no difference
         swapped = _merged(base, theirs, ours)

@@ -19,13 +19,14 @@ from plica.runtime.error import Diagnostic, InputError
 from plica.schedule.instruction import Decision
 from plica.schedule.problem import Problem
 from plica.schedule.replay import ReplayState, begin, kernel_of, taken, with_kernel
-from plica.schedule.trace import Program, Trace, handles
+from plica.schedule.trace import Program, Trace, check_traces, handles
 
 
 def minimise(
     trace: Trace, program: Program, good: Callable[[Module], bool], kernel: str | None = None
 ) -> Trace:
     """The trace with as few steps and as simple decisions as keep it good."""
+    check_traces(trace)
     whole, name, found = kernel_of(program, kernel)
     reached: list[ReplayState] = [begin(found)]
     current = Trace(())

@@ -27,7 +27,7 @@ from plica.schedule.handle import Handle, Output
 from plica.schedule.instruction import Instruction, Sampling
 from plica.schedule.problem import Problem
 from plica.schedule.replay import ReplayState, begin, kernel_of, scheduled, states, taken
-from plica.schedule.trace import Program, Step, Trace, handles
+from plica.schedule.trace import Program, Step, Trace, check_traces, handles
 
 Spot: TypeAlias = tuple[str, int]
 """What a handle stands for, apart from names: the number of a loop or a block, or a number."""
@@ -37,6 +37,7 @@ MOST_ROUNDS: Final = 100
 
 def normalise(trace: Trace, program: Program | None = None, kernel: str | None = None) -> Trace:
     """The trace in normal form; raises `ScheduleRefused` where it does not replay."""
+    check_traces(trace)
     found = used(trace)
     if program is None:
         return found

@@ -29,7 +29,7 @@ from plica.runtime.late import late
 from plica.schedule.handle import Handle, Output, sort_of
 from plica.schedule.instruction import Instruction, Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
-from plica.schedule.trace import Program, Step, Trace, handles, is_decision
+from plica.schedule.trace import Program, Step, Trace, check_traces, handles, is_decision
 
 if TYPE_CHECKING:
     from plica.schedule.refusal_place import place_of
@@ -172,6 +172,7 @@ def scheduled(trace: Trace, kernel: Kernel) -> Kernel:
 
 def replay(trace: Trace, program: Program, kernel: str | None = None) -> Module:
     """The module with its kernel (the one of that name) scheduled by the trace."""
+    check_traces(trace)
     whole, name, found = kernel_of(program, kernel)
     return with_kernel(whole, name, scheduled(trace, found))
 

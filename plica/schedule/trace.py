@@ -22,6 +22,7 @@ from plica.core.term import Term
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.ir.text.script.mark import Scripted
+from plica.runtime.error import wrong_argument
 from plica.runtime.late import late
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Instruction
@@ -112,6 +113,14 @@ class Trace(Term):
         found = late("plica.schedule.python_text:from_python")(text, file)
         assert isinstance(found, Trace)
         return found
+
+
+def check_traces(*given: Trace) -> None:
+    """Refuse what is no trace."""
+    for each in given:
+        if not isinstance(each, Trace):
+            hint = "trace_of(do-block, program) gives one, and so does Trace.from_json(text)."
+            raise wrong_argument("This is no trace.", "a Trace", each, hint)
 
 
 def is_decision(what: Any) -> bool:

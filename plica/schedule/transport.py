@@ -32,7 +32,7 @@ from plica.schedule.primitive.loops import GetLoops
 from plica.schedule.problem import Problem
 from plica.schedule.replay import ReplayState, begin, kernel_of, states, taken, with_kernel
 from plica.schedule.report import Fate, TransportReport
-from plica.schedule.trace import Program, Step, Trace, handles
+from plica.schedule.trace import Program, Step, Trace, check_traces, handles
 
 
 @frozen(eq=False)
@@ -58,6 +58,7 @@ def transport(
     trace: Trace, program: Program, kernel: str | None = None, *, source: Program | None = None
 ) -> Transported:
     """The program scheduled as nearly as the trace says as it can be; never refused as a whole."""
+    check_traces(trace)
     whole, name, found = kernel_of(program, kernel)
     scenes: list[Scene] = []
     if source is not None:

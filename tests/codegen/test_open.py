@@ -177,12 +177,6 @@ def test_it_is_saved_with_its_dims(tmp_path: Path) -> None:
         again.at(*arrays)
 
 
-def test_no_library_is_made_of_open_sizes(tmp_path: Path) -> None:
-    _, exe = made("dense")
-    with pytest.raises(UnsupportedError, match="open"):
-        exe.export(tmp_path / "m.so")
-
-
 def test_dims_are_names_that_stand_alone() -> None:
     _, exe = made("joined")
     assert [(each.name, each.port, each.axis) for each in dims_of(exe._interface)] == [

@@ -283,7 +283,7 @@ def test_live_kernels_run_and_are_called_by_functions() -> None:
     text = str(live.scaled)
     assert digest(from_text(text)) == digest(live.scaled.module)
     assert digest(live.scaled) == digest(live.scaled.module)
-    with pytest.raises(TypeError, match="Terms and scripts have a digest, not int"):
+    with pytest.raises(TypeError, match="Terms and scripts have a digest"):
         digest(3)  # type: ignore[arg-type]
     assert np.array_equal(live.scale(x), plica.interpret(live.scale, x))
     with pytest.raises(TypeError, match="marks functions"):

@@ -519,7 +519,7 @@ def test_as_module() -> None:
     module = live.layer.module
     assert as_module(module) is module
     assert as_module(live.layer) is module
-    with pytest.raises(TypeError, match="Expected a module"):
+    with pytest.raises(TypeError, match="This is no program"):
         as_module(3)  # type: ignore[arg-type]  # that is the point
 
 

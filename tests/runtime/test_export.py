@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import plica
 from plica.runtime.artefact import ArtefactMachine
+from plica.runtime.c_interface import c_dims, header_text, identifier
 from plica.runtime.error import ArtefactError, UnsupportedError
-from plica.runtime.export import export, header_text, identifier
+from plica.runtime.export import export
 from plica.runtime.link import can_link
 from tests.runtime.model import inputs, model
 
@@ -109,3 +111,63 @@ def test_a_missing_or_failing_compiler_is_told(
         export(model().artefact, tmp_path / "libx.so")
     assert failed.value.code == "missing-tool"
     assert list(tmp_path.iterdir()) == []
+
+
+OPEN = """
+@plica.function
+def main(
+    x: Tensor[("n", "k"), f32], w: Tensor[("k", 5), f32]
+) -> tuple[Tensor[("n", 5), f32], Tensor[("n + 2",), f32]]:
+    return (op.nn.softmax(op.matmul(x, w), axis=-1), op.pad(op.sum(x, axis=1), ((1, 1),)))
+"""
+
+
+@needs_cc
+def test_one_library_serves_every_size(tmp_path: Path) -> None:
+    exe = plica.compile(plica.from_text(OPEN), cache=False, threads=1)
+    exe.export(tmp_path / "libopen.so", name="sized")
+    declared = (tmp_path / "sized.h").read_text()
+    assert "int64_t sized(int64_t n, int64_t k, const float *in_x" in declared
+    library = ctypes.CDLL(str(tmp_path / "libopen.so"))
+    library.sized.restype = library.sized_sizes.restype = ctypes.c_int64
+    random = np.random.default_rng(0)
+    sizes = (ctypes.c_int64 * 16)()
+    for n, k in ((1, 1), (7, 3), (64, 33), (0, 4), (5, 0)):
+        x, w = (random.standard_normal(shape, np.float32) for shape in ((n, k), (k, 5)))
+        dims = ctypes.c_int64(n), ctypes.c_int64(k)
+        assert library.sized_sizes(*dims, sizes) == 0
+        assert list(sizes[1:8]) == [n, k, k, 5, n, 5, n + 2]
+        outputs = np.empty((n, 5), np.float32), np.empty(n + 2, np.float32)
+        room = ctypes.create_string_buffer(sizes[0])
+        given = [ctypes.c_void_p(each.ctypes.data) for each in (x, w, *outputs)]
+        expected = exe(x, w)
+        for workspace in (room, None):
+            assert library.sized(*dims, *given, workspace) == 0
+            for found, wanted in zip(outputs, expected, strict=True):
+                assert np.array_equal(found, wanted)
+    assert library.sized_sizes(ctypes.c_int64(-1), ctypes.c_int64(1), sizes) == -2
+    huge = ctypes.c_int64(1 << 60)
+    assert library.sized_sizes(huge, huge, sizes) == -3
+    assert library.sized(huge, huge, None, None, None, None, None) == -3
+
+
+@needs_cc
+def test_the_example_of_open_sizes_runs(tmp_path: Path) -> None:
+    exe = plica.compile(plica.from_text(OPEN), cache=False, threads=1)
+    exe.export(tmp_path / "libsized.so")
+    line = (tmp_path / "sized_example.c").read_text().splitlines()[0].removeprefix("/* ")
+    subprocess.run(f"{line} -Wall -Werror", cwd=tmp_path, check=True, shell=True)
+    done = subprocess.run(
+        ["./sized_example"], cwd=tmp_path, env={}, capture_output=True, text=True, check=True
+    )
+    x, w = (
+        (np.arange(count) % 7 / 7).astype(np.float32).reshape(3, -1) for count in (9, 15)
+    )  # every open size of the example is 3
+    for said, array in zip(done.stdout.splitlines(), exe(x, w), strict=True):
+        assert float(said.split()[1]) == pytest.approx(float(array.sum()), rel=1e-4)
+
+
+def test_dims_are_names_of_c() -> None:
+    text = '@plica.function\ndef main(x: Tensor[("int", "sizes"), f32]):\n    return x + 1.0\n'
+    artefact = plica.compile(plica.from_text(text), cache=False).artefact
+    assert [name for name, _, _ in c_dims(artefact)] == ["dim_int", "dim_sizes"]

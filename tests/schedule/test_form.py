@@ -69,6 +69,8 @@ REACHED: Final = {
     "transpose": ("transpose-tiles",),
     "quantised": ("dot-by-four",),
     "winograd": ("winograd-tiles",),
+    "running": ("running-total", "running-total-back"),
+    "scattered": ("scattered-terms",),
 }
 """Which forms must apply to some stages of a kind."""
 

@@ -34,10 +34,10 @@ def open_model(source: str | PathLike[str] | bytes | ModelProto) -> Opened:
         from onnx import ModelProto
     except ImportError as error:
         message = "Reading a model needs the package onnx, which is not installed."
-        hint = "Install it with Plica: pip install 'plica[onnx]'."
+        hint = "It comes with Plica: pip install onnx."
         diagnostic = Diagnostic("missing-tool", message, None, "onnx", str(error), hint)
         raise UnsupportedError(diagnostic) from None
-    folder = None
+    folder = place = None
     if isinstance(source, ModelProto):
         model = source
     elif isinstance(source, bytes):
@@ -49,15 +49,23 @@ def open_model(source: str | PathLike[str] | bytes | ModelProto) -> Opened:
             raise InputError(Diagnostic("input-type", message, None, "an ONNX model", found))
         path = Path(fspath(source))
         model = _parsed(_bytes(path), str(path))
-        folder = path.parent
+        folder, place = path.parent, Place(file=str(path))
     if model.ir_version < 1 or not model.HasField("graph"):
         message = "This is no ONNX model: it has no version or no graph."
-        raise Malformed(Diagnostic("bad-model", message, None, "an ONNX model"))
+        raise Malformed(Diagnostic("bad-model", message, place, "an ONNX model", _amount(source)))
     _check_text(model)
     if not model.opset_import:
         message = "The model does not say which version of the operators it uses."
-        raise Malformed(Diagnostic("bad-model", message, None, "opset_import"))
+        raise Malformed(Diagnostic("bad-model", message, place, "opset_import"))
     return Opened(model, folder)
+
+
+def _amount(source: object) -> str | None:
+    """What there is instead of a model, where that is nothing."""
+    empty = isinstance(source, bytes) and not source
+    if isinstance(source, str | PathLike):
+        empty = Path(fspath(source)).stat().st_size == 0
+    return "an empty file" if empty else None
 
 
 def input_names(model: ModelProto) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """The graph language: pure, typed, higher order.
 
-    Expr    ::= Const | Literal | Var | Let(var, value, body) | If(condition, then, orelse)
-              | Function(dims, types, params, ret, body, attrs) | Call(callee, args, types)
+    Expr    ::= Const | Literal | Var | Let(var, value, body) | LetDim(dim, value, body)
+              | If(condition, then, orelse) | Call(callee, args, types)
+              | Function(dims, types, params, ret, body, attrs)
               | Apply(op, args, attrs) | Tuple(items) | Project(value, index)
               | Constructor(data, index, name, type) | Match(value, clauses, total)
     Clause  ::= Clause(pattern, body)
@@ -30,6 +31,7 @@ from plica.core.term import Term
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.dtype import DType, dtype
 from plica.ir.type.term import DataName, Type, TypeVar
+from plica.runtime.error import wrong_argument
 
 WRITTEN = "ir.graph"  # the path that its terms are written down under
 
@@ -160,6 +162,19 @@ class Let(Expr):
 
 
 @frozen(eq=False)
+class LetDim(Expr):
+    """`measure("dim", value); body`: a dim of the function around is the number that `value` is.
+
+    It is no binder: the function binds the dim, so that what it returns may mention it.  In `body`
+    the dim is known; where the number is below 0 there is no value.
+    """
+
+    dim: ScalarVar
+    value: Expr
+    body: Expr
+
+
+@frozen(eq=False)
 class If(Expr):
     """The branch that a scalar bool chooses; the other is never evaluated."""
 
@@ -278,7 +293,7 @@ class Match(Expr):
 
 
 EXPRESSIONS: TypeAlias = (
-    Const | Literal | Var | Let | If | Function | Call | Apply | Tuple | Project
+    Const | Literal | Var | Let | LetDim | If | Function | Call | Apply | Tuple | Project
     | Constructor | Match
 )  # fmt: skip
 
@@ -300,7 +315,8 @@ def as_expr(value: Operand) -> Expr:
         return Literal(value)
     if isinstance(value, np.ndarray | np.generic):
         return const(value)
-    raise TypeError(f"{value!r} is no expression, number or array.")
+    expected = "an expression, a number or an array"
+    raise wrong_argument("This is no expression, number or array.", expected, value)
 
 
 def remember_type(node: Expr, of: Type, settled: int) -> None:

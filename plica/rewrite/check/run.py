@@ -40,6 +40,7 @@ from plica.rewrite.pack import Pack, as_rules
 from plica.rewrite.packs import find_pack
 from plica.rewrite.pattern import Dominator
 from plica.rewrite.rule import Rule
+from plica.runtime.error import wrong_argument
 
 
 @overload
@@ -52,8 +53,10 @@ def check(
     of: Rule | Pack | Operator | str | Iterable[Rule], examples: int = 200, seed: int = 0
 ) -> Verdict | tuple[Verdict, ...]:
     """What can be said of a rule, of each rule of a pack, or of an operator."""
-    if examples < 1:
-        raise ValueError(f"A check needs at least one example, found {examples}.")
+    for name, given, least in (("examples", examples, 1), ("seed", seed, 0)):
+        if type(given) is not int or given < least:
+            message = f"The {name} of a check must be a whole number, at least {least}."
+            raise wrong_argument(message, f"an integer, at least {least}", given)
     if isinstance(of, Operator):
         return check_operator(of, examples, seed)
     if not isinstance(of, Rule):

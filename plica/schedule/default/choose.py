@@ -66,7 +66,9 @@ from plica.schedule.default.register_tile import (
 )
 from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.row import chain_form
+from plica.schedule.default.running import running_form
 from plica.schedule.default.sample import sampled
+from plica.schedule.default.scattered import scattered_form
 from plica.schedule.default.share import pays, share_of
 from plica.schedule.default.summed import in_runs
 from plica.schedule.default.tile import RegisterTile
@@ -237,6 +239,12 @@ FORMS: Final[tuple[Form, ...]] = (
          _one(lambda of, _, machine: piecewise_form(of)), 1),
     Form("share-rows", "Cores share the rows of elementwise work.", exact,
          _one(lambda of, _, machine: elementwise_form(of, machine)), 2),
+    Form("running-total", "A place goes on from the one before it.", exact,
+         _one(lambda of, _, machine: running_form(of, machine)), 3),
+    Form("running-total-back", "A place goes on from the one behind it.", reassociates,
+         _one(lambda of, _, machine: running_form(of, machine, backwards=True)), 3),
+    Form("scattered-terms", "Each term goes to the place that it names.", exact,
+         _one(lambda of, _, machine: scattered_form(of, machine)), 3),
     Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
          _one(tiled), 3),
     Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(dot_form), 4),

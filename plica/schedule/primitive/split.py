@@ -27,6 +27,7 @@ from plica.ir.loop.scalar import Lit, Lt, Scalar, ScalarVar
 from plica.ir.loop.statement import For
 from plica.ir.type.dim import known, quotient
 from plica.ir.type.dtype import i64
+from plica.runtime.error import wrong_argument
 from plica.schedule.do import Body
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.guard import guarded, unguardable
@@ -115,7 +116,8 @@ def split(loop: Handle, factors: SampledTile | tuple[Number | None, ...]) -> Ins
     if isinstance(factors, tuple | list):
         return Split(loop, tuple(factors))
     if not isinstance(factors, SampledTile):
-        raise TypeError(f"split takes a tuple of factors or sample_tile(…), not {factors!r}.")
+        message = "split takes a tuple of factors, or sample_tile(…)."
+        raise wrong_argument(message, "a tuple, as (None, 8)", factors)
     tile = factors
 
     def sampled() -> Body:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from plica.runtime.error import Diagnostic, PlicaError
+from plica.runtime.error import Diagnostic, PlicaError, wrong_argument
 
 if TYPE_CHECKING:
     from distributed import Security
@@ -79,6 +79,8 @@ def is_loopback(host: str) -> bool:
 
 def checked(address: str, certificates: Certificates | None) -> str:
     """The address in full; refused where it would be reached over a network without TLS."""
+    if not isinstance(address, str):
+        raise wrong_argument("The address of a pool is a text.", "host:port", address)
     protocol, found, place = address.rpartition("://")
     if not found:
         protocol = "tcp" if certificates is None else "tls"

@@ -23,6 +23,7 @@ from plica.core.term import Term
 from plica.ir.graph.module import Module
 from plica.ir.graph.operator import Operator
 from plica.ir.loop.statement import Kernel
+from plica.runtime.error import wrong_argument
 from plica.runtime.late import late
 
 
@@ -118,7 +119,8 @@ def function(
 
     def mark(each: Callable[..., Any]) -> Scripted:
         if not isinstance(each, FunctionType):
-            raise TypeError(f"plica.function marks functions, not {each!r}.")
+            message = "plica.function marks functions that are written with def."
+            raise wrong_argument(message, "a Python function", each)
         return Scripted(each, local)
 
     # The options are read from the source, with the rest of the function.
@@ -151,7 +153,8 @@ def kernel(
 
     def mark(each: Callable[..., Any]) -> ScriptedKernel:
         if not isinstance(each, FunctionType):
-            raise TypeError(f"plica.kernel marks functions, not {each!r}.")
+            message = "plica.kernel marks functions that are written with def."
+            raise wrong_argument(message, "a Python function", each)
         return ScriptedKernel(each, local)
 
     # The options are read from the source, with the rest of the kernel.
@@ -169,6 +172,9 @@ def data(
     local = _local_names(sys._getframe(1))
 
     def mark(each: type) -> ScriptedData:
+        if not isinstance(each, type):
+            message = "plica.data marks classes, whose annotations are constructors."
+            raise wrong_argument(message, "a Python class", each)
         return ScriptedData(each, local)
 
     return mark if source is None else mark(source)
@@ -180,8 +186,13 @@ def as_module(of: Module | Scripted) -> Module:
         return of.module
     if isinstance(of, Module):
         return of
-    marks = "plica.function or plica.kernel"
-    raise TypeError(f"Expected a module, or a function marked with {marks}, found {of!r}.")
+    expected = "a module, or a function marked with plica.function or plica.kernel"
+    hint = None
+    if isinstance(of, FunctionType):
+        hint = "Mark it: @plica.function above its def."
+    elif isinstance(of, list | tuple):
+        hint = "One program at a time."
+    raise wrong_argument("This is no program of Plica.", expected, of, hint)
 
 
 def _local_names(frame: Any) -> Mapping[str, object]:

@@ -40,7 +40,7 @@ from plica.ir.text.script.statement import BodyReader
 from plica.ir.text.word import MAIN, VERSION, is_reserved
 from plica.ir.type.infer import infer
 from plica.ir.type.term import DataName, FuncType
-from plica.runtime.error import Diagnostic, Place
+from plica.runtime.error import Diagnostic, Place, wrong_argument
 
 LONGEST: Final = 1 << 30
 """Characters of a text; more are refused before anything is done with them."""
@@ -56,6 +56,9 @@ def from_text(
     `constants` holds what the text refers to as `archived`: the table that `show_module` gives
     with the text.  Raises `ScriptError` or `IllTyped` with everything that is wrong.
     """
+    if not isinstance(source, str):
+        hint = "Decode the bytes first: source.decode()." if isinstance(source, bytes) else None
+        raise wrong_argument("Only a text can be read.", "the text of a module", source, hint)
     with paused():
         surface, places = read_text(source, file, constants or {})
         return infer(surface, places)

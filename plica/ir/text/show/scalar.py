@@ -133,6 +133,11 @@ class ScalarPrinter:
 
     def lines(self, roots: Sequence[Root], naming: bool = True) -> tuple[list[str], list[str]]:
         """Lines that name parts, then one text for each root."""
+        if all(isinstance(term, Lit | ScalarVar) for term, _ in roots):  # nothing to name: sizes
+            return [], [
+                self.literal(term, dtype) if isinstance(term, Lit) else self.text(term, {})[0]
+                for term, dtype in roots
+            ]
         terms = axes_apart([term for term, _ in roots], self.names.shown)
         order = _order(terms)
         top = StatementSpot()
@@ -251,6 +256,12 @@ class ScalarPrinter:
             return f"{name}({', '.join(part(arg, 0, like) for arg in args)})"
         self.words.add("intrinsic")
         return f"intrinsic({', '.join([string_text(name), *map(part, args)])})"
+
+
+def show_scalar(of: Scalar) -> str:
+    """A scalar term by itself; what is used often has a line of its own before it."""
+    named, (text,) = ScalarPrinter(ScalarNames(IdentifierSupply(()))).lines([(of, None)])
+    return "\n".join([*named, text])
 
 
 def agreed(sides: Sequence[Scalar]) -> DType | None:

@@ -1,0 +1,94 @@
+"""Standing terms: a term whose parts are replaced one by one, at the cost of what is above.
+
+Who stands directly above each part is kept, so that a replacement builds again what is above it and
+looks at nothing else.
+
+>>> from plica.ir.loop.scalar import Add, Lit
+>>> from plica.ir.type.dtype import i64
+>>> one, two, three = (Lit(each, i64) for each in (1, 2, 3))
+>>> standing = Standing(Add(Add(one, two), three))
+>>> step = standing.replace(one, three)
+>>> standing.root is Add(Add(three, two), three), len(step.above), len(step.gone)
+(True, 3, 3)
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from plica.core.term import Term, rebuild
+
+
+@frozen(eq=False)
+class Replacement:
+    """What one replacement did: the new term of each part at or above it, and what is gone."""
+
+    above: dict[Term, Term]
+    """The part itself, then what is above it, parts before wholes."""
+    gone: set[Term]
+
+
+class Standing:
+    """A term, and who stands above each of its parts."""
+
+    def __init__(self, root: Term) -> None:
+        self.root = root
+        self._above: dict[Term, dict[Term, None]] = {}
+        self._enter(root)
+
+    def replace(self, old: Term, new: Term) -> Replacement:
+        """Put another term in the place of a part, wherever that stands."""
+        made: dict[Term, Term] = {}
+        for node in self._upwards(old) if old in self._above else ():
+            if node is old:
+                made[node] = new
+            elif not type(node).variable:
+                kids = tuple([made.get(kid, kid) for kid in node._children])
+                made[node] = rebuild(node, kids)
+        before, self.root = self.root, made.get(self.root, self.root)
+        self._enter(self.root)
+        return Replacement(made, self._leave(before))
+
+    def _upwards(self, part: Term) -> list[Term]:
+        """A part and all that is above it, parts before wholes."""
+        order: list[Term] = []
+        seen: set[Term] = set()
+        stack: list[tuple[Term, bool]] = [(part, False)]
+        while stack:
+            node, leaving = stack.pop()
+            if leaving:
+                order.append(node)
+            elif node not in seen:
+                seen.add(node)
+                stack.append((node, True))
+                stack += [(each, False) for each in self._above[node]]
+        return order[::-1]
+
+    def _enter(self, root: Term) -> None:
+        """Take up what is new in a term."""
+        if root in self._above:
+            return
+        self._above[root] = {}
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            for kid in node._children:
+                if kid not in self._above:
+                    self._above[kid] = {}
+                    stack.append(kid)
+                self._above[kid][node] = None
+
+    def _leave(self, term: Term) -> set[Term]:
+        """Forget a term that nothing stands above, and what only it held."""
+        gone: set[Term] = set()
+        stack = [term]
+        while stack:
+            node = stack.pop()
+            if node is self.root or node in gone or self._above[node]:
+                continue
+            gone.add(node)
+            del self._above[node]
+            for kid in node._children:
+                self._above[kid].pop(node, None)
+                stack.append(kid)
+        return gone
