@@ -39,9 +39,10 @@ H = TypeVar("H")
 EVEN: Final = 0.9
 """Cores that are busy for so much of the time are not worth another loop."""
 
-REGION: Final = 16_000
+REGION: Final = 40_000
 """Cycles of one core below which to call the others costs more than they save: the call and the
-wait are some four thousand, more where a core has gone to sleep."""
+wait are some four thousand, more where a core has gone to sleep, and what lies in the cache of one
+core comes to the other at the speed of a cache that both have."""
 
 FAR: Final = 10
 """Bytes that a core reads or writes in a cycle."""

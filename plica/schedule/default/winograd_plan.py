@@ -152,9 +152,11 @@ def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
     wide = outer * size / FAR if weights > near // 2 else 0.0
     products = places * down * across * of.channels * of.outputs
     shares = pays(machine, products, ())
-    teams = machine.cores if shares and down >= machine.cores else 1
-    choices: list[tuple[float, int, RegisterTile]] = []
-    for rows in range(down // teams, 0, -1):
+    cores = machine.cores if shares else 1
+    # Where cores share each step, what one has made another reads.
+    exchanged = row * down / FAR if cores > 1 else 0.0
+    choices: list[tuple[float, int, RegisterTile, int]] = []
+    for rows in range(down, 0, -1):
         if down % rows:
             continue
         count, blocks = rows * across, down // rows
@@ -165,9 +167,12 @@ def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
             work = passes * tile.cycles()
             each = max(work, waits) if passes > 1 else work + waits
             cycles = places * of.channels * blocks * (vectors // tile.vectors) * each
-            idle = -(-blocks // teams) * teams / blocks  # while others go through their last block
-            choices.append(((cycles + spilt) * idle, rows, tile))
-    _, rows, tile = min(choices, key=lambda each: each[0])
+            alone = cycles + spilt
+            choices.append((alone / cores + exchanged, rows, tile, 1))
+            if 1 < cores <= blocks:
+                most = -(-blocks // cores)  # of one core, while others have no more
+                choices.append((alone * most / blocks, rows, tile, cores))
+    _, rows, tile, teams = min(choices, key=lambda each: each[0])
     return WinogradPlan(lanes, inner, outer, rows, tile, shares, weights > near // 2, teams)
 
 
