@@ -27,10 +27,11 @@ from rich.console import Console
 from rich.table import Table
 
 from plica.rewrite.check.run import check
-from plica.rewrite.check.verdict import Proved, Refuted, Tested, Untested
+from plica.rewrite.check.verdict import Proved, Refuted, Tested, Untested, Verdict
 from plica.rewrite.mutate.draw import draw, shipped
 from plica.rewrite.mutate.equivalent import cases_without_difference, proof_of
 from plica.rewrite.mutate.mutant import KINDS, Mutant
+from plica.runtime.error import PlicaError
 
 GOAL = 0.99
 SECONDS = 2.0
@@ -39,10 +40,13 @@ SECONDS = 2.0
 def tried(mutant: Mutant, seed: int) -> dict[str, Any]:
     """The verdict on one mutant, and how long it took."""
     start = time.perf_counter()
-    verdict = check(mutant.rule, seed=seed)
+    try:
+        verdict: Verdict | str = check(mutant.rule, seed=seed)
+    except PlicaError as refused:  # a term that has no type: whoever uses the rule is told so
+        verdict = f"refused: {refused.diagnostics[0].message}"
     seconds = time.perf_counter() - start
     row = {"kind": mutant.kind, "name": mutant.name, "seed": seed, "seconds": seconds}
-    return row | {"refuted": isinstance(verdict, Refuted), "verdict": str(verdict)[:300]}
+    return row | {"refuted": isinstance(verdict, Refuted | str), "verdict": str(verdict)[:300]}
 
 
 A = TypeVar("A")

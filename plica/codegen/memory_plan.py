@@ -106,7 +106,7 @@ def written_over(
     return found
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def overwritable(kernel: Kernel) -> tuple[int, ...]:
     """The inputs whose every element is read only to make the element stored in its place."""
     nodes = post_order(kernel.body)

@@ -39,7 +39,7 @@ from plica.ir.type.dim import known
 _COUNTED: Final = (Add, Sub, Mul, Div, Max, Min, Pow, Intrinsic)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def operations(kernel: Kernel) -> int:
     """The operations on floats one run of a kernel does, about."""
     total = 0
@@ -54,7 +54,7 @@ def operations(kernel: Kernel) -> int:
     return total
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _within(value: Scalar) -> int:
     """The operations of a value; those inside a reduction as often as it takes them."""
     found: dict[object, int] = {}

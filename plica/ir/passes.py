@@ -104,6 +104,9 @@ class Pass:
     after: tuple[str, ...] = ()
     kind: Kind = "graph"
     if_changed: str = ""
+    drops: tuple[str, ...] = ()
+    """What of a program may be gone after it though it means something to somebody: `attributes` of
+    functions whose calls it replaces by their bodies."""
     looks_for: tuple[Term, ...] = field(default=(), eq=False)
     """Patterns of what it changes: fuzzers make programs in which they occur."""
 

@@ -55,7 +55,7 @@ Lengths: TypeAlias = Mapping[ScalarVar, Scalar]
 T = TypeVar("T")
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def collapsed(of: Stages, free: bool = False, opened: bool = False) -> Stages:
     """The stages with as few axes as they can have; those with open sizes only if `opened`.
 

@@ -217,7 +217,7 @@ def processor(
     return Scheduler(schedule, contract, tuned, looks, chunks=machine is not None)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def plain(function: Function) -> Scheduled:
     """The plain loops of a function."""
     whole = to_stages(function)
@@ -225,7 +225,7 @@ def plain(function: Function) -> Scheduled:
     return Scheduled(kernel, digest(kernel), whole.reads, whole.source)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def on_processor(
     function: Function,
     facts: Facts,

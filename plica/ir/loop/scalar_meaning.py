@@ -23,7 +23,9 @@ def array_power(x: Any, y: Any) -> Any:
     # Where one exponent serves many elements, or there is only one, numpy takes roots of
     # -inf and -0.0 instead of powers; laid out in full it does not.
     bases, exponents = np.broadcast_arrays(x, y)
-    return np.power(bases.reshape(-1), exponents.flatten()).reshape(bases.shape)
+    found = np.power(bases.reshape(-1), exponents.flatten()).reshape(bases.shape)
+    # Numpy's vector code is off by a last digit even for the first power.
+    return np.where(exponents == 1, bases, found)
 
 
 def array_least(x: Any, y: Any) -> Any:

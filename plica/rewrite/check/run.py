@@ -113,6 +113,9 @@ CLIMBED: Final = 32
 """Below this last byte of its tape an instance is searched: one in eight."""
 
 
+MANY: Final = 100
+"""Instances from which on there is time for twice as many that round; a small budget goes to all
+kinds."""
 ROUNDED: Final = ("plain", "even", "wide", "short")
 """Data on which the order of sums and products shows."""
 
@@ -278,7 +281,7 @@ def _test(rule: Rule, examples: int, seed: int) -> Verdict:
     if not search.seen:
         return Untested(rule.name, search.declined.why(rule))
     asked = rule.contract <= fused and not rule.examples and rule.instances is None
-    if asked and search.round_off(2 * examples, seed):
+    if asked and search.round_off(2 * examples if examples >= MANY else examples // 2, seed):
         return Refuted(rule.name, search.counterexample())
     return Tested(rule.name, search.seen, search.overflowed, note, search.sets)
 

@@ -86,7 +86,7 @@ def alone(value: Expr) -> tuple[Function, tuple[Expr, ...]]:
     return Function((), (), tuple(params.values()), type_of(value), body), tuple(params)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def to_stages(function: Function) -> Fused:
     """The stages of a primitive function."""
     order = values_below(function.body)

@@ -117,7 +117,7 @@ class Contraction:
         return [node for node in found if node.buffer is not self.reduced]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def contraction(of: Stages, again: bool = False, other: bool = False) -> Contraction | None:
     """The contraction some stages are, None where they are none that schedules know.
 
