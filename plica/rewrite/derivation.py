@@ -22,13 +22,13 @@ import attrs
 
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
-from plica.core.notebook import preformatted
 from plica.core.term import Term, rebuild
 from plica.rewrite.contract import Contract, join
 from plica.rewrite.match import covered
 from plica.rewrite.rule import Rule
 from plica.runtime.error import wrong_argument
 from plica.runtime.late import late
+from plica.runtime.notebook import preformatted
 from plica.runtime.record import steps_text
 
 if TYPE_CHECKING:
