@@ -134,7 +134,8 @@ class Profile:
 
     def _repr_html_(self) -> str:
         """The launches as a table, the longest first: what a notebook shows."""
-        head = "kernel,calls,median µs,least µs,spread,share,GFLOP/s,GB/s,roof".split(",")
+        times_of = ("median µs", "least µs", "spread", "share")
+        head = ["kernel", "calls", *times_of, "GFLOP/s", "GB/s", "roof"]
         whole = sum(row.median for row in self.rows) or 1.0
         rows = []
         for row in sorted(self.rows, key=lambda row: -row.median):
