@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 VENV   := .venv
+MINUTES ?= 10
 BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 # Nothing is compiled that is never imported: that is a fifth of what would lie on the disk.
@@ -10,13 +11,14 @@ PIP    := $(PY) -m pip install --quiet --no-compile
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: conformance help test lint types imports pytest demo docs fuzz bench setup clean
+.PHONY: conformance properties help test lint types imports pytest demo docs fuzz bench setup clean
 
 help:
 	@echo 'make demo    set up and run the main job: compile two networks, check them, time them'
 	@echo 'make test    set up and run ruff, mypy, import-linter and the tests'
 	@echo 'make docs    the documentation as a site, build/docs/site, searched without a network'
-	@echo 'make fuzz    the property tests with thousands of examples (long)'
+	@echo 'make fuzz    every fuzzer for MINUTES (10) on all cores, fresh seeds; findings in build/fuzz'
+	@echo 'make properties  the property tests with thousands of examples (long)'
 	@echo 'make conformance  the backend tests of the onnx package (long)'
 	@echo 'make bench   the benchmarks'
 	@echo 'make clean   remove the virtual environment and all caches'
@@ -81,11 +83,9 @@ docs: $(VENV)/.docs-stamp
 	@echo 'build/docs/site/index.html'
 
 fuzz: $(VENV)/.dev-stamp
-	$(BIN)/plica fuzz graph --examples 2000
-	$(BIN)/plica fuzz onnx --examples 500
-	$(BIN)/plica fuzz open --examples 2000
-	$(BIN)/plica fuzz form --examples 2000
-	$(BIN)/plica fuzz kernel --examples 3000 --guard
+	$(BIN)/plica fuzz all --seconds $$(($(MINUTES) * 60)) --corpus build/fuzz
+
+properties: $(VENV)/.dev-stamp
 	PLICA_PROFILE=deep $(BIN)/pytest -m 'hypothesis or slow' tests
 
 conformance: $(VENV)/.dev-stamp

@@ -1,9 +1,11 @@
 """Networks of torch on a GPU, through `plica.from_torch`, beside torch in a CUDA graph, in one run.
 
-    python benchmarks/gpu_torch.py [NAME …] [--json FILE]
+    python benchmarks/gpu_torch.py [NAME …] [--profile] [--json FILE]
 
 Networks have random weights, which lie on the GPU.  Results on fresh inputs are compared with those
-of torch in float64; times are medians of CUDA events around a graph on both sides, in turns.
+of torch in float64; times are medians of CUDA events around a graph on both sides, in turns, and
+nobody uses TF32.
+With `--profile` the launches that take longest are listed, each timed by itself.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from benchmarks.gpu_products import graph_of
 from plica.core.diagnostic import CompilerBug
 
 ROUNDS, RUNS = 3, 20
+LISTED = 14
+"""Launches of a profile."""
 ERROR = {"f16": 2e-2, "f32": 1e-3}
 
 
@@ -132,12 +136,15 @@ def _First(network: Any) -> Any:  # a class of torch's, made where torch is
     return Only()
 
 
-def measured(name: str, make: Callable[[], tuple[Any, tuple[int, ...]]]) -> dict[str, Any]:
+def measured(
+    name: str, make: Callable[[], tuple[Any, tuple[int, ...]]], profile: bool = False
+) -> dict[str, Any]:
     """A network beside torch: right first, then how long it takes."""
     import torch
     import torch.utils.dlpack
 
     torch.manual_seed(0)
+    torch.backends.cudnn.allow_tf32 = False  # products of f32 are of f32 on both sides
     kind = name.split()[1]
     dtype = torch.float16 if kind == "f16" else torch.float32
     network, shape = make()
@@ -163,6 +170,10 @@ def measured(name: str, make: Callable[[], tuple[Any, tuple[int, ...]]]) -> dict
     wrong = "" if error <= ERROR[kind] else "  WRONG"
     print(f"{name:28} {mine * 1e6:10.1f} us | torch {other * 1e6:9.1f} us | {other / mine:6.3f}x | "
           f"made in {made:5.1f} s | error {error:.1e}{wrong}", flush=True)  # fmt: skip
+    if profile:
+        for row in sorted(exe.profile(again).rows, key=lambda each: -each.median)[:LISTED]:
+            print(f"    {row.kernel[:48]:48} {row.median * 1e6:9.1f} us  x{row.each:4.0f} "
+                  f"{row.gflops / 1e3:6.1f} TFLOP/s {row.gbytes:6.0f} GB/s")  # fmt: skip
     return {"name": name, "seconds": mine, "torch": other, "error": error, "made": made}
 
 
@@ -170,6 +181,7 @@ def main() -> None:
     """Each network, those that are refused with why."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--profile", action="store_true")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     rows: list[dict[str, Any]] = []
@@ -177,7 +189,7 @@ def main() -> None:
         if asked.names and not any(each in name for each in asked.names):
             continue
         try:
-            rows.append(measured(name, make))
+            rows.append(measured(name, make, asked.profile))
         except (plica.PlicaError, CompilerBug) as error:
             kind = "refused" if isinstance(error, plica.PlicaError) else "BUG"
             print(f"{name:28} {kind}: {str(error).splitlines()[0][:160]}", flush=True)

@@ -1,7 +1,8 @@
 """The power of `plica.check`: how many wrong rules it refutes, and how many right ones it doubts.
 
-    python benchmarks/mutants.py [--each 40] [--seeds 5] [--draw 0] [--kind axis] [--json out.json]
-    python benchmarks/mutants.py --shipped 200000 [--seed 0]
+    python benchmarks/mutants.py [--each 40] [--seeds 5] [--draw 0] [--kind axis] [--jobs 16]
+                                 [--json out.json]
+    python benchmarks/mutants.py --shipped 200000 [--seed 0] [--jobs 16]
 
 Wrong rules are made of right ones, so many of each kind of mistake, drawn by seed from all shipped
 rules (`plica.rewrite.mutate`), and checked with the default budget under several seeds.  A mutant
@@ -14,11 +15,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import statistics
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -42,36 +45,60 @@ def tried(mutant: Mutant, seed: int) -> dict[str, Any]:
     return row | {"refuted": isinstance(verdict, Refuted), "verdict": str(verdict)[:300]}
 
 
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+def each_of(work: Callable[[int], B], of: Sequence[A], jobs: int) -> Iterator[tuple[A, B]]:
+    """What is made of the numbers of things, in their order, in so many processes.
+
+    The processes begin as copies of this one: rules are functions, which do not travel.
+    """
+    _WORK[:] = [work]
+    if jobs == 1:
+        yield from zip(of, map(work, range(len(of))), strict=True)
+        return
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        yield from zip(of, pool.imap(_worked, range(len(of))), strict=True)
+
+
+_WORK: list[Callable[[int], Any]] = []
+"""What the processes do, which is there before they begin."""
+
+
+def _worked(number: int) -> Any:
+    return _WORK[0](number)
+
+
 def power(console: Console, arguments: argparse.Namespace) -> bool:
     """The share of mutants refuted under each seed."""
     drawn = draw(arguments.each, arguments.draw)
     if arguments.kind:
         drawn = tuple(mutant for mutant in drawn if mutant.kind == arguments.kind)
-    wrong = [mutant for mutant in drawn if proof_of(mutant) is None]
     console.print(f"{len(drawn)} mutants of {len({each.base for each in drawn})} rules")
-    for mutant in drawn:
-        proof = proof_of(mutant)
-        if proof is not None:
+    wrong: list[Mutant] = []
+    for mutant, proof in each_of(lambda at: proof_of(drawn[at]), drawn, arguments.jobs):
+        if proof is None:
+            wrong.append(mutant)
+        else:
             console.print(f"equivalent: {mutant.name}: {proof}", markup=False)
-    rows: list[dict[str, Any]] = []
+    pairs = [(mutant, seed) for mutant in wrong for seed in range(arguments.seeds)]
+    rows = [row for _, row in each_of(lambda at: tried(*pairs[at]), pairs, arguments.jobs)]
+    missed = [each for each in wrong if any(
+        row["name"] == each.name and not row["refuted"] for row in rows)]  # fmt: skip
     right: set[str] = set()
-    for seed in range(arguments.seeds):
-        for mutant in wrong:
-            if mutant.name in right:
-                continue
-            row = tried(mutant, seed)
-            cases = 0 if row["refuted"] else cases_without_difference(mutant)
-            if cases:
-                right.add(mutant.name)
-                console.print(f"equivalent: {mutant.name}: {cases} cases", markup=False)
-                continue
-            rows.append(row)
-            if not row["refuted"]:
-                told = f"survived seed {seed}: {row['name']} ({row['verdict']})"
-                console.print(told, markup=False)
-        console.print(f"seed {seed}: {sum(row['refuted'] for row in rows if row['seed'] == seed)}")
-        if arguments.json:
-            Path(arguments.json).write_text(json.dumps(rows, indent=1))
+    work = lambda at: cases_without_difference(missed[at])  # noqa: E731  # what the copies do
+    for mutant, cases in each_of(work, missed, arguments.jobs):
+        if cases:
+            right.add(mutant.name)
+            console.print(f"equivalent: {mutant.name}: {cases} cases", markup=False)
+    rows = [row for row in rows if row["name"] not in right]
+    for row in rows:
+        if not row["refuted"]:
+            told = f"survived seed {row['seed']}: {row['name']} ({row['verdict']})"
+            console.print(told, markup=False)
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(rows, indent=1))
     return shown(console, rows, arguments.seeds)
 
 
@@ -95,31 +122,37 @@ def shown(console: Console, rows: list[dict[str, Any]], seeds: int) -> bool:
     return good
 
 
-def doubted(console: Console, cases: int, seed: int) -> bool:
+def doubted(console: Console, arguments: argparse.Namespace) -> bool:
     """The shipped rules on so many cases in all; whether none is refuted."""
     rules = shipped()
-    share = -(-cases // len(rules))
+    share = -(-arguments.shipped // len(rules))
     count = sets = overflowed = proved = 0
     wrong: list[str] = []
     start = time.perf_counter()
-    for at, rule in enumerate(rules):
-        match check(rule, share, seed):
+
+    def work(at: int) -> tuple[str, str, int, int, int]:
+        match check(rules[at], share, arguments.seed):
             case Refuted(name, example):
-                wrong.append(name)
-                console.print(f"refuted: {name}\n{example.pytest}", markup=False)
+                return "refuted", f"{name}\n{example.pytest}", 0, 0, 0
             case Tested() as tested:
-                count, sets = count + tested.cases, sets + tested.sets
-                overflowed += tested.overflowed
+                return "tested", "", tested.cases, tested.sets, tested.overflowed
             case Proved():
-                proved += 1
+                return "proved", "", 0, 0, 0
             case Untested(name, why):
-                wrong.append(name)
-                console.print(f"untested: {name}, {why}", markup=False)
+                return "untested", f"{name}, {why}", 0, 0, 0
+
+    for at, (rule, told) in enumerate(each_of(work, rules, arguments.jobs)):
+        verdict, words, *counts = told
+        count, sets, overflowed = count + counts[0], sets + counts[1], overflowed + counts[2]
+        proved += verdict == "proved"
+        if words:
+            wrong.append(rule.name)
+            console.print(f"{verdict}: {words}", markup=False)
         if at % 50 == 49:
             spent = time.perf_counter() - start
             console.print(f"{at + 1} rules, {count} cases, {sets} data sets, {spent:.0f} s")
-    told = f"{len(rules)} rules, {proved} proved, {count} cases, {sets} data sets, "
-    console.print(f"{told}{overflowed} overflowed, {len(wrong)} doubted: {', '.join(wrong)}")
+    summary = f"{len(rules)} rules, {proved} proved, {count} cases, {sets} data sets, "
+    console.print(f"{summary}{overflowed} overflowed, {len(wrong)} doubted: {', '.join(wrong)}")
     return not wrong
 
 
@@ -132,10 +165,11 @@ def main() -> int:
     parser.add_argument("--json", help="where to write every verdict")
     parser.add_argument("--shipped", type=int, help="cases of right rules, instead of mutants")
     parser.add_argument("--seed", type=int, default=0, help="the seed right rules are checked with")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     arguments = parser.parse_args()
     console = Console(width=200)
     if arguments.shipped:
-        return 0 if doubted(console, arguments.shipped, arguments.seed) else 1
+        return 0 if doubted(console, arguments) else 1
     return 0 if power(console, arguments) else 1
 
 

@@ -46,8 +46,8 @@ from plica.runtime.error import Diagnostic, Place
 
 __all__ = [
     "Buffer", "Fn", "Tensor", "absurd", "archived", "bf16", "bool_", "const", "data", "dim",
-    "f8e4m3fn", "f8e5m2", "f16", "f32", "f64", "forall", "i4", "i8", "i16", "i32", "i64", "partial",
-    "u4", "u8", "u16", "u32", "u64",
+    "f8e4m3fn", "f8e5m2", "f16", "f32", "f64", "forall", "i4", "i8", "i16", "i32", "i64", "measure",
+    "partial", "u4", "u8", "u16", "u32", "u64",
 ]  # fmt: skip
 
 
@@ -114,6 +114,11 @@ def _only_in_scripts(word: str) -> ScriptError:
 def partial(value: object) -> object:
     """`match partial(t):` need not cover every value."""
     raise _only_in_scripts("partial")
+
+
+def measure(dim: str, value: object) -> None:
+    """`measure("n", k)`: from here on the dim n, which the function binds, is the number k."""
+    raise _only_in_scripts("measure")
 
 
 def absurd(value: object) -> object:

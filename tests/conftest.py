@@ -1,7 +1,7 @@
 """What every test shares: hypothesis profiles, golden text, the `slow` and `device` markers.
 
 The profile is chosen by the environment variable PLICA_PROFILE: `ci` (the default: few examples,
-the same ones every time), `dev` (more, random), `deep` (thousands; `make fuzz`).
+the same ones every time), `dev` (more, random), `deep` (thousands; `make properties`).
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ settings.register_profile(
 # Tests make what they test; those of the store have folders of their own.
 os.environ["PLICA_CACHE"] = "off"
 os.environ["PLICA_CACHE_AUDIT"] = "0"  # and tests of the audit say what they audit
+os.environ["PLICA_JOBS"] = "1"  # tests of the pool say how many
 
 PROFILE: Final = os.environ.get("PLICA_PROFILE", "ci")
 settings.load_profile(PROFILE)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plica.cli import main
-from plica.cli.fuzz import stages
+from plica.cli.fuzz.graph import stages
 from plica.rewrite.contract import approx, exact
 from plica.rewrite.graph import PASSES
 from plica.rewrite.packs import OWN

@@ -213,14 +213,24 @@ def test_a_path_with_an_open_batch_runs_at_every_batch(tmp_path: Path) -> None:
             np.testing.assert_allclose(exe(x=x), runtime(made, {"x": x})[0], rtol=1e-5)
 
 
-def test_a_shape_that_is_an_input_is_part_of_the_code() -> None:
+def test_a_shape_of_unknown_length_is_part_of_the_code() -> None:
     x = f32s(2, 6)
-    made = one("Reshape", [x, np.asarray([3, 4])])
+    ports: dict[str, Any] = {"x0": ("float32", [2, 6]), "s": ("int64", ["n"])}
+    made = onnx_model([helper.make_node("Reshape", ["x0", "s"], ["y"])], ports, ["y"])
     exe = plica.compile(made, cache=False)
-    for shape in ([3, 4], [12, 1], [3, 4]):
+    for shape in ([3, 4], [12], [3, 4]):
         np.testing.assert_array_equal(exe(x, np.asarray(shape)), x.reshape(shape))
     assert "2 compiled" in repr(exe)
+    assert exe.stats.at_call == 2
     assert [each.name for each in exe.at(x, np.asarray([3, 4])).inputs] == ["x0"]
+
+
+def test_a_shape_that_is_an_input_is_no_part_of_the_code() -> None:
+    x = f32s(2, 6)
+    exe = plica.compile(one("Reshape", [x, np.asarray([3, 4])]), cache=False)
+    for shape in ([3, 4], [12, 1], [-1, 2]):
+        np.testing.assert_array_equal(exe(x, np.asarray(shape)), x.reshape(shape))
+    assert exe.stats.at_call == 0
 
 
 def test_sizes_that_do_not_agree_are_refused() -> None:

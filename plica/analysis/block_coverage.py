@@ -22,8 +22,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from plica.analysis.access import Access, Inner, inside
-from plica.analysis.enclosing import context_of, simple
-from plica.analysis.index import Context, can_prove
+from plica.analysis.enclosing import context_of, shown, simple
+from plica.analysis.index import Context
 from plica.analysis.index.count import ONE, ZERO
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.region import Box, boxes_under, relaxed
@@ -101,7 +101,7 @@ def _written(block: Block, store: Access, inner: Inner, read: Box, context: Cont
     for at, each in enumerate(element):
         begin, stop = reached.starts[at], reached.starts[at] + reached.extents[at]
         for wanted in (Le(begin, each), Lt(each, stop)):
-            if not can_prove(wanted, along[at]) and not can_prove(wanted, there):
+            if not shown(wanted, along[at]) and not shown(wanted, there):
                 return False
     if block.predicate is TRUE:
         return True
@@ -114,7 +114,7 @@ def _written(block: Block, store: Access, inner: Inner, read: Box, context: Cont
             there = there.loop(var, size)
     condition = substitute(block.predicate, point)
     assert isinstance(condition, Scalar)
-    return can_prove(condition, there)
+    return shown(simple(condition, there), there)
 
 
 def _runs(extent: Scalar, context: Context) -> bool:
@@ -122,4 +122,4 @@ def _runs(extent: Scalar, context: Context) -> bool:
     ranged = {each.var for each in context.ranges}
     dims = [v for v in free_vars(extent) if isinstance(v, ScalarVar) and v not in ranged]
     positive = [Le(ONE, var) for var in sorted(dims, key=lambda var: var.name)]
-    return can_prove(Le(ONE, extent), context.where(*positive))
+    return shown(Le(ONE, extent), context.where(*positive))

@@ -16,6 +16,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from attrs import frozen
@@ -175,6 +176,7 @@ def _here(node: Scalar, kids: list[Interval], ranges: Mapping[Term, Interval]) -
     return found if whole[0] <= found[0] and found[1] <= whole[1] else whole
 
 
+@lru_cache(maxsize=1024)  # copies of an unrolled loop ask again
 def facts_of(condition: Scalar) -> tuple[Polynomial, ...]:
     """Polynomials that are not negative where the condition holds."""
     found: list[Polynomial] = []

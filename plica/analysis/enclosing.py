@@ -47,7 +47,7 @@ def simple(term: Scalar, context: Context = EMPTY) -> Scalar:
     """An index term in its simplest form; remembered, since schedules ask again and again."""
     if isinstance(term, Lit | ScalarVar):
         return term
-    return simplify(term, context)
+    return simplify(term, context.concerning(term))
 
 
 @lru_cache(maxsize=8192)
@@ -73,4 +73,7 @@ def shown(condition: Scalar, context: Context, *, quick: bool = False) -> bool:
 
     `quick` is for questions that are often answered no, where no is no harm.
     """
+    about = context.concerning(condition)
+    if about is not context:
+        return shown(condition, about, quick=quick)
     return can_prove(condition, context, quick=quick)

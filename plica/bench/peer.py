@@ -73,7 +73,7 @@ def _plica(path: Path, arrays: Sequence[Array], how: PeerOptions) -> Run:
     opened = open_model(path)
     given = dict(zip(input_names(opened.model), arrays, strict=True))
     fixed = {name: given[name] for name in how.fixed}
-    module = from_opened(opened, how.dims, fixed, recursion=False)
+    module = from_opened(opened, how.dims, fixed)
     packs = [pack for each in how.packs for pack in named_packs(each)]
     exe = compile(module, threads=how.threads, cache=False, packs=packs, contract=how.contract)
     rest = [each for name, each in given.items() if name not in fixed]

@@ -58,7 +58,7 @@ def read(
     fixed: dict[str, Any] = dict(given) if fix_all else {}
     while True:
         try:
-            found = read_onnx(path, dims=dims, fixed=fixed, recursion=False)
+            found = read_onnx(path, dims=dims, fixed=fixed)
         except NeedsValue as error:
             more = [name for name in error.inputs if name in given and name not in fixed]
             if not more:

@@ -13,6 +13,7 @@ True
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
@@ -80,12 +81,14 @@ def fuzz(
     examples: int = 200,
     seed: int = 0,
     *,
+    first: int = 0,
     length: int = 6,
     guard: bool = False,
     isolated: bool = True,
     passes: Passes = CPU,
     target: str = "cpu",
     entry: Entry | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> KernelFuzzReport:
     """So many kernels natively, with traces of up to `length` steps, until the first finding.
 
@@ -108,7 +111,7 @@ def fuzz(
         loops.update(_loops(drawn))
         return blame(drawn, number, verdict, way) if isinstance(verdict, WrongCode) else None
 
-    done = campaign(one, examples, tries=TRIES)
+    done = campaign(one, examples, first=first, tries=TRIES, say=say)
     told = dict(sorted(steps.items())), dict(sorted(loops.items()))
     return KernelFuzzReport(done.ran, seed, guard, *told, done.skipped, done.finding)
 

@@ -85,14 +85,14 @@ class Launch:
     """Run a kernel on slots; `source` is the operator it comes from, `term` what it computes.
 
     Kernels that differ in names only are one, so the dims of the kernel are names of its own:
-    `sizes` says which dim of the program each of them is in this launch.
+    `sizes` says what each of them is in this launch, over the dims of the program.
     """
 
     kernel: int
     args: tuple[int, ...]
     source: str
     term: Expr | None = field(default=None, eq=False, repr=False)
-    sizes: tuple[ScalarVar, ...] = ()
+    sizes: tuple[Scalar, ...] = ()
 
     @property
     def calls(self) -> bool:

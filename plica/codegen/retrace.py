@@ -24,7 +24,6 @@ from plica.codegen.llvm.processor import find_target
 from plica.codegen.llvm.unit import facts_of
 from plica.codegen.lower.barrier import barriers
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.program import Program
 from plica.codegen.target import Target
 from plica.codegen.text_equality import first_difference
 from plica.core.digest import digest
@@ -282,9 +281,8 @@ class Emitted:
     target: Target
 
     def __call__(self) -> bytes:
-        alone_ = Program((self.kernel,), (self.symbol,), (), ((),), 0, ())
         text = kernel_text(
-            alone_, (0, self.over), self.symbol, self.target, self.fuses, self.signless
+            self.kernel, self.over, self.symbol, self.target, self.fuses, self.signless
         )
         whole = alone(text, self.symbol, self.target, self.fuses)
         return toolchain.emit(whole, self.target, self.level)

@@ -35,6 +35,7 @@ from plica.codegen.lower.passes import lowered as lower_kernel
 from plica.codegen.lower.scheduled import NOTHING, ChosenSchedule, Scheduler, processor
 from plica.codegen.open_memory_plan import AnyPlan
 from plica.codegen.program import Program
+from plica.codegen.workers import Workers
 from plica.core.diagnostic import CompilerBug
 from plica.ir.driver import Checks, Instrument, drive
 from plica.ir.graph.module import Module
@@ -91,6 +92,10 @@ class Job(Setting):
     externs: Externs = NONE
     """Who serves the symbols that the program calls."""
     versions: tuple[tuple[str, str], ...] = ()
+    workers: Workers | None = None
+    """Processes beside this one that do a share of the work."""
+    compiler: str = ""
+    """What tells this compiler from others, where something is kept in the store."""
 
     @property
     def scheduler(self) -> Scheduler:
@@ -157,6 +162,8 @@ def lowered(
     for each in instruments:
         if isinstance(each, KernelListener):
             job = evolve(job, built=each.tell)
+    if instruments or checks is not None:  # who watches sees all that is made
+        job = evolve(job, store=None, workers=None)
     state = RoadState(begun(infer(module)))
     return arranged(_driven(page.of(*BEFORE_CODE), state, job, instruments, checks), job, page)
 

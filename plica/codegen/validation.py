@@ -45,7 +45,7 @@ from plica.runtime.error import Diagnostic, EvaluationError, Place, PlicaError
 from plica.runtime.guard import SIDES, Side
 from plica.runtime.process import Died, apart, can_part
 from plica.schedule.certified import certified, counts_narrowly
-from plica.schedule.hoist import constants
+from plica.schedule.hoist import Hoisted, constants
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled as replayed
 from plica.schedule.trace_contract import trace_contract
@@ -266,6 +266,7 @@ def sampled(case: LaunchedKernel, seed: int) -> KernelSample | None:
             meant = np.asarray(_meaning(whole, arrays, sizes))
         except EvaluationError:
             continue  # an index that was drawn is outside: smaller ones are drawn next
+        sizes |= {var: size_of(each, sizes) or 0 for var, each in case.made.given.items()}
         return KernelSample(tuple(arrays), sizes, _given(case, arrays, sizes), meant)
     return None
 
@@ -364,7 +365,7 @@ def _blamed(case: LaunchedKernel, kernel: Kernel, bench: Bench, sample: KernelSa
         return isinstance(got, str) or bench.difference(case, sample, got) is not None
 
     hoisted, made = case.made.hoisted, case.made.kernel
-    rest = None if hoisted is None else hoisted.rest
+    rest = hoisted.rest if isinstance(hoisted, Hoisted) else None
     if rest is not None and is_wrong(_meaning(rest, sample.reads, sample.sizes)):
         return "the form of its stages"
     if is_wrong(_interpreted(specialise(made, sample.sizes), sample)):

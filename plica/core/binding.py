@@ -218,14 +218,16 @@ def substitute(term: T, mapping: Mapping[Any, Term]) -> Term:
 
     Any: the keys are variables, of whichever class the caller has (maps are invariant in them).
     """
-    if not mapping:
+    # So that every node below has its set, or is known to have a large one.
+    if not mapping or free_vars(term).isdisjoint(mapping):
         return term
+    if term in mapping:
+        return mapping[term]
     with paused():
         return _substitute(term, mapping)
 
 
 def _substitute(term: Term, mapping: Mapping[Any, Term]) -> Term:
-    free_vars(term)  # so that every node below has its set, or is known to have a large one
     scopes = _Scopes(term, dict(mapping))
     memos = scopes.memos
     plans: dict[tuple[Term, int], tuple[int, ...]] = {}
@@ -279,7 +281,7 @@ class _Scopes:
         self.term = term
         self.known: list[dict[Term, Term]] = [mapping]
         self.memos: list[dict[Term, Term]] = [{}]
-        self.arriving: list[frozenset[Term]] = [_all_free(mapping.values())]
+        self._arriving: list[frozenset[Term] | None] = [None]  # found where there are binders
         self.variables: set[Term] | None = None  # all in the term, once a name must be found
         self.names: set[Name] = set()
 
@@ -302,7 +304,7 @@ class _Scopes:
                 made[shadow] = len(self.known)
                 self.known.append(inner)
                 self.memos.append({})
-                self.arriving.append(_all_free(inner.values()))
+                self._arriving.append(None)
             plan.append(made[shadow])
         return tuple(plan)
 
@@ -312,7 +314,7 @@ class _Scopes:
         """New names for bound variables that would capture: something that arrives, or, where
         the substitution changes the variable itself (its type), something that was here."""
         known = self.known[context]
-        if self.arriving[context].isdisjoint(bound) and all(
+        if self.arriving(context).isdisjoint(bound) and all(
             cast("frozenset[Term]", v._free).isdisjoint(known) for v in bound
         ):
             return {}
@@ -331,11 +333,18 @@ class _Scopes:
                     renamed[variable] = rename(moved, self.unused(variable))
         return renamed
 
+    def arriving(self, context: int) -> frozenset[Term]:
+        """The variables of what is put in."""
+        found = self._arriving[context]
+        if found is None:
+            found = self._arriving[context] = _all_free(self.known[context].values())
+        return found
+
     def everything(self) -> set[Term]:
         """All variables of the term, wherever they are bound."""
         if self.variables is None:
             self.variables = {each for each in post_order(self.term) if type(each).variable}
-            arriving = self.arriving[0]
+            arriving = self.arriving(0)
             self.names = {name_of(each) for each in self.variables.union(arriving)}
         return self.variables
 

@@ -133,6 +133,8 @@ CODES: Final[dict[str, str]] = {
     "bad-stream": "An instruction stream can go wrong: a race, a deadlock, a token left over.",
     "wrong-kernel": "Validation found a kernel that does not do what its stages say.",
     "wrong-entry": "An entry of the store is not what is made of what it is kept for.",
+    "damaged-entry": "An entry of the store is damaged; what it held is made again.",
+    "worker-died": "A process that was making kernels ended; the kernel is made again.",
     "unsafe-store": "The store on disk belongs to somebody else, or others may write to it.",
     "unsupported": "The program is right, but Plica or the target cannot do this yet.",
     "recursion-limit": "The program recurses deeper than the limit that was set.",

@@ -55,8 +55,11 @@ def to_rows(root: Term) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def from_rows(rows: tuple[Row, ...]) -> Term:
-    """The term whose flat form is `rows`; it comes back interned."""
+def from_rows(rows: tuple[Row, ...], own: bool = False) -> Term:
+    """The term whose flat form is `rows`; it comes back interned.
+
+    What this compiler wrote itself, as a digest tells, is its `own`: fields have their types.
+    """
     terms: list[Term] = []
     used: set[int] = set()
     for row, (tag, *values) in enumerate(rows):
@@ -64,7 +67,8 @@ def from_rows(rows: tuple[Row, ...]) -> Term:
         if cls is None:
             message = f"No imported module declares the term class {_brief(tag)}."
             _refuse("unknown-class", message, row)
-        terms.append(_build(cls, [_term(value, terms, used, row) for value in values], row))
+        fields = [_term(value, terms, used, row) for value in values]
+        terms.append(cls(*fields) if own else _build(cls, fields, row))
     if not terms:
         _refuse("bad-json", "A term has at least one row, found none.")
     if len(used) < len(terms) - 1:  # the end is missing, or somebody added what nobody needs
@@ -92,13 +96,13 @@ def to_json(root: Term) -> str:
         return json.dumps(document, ensure_ascii=True, separators=(",", ":"))
 
 
-def from_json(text: str | bytes) -> Term:
+def from_json(text: str | bytes, own: bool = False) -> Term:
     """Read what `to_json` wrote."""
     with paused():
-        return _from_json(text)
+        return _from_json(text, own)
 
 
-def _from_json(text: str | bytes) -> Term:
+def _from_json(text: str | bytes, own: bool) -> Term:
     try:
         document = json.loads(text, object_pairs_hook=_object)
     except (ValueError, RecursionError) as reason:  # no JSON, no Unicode, too long an integer
@@ -131,7 +135,7 @@ def _from_json(text: str | bytes) -> Term:
         if not isinstance(row, list) or not row:
             _refuse("bad-json", "A row is a list that begins with a class tag.", number)
     return from_rows(
-        tuple(tuple([_from_data(value, i) for value in row]) for i, row in enumerate(rows))
+        tuple(tuple([_from_data(value, i) for value in row]) for i, row in enumerate(rows)), own
     )
 
 

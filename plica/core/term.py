@@ -307,11 +307,26 @@ def _prepare_once(cls: TermMeta) -> None:
     cls._plan = (
         cls._table,
         cls.normal,
-        None if bare else leaf_key,
+        None if bare else _key_by(cls._kinds),
         fill(cls, setters),
         _forget_from(cls._table),
     )
     cls._arity = len(fields)  # last: from now on nobody waits
+
+
+def _key_by(kinds: tuple[str, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """The key of a node from its arguments: terms are their own, only plain data needs another."""
+    doubtful = tuple([at for at, kind in enumerate(kinds) if kind is PLAIN or kind is MIXED])
+
+    def key_of(args: tuple[Any, ...]) -> tuple[Any, ...]:
+        key = list(args)
+        for at in doubtful:
+            value = key[at]
+            if value.__class__ is not str:
+                key[at] = leaf_key(value)
+        return tuple(key)
+
+    return key_of
 
 
 _Setter = Callable[[Any, Any], None]

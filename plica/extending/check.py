@@ -171,7 +171,7 @@ def _target(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionV
             made = compile(module, target=name, cache=False, contract=exact)
         except UnsupportedError:
             return None
-        return late("plica.cli.fuzz:shaped")(made(*inputs), module)
+        return late("plica.cli.fuzz.graph:shaped")(made(*inputs), module)
 
     report = fuzz((), examples, seed, native=native, every=1)
     wrong = report.finding

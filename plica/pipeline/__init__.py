@@ -25,8 +25,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from plica.codegen.road import Lowered, record
+    from plica.pipeline.front import compile
     from plica.pipeline.lowered import arranged, assemble, build, job_for, lower, page_of, sequenced
     from plica.pipeline.option import contract_of, packs_of, read_records, target_of
-    from plica.pipeline.whole import compile
 else:
     lazily(__name__)

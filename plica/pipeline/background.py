@@ -56,7 +56,7 @@ class BackgroundExecutable(Executable):
     def stats(self) -> Stats:
         """Calls of this executable, and the compilations of both codes."""
         now = self._now.stats
-        return Stats(self._calls.count, self._before + now.compilations, now.bytes)
+        return Stats(self._calls.count, self._before + now.compilations, now.bytes, now.at_call)
 
     @property
     def derivation(self) -> object:

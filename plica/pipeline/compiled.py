@@ -14,19 +14,21 @@ from weakref import WeakValueDictionary
 from attrs import evolve
 
 from plica.codegen.interface import names_of
-from plica.codegen.llvm.unit import fingerprint
+from plica.codegen.llvm.unit import FINGERPRINT, fingerprint
 from plica.codegen.road import Job, lowered, record
-from plica.core.collector import paused
+from plica.core.collector import age, paused
 from plica.core.digest import digest
 from plica.ir.graph.module import Module
 from plica.ir.graph.operator import uses_foreign
+from plica.pipeline.compiler_stamp import compiler_stamp
 from plica.pipeline.extern_source import externs_called, externs_of
 from plica.pipeline.lowered import job_for
 from plica.pipeline.option import known_tilings, read_records
 from plica.pipeline.request import Request
+from plica.pipeline.worker_pool import workers
 from plica.rewrite.packs import OWN
 from plica.runtime import archive
-from plica.runtime.artefact import Artefact, CompilationRecord, from_members, to_members
+from plica.runtime.artefact import Artefact, CompilationRecord, from_members, member_pieces
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE
@@ -73,6 +75,8 @@ def compiled(
     store = user_store() if request.cache else None
     if store is not None and request.validate:
         store.audited = 1.0
+    if store is not None:
+        tell_fingerprint(store)
     entry = _entry(module, request, found) if store is not None else ""
     with known_tilings(request) as known, paused():  # nothing the compiler makes is cyclic
         job = job_for(
@@ -86,8 +90,11 @@ def compiled(
             known=known,
             given=dict(request.schedules),
             externs=externs,
+            workers=workers(),
+            compiler=fingerprint() if store is not None else "",
         )
         made = _made(module, request, job, store, entry)
+        age()
     if shared:
         _IN_USE[key] = made
     return made
@@ -106,8 +113,9 @@ def _made(
     later = lru_cache(maxsize=1)(partial(lowered, request.page, module, job))
 
     def made_again() -> bytes:
-        whole = backend.build(request.page, later(), evolve(job, store=None))
-        return _packed(whole.artefact)
+        apart = evolve(job, store=None)
+        whole = backend.build(request.page, lowered(request.page, module, apart), apart)
+        return b"".join(kept_pieces(whole.artefact))
 
     stored = store.found(entry, made_again, "the model") if store is not None and entry else None
     artefact = None if stored is None else _reread(stored, lambda: record(later()))
@@ -116,17 +124,32 @@ def _made(
     if artefact is not None:
         texts = backend.texts(later, job, artefact)
         known = executable(artefact, texts=texts, externs=job.externs)
+        known.kept = entry
         return known.told(request.tier, 0, lambda: later().derivation)
     made = backend.build(request.page, later(), job)
     made.told(request.tier, 1, lambda: later().derivation)
+    made.kept = entry
     if store is not None and entry:
-        store.put(entry, _packed(made.artefact))
+        store.put(entry, *kept_pieces(made.artefact))
     return made
 
 
-def _packed(of: Artefact) -> bytes:
-    """An artefact as the store keeps it: the record is made again where somebody asks for it."""
-    return archive.pack(to_members(of, with_record=False))
+def kept_pieces(of: Artefact) -> list[archive.Piece]:
+    """An artefact as the store keeps it: the record is made again where somebody asks for it, and
+    one digest, the store's, is of all of it."""
+    return archive.pieces(member_pieces(of, with_record=False, sealed=False), sealed=False)
+
+
+def tell_fingerprint(store: ArtefactStore) -> None:
+    """The fingerprint of this compiler by its stamp: its files are read once for all processes."""
+    if "" in FINGERPRINT:
+        return
+    key = key_of("fingerprint", compiler_stamp())
+    known = store.get(key)
+    if known is None:
+        store.put(key, fingerprint().encode())
+    else:
+        FINGERPRINT.tell("", known.decode())
 
 
 def _entry(module: Module, request: Request, found: str) -> str:

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 import numpy as np
 
 from plica.codegen.lower.supported import unsupported
+from plica.codegen.staged.cut import is_staged
 from plica.core.binding import free_vars
 from plica.core.term import Term
 from plica.frontend.offered import front_end_of
@@ -102,7 +103,9 @@ def at_call(
         if read is None:
             return Specialised(OnnxSource(family), compiled)
         found = read
-    return Specialised(Sizes(found), compiled) if has_open_dims(found) else found
+    if is_staged(found) or not has_open_dims(found):
+        return found
+    return Specialised(Sizes(found), compiled)
 
 
 def read_once(of: Any) -> Any:  # Any: what `at_call` takes
@@ -152,6 +155,7 @@ class Specialised(Executable):
         self._source, self._compiled = source, compiled
         self._known: OrderedDict[object, tuple[Executable, tuple[int, ...]]] = OrderedDict()
         self._lock = threading.Lock()
+        self._late = 0  # how often a call waited for the compiler
         ports = source.interface.inputs
         alone = all(shape == at for at, (_, shape) in enumerate(source.interface.params))
         # The types of the inputs, where none of them is a tuple.
@@ -164,7 +168,9 @@ class Specialised(Executable):
             seen = self._seen(args)
             if seen is not None:
                 return seen[0](*seen[1])
+        before = self._compilations
         exe, rest = self._found(self._arrays(args, named))
+        self._late += self._compilations - before
         return exe(*rest)
 
     def _seen(self, args: tuple[Any, ...]) -> tuple[Executable, Sequence[Any]] | None:
@@ -229,7 +235,7 @@ class Specialised(Executable):
         """Calls of it, how often it was compiled for some sizes, and what the code for these
         holds."""
         known = [exe.stats.bytes for exe, _ in tuple(self._known.values())]
-        return Stats(self._calls.count, self._compilations, sum(known))
+        return Stats(self._calls.count, self._compilations, sum(known), self._late)
 
     def __repr__(self) -> str:
         takes = ", ".join(map(str, self.inputs))
@@ -286,7 +292,7 @@ class Sizes:
             raise UnsupportedError(every[0], *every[1:])
         if hidden:
             raise UnsupportedError(hidden[0], *hidden[1:])
-        self.interface = _interface(self._module)
+        self.interface = interface_of(self._module)
         self.whole = open_form(self._module)
 
     def _hidden(self) -> list[Diagnostic]:
@@ -351,7 +357,7 @@ class OnnxSource:
         return made
 
 
-def _interface(of: Module) -> Interface:
+def interface_of(of: Module) -> Interface:
     """The names and types a caller sees, some sizes being names."""
     main = of.main_function()
     inputs: list[Port] = []
@@ -367,7 +373,8 @@ def _interface(of: Module) -> Interface:
         parts = main.ret.items if isinstance(main.ret, TupleType) else (main.ret,)
         for name, part in zip(names, parts, strict=True):
             _ports(name, part, outputs)
-    return Interface(params, tuple(inputs), tuple(outputs), single)
+    ranges = attr(main, "dim_ranges", ())
+    return Interface(params, tuple(inputs), tuple(outputs), single, ranges)
 
 
 def _ports(name: str, of: Type | None, into: list[Port]) -> Shape:

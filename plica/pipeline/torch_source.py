@@ -117,7 +117,7 @@ class TorchExecutable(Executable):
     def stats(self) -> Stats:
         """Calls of it, how often it was compiled, and what the code holds."""
         held = sum(each.stats.bytes for each in tuple(self._known.values()))
-        return Stats(self._calls.count, self._compilations, held)
+        return Stats(self._calls.count, self._compilations, held, self._compilations)
 
     def profile(
         self,

@@ -11,7 +11,7 @@ its schedule from a tuning database or by default; then come lowering, the memor
 >>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor((3,), "f32"))
 >>> main = Var(Name("main"), None)
->>> exe = compile(module({main: Function((), (), (x,), None, x * 2.0)}, main))
+>>> exe = compile_anew(module({main: Function((), (), (x,), None, x * 2.0)}, main))
 >>> exe(np.array([1, 2, 3], np.float32))
 array([2., 4., 6.], dtype=float32)
 >>> exe.inputs[0].type
@@ -30,6 +30,7 @@ from attrs import evolve
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.dynamic.decide import static_form
+from plica.codegen.staged.cut import is_staged
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
@@ -39,6 +40,7 @@ from plica.pipeline.extern_source import GivenExtern, checked_externs, externs_o
 from plica.pipeline.option import check_options, contract_of, packs_of, schedules_of, target_of
 from plica.pipeline.request import Request, chosen_page
 from plica.pipeline.shape_specialisation import Specialised, at_call, read_once
+from plica.pipeline.staged import compile_staged
 from plica.pipeline.torch_source import (
     TorchExecutable,
     is_torch_module,
@@ -73,7 +75,7 @@ Compilable: TypeAlias = (
 )
 
 
-def compile(  # noqa: PLR0917  # the public surface says so
+def compile_anew(  # noqa: PLR0917  # the public surface says so
     mod: Compilable,
     target: str | AnyTarget = "cpu",
     threads: int | None = None,
@@ -91,38 +93,7 @@ def compile(  # noqa: PLR0917  # the public surface says so
     specialise: bool = False,
     externs: Mapping[str, GivenExtern] | None = None,
 ) -> Executable:
-    """Native code for a module, a kernel, an ONNX model (a path, or a `ModelProto`), a program
-    that torch exported, or a module of torch, which is exported when it is called.
-
-    Where a size is open, one code serves every size (`plica.runtime.open_executable`).  Where a
-    shape depends on the values of inputs, the code is made when it is called, once for each choice
-    of them, and kept (`plica.pipeline.shape_specialisation`).
-    The code runs on so many `threads`, as many as this process has cores if none are given.  With
-    `cache` a module that is still compiled somewhere in this process is shared, and what was made
-    before is taken from the store of this user (`plica.runtime.store`).  The rules of the `packs`,
-    by name or as they are, rewrite the module first, then Plica's own; only rules within the
-    `contract` are used (`approx(1e-4)` if none is given), and the code rounds products before they
-    are added unless it is `fused` or looser.  From a tuning `database` (`plica.tune`) each kernel
-    takes the best schedule that was found for this machine; `exe.tuning` says which and why.
-
-    The `effort` chooses the page of passes that leads to the code (`plica explain --passes`):
-    `fast` is compiled sooner and runs slower, `max` is the default's page today.  `passes` is a
-    page of one's own, an edited `plica.pipeline.page_of(target)`, and passes that are `disabled`,
-    by name, are left out of either.
-
-    With `validate` each kernel is held to its stages (`plica.codegen.validation`): it runs on
-    sampled inputs, its accesses are proved to be inside their buffers, and whatever the store holds
-    is made again.  What is wrong is refused by name; this takes several times as long.
-
-    A kernel is compiled as it stands: what it reads it takes, what it writes it gives, and its
-    loops are those it has.  `schedules` puts a trace on one kernel of a model, by the name that a
-    profile shows, and `externs` says who serves the symbols that a program calls: a library, or a
-    Python function (`plica.pipeline.extern_source`).
-
-    In the `background` better code is made while that of the effort `fast` answers already
-    (`plica.pipeline.background`); `exe.tier` says which does.  With `specialise` a model with open
-    sizes gets code for just the sizes of a call when it is first called with them.
-    """
+    """What `plica.compile` says, by the whole compiler."""
     if background:
         return _in_background(
             mod, target=target, threads=threads, database=database, cache=cache, packs=packs,
@@ -146,7 +117,7 @@ def compile(  # noqa: PLR0917  # the public surface says so
         effort if passes is None else "own",
     )  # fmt: skip
     again = partial(
-        compile, target=machine, threads=threads, database=database, cache=cache, packs=packs,
+        compile_anew, target=machine, threads=threads, database=database, cache=cache, packs=packs,
         contract=contract, passes=passes, disabled=disabled, effort=effort, validate=validate,
         schedules=schedules, externs=externs,
     )  # fmt: skip
@@ -159,11 +130,13 @@ def compile(  # noqa: PLR0917  # the public surface says so
         if any(isinstance(each, Kernel) for each in source.values):
             check_called(source)
         externs_of(source, request.externs, backend.here(machine))
+    if isinstance(module, Module) and is_staged(module):
+        return compile_staged(module, again).told(request.tier)
     if isinstance(module, Specialised):
         module.told(request.tier)
         return _opened(module, request, specialise)
     if backend.native:
-        native = partial(compile, threads=threads, database=database, cache=cache, packs=packs,
+        native = partial(compile_anew, threads=threads, database=database, cache=cache, packs=packs,
                          contract=contract)  # fmt: skip
         return compiled(module, request, native)
     if not backend.objects:
@@ -193,8 +166,8 @@ def _in_background(
         expected = "an effort, and no page of one's own"
         raise UnsupportedError(Diagnostic("unsupported", message, None, expected, found))
     source = read_once(mod)  # a file may change meanwhile
-    first = compile(source, effort="fast", **options)
-    return BackgroundExecutable(first, partial(compile, source, effort=effort, **options))
+    first = compile_anew(source, effort="fast", **options)
+    return BackgroundExecutable(first, partial(compile_anew, source, effort=effort, **options))
 
 
 def _opened(module: Specialised, request: Request, specialise: bool) -> Executable:
@@ -208,4 +181,4 @@ def _opened(module: Specialised, request: Request, specialise: bool) -> Executab
             raise
         return module  # some operator of it, or the schedule of a kernel, must know its sizes
     assert isinstance(opened, OpenExecutable)
-    return opened.beside(module, eager=specialise)
+    return opened.beside(lambda: module, eager=specialise)

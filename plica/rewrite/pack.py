@@ -92,6 +92,10 @@ def pack(
     whole: Whole | None = None,
 ) -> Pack:
     """A pack of rules, or of tables of rules."""
+    given: object = name  # whatever a user gives
+    if not isinstance(given, str) or not given.strip():
+        message = "A pack has a name, by which it is asked for."
+        raise RuleRefused(Diagnostic("bad-rule", message, None, "a name", repr(name)))
     flat: list[Rule] = []
     for each in rules:
         flat.extend([each] if isinstance(each, Rule) else as_rules(each))

@@ -21,11 +21,12 @@ import hashlib
 import io
 import os
 import re
+import struct
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from plica.runtime.elf import damaged
 from plica.runtime.error import ArtefactError, Diagnostic, OutputError, Place, wrong_argument
@@ -33,26 +34,71 @@ from plica.runtime.error import ArtefactError, Diagnostic, OutputError, Place, w
 FORMAT: Final = 1
 """Raised when an older runtime could not read what is written."""
 
+Piece: TypeAlias = bytes | memoryview
+
 _SEAL: Final = re.compile(rb"plica artefact (\d{1,6}) sha256:([0-9a-f]{64})")
 _TAIL: Final = 96  # the seal is shorter
 _MOST_MEMBERS: Final = 1 << 16
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+_HEADER: Final = 30  # bytes before the name of a member, two of which say how long it is
+_NAME_LENGTH: Final = 26
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:
     """The bytes of an archive."""
-    seal = f"plica artefact {FORMAT} sha256:"
-    room = seal.encode() + b"0" * 64
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        archive.comment = room
-        for name, data in members.items():
+    return b"".join(pieces({name: (data,) for name, data in members.items()}))
+
+
+def pieces(members: Mapping[str, Sequence[Piece]], sealed: bool = True) -> list[Piece]:
+    """An archive piece by piece, each member being the pieces it is made of: none is copied.
+
+    What is not `sealed` is read as `checked` only: who keeps it has a digest of it.
+    """
+    seal = f"plica artefact {FORMAT} sha256:".encode()
+    sink = _Sink()
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
+        archive.comment = seal + b"0" * 64
+        for name, parts in members.items():
             info = zipfile.ZipInfo(name, _EPOCH)
             info.create_system = 3
             info.external_attr = 0o644 << 16
-            archive.writestr(info, data)
-    body = buffer.getbuffer()[: -len(room)]
-    return bytes(body) + seal.encode() + hashlib.sha256(body).hexdigest().encode()
+            info.file_size = sum(map(len, parts))
+            with archive.open(info, "w") as member:
+                for each in parts:
+                    member.write(each)
+    *body, _ = [sink.written[at] for at in sorted(sink.written)]  # the comment is the last
+    whole = hashlib.sha256()
+    for each in body if sealed else ():
+        whole.update(each)
+    return [*body, seal + whole.hexdigest().encode()]
+
+
+class _Sink(io.RawIOBase):
+    """A file that keeps what is written to it as it is; what is written again takes its place."""
+
+    def __init__(self) -> None:
+        self.written: dict[int, Piece] = {}
+        self._at = 0
+
+    def write(self, data: Any, /) -> int:  # Any: bytes, or a view of some
+        size = len(data)
+        if size:
+            self.written[self._at] = data
+        self._at += size
+        return size
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        self._at = offset
+        return offset
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
 
 
 def unpack(data: bytes, name: str | None = None, checked: bool = False) -> dict[str, bytes]:
@@ -79,12 +125,27 @@ def unpack(data: bytes, name: str | None = None, checked: bool = False) -> dict[
                 for each in infos
             ):
                 raise damaged("The artefact has members that no artefact has.")
-            members = {each.filename: archive.read(each) for each in infos}
+            members = {each.filename: _member(archive, each, data, checked) for each in infos}
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, EOFError) as error:
         raise damaged("The artefact is no readable zip file.", str(error)) from error
     if len(members) != len(infos):
         raise damaged("The artefact has two members of one name.")
     return members
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, data: bytes, checked: bool) -> bytes:
+    """The bytes of a member; where all bytes were compared already, no sum is made of them."""
+    if not checked:
+        return archive.read(info)
+    name, extra = struct.unpack_from("<HH", data, info.header_offset + _NAME_LENGTH)
+    start = info.header_offset + _HEADER + name + extra
+    if start + info.file_size > len(data):
+        raise damaged("A member of the artefact is outside of it.", info.filename)
+    return data[start : start + info.file_size]
+
+
+LONGEST_NAME: Final = 255
+"""Bytes of the name of a file, at most."""
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
@@ -99,6 +160,10 @@ def destination(path: str | os.PathLike[str]) -> Path:
     A device, a pipe or a folder is never replaced.  Asked before long work, this saves the work.
     """
     check_path(path)
+    name = os.fsencode(os.path.basename(path))
+    if len(name) > LONGEST_NAME or b"\0" in os.fsencode(path):
+        why = "Its name is too long." if len(name) > LONGEST_NAME else "Its name has a null in it."
+        raise _unwritable(path, why, "Give another name.")
     # Those of os.path say no where a path is too long to be asked about; writing then says why.
     target = Path(os.path.realpath(path))
     if os.path.islink(target):

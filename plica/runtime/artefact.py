@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from plica.runtime import interface
-from plica.runtime.archive import FORMAT
+from plica.runtime.archive import FORMAT, Piece
 from plica.runtime.elf import damaged
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.interface import Interface
@@ -115,14 +115,25 @@ class Artefact:
 
 def to_members(of: Artefact, with_record: bool = True) -> dict[str, bytes]:
     """The members of the archive an artefact is; the record can be left out where it is known."""
+    return {name: b"".join(parts) for name, parts in member_pieces(of, with_record).items()}
+
+
+def member_pieces(
+    of: Artefact, with_record: bool = True, sealed: bool = True
+) -> dict[str, Sequence[Piece]]:
+    """The same members, each as the pieces it is made of: constants are not copied.
+
+    What is not `sealed` has no digests of its members: it is read as `checked` only.
+    """
     kind = "o" if of.device is None else "cubin"
-    members = {f"code/{number}.{kind}": each for number, each in enumerate(of.objects)}
+    members: dict[str, Sequence[Piece]] = {
+        f"code/{number}.{kind}": (each,) for number, each in enumerate(of.objects)
+    }
     if of.text:
-        members["kernels.cu"] = of.text.encode()
-    params, places = _packed(of.constants)
-    members["params.bin"] = params
+        members["kernels.cu"] = (of.text.encode(),)
+    members["params.bin"], places = _packed(of.constants)
     if with_record:
-        members |= record_members(of.record())
+        members |= {name: (data,) for name, data in record_members(of.record()).items()}
     device = {} if of.device is None else {"device": device_data(of.device)}
     manifest = {
         **device,
@@ -143,9 +154,16 @@ def to_members(of: Artefact, with_record: bool = True) -> dict[str, bytes]:
             [each.offset, each.size, each.born, each.last, each.view_of, each.in_place_of]
             for each in of.plan
         ],
-        "members": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
+        "members": {name: _digest(parts) for name, parts in members.items()} if sealed else {},
     }
-    return {"manifest.json": to_json(manifest), **members}
+    return {"manifest.json": (to_json(manifest),), **members}
+
+
+def _digest(parts: Sequence[Piece]) -> str:
+    whole = hashlib.sha256()
+    for each in parts:
+        whole.update(each)
+    return whole.hexdigest()
 
 
 def from_members(
@@ -213,17 +231,16 @@ def aligned_array(size: int) -> Array:
     return room[start : start + size]
 
 
-def _packed(constants: Sequence[Array]) -> tuple[bytes, list[list[int]]]:
+def _packed(constants: Sequence[Array]) -> tuple[list[Piece], list[list[int]]]:
     places = []
+    parts: list[Piece] = []
     end = 0
     for each in constants:
         start = -(-end // ALIGNMENT) * ALIGNMENT
+        parts += [bytes(start - end), each.data]
         end = start + each.nbytes
         places.append([start, each.nbytes])
-    whole = np.zeros(end, np.uint8)
-    for (start, size), each in zip(places, constants, strict=True):
-        whole[start : start + size] = each
-    return whole.tobytes(), places
+    return parts, places
 
 
 def _unpacked(params: bytes, places: Sequence[object]) -> tuple[Array, ...]:

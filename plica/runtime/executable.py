@@ -58,6 +58,8 @@ class Executable:
     """A compiled model: `exe(x, y)` or `exe(name=x)` gives an array, or a tuple of arrays."""
 
     _externs: Externs = NONE
+    kept = ""
+    """The key under which the store keeps the artefact, where it does."""
 
     def __init__(
         self,

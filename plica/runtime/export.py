@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from plica.runtime.archive import write
+from plica.runtime.archive import destination, write
 from plica.runtime.artefact import Artefact, ArtefactMachine, to_members
 from plica.runtime.c_interface import WORDS, example_text, header_text, identifier, wrapper_text
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
@@ -37,6 +37,7 @@ def export(
     `libraries` are those whose functions the model calls: whoever loads this one loads them, too.
     """
     library = Path(path)
+    destination(library)
     word = identifier(name if name is not None else library.stem.removeprefix("lib"))
     if word in WORDS:
         message = f"A function of C cannot be named {word!r}."

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from plica.runtime.dynamic.artefact import from_members as dynamic_from_members
     from plica.runtime.dynamic.artefact import is_dynamic
     from plica.runtime.dynamic.executable import DynamicExecutable
+    from plica.runtime.staged.artefact import from_members as staged_from_members
+    from plica.runtime.staged.artefact import is_staged
+    from plica.runtime.staged.executable import StagedExecutable
     from plica.runtime.verify import device_problems, refuse
 else:  # few artefacts are of these kinds, and the others should not wait for them
     accelerated = late("plica.runtime.accel.artefact:from_members")
@@ -37,6 +40,9 @@ else:  # few artefacts are of these kinds, and the others should not wait for th
     dynamic_from_members = late("plica.runtime.dynamic.artefact:from_members")
     is_dynamic = late("plica.runtime.dynamic.artefact:is_dynamic")
     DynamicExecutable = late("plica.runtime.dynamic.executable:DynamicExecutable")
+    staged_from_members = late("plica.runtime.staged.artefact:from_members")
+    is_staged = late("plica.runtime.staged.artefact:is_staged")
+    StagedExecutable = late("plica.runtime.staged.executable:StagedExecutable")
     device_problems = late("plica.runtime.verify:device_problems")
     refuse = late("plica.runtime.verify:refuse")
 
@@ -54,6 +60,10 @@ def load(
     members = archive.read(path)
     if ACCELERATED in members:
         return on_device(accelerated(members), executable, threads)
+    if is_staged(members):
+        face, program, parts = staged_from_members(members)
+        segments = [executable(from_members(each), threads) for each in parts]
+        return StagedExecutable(face, program, segments)
     if is_dynamic(members):
         return DynamicExecutable(dynamic_from_members(members), threads=threads)
     return executable(from_members(members), threads, externs=Externs(externs))

@@ -91,11 +91,12 @@ class OpenExecutable(Executable):
         self._ranges = {name: (least, most) for name, least, most in interface.ranges}
         self._known: OrderedDict[Shapes, _Sized] = OrderedDict()
         self._rooms: list[Array] = []  # workspaces that no call is using
-        self._others: Executable | None = None
+        self._others: Callable[[], Executable] | None = None
         self._eager = False
+        self._late = 0  # how often a call waited for the compiler
         self._special: OrderedDict[Shapes, Executable] = OrderedDict()
 
-    def beside(self, others: Executable, eager: bool = False) -> OpenExecutable:
+    def beside(self, others: Callable[[], Executable], eager: bool = False) -> OpenExecutable:
         """This executable, which asks another for code that is made for one size only.
 
         Where it is `eager`, it does so at the first call with each size, for the first few of them.
@@ -109,24 +110,28 @@ class OpenExecutable(Executable):
         own, special = super().stats, [each.stats for each in tuple(self._special.values())]
         held = sum(each.nbytes for each in tuple(self._rooms)) + sum(each.bytes for each in special)
         made = own.compilations + sum(each.compilations for each in special)
-        return Stats(own.calls, made, own.bytes + held)
+        return Stats(own.calls, made, own.bytes + held, self._late)
 
     def at(self, *args: object, **named: object) -> Executable:
         """The executable for inputs of these sizes; calls with such are left to it from now on.
 
         It can be saved by itself, and it may be faster: whatever can be known of sizes is.
         """
-        if self._others is None:
-            message = "The compiler is not at hand to make code for these sizes."
-            hint = "Compile the model again: plica.load brings no compiler."
-            raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
         arrays = self._arrays(args, named)
         shapes = tuple([each.shape for each in arrays])
-        made = self._others.at(*args, **named)
+        made = self.others().at(*args, **named)
         self._special[shapes] = made
         while len(self._special) > SPECIAL:
             self._special.popitem(last=False)
         return made
+
+    def others(self) -> Executable:
+        """What makes code for one size only."""
+        if self._others is None:
+            message = "The compiler is not at hand to make code for these sizes."
+            hint = "Compile the model again: plica.load brings no compiler."
+            raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
+        return self._others()
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -142,6 +147,7 @@ class OpenExecutable(Executable):
             special = self._special.get(shapes)
             if special is None and self._eager and len(self._special) < SPECIAL:
                 special = self.at(*args, **named)
+                self._late += 1
             if special is not None:
                 return special(*args, **named)
         sized = self._known.get(shapes)

@@ -15,12 +15,13 @@ x: Input 'x' has the wrong shape. [input-shape]
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.error import Diagnostic, EvaluationError, Place, UnsupportedError
 from plica.runtime.port import Array, Port
 
 
@@ -60,6 +61,20 @@ class OpenPort(Port):
 def _shape(value: object) -> tuple[int, ...]:
     """The shape of what is no numpy array; what has none is refused by `Port.take`."""
     return tuple(int(size) for size in getattr(value, "shape", ()))
+
+
+def checked_size(name: str, size: int, inputs: Sequence[str] = ()) -> int:
+    """A size that was computed, for a dim; `inputs` are those it was computed from.
+
+    >>> checked_size("n", 3)
+    3
+    """
+    if size >= 0:
+        return size
+    told = ", which depends on " + ", ".join(map(repr, inputs)) if inputs else ""
+    message = f"The dim {name!r}{told}, would have a negative size."
+    place = Place(node=name)
+    raise EvaluationError(Diagnostic("input-shape", message, place, "0 or more", str(size)))
 
 
 def out_of_range(name: str, size: int, least: int, most: int | None) -> Diagnostic | None:

@@ -82,7 +82,8 @@ class Port:
         elif hasattr(value, "__dlpack__"):
             try:
                 array = self._shared(value)
-            except (BufferError, RuntimeError) as error:  # on another device, or of another dtype
+            except (BufferError, RuntimeError, TypeError, ValueError) as error:
+                # On another device, of another dtype, or no tensor for all it says.
                 return self._refuse("input-type", "cannot be shared", self.type, str(error))
         else:
             kind = type(value).__name__

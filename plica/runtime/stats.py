@@ -3,7 +3,7 @@
 >>> calls = CallCounter()
 >>> calls.add()
 >>> Stats(calls.count, 1, 4096)
-Stats(calls=1, compilations=1, bytes=4096)
+Stats(calls=1, compilations=1, bytes=4096, at_call=0)
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ class Stats:
 
     `calls` of it that were begun; `compilations` that the compiler did for it in this process, none
     where its code was loaded or taken from the store; `bytes` of memory that it holds: code,
-    constants and workspaces.
+    constants and workspaces; `at_call` counts those compilations for which a call had to wait.
     """
 
     calls: int
     compilations: int
     bytes: int
+    at_call: int = 0
 
 
 class CallCounter:

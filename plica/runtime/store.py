@@ -35,6 +35,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from plica.runtime.archive import Piece
 from plica.runtime.error import Diagnostic, Place
 
 LIMIT: Final = 2 << 30
@@ -60,9 +61,12 @@ def key_of(*parts: str | bytes) -> str:
     return whole.hexdigest()
 
 
-def _head(key: str, data: bytes) -> bytes:
+def _head(key: str, *data: Piece) -> bytes:
     """What an entry begins with: its digest, with the key, so no entry passes for another."""
-    return _MAGIC + hashlib.sha256(key.encode() + b"\n" + data).digest()
+    whole = hashlib.sha256(key.encode() + b"\n")
+    for each in data:
+        whole.update(each)
+    return _MAGIC + whole.digest()
 
 
 class ArtefactStore:
@@ -117,18 +121,18 @@ class ArtefactStore:
             return None
         path = self._path(key)
         try:
-            whole = _read(path)
-            data = whole[_HEAD:]
-            if whole[:_HEAD] != _head(key, data):
+            head, data = _read(path)
+            if head != _head(key, data):
                 path.unlink(missing_ok=True)
+                _tell_damage(path)
                 return None
             os.utime(path)  # used now
         except OSError:
             return None
         return data
 
-    def put(self, key: str, data: bytes) -> None:
-        """Keep something under a key."""
+    def put(self, key: str, *data: Piece) -> None:
+        """Keep something under a key, given in one piece or several."""
         path = self._path(key)
         try:
             self._make_folder()
@@ -138,7 +142,8 @@ class ArtefactStore:
             handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
             try:
                 with os.fdopen(handle, "wb") as file:
-                    file.write(_head(key, data) + data)
+                    file.write(_head(key, *data))
+                    file.writelines(data)
                 Path(name).replace(path)
             except OSError:
                 Path(name).unlink(missing_ok=True)
@@ -213,14 +218,24 @@ class ArtefactStore:
         return self.folder / key[:2] / key[2:]
 
 
-def _read(path: Path) -> bytes:
-    """The bytes of an entry of this user's; what is no file is not waited for."""
+def _read(path: Path) -> tuple[bytes, bytes]:
+    """The head and the rest of an entry of this user's; what is no file is not waited for."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode) or not _is_own(status):
             raise OSError(f"{path} is no file of this user's.")
-        return file.read()
+        return file.read(_HEAD), file.read()
+
+
+def _tell_damage(path: Path) -> None:
+    told = Diagnostic(
+        "damaged-entry",
+        "An entry of the store is damaged; what it held is made again.",
+        Place(file=str(path)),
+        suggestion="If this comes again, look at the disk, or name another folder in PLICA_CACHE.",
+    )
+    warnings.warn(str(told), RuntimeWarning, stacklevel=3)
 
 
 def _is_own(status: os.stat_result) -> bool:

@@ -8,7 +8,8 @@ products with one matrix is one product.  The tensors are the same memory, seen 
 
 Two neighbouring axes are one where every tensor that is read or written at one of them is so at
 both, in neighbouring dims that have just their sizes.  What stands in the way of one pair may do so
-by another, so pairs are struck out until all that are left agree.
+by another, so pairs are struck out until all that are left agree.  Axes of length 1 are left out
+before that (`plica.schedule.unit_axis`).
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -29,7 +30,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from itertools import pairwise
-from math import prod
 from typing import TypeAlias, TypeVar
 
 from attrs import frozen
@@ -37,10 +37,11 @@ from attrs import frozen
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads, reductions, stages
-from plica.ir.type.dim import known
+from plica.ir.type.dim import known, product
+from plica.schedule.unit_axis import without_units
 
 Pair: TypeAlias = "tuple[int, ScalarVar, ScalarVar]"
 """Neighbouring axes of a stage, by its number."""
@@ -48,20 +49,21 @@ Pair: TypeAlias = "tuple[int, ScalarVar, ScalarVar]"
 Place: TypeAlias = "tuple[Buffer, int]"
 """A dim of a tensor, and the next."""
 
-Lengths: TypeAlias = Mapping[ScalarVar, int]
+Lengths: TypeAlias = Mapping[ScalarVar, Scalar]
 """How long each axis of a stage is."""
 
 T = TypeVar("T")
 
 
 @lru_cache(maxsize=1024)
-def collapsed(of: Stages, free: bool = False) -> Stages:
-    """The stages with as few axes as they can have; those with open sizes as they are.
+def collapsed(of: Stages, free: bool = False, opened: bool = False) -> Stages:
+    """The stages with as few axes as they can have; those with open sizes only if `opened`.
 
     The runs of a sum depend on its axes, so these stay apart unless the order of terms is `free`.
     """
-    if of.dims or not all(isinstance(each, Each) for each in of.stages):
+    if (of.dims and not opened) or not all(isinstance(each, Each) for each in of.stages):
         return of
+    of = without_units(of, free)
     every = [each for each in of.stages if isinstance(each, Each)]
     lengths = [_lengths(each) for each in every]
     if None in lengths:
@@ -121,7 +123,7 @@ class _Agreement:
 
 
 def _product(sizes: list[Scalar]) -> Scalar:
-    return sizes[0] if len(sizes) == 1 else index(prod(known(each) or 0 for each in sizes))
+    return sizes[0] if len(sizes) == 1 else product(sizes)
 
 
 def _runs(of: Iterable[T], joins: Callable[[T, T], bool]) -> list[list[T]]:
@@ -136,15 +138,14 @@ def _runs(of: Iterable[T], joins: Callable[[T, T], bool]) -> list[list[T]]:
 
 
 def _lengths(of: Each) -> Lengths | None:
-    """How long each axis of a stage is; None where one name has two lengths, or an open one."""
-    found: dict[ScalarVar, int] = {}
+    """How long each axis of a stage is; None where one name has two lengths."""
+    found: dict[ScalarVar, Scalar] = {}
     for axes, shape in (
         (of.axes, of.out.shape),
         *[(each.axes, each.extents) for each in reductions(of.value)],
     ):
         for axis, size in zip(axes, shape, strict=True):
-            length = known(size)
-            if length is None or found.setdefault(axis, length) != length:
+            if found.setdefault(axis, size) is not size:
                 return None
     return found
 
@@ -159,8 +160,7 @@ def _agreement(whole: Stages, every: list[Each], lengths: list[Lengths], free: b
         for number, each in enumerate(every)
         for axes in _boxes(each, apart=not free)
         for u, v in pairwise(axes)
-        if lengths[number][u] > 1
-        and lengths[number][v] > 1  # nothing is gained otherwise
+        if not {known(lengths[number][each]) for each in (u, v)} & {0, 1}  # nothing is gained
         and not _stands_alone(each.value, (u, v))
     }
     places = {
@@ -188,7 +188,7 @@ def _boxes(of: Each, *, apart: bool = False) -> list[tuple[ScalarVar, ...]]:
 def _is_one(place: Place, every: list[Each], pairs: set[Pair], lengths: list[Lengths]) -> bool:
     """Whether all that read or write two dims of a tensor go through them as through one."""
     of, at = place
-    sizes = [known(each) for each in of.shape[at : at + 2]]
+    sizes = [*of.shape[at : at + 2]]
     for number, each in enumerate(every):
         ways = [each.axes[at : at + 2]] if each.out is of else []
         ways += [load.indices[at : at + 2] for load in loads(each.value) if load.buffer is of]  # type: ignore[misc]  # those that are no pair are found below

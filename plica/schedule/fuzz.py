@@ -12,7 +12,7 @@ True
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Literal
 
@@ -83,7 +83,13 @@ class ScheduleFuzzReport:
 
 
 def fuzz(
-    examples: int = 200, seed: int = 0, *, length: int = 8, focus: Sequence[str] = ()
+    examples: int = 200,
+    seed: int = 0,
+    *,
+    first: int = 0,
+    length: int = 8,
+    focus: Sequence[str] = (),
+    say: Callable[[str], None] | None = None,
 ) -> ScheduleFuzzReport:
     """Kernels through traces of up to `length` steps; those of a kind in `focus` come more often.
 
@@ -101,7 +107,7 @@ def fuzz(
             refused.setdefault(each.kind, Counter())[each.problem.precondition] += 1
         return finding
 
-    whole = campaign(one, examples)
+    whole = campaign(one, examples, first=first, say=say)
     counts = {kind: dict(sorted(words.items())) for kind, words in sorted(refused.items())}
     return ScheduleFuzzReport(
         whole.ran, seed, dict(sorted(done.items())), counts, untried(), whole.finding

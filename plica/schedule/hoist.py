@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from attrs import frozen
@@ -87,7 +87,7 @@ def _reads(of: Stages, before: Sequence[Each], touched: Container[Term]) -> list
     }  # the first that it is made of
     made: dict[Buffer, list[Buffer]] = {}
     for each in before:
-        source[each.out] = source[next(loads(each)).buffer]
+        source[each.out] = source[loads(each)[0].buffer]
         if each.out in touched:
             made.setdefault(source[each.out], []).append(each.out)
     found: list[int | Buffer] = []
@@ -103,7 +103,19 @@ def _reads(of: Stages, before: Sequence[Each], touched: Container[Term]) -> list
     return found + later
 
 
-def constants(of: Hoisted, given: Mapping[int, Array]) -> dict[Buffer, Array]:
+class DoneBefore(Protocol):
+    """What is made of constants before a program runs."""
+
+    @property
+    def before(self) -> tuple[Each, ...]:
+        """The stages that make it."""
+
+    @property
+    def inputs(self) -> tuple[Buffer, ...]:
+        """What they may read."""
+
+
+def constants(of: DoneBefore, given: Mapping[int, Array]) -> dict[Buffer, Array]:
     """What was done before, from the arrays of constant inputs by their places."""
     held: dict[Buffer, Array] = {}
     for number, array in given.items():

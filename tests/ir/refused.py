@@ -48,6 +48,7 @@ REFUSED: Final[dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any]]]] = {
     "concat sizes": ("shape-conflict", "concat", (f32(2, 3), f32(2, 4)), {}),
     "stack": ("shape-conflict", "stack", (f32(2), f32(3)), {}),
     "split": ("shape-conflict", "split", (f32(5),), {"indices_or_sections": 2}),
+    "split cuts": ("shape-conflict", "split", (f32(5),), {"indices_or_sections": (3, 2)}),
     "slice counts": ("bad-attribute", "slice", (f32(5),), {"starts": 0, "stops": (1, 2)}),
     "slice step": ("bad-attribute", "slice", (f32(5),), {"starts": 0, "stops": 1, "steps": 0}),
     "slice axes": (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plica.ir.loop.scalar import Cast, Load, Reduce, Scalar, ScalarVar, index
 from plica.ir.loop.stage import Each, stage
 from plica.ir.loop.stages import Stages, evaluate_stages, stages
-from plica.ir.loop.tensor import axis, buffer
+from plica.ir.loop.tensor import axis, buffer, reduce
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.schedule.collapse import collapsed
@@ -94,3 +94,25 @@ def test_a_tensor_between_stages_is_walked_alike_in_both() -> None:
     first = stage("y", (3, 4), lambda i, j: x[i, j] + 1.0)
     kept = stages((x,), (first, stage("z", (4,), lambda j: first[2, j])))
     assert collapsed(kept) is kept
+
+
+def test_axes_of_length_1_are_left_out_after_longer_ones() -> None:
+    x = buffer("x", (1, 30, 5, 1), f32)
+    of = stages((x,), (stage("y", (1, 30, 1), lambda n, i, u: reduce(
+        "sum", (5,), lambda k: x[n, i, k, u])),))  # fmt: skip
+    made = collapsed(of)
+    assert [known(n) for n in made.result.shape] == [1, 30]
+    assert [known(n) for n in made.inputs[0].shape] == [1, 30, 5]
+
+
+def test_sums_in_runs_keep_axes_of_length_1_unless_order_is_free() -> None:
+    """A run goes along the last axis, however long that is."""
+    x = buffer("x", (4, 40, 1), f32)
+    of = stages((x,), (stage("y", (4,), lambda i: reduce(
+        "sum", (40, 1), lambda k, u: x[i, k, u], runs="row")),))  # fmt: skip
+    assert collapsed(of) is of
+    free = collapsed(of, True)
+    assert [known(n) for n in free.inputs[0].shape] == [4, 40]
+    given_ = np.random.default_rng(0).standard_normal((4, 40, 1)).astype(np.float32)
+    found, wanted = evaluate_stages(free, [given_]), evaluate_stages(of, [given_])
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)

@@ -99,6 +99,14 @@ class Context(Term):
         facts = tuple([each for each in self.facts if free_vars(each).isdisjoint(hidden)])
         return Context(ranges, facts)
 
+    def concerning(self, term: Term) -> Context:
+        """The context less what says nothing of a term: loops of some iterations over variables
+        that neither the term nor anything else here mentions.
+
+        The same holds of the term in both, and fewer contexts have tables to be made.
+        """
+        return self if len(self.ranges) < 2 else _concerning(self, free_vars(term))
+
     def conditions(self) -> tuple[Scalar, ...]:
         """Everything the context says, as conditions."""
         said: list[Scalar] = []
@@ -113,6 +121,26 @@ def _looped(around: Context, var: ScalarVar, begin: Scalar, size: Scalar) -> Con
     stop = size if begin is ZERO else begin + size
     inner = around.without((var,))
     return Context((*inner.ranges, Range(var, begin, stop)), inner.facts)
+
+
+@lru_cache(maxsize=4096)
+def _concerning(context: Context, mentioned: frozenset[Term]) -> Context:
+    loose = [each for each in context.ranges if each.var not in mentioned and _runs(each)]
+    if not loose:
+        return context
+    others = [each for each in context.ranges if each not in loose]
+    wanted = frozenset[Term]().union(*map(free_vars, (*others, *context.facts)))
+    kept = [each for each in context.ranges if each not in loose or each.var in wanted]
+    return Context(tuple(kept), context.facts)
+
+
+def _runs(of: Range) -> bool:
+    """Whether a loop between numbers has an iteration."""
+    match of.start, of.stop:
+        case Lit(first), Lit(stop):
+            return first < stop
+        case _:
+            return False
 
 
 EMPTY: Final = Context()

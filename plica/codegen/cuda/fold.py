@@ -24,6 +24,7 @@ from plica.codegen.cuda.nest import chooses_registers, launches_of
 from plica.codegen.cuda.tma import ATOM, SWIZZLED, copied, is_tile
 from plica.codegen.cuda.vector_access import VectorAccess
 from plica.codegen.cuda.wait import Waits, asynchronous
+from plica.codegen.cuda.warp_register import in_registers
 from plica.codegen.cuda.wgmma import is_product
 from plica.codegen.emit import clike
 from plica.codegen.emit.clike import count_of
@@ -76,7 +77,7 @@ def fold(kernel: Kernel, name: str, origin: str = "") -> KernelCode:
     helpers: set[str] = set()
     for number, nest in enumerate(nests):
         function = name if len(nests) == 1 else f"{name}_{number}"
-        made = _Function(function, nest, params, kernel.inputs)
+        made = _Function(function, in_registers(nest), params, kernel.inputs)
         launches.append(made.launch())
         functions.append(made.text())
         helpers |= made.values.helpers

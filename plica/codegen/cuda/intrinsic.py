@@ -17,18 +17,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from plica.analysis.statement import refused
+from plica.analysis.statement import reads_memory, refused
 from plica.codegen.cuda import tma as bulk
+from plica.codegen.cuda import warp_register as register
 from plica.codegen.cuda import wgmma as group
 from plica.codegen.cuda.address import valued
 from plica.codegen.emit.expression import Expressions
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
+from plica.core.term import Term
 from plica.ir.loop.intrinsic import find_intrinsic
 from plica.ir.loop.memory_scope import WARP, scope
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, index
-from plica.ir.loop.statement import Branch, For, Invoke, Region, Stmt, substatements
+from plica.ir.loop.statement import Bind, Branch, For, Invoke, Region, Stmt, substatements
 from plica.ir.type.dim import known
 
 _HEAD: Final = "__device__ __forceinline__"
@@ -61,6 +63,8 @@ template <int N>
   asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
 }}
 """,
+    **register.PAIRS,
+    **register.POWER,
     "p_load_squares": f"""\
 template <bool T>
 {_HEAD} void p_load_squares(unsigned int* r, const unsigned short* from) {{
@@ -113,10 +117,11 @@ template <int HIGH, int WIDE, bool AT, bool BT, int AI, int AHALF, int AK, int B
     },
 }
 
-_ALL: Final = {**_TEXTS, **bulk.TEXTS, **group.TEXTS}
+_ALL: Final = {**_TEXTS, **register.TEXTS, **bulk.TEXTS, **group.TEXTS}
 
 _NEEDS: Final = {
     **{f"p_mma_{kind}": ("p_load_squares", f"p_multiply_squares_{kind}") for kind in group.KINDS},
+    **register.NEEDS,
     **group.NEEDS,
 }
 
@@ -143,7 +148,12 @@ def invocation(
         return group.products(call, values, lane, warp)
     found = find_intrinsic(call.name)
     hints = {} if found is None else dict(found.hints)
-    if hints.get("cuda") != "mma":
+    word = str(hints.get("cuda"))
+    if word in ("row_max", "row_power", "row_sum"):
+        return register.rows(call, values, word)
+    if word == "warp_mma":
+        return _from_registers(call, values, lane)
+    if word != "mma":
         raise refused(
             f"The intrinsic {call.name!r} is not there for threads.",
             call.name, "one of tensor cores", "another",
@@ -172,6 +182,24 @@ def invocation(
     sides = [f"&{values.place(each.buffer, at)}" for each, at in ((a, at_a), (b, at_b))]
     which = ", ".join(map(str, numbers))
     return f"{function}<{which}>({values.buffers[c.buffer]}, {', '.join(sides)});"
+
+
+def _from_registers(call: Invoke, values: Expressions, lane: ScalarVar | None) -> str:
+    """Products whose left side is what the threads of a warp hold."""
+    a, b, c = [each for each in call.operands if isinstance(each, Region)]
+    if lane is None:
+        raise _misplaced(call, "no loop over the threads of a warp around it")
+    high, wide = _sizes(c)[0], _sizes(b)[0]
+    ai, half, ah, _ = _steps(a)
+    bj, bk, be, pair = _steps(b)
+    at_b = _base(call, b, lane, 2, lambda number: number % 4)
+    if (be, pair) != (8, 1) or min(high, wide) < 2 or wide % 2:
+        raise _misplaced(call, "elements that do not lie together, eight by eight")
+    function = values.help(f"p_warp_mma_{b.buffer.dtype.name}")
+    which = ", ".join(map(str, (high, wide, ai, half, ah, bj, bk)))
+    left = f"&{values.place(a.buffer, a.starts)}"
+    right = f"&{values.place(b.buffer, at_b)}"
+    return f"{function}<{which}>({values.buffers[c.buffer]}, {left}, {right});"
 
 
 def _misplaced(call: Invoke, found: str) -> Exception:
@@ -220,17 +248,34 @@ def _base(
 
 
 def come_together(nest: Stmt) -> None:
-    """Refuse a warp's work where not all threads may come."""
-    stack: list[tuple[Stmt, bool]] = [(nest, True)]
+    """Refuse a warp's work where not all threads may come.
+
+    All come where a condition, or how often a loop goes, is the same for the threads of a block.
+    """
+    stack: list[tuple[Stmt, bool, frozenset[Term]]] = [(nest, True, frozenset())]
     while stack:
-        stmt, all_come = stack.pop()
-        if isinstance(stmt, Invoke) and not all_come:
-            raise _misplaced(stmt, "a condition around it")
-        if isinstance(stmt, Branch) or (isinstance(stmt, For) and known(stmt.extent) is None):
-            all_come = False
-        if isinstance(stmt, For) and stmt.kind == LANE and known(stmt.extent) != WARP:
-            all_come = False
-        stack += [(each, all_come) for each in substatements(stmt)]
+        stmt, all_come, own = stack.pop()
+        match stmt:
+            case Invoke() if not all_come:
+                raise _misplaced(stmt, "a condition around it")
+            case Branch(condition):
+                all_come = all_come and _is_same(condition, own)
+            case For(var, extent, kind):
+                all_come = all_come and _is_same(extent, own)
+                if kind == LANE and known(extent) != WARP:
+                    all_come = False
+                if kind.startswith("threadIdx"):
+                    own |= {var}
+            case Bind(var, value) if not _is_same(value, own):
+                own |= {var}
+            case _:
+                pass
+        stack += [(each, all_come, own) for each in substatements(stmt)]
+
+
+def _is_same(of: Scalar, own: frozenset[Term]) -> bool:
+    """Whether a term is the same for all threads of a block, whose variables are known."""
+    return free_vars(of).isdisjoint(own) and not reads_memory(of)
 
 
 def handed(nest: Stmt) -> frozenset[Buffer]:

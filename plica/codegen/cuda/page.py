@@ -13,13 +13,35 @@ from typing import Final
 from plica.codegen.cuda.assemble import emit_cuda
 from plica.codegen.lower.linear import PLAN, SCHEDULE
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.lower.prepare import GROUP
+from plica.codegen.lower.prepare import grouping
+from plica.ir.graph.expression import Function
 from plica.ir.passes import Pass, Pipeline
+from plica.rewrite.fuse import FusionLimits
+from plica.rewrite.fuse.to_stages import to_stages
+from plica.rewrite.layout import channels_last
 from plica.rewrite.optimise import OPTIMISE
+from plica.rewrite.rule_pass import rules
+from plica.schedule.collapse import collapsed
+from plica.schedule.default.gpu.choose import chained
+
+
+def is_chained(function: Function) -> bool:
+    """Whether one kernel does two products and the softmax between them."""
+    return chained(collapsed(to_stages(function).stages, free=True)) is not None
+
+
+TILED: Final = FusionLimits(tiles=True, chains=is_chained)
+"""Products read narrow floats as they lie, and softmax may stand between two in one kernel."""
+
+CHANNELS_LAST: Final = Pass(
+    "channels-last", "Tiles read neighbouring channels at once.", channels_last
+)
 
 GPU: Final = Pipeline((
     *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
-    *GROUP,             # infer, resolve, decompose, fuse: operators become primitive functions
+    CHANNELS_LAST,
+    rules("view", "Products read what is cut out and widened where it lies.", "view"),
+    *grouping(TILED),   # infer, resolve, decompose, fuse: operators become primitive functions
     SCHEDULE,           # primitive functions become kernels of threads, in order
     *LOWERING["gpu"],   # allreduce … narrow: blocks become loops of threads
     PLAN,               # values have their place in the arena

@@ -37,7 +37,7 @@ class Frame(Generic[V]):
         self.found: list[Any] = list(order.start)  # Any: a value, None before it is written
         self.rest = iter(order.steps)
         self.checked: dict[Scalar, V] = {}
-        """What had to be checked while it was written, and whether that failed."""
+        """What had to be checked while it was written, and whether all was well."""
 
     @property
     def results(self) -> list[V]:

@@ -72,6 +72,7 @@ def fuzz(
     examples: int = 200,
     seed: int = 0,
     *,
+    first: int = 0,
     way: FormWay | None = None,
     tries: int = TRIES,
     say: Callable[[str], None] | None = None,
@@ -104,7 +105,7 @@ def fuzz(
             return FormFinding(by.level, by.name, by.form, number, by.reason, shown)
         return None
 
-    done = campaign(one, examples, say=say)
+    done = campaign(one, examples, first=first, say=say)
     of_kinds, of_forms, of_templates = (
         dict(sorted(each.items())) for each in (counts, forms, templates)
     )

@@ -46,6 +46,8 @@ class BufferAddress:
     """Whether an element in memory is the value itself."""
     is_flat: bool
     """Whether an index is how many elements a place is from the first."""
+    is_constant: bool = False
+    """Whether nobody writes there while the kernel runs: what was read once need not be again."""
 
     @property
     def span(self) -> int:
@@ -188,7 +190,7 @@ class MemoryEmitter:
             return self._gathered(buffer, at)
         if step == 0:
             place, where = self.places[buffer], self.address(buffer, at, sound)
-            return self.lanes.w.let(f"load {place.kind}, ptr {where}, align {place.align}")
+            return self._fetched(place, f"load {place.kind}, ptr {where}, align {place.align}")
         if step == 1:
             return self._vector(buffer, self.address(buffer, at, sound), None)
         if abs(step) > APART:
@@ -224,14 +226,24 @@ class MemoryEmitter:
 
     def _vector(self, buffer: Buffer, place: str, mask: str | None) -> str:
         """Neighbours, in the lanes of a mask if there is one."""
-        w, n, at = self.lanes.w, self.lanes.count, self.places[buffer]
+        n, at = self.lanes.count, self.places[buffer]
         one, align = at.kind, at.align
         kind = f"<{n} x {one}>"
         if mask is None:
-            return w.let(f"load {kind}, ptr {place}, align {align}")
+            return self._fetched(at, f"load {kind}, ptr {place}, align {align}")
         name = f"@llvm.masked.load.v{n}{_SHORT.get(one, one)}.p0"
         rest = f"<{n} x i1> {mask}, {kind} zeroinitializer"
-        return w.let(f"call {kind} {name}(ptr align {align} {place}, {rest})")
+        return self._fetched(at, f"call {kind} {name}(ptr align {align} {place}, {rest})")
+
+    def _fetched(self, place: BufferAddress, text: str) -> str:
+        """What is read; of what never changes, once in a block."""
+        lanes = self.lanes
+        if not place.is_constant:
+            return lanes.w.let(text)
+        key = f"{lanes.w.block}: {text}"
+        if not lanes.is_known(key):
+            lanes.remember(key, lanes.w.let(text))
+        return lanes.recall(key)
 
     def _shuffled(self, kind: str, left: str, right: str, lanes: Sequence[int]) -> str:
         """Lanes of two vectors, those of the second behind those of the first."""

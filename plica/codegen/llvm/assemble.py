@@ -26,7 +26,16 @@ class EmitLlvm:
     def __call__(self, lowered: Lowered, job: Job) -> Artefact:
         """All that will be loaded, here or elsewhere: the target need not be this machine."""
         program, plan, target = lowered.program, lowered.plan, job.target
-        made = units(program, plan, target, lowered.fused, job.store, lowered.signless, self.level)
+        made = units(
+            program,
+            plan,
+            target,
+            lowered.fused,
+            job.store,
+            lowered.signless,
+            self.level,
+            job.workers,
+        )
         return Artefact(
             interface(lowered.module.main_function(), program),
             ArtefactMachine(target.triple, target.cpu, target.features),

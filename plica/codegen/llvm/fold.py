@@ -33,6 +33,7 @@ from plica.codegen.program import (
 )
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
+from plica.ir.loop.statement import Kernel
 
 ENTRY: Final = "plica_main"
 
@@ -67,7 +68,10 @@ def fold(
     used = variants(program, plan)
     names = {each: _variant(*each, program) for each in used}
     texts = {
-        each: kernel_text(program, each, names[each], target, contract, signless) for each in used
+        (number, over): kernel_text(
+            program.kernels[number], over, names[number, over], target, contract, signless
+        )
+        for number, over in used
     }
     functions = {name: signature for each in texts.values() for name, signature in each.functions}
     helpers = {each for text in texts.values() for each in text.helpers}
@@ -99,19 +103,17 @@ def variants(program: Program, plan: AnyPlan) -> list[Variant]:
 
 
 def kernel_text(  # noqa: PLR0917  # as `emit`
-    program: Program,
-    variant: Variant,
+    kernel: Kernel,
+    over: int | None,
     name: str,
     target: Target,
     contract: bool = False,
     signless: bool = False,
 ) -> Text:
-    """The function of a kernel."""
-    number, over = variant
+    """The function of a kernel that writes over one of its inputs, or over none."""
     fused = contract and target.has_fma
     shared = pool.has_pool(target.triple)
     width = target.vector_bits
-    kernel = program.kernels[number]
     return emit(kernel, name, over, fused, width, shared, signless, target.has_masks)
 
 

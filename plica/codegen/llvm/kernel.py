@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.analysis.constant_bound import Interval, facts_of
 from plica.analysis.statement import refused
@@ -25,7 +25,7 @@ from plica.codegen.emit.statement import Row, Step, write
 from plica.codegen.llvm.access import place_of
 from plica.codegen.llvm.fetch import fetch, fetch_next
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant
-from plica.codegen.llvm.loop_context import within
+from plica.codegen.llvm.loop_context import OPEN, within
 from plica.codegen.llvm.scope import negated
 from plica.codegen.llvm.spelling import memory
 from plica.codegen.llvm.tail import mask, padded
@@ -64,9 +64,6 @@ FENCED: Final = 256
 """From so many bits on turning a tile takes more than two rounds
 (`plica.codegen.llvm.transpose`).
 """
-
-OPEN: Final = (0, 2**40)
-"""What is known of a dim: no array is larger in any direction."""
 
 STRAIGHT: Final = 64
 """As many lanes are written out, though no register holds so many."""
@@ -113,9 +110,10 @@ def emit(  # noqa: PLR0917  # what is known of where it will run
         values.around.bind(dim, LaneValue(f"%d{number}"), OPEN)
     for number, buffer in enumerate(kernel.params):
         pointer = f"%b{number}"
-        places[buffer] = place_of(buffer, pointer)
+        read_only = number < kernel.inputs
+        places[buffer] = evolve(place_of(buffer, pointer), is_constant=read_only)
         size = buffer.dtype.bytes * places[buffer].span
-        params.append(f"{_facts(buffer, size, number < kernel.inputs)} {pointer}")
+        params.append(f"{_facts(buffer, size, read_only)} {pointer}")
     if over is not None:
         last = places[kernel.params[-1]].pointer
         places[kernel.params[over]] = place_of(kernel.params[over], last)
@@ -379,6 +377,7 @@ class _Statements:
         self.values.w.start(begin)
 
 
+@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
 def _is_straight(loop: For) -> bool:
     """Whether one instruction can do for all lanes what a loop's body does."""
     for stmt in statements(loop.body):
@@ -403,6 +402,7 @@ def _has_loops(body: Stmt) -> bool:
     return any(isinstance(stmt, For) for stmt in statements(body))
 
 
+@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
 def _widest(body: Stmt) -> int:
     """The bytes of the widest element that is read or written; narrow floats become f32."""
     widest = 1

@@ -25,16 +25,20 @@ from attrs import frozen
 from plica.analysis.constant_bound import Bounds, Interval, fill, interval
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant
 from plica.codegen.llvm.writer import LlvmWriter
+from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.loop.scalar import FloorDiv, Lit, Max, Min, Scalar, ScalarVar, index
-from plica.ir.type.dim import Polynomial, known, polynomial
+from plica.ir.type.dim import Polynomial, from_polynomial, is_size, known, polynomial
 
 __all__ = ["LlvmWriter", "LoopContext", "OpenLoop", "index", "within"]
 
 FACTS: Final = 16
 """How many conditions around a place are made use of."""
+
+OPEN: Final = (0, 2**40)
+"""What is known of a dim: no array is larger in any direction."""
 
 FAR: Final = 2**60
 """Numbers less than this may be added and subtracted without a thought for overflow."""
@@ -168,9 +172,16 @@ class LoopContext:
         )
 
     def is_natural(self, term: Scalar, facts: Sequence[Polynomial] | None = None) -> bool:
-        """Whether an index cannot be negative: what is left of it without facts cannot."""
-        whole = polynomial(term)
+        """Whether an index cannot be negative: what is left of it without facts cannot.
+
+        The lesser of two is one of them, where it is not more than the other.
+        """
         told = list(reversed(self.facts if facts is None else facts))[:FACTS]
+        cases = _cases(polynomial(term))
+        return all(self._follows(whole, [*more, *told]) for whole, more in cases)
+
+    def _follows(self, whole: Polynomial, told: Sequence[Polynomial]) -> bool:
+        """Whether facts say that a polynomial is not negative."""
         if self._least(whole) >= 0:
             return True
         for first in told:  # the innermost tells most, but any may be the one to begin with
@@ -189,12 +200,39 @@ class LoopContext:
         for key, (_, count) in of.items():
             low, high = count, count
             for atom, power in key:
-                bounds = self.interval(atom)
+                bounds = self._bounds(atom)
                 for _ in range(power):
                     corners = [a * b for a in (low, high) for b in bounds]
                     low, high = min(corners), max(corners)
             total += low
         return total
+
+    def _bounds(self, of: Scalar) -> Interval:
+        """Between what a part of an index is: a size of an array is checked before it is used, so
+        what is made of sizes alone, none taken from another, has no wrong sign."""
+        low, high = self.interval(of)
+        is_checked = low < 0 and all(self._ranges.get(each) == OPEN for each in free_vars(of))
+        return (0, max(0, high)) if is_checked and is_size(of) else (low, high)
+
+
+def _cases(whole: Polynomial) -> list[tuple[Polynomial, list[Polynomial]]]:
+    """A polynomial with one of two in the place of the lesser or greater of them, and what is not
+    negative where it is so."""
+    for key, (_, count) in whole.items():
+        match [*key]:
+            case [(Min(left, right) | Max(left, right) as choice, 1)]:
+                rest = {other: each for other, each in whole.items() if other != key}
+                gap = left - right if isinstance(choice, Max) else right - left
+                return [
+                    (polynomial(from_polynomial(rest) + left * count), [polynomial(gap)]),
+                    (
+                        polynomial(from_polynomial(rest) + right * count),
+                        [polynomial(index(0) - gap)],
+                    ),
+                ]
+            case _:
+                pass
+    return [(whole, [])]
 
 
 def within(var: ScalarVar, extent: Scalar) -> list[Polynomial]:

@@ -18,8 +18,8 @@ from typing import Final
 
 from plica.codegen.llvm.checked import Checked
 from plica.codegen.llvm.fold import Callee, Regions, Variant
-from plica.codegen.llvm.kernel import OPEN
 from plica.codegen.llvm.lane import LaneValue, constant
+from plica.codegen.llvm.loop_context import OPEN
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.codegen.open_memory_plan import OpenPlan
@@ -47,7 +47,9 @@ class OpenRegions(Regions):
         self.last = self.first + len(self.rooms)  # and the one that says how much is copied first
         steps = [step for steps in program.regions for step in steps]
         counts = dict.fromkeys(step.rows for step in steps if isinstance(step, Chunks))
-        self.after = self.last + len(self.copied)  # the number of rows that is looked up first
+        given = [size for step in steps if isinstance(step, Launch) for size in step.sizes]
+        counts |= dict.fromkeys(size for size in given if size not in program.dims)
+        self.after = self.last + len(self.copied)  # the number of rows or size looked up first
         self.rows = {rows: self.after + number for number, rows in enumerate(counts)}
         self.flags = 8 * (self.after + len(self.rows))
 
@@ -203,7 +205,8 @@ class OpenRegions(Regions):
         own = self.program.kernels[step.kernel].dims
         if len(own) != len(step.sizes):
             raise CompilerBug(f"{step.source} gives {len(step.sizes)} sizes to {len(own)} dims.")
-        places = [self.program.dims.index(size) for size in step.sizes]
+        dims = self.program.dims
+        places = [self.rows[s] if s in self.rows else dims.index(s) for s in step.sizes]
         return [f"i64 {self._number(w, place)}" for place in places]
 
     def _bytes(self, w: LlvmWriter, slot: int) -> str:

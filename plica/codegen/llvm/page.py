@@ -15,7 +15,7 @@ from typing import Final
 from plica.codegen.llvm.assemble import EmitLlvm
 from plica.codegen.lower.linear import PLAN, SCHEDULE
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.lower.prepare import GROUP, WIDE, WINOGRAD
+from plica.codegen.lower.prepare import GROUP, SCATTER, WIDE, WINOGRAD
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.optimise import OPTIMISE
 
@@ -29,6 +29,7 @@ CPU: Final = Pipeline((
     *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
     *WIDE,              # widen, fold-widened: processors multiply f32
     *WINOGRAD,          # winograd, fold-winograd: where it pays on this one
+    SCATTER,            # values are put at places one by one, as a processor goes through them
     *GROUP,             # infer, resolve, decompose, fuse: operators become primitive functions
     SCHEDULE,           # primitive functions become scheduled kernels, in order
     *LOWERING["cpu"],   # double-buffer … reuse: blocks become plain loops over flat buffers

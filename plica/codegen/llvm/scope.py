@@ -68,7 +68,8 @@ def outside(
             continue
         here = alive[node]
         if node in frame.checked and not _is_proved(node, facts[node], around):
-            found = lanes.either(found, lanes.both(here, frame.checked[node]))
+            failed = lanes.negated(frame.checked[node])
+            found = lanes.either(found, lanes.both(here, failed))
         for kid, guard, holds in _edges(node, operands_of):
             if kid not in doubtful:
                 continue

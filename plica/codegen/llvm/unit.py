@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -30,7 +30,10 @@ from plica.codegen.llvm.kernel import Text
 from plica.codegen.open_memory_plan import AnyPlan
 from plica.codegen.program import Program
 from plica.codegen.target import Target
+from plica.codegen.workers import Task, Workers, together
 from plica.core.digest import digest
+from plica.core.memo import Memo
+from plica.ir.loop.statement import Kernel
 from plica.runtime.host import cores
 from plica.runtime.store import ArtefactStore, key_of
 
@@ -47,7 +50,7 @@ class Units:
     compiled: tuple[str, ...]
 
 
-def units(  # noqa: PLR0917  # as `fold`, and where objects are kept
+def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes them
     program: Program,
     plan: AnyPlan,
     target: Target,
@@ -55,6 +58,7 @@ def units(  # noqa: PLR0917  # as `fold`, and where objects are kept
     store: ArtefactStore | None = None,
     signless: bool = False,
     level: int = 2,
+    workers: Workers | None = None,
 ) -> Units:
     """The objects of a program, from the store where it has them; LLVM improves them by `level`.
 
@@ -63,38 +67,57 @@ def units(  # noqa: PLR0917  # as `fold`, and where objects are kept
     if target.triple != toolchain.host().triple:
         whole = fold(program, plan, target, contract, signless)
         return Units((made(whole, target, store),), program.names)
-    callees: dict[tuple[int, int | None], Callee] = {}
-    objects: dict[str, Callable[[], bytes]] = {}
-    compiled: list[str] = []
-    shares = False
-    with _beside() as later:
-        for variant in variants(program, plan):
-            number, over = variant
-            options = f"{over} {contract and target.has_fma} {signless} {level}"
-            key = key_of("kernel", digest(program.kernels[number]), options, *facts_of(target))
-            name = f"k.{key[:24]}"
-            write = partial(kernel_text, program, variant, name, target, contract, signless)
-            again = partial(entry_of, write, name, target, contract, level)
-            entry = None if store is None else store.found(key, again, program.names[number])
-            if entry is None or not entry.startswith(OBJECT, 1):  # one of another kind, too
-                compiled.append(program.names[number])
-                text = write()
-                flags = _flags(text)
-                objects[name] = later(
-                    partial(_kept, key, text, name, target, contract, store, level)
-                )
-            else:
-                flags = entry[0]
-                objects[name] = partial(bytes, entry[1:])
-            callees[variant] = Callee(name, bool(flags & FAILS))
-            shares = shares or bool(flags & SHARES)
-        done = [each() for each in objects.values()]
-    every = [made(regions_text(program, plan, target, callees), target, store), *done]
+    keys: list[str] = []
+    entries: dict[str, bytes] = {}
+    tasks: dict[str, Task] = {}
+    used = variants(program, plan)
+    for number, over in used:
+        kernel, source = program.kernels[number], program.names[number]
+        options = f"{over} {contract and target.has_fma} {signless} {level}"
+        key = key_of("kernel", digest(kernel), options, *facts_of(target))
+        keys.append(key)
+        again = Task(
+            source, entry_of, (kernel, over, _name(key), target, contract, signless, level)
+        )
+        entry = None if store is None else store.found(key, partial(_done, again), source)
+        if entry is None or not entry.startswith(OBJECT, 1):  # one of another kind, too
+            tasks[key] = again
+        else:
+            entries[key] = entry
+    wanted = list(tasks)
+    shared = workers is not None and workers.serves(len(tasks))
+    with _beside(not shared) as later:
+        waiting: dict[str, Callable[[], bytes]] = {}
+
+        def here(number: int) -> None:
+            key = wanted[number]
+            done = later(_begun(tasks[key]))
+            waiting[key] = partial(bytes, done()) if shared else done
+
+        def there(number: int, data: bytes) -> None:
+            entries[wanted[number]] = data
+
+        together(list(tasks.values()), here, there, workers)
+        entries |= {key: each() for key, each in waiting.items()}
+    if store is not None:
+        for key in wanted:
+            store.put(key, entries[key])
+    callees = {
+        variant: Callee(_name(key), bool(entries[key][0] & FAILS))
+        for variant, key in zip(used, keys, strict=True)
+    }
+    every = [made(regions_text(program, plan, target, callees), target, store)]
+    every += [entries[key][1:] for key in dict.fromkeys(keys)]
     every.append(made(peak.text(target), target, store))
-    if shares:
+    if any(each[0] & SHARES for each in entries.values()):
         head = f'target triple = "{target.triple}"\n'
         every.append(made(head + pool.text(target.triple), target, store))
-    return Units(tuple(every), tuple(compiled))
+    return Units(tuple(every), tuple([each.name for each in tasks.values()]))
+
+
+def _name(key: str) -> str:
+    """The name of a kernel's function."""
+    return f"k.{key[:24]}"
 
 
 Later: TypeAlias = Callable[[Callable[[], bytes]], Callable[[], bytes]]
@@ -102,12 +125,11 @@ Later: TypeAlias = Callable[[Callable[[], bytes]], Callable[[], bytes]]
 
 
 @contextmanager
-def _beside() -> Iterator[Later]:
-    """LLVM works on one kernel while the next is folded, where there is a core for each.
-
-    More than one thread would not help: llvmlite lets one in at a time.
+def _beside(alone: bool) -> Iterator[Later]:
+    """LLVM works on one kernel while the next is folded, where there is a core for each: no other
+    process has it.  More than one thread would not help: llvmlite lets one in at a time.
     """
-    if cores() < 2:
+    if not alone or cores() < 2:
         yield lambda make: make
         return
     with ThreadPoolExecutor(max_workers=1) as worker:
@@ -119,30 +141,40 @@ def _flags(text: Text) -> int:
     return FAILS * text.can_fail | SHARES * text.shares
 
 
-def entry_of(
-    write: Callable[[], Text], name: str, target: Target, contract: bool, level: int = 2
-) -> bytes:
-    """The entry of a kernel, made from nothing but the kernel."""
-    text = write()
-    return bytes([_flags(text)]) + toolchain.emit(
-        alone(text, name, target, contract), target, level
-    )
-
-
-def _kept(  # noqa: PLR0917  # a kernel, and where its object is kept
-    key: str,
-    text: Text,
+def entry_of(  # noqa: PLR0917  # as `emit`
+    kernel: Kernel,
+    over: int | None,
     name: str,
     target: Target,
-    contract: bool,
-    store: ArtefactStore | None,
-    level: int,
+    contract: bool = False,
+    signless: bool = False,
+    level: int = 2,
 ) -> bytes:
-    """The object of a kernel, which is put into the store."""
-    found = toolchain.emit(alone(text, name, target, contract), target, level)
-    if store is not None:
-        store.put(key, bytes([_flags(text)]) + found)
-    return found
+    """The entry of a kernel, made from nothing but the kernel."""
+    return begun(kernel, over, name, target, contract, signless, level)()
+
+
+def begun(  # noqa: PLR0917  # as above
+    kernel: Kernel,
+    over: int | None,
+    name: str,
+    target: Target,
+    contract: bool = False,
+    signless: bool = False,
+    level: int = 2,
+) -> Callable[[], bytes]:
+    """What LLVM still has to do for the entry of a kernel, whose text is written now."""
+    text = kernel_text(kernel, over, name, target, contract, signless)
+    whole, flags = alone(text, name, target, contract), bytes([_flags(text)])
+    return lambda: flags + toolchain.emit(whole, target, level)
+
+
+def _done(task: Task) -> bytes:
+    return task.work(*task.args)
+
+
+def _begun(task: Task) -> Callable[[], bytes]:
+    return begun(*task.args)
 
 
 def made(text: str, target: Target, store: ArtefactStore | None) -> bytes:
@@ -163,9 +195,16 @@ def facts_of(target: Target) -> tuple[str, ...]:
     return target.triple, target.cpu, features, str(target.vector_bits), fingerprint()
 
 
-@lru_cache(maxsize=1)
+FINGERPRINT: Final[Memo[str, str]] = Memo(1)
+"""The fingerprint of this compiler, where somebody knows it."""
+
+
 def fingerprint() -> str:
     """The compiler itself: the version of LLVM, and what Plica's files say, its version in them."""
+    return FINGERPRINT.found("", _fingerprint)
+
+
+def _fingerprint() -> str:
     whole = hashlib.sha256(toolchain.llvm_version().encode())
     folder = Path(__file__).parents[2]
     for path in sorted(folder.rglob("*.py")):

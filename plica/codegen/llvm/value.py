@@ -208,9 +208,9 @@ class LlvmValues:
     def _loaded(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         node, found = step[2], frame.found
         places = [found[kid] for kid in step[3]]
-        value, failed = self._load(node.buffer, node.indices, places)
-        if failed is not None:
-            frame.checked[node] = failed
+        value, fits = self._load(node.buffer, node.indices, places)
+        if fits is not None:
+            frame.checked[node] = fits
         return value
 
     def _operation(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
@@ -254,7 +254,7 @@ class LlvmValues:
     def _load(
         self, buffer: Buffer, indices: Sequence[Scalar], found: Sequence[LaneValue]
     ) -> tuple[LaneValue, LaneValue | None]:
-        """The element, and whether an index was outside; None where that cannot be."""
+        """The element, and whether the indices were inside; None where they always are."""
         lanes, around = self.lanes, self.around
         unsure: list[tuple[LaneValue, Size]] = []
         # A place that all lanes share is one of a lane that there is.
@@ -266,7 +266,7 @@ class LlvmValues:
             if not 0 <= value.plus <= low:
                 sound = False
             if count == 0:
-                return nothing(buffer), TRUE
+                return nothing(buffer), FALSE
             if isinstance(count, int) and low >= 0 and high < count:
                 continue
             if around.is_inside(index, count):
@@ -277,7 +277,7 @@ class LlvmValues:
             return self.access.load(buffer, found, needed, sound), None
         fits = self._fit(unsure)
         loaded = self.access.load(buffer, found, lanes.both(fits, needed), sound)
-        return loaded, lanes.negated(fits)
+        return loaded, fits
 
     # --- reductions ----------------------------------------------------------------------------
 
@@ -322,7 +322,8 @@ class LlvmValues:
         del around.facts[facts:]
         found = LaneValue(w.let(f"load {kind}, ptr {total}"), None if n else 0)
         if fails != FALSE:
-            frame.checked[node] = LaneValue(w.let(f"load {flags}, ptr {flag}"), None if n else 0)
+            failed = LaneValue(w.let(f"load {flags}, ptr {flag}"), None if n else 0)
+            frame.checked[node] = lanes.negated(failed)
         return found
 
     def _width(self, node: Reduce) -> int:

@@ -53,17 +53,33 @@ def _up(stmt: Stmt, parts: tuple[Stmt, ...], context: Context) -> Stmt:
 
 
 def _moved_in(buffer: Buffer, stmt: Stmt, context: Context) -> Stmt:
-    """The statement with the buffer allocated as deep inside as it can be."""
+    """The statement with the buffer allocated as deep inside as it can be.
+
+    What covers its reads in a loop does so in the loops around, too, so the innermost is asked
+    first, and mostly is the only one.
+    """
     way: list[tuple[Stmt, int]] = []
+    repeated: list[tuple[int, Stmt, Context]] = []  # steps of the way whose iterations share it
+    inside = stmt
     while True:
-        at = _only(stmt, buffer)
-        if at is None or not _may_enter(stmt, at, buffer, context):
+        at = _only(inside, buffer)
+        if at is None or not _may_enter(inside, buffer):
             break
-        way.append((stmt, at))
-        context = contexts(stmt, context)[at]
-        stmt = substatements(stmt)[at]
-    new: Stmt = Alloc(buffer, stmt) if touches_buffer(stmt, buffer) else stmt
-    for around, at in reversed(way):
+        way.append((inside, at))
+        context = contexts(inside, context)[at]
+        repeats = _repeats(inside, buffer)
+        inside = substatements(inside)[at]
+        if repeats:
+            repeated.append((len(way), inside, context))
+    depth = len(way)
+    for number, body, there in reversed(repeated):
+        if covered(body, buffer, there):
+            break
+        depth = number - 1
+    if depth < len(way):
+        inside = way[depth][0]
+    new: Stmt = Alloc(buffer, inside) if touches_buffer(inside, buffer) else inside
+    for around, at in reversed(way[:depth]):
         parts = list(substatements(around))
         parts[at] = new
         new = with_substatements(around, tuple(parts))
@@ -77,8 +93,8 @@ def _only(stmt: Stmt, buffer: Buffer) -> int | None:
     return found[0] if len(found) == 1 else None
 
 
-def _may_enter(stmt: Stmt, at: int, buffer: Buffer, context: Context) -> bool:
-    inside = substatements(stmt)[at]
+def _may_enter(stmt: Stmt, buffer: Buffer) -> bool:
+    """Whether a statement lets a buffer in, if no iteration needs what another wrote."""
     match stmt:
         case Seq() | Alloc():
             return not (isinstance(stmt, Alloc) and buffer in free_vars(stmt.buffer))
@@ -87,15 +103,21 @@ def _may_enter(stmt: Stmt, at: int, buffer: Buffer, context: Context) -> bool:
         case Bind(var, value):
             return buffer not in free_vars(value) and var not in free_vars(buffer)
         case For(_, extent, kind):
-            if buffer in free_vars(extent) or kind == "vectorized":
-                return False  # lanes have registers, not buffers
-            if kind in THREADS and scope(buffer.scope).reach != "all":
-                return True
-            return covered(inside, buffer, contexts(stmt, context)[at])
+            # Lanes have registers, not buffers.
+            return buffer not in free_vars(extent) and kind != "vectorized"
         case Block() if stmt.init is None and not stmt.reads and not stmt.writes:
             terms = (stmt.predicate, *stmt.bindings)
-            if any(buffer in free_vars(each) for each in terms):
-                return False
-            return covered(inside, buffer, contexts(stmt, context)[at])
+            return not any(buffer in free_vars(each) for each in terms)
+        case _:
+            return False
+
+
+def _repeats(stmt: Stmt, buffer: Buffer) -> bool:
+    """Whether one buffer serves several iterations of a statement."""
+    match stmt:
+        case For(_, _, kind):
+            return kind not in THREADS or scope(buffer.scope).reach == "all"
+        case Block():
+            return True
         case _:
             return False

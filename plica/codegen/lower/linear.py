@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from attrs import evolve
+
+from plica.codegen.lower.group import ready
 from plica.codegen.lower.linearise import sequence
 from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.open_memory_plan import AnyPlan, plan_open_memory
@@ -15,7 +18,7 @@ from plica.ir.passes import Pass
 
 def linearise(module: Module, job: Job) -> Program:
     """The program of a module: its kernels scheduled for the machine of the job, in order."""
-    return sequence(module, job.scheduler, job.built)
+    return sequence(module, evolve(job.scheduler, ready=ready(module, job)), job.built)
 
 
 def plan_memory(program: Program) -> AnyPlan:

@@ -16,7 +16,7 @@ from attrs import evolve, field, frozen
 
 from plica.codegen.lower.chunk import SIZES, ChunkRows, chunk, row_bytes, rows_of, sizes_of
 from plica.codegen.lower.region import RegionTree
-from plica.codegen.lower.scheduled import Scheduler, plain, processor, read_by
+from plica.codegen.lower.scheduled import Scheduled, Scheduler, plain, processor, read_by
 from plica.codegen.lower.step import Value, leaves, made_by, shown, steps_below
 from plica.codegen.program import (
     Choose,
@@ -80,6 +80,7 @@ class _Launch:
     targets: tuple[int, ...]
     source: str
     term: Expr
+    sizes: tuple[Scalar, ...]
 
 
 @frozen
@@ -224,7 +225,8 @@ class _Maker:
         targets = [self.result((step, at), region, leaf) for at, leaf in enumerate(results)]
         for read in step.args:
             self.need(read, region)
-        launch = _Launch(kernel, key, step.args, tuple(targets), str(name.name), step)
+        source = str(name.name)
+        launch = _Launch(kernel, key, step.args, tuple(targets), source, step, kernel.dims)
         self.steps[region].append((index, launch))
 
     def has_form(self, function: Function, args: Sequence[Expr]) -> bool:
@@ -252,7 +254,7 @@ class _Maker:
         reads = tuple([read for _, each, _ in pieces for read in each.reads])
         targets = dict.fromkeys(slot for _, each, _ in pieces for slot in each.targets)
         return _Chunks(
-            first.kernel, first.digest, reads, tuple(targets), first.source, step,
+            first.kernel, first.digest, reads, tuple(targets), first.source, step, first.sizes,
             rows=rows.count, pieces=tuple(pieces),
         )  # fmt: skip
 
@@ -265,12 +267,13 @@ class _Maker:
             self.origins.setdefault(made.digest, made.origin)
         self.passed_over |= dict.fromkeys([f"{made.source}: {why}" for why in made.passed_over])
         reads = tuple(read_by(made, args))
-        targets = (*[self.scratch(each) for each in made.scratch], target)
-        return _Launch(made.kernel, made.digest, reads, targets, made.source, step)
+        targets = (*[self.scratch(each, made) for each in made.scratch], target)
+        return _Launch(made.kernel, made.digest, reads, targets, made.source, step, made.sizes)
 
-    def scratch(self, of: Buffer) -> int:
+    def scratch(self, of: Buffer, made: Scheduled) -> int:
         """A slot for what a kernel keeps to itself."""
-        shape = tuple([n if (n := known(size)) is not None else size for size in of.shape])
+        sizes = [made.over_dims(size) for size in of.shape]
+        shape = tuple([n if (n := known(size)) is not None else size for size in sizes])
         return self.add(Slot("temporary", self.count("temporary"), shape, of.dtype))
 
     def need(self, leaf: Expr, region: int) -> None:
@@ -340,7 +343,7 @@ class _Maker:
         """A launch with the slots of its arguments."""
         args = (*(self.where(read) for read in of.reads), *of.targets)
         found = self.kernels.setdefault(of.digest, (len(self.kernels), of.kernel, of.source))
-        return Launch(found[0], args, of.source, of.term, of.kernel.dims)
+        return Launch(found[0], args, of.source, of.term, of.sizes)
 
     def where(self, leaf: Expr) -> int:
         """The slot of a tensor, once every step is placed."""

@@ -10,13 +10,13 @@ which the last may hang over the end.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from attrs import frozen
 
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import post_order
+from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop.reduction import exposed
@@ -30,9 +30,11 @@ from plica.ir.loop.scalar import (
     Reduce,
     Scalar,
     ScalarVar,
+    Select,
+    index,
 )
 from plica.ir.loop.stage import Each
-from plica.ir.loop.statement import NOTHING, Branch, LoopKind, Stmt
+from plica.ir.loop.statement import NOTHING, Branch, For, LoopKind, Stmt
 from plica.ir.type.dim import known, polynomial
 
 VECTOR: Final = 16
@@ -67,7 +69,7 @@ class LoopOrder:
     """The innermost loop's, which is the last of `loops` even if it goes inside the reductions."""
 
     guard: Scalar | None = None
-    """What must hold for an element to be there."""
+    """What must hold for an element to be stored; sums read nothing where it does not hold."""
 
     unrolled: tuple[ScalarVar, ...] = ()
     """Loops that are written out."""
@@ -84,9 +86,12 @@ def strips(
 
     Elements are stored at `indices`, and terms read what comes `after` the tensor, too.
     """
-    if not of.axes or known(of.out.shape[-1]) is not None:
+    if not of.axes:
         return None
     reductions = exposed(of.value)
+    length = known(of.out.shape[-1])
+    if length is not None and not (_are_open(reductions) and VECTOR <= length <= STRIP):
+        return None
     within = nested(of.value)
     bodies = [each.body for each in reductions] or [of.value]
     axis, size = of.axes[-1], of.out.shape[-1]
@@ -103,6 +108,8 @@ def strips(
         (one * STRIP + lane, size // STRIP, STRIP, None),
         (done + one * VECTOR + lane, (size - done + (VECTOR - 1)) // VECTOR, VECTOR, size),
     ]
+    if length is not None:
+        columns = [(one * length + lane, index(1), length, None)]
     around = list(zip(of.axes, of.out.shape, strict=True))[:-1]
     rows: list[tuple[Scalar | None, Scalar, int]] = [(None, size, 1)]
     place_of_rows = 0
@@ -125,6 +132,9 @@ def strips(
                     inside.insert(0, (near, Lit(together, axis.dtype)))
             body = substitute(of.value, {**here})
             assert isinstance(body, Scalar)
+            guard = None if end is None else Lt(place, end)
+            if reductions and guard is not None:
+                body = _where(guard, body, lane)
             found.append(
                 LoopOrder(
                     (*loops, (one, strips), *inside),
@@ -133,11 +143,29 @@ def strips(
                     len(inside) if reductions else 0,
                     tuple(here.items()),
                     "vectorized",
-                    None if end is None else Lt(place, end),
+                    guard,
                     (near,),
                 )
             )
     return tuple(found)
+
+
+def _are_open(reductions: Sequence[Reduce]) -> bool:
+    """Whether it is not known how many terms sums have."""
+    return any(known(size) is None for each in reductions for size in each.extents)
+
+
+def _where(guard: Scalar, body: Scalar, lane: ScalarVar) -> Scalar:
+    """A term that reads what is there alone: whatever it is elsewhere is not stored."""
+
+    def guarded(node: Term) -> Term:
+        if isinstance(node, Load) and lane in free_vars(node):
+            return Select(guard, node, Lit(0, node.buffer.dtype))
+        return node
+
+    found = map_bottom_up(guarded, body)
+    assert isinstance(found, Scalar)
+    return found
 
 
 def _shared(
@@ -193,3 +221,23 @@ def is_row(body: Scalar, axis: ScalarVar, inside: Collection[Reduce] = (), apart
                 return False
         stack.extend(node._children)
     return True
+
+
+def replaced(of: Scalar, by: Mapping[Term, Scalar]) -> Scalar:
+    found = map_top_down(lambda node: by.get(node, node), of) if by else of
+    assert isinstance(found, Scalar)
+    return found
+
+
+def loops_around(
+    around: Sequence[tuple[ScalarVar, Scalar]],
+    inside: Stmt,
+    innermost: LoopKind = "serial",
+    unrolled: Collection[ScalarVar] = (),
+) -> Stmt:
+    """A statement in loops, the innermost of some kind, others maybe written out."""
+    kind = innermost
+    for var, extent in reversed(around):
+        inside = For(var, extent, "unrolled" if var in unrolled else kind, inside)
+        kind = "serial"
+    return inside

@@ -18,12 +18,21 @@ epilogue) is done as soon as its sum is complete, while it is at hand.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.lower.loop_order import VECTOR, LoopOrder, is_row, nested, strips
+from plica.codegen.lower.loop_order import (
+    VECTOR,
+    LoopOrder,
+    is_row,
+    loops_around,
+    nested,
+    replaced,
+    strips,
+)
+from plica.codegen.lower.open_row import lane_reductions
 from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up, map_top_down, post_order
@@ -32,6 +41,7 @@ from plica.core.term import Term
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import (
+    And,
     Buffer,
     Lit,
     Load,
@@ -44,9 +54,10 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, kernel_of, loads, pairs
-from plica.ir.loop.statement import Alloc, For, Kernel, LoopKind, Seq, Stmt, Store
+from plica.ir.loop.statement import NOTHING, Alloc, Branch, Kernel, LoopKind, Seq, Stmt, Store
 from plica.ir.loop.summation import spelled
 from plica.ir.type.dim import known
+from plica.schedule.default.reduction import flattened
 from plica.schedule.default.row import rows_of
 
 ROW: Final = 16 * 1024
@@ -89,16 +100,23 @@ def stored(fold: Each, epilogue: Each | None) -> StoredElement | None:
     return StoredElement(fold.out, tuple([places[axis] for axis in epilogue.axes]), value)
 
 
-def nest(of: Stages) -> Kernel:
-    """The plain loops of some stages: these fit everything."""
+def nest(of: Stages, free: bool = False) -> Kernel:
+    """The plain loops of some stages: these fit everything.
+
+    Sums of open rows may be made in another order than they say, if they are `free`.
+    """
     if not all(isinstance(each, Each) for each in of.stages):
         return kernel_of(of)
-    every = [(in_order(fold), epilogue) for fold, epilogue in pairs(of)]
+    of = flattened(of) if free else of
+    every = [
+        (fold if free and lane_reductions(fold) else in_order(fold), epilogue)
+        for fold, epilogue in pairs(of)
+    ]
     if len(every) == 1:
         ((fold, epilogue),) = every
-        body = elements(fold, of.result, stored(fold, epilogue))
+        body = elements(fold, of.result, stored(fold, epilogue), free)
     else:
-        body = _by_row(of, every, rows_of(of) or 0)
+        body = _by_row(of, every, rows_of(of) or 0, free)
     params = (*of.inputs, *of.outputs)
     return Kernel(open_sizes(params, body), params, len(of.inputs), body)
 
@@ -109,7 +127,7 @@ def in_order(of: Each) -> Each:
     return of if value is of.value else Each(of.out, of.axes, value)
 
 
-def _by_row(of: Stages, every: Sequence[tuple[Each, Each | None]], rows: int) -> Stmt:
+def _by_row(of: Stages, every: Sequence[tuple[Each, Each | None]], rows: int, free: bool) -> Stmt:
     """Stages one after another, in one loop over the rows that they share.
 
     What a stage makes is kept for one row only, but for what is memory of the launch.
@@ -132,7 +150,7 @@ def _by_row(of: Stages, every: Sequence[tuple[Each, Each | None]], rows: int) ->
         else:
             target = Buffer(names.name("kept"), made.out.shape[rows:], made.out.dtype)
             kept[made.out] = target
-        steps.append(elements(one, target, after))
+        steps.append(elements(one, target, after, free))
     body: Stmt = Seq(tuple(steps))
     for target in reversed(kept.values()):
         body = Alloc(target, body)
@@ -162,8 +180,13 @@ def open_sizes(of: Sequence[Buffer], body: Stmt) -> tuple[ScalarVar, ...]:
     return tuple([var for var in found if isinstance(var, ScalarVar)] + more)
 
 
-def elements(of: Each, out: Buffer, after: StoredElement | None) -> Stmt:
+def elements(of: Each, out: Buffer, after: StoredElement | None, free: bool = False) -> Stmt:
     """The loops that fill a buffer with the elements of a stage."""
+    lanes = lane_reductions(of) if free else None
+    if lanes is not None:
+        loops = tuple(zip(of.axes, of.out.shape, strict=True))
+        walk = LoopOrder(loops, of.axes, lanes.value, 0)
+        return loops_around(loops, lanes.held(last_store(lanes.value, walk, out, after)))
     places, terms = (of.axes, []) if after is None else (after.indices, [after.value])
     found = strips(of, places, terms)
     if found is not None:
@@ -201,6 +224,38 @@ def _walked(of: Each, out: Buffer, after: StoredElement | None, walk: LoopOrder)
     for held in reversed(sums.held):
         stmt = Alloc(held, stmt)
     return loops_around(outer, stmt)
+
+
+def in_registers(
+    walk: LoopOrder,
+    out: Buffer,
+    after: StoredElement | None,
+    names: Names,
+    ends: tuple[Scalar, Scalar, Scalar],
+) -> Stmt:
+    """The loops of a walk that is all inside the reductions, whose sums are kept in registers.
+
+    `ends` say whether all rows are there, which lanes of a row are, and whether a row is.
+    """
+    sums = Sums(walk, walk.loops, names, "local", 1)
+    steps: list[Stmt] = []
+    stand_in: dict[Term, Scalar] = {}
+    for each in exposed(walk.body):
+        cell = sums.cell(each)
+        steps += sums.accumulated(each, cell)
+        stand_in[each] = cell.value
+    last = last_store(replaced(walk.body, stand_in), walk, out, after)
+    whole, lane, row = ends
+    # A sum that is asked for on one side alone would be made there, after all others.
+    sides = [
+        loops_around(walk.loops, Branch(each, last, NOTHING), walk.kind, walk.unrolled)
+        for each in (lane, And(row, lane))
+    ]
+    steps.append(Branch(whole, *sides))
+    stmt: Stmt = Seq(tuple(steps))
+    for held in reversed(sums.held):
+        stmt = Alloc(held, stmt)
+    return stmt
 
 
 class Sums:
@@ -245,8 +300,8 @@ class Sums:
         begin = loops_around(self.inner, first, walk.kind, walk.unrolled)
         if not steps:
             inside = (*around, *self.inner)
-            return [begin, loops_around(inside, walk.where(again), walk.kind, walk.unrolled)]
-        steps.append(loops_around(self.inner, walk.where(again), walk.kind, walk.unrolled))
+            return [begin, loops_around(inside, again, walk.kind, walk.unrolled)]
+        steps.append(loops_around(self.inner, again, walk.kind, walk.unrolled))
         return [begin, loops_around(around, Seq(tuple(steps)))]
 
 
@@ -257,12 +312,6 @@ def _is_short(of: Reduce, long: int) -> bool:
         most = known(each.left) if isinstance(each, Min) else known(each)
         count *= long if most is None else most
     return count < long
-
-
-def replaced(of: Scalar, by: Mapping[Term, Scalar]) -> Scalar:
-    found = map_top_down(lambda node: by.get(node, node), of) if by else of
-    assert isinstance(found, Scalar)
-    return found
 
 
 def _in_place(of: Each, reduction: Reduce, out: Buffer, after: StoredElement | None) -> bool:
@@ -386,17 +435,3 @@ def _row_fits(of: Each, reductions: Sequence[Reduce], after: StoredElement | Non
     return all(
         axis in free_vars(each.body) and is_row(each.body, axis, within) for each in reductions
     )
-
-
-def loops_around(
-    around: Sequence[tuple[ScalarVar, Scalar]],
-    inside: Stmt,
-    innermost: LoopKind = "serial",
-    unrolled: Collection[ScalarVar] = (),
-) -> Stmt:
-    """A statement in loops, the innermost of some kind, others maybe written out."""
-    kind = innermost
-    for var, extent in reversed(around):
-        inside = For(var, extent, "unrolled" if var in unrolled else kind, inside)
-        kind = "serial"
-    return inside

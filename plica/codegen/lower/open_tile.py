@@ -81,7 +81,7 @@ def open_tile(of: Stages, constant: Sequence[bool], machine: Machine) -> OpenTil
     """The stages of a sum in tiles, None where they are no such sum, or one of known sizes."""
     if not of.dims:
         return None
-    of = _flat(_bare(of))
+    of = _flat(without_units(of))
     found = _product(of, constant)
     if found is None:
         return None
@@ -110,7 +110,7 @@ def open_tile(of: Stages, constant: Sequence[bool], machine: Machine) -> OpenTil
     return OpenTile(whole, found.lane, found.column, lanes, across, steps, bool(copies))
 
 
-def _bare(of: Stages) -> Stages:
+def without_units(of: Stages) -> Stages:
     """The stages without terms of length 1, which make no difference to the runs of a product."""
     fold = of.stages[0]
     if not isinstance(fold, Each) or not isinstance(fold.value, Reduce) or fold.value.runs == "row":

@@ -18,16 +18,14 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from plica.codegen.lower.loop_order import LoopOrder
+from plica.codegen.lower.loop_order import LoopOrder, loops_around, replaced
 from plica.codegen.lower.nest import (
     StoredElement,
     Sums,
     elements,
     in_order,
     last_store,
-    loops_around,
     open_sizes,
-    replaced,
     stored,
 )
 from plica.codegen.lower.open_tile import OpenTile
@@ -84,7 +82,7 @@ def _block(of: OpenTile, fold: Each, out: Buffer, after: StoredElement | None, t
     size = sizes[of.column]
     done = size // of.steps * of.steps
     place = strip * of.steps + near
-    tail = done + strip * of.steps + near
+    tail = done + near
     around = [
         (block, index(tile.blocks)) if axis is of.lane else (axis, extent)
         for axis, extent in sizes.items()
@@ -96,22 +94,23 @@ def _block(of: OpenTile, fold: Each, out: Buffer, after: StoredElement | None, t
         (lane, index(of.lanes)),
     )
     found: list[Stmt] = []
-    walks: list[tuple[Scalar, Scalar, Scalar, Scalar | None]] = [
+    walks: list[tuple[Scalar | None, Scalar, Scalar, Scalar | None]] = [
         (size // of.steps, place, place, None),
-        ((size - done + (of.steps - 1)) // of.steps, tail, Min(tail, size - 1), Lt(tail, size)),
+        (None, tail, Min(tail, size - 1), Lt(tail, size)),
     ]
     if of.room:
         walks = [((size + (of.steps - 1)) // of.steps, place, place, Lt(place, size))]
     for many, there, read, guard in walks:
-        if known(many) == 0:
-            continue
         body = substitute(value, {of.column: read})
         assert isinstance(body, Scalar)
         here = ((of.lane, output), (of.column, there))
         indices = tuple([dict(here).get(axis, axis) for axis in fold.axes])
         walk = LoopOrder(inner, indices, body, 3, here, "vectorized", None, (near, vector))
         one = _one(of, walk, out, after, tile, guard, names)
-        found.append(loops_around([(strip, many)], one))
+        if many is None:  # that there is a last tile says that there is a last place
+            found.append(Branch(Lt(done, size), one, NOTHING))
+        else:
+            found.append(loops_around([(strip, many)], one))
     return loops_around(around, Seq(tuple(found)))
 
 

@@ -9,7 +9,7 @@ runs double-buffer place blocks-to-loops
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from plica.codegen.lower.blocks import blocks_to_loops
@@ -29,6 +29,7 @@ from plica.codegen.lower.unroll import unroll
 from plica.codegen.lower.vectorise import vectorise
 from plica.codegen.lower.virtual_thread import virtual_threads
 from plica.core.diagnostic import did_you_mean
+from plica.core.memo import Memo
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass, Pipeline
 from plica.runtime.error import Diagnostic, InputError
@@ -108,14 +109,19 @@ def lower(kernel: Kernel, target: Target = "cpu") -> Kernel:
         message, expected = "Kernels are not lowered for this target.", f"one of {', '.join(EVERY)}"
         hint = did_you_mean(str(target), EVERY)
         raise InputError(Diagnostic("input-unknown", message, None, expected, repr(target), hint))
-    for each in LOWERING[target]:
-        kernel = each.run(kernel)
-    return kernel
+    return _run(kernel, LOWERING[target].passes)
 
 
-@lru_cache(maxsize=1024)
+LOWERED: Final[Memo[tuple[Kernel, tuple[Pass, ...]], Kernel]] = Memo(4096)
+"""Kernels after some passes: those that models share are lowered once."""
+
+
 def lowered(kernel: Kernel, passes: tuple[Pass, ...]) -> Kernel:
-    """The kernel after some passes; kernels that models share are lowered once."""
+    """The kernel after some passes."""
+    return LOWERED.found((kernel, passes), partial(_run, kernel, passes))
+
+
+def _run(kernel: Kernel, passes: tuple[Pass, ...]) -> Kernel:
     for each in passes:
         kernel = each.run(kernel)
     return kernel

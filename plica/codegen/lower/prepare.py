@@ -9,7 +9,10 @@ Before it come the rules that pay on a machine: `WINOGRAD` asks the job for its 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
+
+from attrs import evolve
 
 from plica.codegen.lower.decompose import decompose
 from plica.codegen.lower.graph_flattening import flatten_graph
@@ -17,7 +20,7 @@ from plica.codegen.road import Job
 from plica.ir.passes import Pass, Pipeline, renamed
 from plica.ir.type.dtype import f32
 from plica.ir.type.infer import infer
-from plica.rewrite.fuse import fuse
+from plica.rewrite.fuse import FusionLimits, fuse
 from plica.rewrite.graph import find_pass
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs.winograd import Costs, winograd_for
@@ -55,6 +58,11 @@ WINOGRAD: Final = Pipeline((
 ))  # fmt: skip
 """Rules that pay on a machine, and what they leave to compute."""
 
+SCATTER: Final = rules(
+    "scatter", "Values are put at places by one look at each of them.", "scatter"
+)
+"""What pays where values are gone through one by one."""
+
 GROUP: Final = Pipeline(
     (
         Pass("infer", "Every later step asks for types.", infer, after=("inferred",)),
@@ -84,3 +92,10 @@ GROUP: Final = Pipeline(
     )
 )
 """From any static module to one of primitive functions."""
+
+
+def grouping(limits: FusionLimits) -> Pipeline:
+    """The same with functions as large as limits let them be."""
+    fused = tuple([evolve(each, run=partial(fuse, limits=limits)) if each.name == "fuse" else each
+                   for each in GROUP])  # fmt: skip
+    return Pipeline(fused)

@@ -29,15 +29,18 @@ from plica.codegen.lower.nest import nest
 from plica.codegen.lower.open_tile import OpenTile, open_tile
 from plica.codegen.lower.passes import LOWERING, lowered
 from plica.codegen.lower.shared import shared
+from plica.codegen.lower.size_abstraction import abstracted
 from plica.codegen.lower.step import shown
 from plica.codegen.program import KernelOrigin
 from plica.codegen.target import Target
+from plica.core.binding import substitute
 from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
 from plica.ir.graph.expression import Const, Expr, Function, const
-from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Kernel
+from plica.ir.type.dim import dim
 from plica.ir.type.dtype import i8, i32
 from plica.rewrite.contract import Contract, exact
 from plica.rewrite.fuse.to_stages import to_stages
@@ -45,15 +48,17 @@ from plica.runtime.late import late
 from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine, candidates, default_schedule, fallback_schedule
 from plica.schedule.form import Facts, ScheduleTables
-from plica.schedule.hoist import Hoisted, constants, hoist
+from plica.schedule.hoist import DoneBefore, constants, hoist
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
     from plica.codegen.lower.open_tile_nest import tiled
+    from plica.codegen.lower.open_window import open_windows
     from plica.codegen.lower.workload import workload
     from plica.ir.interpret.array_arithmetic import Array
 else:
     workload = late("plica.codegen.lower.workload:workload")
+    open_windows = late("plica.codegen.lower.open_window:open_windows")
     tiled = late("plica.codegen.lower.open_tile_nest:tiled")
 
 
@@ -70,9 +75,11 @@ class Scheduled:
     reads: tuple[int | Buffer, ...]
     source: str
     origin: KernelOrigin | None = None
-    hoisted: Hoisted | None = None
+    hoisted: DoneBefore | None = None
     params: tuple[int, ...] = ()
     """Which parameter of the function each input of the whole is, for what is made before."""
+    given: Mapping[ScalarVar, Scalar] = field(factory=dict)
+    """What dims of the kernel are that are none of the function, over those."""
     passed_over: tuple[str, ...] = ()
     """Forms that promised more but could not be lowered, and why."""
 
@@ -80,6 +87,17 @@ class Scheduled:
     def scratch(self) -> tuple[Buffer, ...]:
         """Memory of the launch, besides the result."""
         return self.kernel.params[self.kernel.inputs : -1]
+
+    @property
+    def sizes(self) -> tuple[Scalar, ...]:
+        """What the dims of the kernel are, over those of the function."""
+        return tuple([self.given.get(each, each) for each in self.kernel.dims])
+
+    def over_dims(self, of: Scalar) -> Scalar:
+        """A size of the kernel, over the dims of the function."""
+        found = substitute(of, dict(self.given))
+        assert isinstance(found, Scalar)
+        return dim(found)
 
 
 @frozen(eq=False)
@@ -115,6 +133,8 @@ class Scheduler:
     """Whether it matters which constants hold numbers of 8 bits."""
     chunks: bool = False
     """Whether rows of open number go in chunks of known ones."""
+    ready: Mapping[tuple[Function, Facts], Scheduled] = field(factory=dict)
+    """Kernels that were made beforehand, by the default (`plica.codegen.lower.group`)."""
 
     def facts(self, function: Function, args: Sequence[Expr]) -> Facts:
         """What is known of what the stages of a function read."""
@@ -128,7 +148,8 @@ class Scheduler:
         # What was tuned has dims of its own, by other names: it serves what has none.
         if self.tuned and not to_stages(function).stages.dims:
             chosen = self.tuned.get(workload(function, facts))
-        return self.schedule(function, facts, chosen)
+        made = self.ready.get((function, facts)) if chosen is None else None
+        return made or self.schedule(function, facts, chosen)
 
 
 def facts_of(reads: Sequence[Expr], contract: Contract, *, looks_at_bytes: bool = False) -> Facts:
@@ -223,7 +244,8 @@ def on_processor(
             return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
         passed.append(f"the tuned schedule: {why_not}")
     forms = None if tables is None else tables.forms
-    whole = collapsed(to_stages(function).stages, facts.reassociates)
+    told = abstracted(to_stages(function).stages)
+    whole = collapsed(told.stages, facts.reassociates, opened=True)
     for each in candidates(whole, facts, machine, forms):
         begun = kernel_of(hoist(each.stages, facts.constant).rest)
         made = default_schedule(begun, machine, tables) or fallback_schedule(begun, machine)
@@ -231,16 +253,20 @@ def on_processor(
         why_not = refused(kernel)
         if not why_not:
             scheduled = from_form(function, facts, each.stages, trace, kernel)
-            return evolve(scheduled, passed_over=tuple(passed)) if passed else scheduled
+            return evolve(scheduled, passed_over=tuple(passed), given=told.given)
         passed.append(f"{each.form}: {why_not}")
+    if not whole.dims:
+        bare = evolve(plain(function), passed_over=tuple(passed))
+        return _with_kernel(bare, shared(bare.kernel) if machine.cores > 1 else bare.kernel)
     tile = open_tile(whole, facts.constant, machine)
     if tile is not None:
-        return in_tiles(function, facts, tile)
-    bare = plain(function)
-    if passed:
-        bare = evolve(bare, passed_over=tuple(passed))
-    kernel = shared(bare.kernel) if machine.cores > 1 else bare.kernel
-    return bare if kernel is bare.kernel else evolve(bare, kernel=kernel, digest=digest(kernel))
+        return evolve(in_tiles(function, facts, tile), given=told.given)
+    bare = evolve(plain(function), passed_over=tuple(passed), given=told.given)
+    return _with_kernel(bare, open_windows(whole, machine) or nest(whole, facts.reassociates))
+
+
+def _with_kernel(of: Scheduled, kernel: Kernel) -> Scheduled:
+    return of if kernel is of.kernel else evolve(of, kernel=kernel, digest=digest(kernel))
 
 
 def in_tiles(function: Function, facts: Facts, tile: OpenTile) -> Scheduled:

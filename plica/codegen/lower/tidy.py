@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from functools import reduce
 
-from plica.analysis.enclosing import simple
+from plica.analysis.enclosing import shown, simple
 from plica.analysis.enclosing import tidy as shorter
-from plica.analysis.index import Context, can_prove
+from plica.analysis.index import Context
 from plica.analysis.index.context import FALSE, TRUE, conjuncts, negated
 from plica.analysis.statement import (
     contexts,
@@ -27,10 +27,20 @@ from plica.analysis.statement import (
     with_body,
     with_substatements,
 )
-from plica.core.binding import substitute
+from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
-from plica.ir.loop.scalar import And, Buffer, Lit, Load, Reduce, Scalar, Select, dtype_of
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    Lit,
+    Load,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+)
 from plica.ir.loop.statement import (
     NOTHING,
     THREADS,
@@ -77,12 +87,12 @@ def _simpler(stmt: Stmt, context: Context) -> Stmt:
     while True:
         match stmt:
             case For(var, extent, kind, body, notes):
-                size = simple(extent, context) if not reads_memory(extent) else extent
+                size = _size(extent, context)
                 count = known(size)
                 if count is not None and count <= 0:
                     return NOTHING
-                if count == 1 and kind not in THREADS and not notes:
-                    stmt = substitute(body, {var: Lit(0, var.dtype)})  # type: ignore[assignment]  # a term keeps its sort
+                if _runs_once(stmt, context):
+                    stmt = _without_loops(stmt, context)
                     continue
                 return For(var, size, kind, body, notes)
             case Branch(condition, then, orelse):
@@ -102,6 +112,28 @@ def _simpler(stmt: Stmt, context: Context) -> Stmt:
                 return stmt
 
 
+def _size(extent: Scalar, context: Context) -> Scalar:
+    return simple(extent, context) if not reads_memory(extent) else extent
+
+
+def _runs_once(loop: For, context: Context) -> bool:
+    """Whether a loop has one iteration and is for nothing else."""
+    plain = loop.kind not in THREADS and not loop.annotations
+    return plain and known(_size(loop.extent, context)) == 1
+
+
+def _without_loops(loop: For, context: Context) -> Stmt:
+    """What is inside loops of one iteration, at the first of each."""
+    first: dict[ScalarVar, Scalar] = {}
+    inside: Stmt = loop
+    while isinstance(inside, For) and _runs_once(inside, context):
+        if inside.var in first or not free_vars(inside.extent).isdisjoint(first):
+            break
+        first[inside.var] = Lit(0, inside.var.dtype)
+        inside = inside.body
+    return substitute(inside, first)  # type: ignore[return-value]  # a term keeps its sort
+
+
 def decided(condition: Scalar, context: Context) -> Scalar:
     """A condition less what always holds; TRUE or FALSE where that is known."""
     kept: list[Scalar] = []
@@ -110,9 +142,9 @@ def decided(condition: Scalar, context: Context) -> Scalar:
             kept.append(each)
             continue
         said = simple(each, context)
-        if said is TRUE or can_prove(each, context, quick=True):
+        if said is TRUE or shown(each, context, quick=True):
             continue
-        if said is FALSE or can_prove(negated(each), context, quick=True):
+        if said is FALSE or shown(negated(each), context, quick=True):
             if not any(reads_memory(one) for one in kept):
                 return FALSE
             return reduce(And, (*kept, FALSE))

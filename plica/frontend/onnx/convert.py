@@ -15,15 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from plica.core.diagnostic import MOST_BYTES, EvaluationError, IllTyped, Malformed, too_large
+from plica.frontend.onnx.agree import agree
 from plica.frontend.onnx.arithmetic import shape_arithmetic, split_arithmetic
+from plica.frontend.onnx.dim import identifier
 from plica.frontend.onnx.missing import REASONS
-from plica.frontend.onnx.node import OnnxNode, name_of
+from plica.frontend.onnx.node import OnnxNode, Region, name_of
 from plica.frontend.onnx.order import ordered
 from plica.frontend.onnx.schema import violations
-from plica.frontend.onnx.storage import array_of
+from plica.frontend.onnx.storage import Array, array_of
 from plica.frontend.onnx.table import TABLE
 from plica.frontend.onnx.value import SMALL, TensorValue, settled, size_of
 from plica.ir.graph.expression import Const, Expr, const
+from plica.ir.loop.scalar import Scalar, ScalarVar
+from plica.ir.type.dim import dim_var
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import static_shape
 from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError
@@ -57,9 +61,19 @@ class RefusedInput(Exception):
 class NodeConverter:
     """Reads nodes; `errors` holds what was refused on the way."""
 
-    def __init__(self, folder: Path | None, functions: Functions, recursion: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        functions: Functions,
+        dims: Iterable[str] = (),
+        measures: bool = True,
+    ) -> None:
         self.folder, self.functions = folder, functions
-        self.recursion = recursion
+        self.measures = measures
+        self.sizes: list[ScalarVar] = []  # those that are measured, in order
+        self._regions: list[Region] = [{}]
+        self._terms: dict[Expr, Array] = {}
+        self._dims = {*dims}
         self.errors: list[PlicaError] = []
         self._left = MOST_NODES
         self._depth = 0
@@ -76,7 +90,9 @@ class NodeConverter:
             outputs = self._outputs(proto, scope, opsets, prefix)
             for at, name in enumerate(proto.output):
                 if name:
-                    scope[name] = outputs[at] if at < len(outputs) else None
+                    scope[name] = made = outputs[at] if at < len(outputs) else None
+                    if made is not None and made.dims is not None:
+                        self._terms[made.expr] = made.dims
 
     def _outputs(
         self, proto: NodeProto, scope: Scope, opsets: Mapping[str, int], prefix: str
@@ -110,6 +126,8 @@ class NodeConverter:
             if standard is None:
                 raise unsupported_operator(proto, domain, node.place)
             return self._expanded(node, standard, node.scope[1])
+        if domain == "":
+            agree(node)
         made = row(node)
         results = [made] if isinstance(made, Expr | TensorValue) else list(made)
         node.finish(len(results))
@@ -163,6 +181,37 @@ class NodeConverter:
                 raise RefusedInput
             found.append(value)
         return found
+
+    def region(
+        self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]
+    ) -> tuple[list[TensorValue], Region]:
+        """The outputs of a graph inside a node, and the sizes that are measured inside of it."""
+        self._regions.append({})
+        try:
+            found = self.body(node, graph, given)
+        finally:
+            inside = self._regions.pop()
+        return found, inside
+
+    @property
+    def measured_here(self) -> Region:
+        """The sizes that are measured in the part that is being read."""
+        return self._regions[-1]
+
+    def measured(self, value: Expr, hint: str) -> Scalar:
+        """The dim that is a number once that is computed; one for each value."""
+        for region in self._regions:
+            if value in region:
+                return region[value]
+        name = identifier(hint, self._dims)
+        self._dims.add(name)
+        self._regions[-1][value] = dim = dim_var(name)
+        self.sizes.append(dim)
+        return dim
+
+    def terms_of(self, of: Expr) -> Array | None:
+        """What is known of the integers of an expression that some node made."""
+        return self._terms.get(of)
 
     def _inside(
         self, node: OnnxNode, nodes: Iterable[NodeProto], scope: Scope, opsets: Mapping[str, int]

@@ -55,7 +55,7 @@ class ModelFamily:
     def module(self) -> Module | None:
         """The module for all sizes at once, None where the model must know more to be read."""
         try:
-            return from_opened(self._opened, recursion=False)
+            return from_opened(self._opened)
         except NeedsValue as error:
             self._need(error.inputs)
             return None
@@ -66,7 +66,12 @@ class ModelFamily:
             # is refused again when the sizes are known.
             if any(isinstance(size, str) for port in self.inputs for size in port.shape):
                 return None
-            raise
+        # So may what is refused for a size that is measured, once values say it.
+        try:
+            return from_opened(self._opened, measures=False)
+        except NeedsValue as error:
+            self._need(error.inputs)
+            return None
 
     def at(self, given: Mapping[str, Any]) -> tuple[Module, tuple[str, ...]]:
         """The module for the sizes of these arrays, and the inputs that are part of it."""
@@ -74,7 +79,14 @@ class ModelFamily:
         while True:
             fixed = {name: given[name] for name in self.needed}
             try:
-                return from_opened(self._opened, dims, fixed, recursion=False), self.needed
+                return from_opened(self._opened, dims, fixed), self.needed
+            except (MissingOperators, Malformed):
+                raise
+            except UnsupportedError as error:
+                if isinstance(error, NeedsValue) and self._need(error.inputs):
+                    continue
+            try:
+                return from_opened(self._opened, dims, fixed, measures=False), self.needed
             except NeedsValue as error:
                 if not self._need(error.inputs):
                     raise

@@ -48,7 +48,7 @@ from plica.frontend.onnx.convert import (
 from plica.frontend.onnx.dim import Dims
 from plica.frontend.onnx.missing import REASONS, MissingOperators
 from plica.frontend.onnx.model import Opened, open_model
-from plica.frontend.onnx.node import NeedsValue, name_of
+from plica.frontend.onnx.node import NeedsValue, measuring, name_of
 from plica.frontend.onnx.storage import MOST_AXES, dtype_of
 from plica.frontend.onnx.table import TABLE
 from plica.frontend.onnx.value import TensorValue
@@ -83,25 +83,32 @@ def from_onnx(
     `dims` gives numbers for symbolic dims, `fixed` values for inputs, which then are none: a shape
     or an axis that is an input of the model must be known when it is read.
     """
-    return from_opened(open_model(source), dims, fixed)
+    opened = open_model(source)
+    try:
+        return from_opened(opened, dims, fixed)
+    except (NeedsValue, MissingOperators, Malformed):
+        raise
+    except UnsupportedError:
+        # What is refused for a size that is measured may be taken once values say it.
+        return from_opened(opened, dims, fixed, measures=False)
 
 
 def from_opened(
     opened: Opened,
     dims: Mapping[str, int] | None = None,
     fixed: Mapping[str, Any] | None = None,
-    recursion: bool = True,
+    measures: bool = True,
 ) -> Module:
     """The module of a model that was opened before: `from_onnx` once more, with other sizes.
 
-    Without `recursion` a loop of unknown length needs the values of the inputs that decide it.
+    Where it does not measure, the values of inputs that decide sizes are needed.
     """
     with paused():
-        return imported(opened, dict(dims or {}), dict(fixed or {}), recursion)[0]
+        return imported(opened, dict(dims or {}), dict(fixed or {}), measures)[0]
 
 
 def imported(
-    opened: Opened, dims: dict[str, int], fixed: dict[str, Any], recursion: bool
+    opened: Opened, dims: dict[str, int], fixed: dict[str, Any], measures: bool = True
 ) -> tuple[Module, Mapping[str, TensorValue | None]]:
     """The module of a model, and what each name of its graph came to be."""
     model, graph = opened.model, opened.model.graph
@@ -136,14 +143,14 @@ def imported(
         message = "A value is fixed for an input that the model does not have."
         there = ", ".join(each.name for each in declared) or "no inputs"
         raise InputError(Diagnostic("input-unknown", message, None, there, unknown))
-    converter = NodeConverter(opened.folder, functions, recursion)
+    converter = NodeConverter(opened.folder, functions, Dims(declared).names, measures)
     converter.nodes(graph.node, scope, opsets)
     if converter.errors:
         raise combined(converter.errors)
-    return _module(graph, params, scope), scope
+    return _module(graph, params, scope, converter), scope
 
 
-def _module(graph: GraphProto, params: list[Var], scope: Scope) -> Module:
+def _module(graph: GraphProto, params: list[Var], scope: Scope, converter: NodeConverter) -> Module:
     outputs: list[Expr] = []
     names: list[str] = []
     for each in graph.output:
@@ -158,12 +165,15 @@ def _module(graph: GraphProto, params: list[Var], scope: Scope) -> Module:
         message = "The model has no outputs."
         raise Malformed(Diagnostic("bad-model", message, Place(node=graph.name or "graph")))
     body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
+    body = measuring(converter.measured_here, body)
     used: dict[ScalarVar, None] = {}
     for param in params:
         assert isinstance(param.type, TensorType)
         for size in param.type.shape:
             found = [each for each in free_vars(size) if isinstance(each, ScalarVar)]
             used |= dict.fromkeys(sorted(found, key=lambda each: each.name))
+    free = free_vars(body)
+    used |= dict.fromkeys(each for each in converter.sizes if each in free)
     main = Var(Name("main"), None)
     attrs = (("outputs", tuple(names)),)
     return infer(module({main: Function(tuple(used), (), tuple(params), None, body, attrs)}, main))

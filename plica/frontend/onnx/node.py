@@ -16,16 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 
 from plica.core.binding import free_vars
 from plica.core.diagnostic import Malformed
 from plica.frontend.onnx.storage import MOST_AXES, Array, array_of
-from plica.frontend.onnx.value import TensorValue
-from plica.ir.graph.expression import Expr, Var
-from plica.ir.loop.scalar import Scalar
+from plica.frontend.onnx.value import TensorValue, settled
+from plica.ir.graph.expression import Const, Expr, LetDim, Var
+from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.op.relation import Shape
 from plica.ir.type.dim import known
 from plica.ir.type.term import TensorType
@@ -40,17 +40,40 @@ _KINDS: Final = {
 }  # fmt: skip
 
 
+Region: TypeAlias = dict[Expr, ScalarVar]
+"""The sizes that are measured in a part of a model, in order: what each is, and its dim."""
+
+
+def measuring(region: Region, body: Expr) -> Expr:
+    """A body in which the sizes of a region are known."""
+    for value, dim in reversed(region.items()):
+        if dim in free_vars(body):
+            body = LetDim(dim, value, body)
+    return body
+
+
 class Bodies(Protocol):
     """Who reads the graphs inside of nodes."""
 
     @property
-    def recursion(self) -> bool:
-        """Whether a loop of unknown length may become a function that calls itself."""
+    def measures(self) -> bool:
+        """Whether sizes may become known when the model runs."""
 
     def body(
         self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]
     ) -> list[TensorValue]:
         """The outputs of a graph inside a node on given inputs."""
+
+    def region(
+        self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]
+    ) -> tuple[list[TensorValue], Region]:
+        """The outputs of a graph inside a node, and the sizes that are measured inside of it."""
+
+    def measured(self, value: Expr, hint: str) -> Scalar:
+        """The dim that is a number once that is computed."""
+
+    def terms_of(self, of: Expr) -> Array | None:
+        """What is known of the integers of an expression that some node made."""
 
     def fresh(self, hint: str) -> str:
         """A name that no variable has."""
@@ -293,10 +316,29 @@ class OnnxNode:
         assert self._bodies is not None
         return self._bodies.body(self, graph, given)
 
-    @property
-    def may_recurse(self) -> bool:
-        """Whether a loop of unknown length may become a function that calls itself."""
-        return self._bodies is not None and self._bodies.recursion
+    def region(self, graph: GraphProto, *given: TensorValue) -> tuple[list[TensorValue], Region]:
+        """The outputs of a graph inside the node, and the sizes measured inside of it."""
+        assert self._bodies is not None
+        return self._bodies.region(self, graph, given)
+
+    def measured(self, value: Expr, hint: object = "") -> Scalar:
+        """The dim that is a number of rank 0 once that is computed."""
+        number = settled(value)
+        if isinstance(number, Const):
+            found = int(number.numpy())
+            if found < 0:
+                self.malformed("A size is below 0.", "0 or more", str(found))
+            return index(found)
+        assert self._bodies is not None
+        if not self._bodies.measures or not free_vars(value):
+            self.undecided(f"A size of {self.proto.op_type}", TensorValue(value))
+        made = next((name for name in self.proto.output if name), self.proto.op_type)
+        return self._bodies.measured(value, f"{made}_{hint}" if hint != "" else made)
+
+    def terms_of(self, of: Expr) -> Array | None:
+        """What is known of the integers of an expression, None where that is nothing."""
+        found = None if self._bodies is None else self._bodies.terms_of(of)
+        return TensorValue(of).terms() if found is None else found
 
     def fresh(self, hint: str) -> str:
         """A name that no variable has."""

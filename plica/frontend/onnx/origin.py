@@ -51,15 +51,11 @@ def read_onnx(
     *,
     dims: Mapping[str, int] | None = None,
     fixed: Mapping[str, Any] | None = None,
-    recursion: bool = True,
 ) -> OnnxReading:
-    """A model as `from_onnx` reads it, with the names of its nodes.
-
-    Without `recursion` a loop of unknown length needs the values of the inputs that decide it.
-    """
+    """A model as `from_onnx` reads it, with the names of its nodes."""
     opened = open_model(source)
     with paused():
-        module, scope = imported(opened, dict(dims or {}), dict(fixed or {}), recursion)
+        module, scope = imported(opened, dict(dims or {}), dict(fixed or {}))
     nodes = list(opened.model.graph.node)
     made = {name for node in nodes for name in node.output if name}
     given = {name for name in scope if name not in made}

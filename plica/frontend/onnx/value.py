@@ -61,6 +61,8 @@ class TensorValue:
         """The elements, None where they depend on an input."""
         if isinstance(self.expr, Const):
             return self.expr.numpy()
+        if size_of(self.expr) == 0:
+            return np.zeros(static_shape(self.type) or 0, self.type.dtype.numpy)
         folded = settled(self.expr, LARGE)
         return folded.numpy() if isinstance(folded, Const) else None
 

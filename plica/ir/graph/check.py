@@ -34,6 +34,7 @@ from plica.ir.graph.expression import (
     Function,
     If,
     Let,
+    LetDim,
     Match,
     PAny,
     PConstructor,
@@ -46,7 +47,7 @@ from plica.ir.graph.expression import (
 from plica.ir.graph.module import DataDef, Defined, Definition, Extern, Module, constructors
 from plica.ir.graph.operator import Mismatch
 from plica.ir.graph.scope import misuses
-from plica.ir.loop.scalar import Scalar, dtype_of
+from plica.ir.loop.scalar import Scalar, ScalarVar, dtype_of
 from plica.ir.loop.statement import Kernel
 from plica.ir.op import find, names
 from plica.ir.type.dim import known
@@ -207,10 +208,12 @@ class _Checker:
             self._error(node, "type-conflict", message, stops=True, expected=right, found=node.type)
 
     def parts(self, node: Expr) -> None:
-        """Let, If, Call, Tuple, Project: made of expressions."""
+        """Let, LetDim, If, Call, Tuple, Project: made of expressions."""
         match node:
             case Let(var, value, body):
                 _ = self._are(node, Var, (var,)) and self._are(node, Expr, (value, body))
+            case LetDim(dim, value, body):
+                _ = self._are(node, ScalarVar, (dim,)) and self._are(node, Expr, (value, body))
             case Call(callee, args, types):
                 _ = self._are(node, Expr, (callee, *args)) and self._are(node, TypeTerm, types)
             case If() | Tuple() | Project():
@@ -341,6 +344,7 @@ _RULES: Mapping[type, Any] = {
     Clause: _Checker.clause,
     Constructor: _Checker.constructor,
     Let: _Checker.parts,
+    LetDim: _Checker.parts,
     If: _Checker.parts,
     Call: _Checker.parts,
     Tuple: _Checker.parts,

@@ -1,7 +1,8 @@
 """The graph language: pure, typed, higher order.
 
-    Expr    ::= Const | Literal | Var | Let(var, value, body) | If(condition, then, orelse)
-              | Function(dims, types, params, ret, body, attrs) | Call(callee, args, types)
+    Expr    ::= Const | Literal | Var | Let(var, value, body) | LetDim(dim, value, body)
+              | If(condition, then, orelse) | Call(callee, args, types)
+              | Function(dims, types, params, ret, body, attrs)
               | Apply(op, args, attrs) | Tuple(items) | Project(value, index)
               | Constructor(data, index, name, type) | Match(value, clauses, total)
     Clause  ::= Clause(pattern, body)
@@ -161,6 +162,19 @@ class Let(Expr):
 
 
 @frozen(eq=False)
+class LetDim(Expr):
+    """`measure("dim", value); body`: a dim of the function around is the number that `value` is.
+
+    It is no binder: the function binds the dim, so that what it returns may mention it.  In `body`
+    the dim is known; where the number is below 0 there is no value.
+    """
+
+    dim: ScalarVar
+    value: Expr
+    body: Expr
+
+
+@frozen(eq=False)
 class If(Expr):
     """The branch that a scalar bool chooses; the other is never evaluated."""
 
@@ -279,7 +293,7 @@ class Match(Expr):
 
 
 EXPRESSIONS: TypeAlias = (
-    Const | Literal | Var | Let | If | Function | Call | Apply | Tuple | Project
+    Const | Literal | Var | Let | LetDim | If | Function | Call | Apply | Tuple | Project
     | Constructor | Match
 )  # fmt: skip
 

@@ -139,6 +139,8 @@ def with_least(of: Module) -> Module:
     assert of.main is not None
     told = {name for name, _, _ in attr(main, "dim_ranges", ())}
     dims = [each for each in open_dims(of) if str(each.name) not in told]
+    if not _has_meaning(of, dict.fromkeys(open_dims(of), LARGE)):
+        return of  # sizes are asked to agree, which no one of them can be blamed for
     least = [(str(each.name), _least(of, each), None) for each in dims]
     found = [each for each in least if each[1]]
     if not found:
@@ -155,12 +157,18 @@ def _least(of: Module, dim: ScalarVar) -> int:
     """The least size of a dim that every operator accepts."""
     others = dict.fromkeys(open_dims(of), LARGE)
     for size in range(FAR):
-        try:
-            sized(of, {**others, dim: size})
-        except PlicaError:
-            continue
-        return size
+        if _has_meaning(of, {**others, dim: size}):
+            return size
     return 0  # it is not this size that is wrong
+
+
+def _has_meaning(of: Module, sizes: Mapping[ScalarVar, int]) -> bool:
+    """Whether every operator of a module accepts some sizes."""
+    try:
+        sized(of, sizes)
+    except PlicaError:
+        return False
+    return True
 
 
 OPEN: Final = "open_"

@@ -29,6 +29,7 @@ from plica.ir.graph.expression import (
     Function,
     If,
     Let,
+    LetDim,
     Match,
     Project,
     Tuple,
@@ -45,6 +46,7 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.type.infer import type_of
 from plica.ir.type.size import solve, type_equations
 from plica.runtime.error import Diagnostic, Place
+from plica.runtime.open_port import checked_size
 
 Externs = Mapping[str, Callable[..., Any]]
 Env = dict[Any, Any]  # values of variables and of nodes, numbers of dims
@@ -158,6 +160,14 @@ class GraphMachine:
                         else:
                             env[node.var] = value
                             target = node.body
+                elif kind is LetDim:
+                    value = get(node.value)
+                    if value is None:
+                        push(node)
+                        push(node.value)
+                    else:
+                        env[node.dim] = checked_size(str(node.dim.name), int(value))
+                        target = node.body
                 elif kind is Var:
                     env[node] = self.globals.get(node) or self.definition(node)
                 elif kind is Call:

@@ -159,6 +159,11 @@ class LoopMachine:
                     push(item)
                     push(item.body)
             elif kind is Invoke:
+                together = self.launch is not None and _is_of_warp(item)
+                if together:  # its threads do it at once: each reads what others hold
+                    if meets(self, WARP_BARRIER):
+                        yield WARP_BARRIER
+                    push(WARP_BARRIER)
                 self.invoke(item, stack)
             elif kind is Barrier:
                 if meets(self, item):
@@ -295,6 +300,15 @@ class LoopMachine:
         ]
         self.env.update(zip(sized.params, views, strict=True))
         stack.append(sized.body)
+
+
+WARP_BARRIER: Final = Barrier("warp")
+"""What threads wait at before and after an intrinsic that reads what others of a warp hold."""
+
+
+def _is_of_warp(call: Invoke) -> bool:
+    regions = [each for each in call.operands if isinstance(each, Region)]
+    return any(scope(each.buffer.scope).reach == "warp" for each in regions)
 
 
 class _Prepared:

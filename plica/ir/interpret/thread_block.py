@@ -87,10 +87,12 @@ def coordinate(machine: LoopMachine, loop: For, extent: int) -> int | None:
 
 def meets(machine: LoopMachine, barrier: Barrier) -> bool:
     """Whether there is anybody to wait for at a barrier."""
-    if scope(barrier.scope).reach not in ("all", "block"):
-        message = "A barrier is for memory that threads of a block have together."
+    if scope(barrier.scope).reach not in ("all", "block", "warp"):
+        message = "A barrier is for memory that threads have together."
         found = f"the scope {barrier.scope!r}"
-        raise EvaluationError(Diagnostic("unsupported", message, None, "shared, global", found))
+        raise EvaluationError(
+            Diagnostic("unsupported", message, None, "shared, global, warp", found)
+        )
     if machine.launch is None:
         return False
     if machine.watchers[-1] is not machine.launch:

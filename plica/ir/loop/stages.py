@@ -25,7 +25,7 @@ Laws: names never enter the digest; `evaluate_stages` is the meaning that every 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -175,14 +175,16 @@ def evaluate_all(
 # --- reading --------------------------------------------------------------------------------------
 
 
-def loads(of: Term) -> Iterator[Load]:
+@lru_cache(maxsize=1024)  # every form asks of the stages of a kernel
+def loads(of: Term) -> tuple[Load, ...]:
     """The loads of a term, each once."""
-    return (node for node in post_order(of) if isinstance(node, Load))
+    return tuple([node for node in post_order(of) if isinstance(node, Load)])
 
 
-def reductions(of: Term) -> list[Reduce]:
+@lru_cache(maxsize=1024)
+def reductions(of: Term) -> tuple[Reduce, ...]:
     """The reductions of a term, each once."""
-    return [node for node in post_order(of) if isinstance(node, Reduce)]
+    return tuple([node for node in post_order(of) if isinstance(node, Reduce)])
 
 
 def with_element(of: Scalar, buffer: Buffer | None, value: Scalar) -> Scalar:

@@ -56,7 +56,7 @@ ITER_KINDS: Final[dict[str, IterKind]] = {
 }
 TRUE: Final = Lit(True, bool_)
 
-Plain: TypeAlias = "bool | int | float | str | tuple[Plain, ...]"
+Plain: TypeAlias = "bool | int | float | str | tuple[int, ...]"
 Annotations: TypeAlias = "tuple[tuple[str, Plain], ...]"
 
 

@@ -22,7 +22,7 @@ FILES: Final = (
     "elementwise", "linear", "activation", "convolution", "shape", "comparison", "reduction",
     "pool", "normalize", "cut", "join", "pad", "create", "index", "arrange", "quantise", "laid",
     "winograd", "mark", "order", "pixel", "put", "repeat", "scatter", "loss", "roi", "sampled",
-    "sparse", "unpool", "bitserial",
+    "sparse", "unpool", "bitserial", "top_k",
 )  # fmt: skip
 """The files of records, the commonest operators first."""
 

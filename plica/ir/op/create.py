@@ -232,3 +232,11 @@ shape_of = primitive(
     "The shape of x as a vector.",
     onnx=("Shape",),
 )
+dim_value = primitive(
+    "dim_value",
+    (),
+    lambda attrs: TensorType((), i64),
+    lambda attrs, out: compute((), (), lambda: attrs["dim"]),
+    "A dim as a number.",
+    attributes=(attribute("dim", size_reader),),
+)

@@ -147,6 +147,10 @@ def _cuts(attrs: Values, shape: Shape) -> tuple[int, list[Scalar]]:
             message = "split makes parts of one size."
             refuse("shape-conflict", message, f"a multiple of {given}", shown((whole,)))
         return at, [normal_dim(times(part, number_)) for number_ in range(given + 1)]
+    for before, after in pairwise(map(known, given)):
+        if before is not None and after is not None and before > after:
+            message = "split cuts before ascending indices."
+            refuse("shape-conflict", message, "ascending indices", shown(given))
     inner = [lesser(cut, whole) for cut in given]
     return at, [index(0), *inner, whole]
 

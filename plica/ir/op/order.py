@@ -13,9 +13,9 @@ Results whose size depends on values (`unique`, `argwhere`) are as long as they 
 come with how many of their elements count.
 
 >>> from plica.ir.type.term import tensor
->>> found = topk.relation({"k": 2, "axis": -1, "largest": True}, tensor((3, 5), "f32"))
->>> [[size.value for size in each.shape] for each in found.items]
-[[3, 2], [3, 2]]
+>>> found = sort.relation({"axis": -1, "descending": False}, tensor((3, 5), "f32"))
+>>> [size.value for size in found.shape]
+[3, 5]
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from plica.ir.loop.scalar import (
     index,
 )
 from plica.ir.loop.tensor import Compute, compute
-from plica.ir.op.attribute import AXIS, attribute, choice, flag, natural, positive
+from plica.ir.op.attribute import AXIS, attribute, choice, flag, positive
 from plica.ir.op.comparison import equal, less, logical_and, logical_not, logical_or, not_equal
 from plica.ir.op.create import iota, iota_like, zeros
 from plica.ir.op.cut import slice_
@@ -188,12 +188,12 @@ def _argsort(attrs: Values, x: Expr) -> Expr:
     order = (*(other for other in range(rank) if other != at), at)
     keys = cast(x, u8) if tensor_of(x).dtype is bool_ else x
     if order == tuple(range(rank)):
-        return _places(keys, attrs["descending"])
+        return sorted_places(keys, attrs["descending"])
     back = tuple(order.index(other) for other in range(rank))
-    return transpose(_places(transpose(keys, order), attrs["descending"]), back)
+    return transpose(sorted_places(transpose(keys, order), attrs["descending"]), back)
 
 
-def _places(keys: Expr, descending: bool) -> Expr:
+def sorted_places(keys: Expr, descending: bool) -> Expr:
     """The places of the elements along the last axis in their order."""
     size = known(tensor_of(keys).shape[-1])
     if size is None:
@@ -255,33 +255,6 @@ sort = composite(
     gradient=_sort_pullback,
 )
 
-
-def _topk_rule(attrs: Values, x: TensorType) -> TupleType:
-    at = axis_of("topk", attrs["axis"], len(x.shape))
-    size = known(x.shape[at])
-    if size is None or attrs["k"] > size:
-        message = "topk takes no more elements than there are along the axis."
-        refuse("shape-conflict", message, f"an axis of {attrs['k']} or more", str(x))
-    shape = (*x.shape[:at], index(attrs["k"]), *x.shape[at + 1 :])
-    return tuple_of((TensorType(shape, x.dtype), TensorType(shape, i64)))
-
-
-def _topk(attrs: Values, x: Expr) -> Expr:
-    at = axis_of("topk", attrs["axis"], len(tensor_of(x).shape))
-    whole = argsort(x, axis=at, descending=attrs["largest"])
-    places = slice_(whole, (0,), (attrs["k"],), axes=(at,))
-    return Tuple((_taken(x, places, at), places))
-
-
-topk = composite(
-    "topk",
-    ("x",),
-    _topk_rule,
-    _topk,
-    "The k greatest (or least) along an axis in order, and their places.",
-    attributes=(attribute("k", natural), AXIS, attribute("largest", flag, True)),
-    admits=_ORDERED,
-)
 
 # --- as many as there are ------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """Scattering: what gathers do, backwards.  Values are added up at the places that indices name.
 
 They are the adjoints of `take` and `take_along_axis`: <g, take(x)> = <scatter_sum(g), x>.  Several
-values at one place are summed; a place that no index names has 0.
+values at one place are summed; a place that no index names has 0.  Which of the indices that name a
+place comes last is told by `last_index`.
 
 >>> from plica.ir.type.term import tensor
 >>> _, attrs = scatter_sum.bind((1.0, 0), {"size": 5})
@@ -21,8 +22,9 @@ from plica.ir.op.cotangent import word
 from plica.ir.op.index import MODE, integers, place
 from plica.ir.op.pad import guarded
 from plica.ir.op.record import as_dtype, primitive
-from plica.ir.op.relation import NUMBER, axis_of, refuse, same, wide
+from plica.ir.op.relation import NUMBER, axis_of, rank_is, refuse, same, wide
 from plica.ir.type.dim import same_dim
+from plica.ir.type.dtype import i64
 from plica.ir.type.term import TensorType
 
 take, take_along_axis = word("take"), word("take_along_axis")
@@ -126,4 +128,32 @@ scatter_sum_along_axis = primitive(
     admits=NUMBER,
     like=(0,),
     gradient=_along_pullback,
+)
+
+
+def _last_rule(attrs: Values, indices: TensorType) -> TensorType:
+    integers("last_index", indices)
+    rank_is("last_index", "the indices", indices, 1)
+    return TensorType((attrs["size"],), i64)
+
+
+def _last_body(attrs: Values, out: TensorType, indices: Buffer) -> Compute:
+    none = Lit(i64.bounds[0], i64)
+
+    def element(i: Scalar) -> Scalar:
+        def term(k: Scalar) -> Scalar:
+            return Select(Eq(place(indices[k], attrs["size"], attrs["mode"]), i), k, none)
+
+        return reduce("max", indices.shape, term)
+
+    return compute((indices,), out.shape, element)
+
+
+last_index = primitive(
+    "last_index",
+    ("indices",),
+    _last_rule,
+    _last_body,
+    "For each place the number of the last index that names it; the least i64 where none does.",
+    attributes=(attribute("size", size), MODE),
 )

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plica.ir.graph.expression import Expr
-from plica.ir.graph.operator import Values
+from plica.ir.graph.operator import Operator, Values
 from plica.ir.loop.scalar import Buffer, FloorDiv, FloorMod, Scalar, index
 from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import (
@@ -23,6 +23,7 @@ from plica.ir.op.attribute import (
     attribute,
     axes,
     axis,
+    dims,
     integers,
     new_shape,
 )
@@ -31,6 +32,7 @@ from plica.ir.op.relation import (
     Shape,
     axes_of,
     axis_of,
+    need,
     refuse,
     shown,
 )
@@ -246,6 +248,36 @@ moveaxis = composite(
     lambda attrs, x: transpose(x, _moved(attrs, len(tensor_of(x).shape))),
     "x with axes moved to other places, the others in their order.",
     attributes=(attribute("source", integers), attribute("destination", integers)),
+)
+
+# --- asserted sizes ------------------------------------------------------------------------------
+
+
+def _matched(attrs: Values, x: TensorType) -> TensorType:
+    wanted: Shape = attrs["shape"]
+    if len(wanted) != len(x.shape):
+        message = "match_shape says the size of every axis."
+        refuse("shape-conflict", message, f"{len(x.shape)} sizes", shown(wanted))
+    for mine, other in zip(x.shape, wanted, strict=True):
+        if same_dim(mine, other):
+            continue
+        if known(mine) is not None and known(other) is not None:
+            refuse(
+                "shape-conflict", "A size is not what it should be.", shown(wanted), shown(x.shape)
+            )
+        need(normal_dim(mine - other))
+        need(normal_dim(other - mine))
+    return TensorType(tuple(map(normal_dim, wanted)), x.dtype)
+
+
+match_shape: Operator = primitive(
+    "match_shape",
+    ("x",),
+    _matched,
+    lambda attrs, out, x: compute((x,), out.shape, lambda *i: x[i]),
+    "x itself, whose sizes are those of a shape: what no type can show is looked at when it runs.",
+    attributes=(attribute("shape", dims),),
+    gradient=lambda attrs, d, y, x: [match_shape(d, tensor_of(x).shape)],
 )
 
 # --- axes of size one ----------------------------------------------------------------------------

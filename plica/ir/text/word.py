@@ -25,6 +25,7 @@ SCRIPT_WORDS: Final = frozenset(
         *DTYPE_WORDS, "Tensor", "Fn", "forall", "dim",  # types
         "const", "data", "archived",  # constants
         "partial", "absurd",  # matches
+        "measure",  # sizes
     }
 )  # fmt: skip
 """What `plica.script` holds for texts."""

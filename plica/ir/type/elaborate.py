@@ -23,6 +23,7 @@ from plica.ir.graph.expression import (
     Function,
     If,
     Let,
+    LetDim,
     Literal,
     Match,
     Pattern,
@@ -119,6 +120,8 @@ class Elaborator:
                 return number(value, found)
             case Let(var, _, _):
                 return Let(self.variable(var), *kids)
+            case LetDim(dim, _, _):
+                return LetDim(dim, *kids)
             case Call(_, _, types):
                 given = self.state.arguments.get(instance)
                 filled = types if given is None else tuple([self.type(each) for each in given])

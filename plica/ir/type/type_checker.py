@@ -22,6 +22,7 @@ from plica.ir.graph.expression import (
     Function,
     If,
     Let,
+    LetDim,
     Literal,
     Match,
     Project,
@@ -33,7 +34,15 @@ from plica.ir.type.dim import dim
 from plica.ir.type.error_report import ErrorReport
 from plica.ir.type.refresh import is_untyped
 from plica.ir.type.term import FuncType, TensorType, TupleType, Type, Unknown
-from plica.ir.type.typing_rule import BOOL, apply_rule, call_rule, join, pattern_rule, project_rule
+from plica.ir.type.typing_rule import (
+    BOOL,
+    NUMBER,
+    apply_rule,
+    call_rule,
+    join,
+    pattern_rule,
+    project_rule,
+)
 from plica.ir.type.typing_state import Instance, Rule, TypingState
 from plica.ir.type.unknown import POISON, is_open, unknowns
 
@@ -148,6 +157,9 @@ class TypeChecker(TypingState):
                 if whole is None or var.type is not None:
                     stack.append((BIND, node, None))
                 stack.append((VISIT, value, whole))
+            case LetDim(_, value, body):
+                stack.append((LEAVE, node, (entry, None)))
+                stack.extend([(VISIT, each, None) for each in (body, value)])
             case Call(callee, args, _):
                 stack.append((LEAVE, node, (entry, None)))
                 stack.extend([(VISIT, each, None) for each in reversed(args)])
@@ -189,6 +201,10 @@ class TypeChecker(TypingState):
             case Tuple():
                 of: Type = TupleType(tuple([self.typed(kid) for kid in kids]))
             case Let():
+                of = self.typed(kids[1])
+            case LetDim():
+                message = "A size is a whole number: an i64 of rank 0."
+                self.flow(kids[0], NUMBER, node, message)
                 of = self.typed(kids[1])
             case Function():
                 assert signature is not None
@@ -273,7 +289,7 @@ def _count(node: Expr) -> int:
             return len(items)
         case Call(_, args, _):
             return 1 + len(args)
-        case Let():
+        case Let() | LetDim():
             return 2
         case Function() | Project():
             return 1

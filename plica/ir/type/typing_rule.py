@@ -37,6 +37,7 @@ from plica.ir.type.typing_state import Instance, TypingState
 from plica.ir.type.unknown import POISON, weak
 
 BOOL: Final = TensorType((), bool_)
+NUMBER: Final = TensorType((), i64)
 
 
 def apply_rule(state: TypingState, instance: Instance) -> Type | None:

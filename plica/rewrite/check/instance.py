@@ -50,7 +50,8 @@ from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, TupleType, Type, tensor
 from plica.rewrite.binder import opened, scopes
 from plica.rewrite.check.attribute import alike, attribute_values
-from plica.rewrite.check.data import Choose, Shape, array, odd_array, sizes
+from plica.rewrite.check.data import SEEDS, Choose, Shape, array, odd_array, sizes
+from plica.rewrite.check.sample import flat
 from plica.rewrite.instantiate import settled
 from plica.rewrite.match import fits, match
 from plica.rewrite.pattern import ANYTHING, Constraint, Hole, Rest, alternatives
@@ -64,6 +65,10 @@ SIZES: Final = (1, 1, 2, 2, 3, 3, 4, 0)
 EMPTY: Final = (1, 0, 2)
 ODD: Final = (False,) * 7 + (True,)
 """Some instances are odd in all ways at once: empty axes beside constants that are not finite."""
+SQUARE: Final = (0, 0, 0, 0, 2, 3)
+"""In some instances all axes that are free have one size: what lines up wrongly still fits."""
+FILLED: Final = (None, None, None, "plain", "short", "even")
+"""In some instances all constants are of one kind of data, the kind that shows what is claimed."""
 USUAL: Final = (f32, f32, f32, f32, f64, f16, i64, i32, bool_)
 """Dtypes that are tried more often than others: most is claimed of floats."""
 LONG: Final = (5, 8, 17)
@@ -86,14 +91,20 @@ class Instance:
 
 
 def instance(
-    left: Term, choose: Choose, *, data: bool = True, given: Mapping[str, Any] | None = None
+    left: Term,
+    choose: Choose,
+    *,
+    data: bool = True,
+    given: Mapping[str, Any] | None = None,
+    rounds: bool = False,
 ) -> Instance | None:
     """An instance of a left side, None where no well-typed one was found.
 
-    What is `given` fills the holes of those names; a type stands for a variable of it.
+    What is `given` fills the holes of those names; a type stands for a variable of it.  One that
+    `rounds` is of floats and of two or three axes of one size, so that an order shows.
     """
     pattern = choose(alternatives(left))
-    making = _Making(choose, pattern)
+    making = _Making(choose, pattern, rounds)
     making.give(given or {})
     try:
         term = making.part(pattern)
@@ -134,9 +145,11 @@ class _GivenUp(Exception):
 class _Making:
     """One instance in the making."""
 
-    def __init__(self, choose: Choose, pattern: Term) -> None:
-        self.choose = choose
-        self.odd = choose(ODD)
+    def __init__(self, choose: Choose, pattern: Term, rounds: bool = False) -> None:
+        self.choose, self.rounds = choose, rounds
+        self.odd = choose(ODD) and not rounds
+        self.square = choose((2, 3) if rounds else SQUARE)
+        self.fill: str | None = choose(FILLED)
         self.given: dict[str, Any] = {}  # Any: what somebody fills holes with
         self.filling: dict[str, Any] = {}  # Any: terms, attribute values, tuples of arguments
         self.variables: list[Var] = []
@@ -347,10 +360,18 @@ class _Making:
         if not constraint.constant and (demand is None or demand(var)):
             return var
         for _ in range(4):  # what refuses every variable may take some constant
-            made = const((odd_array if self.odd else array)(of, self.choose), of.dtype)
+            made = const(self._constant(of), of.dtype)
             if demand is None or demand(made):
                 break
         return made
+
+    def _constant(self, of: TensorType) -> np.ndarray[Any, Any]:
+        if self.odd:
+            return odd_array(of, self.choose)
+        if self.fill is None:
+            return array(of, self.choose)
+        count = math.prod(sizes(of))
+        return flat(self.fill, of.dtype, count, self.choose(SEEDS)).reshape(sizes(of))
 
     def _scoped(self, name: str, constraint: Constraint) -> Expr | None:
         """Something that speaks of a variable in whose scope a hole stands, or of a namesake."""
@@ -373,6 +394,8 @@ class _Making:
 
     def _type(self, constraint: Constraint, near: list[TensorType]) -> TensorType:
         allowed = constraint.dtypes or DTYPES
+        if self.rounds and f32 in allowed and f64 in allowed:
+            allowed = (f32, f64)
         common = [each.dtype for each in near if each.dtype in allowed]
         usual = [each for each in USUAL if each in allowed]
         alike = common and self.choose((True, True, True, True, True, True, True, False))
@@ -399,6 +422,10 @@ class _Making:
                 case _:
                     return like
         rank = self.choose(range(5) if constraint.ranks is None else constraint.ranks)
+        if self.square and rank < 4:
+            least = rank if constraint.ranks is not None else max(rank, 2)
+            alike: Shape = (self.square,) * least
+            return alike
         if rank > 1 and self.choose((False, False, False, True)):  # axes can be mixed up unseen
             equal: Shape = (self.choose((2, 3)),) * rank
             return equal

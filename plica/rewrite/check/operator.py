@@ -17,7 +17,6 @@ import numpy as np
 from attrs import frozen
 from hypothesis import strategies as st
 
-from plica.core.diagnostic import EvaluationError, IllTyped
 from plica.core.extension import FAILURES, said
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Expr, Function, Project, Var, const
@@ -31,8 +30,8 @@ from plica.ir.type.term import TensorType, TupleType
 from plica.rewrite.check.data import Choose, sizes
 from plica.rewrite.check.instance import Instance, instance
 from plica.rewrite.check.report import as_comment, closed, literal, slug, text
+from plica.rewrite.check.slope import Slope
 from plica.rewrite.check.verdict import Counterexample, Refuted, Tested, Untested, Verdict
-from plica.rewrite.gradient import grad
 from plica.rewrite.match import plain
 from plica.rewrite.pattern import Hole, Rest
 
@@ -41,14 +40,10 @@ Array = np.ndarray[Any, Any]
 TAPE: Final = 96
 SHRINKS: Final = 60
 """Instances tried to make a wrong one smaller."""
-STEP: Final = 1e-6
-"""Of a central difference."""
 LARGEST: Final = 64
 """Elements of an argument whose gradient is compared."""
 ROUNDING: Final = 64
 """Roundings by which an operator and its reference may differ: they add in other orders."""
-SLACK: Final = 1e-5
-"""How far a slope may be from a difference, in relation to the sum of the parts."""
 
 
 @frozen
@@ -262,22 +257,23 @@ def _slope(of: Operator, choose: Choose) -> _Wrong | bool:
     chosen = tuple(n for n, each in enumerate(args) if each.dtype == np.float64)
     ways = [np.asarray(random.uniform(-1, 1, each.shape)) for each in args]
     at = Instance(made.term, tuple(zip(_params(wide), args, strict=True)), _params(wide))
-    subject = _Slope(whole, at, ways, chosen)
-    try:
-        slopes: Any = interpret(grad(whole, chosen), *args)
-    except (IllTyped, EvaluationError) as error:
-        return _of_slope(subject, f"the gradient fails: {said(error)}")
-    parts = slopes if isinstance(slopes, tuple) else (slopes,)
-    along = [part * ways[n] for part, n in zip(parts, chosen, strict=True)]
-    found, scale = (float(sum(np.sum(f(each)) for each in along)) for f in (np.asarray, np.abs))
-    near, far = (_difference(whole, args, ways, chosen, step) for step in (STEP, 2 * STEP))
-    slack = SLACK * (1 + scale + abs(near))
-    if not np.isfinite(near) or abs(near - far) > slack / 2:  # no slope here, or a kink nearby
-        return False
-    if abs(found - near) <= slack:
-        return True
-    reason = f"the slope along a direction is {found:.6g}, by differences {near:.6g}"
-    return _of_slope(subject, reason, near)
+    subject = Slope(whole, args, ways, chosen)
+    found = subject.judged()
+    return found if isinstance(found, bool) else _Wrong(at, found.reason, subject.as_pytest(found))
+
+
+def call_in_f64(of: Operator, choose: Choose) -> tuple[tuple[Array, ...], dict[str, Any]] | None:
+    """Arguments of an operator, floats in f64 and away from special numbers, and attributes."""
+    made = _instance(of, choose)
+    if made is None or not isinstance(made.term, Apply):
+        return None
+    wide = [_widened(type_of(arg)) for arg in made.term.args]
+    small = all(isinstance(each, TensorType) and np.prod(sizes(each)) <= LARGEST for each in wide)
+    if not small or isinstance(of.relation(dict(made.term.attrs), *wide), Mismatch):
+        return None
+    random = np.random.default_rng(choose(range(64)))
+    given = {name: plain(value) for name, value in made.term.attrs}
+    return tuple([_point(each, random) for each in wide]), given
 
 
 def _widened(of: Any) -> Any:
@@ -321,54 +317,3 @@ def _point(of: Any, random: np.random.Generator) -> Array:
 
 def _whole(of: DType, shape: tuple[int, ...], random: np.random.Generator) -> Array:
     return np.asarray(random.integers(0, 2, shape).astype(of.numpy))
-
-
-def _difference(
-    whole: Module, args: Sequence[Array], ways: Sequence[Array], chosen: Sequence[int], step: float
-) -> float:
-    ends = []
-    for sign in (1, -1):
-        moved = [each + sign * step * ways[n] if n in chosen else each
-                 for n, each in enumerate(args)]  # fmt: skip
-        ends.append(float(interpret(whole, *moved)))
-    return (ends[0] - ends[1]) / (2 * step)
-
-
-@frozen(eq=False)
-class _Slope:
-    """A program of one number, a point of it and a direction."""
-
-    whole: Module
-    at: Instance
-    ways: Sequence[Array]
-    chosen: tuple[int, ...]
-
-
-def _of_slope(of: _Slope, reason: str, near: float = 0.0) -> _Wrong:
-    at, chosen = of.at, of.chosen
-    arrays = "".join(f"        {literal(each)},\n" for _, each in at.inputs)
-    along = "".join(f"        {literal(of.ways[n])},\n" for n in chosen)
-    return _Wrong(
-        at,
-        reason,
-        f'''import numpy as np
-
-import plica
-
-{as_comment(reason)}
-SOURCE = """
-{text(of.whole)}
-"""
-
-
-def test_gradient() -> None:
-    inputs = [
-{arrays}    ]
-    directions = [
-{along}    ]
-    slopes = plica.interpret(plica.grad(plica.from_text(SOURCE), {chosen}), *inputs)
-    several = slopes if isinstance(slopes, tuple) else (slopes,)
-    found = sum(np.sum(one * two) for one, two in zip(several, directions, strict=True))
-    np.testing.assert_allclose(found, {near!r}, rtol=1e-4, atol=1e-5)
-''',
-    )

@@ -38,6 +38,7 @@ from plica.ir.loop.scalar import (
     dtype_of,
 )
 from plica.ir.loop.tensor import Compute
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import bool_
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, Type
@@ -111,21 +112,23 @@ def _arithmetic(op: str, attributes: Attrs, types: tuple[Type, ...]) -> Arithmet
         return _of_others(record, attributes, tensors)
     buffers = [Buffer(Name("x", i), each.shape, each.dtype) for i, each in enumerate(tensors)]
     made = record.compute(dict(attributes), *buffers)
-    adds, found, known = False, list[tuple[int, int]](), True
+    adds, found, told = False, list[tuple[int, int]](), True
     bodies = [each.body for each in ((made,) if isinstance(made, Compute) else made)]
     for node in post_order(Select(Lit(True, bool_), bodies[0], bodies[-1])):
         match node:
-            case Add() | Sub() | Reduce(combiner="sum"):
+            case Add() | Sub():
                 adds = adds or dtype_of(node).is_float
+            case Reduce(combiner="sum", extents=extents):  # a sum of one term adds nothing
+                adds = adds or (dtype_of(node).is_float and any(known(n) != 1 for n in extents))
             case Mul(left, right) if dtype_of(node).is_float:
                 a, b = _loaded(left), _loaded(right)
                 if a is None or b is None:
-                    known = False
+                    told = False
                 else:
                     found.append((buffers.index(a), buffers.index(b)))
     moved = _loaded(bodies[0]) if len(bodies) == 1 else None
     source = None if moved is None else buffers.index(moved)
-    return Arithmetic(adds, tuple(found) if known else None, source)
+    return Arithmetic(adds, tuple(found) if told else None, source)
 
 
 def _of_others(record: Operator, attributes: Attrs, types: list[TensorType]) -> Arithmetic:

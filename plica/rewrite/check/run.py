@@ -7,6 +7,7 @@ check(operator) -> one on its meaning, one on its gradient
 
 from __future__ import annotations
 
+import random
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias, overload
@@ -25,7 +26,7 @@ from plica.rewrite.check.climb import STEPS, climb
 from plica.rewrite.check.data import Choose
 from plica.rewrite.check.decline import Declined
 from plica.rewrite.check.index import check_index
-from plica.rewrite.check.instance import Instance
+from plica.rewrite.check.instance import Instance, instance
 from plica.rewrite.check.offer import offered
 from plica.rewrite.check.operator import check_operator
 from plica.rewrite.check.region import chains
@@ -34,6 +35,7 @@ from plica.rewrite.check.sample import samples
 from plica.rewrite.check.simplify_data import plainer
 from plica.rewrite.check.trial import SidesDiffer, Trial
 from plica.rewrite.check.verdict import Counterexample, Refuted, Tested, Untested, Verdict
+from plica.rewrite.contract import fused
 from plica.rewrite.pack import Pack, as_rules
 from plica.rewrite.packs import find_pack
 from plica.rewrite.pattern import Dominator
@@ -111,6 +113,9 @@ CLIMBED: Final = 32
 """Below this last byte of its tape an instance is searched: one in eight."""
 
 
+ROUNDED: Final = ("plain", "even", "wide", "short")
+"""Data on which the order of sums and products shows."""
+
 Found: TypeAlias = tuple["Trial | None", "SidesDiffer | str", Instance, "Term | None"]
 """A trial and where its sides differ; or why there is none, with the instance and what it gave."""
 
@@ -178,6 +183,26 @@ class _Search:
             if beyond is not None:
                 return trial, beyond, made, trial.after
         return overflowed if some else None
+
+    def round_off(self, count: int, seed: int) -> bool:
+        """Whether one of so many instances that round shows that a claim of bits is wrong."""
+        source = random.Random(f"{self.rule.name} {seed}")
+        for _ in range(count):
+            tape = source.randbytes(TAPE)
+            made = instance(self.rule.left, reader(tape), rounds=True)
+            after = None if made is None else self.rule.at(made.term)
+            if made is None or after is None or not made.inputs:
+                continue
+            trial = Trial(self.rule, made, after)
+            if trial.ill_made is not None:
+                continue
+            for inputs in samples(trial.types, zlib.crc32(tape), ROUNDED):
+                self.sets += 1
+                found = trial.outcome(inputs)
+                if isinstance(found, SidesDiffer):
+                    self.found = trial, found, made, after
+                    return True
+        return False
 
     def counterexample(self) -> Counterexample:
         """The smallest that is found."""
@@ -252,6 +277,9 @@ def _test(rule: Rule, examples: int, seed: int) -> Verdict:
         note = f"{why} declines nearly every instance"
     if not search.seen:
         return Untested(rule.name, search.declined.why(rule))
+    asked = rule.contract <= fused and not rule.examples and rule.instances is None
+    if asked and search.round_off(2 * examples, seed):
+        return Refuted(rule.name, search.counterexample())
     return Tested(rule.name, search.seen, search.overflowed, note, search.sets)
 
 

@@ -10,6 +10,9 @@
     halves   small multiples of a half             roundings to integers, equal elements
     short    mantissas so short that products      sums of products, whether they are fused or not
              are exact
+    even     full mantissas from 1 to 2            the order of products, and of sums of what is
+                                                   not negative
+    zeros    zeros of both signs, ones among them  which zero comes out
 
 Integers follow the same words: random bits, numbers near the edges, small ones.
 
@@ -26,12 +29,12 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.ir.type.dtype import DType, bool_
+from plica.ir.type.dtype import DType, bool_, f32
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Sets: TypeAlias = Sequence[tuple[DType, tuple[int, ...]]]
 
-FILLS: Final = ("plain", "wide", "close", "special", "extreme", "halves", "short")
+FILLS: Final = ("plain", "wide", "close", "special", "extreme", "halves", "short", "even", "zeros")
 """The kinds of data, the tamest first."""
 
 
@@ -40,12 +43,12 @@ def flat(fill: str, of: DType, count: int, seed: int) -> Array:
     return _Source(seed).numbers(fill, of, count)
 
 
-def samples(types: Sets, seed: int) -> Iterator[list[Array]]:
+def samples(types: Sets, seed: int, fills: Sequence[str] = FILLS) -> Iterator[list[Array]]:
     """Data sets for arrays of these dtypes and shapes: one of each kind, and one of mixed kinds."""
     source = _Source(seed)
-    for fill in FILLS:
+    for fill in fills:
         yield [source.array(fill, of, shape) for of, shape in types]
-    yield [source.array(source.pick(FILLS), of, shape) for of, shape in types]
+    yield [source.array(source.pick(fills), of, shape) for of, shape in types]
 
 
 class _Source:
@@ -77,8 +80,13 @@ class _Source:
         match fill:
             case "plain":
                 return self._scaled(count, -2, 2)
-            case "wide":
-                return self._scaled(count, -digits, digits)
+            case "wide":  # sums of narrow floats are kept in f32
+                far = min(max(digits, f32.row.digits), reach - 1)
+                return self._scaled(count, -far, far)
+            case "even":
+                return 1 + self.random.random(count)
+            case "zeros":
+                return self.random.choice(np.array([0.0, -0.0, 0.0, -0.0, 1.0, -1.0]), count)
             case "close":
                 return self._pooled(of, count)
             case "special":
@@ -94,8 +102,8 @@ class _Source:
                 whole = self.random.integers(-(1 << own), (1 << own) + 1, count)
                 # Two of them side by side are a little too long together: their sum is rounded.
                 apart = np.array([0, digits - own, digits - own + 1, digits - 1])
-                far: Array = np.ldexp(whole.astype(np.float64), self.random.choice(apart, count))
-                return far
+                short: Array = np.ldexp(whole.astype(np.float64), self.random.choice(apart, count))
+                return short
 
     def _scaled(self, count: int, low: int, high: int) -> Array:
         """Numbers of both signs, all of whose digits count, with exponents in a range."""

@@ -8,7 +8,9 @@ that group, and none of its work would be done twice:
     epilogue  it reduces (a sum, a convolution); it is computed first, element by element, and its
               users with it: they read exactly the element at hand.  A group reduces once.
     row       it is computed before its users, row by row (`plica.rewrite.fuse.row`)
-    copied    bytes read as wider integers are so in each group that uses them: memory holds bytes
+    copied    bytes read as wider integers are so in each group that uses them: memory holds bytes;
+              so are, where the limits say that products are made of tiles, narrow floats that are
+              read as f32, and matrices that are transposed: a tile is read in any order
 
 Values are looked at users first, so the sink post-dominates its group by construction, groups are
 disjoint, and they cannot need one another in a circle.  Everything is said of every edge: fused or
@@ -26,7 +28,7 @@ not, and why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
@@ -37,7 +39,7 @@ from plica.ir.graph.expression import Expr, Function, attr
 from plica.ir.loop.fusion_kind import Kind
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.type.dim import known, same_dim
-from plica.ir.type.dtype import i8, i32, u8
+from plica.ir.type.dtype import bf16, f16, f32, i8, i32, u8
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.fuse.reading import Index, Reading, count, operator, parts, reading
@@ -74,6 +76,9 @@ REASONS: Final[dict[Reason, str]] = {
 # fmt: on
 """What each word means."""
 
+MATRICES: Final = ("einsum", "matmul", "nn.batch_matmul", "nn.dense")
+"""Operators that multiply matrices."""
+
 FUSED: Final = ("inlined", "epilogue", "row", "copied")
 
 
@@ -84,6 +89,10 @@ class FusionLimits:
     size: int = 48
     depth: int = 32
     stop: tuple[str, ...] = ()
+    tiles: bool = False
+    """Whether products are made of tiles that read narrow floats, in any order, as they lie."""
+    chains: Callable[[Function], bool] | None = None
+    """Which functions may be a product, rows of its result, and a product of those, in one."""
 
 
 USUAL: Final = FusionLimits()
@@ -162,7 +171,8 @@ def decide(root: Expr, limits: FusionLimits) -> Decisions:
             continue
         found = reading(node)
         joined, spot = _judge(node, found, users[node], groups, homes, limits)
-        if joined.reason == "shared" and found is not None and is_widened(node):
+        lies = joined.reason == "shared" and _is_as_it_lies(node, users[node], limits)
+        if lies and found is not None:
             copies = _copies(node, found, users[node], groups, homes, limits)
             if copies is not None:
                 verdicts[node] = Verdict("copied")
@@ -246,7 +256,7 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
         return Verdict("depth", group.sink), None
     if of.reduces:
         no = _epilogue(of, spot, group)
-    elif spot.inner and is_widened(value) and not any(map(_is_apart, users)):
+    elif spot.inner and _is_as_it_lies(value, users, limits) and not any(map(_is_apart, users)):
         no = None  # products of bytes are made of bytes: an instruction does many of them
     else:
         no = _inlined(of, spot, group)
@@ -345,6 +355,35 @@ def _is_apart(user: Expr) -> bool:
         return False
     weight = type_of(args[1])
     return isinstance(weight, TensorType) and known(weight.shape[1]) == 1
+
+
+def _is_as_it_lies(value: Expr, users: Iterable[Expr], limits: FusionLimits) -> bool:
+    """Whether products read what a value is made of, as it lies in memory."""
+    return is_widened(value) or (limits.tiles and (is_narrow(value) or is_turned(value, users)))
+
+
+def is_narrow(value: Expr) -> bool:
+    """Whether narrow floats are read as f32, which is exact: products of them are sums of f32."""
+    args = parts(value)
+    if operator(value) != "cast" or args is None:
+        return False
+    before, after = type_of(args[0]), type_of(value)
+    return (
+        isinstance(before, TensorType)
+        and isinstance(after, TensorType)
+        and before.dtype in (f16, bf16)
+        and after.dtype is f32
+    )
+
+
+def is_turned(value: Expr, users: Iterable[Expr]) -> bool:
+    """Whether products of matrices read a value that is another with its axes in another order.
+
+    A window is read again and again: it had better lie as it is read.
+    """
+    return operator(value) == "transpose" and all(
+        operator(user) in MATRICES or operator(user) in ("transpose", "cast") for user in users
+    )
 
 
 def is_widened(value: Expr) -> bool:

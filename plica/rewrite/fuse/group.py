@@ -33,6 +33,7 @@ from plica.ir.op import find
 from plica.ir.passes import form
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import Type
+from plica.rewrite.fuse.chain import with_chains
 from plica.rewrite.fuse.decide import USUAL, Decisions, FusionLimits, Group, decide, inside
 from plica.rewrite.fuse.reading import operator, values_below, with_parts
 from plica.rewrite.fuse.row import with_rows
@@ -54,6 +55,9 @@ def fuse(module: Module, limits: FusionLimits = USUAL) -> Module:
         if is_primitive(function):
             return function
         decisions = with_rows(decide(function.body, limits))
+        is_wanted = limits.chains
+        if is_wanted is not None:
+            decisions = with_chains(decisions, lambda group: is_wanted(called(group)[0]))
         return attrs.evolve(function, body=_written(function.body, decisions))
 
     return map_functions(known, write)

@@ -95,6 +95,7 @@ def fuzz(
     examples: int = 200,
     seed: int = 0,
     *,
+    first: int = 0,
     contract: Contract = exact,
     native: Compiled | None = None,
     every: int = 0,
@@ -136,7 +137,7 @@ def fuzz(
             return wrong.finding
         return None
 
-    done = campaign(one, examples, say=say)
+    done = campaign(one, examples, first=first, say=say)
     return GraphFuzzReport(
         done.ran,
         seed,
@@ -168,6 +169,8 @@ def _through(stages: Sequence[Stage], module: Module) -> History:
         before = history.module
         try:
             history = after(history, stage)
+            if history.module is before:
+                continue
             wrong = [str(each) for each in check(history.module)]
             if infer(history.module) is not history.module:
                 wrong.append("the module is not inferred")

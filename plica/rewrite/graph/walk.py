@@ -35,6 +35,7 @@ from plica.ir.graph.expression import (
     Function,
     If,
     Let,
+    LetDim,
     Literal,
     Match,
     Project,
@@ -66,6 +67,7 @@ _OPERANDS: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
     Constructor:  _none,
     Literal:      _none,
     Let:          attrgetter("value", "body"),
+    LetDim:       attrgetter("value", "body"),
     Call:         lambda node: (node.callee, *node.args),
     Tuple:        attrgetter("items"),
     Project:      lambda node: (node.value,),
@@ -86,6 +88,8 @@ def with_operands(node: Expr, new: tuple[Expr, ...]) -> Expr:
     match node:
         case Let(var, _, _):
             return Let(var, *new)
+        case LetDim(dim, _, _):
+            return LetDim(dim, *new)
         case Call(_, _, types):
             return Call(new[0], new[1:], types)
         case Tuple():

@@ -21,7 +21,7 @@ where no sum was reordered; `convert_layout(convert_layout(m, d), d) is convert_
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from plica.core.diagnostic import IllTyped, did_you_mean
@@ -49,14 +49,16 @@ Desired: TypeAlias = Mapping[str, "str | Sequence[str]"]
 _RANKS: Final = (3, 4, 5)
 
 
-def convert_layout(module: Module, desired: Desired) -> Module:
-    """The module with its values in the layouts that `desired` asks for.
+def convert_layout(
+    module: Module, desired: Desired, wants: Callable[[Apply], bool] = lambda _: True
+) -> Module:
+    """The module with its values in the layouts that `desired` asks for, of operators it `wants`.
 
     `{"nn.conv": "NHWC"}`, `{"nn.conv": ("NHWC", "OHWI")}` or `{"nn.conv": "NCHW8c"}`; operators of
     another rank than the word speaks of stay as they are.
     """
     wanted = {_known(op): _words(op, given) for op, given in desired.items()}
-    converter = LayoutConverter(wanted)
+    converter = LayoutConverter(wanted, wants=wants)
 
     def convert(_: Var, function: Function) -> Function:
         new = converter.function(function)
@@ -108,8 +110,14 @@ def _words(op: str, given: str | Sequence[str]) -> tuple[str, ...]:
 class LayoutConverter:
     """The forms of every value that are at hand, in this layout and that."""
 
-    def __init__(self, desired: Mapping[str, tuple[str, ...]], exact: bool = False) -> None:
+    def __init__(
+        self,
+        desired: Mapping[str, tuple[str, ...]],
+        exact: bool = False,
+        wants: Callable[[Apply], bool] = lambda _: True,
+    ) -> None:
         self.desired = desired
+        self.wants = wants
         self.exact = exact  # whether sums must keep their order
         self.plain_forms: dict[Expr, Expr] = {}
         self.forms: dict[Expr, dict[Layout, Expr]] = {}
@@ -189,7 +197,8 @@ class LayoutConverter:
             if not isinstance(of, TensorType):
                 return False
             types.append(of)
-        if UNLAID.get(node.op, node.op) in self.desired and self._desired(node, types):
+        asked = UNLAID.get(node.op, node.op) in self.desired and self.wants(node)
+        if asked and self._desired(node, types):
             return True
         found = [self.made.get(arg) for arg in node.args]
         layouts = Counter(each for each in found if each is not None)

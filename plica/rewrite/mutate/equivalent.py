@@ -13,6 +13,7 @@ element is a case of its own.
 from __future__ import annotations
 
 import random
+from math import prod
 from typing import Final
 
 from plica.core.diagnostic import IllTyped
@@ -29,14 +30,55 @@ from plica.rewrite.check.run import TAPE, reader
 from plica.rewrite.check.sample import samples
 from plica.rewrite.check.trial import SidesDiffer, Trial
 from plica.rewrite.check.verdict import Proved
-from plica.rewrite.mutate.mutant import Mutant
+from plica.rewrite.match import match
+from plica.rewrite.mutate.mutant import Mutant, right_of
 
 GUARDS: Final[dict[str, str]] = {
     "joined": "the equation holds of all shapes, since broadcasting is associative; "
     "the guard keeps a constant from growing",
 }
 """Guards that say what is worth doing, and why a rule is right without them."""
+KNOWN: Final[dict[tuple[str, str], str]] = {
+    (
+        "take-at-known-place",
+        "any dtypes of n",
+    ): "an index is its number in every integer dtype, and take takes no others",
+    ("ones-is-broadcast", "elements one place on"): "all elements are one number",
+    ("zeros-is-broadcast", "elements one place on"): "all elements are one number",
+    ("ones-like-is-broadcast", "elements one place on"): "all elements are one number",
+    ("zeros-like-is-broadcast", "elements one place on"): "all elements are one number",
+    ("full-is-broadcast", "elements one place on"): "all elements are one number",
+    ("full-like-is-broadcast", "elements one place on"): "all elements are one number",
+    ("ones-is-broadcast", "argument of broadcast_to through bf16"): "one is a number of bf16",
+    ("ones-is-broadcast", "argument of broadcast_to through f16"): "one is a number of f16",
+    ("ones-is-broadcast", "argument of broadcast_to through i32"): "one is a number of i32",
+    ("ones-like-is-broadcast", "argument of broadcast_to through bf16"): "one is a number of bf16",
+    ("sign-negative", "product of the flip"): "signs are 1, 0, -1 and nan: no product is rounded",
+    ("sign-negative", "product of the transpose"): "no product of signs is rounded",
+    (
+        "max-pool-pad-relu",
+        "exact for signless_zero",
+    ): "relu gives no -0.0, every window has a number "
+    "that it gave, and of zeros of both signs a maximum is 0.0",
+    (
+        "prod-of-all-reshaped",
+        "fused for reassociates",
+    ): "a product is made in row-major order, which a reshape keeps",
+    **dict.fromkeys(
+        [
+            (f"conv-winograd-{size}", f"reassociates for {contract}")
+            for size in ("2x2", "4x4", "2x3", "4x3")
+            for contract in ("approx(0.0001)", "approx(1e-05)", "approx(1e-04)")
+        ],
+        "an identity of real numbers, whose roundings are those of its parts",
+    ),
+}
+"""Mutants of single rules that are right, and why."""
+ROUNDED: Final = ("bf16-avg-pool", "bf16-add", "bf16-subtract", "bf16-multiply", "bf16-leaky-relu")
+"""Rules that move a cast behind an operator of one rounding: of numbers that are no bf16 they round
+two arguments and a result, each by 2**-8 (bf16 has the exponents of f32), and claim 2**-6."""
 CASES: Final = 1_000_000
+INSTANCES: Final = 12
 LENGTH: Final = 1 << 14
 
 
@@ -45,8 +87,28 @@ def proof_of(mutant: Mutant) -> str | None:
     if isinstance(mutant.rule.left, Scalar):
         verdict = check_index(mutant.rule)
         return str(verdict) if isinstance(verdict, Proved) else None
+    if _gives_back(mutant):
+        return "what it gives is the very term that it is given"
+    known = KNOWN.get((mutant.base, mutant.what))
+    if known is not None:
+        return known
+    if mutant.base in ROUNDED and mutant.what.startswith("any dtypes of arg"):
+        return "three roundings of 2**-8 are within its contract, approx(2**-6)"
     lost = [why for guard, why in GUARDS.items() if mutant.what == f"no guard {guard}"]
     return lost[0] if lost else None
+
+
+def _gives_back(mutant: Mutant) -> bool:
+    """Whether both sides are one term: an operator has become that of the left side, say."""
+    if mutant.kind != "operator" or mutant.rule.when is not None:
+        return False
+    source = random.Random(mutant.name)
+    found = [instance(mutant.rule.left, reader(source.randbytes(TAPE))) for _ in range(INSTANCES)]
+    terms = [each.term for each in found if each is not None]
+    ways = [(each, match(mutant.rule.left, each)) for each in terms]
+    return bool(ways) and all(
+        filled is not None and right_of(mutant.rule, filled) is each for each, filled in ways
+    )
 
 
 def cases_without_difference(mutant: Mutant, wanted: int = CASES) -> int:
@@ -55,9 +117,9 @@ def cases_without_difference(mutant: Mutant, wanted: int = CASES) -> int:
     count = 0
     for _ in range(20 * wanted // LENGTH):
         made = instance(mutant.rule.left, reader(source.randbytes(TAPE)))
-        large = None if made is None else _enlarged(made)
+        large = None if made is None else _enlarged(made) or _batched(made)
         after = None if large is None else mutant.rule.at(large.term)
-        if large is None or not isinstance(after, Expr) or not _is_elementwise(after):
+        if large is None or not isinstance(after, Expr) or not _keeps_cases(large, after):
             continue
         trial = Trial(mutant.rule, large, after)
         for inputs in samples(trial.types, source.randrange(1 << 30)):
@@ -84,6 +146,61 @@ def _enlarged(made: Instance) -> Instance | None:
     arrays = next(iter(samples([(of, (LENGTH,)) for of in floats], 0)))
     large = Instance(term, tuple(zip(others, arrays, strict=True)), tuple(others))
     return large if _is_elementwise(term) else None
+
+
+def _batched(made: Instance) -> Instance | None:
+    """The instance with one more axis in front, along which everything is done alike."""
+    types = [var.type for var in made.variables]
+    shapes = [sizes(each) for each in types if isinstance(each, TensorType) and each.dtype.is_float]
+    if not shapes or len(shapes) < len(types) or len({*shapes}) > 1 or not prod(shapes[0]):
+        return None
+    count = max(1, LENGTH // prod(shapes[0]))
+    floats = [each.dtype for each in types if isinstance(each, TensorType)]
+    others = [
+        Var(var.name, tensor((count, *shapes[0]), of))
+        for var, of in zip(made.variables, floats, strict=True)
+    ]
+    swap: dict[Term, Term] = dict(zip(made.variables, others, strict=True))
+    term = map_bottom_up(lambda node: swap.get(node, node), made.term)
+    assert isinstance(term, Expr)
+    if not _is_in_front(made.term, term, count):
+        return None
+    arrays = next(iter(samples([(of, (count, *shapes[0])) for of in floats], 0)))
+    return Instance(term, tuple(zip(others, arrays, strict=True)), tuple(others))
+
+
+def _is_in_front(one: Expr, many: Expr, count: int) -> bool:
+    """Whether each operator works on the last axes alone: it has them counted from the end."""
+    pairs = zip(post_order(one), post_order(many), strict=False)
+    for before, after in pairs:
+        if not isinstance(before, Apply) or not isinstance(after, Apply):
+            continue
+        counted = [value for name, value in after.attrs if name == "axis"]
+        if len(counted) < len(after.attrs) or not all(
+            isinstance(value, int) and value < 0 for value in counted
+        ):
+            return False
+        try:
+            was, made = type_of(before), type_of(after)
+        except IllTyped:
+            return False
+        if not isinstance(was, TensorType) or not isinstance(made, TensorType):
+            return False
+        if sizes(made) != (count, *sizes(was)):
+            return False
+    return True
+
+
+def _keeps_cases(large: Instance, after: Expr) -> bool:
+    """Whether every element of the result is a case of its own, or every row of it."""
+    if len(sizes_of(large)) > 1:
+        return True  # its operators were looked at one by one
+    return _is_elementwise(after)
+
+
+def sizes_of(large: Instance) -> tuple[int, ...]:
+    """The shape of the inputs, which is one."""
+    return tuple(large.inputs[0][1].shape)
 
 
 def _is_elementwise(term: Expr) -> bool:

@@ -29,10 +29,12 @@ OWN: Final[dict[str, str]] = {
     "precision-bf16": "plica.rewrite.packs.precision:BF16",
     "reduction": "plica.rewrite.packs.reduction:REDUCTION",
     "scale": "plica.rewrite.packs.scale:SCALE",
+    "scatter": "plica.rewrite.packs.scatter:SCATTER",
     "shape": "plica.rewrite.packs.shape:SHAPE",
     "simplify": "plica.rewrite.packs.simplify:SIMPLIFY",
     "winograd": "plica.rewrite.packs.winograd:WINOGRAD",
     "transposed": "plica.rewrite.packs.transposed:TRANSPOSED",
+    "view": "plica.rewrite.packs.view:VIEW",
     "wide": "plica.rewrite.packs.wide:WIDE",
 }
 """Where each of Plica's own packs is."""

@@ -33,6 +33,7 @@ from plica.ir.loop.scalar import Load, Select
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64
 from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.contraction import Contraction, contraction, merged
@@ -65,8 +66,10 @@ from plica.schedule.default.register_tile import (
 )
 from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.row import chain_form
+from plica.schedule.default.running import running_form
 from plica.schedule.default.sample import sampled
-from plica.schedule.default.share import pays
+from plica.schedule.default.scattered import scattered_form
+from plica.schedule.default.share import pays, share_of
 from plica.schedule.default.summed import in_runs
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.default.transpose import turned
@@ -236,6 +239,12 @@ FORMS: Final[tuple[Form, ...]] = (
          _one(lambda of, _, machine: piecewise_form(of)), 1),
     Form("share-rows", "Cores share the rows of elementwise work.", exact,
          _one(lambda of, _, machine: elementwise_form(of, machine)), 2),
+    Form("running-total", "A place goes on from the one before it.", exact,
+         _one(lambda of, _, machine: running_form(of, machine)), 3),
+    Form("running-total-back", "A place goes on from the one behind it.", reassociates,
+         _one(lambda of, _, machine: running_form(of, machine, backwards=True)), 3),
+    Form("scattered-terms", "Each term goes to the place that it names.", exact,
+         _one(lambda of, _, machine: scattered_form(of, machine)), 3),
     Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
          _one(tiled), 3),
     Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(dot_form), 4),
@@ -331,7 +340,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
             lanes,
             together,
             pads=near,
-            shares=shares,
+            cores=machine.cores if shares else 1,
             fetches=more is None and weights > machine.cache(2) // 8,
             beside=more,
         )
@@ -339,6 +348,9 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
             if each is not None:
                 copy = yield block(str(each.label))
                 every = yield loops(copy)
+                apart = shares and not (each is pad and near)
+                counts = [known(size) or 1 for size in each.extents] if apart else [1] * len(every)
+                sizes = dict(zip(every, counts, strict=True))
                 if each is not pad and len(every) == 3 and _reads_rows(each):
                     yield reorder(every[1], every[0])  # along rows of what is read
                     every = (every[1], every[0], every[2])
@@ -348,8 +360,9 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
                         filled = yield loops(fill)
                         yield vectorize(filled[-1])
                 yield vectorize(every[-1])
-                if shares and not (each is pad and near):
-                    yield from shared(every[:-2] or every[:1])
+                if apart:
+                    named = [(loop, sizes[loop], _is_guarded(each)) for loop in every]
+                    yield from shared(share_of(named[:-2] or named[:1], machine.cores))
 
     return whole
 

@@ -40,7 +40,7 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import Buffer, Cast, Load, Reduce, Scalar, ScalarVar, dtype_of, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, pairs, stages, with_element
-from plica.ir.type.dim import known, polynomial
+from plica.ir.type.dim import known, polynomial, product
 from plica.ir.type.dtype import f32, f64
 from plica.schedule.default.machine import Machine
 
@@ -124,13 +124,13 @@ def _merged(of: Stages, first: Each, body: Reduce, many: int) -> Stages | None:
     """The stages with so many of the last terms as one, None where they are not contiguous."""
     terms, extents = body.axes[-many:], body.extents[-many:]
     views: dict[Buffer, Buffer] = {}
-    count = prod(known(size) or 0 for size in extents)
+    count = product(extents)
     for each in loads(body.body):
         if each.indices[-many:] != terms or each.buffer.shape[-many:] != extents:
             return None
         if any(not free_vars(place).isdisjoint(terms) for place in each.indices[:-many]):
             return None
-        shape = (*each.buffer.shape[:-many], index(count))
+        shape = (*each.buffer.shape[:-many], count)
         views[each.buffer] = Buffer(each.buffer.name, shape, each.buffer.dtype)
     after = of.stages[1:]
     if not views or any(load.buffer in views for each in after for load in loads(each)):
@@ -146,7 +146,7 @@ def _merged(of: Stages, first: Each, body: Reduce, many: int) -> Stages | None:
     assert isinstance(inside, Scalar)
     if not free_vars(inside).isdisjoint(terms):
         return None
-    axes, sizes = (*body.axes[:-many], whole), (*body.extents[:-many], index(count))
+    axes, sizes = (*body.axes[:-many], whole), (*body.extents[:-many], count)
     one = Reduce(body.combiner, axes, sizes, inside)
     inputs = tuple([views.get(each, each) for each in of.inputs])
     return stages(inputs, (Each(first.out, first.axes, one), *after), of.outputs)

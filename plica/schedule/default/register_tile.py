@@ -36,6 +36,7 @@ from plica.schedule.default.contraction import stride
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import ContractionBlocks, contraction_blocks, made_by
 from plica.schedule.default.run_schedule import run_within, terms_of
+from plica.schedule.default.share import share_of
 from plica.schedule.default.tile import RegisterTile, best_tile, most_steps
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
@@ -211,15 +212,15 @@ def scheduled(
     block_of: int = 0,
     *,
     pads: bool = False,
-    shares: bool = False,
+    cores: int = 1,
     fetches: bool = False,
     beside: int | None = None,
 ) -> Do:
     """The schedule with a tile; where the lanes are part of a loop, so many of them.
 
     So many tiles of steps go together, 0 for all.  If it `pads`, the copy of the data with room
-    around it is made where it is needed.  If it `shares`, cores share the outer loops.  If it
-    `fetches`, weights of the next tile come from far away while this one is worked on.  All of the
+    around it is made where it is needed.  So many cores share the outer loops.  If it `fetches`,
+    weights of the next tile come from far away while this one is worked on.  All of the
     loop `beside`, one of those around, is part of every tile.
     """
 
@@ -280,10 +281,36 @@ def scheduled(
             yield unroll(each)
         yield vectorize(inside[-1])
         yield from _finished(of, tile, lanes, last, len(order), beside)
-        if shares:
-            yield from shared((batch if pads else []) or order[:-1] or order)
+        if cores > 1:
+            times = _iterations(of, tile, lanes, block_of, beside)
+            outer = (times[: len(batch)] if pads else []) or times[:-1] or times
+            named = [(order[at], count, cut) for at, (count, cut) in enumerate(outer)]
+            yield from shared(share_of(named, cores))
 
     return do(schedule)()
+
+
+def _iterations(
+    of: Roles, tile: RegisterTile, lanes: int, block_of: int, beside: int | None
+) -> list[tuple[int, bool]]:
+    """For each loop around a tile how often it goes, and whether the last time is cut short."""
+
+    def tiles(count: int, by: int) -> tuple[int, bool]:
+        return -(-count // by), count % by != 0
+
+    ahead = [tiles(of.extents[of.lane], tile.vectors * lanes)]
+    first: list[tuple[int, bool]] = []
+    behind: list[tuple[int, bool]] = []
+    if of.steps is not None:
+        many = tiles(of.extents[of.steps], tile.steps)
+        behind = [many]
+        if block_of:
+            first, behind = [(-(-many[0] // block_of), many[1] or many[0] % block_of != 0)], [many]
+    if not of.blocked:
+        ahead, behind = behind, ahead
+    batch = [(of.extents[at], False) for at in of.batch]
+    around = [(of.extents[at], False) for at in _outside(of, beside)]
+    return [*batch, *first, *ahead, *around, *behind]
 
 
 def _extents(of: Roles) -> tuple[int, ...]:

@@ -9,13 +9,22 @@ True
 False
 >>> pays(Machine(512, 32, cores=1), 1 << 30, ())
 False
+
+Which of the loops around it cores share is a matter of how many iterations each of them gets.
+Loops become one for that, but for a loop whose last iteration is cut short: as a part of another
+its end could not be peeled off.
+
+>>> share_of([("batch", 3, False), ("columns", 7, True), ("rows", 20, False)], 2)
+['rows']
+>>> share_of([("batch", 4, False), ("columns", 7, True)], 2)
+['batch']
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Final
+from typing import Final, TypeVar
 
 from plica.core.fold import post_order
 from plica.ir.loop.scalar import Buffer, Load
@@ -25,9 +34,15 @@ from plica.ir.type.dtype import DType, f32
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.tile import AT_ONCE
 
-REGION: Final = 16_000
+H = TypeVar("H")
+
+EVEN: Final = 0.9
+"""Cores that are busy for so much of the time are not worth another loop."""
+
+REGION: Final = 40_000
 """Cycles of one core below which to call the others costs more than they save: the call and the
-wait are some four thousand, more where a core has gone to sleep."""
+wait are some four thousand, more where a core has gone to sleep, and what lies in the cache of one
+core comes to the other at the speed of a cache that both have."""
 
 FAR: Final = 10
 """Bytes that a core reads or writes in a cycle."""
@@ -42,6 +57,26 @@ def pays(machine: Machine, operations: int, buffers: Iterable[Buffer], dtype: DT
         return False
     moved = sum(each.dtype.bytes * min(operations, _elements(each)) for each in buffers)
     return max(operations / (AT_ONCE * machine.lanes(dtype)), moved / FAR) >= REGION
+
+
+def share_of(loops: Sequence[tuple[H, int, bool]], cores: int) -> list[H]:
+    """The loops that cores share, from the outermost on: each with its iterations, and whether the
+    last of them is cut short.
+
+    The first that keep all cores busy are taken, else those that keep them so for longest.
+    """
+    groups: list[tuple[int, list[H]]] = []
+    joins = False
+    for loop, extent, ragged in loops:
+        whole = extent == 1 or not ragged
+        if joins and whole:
+            count, group = groups[-1]
+            groups[-1] = (count * extent, [*group, loop])
+        else:
+            groups.append((extent, [loop]))
+        joins = whole
+    busy = [(count / (-(-count // cores) * cores), group) for count, group in groups]
+    return next((group for share, group in busy if share >= EVEN), max(busy, key=lambda e: e[0])[1])
 
 
 def _elements(of: Buffer) -> int:

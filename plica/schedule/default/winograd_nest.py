@@ -6,8 +6,10 @@
         product   a matrix product for each of the places p of a tile   product[p, o, tile, lane]
         out       f(A (product) Aᵀ) of some tiles, lanes over outputs, then over a row
 
-A tile is in registers from when it is read until it is transformed.  Where lanes change from one
-axis to another, a square of elements is turned there.
+Where several cores share the blocks, each has `data` and `product` of its own, which stay in its
+cache; where there are fewer blocks than cores, they share each of the three steps.  A tile is in
+registers from when it is read until it is transformed.  Where lanes change from one axis to
+another, a square of elements is turned there.
 """
 
 from __future__ import annotations
@@ -51,10 +53,14 @@ class WinogradWriter:
         down, across = of.tiles
         self.count = plan.rows * across
         self.room = self.buffer("room", down * of.of.size + 2, across * of.of.size + 2, of.channels)
-        self.data = self.buffer("data", span**2, of.channels // plan.inner, self.count, plan.inner)
-        self.product = self.buffer(
-            "product", span**2, of.outputs // plan.outer, self.count, plan.outer
+        own = (plan.teams,) if plan.teams > 1 else ()
+        self.data = self.buffer(
+            "data", *own, span**2, of.channels // plan.inner, self.count, plan.inner
         )
+        self.product = self.buffer(
+            "product", *own, span**2, of.outputs // plan.outer, self.count, plan.outer
+        )
+        self.team: tuple[Scalar, ...] = ()
         self.out = whole.result
         blocks = index(of.outputs // plan.outer)
         self.weight = Buffer(
@@ -70,7 +76,7 @@ class WinogradWriter:
     @property
     def shared(self) -> LoopKind:
         """The kind of a loop whose iterations cores may share."""
-        return "parallel" if self.plan.shares else "serial"
+        return "parallel" if self.plan.shares and not self.team else "serial"
 
     def formed(self) -> Stages:
         """All of it: the weight is packed, and the rest has the loops it should have."""
@@ -82,8 +88,20 @@ class WinogradWriter:
             return seq(self.transform(b), self.multiply(), self.finish(n, b))
 
         def image(n: Scalar) -> Stmt:
-            inside = self.nest((blocks, "serial"), body=lambda b: block(n, b))
-            return seq(self.copy(n), inside)
+            copied = self.copy(n)
+            if self.plan.teams == 1:
+                return seq(copied, self.nest((blocks, "serial"), body=lambda b: block(n, b)))
+            each = -(-blocks // self.plan.teams)
+
+            def own(team: Scalar, at: Scalar) -> Stmt:
+                b = team * each + at
+                self.team = (team,)
+                made = block(n, b)
+                self.team = ()
+                fits = each * self.plan.teams == blocks
+                return made if fits else Branch(Lt(b, index(blocks)), made, NOTHING)
+
+            return seq(copied, self.nest((self.plan.teams, "parallel"), (each, "serial"), body=own))
 
         body = self.nest((of.batch, "serial"), body=image)
         p, b, c, v = (self.names.var(each) for each in "pbcv")
@@ -176,7 +194,7 @@ class WinogradWriter:
                     of.of.data, lanes,
                     lambda k, v: half[a, k, v],
                     lambda q, v, value: Store(
-                        self.data, (a * span + q, c, r * across + t, v), value
+                        self.data, (*self.team, a * span + q, c, r * across + t, v), value
                     ),
                 )  # fmt: skip
 
@@ -203,13 +221,14 @@ class WinogradWriter:
                 def step(s: Scalar, m: Scalar, v: Scalar) -> Stmt:
                     at = inner * factor + u
                     weight = self.weight[p, g * tile.vectors + m, outer * plan.inner + at, v]
-                    times = Mul(self.data[p, outer, q * tile.steps + s, at], weight)
+                    place = (*self.team, p, outer, q * tile.steps + s, at)
+                    times = Mul(Load(self.data, place), weight)
                     return Store(total, (s, m, v), Add(total[s, m, v], times))
 
                 return self.nest(*sums, body=step)
 
             def kept(s: Scalar, m: Scalar, v: Scalar) -> Stmt:
-                place = (p, g * tile.vectors + m, q * tile.steps + s, v)
+                place = (*self.team, p, g * tile.vectors + m, q * tile.steps + s, v)
                 return Store(self.product, place, total[s, m, v])
 
             start = self.nest(
@@ -252,7 +271,9 @@ class WinogradWriter:
             def columns(column: Scalar) -> Stmt:
                 return self.rows_of(
                     of.of.result, lanes,
-                    lambda k, v: self.product[k * span + column, o, r * across + t, v],
+                    lambda k, v: Load(
+                        self.product, (*self.team, k * span + column, o, r * across + t, v)
+                    ),
                     lambda a, v, value: Store(half, (index(a), column, v), value),
                 )  # fmt: skip
 

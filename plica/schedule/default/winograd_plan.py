@@ -123,7 +123,8 @@ def _without_units(of: Compute) -> Compute:
 class WinogradPlan:
     """Lanes over channels and over outputs, rows of tiles of a block, the tile of the products.
 
-    `whole` is how many lanes a vector has.
+    `whole` is how many lanes a vector has, `teams` how many parts of the blocks cores go through at
+    once.
     """
 
     whole: int
@@ -134,6 +135,7 @@ class WinogradPlan:
     shares: bool
     fetches: bool
     """Whether weights come from behind the cache."""
+    teams: int = 1
 
 
 def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
@@ -148,7 +150,12 @@ def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
     row = places * across * (of.channels + of.outputs) * size
     vectors, near = of.outputs // outer, machine.cache(2)
     wide = outer * size / FAR if weights > near // 2 else 0.0
-    choices: list[tuple[float, int, RegisterTile]] = []
+    products = places * down * across * of.channels * of.outputs
+    shares = pays(machine, products, ())
+    cores = machine.cores if shares else 1
+    # Where cores share each step, what one has made another reads.
+    exchanged = row * down / FAR if cores > 1 else 0.0
+    choices: list[tuple[float, int, RegisterTile, int]] = []
     for rows in range(down, 0, -1):
         if down % rows:
             continue
@@ -160,11 +167,13 @@ def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
             work = passes * tile.cycles()
             each = max(work, waits) if passes > 1 else work + waits
             cycles = places * of.channels * blocks * (vectors // tile.vectors) * each
-            choices.append((cycles + spilt, rows, tile))
-    _, rows, tile = min(choices, key=lambda each: each[0])
-    products = places * down * across * of.channels * of.outputs
-    shares = pays(machine, products, ())
-    return WinogradPlan(lanes, inner, outer, rows, tile, shares, weights > near // 2)
+            alone = cycles + spilt
+            choices.append((alone / cores + exchanged, rows, tile, 1))
+            if 1 < cores <= blocks:
+                most = -(-blocks // cores)  # of one core, while others have no more
+                choices.append((alone * most / blocks, rows, tile, cores))
+    _, rows, tile, teams = min(choices, key=lambda each: each[0])
+    return WinogradPlan(lanes, inner, outer, rows, tile, shares, weights > near // 2, teams)
 
 
 def _tiles(vectors: int, steps: int, registers: int) -> list[RegisterTile]:

@@ -48,9 +48,11 @@ class SetScope(Instruction):
             hint = did_you_mean(self.scope, names)
             where, expected = f"the buffer {buffer.name}", f"one of {', '.join(names)}"
             return Problem("known-scope", where, expected, repr(self.scope), hint)
+        if scene.late or not thread_loops(scene):
+            return None
         after = Scene(self.edit(scene).kernel, scene.outputs)
         moved = evolve(buffer, scope=self.scope)
-        for site in () if scene.late else thread_loops(after):
+        for site in thread_loops(after):
             if any(each.buffer is moved for each in accesses(site.node)):
                 problem = safe_threads(after, site, moved)
                 if problem is not None:

@@ -37,6 +37,9 @@ SCHEMA: Final = 1
 APPLICATION: Final = 0x506C6963
 """How SQLite files say whose they are."""
 
+MAGIC: Final = b"SQLite format 3\0"
+"""What every file of SQLite begins with."""
+
 BUSY: Final = 60.0
 """Seconds to wait for another process that writes."""
 
@@ -64,6 +67,7 @@ class Database(RecordSource):
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self.path = None if path is None else os.fspath(path)
         self._lock = threading.RLock()
+        self._look()
         with self._understood():
             self._file = sqlite3.connect(
                 ":memory:" if self.path is None else self.path,
@@ -77,6 +81,15 @@ class Database(RecordSource):
         except Malformed:
             self._file.close()
             raise
+
+    def _look(self) -> None:
+        """Refuse a file that is no database: SQLite takes a short one for one that is empty."""
+        if self.path is None or not os.path.isfile(self.path):
+            return
+        with open(self.path, "rb") as file:
+            begun = file.read(len(MAGIC))
+        if begun and begun != MAGIC:
+            self._refuse("The file is no database.", repr(begun))
 
     def put(self, record: Record) -> None:
         """Keep a record; when this returns it is on the disk."""

@@ -99,6 +99,14 @@ static void fetch(const Fetch& of) {
 }
 struct Warp { std::barrier<> all{32}; const unsigned short* from[32]; unsigned int held[32][6]; };
 static Warp* warps;
+static float __shfl_xor_sync(unsigned int, float value, int mask) {
+  Warp& warp = warps[threadIdx.y];
+  std::memcpy(&warp.held[threadIdx.x][0], &value, 4);
+  warp.all.arrive_and_wait();
+  std::memcpy(&value, &warp.held[threadIdx.x ^ mask][0], 4);
+  warp.all.arrive_and_wait();
+  return value;
+}
 template <typename A> static A given(void* of) {
   if constexpr (std::is_reference_v<A>) return *(std::remove_reference_t<A>*)of;
   else return (A)of;
@@ -196,6 +204,9 @@ _BODIES = {
     "p_unpack_f16": "return from_half(a);",
     "p_pack_f16": "return to_half(a);",
     "p_pack_bf16": "return to_bfloat(a);",
+    "p_power": "return std::exp2(a);",
+    "p_pack_pair_f16": "return to_half(a) | (unsigned int)to_half(b) << 16;",
+    "p_pack_pair_bf16": "return to_bfloat(a) | (unsigned int)to_bfloat(b) << 16;",
     **{
         f"p_multiply_{kind}_{width}": f"multiply<AT, BT, from_{word}>(c, a, b, {width});"
         for kind, word in (("f16", "half"), ("bf16", "bfloat"))

@@ -21,11 +21,11 @@ EVERY: Final = max(1, 200 // EXAMPLES)
 """Every so many are compiled: all of them where there is time."""
 
 
-def compiled(model: onnx.ModelProto) -> Callable[..., Any]:
-    return plica.compile(model, threads=1, cache=False)
+def compiled(model: onnx.ModelProto, contract: str | None, threads: int) -> Callable[..., Any]:
+    return plica.compile(model, threads=threads, contract=contract, cache=False)
 
 
-def wrong_sigmoid(model: onnx.ModelProto) -> Callable[..., Any]:
+def wrong_sigmoid(model: onnx.ModelProto, contract: str | None, threads: int) -> Callable[..., Any]:
     """Takes every Sigmoid for a HardSigmoid."""
     other = onnx.ModelProto()
     other.CopyFrom(model)
@@ -34,7 +34,7 @@ def wrong_sigmoid(model: onnx.ModelProto) -> Callable[..., Any]:
     return interpreted(other)
 
 
-def crashing_pad(model: onnx.ModelProto) -> Callable[..., Any]:
+def crashing_pad(model: onnx.ModelProto, contract: str | None, threads: int) -> Callable[..., Any]:
     """Falls over wherever something is padded."""
     if any(node.op_type == "Pad" for node in model.graph.node):
         raise LookupError("planted")
@@ -57,7 +57,10 @@ def test_a_case_is_the_same_for_the_same_seed() -> None:
     [(wrong_sigmoid, "Sigmoid", "apart"), (crashing_pad, "Pad", "planted")],
 )
 def test_what_is_planted_is_found_and_made_small(
-    planted: Callable[[onnx.ModelProto], Any], operator: str, word: str, tmp_path: Path
+    planted: Callable[[onnx.ModelProto, str | None, int], Any],
+    operator: str,
+    word: str,
+    tmp_path: Path,
 ) -> None:
     report = fuzz(400, seed=3, compiled=planted)
     assert report.finding is not None

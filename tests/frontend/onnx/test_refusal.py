@@ -155,18 +155,26 @@ def test_versions_outside_the_range_are_refused(version: int) -> None:
     refused(one("Relu", [X], opset=version), UnsupportedError, str(version))
 
 
-def test_a_shape_that_is_an_input_must_be_fixed() -> None:
+def test_a_shape_that_is_an_input_may_be_fixed() -> None:
     wanted = np.asarray([3, 2], np.int64)
     made = one("Reshape", [X, wanted])
-    error = refused(made, NeedsValue, "'x1'", "fixed")
-    assert isinstance(error, NeedsValue)
-    assert error.inputs == ("x1",)
+    assert plica.interpret(from_onnx(made), X, wanted).shape == (3, 2)
     module = from_onnx(made, fixed={"x1": wanted})
     assert plica.interpret(module, X).shape == (3, 2)
     with pytest.raises(InputError):
         from_onnx(made, fixed={"x1": wanted, "other": wanted})
     with pytest.raises(InputError):
         from_onnx(made, fixed={"x1": wanted.astype(np.float32)})
+
+
+def test_a_shape_of_unknown_length_must_be_fixed() -> None:
+    ports: dict[str, tuple[str, list[int | str]]] = {"x": ("float32", [6]), "s": ("int64", ["n"])}
+    made = model([node("Reshape", ["x", "s"], ["y"])], ports, ["y"])
+    error = refused(made, NeedsValue, "'s'", "fixed")
+    assert isinstance(error, NeedsValue)
+    assert error.inputs == ("s",)
+    module = from_onnx(made, fixed={"s": np.asarray([3, 2])})
+    assert plica.interpret(module, np.zeros(6, np.float32)).shape == (3, 2)
 
 
 def test_sizes_for_dims_that_are_not_there_are_refused() -> None:

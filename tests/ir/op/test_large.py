@@ -93,3 +93,20 @@ def test_many_are_put() -> None:
     places = RANDOM.integers(0, 700, 5000)
     found = compile(program("scatter_elements", [x, places, updates], reduction="add"))
     np.testing.assert_array_equal(found(x, places, updates), np.bincount(places, minlength=5000))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_the_greatest_of_many_come_in_order(dtype: Any) -> None:
+    """Blocks of which some are equal, some have a nan, and the last is not full."""
+    draw = np.random.default_rng(3)
+    x = draw.integers(-20, 20, (2, 1003)).astype(dtype)
+    nan = np.zeros(x.shape, bool)
+    if dtype is np.float32:
+        x[:, draw.integers(0, 1003, 9)] = np.inf
+        nan[:, draw.integers(0, 1003, 9)] = True
+        x[nan] = np.nan
+    values, places = compile(program("topk", [x], k=30, largest=True))(x)
+    keys = np.where(nan, 0, -x)
+    order = [np.lexsort((np.arange(1003), keys[row], ~nan[row])) for row in range(2)]
+    np.testing.assert_array_equal(places, np.stack(order)[:, :30])
+    np.testing.assert_array_equal(values, np.take_along_axis(x, places, -1))

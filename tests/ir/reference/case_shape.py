@@ -78,6 +78,12 @@ def _moveaxis(draw: Draw, _: str) -> Case:
     return Case((one(draw, DTYPES, shape),), {"source": source, "destination": target})
 
 
+@case("match_shape")
+def _match_shape(draw: Draw, _: str) -> Case:
+    shape = draw(shapes())
+    return Case((one(draw, DTYPES, shape),), {"shape": tuple(shape)})
+
+
 @case("squeeze")
 def _squeeze(draw: Draw, _: str) -> Case:
     shape = draw(shapes())
@@ -287,6 +293,11 @@ def _created(draw: Draw, name: str) -> Case:
     if name == "iota":
         attrs["axis"] = axis_in(draw, len(shape))
     return Case((), attrs)
+
+
+@case("dim_value")
+def _dim_value(draw: Draw, _: str) -> Case:
+    return Case((), {"dim": draw(st.integers(0, 1 << 40))})
 
 
 @case("full_like", "zeros_like", "ones_like", "iota_like")

@@ -292,6 +292,7 @@ REFERENCE.update(
         "transpose": lambda x, axes=None: np.transpose(x, axes),
         "swapaxes": np.swapaxes,
         "moveaxis": np.moveaxis,
+        "match_shape": np.broadcast_to,
         "squeeze": lambda x, axis=None: np.squeeze(x, _axis(axis)),
         "expand_dims": lambda x, axis: np.expand_dims(x, _axis(axis)),
         "broadcast_to": np.broadcast_to,
@@ -379,6 +380,7 @@ REFERENCE.update(
         "zeros_like": lambda x, dtype=None: np.zeros(x.shape, _numpy(dtype, x.dtype)),
         "ones_like": lambda x, dtype=None: np.ones(x.shape, _numpy(dtype, x.dtype)),
         "iota": _iota,
+        "dim_value": lambda dim: np.asarray(dim, np.int64),
         "iota_like": lambda x, axis=0, dtype="i64": _iota(x.shape, axis, dtype),
         "arange": lambda start, stop, step=1, dtype="i64": np.arange(start, stop, step).astype(
             _numpy(dtype)

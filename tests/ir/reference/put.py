@@ -39,6 +39,12 @@ def _nd(draw: Draw, _: str) -> Case:
     return Case(args, {"reduction": kind})
 
 
+@case("last_index")
+def _last(draw: Draw, _: str) -> Case:
+    size = draw(st.integers(1, 5))
+    return Case((indices(draw, size, (draw(st.integers(0, 6)),)),), {"size": size})
+
+
 @case("sparse_to_dense")
 def _sparse(draw: Draw, _: str) -> Case:
     shape, count = draw(shapes(1, 3, side=1)), draw(st.integers(0, 4))
@@ -119,6 +125,13 @@ def _put_nd(x: Array, places: Array, updates: Array, reduction: str = "replace")
     return found
 
 
+def _last_place(places: Array, size: int) -> Array:
+    found = np.full(size, np.iinfo(np.int64).min)
+    for number, place in enumerate(places.tolist()):
+        found[place] = number
+    return found
+
+
 def _from_sparse(places: Array, values: Array, shape: Any, default: Any = 0) -> Array:
     return _put_nd(np.full(shape, default, values.dtype), places, values)
 
@@ -147,6 +160,7 @@ REFERENCE.update(
     {
         "scatter_elements": _put_elements,
         "scatter_nd": _put_nd,
+        "last_index": _last_place,
         "sparse_to_dense": _from_sparse,
         "strided_set": _strided_set,
         "matrix_set_diag": _with_diagonal,

@@ -135,12 +135,14 @@ def test_rows_of_tiles_are_as_many_as_a_cache_holds() -> None:
     assert not near.fetches
 
 
-def test_cores_share_what_is_large() -> None:
-    form = tiled(work((1, 32, 28, 28), 32, 4), KNOWN, Machine(512, 32, cores=2))
+@pytest.mark.parametrize(("cores", "shared"), [(2, 2), (7, 2), (16, 4)])
+def test_cores_share_what_is_large(cores: int, shared: int) -> None:
+    """The copy and the blocks; each step of these where there are fewer blocks than cores."""
+    form = tiled(work((1, 32, 28, 28), 32, 4), KNOWN, Machine(512, 32, cores=cores))
     assert form is not None
     body = begun(form, KNOWN.constant).body
     kinds = [each.kind for each in statements(body) if isinstance(each, For)]
-    assert kinds.count("parallel") == 4
+    assert kinds.count("parallel") == shared
 
 
 def test_a_weight_that_is_not_known_is_none_of_it() -> None:

@@ -15,8 +15,7 @@ from plica.codegen.llvm import helper, pool
 from plica.codegen.llvm.dynamic.convention import name_of, passed, word_at
 from plica.codegen.llvm.dynamic.routine import RoutineEmitter
 from plica.codegen.llvm.dynamic.support import has_tail_calls, meta, text
-from plica.codegen.llvm.fold import Callee
-from plica.codegen.llvm.kernel import Text, emit
+from plica.codegen.llvm.fold import Callee, kernel_text
 from plica.codegen.llvm.writer import LlvmWriter, declarations
 from plica.codegen.target import Target
 from plica.runtime.dynamic import state
@@ -41,7 +40,7 @@ def whole_text(
 ) -> str:
     """One module of the routines and the kernels."""
     texts = [
-        kernel_text(program, number, f"k{number}", target, contract, signless)
+        kernel_text(program.kernels[number], None, f"k{number}", target, contract, signless)
         for number in range(len(program.kernels))
     ]
     functions = {name: signature for each in texts for name, signature in each.functions}
@@ -56,20 +55,6 @@ def whole_text(
             *_routines(program, callees, target),
             *([pool.text(target.triple)] if any(each.shares for each in texts) else []),
         ]
-    )
-
-
-def kernel_text(  # noqa: PLR0917  # as `emit`
-    program: DynamicProgram, number: int, name: str, target: Target, contract: bool, signless: bool
-) -> Text:
-    """The function of a kernel."""
-    return emit(
-        program.kernels[number],
-        name,
-        fused=contract and target.has_fma,
-        width=target.vector_bits,
-        shared=pool.has_pool(target.triple),
-        signless=signless,
     )
 
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from plica.codegen.dynamic.program import DynamicProgram
 from plica.codegen.llvm import pool, toolchain
-from plica.codegen.llvm.dynamic.fold import kernel_text, routines_text, whole_text
+from plica.codegen.llvm.dynamic.fold import routines_text, whole_text
 from plica.codegen.llvm.fold import Callee
 from plica.codegen.llvm.unit import FAILS, OBJECT, SHARES, entry_of, facts_of, made
 from plica.codegen.target import Target
@@ -36,11 +36,11 @@ def units(
     shares = False
     machine = facts_of(target)
     for number in range(len(program.kernels)):
+        kernel = program.kernels[number]
         options = f"None {contract and target.has_fma} {signless}"
-        key = key_of("kernel", digest(program.kernels[number]), options, *machine)
+        key = key_of("kernel", digest(kernel), options, *machine)
         name = f"k.{key[:24]}"
-        write = partial(kernel_text, program, number, name, target, contract, signless)
-        make = partial(entry_of, write, name, target, contract)
+        make = partial(entry_of, kernel, None, name, target, contract, signless)
         entry = None if store is None else store.found(key, make, program.names[number])
         if entry is None or not entry.startswith(OBJECT, 1):
             entry = make()

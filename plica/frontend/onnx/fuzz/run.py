@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -17,7 +18,7 @@ import numpy as np
 
 from plica.core.diagnostic import CompilerBug
 from plica.frontend.onnx.fuzz.case import ModelCase, random_case
-from plica.frontend.onnx.fuzz.peer import Array, answers, model_of
+from plica.frontend.onnx.fuzz.peer import Array, answers, by_reference, model_of
 from plica.frontend.onnx.importer import from_onnx
 from plica.ir.interpret.interpreter import interpret
 from plica.rewrite.fuzz.driver import campaign
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 Run = Callable[["ModelProto"], Callable[..., Any]]
 """What makes something one can call, with inputs by name, of a model."""
+
+Compile = Callable[["ModelProto", "str | None", int], Callable[..., Any]]
+"""The same, under a float contract and with so many threads."""
+
+CONTRACTS: Final = (None, None, "exact", "fused", "reassociates")
 
 CRASHES: Final = (
     PlicaError, CompilerBug, AssertionError, ArithmeticError, AttributeError, LookupError,
@@ -70,6 +76,9 @@ class OnnxFuzzReport:
     batches: int = 0
     refused: Counter[str] = attrs.Factory(Counter)
     rounded: int = 0
+    settings: Counter[str] = attrs.Factory(Counter)
+    peers: Counter[str] = attrs.Factory(Counter)
+    """Results in which one peer differs and the other does not."""
     operators: Counter[str] = attrs.Factory(Counter)
     opsets: Counter[int] = attrs.Factory(Counter)
     finding: ModelFinding | None = None
@@ -85,6 +94,8 @@ class OnnxFuzzReport:
             "batches": self.batches,
             "refused": dict(sorted(self.refused.items())),
             "rounded": self.rounded,
+            "settings": dict(sorted(self.settings.items())),
+            "peers": dict(sorted(self.peers.items())),
             "operators": dict(sorted(self.operators.items())),
             "opsets": {str(key): self.opsets[key] for key in sorted(self.opsets)},
             "finding": None if found is None else {
@@ -101,9 +112,18 @@ def interpreted(model: ModelProto) -> Callable[..., Any]:
 
 
 def fuzz(
-    examples: int, seed: int = 0, compiled: Run | None = None, every: int = 1
+    examples: int,
+    seed: int = 0,
+    compiled: Compile | None = None,
+    every: int = 1,
+    *,
+    first: int = 0,
+    say: Callable[[str], None] | None = None,
 ) -> OnnxFuzzReport:
-    """Try so many models; every so many of them are compiled as well."""
+    """Try so many models; every so many of them are compiled as well.
+
+    Contract and threads are drawn for each.
+    """
     report = OnnxFuzzReport(seed)
 
     def one(number: int) -> ModelFinding | None:
@@ -114,8 +134,11 @@ def fuzz(
         report.batches += case.batch is not None
         ways: dict[str, Run] = {"interpreted": interpreted}
         if compiled is not None and number % every == 0:
-            ways["compiled"] = compiled
+            random = Random(f"{place} compiled")
+            contract, threads = random.choice(CONTRACTS), random.choice((1, 2))
+            ways["compiled"] = lambda model: compiled(model, contract, threads)
             report.compiled += 1
+            report.settings[f"{contract or 'default'}, {threads} threads"] += 1
         for way, run in ways.items():
             found = _tried(case, run, report)
             if found is None:
@@ -127,7 +150,7 @@ def fuzz(
             report.rounded += 1
         return None
 
-    done = campaign(one, examples)
+    done = campaign(one, examples, first=first, say=say)
     report.examples, report.finding = done.ran, done.finding
     return report
 
@@ -145,10 +168,13 @@ def _tried(case: ModelCase, run: Run, report: OnnxFuzzReport | None = None) -> s
             if report is not None:
                 report.runs += 1
             flat = found if isinstance(found, tuple) else (found,)
-            for name, mine, other in zip(case.outputs, flat, expected, strict=True):
-                wrong = _difference(np.asarray(mine), np.asarray(other))
-                if wrong is not None:
-                    return f"{name}: {wrong}"
+            wrong = _unlike(case, flat, expected)
+            if wrong is not None and _agrees(case, flat, by_reference(model, given)):
+                if report is not None:
+                    report.peers.update(case.operators)
+                continue
+            if wrong is not None:
+                return wrong
     except UnsupportedError as error:
         if report is not None:
             report.refused[error.diagnostics[0].message] += 1
@@ -158,6 +184,20 @@ def _tried(case: ModelCase, run: Run, report: OnnxFuzzReport | None = None) -> s
         last = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__}: {error} ({Path(last.filename).name}, {last.name})"
     return None
+
+
+def _unlike(case: ModelCase, mine: Sequence[Any], others: Sequence[Array]) -> str | None:
+    """What differs from what a peer gives, and where."""
+    for name, one, other in zip(case.outputs, mine, others, strict=True):
+        wrong = _difference(np.asarray(one), np.asarray(other))
+        if wrong is not None:
+            return f"{name}: {wrong}"
+    return None
+
+
+def _agrees(case: ModelCase, mine: Sequence[Any], others: Sequence[Array] | None) -> bool:
+    """Whether another peer answers, and gives the same."""
+    return others is not None and _unlike(case, mine, others) is None
 
 
 def _difference(mine: Array, other: Array) -> str | None:

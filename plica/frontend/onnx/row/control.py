@@ -1,8 +1,8 @@
 """Rows of control flow: branches, loops and scans.
 
 A condition that is known chooses its branch at once, and a loop whose count is known is written
-out.  Otherwise a branch is the language's own `if`, and a loop is a function that calls itself, or
-needs the values of the inputs that decide its length where such functions are not wanted.
+out.  Otherwise a branch is the language's own `if`, whose sizes are measured where its sides
+differ, and a loop is a function that calls itself.
 """
 
 from __future__ import annotations
@@ -11,20 +11,26 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from plica.core.name import Name
-from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.word import Made, Row, as_scalar, axis_in, is_one, rank, shape
+from plica.core.binding import free_vars
+from plica.frontend.onnx.node import OnnxNode, Region, measuring
+from plica.frontend.onnx.row.repeat import carried, collecting, no_rows, repeated
+from plica.frontend.onnx.row.word import (
+    Made,
+    Row,
+    as_scalar,
+    is_one,
+    to,
+)
+from plica.frontend.onnx.run_time import amount, at_least_zero, matched, size_from
 from plica.frontend.onnx.value import Array, TensorValue
-from plica.ir.graph.expression import Call, Expr, Function, If, Let, Project, Tuple, Var, const
+from plica.ir.graph.expression import Expr, If, Project, Tuple, const
+from plica.ir.loop.scalar import Scalar
 from plica.ir.op.comparison import less, logical_and
-from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add
 from plica.ir.op.join import stack
-from plica.ir.op.shape import reshape
-from plica.ir.type.dim import known
+from plica.ir.op.relation import Shape
+from plica.ir.type.dim import same_dim
 from plica.ir.type.dtype import i64
-from plica.ir.type.infer import same_type
-from plica.ir.type.term import FuncType, TensorType, TupleType, static_shape, tensor
 
 if TYPE_CHECKING:
     from onnx import GraphProto
@@ -41,18 +47,38 @@ def _if(node: OnnxNode) -> Made:
     branches = [node.graph(name) for name in ("then_branch", "else_branch")]
     if numbers is not None:
         return node.run(branches[0 if bool(numbers.reshape(-1)[0]) else 1])
-    then, orelse = (node.run(each) for each in branches)
+    (then, inside), (orelse, outside) = (node.region(each) for each in branches)
     if len(then) != len(orelse):
         node.malformed("Branches have one number of outputs.", str(len(then)), str(len(orelse)))
-    for yes, no in zip(then, orelse, strict=True):
-        if not same_type(yes.type, no.type):
-            node.undecided(f"The type that If gives ({yes.type} or {no.type})", condition)
     chosen = as_scalar(condition.expr)
+    shapes = []
+    for yes, no in zip(then, orelse, strict=True):
+        if yes.type.dtype is not no.type.dtype or len(yes.type.shape) != len(no.type.shape):
+            node.undecided(f"The type that If gives ({yes.type} or {no.type})", condition)
+        shapes.append(_joined(node, chosen, (yes, inside), (no, outside)))
+    sides = []
+    for values, region in ((then, inside), (orelse, outside)):
+        parts = [matched(e.expr, of) for e, of in zip(values, shapes, strict=True)]
+        sides.append(measuring(region, parts[0] if len(parts) == 1 else Tuple(tuple(parts))))
+    whole = If(chosen, *sides)
     if len(then) == 1:
-        return If(chosen, then[0].expr, orelse[0].expr)
-    both = [Tuple(tuple(each.expr for each in side)) for side in (then, orelse)]
-    whole = If(chosen, both[0], both[1])
+        return whole
     return [Project(whole, at) for at in range(len(then))]
+
+
+def _joined(
+    node: OnnxNode, chosen: Expr, yes: tuple[TensorValue, Region], no: tuple[TensorValue, Region]
+) -> Shape:
+    """The shape of what a branch gives: sizes in which its sides differ are measured."""
+    local = {*yes[1].values(), *no[1].values()}
+    sizes: list[Scalar] = []
+    for at, (a, b) in enumerate(zip(yes[0].type.shape, no[0].type.shape, strict=True)):
+        if same_dim(a, b) and local.isdisjoint(free_vars(a)):
+            sizes.append(a)
+            continue
+        ways = [measuring(region, amount(size)) for size, (_, region) in ((a, yes), (b, no))]
+        sizes.append(node.measured(If(chosen, *ways), at))
+    return tuple(sizes)
 
 
 # --- loops ---------------------------------------------------------------------------------------
@@ -75,18 +101,7 @@ def _loop(node: OnnxNode) -> Made:
         found = _written_out(node, most, state, scans)
         if found is not None:
             return found
-    if scans:
-        if count is not None and most is None:
-            node.numbers(0)  # says which inputs the count depends on
-        if going is not None and start is None:
-            node.numbers(1)
-        node.unsupported("A loop of unknown length gives no tensor of known length.")
-    if not node.may_recurse:
-        for at, each in enumerate((count, going)):
-            if each is not None:
-                node.numbers(at)
-        node.unsupported("The loop has too many turns to be written out.", f"{MOST_TURNS} turns")
-    return _recursive(node, count, going, state)
+    return _recursive(node, count, going, state, scans)
 
 
 def _first(node: OnnxNode, numbers: Array) -> int | bool:
@@ -104,18 +119,14 @@ def _written_out(
     body = node.graph("body")
     rows: list[list[Expr]] = [[] for _ in range(scans)]
     turn = 0
-    if most is not None and most > MOST_TURNS and not scans and _never_ends(body):
+    if most is not None and most > MOST_TURNS and _never_ends(body):
         return None
     while most is None or turn < most:
         if turn >= MOST_TURNS:
-            if scans:
-                node.unsupported("The loop has too many turns.", f"at most {MOST_TURNS}")
             return None
         given = [TensorValue(const(turn, i64)), TensorValue(const(True)), *state]
         found = node.run(body, *given)
         going = found[0].numbers()
-        if going is None and not node.may_recurse:
-            node.undecided("Whether the loop goes on", found[0])
         if going is None:
             return None
         state = found[1 : 1 + len(state)]
@@ -127,17 +138,8 @@ def _written_out(
     if scans and not turn:
         given = [TensorValue(const(0, i64)), TensorValue(const(True)), *state]
         items = node.run(body, *given)[1 + len(state) :]
-        return [*state, *(_no_rows(node, each, 0) for each in items)]
+        return [*state, *(no_rows(node, each, 0) for each in items)]
     return [*state, *(stack(tuple(row), axis=0) for row in rows)]
-
-
-def _no_rows(node: OnnxNode, item: TensorValue, axis: int) -> Expr:
-    """What stacking no items gives: the item that is not made says the other sizes."""
-    sizes = static_shape(item.type)
-    if sizes is None:
-        node.unsupported("A loop without turns gives tensors of unknown shape.")
-    whole = (*sizes[:axis], 0, *sizes[axis:])
-    return const(np.zeros(whole, item.type.dtype.numpy), item.type.dtype)
 
 
 def _never_ends(body: GraphProto) -> bool:
@@ -151,117 +153,51 @@ def _never_ends(body: GraphProto) -> bool:
 
 
 def _recursive(
-    node: OnnxNode, count: TensorValue | None, going: TensorValue | None, state: list[TensorValue]
-) -> list[Expr]:
-    """A function that calls itself as long as the loop goes on."""
-    bool_ = tensor((), "bool")
-    number = tensor((), i64)
-    types: list[TensorType] = [number, bool_, *(each.type for each in state)]
-    result = TupleType(tuple(each.type for each in state))
-    params = [Var(Name(node.fresh("loop")), of) for of in types]
-    itself = Var(Name(node.fresh("loop")), FuncType((), (), tuple(types), result))
-    turn, alive, *held = params
-    found = node.run(node.graph("body"), *[TensorValue(each) for each in params])
-    after = found[1:]
-    for before, value in zip(state, after, strict=True):
-        if not same_type(before.type, value.type):
-            message = "A loop changes the type of what it carries."
-            node.unsupported(message, str(before.type), str(value.type))
-    next_ = Call(
-        itself,
-        (
-            add(turn, const(1, i64)),
-            as_scalar(found[0].expr),
-            *(each.expr for each in after),
-        ),
-    )
-    limit = alive if count is None else logical_and(less(turn, as_scalar(count.expr)), alive)
-    body = If(limit, next_, Tuple(tuple(held)))
-    start = const(True) if going is None else as_scalar(going.expr)
-    first = Call(itself, (const(0, i64), start, *(each.expr for each in state)))
-    whole = Let(itself, Function((), (), tuple(params), result, body), first)
-    return [Project(whole, at) for at in range(len(state))]
-
-
-# --- scans ---------------------------------------------------------------------------------------
-
-
-def _scan(node: OnnxNode) -> Made:
-    if node.opset < 9:
-        node.unsupported("Scan of version 8 is not supported.", "version 9 or later")
-    body = node.graph("body")
-    count = node.integer("num_scan_inputs")
-    inputs = [node.need(at) for at in range(len(node.inputs))]
-    states = len(inputs) - count
-    outputs = len(body.output) - states
-    if states < 0 or count < 1 or outputs < 0 or len(body.input) != len(inputs):
-        node.malformed("The body does not fit the scan.", str(len(inputs)), str(len(body.input)))
-    state, given = inputs[:states], inputs[states:]
-    axes = node.integers("scan_input_axes") or (0,) * count
-    turned = node.integers("scan_input_directions") or (0,) * count
-    out_axes = node.integers("scan_output_axes") or (0,) * outputs
-    out_turned = node.integers("scan_output_directions") or (0,) * outputs
-    if (len(axes), len(turned)) != (count, count) or (
-        (len(out_axes), len(out_turned)) != (outputs, outputs)
-    ):
-        node.malformed("There is not one axis for each input and output.", str(count), str(axes))
-    places = [axis_in(node, axis, len(value.type.shape))
-              for axis, value in zip(axes, given, strict=True)]  # fmt: skip
-    lengths = {known(value.type.shape[axis]) for axis, value in zip(places, given, strict=True)}
-    length = lengths.pop()
-    if lengths:
-        node.malformed("The inputs of a scan have one length.", str(length), str(lengths))
-    if length is None or length > MOST_TURNS:
-        found = str(given[0].type)
-        node.unsupported("A scan needs a known length.", f"at most {MOST_TURNS}", found)
-    rows: list[list[Expr]] = [[] for _ in range(outputs)]
-    for turn in range(length):
-        items = [
-            TensorValue(_item(value.expr, axis, length - 1 - turn if back else turn))
-            for value, axis, back in zip(given, places, turned, strict=True)
-        ]
-        made = node.run(body, *state, *items)
-        state = made[:states]
-        for row, value in zip(rows, made[states:], strict=True):
-            row.append(value.expr)
-    if not length:
-        return [*state, *_none_scanned(node, state, given, places, out_axes)]
-    ends: list[Expr] = []
-    for row, axis, back in zip(rows, out_axes, out_turned, strict=True):
-        items_ = tuple(reversed(row)) if back else tuple(row)
-        ends.append(stack(items_, axis=axis_in(node, axis, rank(row[0]) + 1)))
-    return [*state, *ends]
-
-
-def _none_scanned(
     node: OnnxNode,
+    count: TensorValue | None,
+    going: TensorValue | None,
     state: list[TensorValue],
-    given: list[TensorValue],
-    places: list[int],
-    out_axes: tuple[int, ...],
+    scans: int,
 ) -> list[Expr]:
-    """The outputs of a scan without turns, whose body is only asked for its types."""
-    items = []
-    for value, axis in zip(given, places, strict=True):
-        of = value.type
-        item = TensorType((*of.shape[:axis], *of.shape[axis + 1 :]), of.dtype)
-        items.append(TensorValue(Var(Name(node.fresh("scan")), item)))
-    made = node.run(node.graph("body"), *state, *items)[len(state) :]
-    return [
-        _no_rows(node, value, axis_in(node, axis, len(value.type.shape) + 1))
-        for value, axis in zip(made, out_axes, strict=True)
-    ]
+    """A function that calls itself as long as the loop goes on.
 
+    Where it collects tensors, how many is known before: by the count, where nothing else ends the
+    loop, otherwise by a loop that only counts its turns.
+    """
+    body = node.graph("body")
+    start = [const(0, i64), const(True) if going is None else as_scalar(going.expr)]
+    start += [each.expr for each in state]
+    limit = None if count is None else to(as_scalar(count.expr), i64)
 
-def _item(x: Expr, axis: int, at: int) -> Expr:
-    rest = (*shape(x)[:axis], *shape(x)[axis + 1 :])
-    return reshape(slice_(x, (at,), (at + 1,), None, (axis,)), rest)
+    def test(turn: Expr, alive: Expr, *_: Expr) -> Expr:
+        return alive if limit is None else logical_and(less(turn, limit), alive)
+
+    region: Region = {}
+
+    def turn_of(turn: Expr, alive: Expr, *held: Expr) -> tuple[list[Expr], list[Expr]]:
+        given = [TensorValue(each) for each in (turn, alive, *held[: len(state)])]
+        found, inside = node.region(body, *given)
+        region.update(inside)
+        after = []
+        for before, value in zip(held, found[1 : 1 + len(state)], strict=False):
+            after.append(carried(node, before, value.expr))
+        next_ = [add(turn, const(1, i64)), as_scalar(found[0].expr), *after]
+        return next_, [each.expr for each in found[1 + len(state) :]]
+
+    if not scans:
+        return repeated(node, start, test, lambda *e: turn_of(*e)[0], region)[2:]
+    if limit is not None and _never_ends(body) and going is None:
+        turns = at_least_zero(limit)
+    else:
+        turns = repeated(node, start, test, lambda *e: turn_of(*e)[0], region)[0]
+        region = {}
+    rows = size_from(node, turns, "turns")
+    return collecting(node, start, test, turn_of, region, rows)[2:]
 
 
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "If":   _if,
     "Loop": _loop,
-    "Scan": _scan,
 }
 # fmt: on

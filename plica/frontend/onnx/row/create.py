@@ -8,12 +8,15 @@ from typing import Final
 import numpy as np
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.word import Row, dtype
+from plica.frontend.onnx.row.shape_by_value import range_by_value
+from plica.frontend.onnx.row.word import Row, dtype, to
+from plica.frontend.onnx.run_time import ONE, amount, pieces, places, size_from
 from plica.frontend.onnx.storage import dtype_of
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.create import arange, eye, full, iota
-from plica.ir.type.dtype import f32, i64
+from plica.ir.op.elementwise import add, cos, divide, maximum, multiply, subtract
+from plica.ir.type.dtype import f32, f64, i64
 
 MOST: Final = 1 << 40
 """A tensor of more elements is refused: no machine could hold it."""
@@ -47,7 +50,8 @@ def _constant(node: OnnxNode) -> Expr:
 
 
 def _constant_of_shape(node: OnnxNode) -> Expr:
-    sizes = node.vector(0)
+    sizes = [each if isinstance(each, int) else size_from(node, each, at)
+             for at, each in enumerate(pieces(node, 0))]  # fmt: skip
     value = node.tensor("value")
     if value is None:
         value = np.zeros(1, np.float32)
@@ -69,6 +73,8 @@ def _range(node: OnnxNode) -> Expr:
             for at in range(3):
                 node.value(at)
             return iota(shape=(stop,), dtype=i64)
+    if any(node.need(at).numbers() is None for at in range(3)):
+        return range_by_value(node, *(node.need(at) for at in range(3)))
     start, stop, step = (node.scalar(at) for at in range(3))
     if step == 0 or not all(map(math.isfinite, (start, stop, step))):
         node.malformed("Range takes finite numbers and a step.", "a step", f"{step}")
@@ -87,20 +93,41 @@ def _eye_like(node: OnnxNode) -> Expr:
 
 def _window(kind: str) -> Row:
     def row(node: OnnxNode) -> Expr:
-        size = int(node.scalar(0))
         of = dtype_of(node.integer("output_datatype", 1), node.place)
+        if node.need(0).numbers() is None:
+            return to(_late_window(node, kind), of)
+        size = int(node.scalar(0))
         if not 0 < size <= 1 << 24:
             node.malformed("A window has a size.", "1 or more", str(size))
         whole = max(1, size if node.flag("periodic", True) else size - 1)
         angle = 2 * np.pi * np.arange(size) / whole
-        values = {
-            "hann": lambda: 0.5 - 0.5 * np.cos(angle),
-            "hamming": lambda: 25 / 46 - 21 / 46 * np.cos(angle),
-            "blackman": lambda: 0.42 - 0.5 * np.cos(angle) + 0.08 * np.cos(2 * angle),
-        }[kind]()
-        return const(values.astype(of.numpy), of)
+        parts = [each * np.cos(times * angle) for times, each in enumerate(_COSINES[kind])]
+        return const(np.sum(parts, axis=0).astype(of.numpy), of)
 
     return row
+
+
+_COSINES: Final = {
+    "hann": (0.5, -0.5),
+    "hamming": (25 / 46, -21 / 46),
+    "blackman": (0.42, -0.5, 0.08),
+}
+"""What each window has of the cosines of once, twice … the angle."""
+
+
+def _late_window(node: OnnxNode, kind: str) -> Expr:
+    """A window of a length that is known when the model runs."""
+    (given,) = pieces(node, 0)
+    size = size_from(node, given)
+    whole = amount(size) if node.flag("periodic", True) else subtract(amount(size), ONE)
+    turn = divide(to(places(size), f64), to(maximum(whole, ONE), f64))
+    found: Expr | None = None
+    for times, factor in enumerate(_COSINES[kind]):
+        wave = cos(multiply(turn, const(2 * np.pi * times, f64)))
+        part = multiply(wave, const(factor, f64))
+        found = part if found is None else add(found, part)
+    assert found is not None
+    return found
 
 
 def _mel(node: OnnxNode) -> Expr:

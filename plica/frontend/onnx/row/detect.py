@@ -1,71 +1,116 @@
-"""Rows of detection: which boxes are kept, which is a matter of values and not of shapes.
+"""Rows of detection: which boxes are kept, best first, none that lies over a better one.
 
-How many boxes there are depends on every score, so the inputs must be known when the model is read:
-`plica.compile` reads it for the values of each call.
+Whether a box is kept depends on the better ones that are.  All are kept at first; then, turn after
+turn, those that lie over one still kept are not, until nothing changes: the first box is right
+after no turn, the next after one, and so on, and few turns are needed in practice.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.word import Made, Row
-from plica.frontend.onnx.value import Array
-from plica.ir.graph.expression import const
+from plica.frontend.onnx.row.index_by_value import places_of
+from plica.frontend.onnx.row.repeat import repeated
+from plica.frontend.onnx.row.word import Made, Row, as_scalar, like, rank, shape, to
+from plica.frontend.onnx.run_time import ONE, ZERO, amount, matched, prefix
+from plica.ir.graph.expression import Expr, const
+from plica.ir.loop.scalar import index
+from plica.ir.op.comparison import (
+    greater,
+    less,
+    less_equal,
+    logical_and,
+    logical_not,
+    not_equal,
+)
+from plica.ir.op.create import full_like, iota
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import add, divide, maximum, minimum, multiply, subtract
+from plica.ir.op.index import gather_nd, take_along_axis, where
+from plica.ir.op.join import concat
+from plica.ir.op.order import argsort
+from plica.ir.op.reduction import any_, cumsum, max_, sum_
+from plica.ir.op.repeat import broadcast_to
+from plica.ir.op.shape import expand_dims, reshape
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
-
-MOST_BOXES: Final = 1 << 16
 
 
 def _non_max_suppression(node: OnnxNode) -> Made:
     centred = node.flag("center_point_box")
-    boxes, scores = node.numbers(0), node.numbers(1)
-    if boxes.ndim != 3 or scores.ndim != 3 or boxes.shape[2] != 4:
-        found = f"{boxes.shape} and {scores.shape}"
+    boxes, scores = node.x(0), node.x(1)
+    if rank(boxes) != 3 or rank(scores) != 3 or known(shape(boxes)[2]) != 4:
+        found = f"{node.type(0)} and {node.type(1)}"
         node.malformed("Boxes and scores have three axes.", "(b, n, 4) and (b, c, n)", found)
-    if (boxes.shape[0], boxes.shape[1]) != (scores.shape[0], scores.shape[2]):
-        node.malformed("There is no score for each box.", str(boxes.shape), str(scores.shape))
-    if boxes.shape[1] > MOST_BOXES:
-        node.unsupported("There are too many boxes.", str(MOST_BOXES), str(boxes.shape[1]))
-    most, overlap, least = (None if node.value(at) is None else node.scalar(at) for at in (2, 3, 4))
-    kept: list[tuple[int, int, int]] = []
-    for batch, of_batch in enumerate(boxes):
-        corners = _corners(of_batch, centred)
-        for kind, of_class in enumerate(scores[batch]):
-            chosen = _chosen(corners, of_class, int(most or 0), float(overlap or 0.0), least)
-            kept += [(batch, kind, box) for box in chosen]
-    return const(np.asarray(kept, np.int64).reshape(-1, 3), i64)
-
-
-def _corners(boxes: Array, centred: bool) -> Array:
-    """The least and the greatest places of each box on both axes."""
-    if centred:
-        middle, half = boxes[:, :2], boxes[:, 2:] / 2
-        ends = middle - half, middle + half
+    batch, classes, count = shape(scores)
+    boxes = matched(boxes, (batch, count, index(4)))
+    most = ZERO if node.value(2) is None else to(as_scalar(node.x(2)), i64)
+    overlap = like(0, boxes) if node.value(3) is None else as_scalar(node.x(3))
+    order = argsort(scores, axis=2, descending=True)
+    if node.value(4) is None:
+        wanted = full_like(scores, value=True, dtype="bool")
     else:
-        ends = boxes[:, :2], boxes[:, 2:]
-    return np.concatenate([np.minimum(*ends), np.maximum(*ends)], axis=1)
+        wanted = greater(scores, as_scalar(node.x(4)))
+        # Only so many boxes of a class can be kept, and those come first in their order.
+        best = max_(maximum(sum_(to(wanted, i64), axis=(2,)), ONE))
+        size = node.measured(minimum(best, amount(count)), "candidates")
+        order, count = prefix(order, size, 2), size
+    wanted = take_along_axis(wanted, order, axis=2, mode="clip")
+    corners = [
+        take_along_axis(
+            broadcast_to(expand_dims(each, (1,)), (batch, classes, shape(boxes)[1])),
+            order,
+            axis=2,
+            mode="clip",
+        )
+        for each in _corners(boxes, centred)
+    ]
+    covers = _covers(corners, overlap)
+    later = less(iota(shape=(count, count), axis=1, dtype=i64),
+                 iota(shape=(count, count), axis=0, dtype=i64))  # fmt: skip
+
+    def turn(kept: Expr, _: Expr) -> list[Expr]:
+        over = logical_and(logical_and(covers, later), expand_dims(kept, (2,)))
+        new = logical_and(wanted, logical_not(any_(over, axis=(3,))))
+        return [new, any_(not_equal(to(new, i64), to(kept, i64)))]
+
+    kept, _ = repeated(node, [wanted, const(True)], lambda _, changed: changed, turn)
+    few = less_equal(cumsum(to(kept, i64), axis=2), most)
+    rows = places_of(node, logical_and(kept, few))
+    box = gather_nd(order, rows)
+    column = reshape(box, (shape(rows)[0], index(1)))
+    return concat((slice_(rows, (0,), (2,), axes=(1,)), column), axis=1)
 
 
-def _chosen(
-    corners: Array, scores: Array, most: int, overlap: float, least: float | None
-) -> list[int]:
-    """The boxes of one class, best first, without those that lie over a better one."""
-    areas = (corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1])
-    kept: list[int] = []
-    for box in np.argsort(-scores, kind="stable"):
-        if len(kept) >= most or (least is not None and not scores[box] > least):
-            break
-        low = np.maximum(corners[kept, :2], corners[box, :2])
-        high = np.minimum(corners[kept, 2:], corners[box, 2:])
-        common = np.prod(np.maximum(high - low, 0), axis=1)
-        union = areas[kept] + areas[box] - common
-        covered = np.divide(common, union, out=np.zeros_like(common), where=union > 0) > overlap
-        if not covered.any():
-            kept.append(int(box))
-    return kept
+def _corners(boxes: Expr, centred: bool) -> tuple[Expr, Expr, Expr, Expr]:
+    """The least and the greatest places of each box on both axes."""
+    a, b, c, d = (
+        reshape(slice_(boxes, (at,), (at + 1,), axes=(2,)), shape(boxes)[:2]) for at in range(4)
+    )
+    if centred:
+        half = like(0.5, boxes)
+        c, d = multiply(c, half), multiply(d, half)
+        a, b, c, d = subtract(a, c), subtract(b, d), add(a, c), add(b, d)
+    return minimum(a, c), minimum(b, d), maximum(a, c), maximum(b, d)
+
+
+def _covers(corners: list[Expr], overlap: Expr) -> Expr:
+    """For each two boxes whether they have more in common than is allowed."""
+    low1, low2, high1, high2 = corners
+    zero = like(0, low1)
+    area = multiply(subtract(high1, low1), subtract(high2, low2))
+
+    def along(low: Expr, high: Expr) -> Expr:
+        ends = minimum(expand_dims(high, (3,)), expand_dims(high, (2,)))
+        starts = maximum(expand_dims(low, (3,)), expand_dims(low, (2,)))
+        return maximum(subtract(ends, starts), zero)
+
+    common = multiply(along(low1, high1), along(low2, high2))
+    union = subtract(add(expand_dims(area, (3,)), expand_dims(area, (2,))), common)
+    there = greater(union, zero)
+    share = divide(common, where(there, union, like(1, union)))
+    return logical_and(there, greater(share, overlap))
 
 
 # fmt: off

@@ -8,17 +8,26 @@ from typing import Final
 import numpy as np
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.word import Made, Row, axis_in, dtype, like, rank, shape, to
+from plica.frontend.onnx.row.index_by_value import (
+    compress_by_value,
+    non_zero_by_value,
+    top_by_value,
+    unique_by_value,
+)
+from plica.frontend.onnx.row.word import Made, Row, as_scalar, axis_in, dtype, like, rank, shape, to
+from plica.frontend.onnx.run_time import Piece, amount, pieces, size_from
 from plica.ir.graph.expression import Expr, Project, const
+from plica.ir.loop.scalar import Scalar
 from plica.ir.op.arrange import reverse_sequence
 from plica.ir.op.comparison import equal, less, less_equal, logical_and
 from plica.ir.op.create import iota, iota_like
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, mod, subtract
 from plica.ir.op.index import gather_nd, length, take, take_along_axis, where
-from plica.ir.op.order import topk
 from plica.ir.op.put import COMBINE, scatter_elements, scatter_nd
 from plica.ir.op.shape import expand_dims, reshape
+from plica.ir.op.top_k import topk
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
 
 
@@ -35,15 +44,21 @@ def _gather_nd(node: OnnxNode) -> Expr:
 
 
 def _one_hot(node: OnnxNode) -> Expr:
-    depth = int(node.scalar(1))
+    given = node.need(1)
+    depth: int | Scalar
+    if given.numbers() is None:
+        depth = size_from(node, pieces(node, 1)[0] if dtype(given.expr).is_integer else
+                          to(as_scalar(given.expr), i64), "depth")  # fmt: skip
+    else:
+        depth = int(node.scalar(1))
     indices, values = node.x(0), node.x(2)
     if not dtype(indices).is_integer:
         indices = to(indices, i64)
     indices = to(indices, i64)
     axis = axis_in(node, node.integer("axis", -1), rank(indices) + 1)
-    if depth < 0:
+    if isinstance(depth, int) and depth < 0:
         node.malformed("OneHot has a depth of 0 or more.", "0 or more", str(depth))
-    wide = expand_dims(where(less(indices, like(0, indices)), add(indices, like(depth, indices)),
+    wide = expand_dims(where(less(indices, like(0, indices)), add(indices, amount(depth)),
                              indices), axis=(axis,))  # fmt: skip
     steps = tuple(depth if at == axis else 1 for at in range(rank(wide)))
     places = reshape(iota(shape=(depth,), dtype=i64), steps)
@@ -53,6 +68,9 @@ def _one_hot(node: OnnxNode) -> Expr:
 
 def _compress(node: OnnxNode) -> Expr:
     x = node.x(0)
+    if node.need(1).numbers() is None:
+        axis = node.integer("axis") if node.has("axis") else None
+        return compress_by_value(node, x, node.x(1), axis)
     chosen = np.flatnonzero(node.numbers(1)).astype(np.int64)
     if node.has("axis"):
         return take(x, const(chosen), axis=node.integer("axis"))
@@ -60,11 +78,15 @@ def _compress(node: OnnxNode) -> Expr:
 
 
 def _non_zero(node: OnnxNode) -> Expr:
+    if node.rank() and node.need(0).numbers() is None:
+        return non_zero_by_value(node, node.x(0))
     found = np.array(np.nonzero(node.numbers(0)), np.int64)
     return const(found.reshape(max(1, node.rank()) if node.rank() else 0, -1))
 
 
 def _unique(node: OnnxNode) -> Made:
+    if not node.has("axis") and node.need(0).numbers() is None:
+        return unique_by_value(node, node.x(0), node.flag("sorted", True))
     x = node.numbers(0)
     axis = axis_in(node, node.integer("axis"), x.ndim) if node.has("axis") else None
     values, first, inverse, counts = np.unique(
@@ -130,10 +152,13 @@ def _tensor_scatter(node: OnnxNode) -> Expr:
 
 def _top_k(node: OnnxNode) -> Made:
     x = node.x(0)
-    k = int(node.scalar(1)) if node.opset >= 10 else node.integer("k")
     axis = axis_in(node, node.integer("axis", -1), rank(x))
     largest, _ = node.flag("largest", True), node.flag("sorted", True)
-    length = node.sizes(0)[axis]
+    given: Piece = pieces(node, 1)[0] if node.opset >= 10 else node.integer("k")
+    length = known(shape(x)[axis])
+    if not isinstance(given, int) or length is None:
+        return top_by_value(node, x, size_from(node, given, "k"), axis, largest)
+    k = given
     if not 0 <= k <= length:
         node.malformed("TopK takes no more than there is.", f"0 to {length}", str(k))
     found = topk(x, k=k, axis=axis, largest=largest)

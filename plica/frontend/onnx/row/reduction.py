@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Final
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.word import Row, axes_in, dtype, in_f32, like, rank, shape, to
+from plica.frontend.onnx.row.axis_by_value import AxisMatrix, along_axis
+from plica.frontend.onnx.row.word import Row, axes_in, dtype, in_f32, rank, shape, to
+from plica.frontend.onnx.run_time import amount
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.op.create import full
 from plica.ir.op.elementwise import absolute, cast, log, sqrt, square, trunc_divide
+from plica.ir.op.join import concat
 from plica.ir.op.reduction import (
     all_,
     any_,
@@ -48,10 +51,39 @@ def _axes(node: OnnxNode, x: Expr) -> tuple[int, ...] | None:
     return axes_in(node, given, rank(x))
 
 
-def _reduction(fold: Fold, noop: Callable[[Expr], Expr] = lambda x: x) -> Row:
+def _run_time_axes(node: OnnxNode) -> Expr | None:
+    """Axes that are only known when the model runs, None where there are none such."""
+    if node.opset < _INPUT_FROM.get(node.proto.op_type, 18) or node.value(1) is None:
+        return None
+    value = node.need(1)
+    empty = known(product(value.type.shape)) == 0
+    return None if empty or value.numbers() is not None else value.expr
+
+
+def _filled(whole: AxisMatrix, lowest: bool | None) -> Expr:
+    """A matrix, with one more column where there is no fold of nothing: what changes none."""
+    x = whole.matrix()
+    of = dtype(x)
+    if lowest is None or of.name == "bool":
+        return x
+    least: float = (-1 if lowest else 1) * float("inf") if of.is_float else of.bounds[not lowest]
+    column = full(shape=(whole.rows, 1), value=least, dtype=of)
+    return concat((x, column), axis=1)
+
+
+def _reduction(
+    fold: Fold, noop: Callable[[Expr], Expr] = lambda x: x, lowest: bool | None = None
+) -> Row:
     def row(node: OnnxNode) -> Expr:
         x = node.x()
         keep = node.flag("keepdims", True)
+        late = _run_time_axes(node)
+        if late is not None:
+            count = known(product(shape(late)))
+            if count is None and not keep:
+                node.undecided("How many axes there are", node.need(1))
+            whole = AxisMatrix(node, x, late, not node.flag("noop_with_empty_axes"))
+            return whole.folded(fold(node, _filled(whole, lowest), (1,), False), keep, count)
         axes = _axes(node, x)
         return noop(x) if axes is None else fold(node, x, axes, keep)
 
@@ -84,11 +116,9 @@ def _extreme(record: Operator, logical: Operator, lowest: bool) -> Fold:
 def _mean(node: OnnxNode, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
     if dtype(x).is_float:
         return mean(x, axis=axes, keepdims=keep)
-    count = known(product(shape(x)[at] for at in axes))
-    if count is None:
-        node.unsupported("ReduceMean of integers needs known sizes.", None, str(node.type(0)))
     total = sum_(x, axis=axes, keepdims=keep)
-    return trunc_divide(total, like(count, total))
+    count = to(amount(product(shape(x)[at] for at in axes)), dtype(total))
+    return trunc_divide(total, count)
 
 
 def _norm2(node: OnnxNode, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
@@ -126,6 +156,12 @@ def _position(record: Operator) -> Row:
 def _running(record: Operator) -> Row:
     def row(node: OnnxNode) -> Expr:
         exclusive, reverse = node.flag("exclusive"), node.flag("reverse")
+        if node.need(1).numbers() is None:
+            late = amount(node.x(1))
+            return along_axis(
+                node, node.x(0), late,
+                lambda x, at: record(x, axis=at, exclusive=exclusive, reverse=reverse),
+            )  # fmt: skip
         axis = int(node.scalar(1))
         return record(node.x(0), axis=axis, exclusive=exclusive, reverse=reverse)
 
@@ -137,13 +173,13 @@ TABLE: Final[dict[str, Row]] = {
     "ReduceSum":       _reduction(_plain(sum_)),
     "ReduceProd":      _reduction(_plain(prod)),
     "ReduceMean":      _reduction(_mean),
-    "ReduceMax":       _reduction(_extreme(max_, any_, True)),
-    "ReduceMin":       _reduction(_extreme(min_, all_, False)),
+    "ReduceMax":       _reduction(_extreme(max_, any_, True), lowest=True),
+    "ReduceMin":       _reduction(_extreme(min_, all_, False), lowest=False),
     "ReduceL1":        _reduction(_after(absolute), absolute),
     "ReduceL2":        _reduction(_norm2, absolute),
     "ReduceSumSquare": _reduction(_after(square), square),
     "ReduceLogSum":    _reduction(_log_sum, log),
-    "ReduceLogSumExp": _reduction(_log_sum_exp),
+    "ReduceLogSumExp": _reduction(_log_sum_exp, lowest=True),
     "ArgMax":          _position(argmax),
     "ArgMin":          _position(argmin),
     "CumSum":          _running(cumsum),

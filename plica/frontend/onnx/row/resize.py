@@ -19,12 +19,18 @@ import numpy as np
 
 from plica.core.diagnostic import MOST_BYTES
 from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.row.resize_by_value import late_grids, resampled_late
+from plica.frontend.onnx.row.resize_kernel import ResizeKernel
 from plica.frontend.onnx.row.word import Row, along, axes_in, dtype, in_f32, like, rank, to
+from plica.frontend.onnx.run_time import element, pieces
+from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.elementwise import add, multiply
 from plica.ir.op.index import take, where
 from plica.ir.op.linear import matmul
 from plica.ir.op.shape import swapaxes
+from plica.ir.type.dim import known, product
+from plica.ir.type.dtype import f64
 
 Array = np.ndarray[Any, Any]
 
@@ -70,17 +76,6 @@ class ResizeGrid:
                 return shift + (at + 0.5) / self.scale - 0.5
             case _:
                 return (at + 0.5) / self.scale - 0.5
-
-
-@attrs.frozen
-class ResizeKernel:
-    """How much each place of the input counts, by its distance."""
-
-    mode: str
-    nearest: str = "round_prefer_floor"
-    cubic: float = -0.75
-    antialias: bool = False
-    exclude: bool = False
 
 
 _NEAREST: Final[dict[str, Callable[[Array], Array]]] = {
@@ -228,9 +223,7 @@ def _resize(node: OnnxNode) -> Expr:
     kernel = _kernel(node)
     axes = tuple(range(node.rank()))
     if node.opset < 11:
-        scales = [float(each) for each in node.numbers(1).reshape(-1)]
-        grids = _grids(node, axes, scales, None, "asymmetric", None)
-        return _resampled(node, grids, attrs.evolve(kernel, nearest="floor"), 0.0)
+        return _scaled(node, attrs.evolve(kernel, nearest="floor"))
     mode = node.text("coordinate_transformation_mode", "half_pixel")
     nearest = node.text("nearest_mode", "round_prefer_floor")
     if mode not in _MODES or nearest not in _NEAREST:
@@ -250,9 +243,13 @@ def _resize(node: OnnxNode) -> Expr:
     if mode == "tf_crop_and_resize":
         if roi is None:
             node.malformed("tf_crop_and_resize needs a region.", "roi", "none")
+        if roi.numbers() is None:
+            return _late(node, kernel, axes, mode)
         region = [float(each) for each in node.numbers(1).reshape(-1)]
         if len(region) != 2 * len(axes):
             node.malformed("The region does not fit.", str(2 * len(axes)), str(len(region)))
+    if _is_late(node):
+        return _late(node, kernel, axes, mode)
     by_scale = node.value(2) is not None and node.numbers(2).size > 0
     scales_ = [float(each) for each in node.numbers(2).reshape(-1)] if by_scale else None
     sizes = None if by_scale or node.value(3) is None else node.whole(3)
@@ -262,14 +259,54 @@ def _resize(node: OnnxNode) -> Expr:
     return _resampled(node, grids, kernel, node.real("extrapolation_value", 0.0))
 
 
-def _upsample(node: OnnxNode) -> Expr:
-    kernel = attrs.evolve(_kernel(node), nearest="floor")
-    if node.opset < 9:
-        scales = list(node.reals("scales") or ())
-    else:
-        scales = [float(each) for each in node.numbers(1).reshape(-1)]
+def _is_late(node: OnnxNode) -> bool:
+    """Whether a size or a scale is no number before the model runs."""
+    given = [node.value(at) for at in (2, 3)]
+    late = any(each is not None and each.numbers() is None for each in given)
+    return late or any(known(size) is None for size in node.shape())
+
+
+def _late(node: OnnxNode, kernel: ResizeKernel, axes: tuple[int, ...], mode: str) -> Expr:
+    """Resize by numbers that are known when the model runs."""
+    roi, scales, sizes = (node.value(at) for at in (1, 2, 3))
+    region = None
+    if mode == "tf_crop_and_resize":
+        assert roi is not None
+        region = [to(element(roi.expr, at), f64) for at in range(2 * len(axes))]
+    factors = None
+    if scales is not None and known(product(scales.type.shape)) != 0:
+        factors = _factors(scales, len(axes))
+    if factors is None and sizes is None:
+        node.malformed("Resize has scales or sizes.", "one of them", "none")
+    wanted = None if factors is not None else pieces(node, 3)
+    policy = node.text("keep_aspect_ratio_policy", "stretch") if node.opset >= 18 else "stretch"
+    grids = late_grids(node, axes, factors, wanted, mode, region, policy)
+    return resampled_late(node, grids, kernel, node.real("extrapolation_value", 0.0))
+
+
+def _factors(of: TensorValue, count: int) -> list[Expr | float]:
+    numbers = of.numbers()
+    if numbers is not None:
+        return [float(each) for each in numbers.reshape(-1)]
+    return [to(element(of.expr, at), f64) for at in range(count)]
+
+
+def _scaled(node: OnnxNode, kernel: ResizeKernel) -> Expr:
+    """Resize by scales alone, as the first versions do."""
     axes = tuple(range(node.rank()))
-    return _resampled(node, _grids(node, axes, scales, None, "asymmetric", None), kernel, 0.0)
+    given = node.need(1) if node.proto.op_type == "Resize" or node.opset >= 9 else None
+    scales: list[Expr | float] = list(node.reals("scales") or ()) if given is None else []
+    if given is not None:
+        scales = _factors(given, len(axes))
+    numbers = [each for each in scales if isinstance(each, float)]
+    if len(numbers) < len(scales) or any(known(size) is None for size in node.shape()):
+        grids = late_grids(node, axes, scales, None, "asymmetric", None, "stretch")
+        return resampled_late(node, grids, kernel, 0.0)
+    return _resampled(node, _grids(node, axes, numbers, None, "asymmetric", None), kernel, 0.0)
+
+
+def _upsample(node: OnnxNode) -> Expr:
+    return _scaled(node, attrs.evolve(_kernel(node), nearest="floor"))
 
 
 # fmt: off

@@ -6,7 +6,20 @@ from itertools import accumulate
 from typing import Final
 
 from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.row.shape_by_value import (
+    center_by_value,
+    pad_by_value,
+    reshape_by_dims,
+    reshape_by_value,
+    slice_by_value,
+    split_by_value,
+    squeeze_by_value,
+    tile_by_value,
+    triangle_by_value,
+    unsqueeze_by_value,
+)
 from plica.frontend.onnx.row.word import Made, Row, axes_in, axis_in, dtype, rank, shape
+from plica.frontend.onnx.run_time import common_shape, is_known, pieces, size_from, spread
 from plica.frontend.onnx.storage import MOST_AXES
 from plica.frontend.onnx.value import TensorValue, as_objects, of_terms
 from plica.ir.graph.expression import Expr, Project
@@ -18,9 +31,9 @@ from plica.ir.op.join import concat, split
 from plica.ir.op.pad import pad
 from plica.ir.op.pixel import depth_to_space, space_to_depth
 from plica.ir.op.relation import Shape
-from plica.ir.op.repeat import broadcast_to, tile
+from plica.ir.op.repeat import tile
 from plica.ir.op.shape import expand_dims, flatten, reshape, squeeze, transpose
-from plica.ir.type.dim import greater, known, product, same_dim
+from plica.ir.type.dim import greater, known, product
 from plica.ir.type.dtype import i64
 
 MOST_PARTS: Final = 64
@@ -28,8 +41,11 @@ MOST_PARTS: Final = 64
 
 
 def _reshape(node: OnnxNode) -> Expr:
-    x, wanted = node.x(0), node.vector(1)
+    x, given = node.x(0), pieces(node, 1)
     keep_zero = node.flag("allowzero")
+    if not all(map(is_known, given)):
+        return reshape_by_value(node, x, given, keep_zero)
+    wanted = node.vector(1)
     sizes: list[Scalar | int] = []
     for at, each in enumerate(wanted):
         if isinstance(each, int) and each == 0 and not keep_zero:
@@ -39,6 +55,10 @@ def _reshape(node: OnnxNode) -> Expr:
         else:
             sizes.append(each)
     # An empty tensor has any number of elements along -1; the standard asks that it be said.
+    if any(
+        known(size) is None for size in (*shape(x), *[e for e in sizes if isinstance(e, Scalar)])
+    ):
+        return reshape_by_dims(node, x, sizes)
     return reshape(x, tuple(sizes))
 
 
@@ -57,7 +77,17 @@ def _axes(node: OnnxNode) -> tuple[int, ...] | None:
     return None if node.value(1) is None else tuple(node.whole(1))
 
 
+def _run_time_axes(node: OnnxNode) -> tuple[Expr, int] | None:
+    """Axes that are only known when the model runs, and how many; None where there are no such."""
+    if node.opset < 13 or node.value(1) is None or node.need(1).numbers() is not None:
+        return None
+    return node.x(1), len(pieces(node, 1))
+
+
 def _squeeze(node: OnnxNode) -> Expr:
+    late = _run_time_axes(node)
+    if late is not None:
+        return squeeze_by_value(node, node.x(), *late)
     axes = _axes(node)
     if axes is None:
         for each in node.shape():
@@ -68,6 +98,9 @@ def _squeeze(node: OnnxNode) -> Expr:
 
 
 def _unsqueeze(node: OnnxNode) -> Expr:
+    late = _run_time_axes(node)
+    if late is not None:
+        return unsqueeze_by_value(node, node.x(), *late)
     axes = _axes(node)
     if axes is None:
         node.malformed("Unsqueeze has no axes.", "axes", "none")
@@ -90,6 +123,9 @@ def _split(node: OnnxNode) -> Made:
         given = node.integers("split")
         sizes = None if given is None else list(given)
     else:
+        parts_ = None if node.value(1) is None else pieces(node, 1)
+        if parts_ is not None and (whole is None or not all(isinstance(p, int) for p in parts_)):
+            return split_by_value(node, x, axis, parts_)
         sizes = None if node.value(1) is None else node.whole(1, most=count)
     if node.opset >= 18:
         said = node.integer("num_outputs", count)
@@ -129,8 +165,12 @@ def _slice(node: OnnxNode) -> Expr:
         starts, stops = list[Scalar | int](low), list[Scalar | int](high)
         steps = [1] * len(starts)
     else:
-        starts, stops = node.vector(1), node.vector(2)
+        late = [pieces(node, at) for at in (1, 2, 4) if node.value(at) is not None]
+        named = None if node.value(3) is None else pieces(node, 3)
+        if not all(is_known(each) for some in (*late, named or ()) for each in some):
+            return slice_by_value(node, x, late, named)
         axes = None if node.value(3) is None else tuple(node.whole(3))
+        starts, stops = node.vector(1), node.vector(2)
         steps = [1] * len(starts) if node.value(4) is None else node.whole(4)
     chosen = axes_in(node, range(len(starts)) if axes is None else axes, rank(x))
     if not len(starts) == len(stops) == len(steps) == len(chosen):
@@ -174,26 +214,26 @@ def _bound(value: Scalar | int, whole: Scalar, step: int, start: bool) -> Scalar
 
 
 def _expand(node: OnnxNode) -> Expr:
-    x, wanted = node.x(0), node.vector(1)
-    sizes = [each if isinstance(each, Scalar) else index(each) for each in wanted]
+    x, wanted = node.x(0), pieces(node, 1)
+    sizes = [size_from(node, each, at) for at, each in enumerate(wanted)]
     if any((known(each) or 0) < 0 for each in sizes):
         node.malformed("Expand has a negative size.", "0 or more", str(wanted))
     own = list(shape(x))
     width = max(len(own), len(sizes))
     own = [index(1)] * (width - len(own)) + own
     sizes = [index(1)] * (width - len(sizes)) + sizes
-    whole: list[Scalar] = []
     for mine, other in zip(own, sizes, strict=True):
-        if known(other) == 1:
-            whole.append(mine)
-        elif known(mine) == 1 or same_dim(mine, other):
-            whole.append(other)
-        else:
+        numbers = known(mine), known(other)
+        if None not in numbers and 1 not in numbers and numbers[0] != numbers[1]:
             node.malformed("Expand cannot make this shape.", str(node.type(0)), str(wanted))
-    return broadcast_to(x, tuple(whole))
+    whole = common_shape(node, (tuple(own), tuple(sizes)))
+    return spread(node, reshape(x, tuple(own)) if rank(x) < width else x, whole)
 
 
 def _tile(node: OnnxNode) -> Expr:
+    given = pieces(node, 1)
+    if not all(isinstance(each, int) for each in given):
+        return tile_by_value(node, node.x(0), given)
     reps = node.whole(1)
     if len(reps) != node.rank() or any(each < 0 for each in reps):
         node.malformed("Tile takes one repetition for each axis.", str(node.rank()), str(reps))
@@ -222,6 +262,15 @@ def _pad(node: OnnxNode) -> Expr:
     x = node.x()
     mode = node.text("mode", "constant")
     fill: bool | int | float = 0
+    if node.opset >= 11:
+        late = pieces(node, 1)
+        value = node.value(2)
+        by_axes = None if node.opset < 18 or node.value(3) is None else pieces(node, 3)
+        if not all(isinstance(p, int) for p in (*late, *(by_axes or ()))) or (
+            value is not None and value.numbers() is None
+        ):
+            chosen = list(range(rank(x))) if by_axes is None else by_axes
+            return pad_by_value(node, x, late, chosen, mode)
     if node.opset < 11:
         widths = list(node.integers("pads") or ())
         fill = node.real("value", 0.0)
@@ -288,6 +337,9 @@ def _space_to_depth(node: OnnxNode) -> Expr:
 
 
 def _trilu(node: OnnxNode) -> Expr:
+    given = node.value(1)
+    if given is not None and given.numbers() is None:
+        return triangle_by_value(node.x(0), given.expr, node.flag("upper", True))
     k = 0 if node.value(1) is None else int(node.scalar(1))
     x = node.x(0)
     limit = 1 << 31
@@ -312,9 +364,12 @@ def _dropout(node: OnnxNode) -> Made:
 
 
 def _center_crop_pad(node: OnnxNode) -> Expr:
-    x, wanted = node.x(0), node.whole(1)
+    x, late = node.x(0), pieces(node, 1)
     given = node.integers("axes")
     axes = axes_in(node, range(rank(x)) if given is None else given, rank(x))
+    if not all(isinstance(p, int) for p in late) or None in [known(s) for s in shape(x)]:
+        return center_by_value(node, x, late, axes)
+    wanted = node.whole(1)
     if len(wanted) != len(axes):
         node.malformed("CenterCropPad takes a size for each axis.", str(len(axes)), str(wanted))
     sizes = node.sizes(0)

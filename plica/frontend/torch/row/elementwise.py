@@ -291,7 +291,8 @@ def _hypot(node: TorchNode) -> Expr:
     # 0 / 0 and inf / inf are no ratios; an infinite side counts for more than nan.
     whole = where(equal(large, like(0, large)), large, root)
     endless = like(math.inf, large)
-    return where(logical_or(equal(x, endless), equal(y, endless)), endless, whole)
+    found = where(logical_or(equal(x, endless), equal(y, endless)), endless, whole)
+    return casted(found, node.dtype())
 
 
 def _extreme(record: Operator, logical: Operator) -> Row:

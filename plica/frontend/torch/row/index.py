@@ -20,10 +20,11 @@ from plica.ir.op.elementwise import add, divide, maximum
 from plica.ir.op.index import gather_nd, take, take_along_axis, where
 from plica.ir.op.join import stack
 from plica.ir.op.mark import stop_gradient
-from plica.ir.op.order import argsort, searchsorted, topk
+from plica.ir.op.order import argsort, searchsorted
 from plica.ir.op.put import scatter_elements, scatter_nd
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape, squeeze, transpose
+from plica.ir.op.top_k import topk
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i32, i64
 

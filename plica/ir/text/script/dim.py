@@ -70,6 +70,8 @@ def read_dim(text: str, name: Callable[[str], Scalar | None]) -> Scalar | str:
                 size = more * many if build is Mul else more + many
                 if size > TERMS:
                     return f"it multiplies out to more than {TERMS} terms"
+                if build in (FloorDiv, FloorMod) and b is Lit(0, i64):
+                    return "it divides by zero"
                 done.append((build(a, b), size))
     try:
         normal_dim(done[0][0])  # as a type will have it

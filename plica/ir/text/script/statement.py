@@ -16,6 +16,7 @@ from plica.ir.graph.expression import (
     Function,
     If,
     Let,
+    LetDim,
     Match,
     PAny,
     Pattern,
@@ -25,10 +26,11 @@ from plica.ir.graph.expression import (
     PVar,
     Var,
 )  # fmt: skip
+from plica.ir.loop.scalar import ScalarVar
 from plica.ir.text.script.expression import HOLE
 from plica.ir.text.script.option import OptionReader, Options
 from plica.ir.text.script.origin import Node
-from plica.ir.text.script.scope import DeferredRegion
+from plica.ir.text.script.scope import DeferredRegion, Word
 from plica.ir.text.word import is_reserved
 from plica.ir.type.term import Type
 
@@ -41,7 +43,7 @@ INSTEAD: Final[dict[type[ast.stmt], str]] = {
     ast.ClassDef: "Define data types at the top of the file.",
 }
 
-Lets = list[tuple[Var, Expr]]
+Lets = list[tuple[Var | ScalarVar, Expr]]
 
 
 class BodyReader(OptionReader):
@@ -128,6 +130,10 @@ class BodyReader(OptionReader):
                     yield self._assign(lets, node, name, declared.pop(name, None), result)
                 case ast.Assign([ast.Tuple(parts)], result):
                     yield self._unpack(lets, node, parts, result)
+                case ast.Expr(ast.Call(word, [ast.Constant(str(name)), number], [])) if (
+                    self.meaning(word) == Word("measure")
+                ):
+                    yield self._measure(lets, node, name, number)
                 case ast.FunctionDef():
                     yield self._def(lets, node, declared)
                 case _:
@@ -135,7 +141,10 @@ class BodyReader(OptionReader):
         else:
             self._no_end(owner, body, target)
         for variable, bound in reversed(lets):
-            value = Let(variable, bound, value)
+            if isinstance(variable, Var):
+                value = Let(variable, bound, value)
+            else:
+                value = LetDim(variable, bound, value)
             self.places.note(value, self.origin, owner)
         return value
 
@@ -148,6 +157,17 @@ class BodyReader(OptionReader):
             self.scope.bind(name, variable)
             self.places.note(variable, self.origin, node)
             lets.append((variable, value))
+
+    def _measure(self, lets: Lets, node: Node, name: str, number: ast.expr) -> Task[None]:
+        """`measure("n", e)`: a dim that the function binds is known from here on."""
+        value = yield self.expression(number)
+        dim = self.scope.find(f"dim {name}")
+        if not isinstance(dim, ScalarVar):
+            message = f"The function binds no dim {name!r}."
+            hint = f'Say so: @plica.function(dims="{name}").'
+            self.error(node, "unbound-name", message, suggestion=hint)
+        else:
+            lets.append((dim, value))
 
     def _assign(
         self, lets: Lets, node: Node, name: str, of: Type | None, result: ast.expr

@@ -19,6 +19,7 @@ from plica.ir.graph.expression import (
     Function,
     If,
     Let,
+    LetDim,
     Literal,
     Match,
     Project,
@@ -152,7 +153,7 @@ class Body:
 
     def _block(self, node: Expr) -> None:
         """A node that needs statements: it stands in a block, or is named before its use."""
-        home = {Let: (TAIL,), Match: (TAIL, HELD), Function: (HELD,)}[type(node)]
+        home = {Let: (TAIL,), LetDim: (TAIL,), Match: (TAIL, HELD), Function: (HELD,)}[type(node)]
         if self.layout.role.get(node) not in home:
             self._name(node)
 

@@ -28,6 +28,7 @@ from plica.ir.graph.expression import (
     Function,
     If,
     Let,
+    LetDim,
     Literal,
     Match,
     Project,
@@ -135,6 +136,12 @@ def lay_out(body: Expr, order: list[Expr] | None = None) -> PrintLayout:
                 inside[node] = spot, StatementSpot(spot)
                 use(node.value, spot, HELD)
                 use(node.body, inside[node][1], TAIL)
+            case LetDim():
+                if role.get(node) != TAIL:
+                    spot = StatementSpot(spot)
+                inside[node] = spot, StatementSpot(spot)
+                use(node.value, spot)
+                use(node.body, inside[node][1], TAIL)
             case If():
                 inside[node] = StatementSpot(spot), StatementSpot(spot)
                 use(node.condition, spot)
@@ -166,6 +173,7 @@ def operands(node: Expr) -> Sequence[Expr]:
 _OPERANDS: Final[dict[type, Callable[[Any], Sequence[Expr]]]] = {
     Apply: lambda node: node.args,
     Let: lambda node: (node.value, node.body),
+    LetDim: lambda node: (node.value, node.body),
     Call: lambda node: (node.callee, *node.args),
     Tuple: lambda node: node.items,
     Project: lambda node: (node.value,),

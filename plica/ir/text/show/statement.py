@@ -16,6 +16,7 @@ from plica.ir.graph.expression import (
     Function,
     If,
     Let,
+    LetDim,
     Match,
     PAny,
     Pattern,
@@ -97,9 +98,14 @@ class StatementWriter:
             late = self._late(value, spot)
             for alias in spot.aliases:
                 self._alias(alias, level, items, alias in late)
-            if not (isinstance(value, Let) and self.layout.inside[value][0] is spot):
+            if not (isinstance(value, Let | LetDim) and self.layout.inside[value][0] is spot):
                 break
-            self._let(value, level, items)
+            if isinstance(value, Let):
+                self._let(value, level, items)
+            else:
+                self.types.words.add("measure")
+                told = f'"{self.types.name(value.dim)}", {self.body.text(value.value)[0]}'
+                items.append(f"{pad}measure({told})")
             spot, value = self.layout.inside[value][1], value.body
         if value in self.body.done or not isinstance(value, If | Match):
             items.append(f"{pad}{lead}{self.body.text(value)[0]}")
@@ -119,7 +125,7 @@ class StatementWriter:
         pad = "    " * level
         name = self.body.alias[node]
         text = self.body.alias_text.get(node)
-        if isinstance(node, Let):
+        if isinstance(node, Let | LetDim):
             items.append(f"{pad}def {name}():")
             items.append(PendingBlock(self.layout.inside[node][0], node, _RETURN, level + 1))
         elif late:

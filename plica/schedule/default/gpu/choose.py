@@ -27,13 +27,20 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.ir.loop.scalar import Load
-from plica.ir.loop.stages import Stages, kernel_of, reductions
+from plica.core.binding import free_vars
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.loop.scalar import Load, Reduce
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages, kernel_of, loads, reductions, stages
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.rewrite.contract import exact, reassociates
+from plica.schedule.default.gpu.attention_chain import Chain, chain_of
+from plica.schedule.default.gpu.attention_tile import AttentionTile, attention_tiles
 from plica.schedule.default.gpu.cost import (
+    attention_cost,
     element_cost,
     is_enough,
     is_window,
@@ -67,6 +74,7 @@ from plica.schedule.form import (
     reach,
 )
 from plica.schedule.hoist import Hoisted, hoist
+from plica.schedule.online_softmax import online_softmax
 from plica.schedule.trace import Trace
 
 FEWEST: Final = 1 << 16
@@ -106,6 +114,14 @@ WARPS: Final = (
     Warps(2, 2, 2, 4, 2, ahead=3),
 )
 """Tiles from large to small."""
+
+ATTENTION: Final[tuple[AttentionTile, ...]] = (
+    AttentionTile(8, 2, 64), AttentionTile(4, 2, 64), AttentionTile(2, 2, 64),
+)  # fmt: skip
+"""Tiles of two products around a softmax."""
+
+WIDEST: Final = 128
+"""Columns of such products, at most: sums of wider ones have no room in registers."""
 
 DECLARED: Final = tuple(
     [
@@ -165,6 +181,27 @@ def in_tiles(
     return tiled(found, tile.layout(along), parts)
 
 
+def as_they_lie(of: Stages) -> Stages:
+    """Stages whose sums go along neighbours in memory last, where all they read has the same."""
+
+    def change(node: Term) -> Term:
+        if not isinstance(node, Reduce) or node.combiner != "sum" or len(node.axes) < 2:
+            return node
+        last = {load.indices[-1] for load in loads(node.body) if load.indices}
+        if len(last) != 1 or (near := next(iter(last))) not in node.axes[:-1]:
+            return node
+        pairs = [*zip(node.axes, node.extents, strict=True)]
+        pairs.sort(key=lambda pair: pair[0] is near)  # the others stay in their order
+        axes, extents = zip(*pairs, strict=True)
+        return Reduce(node.combiner, axes, extents, node.body, node.runs)
+
+    return stages(of.inputs, [
+        Each(each.out, each.axes, map_bottom_up(change, each.value))  # type: ignore[arg-type]  # a scalar
+        if isinstance(each, Each) else each
+        for each in of.stages
+    ], of.outputs)  # fmt: skip
+
+
 def is_plain(of: Operands, side: Load, along: bool) -> bool:
     """Whether neighbours of a side are neighbours among its terms, or its rows or columns."""
     if side is of.bordered or side.buffer not in of.views:
@@ -174,10 +211,22 @@ def is_plain(of: Operands, side: Load, along: bool) -> bool:
 
 def in_octets(of: Operands, side: Load, along: bool) -> bool:
     """Whether eight neighbours of a side are fetched at once, all inside or all outside."""
+    if side is of.bordered:
+        return _has_octets(of, side)
     if not is_plain(of, side, along):
         return False
     last = known(of.views[side.buffer].shape[-1]) or 1
     return of.size(_near(of, side, along)) % OCTET == 0 and last % OCTET == 0
+
+
+def _has_octets(of: Operands, side: Load) -> bool:
+    """Whether eight neighbouring terms of a window are neighbours, and inside or outside of it
+    together."""
+    near = of.groups["terms"][-1:]
+    if not near or side.indices[-1] is not near[0] or of.sizes[near[0]] % OCTET:
+        return False
+    last = known(side.buffer.shape[-1])
+    return last == of.sizes[near[0]] and all(near[0] not in free_vars(each) for each in of.border)
 
 
 def _near(of: Operands, side: Load, along: bool) -> Group:
@@ -237,6 +286,28 @@ def _tiles(of: Stages, facts: Facts, gpu: Gpu, parts: tuple[int, ...]) -> Iterat
             yield cycles, partial(in_tiles, of, facts, found, tile, count)
 
 
+def chained(of: Stages) -> Chain | None:
+    """A product, softmax and a product, if tensor cores are to do them in one; else None.
+
+    Weights are rounded to the dtype of the values, which must be that of the result then.
+    """
+    found = online_softmax(in_free_order(of))
+    chain = None if found is None else chain_of(found)
+    if chain is None or chain.out.out.dtype is not chain.dtype:
+        return None
+    wide = max(chain.size(chain.depth), chain.size(chain.column))
+    few = min(chain.size(chain.row), chain.size(chain.key))
+    return chain if few >= LEAST and wide <= WIDEST else None
+
+
+def _online(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
+    chain = chained(of)
+    if chain is None:
+        return
+    for tile in ATTENTION:
+        yield attention_cost(chain, tile, gpu), partial(attention_tiles, chain, tile)
+
+
 def _as_they_are(of: Stages, *, sums: bool | None) -> Iterator[Made]:
     """The stages themselves: with sums, without any, or whatever they are."""
     has_sums = any(reductions(each) for each in of.stages)
@@ -246,6 +317,8 @@ def _as_they_are(of: Stages, *, sums: bool | None) -> Iterator[Made]:
 
 # fmt: off
 GPU_FORMS: Final[tuple[Form, ...]] = (
+    Form("online-softmax", "Softmax is folded with the product after it: no score is kept.",
+         reassociates, _online, BY_COST),
     Form("wgmma-tiles", "Four warps multiply tiles of f16 that the copy engine fetches.",
          reassociates, partial(_warps, together=True), BY_COST),
     Form("tensor-core-tiles", "Warps multiply tiles of f16 or bf16, padded with zeros.",
@@ -275,6 +348,7 @@ def _of_kernel(template: Callable[[Kernel, Gpu], tuple[Trace, Kernel] | None]) -
 
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
+    "online-softmax": lambda of, gpu: (Trace(()), kernel_of(of)),
     "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, GROUPS),
     "tensor-core-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, WARPS),
     "product-tiles": lambda of, gpu: product_schedule(of, gpu, (*TILES, HIGH)),
@@ -320,7 +394,7 @@ def candidates(
     """Everything that could be done, the best first; the last is one thread for each element."""
     own = THREADS if tables is None else tables
     forms = (*own.forms, *[priced(each, element_cost) for each in installed()])
-    of = in_free_order(of) if facts.reassociates else of
+    of = as_they_lie(in_free_order(of)) if facts.reassociates else of
     for rank in sorted({each.rank for each in forms}):
         mine = [each for each in forms if each.rank == rank]
         tried: Counter[str] = Counter()

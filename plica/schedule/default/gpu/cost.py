@@ -16,6 +16,8 @@ from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Store
 from plica.ir.type.dim import known
 from plica.schedule.default.general import counted, counts
+from plica.schedule.default.gpu.attention_chain import Chain, seen_keys
+from plica.schedule.default.gpu.attention_tile import AttentionTile
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.operand import Operands
 from plica.schedule.default.gpu.product import ProductTile
@@ -81,6 +83,29 @@ def blocks_at_once(warps: Warps, gpu: Gpu) -> int:
     sums = rows * columns // warps.threads
     registers = warps.threads * min(255, sums + 64)
     return max(1, min(gpu.shared // shared, gpu.registers // registers))
+
+
+EXPONENT: Final = 6 / 128
+"""Cycles of a processor for a score: scale, greatest, exponential, sum, rounding."""
+
+RESIDENT: Final = 8
+"""Warps with sums in all their registers that a processor runs at once."""
+
+
+def attention_cost(of: Chain, tile: AttentionTile, gpu: Gpu) -> float:
+    """Two products around a softmax, in tiles: a warp alone keeps a quarter of a processor busy."""
+    rows = of.size(of.row)
+    tiles = prod(of.size(axis) for axis in of.batch) * -(-rows // tile.rows)
+    slices: float = -(-of.size(of.key) // tile.keys)
+    if seen_keys(of)[1] is not None:  # of a square above its diagonal, what a tile cannot leave out
+        slices *= 0.5 + 0.5 * min(1.0, tile.rows / rows)
+    wide = of.size(of.depth) + of.size(of.column)
+    score = wide / PRODUCTS + EXPONENT
+    fetch = of.dtype.bytes * tile.keys * wide / BYTES
+    beside = min(max(1, RESIDENT // tile.warps), -(-tiles // gpu.processors))
+    alone = 4 * tile.high * 16 * tile.keys * score
+    busy = max(beside * (tile.rows * tile.keys * score + fetch), alone, LATENCY / 2)
+    return -(-tiles // (beside * gpu.processors)) * slices * busy + ENDS
 
 
 # --- products of f32 ------------------------------------------------------------------------------

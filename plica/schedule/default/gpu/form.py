@@ -131,9 +131,10 @@ def tiled(
         guards = [test for name, size in bounds.items() for test in cuts[name].inside(size)]  # type: ignore[index]
         if load is of.bordered:
             guards += of.inside(where)
+        element = element if load.buffer.dtype is of.dtype else _wide(element)
         if guards:
-            element = Select(reduce(And, guards), element, Lit(0, load.buffer.dtype))
-        made.append(Each(buffer(like, axes, load.buffer.dtype), axes, element))
+            element = Select(reduce(And, guards), element, Lit(0, of.dtype))
+        made.append(Each(buffer(like, axes, of.dtype), axes, element))
     rows, columns, terms = (tuple(cuts[each].axes) for each in ("rows", "columns", "terms"))
     both = (*(() if z is None else (z,)), *rows, *columns)
     left, right = (_wide(Load(each.out, each.axes)) for each in made)

@@ -85,8 +85,9 @@ class Operands:
 
     @property
     def dtype(self) -> DType:
-        """What is multiplied."""
-        return self.left.buffer.dtype
+        """What is multiplied: f32 where one side is of that, and the other is read as such."""
+        left, right = self.left.buffer.dtype, self.right.buffer.dtype
+        return left if left is right else f32
 
     @property
     def depth(self) -> int:
@@ -216,7 +217,7 @@ class Operands:
 def operands(of: Stages) -> Operands | None:
     """The product some stages are, None where they are none.
 
-    Both sides have one dtype, f32, f16 or bf16, and sums are of f32.
+    Sides are of f32, f16 or bf16, and sums are of f32.
     """
     if not all(isinstance(each, Each) for each in of.stages):
         return None
@@ -230,8 +231,6 @@ def operands(of: Stages) -> Operands | None:
     if found.reduced.dtype is not f32 or found.fill.value != 0:
         return None
     sides = [_narrowed(each, narrow) for each in (found.data, found.weight)]
-    if sides[0].buffer.dtype is not sides[1].buffer.dtype:
-        return None
     return _arranged(of, found, sides[0], sides[1])
 
 

@@ -17,14 +17,22 @@ from plica.schedule.generate.stages.contraction import (
     windows,
     winograds,
 )
-from plica.schedule.generate.stages.row import chains, concats, elements, reductions, transposes
+from plica.schedule.generate.stages.row import (
+    chains,
+    concats,
+    elements,
+    reductions,
+    runnings,
+    scattereds,
+    transposes,
+)
 
 KINDS: Final[dict[str, Callable[[], st.SearchStrategy[StagesCase]]]] = {
     "product": products, "columns": partial(products, ("columns",)), "window": windows,
     "grouped": partial(windows, "groups"),
     "depthwise": partial(windows, "single"), "pool": pools, "reduction": reductions,
     "chain": chains, "elementwise": elements, "concat": concats, "transpose": transposes,
-    "quantised": quantised, "winograd": winograds,
+    "quantised": quantised, "winograd": winograds, "running": runnings, "scattered": scattereds,
 }  # fmt: skip
 
 MANY: Final = 1 << 16

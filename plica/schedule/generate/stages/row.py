@@ -1,4 +1,5 @@
-"""Random stages along rows and of elements: reductions, chains, concatenations, transposes."""
+"""Random stages along rows and of elements: reductions, running totals, scattered terms, chains,
+concatenations, transposes."""
 
 from __future__ import annotations
 
@@ -9,8 +10,11 @@ from hypothesis.strategies import DrawFn
 
 from plica.core.binding import substitute
 from plica.ir.loop.scalar import (
+    Cast,
     Combiner,
+    Eq,
     Intrinsic,
+    Le,
     Lit,
     Load,
     Lt,
@@ -20,7 +24,7 @@ from plica.ir.loop.scalar import (
     index,
 )
 from plica.ir.loop.stage import Each, placeholder
-from plica.ir.type.dtype import f16, f32, f64, i8, i32
+from plica.ir.type.dtype import f16, f32, f64, i8, i32, i64
 from plica.schedule.generate.stages.case import (
     FLOATS,
     Axes,
@@ -98,6 +102,42 @@ def chains(draw: DrawFn) -> StagesCase:
         last = again / root * weight
         of = [whole, mean, moved, squares]
     return case(draw, inputs, [*of, axes.stage("y", (*rows, j), last)], near=1e-4)
+
+
+@st.composite
+def runnings(draw: DrawFn) -> StagesCase:
+    """Reductions of the places up to one's own along an axis, or from it on."""
+    axes = Axes()
+    every = [axes(size) for size in axis_sizes(draw, draw(st.integers(1, 3)), 12)]
+    at = draw(st.integers(0, len(every) - 1))
+    term = axes(axes.sizes[every[at]])
+    dtype = draw(st.sampled_from((f32, f64, i32)))
+    x = axes.read("x", [*every[:at], term, *every[at + 1 :]], dtype)
+    first, last = (term, every[at]) if draw(st.booleans()) else (every[at], term)
+    within = Le(first, last) if draw(st.booleans()) else Lt(first, last)
+    body = Select(within, x, Lit(0, dtype))
+    fold = axes.stage("y0", every, axes.reduced("sum", (term,), body))
+    after, more = followed(draw, axes, fold, every[-1:])
+    return case(draw, [x.buffer, *more], after)
+
+
+@st.composite
+def scattereds(draw: DrawFn) -> StagesCase:
+    """Terms that are added up at the places that integers name; some name none."""
+    axes = Axes()
+    count, size = draw(st.integers(1, 20)), draw(st.integers(1, 9))
+    before = [axes(each) for each in axis_sizes(draw, draw(st.integers(0, 1)), 4)]
+    behind = [axes(each) for each in axis_sizes(draw, draw(st.integers(0, 1)), 20)]
+    place, term = axes(size), axes(count)
+    dtype = draw(st.sampled_from((f32, f64, i32)))
+    own = before if draw(st.booleans()) else []
+    where = axes.read("u", [*own, term], i32)
+    x = axes.read("x", [*before, term, *behind], dtype)
+    named = Eq(Cast(where, i64), place) if draw(st.booleans()) else Eq(place, Cast(where, i64))
+    every = [*before, place, *behind]
+    fold = axes.stage("y0", every, axes.reduced("sum", (term,), Select(named, x, Lit(0, dtype))))
+    after, more = followed(draw, axes, fold, every[-1:])
+    return case(draw, [where.buffer, x.buffer, *more], after)
 
 
 @st.composite

@@ -103,16 +103,29 @@ def test_one_side_twice() -> None:
     np.testing.assert_array_equal(evaluate_stages(form, given_), evaluate_stages(whole, given_))
 
 
-@pytest.mark.parametrize("which", ["max", "f16 sums", "two dtypes"])
+def test_sides_of_two_dtypes_are_multiplied_as_f32() -> None:
+    x, w = buffer("x", (20, 16), f16), buffer("w", (16, 24), f32)
+
+    def element(i: object, j: object) -> object:
+        return reduce("sum", (16,), lambda k: wide(x[i, k]) * w[k, j])  # type: ignore[index]  # axes
+
+    case = ended((x, w), (20, 24), element, "", 0, False, "two dtypes")
+    found = operands(case.of)
+    assert found is not None
+    assert found.dtype is f32
+    form = tiled(found, WARPS.layout((True, False)))
+    given_ = case.arrays()
+    np.testing.assert_array_equal(evaluate_stages(form, given_), evaluate_stages(case.of, given_))
+
+
+@pytest.mark.parametrize("which", ["max", "f16 sums"])
 def test_other_work_is_no_product(which: str) -> None:
-    x, w = buffer("x", (20, 16), f16), buffer("w", (16, 24), f32 if which == "two dtypes" else f16)
+    x, w = buffer("x", (20, 16), f16), buffer("w", (16, 24), f16)
 
     def element(i: object, j: object) -> object:
         if which == "max":
             return reduce("max", (16,), lambda k: wide(x[i, k]) * wide(w[k, j]))  # type: ignore[index]
-        if which == "f16 sums":
-            return reduce("sum", (16,), lambda k: x[i, k] * w[k, j])  # type: ignore[index]
-        return reduce("sum", (16,), lambda k: wide(x[i, k]) * w[k, j])  # type: ignore[index]
+        return reduce("sum", (16,), lambda k: x[i, k] * w[k, j])  # type: ignore[index]
 
     case = ended((x, w), (20, 24), element, "", 0, False, which)
     assert operands(case.of) is None

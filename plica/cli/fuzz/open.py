@@ -6,6 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
+from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.progress import progress
 from plica.cli.rules import count
 
@@ -33,12 +35,9 @@ def configure(verbs: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--examples", type=count, default=200, help="how many programs (200)")
-    parser.add_argument("--seed", type=int, default=0, help="the same seed, the same programs")
-    parser.add_argument("--first", type=int, default=0, help="the number of the first (0)")
+    add_campaign(parser, "programs")
     parser.add_argument("--length", type=count, default=6, help="operators of each, at most (6)")
     parser.add_argument("--findings", type=count, default=1, help="stop after so many (1)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(verb=fuzz_open)
 
 
@@ -58,23 +57,57 @@ def open_code(module: Module, threads: int, contract: str | None) -> Executable:
 
 def fuzz_open(arguments: argparse.Namespace) -> int:
     """Exit code 1 where the code of a program gives another result than its meaning, or dies."""
-    from plica.codegen.open_fuzz import fuzz
+    if in_jobs(arguments):
+        from plica.cli.fuzz.campaign import campaign
 
-    with progress("programs", arguments.examples) as say:
-        report = fuzz(
-            open_code,
-            arguments.examples,
-            arguments.seed,
-            first=arguments.first,
-            most=arguments.length,
-            findings=arguments.findings,
-            say=say,
-        )
+        return campaign("open", arguments)
+    with progress("programs", examples_of(arguments)) as say:
+        report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
     if arguments.json:
         print(json.dumps(report.to_data(), indent=2))
     else:
         _print(report)
     return 1 if report.findings else 0
+
+
+def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> Report:
+    from plica.codegen.open_fuzz import fuzz
+
+    return fuzz(
+        open_code,
+        examples,
+        arguments.seed,
+        first=first,
+        most=arguments.length,
+        findings=arguments.findings,
+        say=say,
+    )
+
+
+def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> FuzzShare:
+    """So many programs, and the operators in them."""
+    report = _fuzzed(arguments, first, examples, say)
+    counts = {
+        "operators": report.operators,
+        "programs": {"compiled": report.compiled, "sizes compared": report.runs,
+                     "sizes without a value": report.without_value},
+        "refused": report.refused,
+    }  # fmt: skip
+    found = tuple([
+        FoundCase(each.kind, each.reason, each.case, as_pytest(each.script))
+        for each in report.findings
+    ])  # fmt: skip
+    return FuzzShare(report.examples, counts, found)
+
+
+def as_pytest(script: str) -> str:
+    """The script of a finding as a test."""
+    head, _, body = script.partition("module = ")
+    lines = "\n".join(f"    {line}" if line else "" for line in f"module = {body}".splitlines())
+    return f"{head}\ndef test_open_sizes() -> None:\n{lines}\n"
+
+
+KIND: Final = FuzzKind("open", "programs", 500, 4, share)
 
 
 def _print(report: Report) -> None:

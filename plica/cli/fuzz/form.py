@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from plica.cli.fuzz.corpus import rerun
+from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
+from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.progress import progress
-from plica.cli.rules import count
 
 if TYPE_CHECKING:
     from plica.codegen.form_fuzz import FormReport
@@ -29,28 +32,62 @@ def configure(verbs: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--examples", type=count, default=200, help="how many cases (200)")
-    parser.add_argument("--seed", type=int, default=0, help="the same seed, the same stages")
+    add_campaign(parser, "cases")
     parser.add_argument("--plant", choices=("form", "template", "pass"),
                         help="plant a mistake in a form, a trace template or a lowering pass: "
                              "it must be found and blamed")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(verb=fuzz_form)
 
 
 def fuzz_form(arguments: argparse.Namespace) -> int:
     """Exit code 1 where stages mean something else after a form, a template or a pass."""
-    from plica.codegen.form_fuzz import FormWay, fuzz
-    from plica.codegen.form_fuzz.plant import WAYS
+    if in_jobs(arguments):
+        from plica.cli.fuzz.campaign import campaign
 
-    with progress("stages", arguments.examples) as say:
-        way = WAYS[arguments.plant] if arguments.plant else FormWay()
-        report = fuzz(arguments.examples, arguments.seed, way=way, say=say)
+        return campaign("form", arguments)
+    with progress("stages", examples_of(arguments)) as say:
+        report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
     if arguments.json:
         print(json.dumps(report.to_data(), indent=2))
     else:
         _print(report)
     return 0 if report.finding is None else 1
+
+
+def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> FormReport:
+    from plica.codegen.form_fuzz import FormWay, fuzz
+    from plica.codegen.form_fuzz.plant import WAYS
+
+    way = WAYS[arguments.plant] if arguments.plant else FormWay()
+    return fuzz(examples, arguments.seed, first=first, way=way, say=say)
+
+
+def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> FuzzShare:
+    """So many stages, and the forms and templates that applied."""
+    report = _fuzzed(arguments, first, examples, say)
+    counts = {"kinds": report.kinds, "forms": report.forms, "templates": report.templates}
+    found = report.finding
+    if found is None:
+        return FuzzShare(report.examples, counts)
+    words = ["fuzz", "form", "--seed", str(arguments.seed), "--first", str(found.case),
+             "--examples", "1"]  # fmt: skip
+    guilty = f"{found.level} {found.guilty}"
+    test = rerun(words, guilty, f"{found.reason}\n{found.stages}")
+    return FuzzShare(
+        report.examples, counts, (FoundCase(guilty, found.reason, found.case, test),)
+    )  # fmt: skip
+
+
+def every() -> Mapping[str, Iterable[str]]:
+    """All forms of processors and of GPUs, and all templates."""
+    from plica.schedule.default import FORMS
+    from plica.schedule.default.choose import TEMPLATES
+    from plica.schedule.default.gpu import GPU_FORMS
+
+    return {"forms": [each.name for each in (*FORMS, *GPU_FORMS)], "templates": tuple(TEMPLATES)}
+
+
+KIND: Final = FuzzKind("form", "stages", 1_000, 10, share, every=every)
 
 
 def _print(report: FormReport) -> None:

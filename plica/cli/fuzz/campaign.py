@@ -1,0 +1,230 @@
+"""Campaigns: fuzzers of one kind or of all for so long, on many cores; what ran and what was found.
+
+    $ plica fuzz all --seconds 420 --jobs 14 --corpus found/
+
+Each kind gets tasks in the proportion of its goal.  At the end the counts of each kind are printed,
+what was asked for and never fired, and each finding once; `summary.json` in the corpus has it all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import random
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import attrs
+
+from plica.cli.fuzz.corpus import Corpus
+from plica.cli.fuzz.every import cores, examples_of
+from plica.cli.fuzz.jobs import FuzzTask, work_through
+from plica.cli.fuzz.share import NUMBERS, FuzzKind, FuzzShare, added
+from plica.cli.fuzz.table import KINDS, kind_named
+
+LISTED: Final = 12
+"""How many names of what never fired are printed."""
+
+
+@attrs.define
+class CampaignLine:
+    """One kind in a campaign: what it was given to do and what came of it."""
+
+    kind: FuzzKind
+    ways: Sequence[tuple[argparse.Namespace, tuple[str, ...]]]
+    first: int = 0
+    most: int | None = None
+    """How many cases at most."""
+    given: int = 0
+    tasks: int = 0
+    share: FuzzShare = attrs.Factory(FuzzShare)
+    missing: str | None = None
+    """Why it does not run here."""
+
+    def task(self) -> FuzzTask | None:
+        """The next share; None where it was given all it should do."""
+        kind = self.kind
+        left = kind.together if self.most is None else min(kind.together, self.most - self.given)
+        if self.missing is not None or left <= 0:
+            return None
+        arguments, words = self.ways[self.tasks % len(self.ways)]
+        room = kind.together * NUMBERS
+        made = FuzzTask(kind.name, arguments, words, self.first + self.tasks * room, left)
+        self.given += left
+        self.tasks += 1
+        return made
+
+    def never(self) -> dict[str, list[str]]:
+        """What can fire and never did, by group."""
+        found = {
+            group: sorted(set(names) - set(self.share.counts.get(group, {})))
+            for group, names in self.kind.every().items()
+        }
+        return {group: names for group, names in found.items() if names}
+
+    def seldom(self) -> dict[str, tuple[str, int]]:
+        """What fired least often of what can fire, by group."""
+        found = {}
+        for group, names in self.kind.every().items():
+            counts = self.share.counts.get(group, {})
+            least = min(names, key=lambda name: counts.get(name, 0))
+            found[group] = (least, counts.get(least, 0))
+        return found
+
+    def to_data(self) -> dict[str, Any]:
+        """The line as JSON holds it."""
+        if self.missing is not None:
+            return {"ran": 0, "skipped": self.missing}
+        counts = {group: dict(words) for group, words in self.share.counts.items()}
+        seldom = {group: list(least) for group, least in self.seldom().items()}
+        return {"ran": self.share.ran, "counts": counts, "never": self.never(), "seldom": seldom}
+
+
+def campaign(name: str, arguments: argparse.Namespace) -> int:
+    """Cases of one kind; exit code 1 where one goes wrong or what was asked for never fired."""
+    kind = kind_named(name)
+    most = None if arguments.seconds and arguments.examples is None else examples_of(arguments)
+    line = CampaignLine(kind, [(arguments, _words(arguments))], arguments.first, most,
+                missing=_missing(kind))  # fmt: skip
+    corpus = _run([line], arguments)
+    idle = [
+        name for group, name in kind.asked(arguments)
+        if not line.share.counts.get(group, {}).get(name)
+    ]  # fmt: skip
+    _tell([line], corpus, arguments, arguments.seed, idle)
+    return 1 if corpus.kept or idle or not line.share.ran else 0
+
+
+def campaign_of_all(arguments: argparse.Namespace) -> int:
+    """Cases of all kinds, or of those asked for; exit code 1 where anything goes wrong."""
+    from plica.cli import parser
+
+    names = [each.name for each in KINDS]
+    for each in arguments.only:
+        if each not in names:
+            _refuse(each, names)
+    seed = (
+        arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1 << 31)
+    )
+    lines = []
+    for kind in KINDS:
+        if arguments.only and kind.name not in arguments.only:
+            continue
+        ways = []
+        for way in kind.ways:
+            words = ("--seed", str(seed), *way)
+            ways.append((parser().parse_args(["fuzz", kind.name, *words]), words))
+        lines.append(CampaignLine(kind, ways, missing=_missing(kind)))
+    corpus = _run(lines, arguments)
+    _tell(lines, corpus, arguments, seed, [])
+    idle = [each for each in lines if each.missing is None and not each.share.ran]
+    return 1 if corpus.kept or idle else 0
+
+
+def _refuse(name: str, names: Sequence[str]) -> None:
+    from plica.core.diagnostic import did_you_mean
+    from plica.runtime.error import Diagnostic, InputError
+
+    message = f"There is no fuzzer {name!r}."
+    hint = did_you_mean(name, names)
+    raise InputError(Diagnostic("unbound-name", message, None, ", ".join(names), name, hint))
+
+
+def _words(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """The options of a kind as they would be typed, those of the campaign left out."""
+    left_out = (
+        "command",
+        "verb",
+        "examples",
+        "first",
+        "seconds",
+        "jobs",
+        "corpus",
+        "keep_going",
+        "json",
+    )
+    words: list[str] = []
+    for name, value in vars(arguments).items():
+        option = {"passes": "--pass"}.get(name, f"--{name.replace('_', '-')}")
+        if name in left_out or value is None or value is False:
+            continue
+        for each in value if isinstance(value, list) else [value]:
+            words += [option] if each is True else [option, str(each)]
+    return tuple(words)
+
+
+def _missing(kind: FuzzKind) -> str | None:
+    lacking = [each for each in kind.needs if importlib.util.find_spec(each) is None]
+    return f"{', '.join(lacking)} is not installed" if lacking else None
+
+
+def _run(lines: Sequence[CampaignLine], arguments: argparse.Namespace) -> Corpus:
+    corpus = Corpus(arguments.corpus)
+    named = {each.kind.name: each for each in lines}
+    begun = time.monotonic()
+
+    def tasks() -> Iterator[FuzzTask]:
+        while True:
+            waiting = sorted(lines, key=lambda each: each.given / each.kind.goal)
+            made = next((task for each in waiting if (task := each.task()) is not None), None)
+            if made is None:
+                return
+            yield made
+
+    def done(task: FuzzTask, share: FuzzShare) -> bool:
+        line = named[task.kind]
+        for found in share.findings:
+            command = "plica " + " ".join(task.command(found.case))
+            if corpus.add(task.kind, found, command) and not arguments.json:
+                spent = time.monotonic() - begun
+                print(f"[{spent:.0f} s] {task.kind}, {found.guilty}: {found.reason[:300]}",
+                      flush=True)  # fmt: skip
+        line.share = FuzzShare(line.share.ran + share.ran, added(line.share.counts, share.counts))
+        return arguments.keep_going or not corpus.kept
+
+    work_through(tasks(), arguments.jobs or cores(), arguments.seconds, done)
+    return corpus
+
+
+def _tell(
+    lines: Sequence[CampaignLine],
+    corpus: Corpus,
+    arguments: argparse.Namespace,
+    seed: int,
+    idle: Sequence[str],
+) -> None:
+    """Print what ran, what never fired and what was found; write it to the corpus."""
+    data: dict[str, Any] = {
+        "seed": seed,
+        "kinds": {each.kind.name: each.to_data() for each in lines},
+        "not_tested": list(idle),
+    }
+    corpus.summarise(data)
+    if arguments.json:
+        findings = [each.to_data() for each in corpus.kept.values()]
+        print(json.dumps({**data, "findings": findings}, indent=2))
+        return
+    print(f"seed {seed}")
+    for line in lines:
+        kind = line.kind
+        if line.missing is not None:
+            print(f"{kind.name:9} left out: {line.missing}")
+            continue
+        words = [
+            f"{len(line.share.counts.get(group, {}))} {group}, each {least} times or more"
+            for group, (_, least) in line.seldom().items()
+        ]
+        print(f"{kind.name:9} {'; '.join([f'{line.share.ran:7} {kind.cases}', *words])}")
+        for group, names in line.never().items():
+            more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+            print(f"          never {group}: {', '.join(names[:LISTED])}{more}")
+    for name in idle:
+        print(f"NOT TESTED: {name} never fired.")
+    for each in corpus.kept.values():
+        print(f"WRONG ({each.times} times) {each.kind}, {each.found.guilty}: {each.found.reason}")
+        print(f"  again: {each.command}")
+        print(f"  test:  {each.path}" if each.path else each.found.pytest)
+    if not corpus.kept:
+        print("Nothing was found.")

@@ -1,0 +1,288 @@
+"""`plica fuzz graph`: modules through the passes and rule packs of the graph language."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from plica.cli.fuzz.corpus import rerun
+from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
+from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
+from plica.cli.named_pack import named_contract, named_packs, named_pass
+from plica.cli.progress import progress
+
+if TYPE_CHECKING:
+    from plica.ir.graph.module import Module
+    from plica.ir.type.term import Type
+    from plica.rewrite.contract import Contract
+    from plica.rewrite.fuzz import GraphFuzzReport, Stage
+    from plica.rewrite.pack import Pack
+
+EPILOG: Final = """\
+examples:
+  plica fuzz graph --examples 2000
+  plica fuzz graph --rules my_rules.py --seed 7
+  plica fuzz graph --pass my_pass.py:PASS
+  plica fuzz graph --seconds 600 --jobs 8 --corpus found/ --keep-going
+  plica fuzz graph --plant              a wrong rule is planted, and must be found
+  plica fuzz graph --plant pass         as is a mistake in a pass
+  plica fuzz graph --compiled           native code, not rules, is held to the interpreter
+"""
+
+
+# Any: what argparse's subparsers are has no public name.
+def configure(verbs: Any) -> None:
+    """The options of the verb."""
+    parser = verbs.add_parser(
+        "graph",
+        help="modules through the passes and rule packs of the graph language",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_campaign(parser, "modules")
+    parser.add_argument("--rules", action="append", default=[], metavar="PACK|FILE.py",
+                        help="one more pack, by name or in a Python file; repeatable")  # fmt: skip
+    parser.add_argument("--pass", action="append", default=[], dest="passes",
+                        metavar="NAME|FILE.py:NAME",
+                        help="try this pass alone, by name or in a file; repeatable")  # fmt: skip
+    parser.add_argument("--contract", default="exact",
+                        help="rules within this float contract are used (exact)")  # fmt: skip
+    parser.add_argument("--native", type=int, default=0, metavar="K",
+                        help="compile and run every K-th module too (0: none)")  # fmt: skip
+    parser.add_argument("--compiled", action="store_true",
+                        help="compile and run every module, closures, data and recursion too, "
+                             "at the sizes of its inputs, and try nothing else")  # fmt: skip
+    parser.add_argument("--plant", nargs="?", choices=("rule", "pass"), const="rule",
+                        help="plant a wrong rule, or a mistake in a pass: "
+                             "it must be found and named (rule)")  # fmt: skip
+    parser.set_defaults(verb=fuzz_graph)
+
+
+def fuzz_graph(arguments: argparse.Namespace) -> int:
+    """Exit code 1 where a module is changed in meaning, ill formed or refused by a pass."""
+    contract = named_contract(arguments.contract)
+    _say_unused(_extra(arguments), contract)
+    if in_jobs(arguments):
+        from plica.cli.fuzz.campaign import campaign
+
+        return campaign("graph", arguments)
+    with progress("modules", examples_of(arguments)) as say:
+        report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
+    idle = [each.name for each in map(named_pass, arguments.passes)
+            if not report.fired.get(each.name)]  # fmt: skip
+    if arguments.json:
+        print(json.dumps(report.to_data(), indent=2))
+    else:
+        _print(report)
+        for name in idle:
+            print(f"NOT TESTED: none of {report.examples} modules was changed by {name}. "
+                  "Give its Pass patterns to look for: looks_for=(op.exp(x),).")  # fmt: skip
+    return 0 if report.finding is None and not idle else 1
+
+
+def _extra(arguments: argparse.Namespace) -> list[Pack]:
+    """The packs that somebody asks about."""
+    from plica.rewrite.fuzz.plant import wrong_rule
+
+    found = [pack for name in arguments.rules for pack in named_packs(name)]
+    return [*found, wrong_rule()] if arguments.plant == "rule" else found
+
+
+def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> GraphFuzzReport:
+    from plica.rewrite.fuzz import fuzz
+    from plica.rewrite.fuzz.plant import with_wrong_pass
+
+    contract, extra = named_contract(arguments.contract), _extra(arguments)
+    passes = [named_pass(each) for each in arguments.passes]
+    through = () if arguments.compiled else tuple(passes) or stages(contract, extra)
+    if arguments.plant == "pass":
+        through = with_wrong_pass(through)
+    every = 1 if arguments.compiled else arguments.native
+    run_native = compiled if arguments.compiled else native
+    return fuzz(
+        through,
+        examples,
+        arguments.seed,
+        first=first,
+        contract=contract,
+        native=run_native if every > 0 else None,
+        whole=arguments.compiled,
+        every=every,
+        focus=[rule for pack in extra for rule in pack.within(contract)],
+        say=say,
+    )
+
+
+def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> FuzzShare:
+    """So many modules, and what fired in them."""
+    report = _fuzzed(arguments, first, examples, say)
+    counts = {
+        "fired": report.fired,
+        "modules": {"without a value": report.undefined, "rounded": report.rounded,
+                    "compiled": report.compiled},
+    }  # fmt: skip
+    found = report.finding
+    if found is None:
+        return FuzzShare(report.examples, counts)
+    case = first + report.examples - 1
+    guilty = found.rule or found.stage
+    test = found.pytest
+    if "def test_" not in test:
+        words = ["fuzz", "graph", "--seed", str(arguments.seed), "--first", str(case),
+                 "--examples", "1", "--contract", arguments.contract]  # fmt: skip
+        test = f"{rerun(words, guilty, found.reason)}\n\n{test}"
+    return FuzzShare(report.examples, counts, (FoundCase(guilty, found.reason, case, test),))
+
+
+def asked(arguments: argparse.Namespace) -> Iterable[tuple[str, str]]:
+    """The rules and passes that somebody asks about, if they may be used at all."""
+    contract = named_contract(arguments.contract)
+    for pack in _extra(arguments):
+        yield from (("fired", rule.name) for rule in pack.within(contract))
+    yield from (("fired", named_pass(each).name) for each in arguments.passes)
+
+
+def every() -> Mapping[str, Iterable[str]]:
+    """All passes, and all rules that speak of programs."""
+    from plica.rewrite.contract import approx
+    from plica.rewrite.fuzz.case import of_programs
+    from plica.rewrite.pack import Pack
+
+    through = stages(approx(1e-4), ())
+    rules = [rule for each in through if isinstance(each, Pack) for rule in each]
+    passes = [each.name for each in through if not isinstance(each, Pack)]
+    return {"fired": [*passes, *(rule.name for rule in of_programs(rules))]}
+
+
+KIND: Final = FuzzKind(
+    "graph",
+    "modules",
+    50_000,
+    50,
+    share,
+    asked,
+    every,
+    ways=((), ("--contract", "approx(1e-4)"), (), ("--native", "10")),
+)
+
+
+def _say_unused(extra: Sequence[Pack], contract: Contract) -> None:
+    """Say on the error stream which rules were asked for and are not within the contract."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    for pack in extra:
+        names = ", ".join(rule.name for rule in pack if not rule.contract <= contract)
+        if names:
+            hint = f"Try --contract '{pack.contract}'."
+            console.print(f"Not within {contract}, so not used, of {pack.name}: {names}. {hint}")
+
+
+def stages(contract: Contract, extra: Sequence[Pack]) -> tuple[Stage, ...]:
+    """The stages of the pipeline, then every structural pass, then the packs it does not use."""
+    from plica.ir.passes import Pass
+    from plica.rewrite.graph import PASSES
+    from plica.rewrite.optimise import OPTIMISE
+    from plica.rewrite.packs import OWN, find_pack
+    from plica.rewrite.rule_pass import Setting, packs_of
+
+    setting = Setting(contract, tuple(extra))
+    first: list[Stage] = []
+    for each in OPTIMISE:
+        first += packs_of(each, setting) if each.kind == "rules" else [each]
+    used = {each.name for each in first}
+    others = [find_pack(name) for name in sorted(OWN) if name not in used]
+    found = [*first, *(each for each in PASSES if each.name not in used), *others, *extra]
+    kept = [each if isinstance(each, Pass) else each.within(contract) for each in found]
+    return tuple(each for each in kept if isinstance(each, Pass) or len(each))
+
+
+def native(module: Module, inputs: tuple[Any, ...]) -> Any:
+    """What native code gives; None where the module can't be compiled for now.
+
+    Modules and kernels are checked after every pass on the way.
+    """
+    from plica.codegen.dynamic.decide import static_form
+    from plica.codegen.road_check import StateChecks
+    from plica.pipeline import compile, lower, target_of
+    from plica.runtime.error import UnsupportedError
+
+    try:
+        made = compile(module, cache=False)
+        static = static_form(module)
+        lower(module if static is None else static, target=target_of("cpu"),
+              objects=static is None, checks=StateChecks())  # fmt: skip
+    except UnsupportedError:
+        return None
+    return shaped(made(*inputs), module)
+
+
+def compiled(module: Module, inputs: tuple[Any, ...]) -> Any:
+    """What native code over objects gives for a module at the sizes of its inputs.
+
+    None where there is none: a function among the outputs, a polymorphic one as a value, or an
+    operator that has no meaning at these sizes, which the program never comes to.
+    """
+    from plica.core.diagnostic import EvaluationError, IllTyped
+    from plica.ir.graph.shape_specialisation import sized, sizes_of
+    from plica.pipeline import build, lower, target_of
+    from plica.rewrite.contract import exact
+    from plica.runtime.error import UnsupportedError
+
+    try:
+        if module.main_function().dims:
+            module = sized(module, sizes_of(module, [each.shape for each in _arrays(inputs)]))
+        here = target_of("cpu")
+        made = build(lower(module, exact, (), here, objects=True), here, objects=True)
+    except (UnsupportedError, IllTyped, EvaluationError):
+        return None
+    return shaped(made(*inputs), module)
+
+
+def shaped(found: Any, module: Module) -> Any:
+    """What an executable gives, in the tuples its type says."""
+    from plica.ir.type.term import TupleType
+
+    of = module.main_function().ret
+    return _nested(iter(found if isinstance(of, TupleType) else (found,)), of)
+
+
+def _arrays(inputs: tuple[Any, ...]) -> Iterator[Any]:
+    """The arrays in some inputs, from left to right."""
+    for each in inputs:
+        if isinstance(each, tuple):
+            yield from _arrays(each)
+        else:
+            yield each
+
+
+def _nested(flat: Iterator[Any], of: Type | None) -> Any:
+    """The tensors of a flat result in the tuples their type says."""
+    from plica.ir.type.term import TupleType
+
+    if isinstance(of, TupleType):
+        return tuple(_nested(flat, item) for item in of.items)
+    return next(flat)
+
+
+def _print(report: GraphFuzzReport) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(highlight=False)
+    uses = sum(report.fired.values())
+    console.print(
+        f"{report.examples} modules under the contract {report.contract}, seed {report.seed}: "
+        f"{len(report.fired)} rules used {uses} times, {report.undefined} without a value, "
+        f"{report.rounded} differ by rounding alone, {report.compiled} compiled."
+    )
+    found = report.finding
+    if found is None:
+        console.print("[green]All mean afterwards what they meant before.[/]")
+        return
+    name = f"the rule {found.rule} of {found.stage}" if found.rule else found.stage
+    console.print(f"[red]Wrong:[/] {escape(name)}: {escape(found.reason)}")
+    console.print("A smallest case, as a test:\n")
+    print(found.pytest)

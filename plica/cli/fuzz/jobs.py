@@ -1,0 +1,183 @@
+"""Jobs: shares of fuzzing in processes of their own, for so long, on so many cores.
+
+A process that dies, or hangs in one case, is a finding about that case, and another takes its
+place.  When time is up the shares that are under way are waited for a little and then left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import multiprocessing
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from plica.cli.fuzz.corpus import rerun
+from plica.cli.fuzz.share import NUMBERS, FoundCase, FuzzShare
+
+HUNG_SECONDS: Final = 240.0
+"""After so long one case, made smaller as it may be, is taken to hang."""
+GRACE_SECONDS: Final = 20.0
+"""For which shares under way are waited for when time is up."""
+MOST_MEMORY: Final = 3 << 20
+"""Kilobytes after which a process has done its part, and another takes its place."""
+
+
+@attrs.frozen(eq=False)
+class FuzzTask:
+    """A share to run: of which kind, with which options, from which number on."""
+
+    kind: str
+    arguments: argparse.Namespace
+    words: tuple[str, ...]
+    """The options as they are typed."""
+    first: int
+    examples: int
+
+    def command(self, case: int) -> list[str]:
+        """What runs one case again."""
+        return ["fuzz", self.kind, *self.words, "--first", str(case), "--examples", "1"]
+
+
+Done = Callable[[FuzzTask, FuzzShare], bool]
+"""Is told of what a task gave; whether to go on."""
+
+
+def work_through(tasks: Iterator[FuzzTask], jobs: int, seconds: float | None, done: Done) -> None:
+    """Run tasks in so many processes until there are none, time is up or `done` says so."""
+    ends = None if seconds is None else time.monotonic() + seconds
+    with tempfile.TemporaryDirectory(prefix="plica-fuzz-") as folder:
+        crew = [_Worker(Path(folder) / f"{number}.txt") for number in range(jobs)]
+        try:
+            _work(crew, tasks, ends, done)
+        finally:
+            for each in crew:
+                each.end()
+
+
+def _work(crew: list[_Worker], tasks: Iterator[FuzzTask], ends: float | None, done: Done) -> None:
+    going = True
+    while True:
+        now = time.monotonic()
+        going = going and (ends is None or now < ends)
+        for each in crew:
+            task = next(tasks, None) if going and each.task is None else None
+            if task is not None:
+                each.give(task)
+        busy = {each.pipe: each for each in crew if each.task is not None}
+        if not busy or (ends is not None and now > ends + GRACE_SECONDS):
+            return
+        for pipe in wait(list(busy), timeout=1.0):
+            assert isinstance(pipe, Connection)
+            worker, task = busy[pipe], busy[pipe].task
+            assert task is not None
+            share = worker.heard()
+            if share is not None:
+                going = done(task, share) and going
+        for each in busy.values():
+            if each.task is not None and time.monotonic() - each.since > HUNG_SECONDS:
+                going = done(each.task, each.lost("hangs", "It does not come to an end.")) and going
+
+
+class _Worker:
+    """A process, and the task that it is at."""
+
+    def __init__(self, said: Path) -> None:
+        self.said = said
+        self.task: FuzzTask | None = None
+        self._start()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, str(self.said)), daemon=False)
+        self._process.start()
+        theirs.close()
+
+    def give(self, task: FuzzTask) -> None:
+        self.task, self.at, self.since = task, task.first, time.monotonic()
+        self.pipe.send(task)
+
+    def heard(self) -> FuzzShare | None:
+        """What the task gave; None where it is under way."""
+        try:
+            said = self.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self._process.join()
+            lines = self.said.read_text(errors="replace").strip() if self.said.exists() else ""
+            return self.lost(f"ends with {self._process.exitcode}", lines)
+        self.since = time.monotonic()
+        if isinstance(said, int):
+            self.at = said
+            return None
+        share, memory = said
+        assert isinstance(share, FuzzShare)
+        self.task = None
+        if memory > MOST_MEMORY:
+            self.end()
+            self._start()
+        return share
+
+    def lost(self, how: str, lines: str) -> FuzzShare:
+        """A share of which one case ended the process."""
+        task, self.task = self.task, None
+        assert task is not None
+        self.end()
+        self._start()
+        last = lines.splitlines()[-1] if lines else "It says nothing."
+        reason = f"the process {how}: {last}"
+        test = rerun(task.command(self.at), "a case again", f"{reason}\n{lines[-3000:]}")
+        found = FoundCase(f"process {how}", reason, self.at, test)
+        return FuzzShare(max(1, self.at - task.first + 1), {}, (found,))
+
+    def end(self) -> None:
+        """The process, which waits for a task or is lost, is no more."""
+        self._process.kill()
+        self._process.join()
+        self.pipe.close()
+
+
+def _serve(pipe: Connection, said: str) -> None:
+    """What a process does: shares, one after another, until the other side is gone."""
+    with Path(said).open("w") as file:
+        os.dup2(file.fileno(), sys.stderr.fileno())
+        faulthandler.enable()
+        with tempfile.TemporaryDirectory(prefix="plica-fuzz-store-") as store:
+            os.environ.setdefault("PLICA_CACHE", store)  # nobody's store is filled with random code
+            while True:
+                try:
+                    task = pipe.recv()
+                except EOFError:
+                    return
+                used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+                pipe.send((whole(task, pipe.send), used))
+
+
+def whole(task: FuzzTask, at: Callable[[int], None]) -> FuzzShare:
+    """All cases of a task, also those after a finding; `at` is told of each as its turn comes."""
+    from plica.cli.fuzz.table import kind_named
+
+    run = kind_named(task.kind).run
+    total = FuzzShare()
+    tried = 0
+
+    def say(_: str) -> None:
+        nonlocal tried
+        at(task.first + tried)
+        tried += 1
+
+    while total.ran < task.examples:
+        before = tried
+        total += run(task.arguments, task.first + tried, task.examples - total.ran, say)
+        if tried == before or tried > NUMBERS * task.examples:  # it has no more cases to try
+            break
+    return total

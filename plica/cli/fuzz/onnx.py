@@ -1,0 +1,153 @@
+"""`plica fuzz onnx`: random ONNX models, held against onnxruntime."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from plica.cli.fuzz.corpus import FILES
+from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
+from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
+from plica.cli.progress import progress
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from plica.frontend.onnx.fuzz import OnnxFuzzReport
+    from plica.runtime.executable import Executable
+
+EPILOG: Final = """\
+examples:
+  plica fuzz onnx --examples 500
+  plica fuzz onnx --seed 7 --native 4          every fourth model is compiled as well
+  plica fuzz onnx --save found/                a model that goes wrong is written there
+"""
+
+
+# Any: what argparse's subparsers are has no public name.
+def configure(verbs: Any) -> None:
+    """The options of the verb."""
+    parser = verbs.add_parser(
+        "onnx",
+        help="ONNX models of random operators, interpreted and compiled, beside onnxruntime",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_campaign(parser, "models")
+    parser.add_argument("--native", type=int, default=1, metavar="K",
+                        help="compile and run every K-th model too (1; 0: none)")  # fmt: skip
+    parser.add_argument("--save", type=Path, default=Path(), metavar="FOLDER",
+                        help="where a model that goes wrong is written (.)")  # fmt: skip
+    parser.set_defaults(verb=fuzz_onnx)
+
+
+def native(model: ModelProto, contract: str | None, threads: int) -> Executable:
+    """The model compiled anew."""
+    from plica.pipeline import compile
+
+    return compile(model, threads=threads, contract=contract, cache=False)
+
+
+def fuzz_onnx(arguments: argparse.Namespace) -> int:
+    """Exit code 1 where a model gives another result than onnxruntime, or crashes."""
+    if in_jobs(arguments):
+        from plica.cli.fuzz.campaign import campaign
+
+        return campaign("onnx", arguments)
+    with progress("models", examples_of(arguments)) as say:
+        report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
+    written = None if report.finding is None else report.finding.save(arguments.save)
+    if arguments.json:
+        data = report.to_data()
+        print(json.dumps(data | {"saved": None if written is None else str(written)}, indent=2))
+    else:
+        _print(report, written)
+    return 0 if report.finding is None else 1
+
+
+def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> OnnxFuzzReport:
+    from plica.frontend.onnx.fuzz import fuzz
+
+    compiled = native if arguments.native > 0 else None
+    every = max(1, arguments.native)
+    return fuzz(examples, arguments.seed, compiled, every, first=first, say=say)
+
+
+def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> FuzzShare:
+    """So many models, and the operators in them."""
+    report = _fuzzed(arguments, first, examples, say)
+    counts = {
+        "operators": report.operators,
+        "settings": report.settings,
+        "models": {"compiled": report.compiled, "runs compared": report.runs,
+                   "with an open batch": report.batches, "rounded": report.rounded},
+        "refused": report.refused,
+        "peers that differ from each other": report.peers,
+    }  # fmt: skip
+    found = report.finding
+    if found is None:
+        return FuzzShare(report.examples, counts)
+    arrays = io.BytesIO()
+    np.savez(arrays, allow_pickle=False, **found.given)
+    files = {".onnx": found.data, ".npz": arrays.getvalue()}
+    case = found.seed - arguments.seed * 1_000_003
+    guilty = f"{found.way} {' '.join(found.nodes)}"
+    kept = FoundCase(guilty, found.reason, case, as_pytest(found.way, found.reason), files)
+    return FuzzShare(report.examples, counts, (kept,))
+
+
+def as_pytest(way: str, reason: str) -> str:
+    """A test that fails as long as a model gives something else than onnxruntime."""
+    said = " ".join(reason.split())
+    run = "plica.compile(model, cache=False)" if way == "compiled" else "interpreted(model)"
+    return f'''from pathlib import Path
+
+import numpy as np
+import onnx
+
+import plica
+from plica.frontend.onnx.fuzz.peer import answers
+from plica.frontend.onnx.fuzz.run import interpreted
+
+# {said}
+
+
+def test_model() -> None:
+    beside = Path(__file__).parent / "{FILES}"
+    model = onnx.load(beside.with_suffix(".onnx"))
+    given = dict(np.load(beside.with_suffix(".npz")))
+    expected = answers(model, given)
+    assert expected is not None
+    found = {run}(**given)
+    several = found if isinstance(found, tuple) else (found,)
+    for one, two in zip(several, expected, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-4)
+'''
+
+
+KIND: Final = FuzzKind("onnx", "models", 10_000, 15, share, needs=("onnx", "onnxruntime"))
+
+
+def _print(report: OnnxFuzzReport, written: Path | None) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    versions = f"{min(report.opsets)} to {max(report.opsets)}" if report.opsets else "none"
+    console.print(
+        f"{report.examples} models, seed {report.seed}: {report.operators.total()} nodes of "
+        f"{len(report.operators)} operators, versions {versions}, {report.batches} with an open "
+        f"batch; {report.compiled} compiled, {report.runs} runs compared, {report.rounded} "
+        f"differ by rounding alone, {report.refused.total()} refused."
+    )
+    found = report.finding
+    if found is None:
+        console.print("[green]All give what onnxruntime gives.[/]")
+        return
+    console.print(f"[red]Wrong:[/] {found.way}, {' '.join(found.nodes)}: ", end="")
+    print(found.reason)
+    print(f"The smallest model that shows it: {written}")

@@ -1,0 +1,25 @@
+"""The table of fuzzers: each kind by its name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.cli.fuzz import form, gradient, graph, kernel, onnx, open, schedule, torch
+from plica.cli.fuzz.share import FuzzKind
+
+KINDS: Final[tuple[FuzzKind, ...]] = (
+    graph.KIND,
+    kernel.KIND,
+    schedule.KIND,
+    onnx.KIND,
+    gradient.KIND,
+    torch.KIND,
+    form.KIND,
+    open.KIND,
+)
+"""Every kind, the most frequent first."""
+
+
+def kind_named(name: str) -> FuzzKind:
+    """The kind of a name that is in the table."""
+    return next(each for each in KINDS if each.name == name)

@@ -1,0 +1,223 @@
+"""Fused groups made beforehand: from the store, by other processes, or here, each of them once.
+
+What becomes of a group (a fused function, and what is known of its arguments) depends on nothing
+else in the model: its schedule and its lowered kernel are kept under the digest of the group, the
+machine and the compiler.  So an edit of a model in another process makes the groups that contain
+it, and several processes make the groups of one model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from plica.analysis.statement import LoweringRefused
+from plica.codegen.backend import AnyTarget, backend_of
+from plica.codegen.lower.chunk import chunk, rows_of, sizes_of
+from plica.codegen.lower.passes import LOWERED, LOWERING, lowered
+from plica.codegen.lower.scheduled import Scheduled, Scheduler
+from plica.codegen.lower.step import steps_below
+from plica.codegen.program import KernelOrigin
+from plica.codegen.road import Job
+from plica.codegen.workers import Task, together
+from plica.core.diagnostic import Malformed
+from plica.core.encode import from_json, to_json
+from plica.core.term import Term
+from plica.ir.graph.expression import Call, Expr, Function, If, Var
+from plica.ir.graph.module import Module
+from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
+from plica.ir.loop.stage import Each
+from plica.ir.loop.statement import Kernel
+from plica.rewrite.contract import Contract
+from plica.rewrite.fuse.to_stages import alone, to_stages
+from plica.runtime.error import PlicaError
+from plica.runtime.store import key_of
+from plica.schedule.form import Facts, installed
+from plica.schedule.trace import Trace
+
+Group: TypeAlias = tuple[Function, Facts]
+
+PASSES: Final = LOWERING["cpu"].passes
+
+
+@frozen(eq=False)
+class KeptGroup(Term):
+    """The lowered kernel of a group, what it reads, and what is made of constants for it."""
+
+    kernel: Kernel
+    digest: str
+    reads: tuple[int | Buffer, ...]
+    source: str
+    params: tuple[int, ...]
+    before: tuple[Each, ...]
+    inputs: tuple[Buffer, ...]
+    dims: tuple[ScalarVar, ...]
+    """Those of the kernel that are none of the function, and below what they are."""
+    sizes: tuple[Scalar, ...]
+    passed_over: tuple[str, ...]
+
+
+@frozen(eq=False)
+class KeptTrace(Term):
+    """Where the schedule of a group begins, and the schedule."""
+
+    start: Kernel
+    trace: Trace
+
+
+class KeptOrigin(KernelOrigin):
+    """The origin of a kernel as it is kept: it is read when somebody asks for it."""
+
+    __slots__ = ("_data",)
+    _data: bytes
+
+    def __init__(self, data: bytes) -> None:
+        object.__setattr__(self, "_data", data)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel before it was scheduled."""
+        return self._read().start
+
+    @property
+    def trace(self) -> Trace:
+        """How it was scheduled."""
+        return self._read().trace
+
+    def _read(self) -> KeptTrace:
+        found = from_json(self._data, own=True)
+        assert isinstance(found, KeptTrace)
+        return found
+
+
+def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
+    """The groups of a module as scheduled kernels; empty where something of others has a say."""
+    if job.target is None or (job.store is None and job.workers is None):
+        return {}
+    backend = backend_of(job.target)
+    usual = job.schedules == backend.scheduler and backend.lowering.passes == PASSES
+    if not usual or job.chosen or installed():
+        return {}
+    scheduler = job.scheduler
+    found: dict[Group, Scheduled] = {}
+    missing: list[tuple[Group, str]] = []
+    for function, facts in groups_of(module, scheduler):
+        work = partial(made, job.target, job.contract, function, facts)
+        key = "" if job.store is None else _key(function, facts, job)
+        name = to_stages(function).source
+        data = None if job.store is None else job.store.found(key, work, name)
+        known = None if data is None else _read(data)
+        if known is None:
+            missing.append(((function, facts), key))
+        else:
+            found[function, facts] = known
+    tasks = [
+        Task(to_stages(function).source, made, (job.target, job.contract, function, facts))
+        for (function, facts), _ in missing
+    ]
+
+    def here(number: int) -> None:
+        (function, facts), key = missing[number]
+        try:
+            scheduled = scheduler.schedule(function, facts, None)
+            found[function, facts] = scheduled
+            if job.store is not None:
+                job.store.put(key, _written(scheduled))
+        except (PlicaError, LoweringRefused):
+            return  # whoever asks for this group is told, and why
+
+    def there(number: int, data: bytes) -> None:
+        group, key = missing[number]
+        known = _read(data)
+        if known is None:
+            here(number)
+            return
+        found[group] = known
+        if job.store is not None:
+            job.store.put(key, data)
+
+    together(tasks, here, there, job.workers)
+    return found
+
+
+def made(target: AnyTarget, contract: Contract, function: Function, facts: Facts) -> bytes:
+    """A group as it is kept, made from nothing but the group."""
+    backend = backend_of(target)
+    scheduler = backend.scheduler(backend.machine(target), contract, {})
+    return _written(scheduler.schedule(function, facts, None))
+
+
+def groups_of(module: Module, scheduler: Scheduler) -> Sequence[Group]:
+    """The groups that a program of a module will launch, each once, in order."""
+    found: dict[Group, None] = {}
+    for step in steps_below(module.main_function().body):
+        if isinstance(step, If) or (isinstance(step, Call) and isinstance(step.callee, Var)):
+            continue
+        function, args = _called(step)
+        for each in _sizes(function, scheduler):
+            found[each, scheduler.facts(each, args)] = None
+    return tuple(found)
+
+
+def _called(step: Expr) -> tuple[Function, Sequence[Expr]]:
+    if not isinstance(step, Call):
+        return alone(step)
+    assert isinstance(step.callee, Function)
+    return step.callee, step.args
+
+
+def _sizes(function: Function, scheduler: Scheduler) -> Sequence[Function]:
+    """A function, or where rows go in chunks those for each size of a chunk."""
+    if not scheduler.chunks or not to_stages(function).stages.dims:
+        return (function,)
+    rows = rows_of(function)
+    if rows is None:
+        return (function,)
+    return [chunk(function, rows, size) for size in sizes_of(function, rows)]
+
+
+def _key(function: Function, facts: Facts, job: Job) -> str:
+    """What a group is kept under: names are in it, since texts of kernels show them."""
+    known = f"{facts.constant} {facts.fits_i8} {facts.contract}"
+    return key_of("group", to_json(function), known, repr(job.target), repr(job.machine),
+                  str(job.contract), job.compiler)  # fmt: skip
+
+
+def _written(of: Scheduled) -> bytes:
+    """A group as two lines: what every compilation asks for, and where it comes from."""
+    apart, origin = of.hoisted, of.origin
+    kept = KeptGroup(
+        of.kernel if origin is None else lowered(of.kernel, passes=PASSES),
+        of.digest,
+        of.reads,
+        of.source,
+        of.params,
+        () if apart is None else apart.before,
+        () if apart is None else apart.inputs,
+        tuple(of.given),
+        tuple(of.given.values()),
+        of.passed_over,
+    )
+    lines = [to_json(kept)]
+    if origin is not None:
+        lines.append(to_json(KeptTrace(origin.kernel, origin.trace)))
+    return "\n".join(lines).encode()
+
+
+def _read(data: bytes) -> Scheduled | None:
+    """A group as it was kept, None if the entry holds something else."""
+    line, _, rest = data.partition(b"\n")
+    try:
+        kept = from_json(line, own=True)  # the store compares digests
+    except Malformed:
+        return None
+    if not isinstance(kept, KeptGroup):
+        return None
+    LOWERED.tell((kept.kernel, PASSES), kept.kernel)  # it is lowered already
+    return Scheduled(
+        kept.kernel, kept.digest, kept.reads, kept.source, KeptOrigin(rest) if rest else None,
+        kept, kept.params, dict(zip(kept.dims, kept.sizes, strict=True)), kept.passed_over,
+    )  # fmt: skip

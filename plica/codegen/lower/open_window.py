@@ -1,0 +1,257 @@
+"""Open windows: windows over one channel, of images of any size.
+
+Depthwise convolutions and pools with a border.  An image is copied to where it has that border and
+room for whole tiles; a tile is a vector of a row, and a few rows high, so that what is read serves
+all windows it is in.  Its sums are all written out.
+
+    for n, c:
+        room[h, w] = x[n, c]                                 but for its border, which stays
+        for t in range((h + 3) // 4), s in range((w + 15) // 16):
+            acc[r, lane] += room[4 * t + r + k, 16 * s + lane + l] * w[c, k, l]
+            out[n, c, 4 * t + r, 16 * s + lane] = f(acc[r, lane])          where that is inside
+
+Cores share the channels, and each of them has room of its own.
+
+Law: each sum has its terms in the order that it says.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from attrs import frozen
+
+from plica.codegen.lower.loop_order import NEAR, LoopOrder, loops_around, replaced
+from plica.codegen.lower.nest import (
+    StoredElement,
+    in_order,
+    in_registers,
+    open_sizes,
+    stored,
+)
+from plica.codegen.lower.open_tile import without_units
+from plica.core.binding import free_vars, substitute
+from plica.core.term import Term
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    Le,
+    Lit,
+    Load,
+    Lt,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Names, Stages, pairs
+from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Seq, Stmt, Store
+from plica.ir.type.dim import dim, known, polynomial
+from plica.ir.type.dtype import f32, f64
+from plica.schedule.default.contraction import product_of, says_inside
+from plica.schedule.default.machine import Machine
+
+TAPS: Final = 49
+"""So many terms are written out, at most."""
+
+WRITTEN: Final = 100
+"""Terms in the text of a tile, about."""
+
+HIGHEST: Final = 4
+"""Rows of a tile, at most."""
+
+BLOCKS: Final = 16
+"""Into so many parts the channels are cut, where cores share them."""
+
+
+@frozen(eq=False)
+class _Side:
+    """One of the last two axes of the data: `start + step * axis + some terms`, which reach so far
+    beyond."""
+
+    axis: ScalarVar
+    start: int
+    step: int
+    reach: int
+
+
+@frozen(eq=False)
+class _Window:
+    """A sum over places near one another in an image, and what is read of that."""
+
+    fold: Each
+    reduction: Reduce
+    inside: Select
+    data: Load
+    fill: Lit
+    sides: tuple[_Side, _Side]
+
+
+def open_windows(of: Stages, machine: Machine) -> Kernel | None:
+    """The loops of stages that are windows of images of open size, None where they are not."""
+    if not of.dims:
+        return None
+    of = without_units(of)
+    every = pairs(of) if all(isinstance(e, Each) for e in of.stages) else []
+    if len(every) != 1:
+        return None
+    ((fold, epilogue),) = every
+    found = _window(in_order(fold))
+    if found is None:
+        return None
+    after = stored(fold, epilogue)
+    places, value = (fold.axes, None) if after is None else (after.indices, after.value)
+    if tuple(places[-1:]) != fold.axes[-1:]:
+        return None
+    names = Names(of, *([] if value is None else [value]))
+    return _Writer(of, found, names, machine).kernel(after)
+
+
+def _window(fold: Each) -> _Window | None:
+    """The window that a stage is."""
+    body = fold.value
+    if not isinstance(body, Reduce) or body.runs or dtype_of(body) not in (f32, f64):
+        return None
+    if len(fold.axes) < 2 or known(fold.out.shape[-1]) is not None:
+        return None
+    terms = {axis: known(size) or 0 for axis, size in zip(body.axes, body.extents, strict=True)}
+    if not 1 < prod(terms.values()) <= TAPS:
+        return None
+    sizes = terms | {
+        axis: n for axis, size in zip(fold.axes, fold.out.shape, strict=True) if (n := known(size))
+    }
+    product = product_of(body, sizes)
+    if product is None:
+        return None
+    data, guards, fill, weight = product
+    column, row = fold.axes[-2:]
+    inner = {column, row, *terms}
+    around = [*data.indices[:-2], *(weight.indices if weight is not None else ())]
+    if not guards or not all(says_inside(each, data) for each in guards) or len(data.indices) < 2:
+        return None
+    if any(not {column, row}.isdisjoint(free_vars(each)) for each in around):
+        return None
+    if any(not inner.isdisjoint(free_vars(each)) for each in data.indices[:-2]):
+        return None
+    sides = [
+        _side(place, axis, terms)
+        for place, axis in zip(data.indices[-2:], (column, row), strict=True)
+    ]
+    (choice,) = [each for each in (body.body, *body.body._children) if isinstance(each, Select)]
+    if sides[0] is None or sides[1] is None or sides[1].step > NEAR:
+        return None
+    return _Window(fold, body, choice, data, fill, (sides[0], sides[1]))
+
+
+def _side(place: Scalar, axis: ScalarVar, terms: dict[ScalarVar, int]) -> _Side | None:
+    """An index of the data, None where it is none of a window."""
+    start, step, reach = 0, 0, 0
+    for atoms, factor in polynomial(place).values():
+        if not atoms:
+            start += factor
+        elif atoms == (axis,):
+            step = factor
+        elif len(atoms) == 1 and isinstance(atoms[0], ScalarVar) and atoms[0] in terms:
+            reach += factor * (terms[atoms[0]] - 1)
+            if factor < 0:
+                return None
+        else:
+            return None
+    return _Side(axis, start, step, reach) if step > 0 and start <= 0 else None
+
+
+class _Writer:
+    """Writes the loops: how large a tile is, and where images have room."""
+
+    def __init__(self, whole: Stages, of: _Window, names: Names, machine: Machine) -> None:
+        self.whole, self.of, self.names = whole, of, names
+        self.lanes = machine.lanes(of.data.buffer.dtype)
+        taps = prod([known(each) or 0 for each in of.reduction.extents])
+        self.high = min(HIGHEST, max(2, WRITTEN // taps))
+        self.blocks = BLOCKS if machine.cores > 1 else 1
+        self.shape = of.fold.out.shape
+        self.tiles = (self.shape[-2] + (self.high - 1)) // self.high
+        self.strips = (self.shape[-1] + (self.lanes - 1)) // self.lanes
+        down, along = of.sides
+        self.rows = dim(self.tiles * (self.high * down.step) + max(0, down.reach + 1 - down.step))
+        more = -(-max(0, along.reach + 1 - along.step) // self.lanes)
+        self.vectors = dim(self.strips * along.step + more)
+        shape = (index(self.blocks), self.rows, dim(self.vectors * self.lanes))
+        self.room = Buffer(names.name("room"), shape, of.data.buffer.dtype)
+
+    def kernel(self, after: StoredElement | None) -> Kernel:
+        """All of it."""
+        fold = self.of.fold
+        block, part = self.names.var("block"), self.names.var("part")
+        around = list(zip(fold.axes, self.shape, strict=True))[:-2]
+        image = Seq((self._copied(block), self._tiles(block, after)))
+        body: Stmt = image
+        if around:
+            axis, size = around.pop()
+            each = (size + (self.blocks - 1)) // self.blocks
+            there = block * each + part
+            body = substitute(image, {axis: there})  # type: ignore[assignment]  # a statement stays one
+            if self.blocks > 1:
+                body = Branch(Lt(there, size), body, NOTHING)
+            around.append((part, each))
+        body = Seq((self._border(block), loops_around(around, body)))
+        whole = For(block, index(self.blocks), "parallel" if self.blocks > 1 else "serial", body)
+        params = (*self.whole.inputs, self.room, self.whole.result)
+        return Kernel(open_sizes(params, whole), params, len(self.whole.inputs), whole)
+
+    def _border(self, block: Scalar) -> Stmt:
+        """What stands outside of an image, everywhere."""
+        row, vector, lane = (self.names.var(each) for each in ("row", "vector", "lane"))
+        place = (block, row, vector * self.lanes + lane)
+        loops = [(row, self.rows), (vector, self.vectors), (lane, index(self.lanes))]
+        return loops_around(loops, Store(self.room, place, self.of.fill), "vectorized")
+
+    def _copied(self, block: Scalar) -> Stmt:
+        """An image, where its border begins."""
+        data, (down, along) = self.of.data, self.of.sides
+        row, vector, lane = (self.names.var(each) for each in ("row", "vector", "lane"))
+        first, place = vector * self.lanes, vector * self.lanes + lane
+        height, width = data.buffer.shape[-2:]
+        high, wide = self.rows + down.start, self.vectors * self.lanes + along.start
+        read = Load(data.buffer, (*data.indices[:-2], row, place))
+        copy = Store(self.room, (block, row - down.start, place - along.start), read)
+        some = Branch(And(Lt(place, width), Lt(place, wide)), copy, NOTHING)
+        whole = And(Le(first + self.lanes, width), Le(first + self.lanes, wide))
+        lanes = [(lane, index(self.lanes))]
+        sides = [loops_around(lanes, each, "vectorized") for each in (copy, some)]
+        strips = [(vector, (width + (self.lanes - 1)) // self.lanes)]
+        line = loops_around(strips, Branch(whole, *sides))
+        return loops_around([(row, height)], Branch(Lt(row, high), line, NOTHING))
+
+    def _tiles(self, block: Scalar, after: StoredElement | None) -> Stmt:
+        """The windows of an image."""
+        of, (down, along) = self.of, self.of.sides
+        tile, strip, near, lane = (self.names.var(e) for e in ("tile", "strip", "near", "lane"))
+        here = {down.axis: tile * self.high + near, along.axis: strip * self.lanes + lane}
+        near_by: dict[Term, Scalar] = {of.inside: self._read(block)}
+        value = substitute(replaced(of.reduction, near_by), dict(here))
+        assert isinstance(value, Scalar)
+        high, wide = self.shape[-2:]
+        ends = (Le(tile * self.high + self.high, high), Lt(here[along.axis], wide))
+        some = Lt(here[down.axis], high)
+        walk = LoopOrder(
+            ((near, index(self.high)), (lane, index(self.lanes))),
+            tuple([here.get(axis, axis) for axis in of.fold.axes]),
+            value,
+            2,
+            tuple(here.items()),
+            "vectorized",
+            None,
+            (near, *of.reduction.axes),
+        )
+        one = in_registers(walk, self.whole.result, after, self.names, (*ends, some))
+        return loops_around([(tile, self.tiles), (strip, self.strips)], one)
+
+    def _read(self, block: Scalar) -> Load:
+        """The data where it has room."""
+        places = zip(self.of.data.indices[-2:], self.of.sides, strict=True)
+        return Load(self.room, (block, *[dim(place - side.start) for place, side in places]))

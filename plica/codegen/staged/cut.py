@@ -1,0 +1,414 @@
+"""Cutting: a program in which sizes become known while it runs, as steps over segments.
+
+The walk meets what the host has to do (measure a size, choose a side, repeat a body) in the order
+in which it can be done; what each of them needs is a demand.  An operator belongs to the first
+demand that needs it, so nothing is computed before it is wanted, and what a later demand needs of
+it is kept in a register.
+
+Not here: the code of segments, which is that of any program with open sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import Factory, define, frozen
+
+from plica.codegen.staged.host_part import host_parts, is_loop, refused, turn_of
+from plica.codegen.staged.segment import Ranges, segment
+from plica.core.binding import free_vars
+from plica.core.name import Name
+from plica.ir.graph.expression import (
+    Apply,
+    Call,
+    Const,
+    Expr,
+    Function,
+    If,
+    Let,
+    LetDim,
+    Project,
+    Tuple,
+    Var,
+    attr,
+)
+from plica.ir.graph.module import Defined, Definition, Module
+from plica.ir.graph.shape_specialisation import has_open_dims
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType, TupleType
+from plica.rewrite.graph.dataflow import to_dataflow
+from plica.rewrite.graph.walk import expressions, operands, with_operands
+from plica.runtime.staged.program import (
+    ChooseBlock,
+    MeasureDim,
+    RepeatBlock,
+    RunSegment,
+    Step,
+    StepBlock,
+)
+
+
+@frozen(eq=False)
+class CutProgram:
+    """Steps, and the modules of the segments they run."""
+
+    program: StepBlock
+    segments: tuple[Module, ...]
+
+
+def is_staged(module: Module) -> bool:
+    """Whether a program is run in segments: it measures sizes, or repeats what has open ones."""
+    if module.main is None or not isinstance(module.definitions().get(module.main), Function):
+        return False
+    nodes = expressions(module.main_function().body)
+    if any(isinstance(each, LetDim) for each in nodes):
+        return True
+    return has_open_dims(module) and any(map(is_loop, nodes))
+
+
+def cut(of: Module) -> CutProgram:
+    """The program of a module, in steps and segments."""
+    whole = to_dataflow(infer(of))
+    main = whole.main_function()
+    rest = {name: value for name, value in whole.items() if name is not whole.main}
+    cutter = _Cutter(main, rest)
+    program = cutter.block(main.body, {})
+    return CutProgram(program, tuple(cutter.segments))
+
+
+@define(eq=False)
+class _Demand:
+    """What must be there at a point of the program, and what the host does then."""
+
+    needs: list[Expr] = Factory(list)
+    measures: list[LetDim] = Factory(list)
+    event: If | Let | None = None
+
+
+class _Cutter:
+    """The registers and segments of one program."""
+
+    def __init__(self, main: Function, rest: Mapping[Defined, Definition]) -> None:
+        self.rest, self.segments = rest, list[Module]()
+        self.ranges: Ranges = attr(main, "dim_ranges", ())
+        self.registers: dict[Var, int] = {}
+        self.told: dict[ScalarVar, tuple[str, ...]] = {}
+        self.inputs = {each: str(each.name) for each in main.params}
+        for each in main.params:
+            if not isinstance(each.type, TensorType):
+                raise refused("An input is no tensor.", str(each.type))
+            self.registers[each] = len(self.registers)
+        self.hosts = host_parts(main.body)
+        self.taken = {str(each.name) for each in main.params}
+
+    def block(self, root: Expr, given: Mapping[Expr, Expr]) -> StepBlock:
+        """The steps that give the tensors of an expression; `given` are there already."""
+        return _BlockCutter(self, root, given).block()
+
+    def fresh(self, hint: str, of: TensorType) -> Var:
+        """A new register."""
+        name = Name(hint, len(self.registers))
+        var = Var(name, of)
+        self.registers[var] = len(self.registers)
+        return var
+
+    def depends(self, value: Expr) -> tuple[str, ...]:
+        """The inputs that a value is computed from."""
+        found: set[str] = set()
+        for each in free_vars(value):
+            if isinstance(each, ScalarVar):
+                found.update(self.told.get(each, ()))
+            elif isinstance(each, Var) and each in self.inputs:
+                found.add(self.inputs[each])
+        return tuple([name for name in self.inputs.values() if name in found])
+
+
+class _BlockCutter:
+    """One block: first what is demanded, then the segments that serve the demands."""
+
+    def __init__(self, whole: _Cutter, root: Expr, given: Mapping[Expr, Expr]) -> None:
+        self.whole, self.root = whole, root
+        self.plain: dict[Expr, Expr] = dict(given)
+        self.demands: list[_Demand] = [_Demand()]
+        self.pending: set[ScalarVar] = set()
+        self.results: dict[Expr, tuple[Var, ...]] = {}  # registers of what the host does
+
+    # --- what is demanded ------------------------------------------------------------------------
+
+    def block(self) -> StepBlock:
+        self._visit(self.root)
+        last = self.demands[-1]
+        wanted = _flat(self.plain[self.root])
+        if self.pending and any(self._waits(each) for each in wanted):
+            last = self._next()
+        last.needs += wanted
+        steps = self._steps()
+        return StepBlock(tuple(steps), tuple([self._register(each) for each in wanted]))
+
+    def _visit(self, root: Expr) -> None:
+        """Give every expression below its form without what the host does."""
+        stack: list[tuple[Expr, int]] = [(root, 0)]
+        while stack:
+            node, phase = stack.pop()
+            if node in self.plain:
+                continue
+            match node:
+                case LetDim(_, value, body):
+                    if phase == 0:
+                        stack += [(node, 1), (value, 0)]
+                    elif phase == 1:
+                        self._measure(node)
+                        stack += [(node, 2), (body, 0)]
+                    else:
+                        self.plain[node] = self.plain[body]
+                case Let(_, Function(), Call(_, args, _)) if node in self.whole.hosts:
+                    if phase == 0:
+                        stack.append((node, 1))
+                        stack += [(each, 0) for each in reversed(args)]
+                    else:
+                        self._repeat(node)
+                case Let(var, value, body):
+                    if phase == 0:
+                        stack += [(node, 1), (value, 0)]
+                    elif phase == 1:
+                        self.plain[var] = self.plain[value]
+                        stack += [(node, 2), (body, 0)]
+                    else:
+                        self.plain[node] = self.plain[body]
+                case If(condition, then, orelse) if self.whole.hosts & {then, orelse}:
+                    if phase == 0:
+                        stack += [(node, 1), (condition, 0)]
+                    else:
+                        self._choose(node)
+                case _:
+                    kids = operands(node)
+                    if phase == 0 and kids:
+                        stack.append((node, 1))
+                        stack += [(each, 0) for each in reversed(kids)]
+                    else:
+                        self.plain[node] = _made(node, tuple([self.plain[each] for each in kids]))
+
+    def _waits(self, value: Expr) -> bool:
+        return not self.pending.isdisjoint(free_vars(value))
+
+    def _next(self) -> _Demand:
+        self.demands.append(_Demand())
+        self.pending = set()
+        return self.demands[-1]
+
+    def _measure(self, node: LetDim) -> None:
+        value = self.plain[node.value]
+        demand = self._next() if self._waits(value) else self.demands[-1]
+        demand.needs.append(value)
+        demand.measures.append(node)
+        self.pending.add(node.dim)
+        self.whole.told[node.dim] = self.whole.depends(node.value)
+
+    def _choose(self, node: If) -> None:
+        condition = self.plain[node.condition]
+        demand = self._next() if self._waits(condition) else self.demands[-1]
+        demand.needs.append(condition)
+        self._event(demand, node)
+
+    def _repeat(self, node: Let) -> None:
+        assert isinstance(node.body, Call)
+        start = [self.plain[each] for each in node.body.args]
+        waits = any(self._waits(each) for each in start)
+        demand = self._next() if waits else self.demands[-1]
+        demand.needs += start
+        for each in free_vars(node.value):  # what a body has from outside is there before it
+            if isinstance(each, Var) and each in self.plain:
+                demand.needs += _flat(self.plain[each])
+        self._event(demand, node)
+
+    def _event(self, demand: _Demand, node: If | Let) -> None:
+        demand.event = node
+        of = type_of(node)
+        items = of.items if isinstance(of, TupleType) else (of,)
+        made = []
+        for each in items:
+            if not isinstance(each, TensorType):
+                raise refused("What a branch or a loop gives is no tensor.", str(each))
+            made.append(self.whole.fresh("kept", each))
+        self.results[node] = tuple(made)
+        self.plain[node] = Tuple(tuple(made)) if isinstance(of, TupleType) else made[0]
+        self._next()
+
+    # --- segments that serve the demands ---------------------------------------------------------
+
+    def _steps(self) -> list[Step]:
+        self.level: dict[Expr, int] = {}
+        self.kept: dict[Expr, Var | None] = {}  # what is in a register, once it is
+        inside: dict[int, dict[Expr, Expr]] = {}
+        for number, demand in enumerate(self.demands):
+            for each in demand.needs:
+                self._place(each, number)
+            for each in demand.needs:
+                self._use(each, number, whole=True)
+            if demand.event is not None:
+                inside[number] = self._available(demand.event, number)
+        steps: list[Step] = []
+        for number, demand in enumerate(self.demands):
+            steps += self._segment(demand, number)
+            for node in demand.measures:
+                register = self._register(self.plain[node.value])
+                told = self.whole.told[node.dim]
+                steps.append(MeasureDim(str(node.dim.name), register, told))
+            if demand.event is not None:
+                given = {node: self._shown(each) for node, each in inside[number].items()}
+                steps.append(self._host_step(demand.event, given))
+        return steps
+
+    def _place(self, root: Expr, number: int) -> None:
+        """Expressions belong to the first demand that needs them; those of branches to none."""
+        stack: list[tuple[Expr, bool]] = [(root, False)]
+        while stack:
+            node, done = stack.pop()
+            if node in self.level or isinstance(node, Var | Const):
+                continue
+            kids = (node.condition,) if isinstance(node, If) else operands(node)
+            if not done and kids:
+                stack.append((node, True))
+                stack += [(each, False) for each in reversed(kids)]
+                continue
+            first = number
+            if isinstance(node, Project):  # a tuple is in no register, its items are
+                first = self.level.get(node.value, number)
+            self.level[node] = first
+
+    def _use(self, root: Expr, number: int, whole: bool = False) -> None:
+        """Note what an expression of this demand takes from earlier ones."""
+        if whole and self._is_earlier(root, number):
+            self.kept[root] = None
+            return
+        seen: set[Expr] = {root}
+        stack = [root]
+        while stack:
+            for each in operands(stack.pop()):
+                if self._is_earlier(each, number):
+                    self.kept[each] = None
+                elif each not in seen:
+                    seen.add(each)
+                    stack.append(each)
+
+    def _is_earlier(self, node: Expr, number: int) -> bool:
+        if self.level.get(node, number) >= number or _is_cheap(node):
+            return False
+        return isinstance(type_of(node), TensorType)
+
+    def _available(self, event: If | Let, number: int) -> dict[Expr, Expr]:
+        """What the blocks of an event find outside of them, computed by now."""
+        found: dict[Expr, Expr] = {}
+        seen: set[Expr] = set()
+        roots = (event.then, event.orelse) if isinstance(event, If) else (event.value,)
+        stack: list[Expr] = list(roots)
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            plain = self.plain.get(node)
+            if isinstance(plain, Var):
+                found[node] = plain
+            elif plain is not None and self._is_earlier(plain, number + 1):
+                self.kept[plain] = None
+                found[node] = plain
+            else:
+                stack += operands(node)
+        return found
+
+    def _segment(self, demand: _Demand, number: int) -> list[Step]:
+        """The step that computes what a demand needs, and what is kept of it."""
+        wanted = dict.fromkeys(each for each in demand.needs if self._is_new(each))
+        wanted |= dict.fromkeys(
+            each for each in self.kept if self.level.get(each) == number and self._is_new(each)
+        )
+        if not wanted:
+            return []
+        shown = {each: var for each, var in self.kept.items() if var is not None}
+        outputs = [_with(each, shown) for each in wanted]
+        made = segment(outputs, self.whole.rest, self.whole.ranges)
+        numbers = self.whole.registers
+        inputs = [one if isinstance(one, str) else numbers[one] for one in made.operands]
+        registers = []
+        for each in wanted:
+            of = type_of(each)
+            assert isinstance(of, TensorType)
+            var = self.whole.fresh("kept", of)
+            self.kept[each] = var
+            registers.append(self.whole.registers[var])
+        self.whole.segments.append(made.module)
+        return [RunSegment(len(self.whole.segments) - 1, tuple(inputs), tuple(registers))]
+
+    def _is_new(self, node: Expr) -> bool:
+        return not isinstance(node, Var) and self.kept.get(node) is None
+
+    def _shown(self, node: Expr) -> Expr:
+        """An expression that was computed, as the register it is in."""
+        if isinstance(node, Var):
+            return node
+        var = self.kept[node]
+        assert var is not None
+        return var
+
+    def _register(self, node: Expr) -> int:
+        shown = self._shown(node)
+        assert isinstance(shown, Var)
+        return self.whole.registers[shown]
+
+    def _host_step(self, event: If | Let, given: Mapping[Expr, Expr]) -> Step:
+        outputs = tuple([self.whole.registers[each] for each in self.results[event]])
+        if isinstance(event, If):
+            then, orelse = (self.whole.block(each, given) for each in (event.then, event.orelse))
+            return ChooseBlock(self._register(self.plain[event.condition]), then, orelse, outputs)
+        assert isinstance(event.value, Function)
+        assert isinstance(event.body, Call)
+        carried = []
+        for param in event.value.params:
+            self.whole.registers[param] = number = len(self.whole.registers)
+            carried.append(number)
+        turn = turn_of(event)
+        test, body, end = (self.whole.block(each, given) for each in turn)
+        start = [self._register(self.plain[each]) for each in event.body.args]
+        return RepeatBlock(tuple(start), tuple(carried), test, body, end, outputs)
+
+
+def _made(node: Expr, parts: tuple[Expr, ...]) -> Expr:
+    if isinstance(node, Project) and isinstance(parts[0], Tuple):
+        return parts[0].items[node.index]
+    return with_operands(node, parts)
+
+
+def _flat(node: Expr) -> list[Expr]:
+    """The tensors of an expression, one by one."""
+    of = type_of(node)
+    if isinstance(node, Tuple):
+        return [item for each in node.items for item in _flat(each)]
+    if isinstance(of, TupleType):
+        return [item for at in range(len(of.items)) for item in _flat(Project(node, at))]
+    if not isinstance(of, TensorType):
+        raise refused("A result is no tensor.", str(of))
+    return [node]
+
+
+def _is_cheap(node: Expr) -> bool:
+    """Whether it is as well to compute something again as to keep it."""
+    return isinstance(node, Const) or (isinstance(node, Apply) and not node.args)
+
+
+def _with(root: Expr, shown: Mapping[Expr, Var]) -> Expr:
+    """An expression in which what was computed before is the register it is in."""
+    memo: dict[Expr, Expr] = dict(shown)
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        node, done = stack.pop()
+        if node in memo:
+            continue
+        kids: Sequence[Expr] = operands(node)
+        if kids and not done:
+            stack.append((node, True))
+            stack += [(each, False) for each in kids]
+        else:
+            memo[node] = with_operands(node, tuple([memo[each] for each in kids]))
+    return memo[root]

@@ -1,0 +1,62 @@
+"""Host parts: what of a program the host does between segments, and the shape of a loop.
+
+Sizes are measured by the host, so what has a measure inside is not for one segment; and so are
+loops of programs with open sizes: functions that call themselves last.
+"""
+
+from __future__ import annotations
+
+from plica.core.binding import free_vars
+from plica.ir.graph.expression import Call, Expr, Function, If, Let, LetDim, Tuple, Var
+from plica.rewrite.graph.walk import expressions, operands
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+
+def host_parts(root: Expr) -> set[Expr]:
+    """The expressions with something in them that the host does."""
+    found: set[Expr] = set()
+    for node in expressions(root):
+        if isinstance(node, LetDim) or is_loop(node) or not found.isdisjoint(operands(node)):
+            found.add(node)
+    return found
+
+
+def is_loop(node: Expr) -> bool:
+    """Whether an expression is a function that calls itself last, called at once."""
+    match node:
+        case Let(var, Function() as function, Call(callee, _, _)) if callee is var:
+            return var in free_vars(function)
+        case _:
+            return False
+
+
+def turn_of(loop: Let) -> tuple[Expr, Expr, Expr]:
+    """Whether a loop goes on, what it carries then, and what it gives at its end."""
+    assert isinstance(loop.value, Function)
+    match loop.value.body:
+        case If(condition, then, orelse):
+            return condition, _next_turn(then, loop.var), orelse
+        case _:
+            raise refused("A function calls itself in another way than a loop does.", "recursion")
+
+
+def _next_turn(node: Expr, itself: Var) -> Expr:
+    """What a loop hands to its next turn, under the sizes that are measured for it."""
+    sizes: list[LetDim] = []
+    while isinstance(node, LetDim):
+        sizes.append(node)
+        node = node.body
+    if not (isinstance(node, Call) and node.callee is itself):
+        raise refused("A function calls itself in another way than a loop does.", "recursion")
+    found: Expr = Tuple(node.args)
+    if itself in free_vars(found):
+        raise refused("A function calls itself in another way than a loop does.", "recursion")
+    for each in reversed(sizes):
+        found = LetDim(each.dim, each.value, found)
+    return found
+
+
+def refused(message: str, found: str) -> UnsupportedError:
+    """The refusal of a program that cannot be cut."""
+    hint = "plica.interpret runs every program of the language."
+    return UnsupportedError(Diagnostic("unsupported", message, None, None, found, hint))

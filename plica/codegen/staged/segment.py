@@ -1,0 +1,81 @@
+"""Segments: some expressions as the main function of a module of their own.
+
+What a segment takes are the variables that are free in it; a size that none of them shows comes as
+an array without elements that is as long as the size.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph.expression import Apply
+>>> from plica.ir.type.dim import dim_var
+>>> places = Apply("iota", (), (("axis", 0), ("dtype", i64), ("shape", (dim_var("k"),))))
+>>> made = segment([places], {}, ())
+>>> made.operands, str(made.module.main_function().params[0].type)
+(('k',), 'Tensor[("k", 0), bool]')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import frozen
+
+from plica.core.binding import free_vars
+from plica.core.name import Name
+from plica.ir.graph.expression import Expr, Function, Tuple, Var
+from plica.ir.graph.module import Defined, Definition, Module, module
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.type.dtype import bool_, i64
+from plica.ir.type.infer import infer
+from plica.ir.type.term import TensorType, tensor
+
+__all__ = ["Segment", "i64", "segment"]
+
+Ranges = Sequence[tuple[str, int, int | None]]
+
+
+@frozen(eq=False)
+class Segment:
+    """A module, and what its parameters are: variables, and the names of dims."""
+
+    module: Module
+    operands: tuple[Var | str, ...]
+
+
+def segment(outputs: Sequence[Expr], rest: Mapping[Defined, Definition], ranges: Ranges) -> Segment:
+    """The segment that computes some tensors; `rest` are definitions it may call."""
+    body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
+    free = free_vars(body)
+    params = sorted(
+        [each for each in free if isinstance(each, Var) and each not in rest], key=_order
+    )
+    dims = {each for each in free if isinstance(each, ScalarVar)}
+    shown: set[ScalarVar] = set()
+    for each in params:
+        assert isinstance(each.type, TensorType)
+        shown.update(size for size in each.type.shape if isinstance(size, ScalarVar))
+        dims.update(size for size in free_vars(each.type) if isinstance(size, ScalarVar))
+    ordered = tuple(sorted(dims, key=lambda each: each.name))
+    hidden = [each for each in ordered if each not in shown]
+    taken = {str(each.name) for each in params}
+    witnesses = [
+        Var(_free_name(str(each.name), taken), tensor((each, 0), bool_)) for each in hidden
+    ]
+    kept = tuple([each for each in ranges if each[0] in {str(dim.name) for dim in ordered}])
+    attrs = (("dim_ranges", kept),) if kept else ()
+    main = Var(Name("main"), None)
+    function = Function(ordered, (), (*params, *witnesses), None, body, attrs)
+    return Segment(
+        infer(module({**rest, main: function}, main)),
+        (*params, *[str(each.name) for each in hidden]),
+    )
+
+
+def _order(of: Var) -> Name:
+    return of.name
+
+
+def _free_name(hint: str, taken: set[str]) -> Name:
+    name = Name(hint)
+    while str(name) in taken:
+        name = Name(hint, name.index + 1)
+    taken.add(str(name))
+    return name

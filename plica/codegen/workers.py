@@ -1,0 +1,51 @@
+"""Workers: independent pieces of a compilation, some of which other processes may do.
+
+A task names a function of a module and its arguments, so that it can be sent; what comes back is
+bytes.  Who the others are is the caller's to know (`plica.pipeline.worker_pool`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from attrs import frozen
+
+
+@frozen(eq=False)
+class Task:
+    """A piece of work: the kernel it is for, and the function and arguments that do it."""
+
+    name: str
+    work: Callable[..., bytes]
+    args: tuple[Any, ...]  # Any: whatever the work takes, all of which can be sent
+
+
+class Workers(Protocol):
+    """Processes beside this one."""
+
+    def serves(self, count: int) -> bool:
+        """Whether so many tasks are worth another process."""
+
+    def share(
+        self,
+        tasks: Sequence[Task],
+        here: Callable[[int], None],
+        there: Callable[[int, bytes], None],
+    ) -> None:
+        """Do all tasks, some of them elsewhere; see `together`."""
+
+
+def together(
+    tasks: Sequence[Task],
+    here: Callable[[int], None],
+    there: Callable[[int, bytes], None],
+    workers: Workers | None = None,
+) -> None:
+    """Do all tasks: `here` does the one of that number in this process, `there` takes what another
+    process made of it.  Both are called by this thread alone."""
+    if workers is None or not workers.serves(len(tasks)):
+        for number in range(len(tasks)):
+            here(number)
+    else:
+        workers.share(tasks, here, there)

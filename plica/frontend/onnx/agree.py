@@ -1,0 +1,84 @@
+"""Sizes that must agree: inputs of a node whose open sizes cannot be shown to be one.
+
+Operators that broadcast take sizes that are the same or 1, which is seen when the model runs;
+products and joins take sizes that are the same, which is asserted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.run_time import common_shape, matched, spread
+from plica.frontend.onnx.value import TensorValue
+from plica.ir.loop.scalar import Scalar
+from plica.ir.op.relation import Shape
+from plica.ir.type.dim import known, same_dim
+
+BROADCAST: Final = frozenset(
+    {
+        "Add", "Sub", "Mul", "Div", "Pow", "Mod", "Max", "Min", "Sum", "Mean", "Where", "Equal",
+        "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor", "BitShift",
+        "BitwiseAnd", "BitwiseOr", "BitwiseXor",
+    }
+)  # fmt: skip
+
+
+def agree(node: OnnxNode) -> None:
+    """Give a node inputs of sizes that agree, where that takes a look at the sizes of a call."""
+    values = [each for each in node.inputs if each is not None]
+    if len(values) < 2 or len(values) < len(node.inputs):
+        return
+    shapes = [each.type.shape for each in values]
+    kind = node.proto.op_type
+    if kind in BROADCAST and node.opset >= 7:
+        if _differ(shapes):
+            whole = common_shape(node, shapes)
+            node.inputs = tuple([_spread(node, each, whole) for each in values])
+    elif kind == "MatMul" and min(map(len, shapes)) > 1:
+        left, right = shapes
+        inner = left[-1]
+        node.inputs = (values[0], _matched(values[1], (*right[:-2], inner, right[-1])))
+    elif kind == "GatherElements" and len({len(each) for each in shapes}) == 1:
+        axis = node.integer("axis", 0) % max(len(shapes[0]), 1)
+        sizes = (*shapes[0][:axis], shapes[1][axis], *shapes[0][axis + 1 :])
+        node.inputs = (values[0], _matched(values[1], sizes))
+    elif kind == "Concat" and len({len(each) for each in shapes}) == 1:
+        axis = node.integer("axis", 1) % max(len(shapes[0]), 1)
+        node.inputs = tuple([
+            _matched(each, (*shapes[0][:axis], each.type.shape[axis], *shapes[0][axis + 1 :]))
+            for each in values
+        ])  # fmt: skip
+
+
+def _differ(shapes: Sequence[Shape]) -> bool:
+    """Whether two sizes on one axis may agree, which does not follow from what they are."""
+    width = max(map(len, shapes))
+    for at in range(1, width + 1):
+        sizes = [each[-at] for each in shapes if len(each) >= at and known(each[-at]) != 1]
+        if any(_is_unsure(sizes[0], each) for each in sizes[1:]):
+            return True
+    return False
+
+
+def _is_unsure(a: Scalar, b: Scalar) -> bool:
+    return (known(a) is None or known(b) is None) and not same_dim(a, b)
+
+
+def _spread(node: OnnxNode, value: TensorValue, whole: Shape) -> TensorValue:
+    own = len(value.type.shape)
+    sizes = whole[len(whole) - own :]
+    wanted = [b if known(a) != 1 else a for a, b in zip(value.type.shape, sizes, strict=True)]
+    if all(map(same_dim, value.type.shape, wanted)):
+        return value
+    return TensorValue(spread(node, value.expr, wanted))
+
+
+def _matched(value: TensorValue, sizes: Shape) -> TensorValue:
+    """A value of which it is asserted that it has a shape; numbers that differ are left alone."""
+    own = value.type.shape
+    if not any(_is_unsure(a, b) for a, b in zip(own, sizes, strict=True)):
+        return value
+    wanted = [b if _is_unsure(a, b) else a for a, b in zip(own, sizes, strict=True)]
+    return TensorValue(matched(value.expr, wanted))

@@ -1,0 +1,205 @@
+"""Rows of resampling whose sizes or scales are only known when the model runs.
+
+Where each place of a result lies on an axis of the input, and how much its neighbours count, are
+vectors that the model computes; the elements are taken from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.row.resize_kernel import ResizeKernel
+from plica.frontend.onnx.row.word import along, dtype, in_f32, like, rank, shape, to
+from plica.frontend.onnx.run_time import ONE, ZERO, Piece, amount, clamped, places, size_from
+from plica.ir.graph.expression import Expr, const
+from plica.ir.loop.scalar import Scalar
+from plica.ir.op.comparison import equal, less, logical_or
+from plica.ir.op.elementwise import (
+    absolute,
+    add,
+    ceil,
+    divide,
+    floor,
+    maximum,
+    minimum,
+    multiply,
+    subtract,
+)
+from plica.ir.op.index import take, where
+from plica.ir.type.dim import same_dim
+from plica.ir.type.dtype import f64, i64
+
+
+def number(value: float) -> Expr:
+    """A constant of the type that places are computed in."""
+    return const(value, f64)
+
+
+_HALF: Final = number(0.5)
+_NEAREST: Final[dict[str, Callable[[Expr], Expr]]] = {
+    "round_prefer_floor": lambda at: ceil(subtract(at, _HALF)),
+    "round_prefer_ceil": lambda at: floor(add(at, _HALF)),
+    "floor": floor,
+    "ceil": ceil,
+}
+
+
+@attrs.frozen(eq=False)
+class LateGrid:
+    """Where the places of a result lie on an axis, as values: sizes, the scale, the region."""
+
+    before: Scalar
+    after: Scalar
+    scale: Expr
+    mode: str
+    start: Expr
+    stop: Expr
+
+    def places(self) -> Expr:
+        """The place in the input of each place of the result."""
+        at = to(places(self.after), f64)
+        before = to(amount(self.before), f64)
+        length, last = multiply(self.scale, before), subtract(before, number(1.0))
+        single = equal(length, number(1.0))
+        rest = where(single, number(1.0), subtract(length, number(1.0)))
+        half = subtract(divide(add(at, _HALF), self.scale), _HALF)
+        match self.mode:
+            case "asymmetric":
+                return divide(at, self.scale)
+            case "align_corners":
+                return where(single, multiply(at, number(0.0)), divide(multiply(at, last), rest))
+            case "tf_crop_and_resize":
+                span = multiply(subtract(self.stop, self.start), last)
+                steps = divide(multiply(at, span), rest)
+                step = where(single, add(multiply(at, number(0.0)), multiply(_HALF, span)), steps)
+                return add(step, multiply(self.start, last))
+            case "pytorch_half_pixel":
+                return where(single, add(multiply(at, number(0.0)), number(-0.5)), half)
+            case "half_pixel_symmetric":
+                part = divide(to(amount(self.after), f64), length)
+                shift = multiply(multiply(before, _HALF), subtract(number(1.0), part))
+                return add(shift, half)
+            case _:
+                return half
+
+
+def late_grids(  # noqa: PLR0917  # every way to say where the places lie
+    node: OnnxNode, axes: Sequence[int], scales: Sequence[Expr | float] | None,
+    sizes: Sequence[Piece] | None, mode: str, region: Sequence[Expr] | None, policy: str,
+) -> dict[int, LateGrid]:  # fmt: skip
+    """The grids of the axes that are resampled."""
+    given, count = shape(node.x()), len(axes)
+    if len(scales if scales is not None else sizes or ()) != count:
+        node.malformed("There must be a scale or a size for each axis.", str(count), "others")
+    grids: dict[int, LateGrid] = {}
+    factors: list[Expr] = []
+    if scales is not None:
+        factors = [each if isinstance(each, Expr) else number(each) for each in scales]
+    else:
+        for axis, size in zip(axes, sizes or (), strict=True):
+            whole = maximum(amount(given[axis]), ONE)
+            factors.append(divide(to(amount(size), f64), to(whole, f64)))
+        if policy != "stretch" and factors:
+            if policy not in ("not_larger", "not_smaller"):
+                node.malformed("There is no such policy.", "not_larger, not_smaller", repr(policy))
+            one = factors[0]
+            for each in factors[1:]:
+                one = minimum(one, each) if policy == "not_larger" else maximum(one, each)
+            factors = [one] * count
+    for at, axis in enumerate(axes):
+        before, plain = given[axis], None if scales is None else scales[at]
+        if scales is None and policy == "stretch":
+            assert sizes is not None
+            size = sizes[at]
+            after = size_from(node, size, axis)
+            if same_dim(before, after) and mode != "tf_crop_and_resize":
+                continue
+        elif isinstance(plain, float) and plain.is_integer() and plain >= 1:
+            after = before * int(plain)
+            if plain == 1 and mode != "tf_crop_and_resize":
+                continue
+        else:
+            wide = multiply(to(amount(before), f64), factors[at])
+            rounded = floor(wide if scales is not None else add(wide, _HALF))
+            after = node.measured(to(rounded, i64), axis)
+        start, stop = (number(0.0), number(1.0)) if region is None else (
+            region[at], region[at + count])  # fmt: skip
+        factor = where(equal(factors[at], number(0.0)), number(1.0), factors[at])
+        grids[axis] = LateGrid(before, after, factor, mode, start, stop)
+    return grids
+
+
+def resampled_late(
+    node: OnnxNode, grids: dict[int, LateGrid], kernel: ResizeKernel, outside: float
+) -> Expr:
+    """The input resampled along the axes of the grids."""
+    x = node.x()
+    of, exact = dtype(x), kernel.mode == "nearest"
+    if kernel.antialias:
+        node.undecided("How many places are under a weight", node.need(0))
+    if not exact and not of.is_float:
+        message = "Integers are resized to their nearest only: the standard says no rounding."
+        node.unsupported(message, "nearest", str(of))
+    whole = x if exact else in_f32(x)
+    for axis, grid in grids.items():
+        whole = _along(whole, axis, grid, kernel)
+    whole = to(whole, of)
+    for axis, grid in grids.items():
+        if grid.mode == "tf_crop_and_resize":
+            at, last = grid.places(), subtract(to(amount(grid.before), f64), number(1.0))
+            missed = logical_or(less(at, number(0.0)), less(last, at))
+            whole = where(along(missed, axis, rank(whole)), like(outside, whole), whole)
+    return whole
+
+
+def _along(x: Expr, axis: int, grid: LateGrid, kernel: ResizeKernel) -> Expr:
+    at, last = grid.places(), subtract(amount(grid.before), ONE)
+    if kernel.mode == "nearest":
+        chosen = to(_NEAREST[kernel.nearest](at), i64)
+        return take(x, clamped(chosen, ZERO, last), axis=axis)
+    low = to(floor(at), i64)
+    reach = range(2) if kernel.mode == "linear" else range(-1, 3)
+    taps: list[tuple[Expr, Expr]] = []
+    for step in reach:
+        place = add(low, const(step, i64))
+        weight = _falloff(kernel, subtract(to(place, f64), at))
+        if kernel.exclude:
+            out = logical_or(less(place, ZERO), less(last, place))
+            weight = where(out, number(0.0), weight)
+        taps.append((place, weight))
+    if kernel.exclude:
+        total = taps[0][1]
+        for _, weight in taps[1:]:
+            total = add(total, weight)
+        total = where(equal(total, number(0.0)), number(1.0), total)
+        taps = [(place, divide(weight, total)) for place, weight in taps]
+    found: Expr | None = None
+    for place, weight in taps:
+        part = take(x, clamped(place, ZERO, last), axis=axis)
+        part = multiply(part, along(to(weight, dtype(x)), axis, rank(x)))
+        found = part if found is None else add(found, part)
+    assert found is not None
+    return found
+
+
+def _falloff(kernel: ResizeKernel, distance: Expr) -> Expr:
+    """How much a place counts at a distance."""
+    x = absolute(distance)
+    if kernel.mode == "linear":
+        return maximum(subtract(number(1.0), x), number(0.0))
+    a = kernel.cubic
+
+    def polynomial(*factors: float) -> Expr:
+        value: Expr = number(factors[0])
+        for each in factors[1:]:
+            value = add(multiply(value, x), number(each))
+        return value
+
+    near = polynomial(a + 2, -(a + 3), 0.0, 1.0)
+    far = polynomial(a, -5 * a, 8 * a, -4 * a)
+    outer = where(less(x, number(2.0)), far, number(0.0))
+    return where(less(number(1.0), x), outer, near)

@@ -1,0 +1,154 @@
+"""Rows of scans: a body for each place along axes, and what it gives, row by row."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.core.name import Name
+from plica.frontend.onnx.node import OnnxNode, Region
+from plica.frontend.onnx.row.repeat import carried, collecting, no_rows
+from plica.frontend.onnx.row.word import (
+    Made,
+    Row,
+    axis_in,
+    rank,
+    shape,
+)
+from plica.frontend.onnx.run_time import amount, matched
+from plica.frontend.onnx.value import TensorValue
+from plica.ir.graph.expression import Expr, Var, const
+from plica.ir.loop.scalar import Scalar
+from plica.ir.op.comparison import less
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import add, subtract
+from plica.ir.op.index import take
+from plica.ir.op.join import stack
+from plica.ir.op.repeat import flip
+from plica.ir.op.shape import moveaxis, reshape
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import i64
+from plica.ir.type.term import TensorType
+
+MOST_TURNS: Final = 4096
+"""Scans of more turns are not written out."""
+
+
+def _scan(node: OnnxNode) -> Made:
+    if node.opset < 9:
+        node.unsupported("Scan of version 8 is not supported.", "version 9 or later")
+    body = node.graph("body")
+    count = node.integer("num_scan_inputs")
+    inputs = [node.need(at) for at in range(len(node.inputs))]
+    states = len(inputs) - count
+    outputs = len(body.output) - states
+    if states < 0 or count < 1 or outputs < 0 or len(body.input) != len(inputs):
+        node.malformed("The body does not fit the scan.", str(len(inputs)), str(len(body.input)))
+    state, given = inputs[:states], inputs[states:]
+    axes = node.integers("scan_input_axes") or (0,) * count
+    turned = node.integers("scan_input_directions") or (0,) * count
+    out_axes = node.integers("scan_output_axes") or (0,) * outputs
+    out_turned = node.integers("scan_output_directions") or (0,) * outputs
+    if (len(axes), len(turned)) != (count, count) or (
+        (len(out_axes), len(out_turned)) != (outputs, outputs)
+    ):
+        node.malformed("There is not one axis for each input and output.", str(count), str(axes))
+    places = [axis_in(node, axis, len(value.type.shape))
+              for axis, value in zip(axes, given, strict=True)]  # fmt: skip
+    whole = [value.type.shape[axis] for axis, value in zip(places, given, strict=True)]
+    lengths = {known(each) for each in whole if known(each) is not None}
+    length = known(whole[0])
+    if len(lengths) > 1:
+        node.malformed("The inputs of a scan have one length.", str(length), str(lengths))
+    if length is None or None in map(known, whole) or length > MOST_TURNS:
+        size = next((each for each in whole if known(each) is not None), whole[0])
+        ends_ = _scanned(node, state, given, list(zip(places, turned, strict=True)), size)
+        turned_ = [
+            flip(value, axis=(0,)) if back else value
+            for value, back in zip(ends_[states:], out_turned, strict=True)
+        ]
+        return [
+            *ends_[:states],
+            *(moveaxis(value, (0,), (axis_in(node, axis, rank(value)),))
+              for value, axis in zip(turned_, out_axes, strict=True)),
+        ]  # fmt: skip
+    rows: list[list[Expr]] = [[] for _ in range(outputs)]
+    for turn in range(length):
+        items = [
+            TensorValue(_item(value.expr, axis, length - 1 - turn if back else turn))
+            for value, axis, back in zip(given, places, turned, strict=True)
+        ]
+        made = node.run(body, *state, *items)
+        state = made[:states]
+        for row, value in zip(rows, made[states:], strict=True):
+            row.append(value.expr)
+    if not length:
+        return [*state, *_none_scanned(node, state, given, places, out_axes)]
+    ends: list[Expr] = []
+    for row, axis, back in zip(rows, out_axes, out_turned, strict=True):
+        items_ = tuple(reversed(row)) if back else tuple(row)
+        ends.append(stack(items_, axis=axis_in(node, axis, rank(row[0]) + 1)))
+    return [*state, *ends]
+
+
+def _scanned(
+    node: OnnxNode,
+    state: list[TensorValue],
+    given: list[TensorValue],
+    ways: list[tuple[int, int]],
+    rows: Scalar,
+) -> list[Expr]:
+    """A scan of open length as a loop over its places."""
+    body, last = node.graph("body"), subtract(amount(rows), const(1, i64))
+    region: Region = {}
+    sources = [
+        matched(value.expr, (*value.type.shape[:axis], rows, *value.type.shape[axis + 1 :]))
+        for value, (axis, _) in zip(given, ways, strict=True)
+    ]
+
+    def turn_of(turn: Expr, alive: Expr, *held: Expr) -> tuple[list[Expr], list[Expr]]:
+        items = [
+            take(source, subtract(last, turn) if back else turn, axis=axis)
+            for source, (axis, back) in zip(sources, ways, strict=True)
+        ]
+        found, inside = node.region(body, *[TensorValue(e) for e in (*held[: len(state)], *items)])
+        region.update(inside)
+        after = [carried(node, a, b.expr) for a, b in zip(held, found[: len(state)], strict=False)]
+        return [add(turn, const(1, i64)), alive, *after], [e.expr for e in found[len(state) :]]
+
+    def test(turn: Expr, *_: Expr) -> Expr:
+        return less(turn, amount(rows))
+
+    start = [const(0, i64), const(True), *(each.expr for each in state)]
+    return collecting(node, start, test, turn_of, region, rows)[2:]
+
+
+def _none_scanned(
+    node: OnnxNode,
+    state: list[TensorValue],
+    given: list[TensorValue],
+    places: list[int],
+    out_axes: tuple[int, ...],
+) -> list[Expr]:
+    """The outputs of a scan without turns, whose body is only asked for its types."""
+    items = []
+    for value, axis in zip(given, places, strict=True):
+        of = value.type
+        item = TensorType((*of.shape[:axis], *of.shape[axis + 1 :]), of.dtype)
+        items.append(TensorValue(Var(Name(node.fresh("scan")), item)))
+    made = node.run(node.graph("body"), *state, *items)[len(state) :]
+    return [
+        no_rows(node, value, axis_in(node, axis, len(value.type.shape) + 1))
+        for value, axis in zip(made, out_axes, strict=True)
+    ]
+
+
+def _item(x: Expr, axis: int, at: int) -> Expr:
+    rest = (*shape(x)[:axis], *shape(x)[axis + 1 :])
+    return reshape(slice_(x, (at,), (at + 1,), None, (axis,)), rest)
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "Scan": _scan,
+}
+# fmt: on

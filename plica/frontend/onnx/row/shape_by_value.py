@@ -1,0 +1,309 @@
+"""Rows that arrange elements by numbers which are only known when the model runs.
+
+The size of each result is computed as the standard says, measured, and the elements are taken from
+where they are: a slice, a border and a repetition are all places along an axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.row.word import (
+    Made,
+    along,
+    as_scalar,
+    axes_in,
+    dtype,
+    like,
+    rank,
+    shape,
+    to,
+)
+from plica.frontend.onnx.run_time import (
+    ONE,
+    ZERO,
+    Piece,
+    amount,
+    at_least_zero,
+    ceiling,
+    clamped,
+    matched,
+    places,
+    reflected,
+    reshaped,
+    size_from,
+    total_of,
+    wrapped_index,
+)
+from plica.frontend.onnx.value import TensorValue
+from plica.ir.graph.expression import Expr, const
+from plica.ir.loop.scalar import Scalar, index
+from plica.ir.op.comparison import equal, less, logical_and
+from plica.ir.op.create import iota_like
+from plica.ir.op.elementwise import (
+    add,
+    ceil,
+    divide,
+    floor_divide,
+    maximum,
+    mod,
+    multiply,
+    negative,
+    subtract,
+)
+from plica.ir.op.index import take, where
+from plica.ir.op.reduction import any_
+from plica.ir.op.repeat import broadcast_to
+from plica.ir.op.shape import reshape
+from plica.ir.type.dim import known, product, quotient
+from plica.ir.type.dtype import f64, i64
+
+MINUS: Expr = const(-1, i64)
+
+
+def reshape_by_dims(node: OnnxNode, x: Expr, sizes: Sequence[Scalar | int]) -> Expr:
+    """A reshape to dims; what -1 stands for is computed where no quotient says it."""
+    total = product(shape(x))
+    rest = [index(e) if isinstance(e, int) else e for e in sizes if e != -1]
+    if len(rest) == len(sizes):
+        return reshaped(x, rest)
+    if known(product(rest)) != 0 and quotient(total, product(rest)) is not None:
+        return reshape(x, tuple(sizes))
+    known_part = maximum(amount(product(rest)), ONE)
+    left = node.measured(floor_divide(amount(total), known_part))
+    return reshaped(x, [left if e == -1 else size_from(node, e) for e in sizes])
+
+
+def reshape_by_value(node: OnnxNode, x: Expr, given: Sequence[Piece], keep_zero: bool) -> Expr:
+    """Reshape: 0 is the size that x has there, -1 what is left over."""
+    sizes: list[Piece] = []
+    for at, each in enumerate(given):
+        if keep_zero or (isinstance(each, int) and each != 0) or isinstance(each, Scalar):
+            sizes.append(each)
+        elif at >= rank(x):
+            if isinstance(each, int):
+                node.malformed("Reshape copies a size that is not there.", str(rank(x)), str(at))
+            sizes.append(each)
+        elif isinstance(each, int):
+            sizes.append(shape(x)[at])
+        else:
+            sizes.append(where(equal(each, ZERO), amount(shape(x)[at]), each))
+    open_ = [isinstance(each, Expr) or each == -1 for each in sizes]
+    values = [amount(each) for each in sizes]
+    said = [where(equal(v, MINUS), ONE, v) if o else v for v, o in zip(values, open_, strict=True)]
+    whole = maximum(total_of(said, multiply, ONE), ONE)
+    left = floor_divide(amount(product(shape(x))), whole)
+    found = [
+        size_from(node, where(equal(value, MINUS), left, value), at) if late else
+        size_from(node, each)
+        for at, (each, value, late) in enumerate(zip(sizes, values, open_, strict=True))
+    ]  # fmt: skip
+    return reshaped(x, found)
+
+
+def slice_by_value(
+    node: OnnxNode, x: Expr, given: Sequence[Sequence[Piece]], axes: Sequence[Piece] | None
+) -> Expr:
+    """Slice: starts, ends and steps; the standard says how they are brought into the axis."""
+    starts, stops = given[0], given[1]
+    steps = given[2] if len(given) > 2 else [1] * len(starts)
+    chosen: Sequence[Piece] = range(len(starts)) if axes is None else axes
+    if not len(starts) == len(stops) == len(steps) == len(chosen):
+        counts = f"{len(starts)}, {len(stops)}, {len(chosen)}, {len(steps)}"
+        node.malformed("Slice has unequal numbers of starts, ends, axes and steps.", "one", counts)
+    numbers = [each for each in chosen if isinstance(each, int)]
+    where_ = range(rank(x)) if len(numbers) < len(chosen) else axes_in(node, numbers, rank(x))
+    for axis in where_:
+        length = amount(shape(x)[axis])
+        start, stop, stride = (
+            by_axis(chosen, some, axis, rank(x), other)
+            for some, other in ((starts, ZERO), (stops, length), (steps, ONE))
+        )
+        first, end = (wrapped_index(each, length) for each in (start, stop))
+        last = subtract(length, ONE)
+        forward = less(ZERO, stride)
+        first = where(forward, clamped(first, ZERO, length), clamped(first, ZERO, last))
+        end = where(forward, clamped(end, ZERO, length), clamped(end, MINUS, last))
+        by = where(equal(stride, ZERO), ONE, stride)
+        size = node.measured(at_least_zero(ceiling(subtract(end, first), by)), axis)
+        x = take(x, add(first, multiply(places(size), stride)), axis=axis)
+    return x
+
+
+def split_by_value(node: OnnxNode, x: Expr, axis: int, parts: Sequence[Piece]) -> Made:
+    """Split into parts of given lengths, which together are the axis."""
+    if len(parts) != len(node.proto.output):
+        count = str(len(node.proto.output))
+        node.malformed("The parts of Split do not make up its axis.", count, str(len(parts)))
+    sizes = [size_from(node, each, at) for at, each in enumerate(parts)]
+    whole = total_size(sizes)
+    x = matched(x, (*shape(x)[:axis], whole, *shape(x)[axis + 1 :]))
+    starts = [index(0), *accumulate(sizes, lambda a, b: a + b)][:-1]
+    return [
+        take(x, add(places(size), amount(start)), axis=axis)
+        for start, size in zip(starts, sizes, strict=True)
+    ]
+
+
+def total_size(sizes: Sequence[Scalar]) -> Scalar:
+    """The sum of sizes."""
+    whole: Scalar = index(0)
+    for each in sizes:
+        whole = whole + each
+    return whole
+
+
+def tile_by_value(node: OnnxNode, x: Expr, reps: Sequence[Piece]) -> Expr:
+    """Tile: each axis stands so many times behind itself."""
+    if len(reps) != rank(x):
+        node.malformed("Tile takes one repetition for each axis.", str(rank(x)), str(len(reps)))
+    times = [size_from(node, each, at) for at, each in enumerate(reps)]
+    wide: list[Scalar] = []
+    for count, size in zip(times, shape(x), strict=True):
+        wide += [count, size]
+    pairs = reshape(x, tuple(s for size in shape(x) for s in (index(1), size)))
+    whole = [count * size for count, size in zip(times, shape(x), strict=True)]
+    return reshape(broadcast_to(pairs, tuple(wide)), tuple(whole))
+
+
+def pad_by_value(
+    node: OnnxNode, x: Expr, widths: Sequence[Piece], axes: Sequence[Piece], mode: str
+) -> Expr:
+    """Pad: borders whose widths may be negative, which then cut off."""
+    if len(widths) != 2 * len(axes):
+        node.malformed("Pad takes a pair for each axis.", str(2 * len(axes)), str(len(widths)))
+    if mode not in ("constant", "reflect", "edge", "wrap"):
+        node.malformed("Pad has no such mode.", "constant, reflect, edge, wrap", repr(mode))
+    given = node.value(2)
+    fill = like(0, x) if given is None else to(as_scalar(given.expr), dtype(x))
+    numbers = [each for each in axes if isinstance(each, int)]
+    where_ = range(rank(x)) if len(numbers) < len(axes) else axes_in(node, numbers, rank(x))
+    for axis in where_:
+        low, high = (
+            by_axis(axes, widths[side * len(axes) :][: len(axes)], axis, rank(x), ZERO)
+            for side in (0, 1)
+        )
+        length = amount(shape(x)[axis])
+        if mode == "constant":
+            cut, kept = at_least_zero(subtract(ZERO, low)), length
+        else:  # what is cut off is no part of the border
+            cut = at_least_zero(subtract(ZERO, low))
+            kept = subtract(subtract(length, cut), at_least_zero(subtract(ZERO, high)))
+        size = node.measured(add(length, add(low, high)), axis)
+        at = subtract(places(size), at_least_zero(low))
+        if mode == "constant":
+            at = subtract(places(size), low)
+            inside = logical_and(less(MINUS, at), less(at, length))
+            if known(shape(x)[axis]) == 0:
+                x = broadcast_to(
+                    fill, tuple(size if o == axis else s for o, s in enumerate(shape(x)))
+                )
+                continue
+            taken = take(x, at, axis=axis, mode="clip")
+            x = where(along(inside, axis, rank(x)), taken, fill)
+            continue
+        if mode == "reflect":
+            at = reflected(at, kept)
+        elif mode == "wrap":
+            at = mod(at, maximum(kept, ONE))
+        else:
+            at = clamped(at, ZERO, subtract(kept, ONE))
+        x = take(x, add(at, cut), axis=axis)
+    return x
+
+
+def center_by_value(node: OnnxNode, x: Expr, wanted: Sequence[Piece], axes: Sequence[int]) -> Expr:
+    """CenterCropPad: as much is cut off, or put on, at both ends."""
+    if len(wanted) != len(axes):
+        node.malformed("CenterCropPad takes a size for each axis.", str(len(axes)), str(wanted))
+    two = const(2, i64)
+    for axis, piece in zip(axes, wanted, strict=True):
+        length, size = amount(shape(x)[axis]), size_from(node, piece, axis)
+        more = subtract(amount(size), length)
+        border = floor_divide(at_least_zero(more), two)
+        at = add(places(size), subtract(floor_divide(at_least_zero(negative(more)), two), border))
+        inside = logical_and(less(MINUS, at), less(at, length))
+        taken = take(x, at, axis=axis, mode="clip")
+        x = where(along(inside, axis, rank(x)), taken, like(0, x))
+    return x
+
+
+def triangle_by_value(x: Expr, offset: Expr, upper: bool) -> Expr:
+    """What lies on one side of a diagonal, zeros elsewhere."""
+    row, column = (iota_like(x, axis=rank(x) + side, dtype=i64) for side in (-2, -1))
+    above = subtract(subtract(column, row), to(as_scalar(offset), i64))
+    side = less(MINUS, above) if upper else less(above, ONE)
+    return where(side, x, like(0, x))
+
+
+def named_axes(axes: Expr, width: int) -> list[Expr]:
+    """For each of `width` axes, whether a vector of axes names it."""
+    named = wrapped_index(to(axes, i64), const(width, i64))
+    return [any_(equal(named, const(at, i64))) for at in range(width)]
+
+
+def by_axis(
+    axes: Sequence[Piece], given: Sequence[Piece], at: int, rank_: int, other: Expr
+) -> Expr:
+    """What is given for one axis of `rank_`, `other` where the axes do not name it."""
+    found = other
+    for axis, value in zip(axes, given, strict=True):
+        if isinstance(axis, int):
+            found = amount(value) if axis % rank_ == at else found
+            continue
+        here = equal(wrapped_index(amount(axis), const(rank_, i64)), const(at, i64))
+        found = where(here, amount(value), found)
+    return found
+
+
+def squeeze_by_value(node: OnnxNode, x: Expr, axes: Expr, count_: int) -> Expr:
+    """Squeeze: the sizes of the other axes, in their order."""
+    gone = named_axes(axes, rank(x))
+    left = rank(x) - count_
+    sizes: list[Expr] = []
+    before: list[Expr] = []  # how many axes before each one stay
+    count: Expr = ZERO
+    for each in gone:
+        before.append(count)
+        count = add(count, where(each, ZERO, ONE))
+    for number in range(left):
+        chosen: Expr = ONE
+        for at, size in enumerate(shape(x)):
+            here = logical_and(equal(before[at], const(number, i64)), equal(gone[at], const(False)))
+            chosen = where(here, amount(size), chosen)
+        sizes.append(chosen)
+    return reshaped(x, [node.measured(each, at) for at, each in enumerate(sizes)])
+
+
+def unsqueeze_by_value(node: OnnxNode, x: Expr, axes: Expr, count_: int) -> Expr:
+    """Unsqueeze: ones at the axes that are named, and the sizes of x between them."""
+    width = rank(x) + count_
+    new = named_axes(axes, width)
+    sizes: list[Expr] = []
+    count: Expr = ZERO
+    for each in new:
+        chosen: Expr = ONE
+        for at, size in enumerate(shape(x)):
+            chosen = where(equal(count, const(at, i64)), amount(size), chosen)
+        sizes.append(where(each, ONE, chosen))
+        count = add(count, where(each, ZERO, ONE))
+    return reshaped(x, [node.measured(each, at) for at, each in enumerate(sizes)])
+
+
+def range_by_value(
+    node: OnnxNode, start: TensorValue, stop: TensorValue, step: TensorValue
+) -> Expr:
+    """Range: numbers from a start by a step."""
+    first, end, by = (as_scalar(each.expr) for each in (start, stop, step))
+    of = dtype(first)
+    if of.is_float:
+        span = divide(to(subtract(end, first), f64), to(by, f64))
+        count = to(ceil(span), i64)
+    else:
+        wide = to(by, i64)
+        apart = subtract(to(end, i64), to(first, i64))
+        count = ceiling(apart, where(equal(wide, ZERO), ONE, wide))
+    size = node.measured(at_least_zero(count))
+    return add(first, multiply(to(places(size), of), by))

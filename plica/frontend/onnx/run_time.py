@@ -1,0 +1,196 @@
+"""Sizes known when a model runs: integers of a model that become dims, and what is done with them.
+
+A row asks for the elements of a vector one by one: each is a number, a term over dims, or a scalar
+that is only known when the model runs.  From such scalars sizes are computed, and `measured` makes
+a dim of one; sizes that cannot be shown to be equal are asserted (`match_shape`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.word import as_scalar, rank, shape, to
+from plica.ir.graph.expression import Apply, Expr, const
+from plica.ir.loop.scalar import Scalar, index
+from plica.ir.op.comparison import equal
+from plica.ir.op.create import dim_value, iota
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import (
+    add,
+    floor_divide,
+    maximum,
+    minimum,
+    mod,
+    multiply,
+    negative,
+    subtract,
+)
+from plica.ir.op.index import take, where
+from plica.ir.op.relation import Shape
+from plica.ir.op.repeat import broadcast_to
+from plica.ir.op.shape import match_shape, reshape
+from plica.ir.type.dim import known, product, same_dim
+from plica.ir.type.dtype import i64
+
+Piece: TypeAlias = "int | Scalar | Expr"
+
+ZERO, ONE = const(0, i64), const(1, i64)
+
+
+def amount(of: Piece) -> Expr:
+    """A number, a dim or a scalar, as a value."""
+    if isinstance(of, Expr):
+        return to(as_scalar(of), i64)
+    if isinstance(of, Scalar):
+        number = known(of)
+        return dim_value(of) if number is None else const(number, i64)
+    return const(of, i64)
+
+
+def is_known(of: Piece) -> bool:
+    """Whether something is a number or a term over dims before the model runs."""
+    return not isinstance(of, Expr)
+
+
+def element(vector: Expr, at: int) -> Expr:
+    """One element of a vector."""
+    return reshape(slice_(vector, (at,), (at + 1,)), ())
+
+
+def pieces(node: OnnxNode, at: int) -> list[Piece]:
+    """The integers of an input of rank 1 or 0, one by one; how many there are must be known."""
+    value = node.need(at)
+    terms = value.terms()
+    if terms is not None:
+        return list(terms.reshape(-1))
+    return _pieces(node, value.expr, at)
+
+
+def _pieces(node: OnnxNode, vector: Expr, at: int) -> list[Piece]:
+    found: list[Piece] = []
+    stack = [vector]
+    while stack:
+        each = stack.pop()
+        terms = node.terms_of(each)
+        if terms is not None:
+            found += list(terms.reshape(-1))
+            continue
+        if isinstance(each, Apply) and each.op == "concat" and rank(each) == 1:
+            stack += reversed(each.args)
+            continue
+        count = known(product(shape(each)))
+        if count is None or rank(each) > 1:
+            node.undecided(
+                f"How many numbers input {at} of {node.proto.op_type} has", node.need(at)
+            )
+        if count == 1:
+            found.append(amount(each))
+        else:
+            found += [amount(element(each, number)) for number in range(count)]
+    return found
+
+
+def size_from(node: OnnxNode, of: Piece, hint: object = "") -> Scalar:
+    """A size: itself where it is known, otherwise a dim that is measured when the model runs."""
+    if isinstance(of, Expr):
+        return node.measured(of, hint)
+    return of if isinstance(of, Scalar) else index(of)
+
+
+def ceiling(number: Expr, by: Expr) -> Expr:
+    """A quotient rounded up."""
+    return negative(floor_divide(negative(number), by))
+
+
+def at_least_zero(of: Expr) -> Expr:
+    """A number, 0 where it is below."""
+    return maximum(of, ZERO)
+
+
+def places(size: Scalar) -> Expr:
+    """0, 1, … as long as a dim is."""
+    return iota(shape=(size,), dtype=i64)
+
+
+def reshaped(x: Expr, sizes: Sequence[Scalar]) -> Expr:
+    """x in another shape; that it has as many elements is asserted where it cannot be shown."""
+    total, wanted = product(shape(x)), product(sizes)
+    numbers = known(total) is not None and known(wanted) is not None
+    if numbers or same_dim(total, wanted):
+        return reshape(x, tuple(sizes))
+    return reshape(match_shape(reshape(x, (total,)), (wanted,)), tuple(sizes))
+
+
+def matched(x: Expr, sizes: Sequence[Scalar]) -> Expr:
+    """x, of which it is asserted that it has a shape."""
+    same = len(sizes) == rank(x) and all(map(same_dim, shape(x), sizes))
+    return x if same else match_shape(x, tuple(sizes))
+
+
+def prefix(x: Expr, size: Scalar, axis: int = 0) -> Expr:
+    """The first places along an axis, as many as a dim is; there must be so many."""
+    cut = slice_(x, (0,), (size,), None, (axis,))
+    return matched(cut, (*shape(x)[:axis], size, *shape(x)[axis + 1 :]))
+
+
+def spread(node: OnnxNode, x: Expr, sizes: Sequence[Scalar]) -> Expr:
+    """x broadcast to a shape of its rank; an axis that may be 1 is seen to when it runs."""
+    for axis, (mine, wanted) in enumerate(zip(shape(x), sizes, strict=True)):
+        if known(mine) == 1 or same_dim(mine, wanted):
+            continue
+        if known(mine) is not None:
+            x = matched(x, tuple(wanted if at == axis else s for at, s in enumerate(shape(x))))
+            continue
+        there, here = places(wanted), amount(mine)
+        fits = where(equal(here, amount(wanted)), there, here)  # one past the end: refused
+        x = take(x, where(equal(here, ONE), multiply(there, ZERO), fits), axis=axis)
+    return broadcast_to(x, tuple(sizes)) if not all(map(same_dim, shape(x), sizes)) else x
+
+
+def broadcast_size(node: OnnxNode, a: Scalar, b: Scalar) -> Scalar:
+    """The size of an axis that two axes are broadcast to."""
+    if known(a) == 1 or same_dim(a, b):
+        return b
+    if known(b) == 1:
+        return a
+    if known(a) is not None or known(b) is not None:  # the other is 1, or the same
+        return a if known(a) is not None else b
+    one, other = amount(a), amount(b)
+    return node.measured(where(equal(one, ONE), other, one))
+
+
+def common_shape(node: OnnxNode, shapes: Sequence[Shape]) -> Shape:
+    """The shape that several are broadcast to."""
+    width = max(map(len, shapes))
+    whole: list[Scalar] = [index(1)] * width
+    for each in shapes:
+        for at, size in enumerate(each, width - len(each)):
+            whole[at] = broadcast_size(node, whole[at], size)
+    return tuple(whole)
+
+
+def wrapped_index(at: Expr, length: Expr) -> Expr:
+    """An index, counted from the end where it is negative."""
+    return where(at < ZERO, add(at, length), at)
+
+
+def clamped(at: Expr, low: Expr, high: Expr) -> Expr:
+    """A number inside of two others."""
+    return minimum(maximum(at, low), high)
+
+
+def reflected(at: Expr, length: Expr) -> Expr:
+    """Places of an axis that is mirrored at its ends."""
+    last = subtract(length, ONE)
+    turn = maximum(multiply(last, const(2, i64)), ONE)
+    inside = mod(at, turn)
+    return minimum(inside, subtract(turn, inside))
+
+
+def total_of(values: Sequence[Expr], join: Callable[[Expr, Expr], Expr], start: Expr) -> Expr:
+    """Values joined one after the other."""
+    for each in values:
+        start = join(start, each)
+    return start

@@ -1,0 +1,204 @@
+"""Cases: a random program of torch with inputs for it, grown call by call beside torch."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from plica.frontend.torch.fuzz.row import CallDraw, KnownValue, TorchCall, rows_for
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+SHAPES: Final = ((2, 3, 5, 4), (1, 4, 6, 6), (2, 4, 7), (3, 2, 5), (3, 4), (5,), (2, 6), ())
+MOST_ELEMENTS: Final = 2_000
+LARGEST: Final = 1e4
+TRIES: Final = 8
+
+REFUSED: Final = (
+    AssertionError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+"""What torch says where a call makes no sense."""
+
+
+@attrs.frozen(eq=False)
+class TorchCase:
+    """Inputs, calls one after another, each of which makes one tensor more, and what is given."""
+
+    inputs: tuple[Tensor, ...]
+    calls: tuple[tuple[TorchCall, int | None], ...]
+    """Each call, and which of its results is kept if there are several."""
+    outputs: tuple[int, ...]
+
+    def module(self) -> torch.nn.Module:
+        """The program as a module."""
+        import torch
+
+        case = self
+        steps = tuple([_step(call, part) for call, part in self.calls])
+
+        class Program(torch.nn.Module):
+            def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+                values = list(inputs)
+                for step in steps:
+                    values.append(step(values))
+                return tuple([values[at] for at in case.outputs])
+
+        return Program().eval()
+
+    def text(self) -> str:
+        """The program as Python has it."""
+        names = ", ".join(f"v{at}" for at in range(len(self.inputs)))
+        lines = [f"def forward({names}):"]
+        for at, (call, part) in enumerate(self.calls, len(self.inputs)):
+            lines.append(f"    v{at} = {call.text()}" + ("" if part is None else f"[{part}]"))
+        lines.append(f"    return {', '.join(f'v{at}' for at in self.outputs)},")
+        return "\n".join(lines)
+
+    def smaller(self) -> Iterator[TorchCase]:
+        """The program with one call less, and with one result less."""
+        if len(self.outputs) > 1:
+            for at in self.outputs:
+                yield attrs.evolve(self, outputs=(at,))
+        for at in reversed(range(len(self.calls))):
+            made = _without(self, at)
+            if made is not None:
+                yield made
+
+
+def _without(of: TorchCase, at: int) -> TorchCase | None:
+    """The case without a call that nothing needs, or whose first tensor can stand for it."""
+    number = len(of.inputs) + at
+    call = of.calls[at][0]
+    known = next((each.number for each in call.args if isinstance(each, KnownValue)), None)
+    if known is None:
+        return None
+
+    def new(old: int) -> int:
+        old = known if old == number else old
+        return old - 1 if old > number else old
+
+    calls = [(_renumbered(each, new), part) for each, part in of.calls]
+    del calls[at]
+    return TorchCase(of.inputs, tuple(calls), tuple(dict.fromkeys(map(new, of.outputs))))
+
+
+def _renumbered(of: Any, new: Any) -> Any:
+    if isinstance(of, KnownValue):
+        return KnownValue(new(of.number))
+    if isinstance(of, list):
+        return [_renumbered(each, new) for each in of]
+    if isinstance(of, TorchCall):
+        return TorchCall(of.path, tuple([_renumbered(each, new) for each in of.args]), of.named)
+    return of
+
+
+def torch_case(seed: int, number: int, most: int = 8) -> TorchCase:
+    """The case of a number."""
+    import torch
+
+    random = Random(f"{seed}/{number} torch")
+    shape = random.choice(SHAPES)
+    kind = random.choice((torch.float32,) * 5 + (torch.float64, torch.int64, torch.float16))
+    inputs = tuple([_numbers(random, shape, kind) for _ in range(random.randint(1, 2))])
+    values = [each.clone() for each in inputs]
+    calls: list[tuple[TorchCall, int | None]] = []
+    for _ in range(random.randint(1, most)):
+        for _ in range(TRIES):
+            made = _grown(random, values)
+            if made is not None:
+                call, part, value = made
+                calls.append((call, part))
+                values.append(value)
+                break
+    given = len(inputs)
+    last = list(range(given, len(values))) or [0]
+    outputs = {last[-1], *[each for each in last if random.random() < 0.2]}
+    return TorchCase(inputs, tuple(calls), tuple(sorted(outputs)))
+
+
+def _grown(random: Random, values: Sequence[Tensor]) -> tuple[TorchCall, int | None, Tensor] | None:
+    """One call more on tensors that are known; None where torch does not take it."""
+    import torch
+
+    back = min(int(random.expovariate(0.7)), len(values) - 1)
+    at = len(values) - 1 - back
+    rows = rows_for(values[at])
+    row = rows[random.choice(list(rows))]
+    try:
+        call = row(CallDraw(random, values), KnownValue(at), values[at])
+        made = _step(call, None)([each.clone() for each in values])
+        part = None
+        if isinstance(made, tuple | list):
+            part = random.randrange(len(made))
+            made = made[part]
+    except REFUSED:
+        return None
+    if not isinstance(made, torch.Tensor) or not made.numel() or made.numel() > MOST_ELEMENTS:
+        return None
+    of = made.double() if made.dtype != torch.bool else made
+    if not bool(torch.isfinite(of).all()) or bool(
+        (of.abs() > LARGEST).any() if made.dtype != torch.bool else False
+    ):
+        return None
+    return call, part, made
+
+
+def _step(call: TorchCall, part: int | None) -> Any:
+    """A function of the tensors that are known, which makes one more."""
+    run = _function(call)
+    return run if part is None else lambda values: run(values)[part]
+
+
+def _function(call: TorchCall) -> Any:
+    import torch
+
+    if call.path in ("weight", "spread", "places"):
+        held = _held(call)
+        return lambda values: held
+    found: Any = torch  # Any: a function, by its path
+    for name in call.path.split(".")[1:]:
+        found = getattr(found, name)
+    parts = [_argument(each) for each in call.args]
+    named = dict(call.named)
+    return lambda values: found(*[part(values) for part in parts], **named)
+
+
+def _argument(of: Any) -> Any:
+    if isinstance(of, KnownValue):
+        return operator.itemgetter(of.number)
+    if isinstance(of, TorchCall):
+        return _function(of)
+    if isinstance(of, list) and any(isinstance(each, KnownValue) for each in of):
+        parts = [_argument(each) for each in of]
+        return lambda values: [part(values) for part in parts]
+    return lambda values: of
+
+
+def _held(call: TorchCall) -> Tensor:
+    """A constant: numbers by its shape, or places that are given."""
+    import torch
+
+    if call.path == "places":
+        return torch.tensor(call.args)
+    count = 1
+    for size in call.args:
+        count *= size
+    line = (torch.arange(count) * 37 % 29 - 14).float() / 8
+    return (line.abs() + 0.5 if call.path == "spread" else line).reshape(call.args)
+
+
+def _numbers(random: Random, shape: tuple[int, ...], kind: torch.dtype) -> Tensor:
+    import torch
+
+    source = torch.Generator().manual_seed(random.randrange(1 << 32))
+    if kind == torch.int64:
+        return torch.randint(-4, 9, shape, generator=source)
+    if random.random() < 0.5:
+        return (torch.randint(-16, 17, shape, generator=source) / 8).to(kind)
+    return torch.randn(shape, generator=source).to(kind)

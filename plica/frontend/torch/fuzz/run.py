@@ -1,0 +1,264 @@
+"""Runs: random programs of torch, exported and compiled or by `torch.compile`, beside torch itself.
+
+What differs more than torch's own results do when the seventh digit of the inputs changes is made
+smaller, call by call.  Results that share memory must do so in both.
+"""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from plica.core.diagnostic import CompilerBug
+from plica.frontend.torch.fuzz.case import TorchCase, torch_case
+from plica.rewrite.fuzz.driver import campaign, least
+from plica.runtime.error import PlicaError, UnsupportedError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+Way = Callable[["torch.nn.Module"], Callable[..., Any]]
+"""What makes something one can call with tensors of a module."""
+
+CRASHES: Final = (
+    PlicaError, CompilerBug, AssertionError, ArithmeticError, AttributeError, LookupError,
+    MemoryError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+"""What no program may end in; a refusal is a `PlicaError` too, but one of its own kind."""
+
+TOLERANCE: Final = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-3, "float64": 1e-4}
+"""Of the largest number of a result; half a dozen calls may lie in between."""
+
+
+@attrs.frozen
+class TorchFinding:
+    """A program that goes wrong, as small as it could be made, and a test."""
+
+    case: int
+    way: str
+    reason: str
+    calls: tuple[str, ...]
+    pytest: str
+
+    def to_data(self) -> dict[str, Any]:
+        return attrs.asdict(self)
+
+
+@attrs.define
+class TorchFuzzReport:
+    """What was tried, and the first finding."""
+
+    seed: int
+    examples: int = 0
+    ways: Counter[str] = attrs.Factory(Counter)
+    refused: Counter[str] = attrs.Factory(Counter)
+    rounded: int = 0
+    calls: Counter[str] = attrs.Factory(Counter)
+    finding: TorchFinding | None = None
+
+    def to_data(self) -> dict[str, Any]:
+        """The report as JSON holds it."""
+        found = self.finding
+        return {
+            "seed": self.seed,
+            "examples": self.examples,
+            "ways": dict(sorted(self.ways.items())),
+            "refused": dict(sorted(self.refused.items())),
+            "rounded": self.rounded,
+            "calls": dict(sorted(self.calls.items())),
+            "finding": None if found is None else found.to_data(),
+        }
+
+
+def fuzz(
+    ways: Mapping[str, Way],
+    examples: int = 200,
+    seed: int = 0,
+    *,
+    first: int = 0,
+    say: Callable[[str], None] | None = None,
+) -> TorchFuzzReport:
+    """So many programs, in the ways by turns, until the first finding."""
+    report = TorchFuzzReport(seed)
+    names = tuple(ways)
+
+    def one(number: int) -> TorchFinding | None:
+        case = torch_case(seed, number)
+        name = names[number % len(names)]
+        report.ways[name] += 1
+        report.calls.update(call.path for call, _ in case.calls)
+        reason = judged(case, ways[name], report)
+        if reason is None:
+            return None
+        if _shaky(case):
+            report.rounded += 1
+            return None
+        small = least(case, TorchCase.smaller, lambda each: _is_wrong(each, ways[name]), 60)
+        reason = judged(small, ways[name]) or reason
+        paths = tuple([call.path for call, _ in small.calls])
+        return TorchFinding(number, name, reason, paths, as_pytest(small, name, reason))
+
+    done = campaign(one, examples, first=first, say=say)
+    report.examples, report.finding = done.ran, done.finding
+    return report
+
+
+def _is_wrong(case: TorchCase, way: Way) -> bool:
+    return _eager(case) is not None and judged(case, way) is not None and not _shaky(case)
+
+
+def _eager(case: TorchCase, inputs: Sequence[Tensor] | None = None) -> tuple[Tensor, ...] | None:
+    """What torch gives; None where it does not take the program."""
+    import torch
+
+    given = [each.clone() for each in (case.inputs if inputs is None else inputs)]
+    try:
+        with torch.no_grad():
+            found: tuple[Tensor, ...] = case.module()(*given)
+    except (IndexError, RuntimeError, TypeError, ValueError):
+        return None
+    return found
+
+
+def judged(case: TorchCase, way: Way, report: TorchFuzzReport | None = None) -> str | None:
+    """What is wrong with a case; None where nothing is, or where it is refused."""
+    import torch
+
+    expected = _eager(case)
+    if expected is None:
+        return None
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            run = way(case.module())
+            found = run(*[each.clone() for each in case.inputs])
+    except UnsupportedError as error:
+        if report is not None:
+            report.refused[error.diagnostics[0].message] += 1
+        return None
+    except CRASHES as error:
+        # Whatever is raised is what is looked for here: it is reported with its place.
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        said = " ".join(str(error).split())[:400]
+        return f"{type(error).__name__}: {said} ({Path(last.filename).name}, {last.name})"
+    several = found if isinstance(found, tuple | list) else (found,)
+    for at, (mine, other) in enumerate(zip(several, expected, strict=True)):
+        wrong = _difference(torch.as_tensor(mine), other)
+        if wrong is not None:
+            return f"result {at}: {wrong}"
+    if all(isinstance(each, torch.Tensor) for each in several):
+        mine, theirs = _shared(several), _shared(expected)
+        if not theirs <= mine:
+            return f"results {sorted(theirs - mine)} share memory in torch and here they do not"
+    return None
+
+
+def _shared(of: Sequence[Tensor]) -> set[tuple[int, int]]:
+    """Which results share memory."""
+    places = [each.untyped_storage().data_ptr() for each in of]
+    return {
+        (a, b) for b in range(len(places)) for a in range(b)
+        if places[a] == places[b] and of[a].numel()
+    }  # fmt: skip
+
+
+def _difference(mine: Tensor, other: Tensor) -> str | None:
+    import torch
+
+    if (mine.dtype, mine.shape) != (other.dtype, other.shape):
+        return f"{mine.dtype}{list(mine.shape)} for {other.dtype}{list(other.shape)}"
+    if not other.dtype.is_floating_point:
+        wrong = int((mine != other).sum())
+        return f"{wrong} of {other.numel()} elements differ" if wrong else None
+    a, b = mine.double(), other.double()
+    finite = torch.isfinite(b)
+    if not bool((torch.isfinite(a) == finite).all()):
+        return "not the same elements are finite"
+    a, b = a[finite], b[finite]
+    if not b.numel():
+        return None
+    scale, apart = float(b.abs().max()), float((a - b).abs().max())
+    if apart <= TOLERANCE[str(other.dtype).removeprefix("torch.")] * scale + 1e-5:
+        return None
+    return f"{apart:.3g} apart where the largest number is {scale:.3g}"
+
+
+def _shaky(case: TorchCase) -> bool:
+    """Whether a change in the last digits of the inputs changes torch's own result as much."""
+    import torch
+
+    before = _eager(case)
+    if before is None:
+        return True
+    for seed in range(3):
+        source = torch.Generator().manual_seed(seed)
+        moved = [
+            (each * (1 + 2 * torch.finfo(each.dtype).eps
+                     * (1 - 2 * torch.rand(each.shape, generator=source)))).to(each.dtype)
+            if each.dtype.is_floating_point else each
+            for each in case.inputs
+        ]  # fmt: skip
+        after = _eager(case, moved)
+        if after is None or any(
+            _difference(a, b) is not None for a, b in zip(after, before, strict=True)
+        ):
+            return True
+    return False
+
+
+def as_pytest(case: TorchCase, way: str, reason: str) -> str:
+    """A test that fails as long as a program gives something else than torch."""
+    arrays = "".join(
+        f"        torch.tensor({each.tolist()!r}, dtype={each.dtype}),\n" for each in case.inputs
+    )
+    said = " ".join(reason.split())
+    run = {
+        "torch.compile": 'torch.compile(forward, backend="plica")',
+        "plica.compile": "plica.compile(Program().eval(), threads=1)",
+    }[way]
+    return f"""import numpy as np
+import torch
+
+import plica
+
+# {said}
+
+
+def weight(*shape):
+    count = int(np.prod(shape))
+    return ((torch.arange(count) * 37 % 29 - 14).float() / 8).reshape(shape)
+
+
+def spread(*shape):
+    return weight(*shape).abs() + 0.5
+
+
+def places(*numbers):
+    return torch.tensor(numbers)
+
+
+{case.text()}
+
+
+class Program(torch.nn.Module):
+    def forward(self, {", ".join(f"v{at}" for at in range(len(case.inputs)))}):
+        return forward({", ".join(f"v{at}" for at in range(len(case.inputs)))})
+
+
+def test_program() -> None:
+    inputs = [
+{arrays}    ]
+    with torch.no_grad():
+        expected = forward(*[each.clone() for each in inputs])
+        found = {run}(*inputs)
+    several = found if isinstance(found, tuple) else (found,)
+    for one, two in zip(several, expected, strict=True):
+        np.testing.assert_allclose(np.asarray(one), np.asarray(two), rtol=1e-3, atol=1e-4)
+"""

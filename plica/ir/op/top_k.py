@@ -1,0 +1,126 @@
+"""The greatest elements along an axis, without bringing the others into order.
+
+The k greatest are in the k blocks whose own greatest are so: blocks are chosen first, by the same
+means, and then elements among those of the chosen blocks, where each counts those before it.
+
+    128 of 100,000    -->    2,500 blocks of 40, of which 128 are chosen; 128 of 5,120 elements
+
+The order is that of `plica.ir.op.order`: equal elements keep theirs, nan is the greatest.
+
+>>> from plica.ir.type.term import tensor
+>>> found = topk.relation({"k": 2, "axis": -1, "largest": True}, tensor((3, 5), "f32"))
+>>> [[size.value for size in each.shape] for each in found.items]
+[[3, 2], [3, 2]]
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from plica.ir.graph.expression import Expr, Tuple
+from plica.ir.graph.operator import Values
+from plica.ir.loop.scalar import index
+from plica.ir.op.attribute import AXIS, attribute, flag, natural
+from plica.ir.op.comparison import equal, less, logical_and, logical_not, logical_or
+from plica.ir.op.create import iota, iota_like
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import add, cast, isnan, multiply
+from plica.ir.op.index import take_along_axis, where
+from plica.ir.op.order import ZERO, sorted_places
+from plica.ir.op.pad import pad
+from plica.ir.op.record import composite, scalar, tensor_of, tuple_of
+from plica.ir.op.reduction import max_, min_, sum_
+from plica.ir.op.relation import BOOL, NUMBER, axis_of, refuse
+from plica.ir.op.repeat import broadcast_to
+from plica.ir.op.shape import expand_dims, reshape, transpose
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import bool_, i32, i64, u8
+from plica.ir.type.term import TensorType, TupleType
+
+_COUNTED: Final = 256
+"""So many keys, or fewer, are brought into order by comparing each with each."""
+
+
+_FEW: Final = 8
+"""One in so many, or fewer, are worth choosing blocks."""
+
+
+def _topk_rule(attrs: Values, x: TensorType) -> TupleType:
+    at = axis_of("topk", attrs["axis"], len(x.shape))
+    size = known(x.shape[at])
+    if size is None or attrs["k"] > size:
+        message = "topk takes no more elements than there are along the axis."
+        refuse("shape-conflict", message, f"an axis of {attrs['k']} or more", str(x))
+    shape = (*x.shape[:at], index(attrs["k"]), *x.shape[at + 1 :])
+    return tuple_of((TensorType(shape, x.dtype), TensorType(shape, i64)))
+
+
+def _topk(attrs: Values, x: Expr) -> Expr:
+    rank = len(tensor_of(x).shape)
+    at = axis_of("topk", attrs["axis"], rank)
+    order = (*(other for other in range(rank) if other != at), at)
+    keys = cast(x, u8) if tensor_of(x).dtype is bool_ else x
+    if at == rank - 1:
+        places = _greatest(keys, attrs["k"], attrs["largest"])
+    else:
+        back = tuple(order.index(other) for other in range(rank))
+        found = _greatest(transpose(keys, order), attrs["k"], attrs["largest"])
+        places = transpose(found, back)
+    return Tuple((take_along_axis(x, places, axis=at, mode="clip"), places))
+
+
+def _greatest(keys: Expr, k: int, largest: bool) -> Expr:
+    """The places of the k greatest (or least) along the last axis, in order.
+
+    They are in the k blocks whose own greatest are so: of blocks with the same the first come
+    first.  So blocks are chosen first, and then elements among those of the chosen blocks.
+    """
+    of = tensor_of(keys)
+    size = known(of.shape[-1])
+    assert size is not None  # its rule asks for that
+    if 0 < size <= _COUNTED:
+        return _by_counting(keys, iota_like(keys, axis=-1), k, largest)
+    # The least of a block that has a nan would be one, which is the greatest of all.
+    if not 0 < k <= size // _FEW or (of.dtype.is_float and not largest):
+        return slice_(sorted_places(keys, largest), (0,), (k,), axes=(-1,))
+    width = max(4, min(64, math.isqrt(size // k)))
+    count = -(-size // width)
+    least = of.dtype.bounds[0 if largest else 1] if not of.dtype.is_float else -math.inf
+    room = ((0, 0),) * (len(of.shape) - 1)
+    rows = (*of.shape[:-1], index(count), index(width))
+    blocks = reshape(pad(keys, (*room, (0, count * width - size)), constant_values=least), rows)
+    best = (max_ if largest else min_)(blocks, axis=(-1,))
+    chosen = expand_dims(_greatest(best, k, largest), (-1,))
+    few = (*of.shape[:-1], index(k * width))
+    candidates = reshape(
+        take_along_axis(blocks, broadcast_to(chosen, (*of.shape[:-1], index(k), index(width))),
+                        axis=-2, mode="clip"), few)  # fmt: skip
+    offsets = add(multiply(chosen, scalar(width, i64)), iota((width,)))
+    return _by_counting(candidates, reshape(offsets, few), k, largest)
+
+
+def _by_counting(keys: Expr, places: Expr, k: int, largest: bool) -> Expr:
+    """The places that come with the k greatest (or least) keys: each counts those before it."""
+    mine, other = expand_dims(keys, (-2,)), expand_dims(keys, (-1,))
+    first, then = (other, mine) if largest else (mine, other)
+    beyond, same_ = less(then, first), equal(mine, other)
+    if tensor_of(keys).dtype.is_float:
+        beyond = logical_or(beyond, logical_and(isnan(first), logical_not(isnan(then))))
+        same_ = logical_or(same_, logical_and(isnan(mine), isnan(other)))
+    earlier = less(expand_dims(places, (-1,)), expand_dims(places, (-2,)))
+    before = logical_or(beyond, logical_and(same_, earlier))
+    ranks = sum_(cast(before, i32), axis=(-2,))
+    hit = equal(expand_dims(ranks, (-2,)), expand_dims(iota((k,), dtype=i32), (-1,)))
+    return sum_(where(hit, expand_dims(places, (-2,)), ZERO), axis=(-1,))
+
+
+topk = composite(
+    "topk",
+    ("x",),
+    _topk_rule,
+    _topk,
+    "The k greatest (or least) along an axis in order, and their places.",
+    attributes=(attribute("k", natural), AXIS, attribute("largest", flag, True)),
+    admits=NUMBER | BOOL,
+)

@@ -1,0 +1,102 @@
+"""The compiler's stamp: what decides the code beside the model and the options, without a compiler.
+
+Reading every file of the compiler takes longer than loading a small model, and so does asking LLVM
+what this processor is.  A stamp is told by the system alone: sizes and times of the compiler's
+files and of the libraries it stands on, entry points of installed packages, what the system says of
+the processor, and variables of the environment.  Equal stamps mean an equal compiler; that stamps
+differ means nothing (`plica.codegen.llvm.unit.fingerprint` looks at contents).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from plica.runtime.host import cores
+from plica.runtime.store import key_of
+
+LIBRARIES: Final = ("llvmlite", "numpy", "onnx", "attr", "pyrsistent")
+"""What has a say in which code is made."""
+
+TELLING: Final = (
+    "vendor_id", "cpu family", "model", "stepping", "flags",
+    "CPU implementer", "CPU variant", "CPU part", "Features",
+)  # fmt: skip
+"""What the system says of a processor and LLVM goes by."""
+
+_METADATA: Final = (".dist-info", ".egg-info")
+_SILENT: Final = ("PLICA_CACHE", "PLICA_JOBS")  # variables that change no code
+_CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
+_PROCESSOR: Final = Path("/proc/cpuinfo")
+
+
+def compiler_stamp() -> str:
+    """A digest of all that decides the code beside a model and its options."""
+    return key_of(
+        "stamp", sys.version, str(cores()), *_processor(), *_library_states(),
+        *_states(_sources(Path(__file__).parents[1])), *_entry_points(), *_variables(),
+    )  # fmt: skip
+
+
+def _sources(folder: Path) -> Iterator[str]:
+    """The files of a package, in an order of their own."""
+    queue = [str(folder)]
+    for each in queue:
+        with os.scandir(each) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if entry.is_dir(follow_symlinks=False) and entry.name != "__pycache__":
+                    queue.append(entry.path)
+                elif entry.name.endswith(".py"):
+                    yield entry.path
+
+
+def _states(paths: Iterable[str]) -> Iterator[str]:
+    """Each file with its size and when it was changed."""
+    for path in paths:
+        try:
+            found = os.stat(path)
+        except OSError:
+            continue
+        yield f"{path} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+
+
+@lru_cache(maxsize=1)
+def _library_states() -> tuple[str, ...]:
+    """The libraries that this process has or would import."""
+    specs = [find_spec(each) for each in LIBRARIES]
+    return tuple(_states([each.origin for each in specs if each and each.origin]))
+
+
+@lru_cache(maxsize=1)
+def _processor() -> tuple[str, ...]:
+    """What the system says of the first processor, and of its caches."""
+    told: list[str] = []
+    if _PROCESSOR.is_file():
+        block = _PROCESSOR.read_text(encoding="ascii", errors="replace").partition("\n\n")[0]
+        told += [line for line in block.splitlines() if line.partition("\t")[0] in TELLING]
+    sizes = sorted(_CACHES.glob("index*/size"))
+    return (*told, *[f"{each} {each.read_text()}" for each in sizes])
+
+
+def _entry_points() -> Iterator[str]:
+    """The entry points of installed packages, and of those that are tried before they are."""
+    extension = sys.modules.get("plica.core.extension")
+    yield repr([] if extension is None else vars(extension)["_provisional"])
+    for folder in dict.fromkeys(sys.path):
+        try:
+            names = sorted(each for each in os.listdir(folder or ".") if each.endswith(_METADATA))
+        except OSError:
+            continue
+        yield from _states(os.path.join(folder, each, "entry_points.txt") for each in names)
+
+
+def _variables() -> list[str]:
+    """The variables of the environment that are Plica's."""
+    given = sorted(os.environ.items())
+    return [f"{name}={value}" for name, value in given
+            if name.startswith("PLICA_") and not name.startswith(_SILENT)]  # fmt: skip

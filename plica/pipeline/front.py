@@ -1,0 +1,94 @@
+"""The front of the pipeline: `plica.compile`, which asks the store before it imports the compiler.
+
+A model file that was compiled before is loaded as an artefact is (`plica.pipeline.known_model`);
+everything else goes down the whole pipeline (`plica.pipeline.whole`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from plica.pipeline.known_model import keep, known, query_of
+from plica.runtime.executable import Executable
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.codegen.backend import AnyTarget
+    from plica.codegen.given_trace import GivenSchedule
+    from plica.ir.passes import Pipeline
+    from plica.pipeline.extern_source import GivenExtern
+    from plica.pipeline.whole import Compilable, compile_anew
+    from plica.rewrite.contract import Contract
+    from plica.rewrite.pack import Pack
+    from plica.runtime.record import KernelTrace
+    from plica.search.record import RecordSource
+else:
+    compile_anew = late("plica.pipeline.whole:compile_anew")
+
+
+def compile(  # noqa: PLR0917  # the public surface says so
+    mod: Compilable,
+    target: str | AnyTarget = "cpu",
+    threads: int | None = None,
+    database: RecordSource | str | PathLike[str] | None = None,
+    cache: bool = True,
+    packs: str | Pack | Sequence[str | Pack] = (),
+    contract: Contract | str | None = None,
+    *,
+    passes: Pipeline | None = None,
+    disabled: str | Sequence[str] = (),
+    effort: str = "default",
+    validate: bool = False,
+    schedules: Mapping[str, GivenSchedule | KernelTrace] | None = None,
+    background: bool = False,
+    specialise: bool = False,
+    externs: Mapping[str, GivenExtern] | None = None,
+) -> Executable:
+    """Native code for a module, a kernel, an ONNX model (a path, or a `ModelProto`), a program
+    that torch exported, or a module of torch, which is exported when it is called.
+
+    Where a size is open, one code serves every size (`plica.runtime.open_executable`).  Where a
+    shape depends on the values of inputs, the code is made when it is called, once for each choice
+    of them, and kept (`plica.pipeline.shape_specialisation`).
+    The code runs on so many `threads`, as many as this process has cores if none are given.  With
+    `cache` a module that is still compiled somewhere in this process is shared, and what was made
+    before is taken from the store of this user (`plica.runtime.store`).  The rules of the `packs`,
+    by name or as they are, rewrite the module first, then Plica's own; only rules within the
+    `contract` are used (`approx(1e-4)` if none is given), and the code rounds products before they
+    are added unless it is `fused` or looser.  From a tuning `database` (`plica.tune`) each kernel
+    takes the best schedule that was found for this machine; `exe.tuning` says which and why.
+
+    The `effort` chooses the page of passes that leads to the code (`plica explain --passes`):
+    `fast` is compiled sooner and runs slower, `max` is the default's page today.  `passes` is a
+    page of one's own, an edited `plica.pipeline.page_of(target)`, and passes that are `disabled`,
+    by name, are left out of either.
+
+    With `validate` each kernel is held to its stages (`plica.codegen.validation`): it runs on
+    sampled inputs, its accesses are proved to be inside their buffers, and whatever the store holds
+    is made again.  What is wrong is refused by name; this takes several times as long.
+
+    A kernel is compiled as it stands: what it reads it takes, what it writes it gives, and its
+    loops are those it has.  `schedules` puts a trace on one kernel of a model, by the name that a
+    profile shows, and `externs` says who serves the symbols that a program calls: a library, or a
+    Python function (`plica.pipeline.extern_source`).
+
+    In the `background` better code is made while that of the effort `fast` answers already
+    (`plica.pipeline.background`); `exe.tier` says which does.  With `specialise` a model with open
+    sizes gets code for just the sizes of a call when it is first called with them.
+    """
+    options: dict[str, Any] = {  # Any: as `compile_anew` takes each
+        "target": target, "threads": threads, "database": database, "cache": cache,
+        "packs": packs, "contract": contract, "passes": passes, "disabled": disabled,
+        "effort": effort, "validate": validate, "schedules": schedules, "background": background,
+        "specialise": specialise, "externs": externs,
+    }  # fmt: skip
+    wanted = query_of(mod, options)
+    if wanted is None:
+        return compile_anew(mod, **options)
+    found = known(wanted, compile_anew)
+    if found is None:
+        found = compile_anew(mod, **options)
+        keep(wanted, found)
+    return found

@@ -1,0 +1,224 @@
+"""Known models: a model file that was compiled before is loaded without the compiler.
+
+The digest of the bytes of a model, the options and the compiler's stamp lead to the name under
+which the artefact is kept.  So a process that compiles what another has compiled reads the file
+once, and imports neither LLVM nor the reader of models.  Where anything is not plain (a pass of
+one's own, a tuning database, tensors in files beside the model), all goes the usual way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from hashlib import file_digest, sha256
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
+
+from plica.pipeline.compiler_stamp import compiler_stamp
+from plica.runtime import archive
+from plica.runtime.artefact import from_members
+from plica.runtime.error import ArtefactError, Diagnostic, Place, UnsupportedError
+from plica.runtime.executable import Executable
+from plica.runtime.extern import NONE
+from plica.runtime.late import late
+from plica.runtime.load import executable
+from plica.runtime.open_executable import OpenExecutable
+from plica.runtime.record import CompilationRecord
+from plica.runtime.store import ArtefactStore, key_of, user_store
+
+if TYPE_CHECKING:
+    from plica.pipeline.compiled import kept_pieces
+else:  # which brings the compiler
+    kept_pieces = late("plica.pipeline.compiled:kept_pieces")
+
+Compile = Callable[..., Executable]
+
+_SHARED: Final[WeakValueDictionary[str, Executable]] = WeakValueDictionary()
+"""Executables of model files that are still in use in this process."""
+
+_PLAIN: Final = (str, int, bool, type(None))
+_ABSENT: Final = ("database", "passes", "schedules", "externs")
+"""Options whose values no text tells apart: whoever gives one goes the usual way."""
+
+_CHUNK: Final = 1 << 20
+_BESIDE: Final = b"location"
+"""What the bytes of a model say where a tensor lies in another file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelBytes:
+    """A model as bytes: their digest, and what would tell that they changed meanwhile."""
+
+    source: Any  # Any: a path, bytes or a model of ONNX's
+    digest: str
+    state: object
+
+
+@dataclass(frozen=True, slots=True)
+class ModelQuery:
+    """A model and options that can be looked up: the key, and where it is kept."""
+
+    model: ModelBytes
+    options: Mapping[str, Any]  # Any: as `plica.compile` takes them
+    key: str
+    store: ArtefactStore
+
+
+def query_of(source: Any, options: Mapping[str, Any]) -> ModelQuery | None:  # Any: as above
+    """What is asked for, if it is a model file with plain options and there is a store."""
+    plain = all(_is_plain(value) for value in options.values())
+    if not plain or any(options[name] for name in _ABSENT) or not options["cache"]:
+        return None
+    if options["validate"] or options["background"] or not _is_processor(options["target"]):
+        return None
+    store = user_store()
+    model = None if store is None else _bytes_of(source)
+    if store is None or model is None:
+        return None
+    given = repr(sorted(options.items()))
+    return ModelQuery(
+        model, options, key_of("model-file", model.digest, given, compiler_stamp()), store
+    )
+
+
+def known(of: ModelQuery, anew: Compile) -> Executable | None:
+    """The executable of a model that was compiled before; `anew` compiles what is asked about."""
+    shared = _SHARED.get(of.key)
+    if shared is not None:
+        return shared
+    told = of.store.get(of.key)
+    if told is None:
+        return None
+    note = json.loads(told)  # the store has compared digests
+    again = partial(_again, of, anew)
+    whole = lru_cache(maxsize=1)(again)
+    stored = of.store.found(note["entry"], lambda: _packed_again(of, anew), "the model")
+    if stored is None:
+        return None
+    try:
+        members = archive.unpack(stored, checked=True)
+        artefact = from_members(members, partial(_record, whole), checked=True)
+    except ArtefactError:
+        return None
+    texts = {kind: partial(_text, whole, kind) for kind in note["texts"]}
+    found = executable(artefact, texts=texts)
+    found.told(note["tier"], 0, lambda: whole().derivation)
+    found.kept = note["entry"]
+    if isinstance(found, OpenExecutable):
+        found.beside(lambda: _beside(whole()), eager=note["eager"])
+    _SHARED[of.key] = found
+    return found
+
+
+def keep(of: ModelQuery, made: Executable) -> None:
+    """Note under which name the artefact of what was asked for is kept, if it is."""
+    if type(made) not in (Executable, OpenExecutable) or made._externs is not NONE:
+        return
+    if not made.kept or not _is_whole(of.model.source):
+        return
+    if _bytes_state(of.model.source) != of.model.state:
+        return
+    eager = bool(of.options["specialise"])
+    note = {"entry": made.kept, "texts": [*made._texts], "tier": made.tier, "eager": eager}
+    of.store.put(of.key, json.dumps(note).encode())
+    _SHARED[of.key] = made
+
+
+def _again(of: ModelQuery, anew: Compile) -> Executable:
+    """The same model by the whole compiler, for what no artefact holds: texts and records."""
+    model = _bytes_of(of.model.source)
+    if model is None or model.digest != of.model.digest:
+        message = "The model is another than it was when this executable was made."
+        place = Place(file=os.fspath(of.model.source)) if _is_path(of.model.source) else None
+        hint = "Compile it again, or ask for this before the model changes."
+        found = "no file" if model is None else model.digest[:16]
+        told = Diagnostic("no-source", message, place, of.model.digest[:16], found, hint)
+        raise UnsupportedError(told)
+    return anew(of.model.source, **of.options)
+
+
+def _packed_again(of: ModelQuery, anew: Compile) -> bytes:
+    """The artefact as the store keeps it, made from nothing but the model."""
+    made = anew(of.model.source, **{**of.options, "cache": False})
+    return b"".join(kept_pieces(made.artefact))
+
+
+def _record(of: Callable[[], Executable]) -> CompilationRecord:
+    return of().artefact.record()
+
+
+def _text(of: Callable[[], Executable], kind: str) -> str:
+    return of().source(kind)
+
+
+def _beside(of: Executable) -> Executable:
+    """What makes code for one size only."""
+    assert isinstance(of, OpenExecutable)
+    return of.others()
+
+
+# --- bytes of a model -----------------------------------------------------------------------------
+
+
+def _bytes_of(source: Any) -> ModelBytes | None:  # Any: whatever `plica.compile` takes
+    """The bytes of a model, None where it is something else or cannot be read."""
+    state = _bytes_state(source)
+    if _is_path(source):
+        if not os.fspath(source).endswith(".onnx") or state is None:
+            return None
+        try:
+            with open(source, "rb") as file:
+                return ModelBytes(source, file_digest(file, "sha256").hexdigest(), state)
+        except OSError:
+            return None
+    if isinstance(source, bytes):
+        return ModelBytes(source, sha256(source).hexdigest(), state)
+    if hasattr(source, "opset_import"):
+        return ModelBytes(source, sha256(_serialised(source)).hexdigest(), state)
+    return None
+
+
+def _is_whole(source: Any) -> bool:  # as above
+    """Whether all of a model is in its own bytes."""
+    if _is_path(source):
+        end = b""
+        with open(source, "rb") as file:
+            while data := file.read(_CHUNK):
+                if _BESIDE in end + data[: len(_BESIDE)] or _BESIDE in data:
+                    return False
+                end = data[-len(_BESIDE) :]
+        return True
+    return _BESIDE not in (source if isinstance(source, bytes) else _serialised(source))
+
+
+def _serialised(model: Any) -> bytes:  # Any: a model of ONNX's, which is not imported here
+    data: bytes = model.SerializeToString(deterministic=True)
+    return data
+
+
+def _bytes_state(source: Any) -> object:  # as above
+    """What tells that a file is another now."""
+    if not _is_path(source):
+        return None
+    try:
+        found = os.stat(source)
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+def _is_path(source: object) -> bool:
+    return isinstance(source, str | os.PathLike)
+
+
+def _is_processor(target: object) -> bool:
+    return isinstance(target, str) and target.startswith("cpu")
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, tuple | list):
+        return all(isinstance(each, str) for each in value)
+    return isinstance(value, _PLAIN)

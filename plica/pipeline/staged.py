@@ -1,0 +1,35 @@
+"""Staged compilation: a program that learns sizes while it runs, segment by segment.
+
+>>> import numpy as np
+>>> import plica
+>>> exe = plica.compile(plica.from_text('''
+... @plica.function(dims="n k")
+... def main(x: Tensor[("n",), f32]) -> Tensor[("k",), i64]:
+...     found = op.argwhere(x)
+...     measure("k", found[1])
+...     return op.match_shape(op.slice(op.ravel(found[0]), (0,), ("k",)), ("k",))
+... '''))
+>>> exe(np.array([0, 5, 0, 7], np.float32)), exe(np.zeros(3, np.float32)).shape
+(array([1, 3]), (0,))
+>>> exe.stats.at_call
+0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from plica.codegen.staged.cut import cut
+from plica.ir.graph.module import Module
+from plica.ir.type.infer import infer
+from plica.pipeline.shape_specialisation import interface_of
+from plica.runtime.executable import Executable
+from plica.runtime.staged.executable import StagedExecutable
+
+
+def compile_staged(module: Module, compiled: Callable[[Module], Executable]) -> StagedExecutable:
+    """The executable of a module that measures sizes; `compiled` makes code for its segments."""
+    known = infer(module)
+    program = cut(known)
+    segments = [compiled(each) for each in program.segments]
+    return StagedExecutable(interface_of(known), program.program, segments)

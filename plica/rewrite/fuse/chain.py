@@ -1,0 +1,103 @@
+"""Chains: a product, what is done to the rows of its result, and a product of those become one.
+
+    attention   s[i, k] = sum over d of q[i, d] * k[k, d]
+                w[i, k] = softmax over k of s[i, k]              stages of one function,
+                y[i, d] = sum over k of w[i, k] * v[k, d]        where a form can compute them so
+
+The matrix between two products is as large as their results are small, and is read once: where both
+are computed together it is in no memory.  Only whoever schedules knows whether they can be, so it
+is asked about each chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Final
+
+from plica.ir.graph.expression import Expr
+from plica.rewrite.fuse.decide import Decisions, Group, Verdict, inside, is_narrow
+from plica.rewrite.fuse.reading import operator, parts
+
+MOVES: Final = ("broadcast_to", "repeat", "slice", "transpose")
+"""Operators that only say where an element is read."""
+
+PRODUCT: Final = "complex-out-fusable"
+"""The kind of operators that sum products of two tensors."""
+
+
+def with_chains(decisions: Decisions, is_wanted: Callable[[Group], bool]) -> Decisions:
+    """The decisions once products around rows are one group with those, where that is wanted."""
+    groups, verdicts = dict(decisions.groups), dict(decisions.verdicts)
+    place = {node: number for number, node in enumerate(decisions.order)}
+    for node in reversed(decisions.order):
+        last = groups.get(node)
+        if last is None or last.sink is not node or not _is_product(last):
+            continue
+        between = _before(last, decisions, groups, lambda each: bool(each.stages))
+        first = None if between is None else _before(between, decisions, groups, _is_product)
+        if between is None or first is None:
+            continue
+        whole = Group(last.sink, last.of, is_closed=True)
+        members = [first, between, last]
+        members += _sides(members, decisions, groups)
+        spots = [pair for each in members for pair in each.spots.items()]
+        whole.spots = dict(sorted(spots, key=lambda pair: -place[pair[0]]))
+        whole.stages, whole.rows = (first, *between.stages, last), between.rows
+        if not is_wanted(whole):
+            continue
+        for each in whole.spots:
+            groups[each] = whole
+        for joined in (first, between, *members[3:]):
+            verdicts[joined.sink] = Verdict("row")
+    return Decisions(decisions.order, decisions.users, groups, verdicts)
+
+
+def _is_product(group: Group) -> bool:
+    """Whether a group is a product with what comes before and after it."""
+    if group.stages or group.anchor is None or group.anchor_kind != PRODUCT:
+        return False
+    return len(parts(group.anchor) or ()) == 2
+
+
+def _sides(members: list[Group], decisions: Decisions, groups: dict[Expr, Group]) -> list[Group]:
+    """Groups that only move or widen what such a chain reads: it may as well read that."""
+    inner = dict.fromkeys(node for each in members for node in each.spots)
+    found: list[Group] = []
+    for node in inner:
+        for part in inside(node):
+            theirs = groups.get(part)
+            if theirs is None or part in inner or theirs.sink is not part or theirs in found:
+                continue
+            users = decisions.users[part]
+            moves = all(operator(each) in MOVES or is_narrow(each) for each in theirs.spots)
+            if (
+                moves
+                and not theirs.stages
+                and all(_is_only(user, inner, decisions) for user in users)
+            ):
+                found.append(theirs)
+    return found
+
+
+def _is_only(user: Expr, inner: Container[Expr], decisions: Decisions) -> bool:
+    return user in inner and decisions.verdicts[user].reason != "copied"
+
+
+def _before(
+    group: Group,
+    decisions: Decisions,
+    groups: dict[Expr, Group],
+    is_one: Callable[[Group], bool],
+) -> Group | None:
+    """The one group of a kind whose result is read by nobody but another group."""
+    found: dict[Group, None] = {}
+    for node in group.spots:
+        for part in inside(node):
+            theirs = groups.get(part)
+            if theirs is None or theirs is group or theirs.sink is not part or not is_one(theirs):
+                continue
+            users = decisions.users[part]
+            alone = all(decisions.verdicts[user].reason != "copied" for user in users)
+            if alone and all(user in group.spots for user in users):
+                found[theirs] = None
+    return next(iter(found)) if len(found) == 1 else None

@@ -1,0 +1,175 @@
+"""Cases: a program of one number that goes through a differentiable operator, and a point of it.
+
+    arguments -- sometimes through a sine --> the operator --> a few others --> a weighted sum
+
+Each case is made from the seed and its own number; operators come in turn, so that each is in as
+many programs as any other.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Final
+
+import attrs
+import numpy as np
+
+from plica.core.name import Name
+from plica.ir.graph.expression import Apply, Expr, Function, Project, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.graph.operator import Mismatch, find
+from plica.ir.op.reduction import sum_
+from plica.ir.type.dtype import dtype, f64
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import TensorType, TupleType, static_shape, tensor
+from plica.rewrite.check.slope import Slope
+from plica.rewrite.fuzz.gradient.draw import DrawnCall
+from plica.rewrite.fuzz.gradient.table import drawn
+
+FOLLOWERS: Final = ("tanh", "sin", "square", "reshape", "own product", "nn.softplus", "half sum",
+                    "transpose", "matmul", "concat")  # fmt: skip
+"""What may come after the operator."""
+
+
+@attrs.frozen
+class GradientCase:
+    """What a program is made of: shrinking takes parts away."""
+
+    op: str
+    seed: str
+    followers: tuple[str, ...]
+    before: bool
+    """Whether floats go through a sine before the operator."""
+    most: int = 3
+    """The largest size that is free."""
+
+    def call(self) -> DrawnCall | None:
+        """The call of the operator."""
+        record = find(self.op)
+        assert record is not None
+        made = drawn(record, Random(self.seed), self.most)
+        if made is None:
+            return None
+        types = [tensor(each.shape, dtype(each.dtype)) for each in made.args]
+        fitting = _applied(made, tuple([Var(Name("x", at), t) for at, t in enumerate(types)]))
+        return None if fitting is None else made
+
+    def slope(self) -> Slope | None:
+        """The program, its point and a direction; None where there is none."""
+        call = self.call()
+        if call is None:
+            return None
+        types = [tensor(each.shape, dtype(each.dtype)) for each in call.args]
+        params = tuple([Var(Name("x", at), each) for at, each in enumerate(types)])
+        given: list[Expr] = list(params)
+        points = list(call.args)
+        if self.before:
+            for at, each in enumerate(call.args):
+                if each.dtype == np.float64:
+                    given[at], points[at] = _through_sine(params[at], each)
+        applied = _applied(call, tuple(given))
+        floats = [] if applied is None else _floats(applied)
+        if not floats:
+            return None
+        random = np.random.default_rng(Random(f"{self.seed} ways").randrange(1 << 32))
+        total: Expr | None = None
+        for value in floats:
+            for follower in self.followers:
+                value = _followed(value, follower)
+            of = type_of(value)
+            assert isinstance(of, TensorType)
+            term = sum_(value * const(random.uniform(0.5, 1.5, static_shape(of))))
+            total = term if total is None else total + term
+        assert total is not None
+        main = Var(Name("main"), None)
+        whole = infer(module({main: Function((), (), params, None, total)}, main))
+        chosen = tuple([at for at, each in enumerate(points) if each.dtype == np.float64])
+        ways = [np.asarray(random.uniform(-1, 1, each.shape)) for each in points]
+        return Slope(whole, points, ways, chosen) if chosen else None
+
+    def smaller(self) -> list[GradientCase]:
+        """The case with a part taken away."""
+        fewer = [attrs.evolve(self, followers=self.followers[:at] + self.followers[at + 1 :])
+                 for at in range(len(self.followers))]  # fmt: skip
+        plainer = [attrs.evolve(self, before=False)] if self.before else []
+        lesser = [attrs.evolve(self, most=self.most - 1)] if self.most > 1 else []
+        return [*fewer, *plainer, *lesser]
+
+
+def gradient_case(seed: int, number: int, ops: tuple[str, ...]) -> GradientCase:
+    """The case of a number: operators come in turn."""
+    random = Random(f"{seed}/{number} gradient")
+    followers = tuple(random.choices(FOLLOWERS, k=random.choice((0, 1, 1, 2))))
+    op = ops[number % len(ops)]
+    return GradientCase(op, f"{seed}/{number}", followers, random.random() < 0.4)
+
+
+def operators_of(of: Module) -> list[str]:
+    """The operators in a program."""
+    from plica.core.fold import post_order
+
+    return [node.op for node in post_order(of.main_function().body) if isinstance(node, Apply)]
+
+
+def _applied(call: DrawnCall, args: tuple[Expr, ...]) -> Expr | None:
+    record = find(call.op)
+    assert record is not None
+    made: Any = record(args, **call.attrs) if record.variadic else record(*args, **call.attrs)
+    if not isinstance(made, Apply):
+        return None
+    types = [type_of(each) for each in args]
+    return None if isinstance(record.relation(dict(made.attrs), *types), Mismatch) else made
+
+
+def _floats(of: Expr) -> list[Expr]:
+    """The results that have a derivative."""
+    gives = type_of(of)
+    several = [(of, gives)]
+    if isinstance(gives, TupleType):
+        several = [(Project(of, at), each) for at, each in enumerate(gives.items)]
+    return [
+        value for value, each in several
+        if isinstance(each, TensorType) and each.dtype is f64 and static_shape(each) is not None
+    ]  # fmt: skip
+
+
+def _through_sine(param: Var, value: np.ndarray[Any, Any]) -> tuple[Expr, np.ndarray[Any, Any]]:
+    """An argument as `2 * sin(p)` of a parameter (or 3, where numbers are larger), and the point
+    at which it is what was drawn."""
+    sine = find("sin")
+    assert sine is not None
+    reach = float(np.abs(value).max(initial=1.0)) * 1.25
+    return sine(param) * const(np.float64(reach)), np.arcsin(value / reach)
+
+
+def _followed(value: Expr, follower: str) -> Expr:
+    """What one more operator makes of a tensor."""
+    of = type_of(value)
+    assert isinstance(of, TensorType)
+    shape = static_shape(of)
+    assert shape is not None
+    named = {name: find(name) for name in ("reshape", "transpose", "matmul", "concat", follower)}
+    reshape, transpose = named["reshape"], named["transpose"]
+    matmul, concat = named["matmul"], named["concat"]
+    assert reshape is not None
+    assert transpose is not None
+    assert matmul is not None
+    assert concat is not None
+    match follower:
+        case "reshape":
+            return reshape(value, shape=(-1,))
+        case "own product":
+            return value * value + value
+        case "half sum":
+            return sum_(value, axis=(0,)) * const(np.float64(0.5)) if shape else value
+        case "transpose":
+            return transpose(value, axes=tuple(range(len(shape)))[::-1])
+        case "matmul":
+            flat = reshape(value, shape=(shape[0], -1)) if shape and 0 not in shape else None
+            return value if flat is None else matmul(flat, transpose(flat, axes=(1, 0)))
+        case "concat":
+            return concat((value, value * const(np.float64(0.5))), axis=0) if shape else value
+        case _:
+            plain = named[follower]
+            assert plain is not None
+            return plain(value)

@@ -1,0 +1,1 @@
+"""Programs in segments: sizes that become known on the way, and the code that waits for them."""

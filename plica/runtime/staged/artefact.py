@@ -1,0 +1,75 @@
+"""Artefacts of staged programs: the program, and an archive for each segment.
+
+staged.json     format, interface, program, how many segments there are, their digests
+segment/N       the artefact of a segment, an archive as `plica.runtime.archive` packs it
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from plica.runtime import archive, interface
+from plica.runtime.artefact import to_members as artefact_members
+from plica.runtime.elf import damaged
+from plica.runtime.error import ArtefactError, Diagnostic
+from plica.runtime.executable import Executable
+from plica.runtime.interface import Interface
+from plica.runtime.open_executable import dims_of
+from plica.runtime.record import read_json, to_json
+from plica.runtime.staged.program import StepBlock, check_registers, from_data, to_data
+
+FORMAT: Final = 1
+NAME: Final = "staged.json"
+
+
+def is_staged(members: Mapping[str, bytes]) -> bool:
+    """Whether an archive holds a staged program."""
+    return NAME in members
+
+
+def to_members(
+    face: Interface, program: StepBlock, segments: Sequence[Executable]
+) -> dict[str, bytes]:
+    """The members of the archive that a program is; a segment that cannot be written refuses."""
+    packed = {
+        f"segment/{number}": archive.pack(artefact_members(each.artefact))
+        for number, each in enumerate(segments)
+    }
+    manifest = {
+        "format": FORMAT,
+        "interface": interface.to_data(face),
+        "program": to_data(program),
+        "segments": len(segments),
+        "members": {name: hashlib.sha256(data).hexdigest() for name, data in packed.items()},
+    }
+    return {NAME: to_json(manifest), **packed}
+
+
+def from_members(
+    members: Mapping[str, bytes],
+) -> tuple[Interface, StepBlock, list[dict[str, bytes]]]:
+    """The interface, the program, and the members of each segment's own archive."""
+    match read_json(members, NAME):
+        case {
+            "format": int(number),
+            "interface": face,
+            "program": program,
+            "segments": int(count),
+            "members": dict(digests),
+        } if 0 <= count < len(members):
+            pass
+        case _:
+            raise damaged("The manifest of the artefact is damaged.")
+    if number > FORMAT:
+        message = "The artefact was written by a newer version of Plica."
+        expected, found = f"format {FORMAT}", f"format {number}"
+        raise ArtefactError(Diagnostic("newer-version", message, None, expected, found))
+    here = {n: hashlib.sha256(data).hexdigest() for n, data in members.items() if n != NAME}
+    if digests != here or set(here) != {f"segment/{at}" for at in range(count)}:
+        raise damaged("The members of the artefact are not those its manifest lists.")
+    parts = [archive.unpack(members[f"segment/{at}"]) for at in range(count)]
+    known, steps = interface.from_data(face), from_data(program, count)
+    check_registers(steps, len(known.inputs), [each.name for each in dims_of(known)])
+    return known, steps, parts

@@ -1,0 +1,236 @@
+"""Staged executables: a compiled program that learns sizes while it runs.
+
+Each segment is an executable of its own, code for every size.  Between them the host reads the
+numbers that sizes are, looks whether arrays of such sizes can be, and goes on; no call compiles.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias, assert_never
+
+import numpy as np
+
+from plica.runtime import archive
+from plica.runtime.artefact import Artefact
+from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
+from plica.runtime.executable import Executable
+from plica.runtime.interface import Interface
+from plica.runtime.open_executable import dims_of
+from plica.runtime.open_port import checked_size, out_of_range
+from plica.runtime.port import Array
+from plica.runtime.staged.artefact import to_members
+from plica.runtime.staged.program import (
+    ChooseBlock,
+    MeasureDim,
+    Operand,
+    RepeatBlock,
+    RunSegment,
+    Step,
+    StepBlock,
+)
+from plica.runtime.stats import Stats
+
+Registers: TypeAlias = dict[int, Array]
+Sizes: TypeAlias = dict[str, int]
+
+MOST: Final = 1 << 46
+"""No axis of an array is as long as this."""
+
+
+class StagedExecutable(Executable):
+    """A compiled program in segments: `exe(x, y)` or `exe(name=x)` gives an array, or several."""
+
+    def __init__(
+        self, interface: Interface, program: StepBlock, segments: Sequence[Executable]
+    ) -> None:
+        target = segments[0].target if segments else "cpu"
+        super().__init__(0, interface, target=target)
+        self._program, self._segments = program, tuple(segments)
+        self._dims = dims_of(interface)
+        self._ranges = {name: (least, most) for name, least, most in interface.ranges}
+        self._measured = dict(_measured(program))
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names of the sizes that come with the inputs."""
+        return tuple([each.name for each in self._dims])
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The names of the sizes that become known while it runs."""
+        return tuple(self._measured)
+
+    def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
+        """Run the program; inputs by position or by name."""
+        self._calls.add()
+        arrays = self._arrays(args, named)
+        sizes = self._sizes(arrays)
+        registers = dict(enumerate(arrays))
+        self._run(self._program, registers, sizes)
+        outputs = [registers[each] for each in self._program.results]
+        # What goes out is the caller's own: neither an input nor the same array twice.
+        seen = {id(each) for each in arrays}
+        for at, each in enumerate(outputs):
+            if id(each) in seen:
+                outputs[at] = each.copy()
+            seen.add(id(outputs[at]))
+        return outputs[0] if self._interface.single else tuple(outputs)
+
+    def _sizes(self, arrays: Sequence[Array]) -> Sizes:
+        """The sizes that the inputs say; those that do not agree are refused before anything."""
+        found: Sizes = {}
+        said: dict[str, str] = {}
+        wrong: list[Diagnostic] = []
+        for port, array in zip(self._interface.inputs, arrays, strict=True):
+            dims: tuple[Any, ...] = port.shape  # int or str
+            for dim, size in zip(dims, array.shape, strict=True):
+                if not (isinstance(dim, str) and dim.isidentifier()):
+                    continue
+                known = found.setdefault(dim, size)
+                said.setdefault(dim, port.name)
+                if known != size:
+                    message = f"Input {port.name!r} has the wrong shape."
+                    expected = f"{dim} = {known}, as in {said[dim]!r}"
+                    place = Place(node=port.name)
+                    shape = str(array.shape)
+                    wrong.append(Diagnostic("input-shape", message, place, expected, shape))
+        for name, size in found.items():
+            reason = out_of_range(name, size, *self._ranges.get(name, (0, None)))
+            wrong += [] if reason is None else [reason]
+        if wrong:
+            raise InputError(wrong[0], *wrong[1:])
+        return found
+
+    def _run(self, block: StepBlock, registers: Registers, sizes: Sizes) -> None:
+        for step in block.steps:
+            self._step(step, registers, sizes)
+
+    def _step(self, step: Step, registers: Registers, sizes: Sizes) -> None:
+        match step:
+            case RunSegment(segment, inputs, outputs):
+                given = [_operand(each, registers, sizes) for each in inputs]
+                try:
+                    made = self._segments[segment](*given)
+                except (InputError, EvaluationError) as error:
+                    raise self._told(error, sizes) from error
+                whole = made if isinstance(made, tuple) else (made,)
+                registers.update(zip(outputs, whole, strict=True))
+            case MeasureDim(dim, register, told):
+                size = checked_size(dim, int(registers[register].item()), told)
+                if size >= MOST:
+                    raise _too_long(dim, size, told)
+                sizes[dim] = size
+            case ChooseBlock(condition, then, orelse, outputs):
+                chosen = then if bool(registers[condition].item()) else orelse
+                self._run(chosen, registers, sizes)
+                found = [registers[each] for each in chosen.results]
+                registers.update(zip(outputs, found, strict=True))
+            case RepeatBlock(start, carried, test, body, end, outputs):
+                registers.update(zip(carried, [registers[each] for each in start], strict=True))
+                self._run(test, registers, sizes)
+                while bool(registers[test.results[0]].item()):
+                    self._run(body, registers, sizes)
+                    found = [registers[each] for each in body.results]
+                    registers.update(zip(carried, found, strict=True))
+                    self._run(test, registers, sizes)
+                self._run(end, registers, sizes)
+                found = [registers[each] for each in end.results]
+                registers.update(zip(outputs, found, strict=True))
+            case _:
+                assert_never(step)
+
+    def _told(
+        self, error: InputError | EvaluationError, sizes: Mapping[str, int]
+    ) -> InputError | EvaluationError:
+        """The same error, said of the sizes of this program and the inputs that decide them."""
+        said = ", ".join(f"{name} is {size}{self._origin_of(name)}" for name, size in sizes.items())
+        listed = [
+            Diagnostic(each.code, each.message, None, each.expected, said, each.suggestion)
+            if each.code in ("input-shape", "no-memory")
+            else each
+            for each in error.diagnostics
+        ]
+        return type(error)(*listed)
+
+    def _origin_of(self, dim: str) -> str:
+        told = self._measured.get(dim)
+        if told is None:
+            at = next((each for each in self._dims if each.name == dim), None)
+            told = () if at is None else (self._interface.inputs[at.port].name,)
+        return f" (from {', '.join(map(repr, told))})" if told else ""
+
+    @property
+    def stats(self) -> Stats:
+        """Calls of it; of its segments, how often they were compiled and what they hold."""
+        parts = [each.stats for each in self._segments]
+        return Stats(
+            self._calls.count,
+            sum(each.compilations for each in parts),
+            sum(each.bytes for each in parts),
+            sum(each.at_call for each in parts),
+        )
+
+    @property
+    def segments(self) -> tuple[Executable, ...]:
+        """The executables that it is made of, in the order of the program."""
+        return self._segments
+
+    def source(self, kind: str = "llvm") -> str:
+        """The code of all segments at one stage, one after the other."""
+        return "\n\n".join(each.source(kind) for each in self._segments)
+
+    @property
+    def artefact(self) -> Artefact:
+        """Refuse: it is made of several."""
+        message = "A program whose sizes become known while it runs has a code for each segment."
+        hint = "It can be saved, and loaded again; exe.segments are the executables it is made of."
+        raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the artefact, as a whole or not at all; `plica.load` reads it."""
+        members = to_members(self._interface, self._program, self._segments)
+        archive.write(path, archive.pack(members))
+
+    def at(self, *args: object, **named: object) -> Executable:
+        """The executable for inputs like these: itself, since it knows sizes when it runs."""
+        self._arrays(args, named)
+        return self
+
+    def __repr__(self) -> str:
+        whole = super().__repr__()
+        measured = f"<Staged, {len(self._segments)} segments,"
+        return whole.replace("<Executable", measured, 1)
+
+
+def _operand(of: Operand, registers: Registers, sizes: Sizes) -> Array:
+    """An array, or for a dim one without elements that is as long."""
+    return registers[of] if isinstance(of, int) else np.empty((sizes[of], 0), np.bool_)
+
+
+def _measured(block: StepBlock) -> list[tuple[str, tuple[str, ...]]]:
+    """The dims that a program measures, and the inputs that each depends on."""
+    found: list[tuple[str, tuple[str, ...]]] = []
+    stack = [block]
+    while stack:
+        for step in stack.pop().steps:
+            match step:
+                case MeasureDim(dim, _, told):
+                    found.append((dim, told))
+                case ChooseBlock(_, then, orelse, _):
+                    stack += [then, orelse]
+                case RepeatBlock(_, _, test, body, end, _):
+                    stack += [test, body, end]
+                case RunSegment():
+                    pass
+                case _:
+                    assert_never(step)
+    return found
+
+
+def _too_long(dim: str, size: int, told: Sequence[str]) -> EvaluationError:
+    inputs = ", ".join(map(repr, told)) or "no input"
+    message = f"The dim {dim!r}, which depends on {inputs}, is larger than any memory."
+    place = Place(node=dim)
+    return EvaluationError(Diagnostic("no-memory", message, place, "less than 2**46", str(size)))

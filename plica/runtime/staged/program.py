@@ -1,0 +1,199 @@
+"""Staged programs: which segments of code run, in which order, and what is measured between them.
+
+A size that depends on elements is known when these are.  So a program is cut where a size becomes
+known: a segment computes the number, the host reads it, and the next segments, code for every size,
+are given arrays of just that size.
+
+    StepBlock   ::= StepBlock(steps, results)
+    Step    ::= RunSegment(segment, inputs, outputs) | MeasureDim(dim, register, told)
+              | ChooseBlock(condition, then, orelse, outputs)
+              | RepeatBlock(start, carried, test, body, end, outputs)
+    Operand ::= a register's number | the name of a dim, which is handed over as an empty array
+
+>>> block = StepBlock((MeasureDim("n", 0, ("x",)), RunSegment(0, (0, "n"), (1,))), (1,))
+>>> from_data(to_data(block), 1) == block
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, TypeVar, assert_never
+
+from plica.runtime.elf import damaged
+
+Operand: TypeAlias = "int | str"
+T = TypeVar("T")
+
+DEEPEST: Final = 200
+"""Blocks nested deeper are in no file of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSegment:
+    """Run the code of a segment on registers and sizes."""
+
+    segment: int
+    inputs: tuple[Operand, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureDim:
+    """From here on a dim is the number in a register; the inputs that it depends on are `told`."""
+
+    dim: str
+    register: int
+    told: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChooseBlock:
+    """Run one of two blocks, as a condition says; its results go to the outputs."""
+
+    condition: int
+    then: StepBlock
+    orelse: StepBlock
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatBlock:
+    """As long as `test` gives true, the results of `body` are what is carried; then `end`."""
+
+    start: tuple[int, ...]
+    carried: tuple[int, ...]
+    test: StepBlock
+    body: StepBlock
+    end: StepBlock
+    outputs: tuple[int, ...]
+
+
+Step: TypeAlias = RunSegment | MeasureDim | ChooseBlock | RepeatBlock
+
+
+@dataclass(frozen=True, slots=True)
+class StepBlock:
+    """Steps one after the other, and the registers in which the results are then."""
+
+    steps: tuple[Step, ...]
+    results: tuple[int, ...]
+
+
+def to_data(of: StepBlock) -> dict[str, Any]:
+    """A block as JSON holds it."""
+    return {"steps": [_step_data(each) for each in of.steps], "results": list(of.results)}
+
+
+def _step_data(of: Step) -> list[Any]:
+    match of:
+        case RunSegment(segment, inputs, outputs):
+            return ["run", segment, list(inputs), list(outputs)]
+        case MeasureDim(dim, register, told):
+            return ["measure", dim, register, list(told)]
+        case ChooseBlock(condition, then, orelse, outputs):
+            return ["choose", condition, to_data(then), to_data(orelse), list(outputs)]
+        case RepeatBlock(start, carried, test, body, end, outputs):
+            blocks = [to_data(each) for each in (test, body, end)]
+            return ["repeat", list(start), list(carried), blocks, list(outputs)]
+        case _:
+            assert_never(of)
+
+
+def from_data(given: object, segments: int, depth: int = 0) -> StepBlock:
+    """The block that was written down; nothing in it is believed."""
+    match given:
+        case {"steps": [*steps], "results": [*results]} if depth < DEEPEST:
+            found = [_step(each, segments, depth) for each in steps]
+            return StepBlock(tuple(found), _numbers(results))
+        case _:
+            raise damaged("A block of the program is damaged.")
+
+
+def _step(given: object, segments: int, depth: int) -> Step:
+    match given:
+        case ["run", int(segment), [*inputs], [*outputs]] if 0 <= segment < segments:
+            return RunSegment(segment, _all(_operand, inputs), _numbers(outputs))
+        case ["measure", str(dim), int(register), [*told]]:
+            return MeasureDim(dim, _number(register), _all(_word, told))
+        case ["choose", int(condition), then, orelse, [*outputs]]:
+            yes, no = (from_data(each, segments, depth + 1) for each in (then, orelse))
+            return ChooseBlock(_number(condition), yes, no, _numbers(outputs))
+        case ["repeat", [*start], [*carried], [test, body, end], [*outputs]]:
+            blocks = (test, body, end)
+            first, turn, last = (from_data(each, segments, depth + 1) for each in blocks)
+            ends = _numbers(outputs)
+            return RepeatBlock(_numbers(start), _numbers(carried), first, turn, last, ends)
+        case _:
+            raise damaged("A step of the program is damaged.", repr(given)[:80])
+
+
+def check_registers(block: StepBlock, inputs: int, dims: Iterable[str]) -> None:
+    """Refuse a program that reads a register or a size before it is there."""
+    _check(block, set(range(inputs)), set(dims))
+
+
+def _check(block: StepBlock, there: set[int], dims: set[str]) -> None:
+    for step in block.steps:
+        match step:
+            case RunSegment(_, inputs, outputs):
+                _need([each for each in inputs if isinstance(each, int)], there)
+                if not dims.issuperset(each for each in inputs if isinstance(each, str)):
+                    raise damaged("A size of the program is used before it is known.")
+                there.update(outputs)
+            case MeasureDim(dim, register, _):
+                _need([register], there)
+                dims.add(dim)
+            case ChooseBlock(condition, then, orelse, outputs):
+                _need([condition], there)
+                for side in (then, orelse):
+                    _check(side, set(there), set(dims))
+                _same(outputs, then.results, orelse.results)
+                there.update(outputs)
+            case RepeatBlock(start, carried, test, body, end, outputs):
+                _need(start, there)
+                there.update(carried)
+                for part in (test, body, end):
+                    _check(part, set(there), set(dims))
+                _same(start, carried, body.results)
+                _same(outputs, end.results)
+                _same((0,), test.results)
+                there.update(outputs)
+            case _:
+                assert_never(step)
+    _need(block.results, there)
+
+
+def _need(registers: Iterable[int], there: set[int]) -> None:
+    if not there.issuperset(registers):
+        raise damaged("A register of the program is read before it is written.")
+
+
+def _same(*some: tuple[int, ...]) -> None:
+    if len({len(each) for each in some}) != 1:
+        raise damaged("A step of the program has another number of registers than its blocks.")
+
+
+def _all(read: Callable[[object], T], given: list[object]) -> tuple[T, ...]:
+    return tuple([read(each) for each in given])
+
+
+def _numbers(given: list[object]) -> tuple[int, ...]:
+    return _all(_number, given)
+
+
+def _number(given: object) -> int:
+    if type(given) is int and 0 <= given < 1 << 24:
+        return given
+    raise damaged("The number of a register is damaged.", repr(given)[:80])
+
+
+def _word(given: object) -> str:
+    if isinstance(given, str) and given:
+        return given
+    raise damaged("A name in the program is damaged.", repr(given)[:80])
+
+
+def _operand(given: object) -> Operand:
+    return _word(given) if isinstance(given, str) else _number(given)

@@ -1,0 +1,151 @@
+"""A chain of two products with a fold that rescales between them: its axes and what it reads.
+
+Stages that `plica.schedule.online_softmax` made are read here: which axes are lots, rows, keys and
+columns, what the elements of each side are, and which keys a row sees at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import frozen
+
+from plica.analysis.index.context import conjuncts
+from plica.core.binding import free_vars, substitute
+from plica.core.term import Term
+from plica.ir.loop.scalar import (
+    Buffer,
+    Cast,
+    Le,
+    Lit,
+    Lt,
+    Mul,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+)
+from plica.ir.loop.stage import Each, Fold
+from plica.ir.loop.stages import Names, Stages, loads
+from plica.ir.type.dim import known, polynomial
+from plica.ir.type.dtype import DType, f32, i64
+from plica.schedule.default.gpu.operand import NARROW
+from plica.schedule.online_softmax import RESCALING
+
+LEAST: Final = Lit(-math.inf, f32)
+"""The score of a key that is not there."""
+
+
+@frozen(eq=False)
+class Chain:
+    """The roles of axes and terms of a product, a fold and what follows it."""
+
+    of: Stages
+    fold: Fold
+    out: Each
+    sizes: Mapping[ScalarVar, int]
+    batch: tuple[ScalarVar, ...]
+    row: ScalarVar
+    key: ScalarVar
+    column: ScalarVar
+    depth: ScalarVar
+    left: Scalar
+    """An element of the queries, narrow, over batch, row and depth."""
+    right: Scalar
+    """An element of the keys, over batch, key and depth."""
+    values: Scalar
+    """An element of the values, over batch, key and column."""
+    held: Buffer
+    """The products of queries and keys, which the scores read."""
+    score: Scalar
+
+    @property
+    def dtype(self) -> DType:
+        return dtype_of(self.left)
+
+    def size(self, axis: ScalarVar) -> int:
+        return self.sizes[axis]
+
+
+def chain_of(of: Stages) -> Chain | None:
+    """The roles in stages that online softmax made; None where tensor cores cannot do them."""
+    if len(of.stages) != 3:
+        return None
+    held, fold, out = of.stages
+    if not isinstance(held, Each) or not isinstance(fold, Fold) or not isinstance(out, Each):
+        return None
+    product = held.value
+    if fold.combine is not RESCALING or len(fold.terms) != 1 or not isinstance(product, Reduce):
+        return None
+    if product.combiner != "sum" or len(product.axes) != 1 or not isinstance(product.body, Mul):
+        return None
+    score, one, weighed = fold.values
+    reads = {load for load in loads(score) if load.buffer is held.out}
+    if len(reads) != 1 or one is not Lit(1.0, f32):
+        return None
+    (read,) = reads
+    key = fold.terms[0]
+    depth = Names(of).var("d")  # the same name may stand for a term of each sum
+    places: dict[Term, Term] = dict(zip(held.axes, read.indices, strict=True))
+    places[product.axes[0]] = depth
+    sides = [_narrow(substitute(each, places)) for each in (product.body.left, product.body.right)]
+    values = _narrow(weighed)
+    if values is None or None in sides:
+        return None
+    pair = [each for each in sides if each is not None]
+    right = [each for each in pair if key in free_vars(each)]
+    left = [each for each in pair if key not in free_vars(each)]
+    if len(right) != 1 or len({dtype_of(each) for each in (*pair, values)}) != 1:
+        return None
+    sizes = {axis: known(size) for axis, size in zip(fold.axes, fold.results[0].shape, strict=True)}
+    sizes |= {key: known(fold.extents[0]), depth: known(product.extents[0])}
+    if None in sizes.values() or key not in free_vars(values):
+        return None
+    numbers = {axis: size or 0 for axis, size in sizes.items()}
+    inside = free_vars(score) | free_vars(left[0]) | free_vars(right[0])
+    columns = [axis for axis in fold.axes if axis not in inside and numbers[axis] > 1]
+    rows = [
+        axis
+        for axis in fold.axes
+        if axis in free_vars(left[0])
+        and axis not in free_vars(right[0])
+        and axis not in free_vars(values)
+    ]
+    if len(columns) != 1 or not rows or min(numbers.values()) < 1:
+        return None
+    row = max(rows, key=lambda axis: (numbers[axis], fold.axes.index(axis)))
+    batch = tuple([axis for axis in fold.axes if axis not in (row, columns[0])])
+    return Chain(of, fold, out, numbers, batch, row, key, columns[0], depth, left[0],
+                 right[0], values, held.out, score)  # fmt: skip
+
+
+def seen_keys(of: Chain) -> tuple[int | None, int | None]:
+    """How far before and after its own number a row sees keys, where the scores say so.
+
+    A score that is minus infinity has no weight: a slice of such need not be looked at.
+    """
+    below: int | None = None
+    above: int | None = None
+    score = of.score
+    while isinstance(score, Select) and score.orelse is LEAST:
+        for said in conjuncts(score.condition):
+            if not isinstance(said, Le | Lt) or dtype_of(said.left) is not i64:
+                continue
+            terms = dict(polynomial(said.right - said.left).values())
+            constant = terms.pop((), 0) - isinstance(said, Lt)
+            if terms == {(of.row,): 1, (of.key,): -1}:
+                above = constant if above is None else min(above, constant)
+            elif terms == {(of.row,): -1, (of.key,): 1}:
+                below = -constant if below is None else max(below, -constant)
+        score = score.then
+    return below, above
+
+
+def _narrow(of: Term) -> Scalar | None:
+    """What is read as f32, where tensor cores multiply it as it is."""
+    if isinstance(of, Cast) and of.dtype is f32 and dtype_of(of.value) in NARROW:
+        return of.value
+    return None

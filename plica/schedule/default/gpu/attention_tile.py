@@ -1,0 +1,447 @@
+"""A product, a fold that rescales, and a product of those, in tiles: no score is in memory.
+
+    for z, rows in blocks:                              a tile of queries each
+        for warps: for lanes:
+            left = queries                              in shared memory, once
+            for slice of keys:
+                right, values = …                       in shared memory, while others are used
+                part = left * right                     tensor cores, in registers of a warp
+                part = f(part)                          scale, bias, mask: whatever the scores are
+                top, before = max(top, part), top
+                part = exp(part - top)
+                total = total * exp(before - top) + sum of part
+                mixed = mixed * exp(before - top) + part * values          tensor cores
+            out[…] = epilogue(mixed, total, top)
+
+Scores are kept as exponents of two, which machines have an instruction for.
+
+It is made of the stages of `plica.schedule.online_softmax`, and of nothing else: what reads the
+sides, what the scores are and what the result is are terms of those.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from math import prod
+from typing import Final
+
+from attrs import frozen
+
+from plica.core.binding import substitute
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.loop.invocation import TensorIntrinsic
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    Eq,
+    Intrinsic,
+    Lit,
+    Load,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.ir.loop.stage import ExternStage
+from plica.ir.loop.stages import Names, Stages, loads, stages
+from plica.ir.loop.statement import (
+    NOTHING,
+    Alloc,
+    Branch,
+    For,
+    Invoke,
+    LoopKind,
+    Region,
+    Stmt,
+    Store,
+    seq,
+)
+from plica.ir.type.dtype import DType, f32
+from plica.schedule.default.gpu.attention_chain import LEAST, Chain, seen_keys
+from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS, mma
+from plica.schedule.default.gpu.warp_meaning import row_max, row_power, row_sum, warp_mma
+
+LANES: Final = 32
+"""Threads of a warp."""
+
+STEP: Final = 16
+"""Terms that tensor cores multiply at once."""
+
+
+@frozen
+class AttentionTile:
+    """Warps of a block, squares of 16 rows of each, and keys of a slice."""
+
+    warps: int = 4
+    high: int = 2
+    keys: int = 64
+
+    @property
+    def rows(self) -> int:
+        return self.warps * self.high * STEP
+
+
+class _Names(Names):
+    """Names for loops and buffers of a tile."""
+
+    def buffer(self, like: str, shape: Sequence[int], dtype: DType, scope: str) -> Buffer:
+        return Buffer(self.name(like), tuple(map(index, shape)), dtype, scope)
+
+
+def _each(
+    names: Names, axes: Mapping[str, int], body: Callable[..., Stmt], kind: LoopKind = "serial"
+) -> Stmt:
+    """A nest of loops; the last is of a kind."""
+    own = [names.var(word) for word in axes]
+    whole = body(*own)
+    for number, (var, size) in enumerate(reversed([*zip(own, axes.values(), strict=True)])):
+        whole = For(var, index(size), kind if number == 0 else "serial", whole)
+    return whole
+
+
+def _whole(of: Buffer, starts: Mapping[int, Scalar], extents: Mapping[int, int]) -> Region:
+    """A region that has all of a buffer but along some axes."""
+    begin = [starts.get(at, index(0)) for at in range(len(of.shape))]
+    count = [index(extents[at]) if at in extents else size for at, size in enumerate(of.shape)]
+    return Region(of, tuple(begin), tuple(count))
+
+
+def _term(of: Term) -> Scalar:
+    assert isinstance(of, Scalar)
+    return of
+
+
+def _up(size: int, step: int) -> int:
+    return -(-size // step) * step
+
+
+def attention_tiles(of: Chain, tile: AttentionTile) -> Stages:
+    """The stages as statements of threads, in tiles of some warps."""
+    return _Writer(of, tile).stages()
+
+
+class _Writer:
+    """Writes the statements; knows the names, and where a thread is."""
+
+    def __init__(self, of: Chain, tile: AttentionTile) -> None:
+        self.of, self.tile = of, tile
+        self.names = _Names(of.of)
+        self.deep, self.wide = _up(of.size(of.depth), STEP), _up(of.size(of.column), STEP)
+        self.block, self.warp, self.lane = (self.names.var(word) for word in ("b", "w", "t"))
+        self.rows = -(-of.size(of.row) // tile.rows)
+        self.slices = -(-of.size(of.key) // tile.keys)
+        bounds = seen_keys(of)
+        # The last rows have most to do where keys after them are not seen: they begin first.
+        number = (
+            self.block % self.rows if bounds[1] is None else self.rows - 1 - self.block % self.rows
+        )
+        self.first = number * tile.rows
+        self.begin, self.count = self._span(*bounds)
+        lot: Scalar = self.block // self.rows
+        self.lots: dict[Term, Term] = {}
+        for axis in reversed(of.batch):
+            self.lots[axis] = lot % of.size(axis)
+            lot = lot // of.size(axis)
+
+    def _span(self, below: int | None, above: int | None) -> tuple[Scalar, Scalar]:
+        """The first slice that a block looks at, and how many."""
+        keys, begin, end = self.tile.keys, index(0), index(self.slices)
+        if below is not None:
+            begin = Min(Max((self.first + below) // keys, index(0)), index(self.slices - 1))
+        if above is not None:
+            end = Min((self.first + (self.tile.rows - 1 + above)) // keys + 1, end)
+        return begin, end if below is None and above is None else Max(end - begin, index(1))
+
+    def stages(self) -> Stages:
+        """All of it as one stage of statements."""
+        of = self.of
+        blocks = prod(of.size(axis) for axis in of.batch) * self.rows
+        out = Buffer(self.names.name("out"), of.out.out.shape, of.out.out.dtype)
+        body = self._block(out)
+        for var, size, kind in (
+            (self.lane, LANES, "threadIdx.x"),
+            (self.warp, self.tile.warps, "threadIdx.y"),
+            (self.block, blocks, "blockIdx.x"),
+        ):
+            body = For(var, index(size), kind, body)  # type: ignore[arg-type]  # kinds of threads
+        return stages(of.of.inputs, (ExternStage((out,), body),))
+
+    # --- a block --------------------------------------------------------------------------------
+
+    def _block(self, out: Buffer) -> Stmt:
+        tile, names = self.tile, self.names
+        high, wide = tile.high, self.wide // OCTET
+        squares = (self.deep // STEP, tile.warps, high, 2, 2, OCTET, OCTET)
+        queries = names.buffer("left", squares, self.of.dtype, "shared")
+        mixed = names.buffer("mixed", (high, 2, wide, 2), f32, "local")
+        top = names.buffer("top", (high, 2), f32, "local")
+        sums = names.buffer("sums", (LANES, high, 2), f32, "warp")
+        total = names.buffer("total", (high, 2), f32, "local")
+        begin = seq(
+            self._fetched(queries, self._query, tile.rows, self.deep),
+            _each(names, {"i": high, "half": 2, "j": wide, "pair": 2},
+                  lambda *at: Store(mixed, at, Lit(0.0, f32))),
+            _each(names, {"i": high, "half": 2}, lambda *at: seq(
+                Store(top, at, LEAST), Store(sums, (self.lane, *at), Lit(0.0, f32)),
+                Store(total, at, Lit(0.0, f32)))),
+        )  # fmt: skip
+        held = _whole(sums, {0: self._quad()}, {0: QUADS})
+        end = Invoke(row_sum(high).name, (held, _whole(total, {}, {})))
+        whole = seq(begin, self._slices(queries, mixed, top, sums), end,
+                    self._stored(out, mixed, top, total))  # fmt: skip
+        for each in (total, sums, top, mixed, queries):
+            whole = Alloc(each, whole)
+        return whole
+
+    def _quad(self) -> Scalar:
+        return self.lane // QUADS * QUADS
+
+    def _row(self, i: Scalar, half: Scalar) -> Scalar:
+        """Which query a thread has."""
+        own = (self.warp * self.tile.high + i) * STEP + half * OCTET + self.lane // QUADS
+        return self.first + own
+
+    # --- sides ----------------------------------------------------------------------------------
+
+    def _fetched(
+        self, to: Buffer, element: Callable[[Scalar, Scalar], Scalar], rows: int, columns: int
+    ) -> Stmt:
+        """Rows of octets copied by all threads: eight threads write what lies together."""
+        across = columns // OCTET
+        many, each = rows // OCTET * across, self.tile.warps * LANES // OCTET
+        row = self.lane % OCTET
+
+        def octet(turn: Scalar, v: Scalar) -> Stmt:
+            unit = (turn * self.tile.warps + self.warp) * (LANES // OCTET) + self.lane // OCTET
+            down, along = unit // across, unit % across
+            place = element(down * OCTET + row, along * OCTET + v)
+            return Store(to, self._place(to, down, row, along, v), place)
+
+        turns, v = self.names.var("n"), self.names.var("v")
+        inner: Stmt = For(v, index(OCTET), "vectorized", octet(turns, v))
+        if many % each:
+            unit = (turns * self.tile.warps + self.warp) * (LANES // OCTET) + self.lane // OCTET
+            inner = Branch(Lt(unit, index(many)), inner, NOTHING)
+        return For(turns, index(-(-many // each)), "serial", inner)
+
+    def _place(
+        self, to: Buffer, down: Scalar, row: Scalar, along: Scalar, v: Scalar
+    ) -> tuple[Scalar, ...]:
+        """Where an element lies: 8 x 8 elements together, as tensor cores read them."""
+        like = to.name.hint
+        if like == "left":  # s, warp, i, half, h, g, e
+            high = self.tile.high
+            half, square = down % 2, down // 2
+            return along // 2, square // high, square % high, half, along % 2, row, v
+        if like == "right":  # s, j, h, t, pair, e
+            return along // 2, down, along % 2, row // 2, row % 2, v
+        return down // 2, along, down % 2, row, v // 2, v % 2  # s, j, h, e, t, pair
+
+    def _query(self, row: Scalar, depth: Scalar) -> Scalar:
+        of = self.of
+        return self._element(of.left, {of.row: (self.first + row, self.rows * self.tile.rows),
+                                       of.depth: (depth, self.deep)})  # fmt: skip
+
+    def _element(self, of: Scalar, at: Mapping[ScalarVar, tuple[Scalar, int]]) -> Scalar:
+        """An element of a side, 0 beyond what it has."""
+        told: dict[Term, Term] = {**self.lots, **{axis: place for axis, (place, _) in at.items()}}
+        found = _term(substitute(of, told))
+        guards: list[Scalar] = []
+        for axis, (place, reach) in at.items():
+            if reach > self.of.size(axis):
+                guards.append(Lt(place, index(self.of.size(axis))))
+        return Select(reduce(And, guards), found, Lit(0, dtype_of(of))) if guards else found
+
+    # --- slices ---------------------------------------------------------------------------------
+
+    def _slices(self, queries: Buffer, mixed: Buffer, top: Buffer, sums: Buffer) -> Stmt:
+        tile, names, of = self.tile, self.names, self.of
+        turn = names.var("q")
+        keys, wide = tile.keys // OCTET, self.wide // OCTET
+        right = names.buffer(
+            "right", (self.deep // STEP, keys, 2, QUADS, 2, OCTET), of.dtype, "shared"
+        )
+        value = names.buffer(
+            "value", (tile.keys // STEP, wide, 2, OCTET, QUADS, 2), of.dtype, "shared"
+        )
+        reach = self.slices * tile.keys
+
+        def key(row: Scalar, depth: Scalar) -> Scalar:
+            at = {
+                of.key: ((self.begin + turn) * tile.keys + row, reach),
+                of.depth: (depth, self.deep),
+            }
+            return self._element(of.right, at)
+
+        def weighed(row: Scalar, column: Scalar) -> Scalar:
+            at = {
+                of.key: ((self.begin + turn) * tile.keys + row, reach),
+                of.column: (column, self.wide),
+            }
+            return self._element(of.values, at)
+
+        body = (
+            self._fetched(right, key, tile.keys, self.deep),
+            self._fetched(value, weighed, tile.keys, self.wide),
+            self._step(turn, (queries, right, value), mixed, top, sums),
+        )
+        notes = (("software_pipeline_stage", (0, 0, 1)),)
+        whole: Stmt = Alloc(right, Alloc(value, seq(*body)))
+        return For(turn, self.count, "serial", whole, notes if self.slices > 1 else ())
+
+    def _step(
+        self,
+        turn: ScalarVar,
+        sides: tuple[Buffer, Buffer, Buffer],
+        mixed: Buffer,
+        top: Buffer,
+        sums: Buffer,
+    ) -> Stmt:
+        """What is done with a slice of keys."""
+        tile, names, lane = self.tile, self.names, self.lane
+        high, keys, wide = tile.high, tile.keys // OCTET, self.wide // OCTET
+        part = names.buffer("part", (LANES, high, 2, keys, 2), f32, "warp")
+        most, base, less = (
+            names.buffer(word, (high, 2), f32, "local") for word in ("most", "base", "less")
+        )
+        own = {"i": high, "half": 2, "j": keys, "pair": 2}
+        rows = {"i": high, "half": 2}
+        quad = _whole(part, {0: self._quad()}, {0: QUADS})
+        mine, weighed = (_whole(each, {0: lane}, {0: 1}) for each in (part, sums))
+
+        def lowered(i: Scalar, half: Scalar) -> Stmt:
+            at = (i, half)
+            none = Eq(most[at], LEAST)
+            return seq(
+                Store(base, at, Select(none, Lit(0.0, f32), most[at])),
+                Store(less, at, _power(top[at] - base[at])),
+                Store(top, at, most[at]),
+                Store(sums, (lane, *at), sums[(lane, *at)] * less[at]),
+            )
+
+        body = seq(
+            _each(names, own, lambda *at: Store(part, (lane, *at), Lit(0.0, f32))),
+            self._products(sides, part),
+            _each(names, own, lambda *at: self._scored(turn, part, at)),
+            _each(names, rows, lambda *at: Store(most, at, top[at])),
+            Invoke(row_max(high, keys).name, (quad, _whole(most, {}, {}))),
+            _each(names, rows, lowered),
+            Invoke(row_power(high, keys).name, (_whole(base, {}, {}), mine, weighed)),
+            _each(names, {"i": high, "half": 2, "j": wide, "pair": 2},
+                  lambda *at: Store(mixed, at, mixed[at] * less[at[0], at[1]])),
+            self._mixed(sides[2], part, mixed),
+        )  # fmt: skip
+        for each in (less, base, most, part):
+            body = Alloc(each, body)
+        return body
+
+    def _products(self, sides: tuple[Buffer, Buffer, Buffer], part: Buffer) -> Stmt:
+        left, right, _ = sides
+        step = self.names.var("s")
+        multiply = mma(self.tile.high, self.tile.keys // OCTET, (True, True), self.of.dtype)
+        one = _whole(left, {0: step, 1: self.warp, 5: self.lane // QUADS}, {0: 1, 1: 1, 5: 1})
+        other = _whole(right, {0: step, 3: self.lane % QUADS}, {0: 1, 3: 1})
+        mine = _whole(part, {0: self.lane}, {0: 1})
+        return self._unrolled(step, self.deep // STEP, multiply, (one, other, mine))
+
+    def _mixed(self, value: Buffer, part: Buffer, mixed: Buffer) -> Stmt:
+        step = self.names.var("s")
+        multiply = warp_mma(self.tile.high, self.wide // OCTET, self.of.dtype)
+        held = _whole(part, {0: self._quad(), 3: step * 2}, {0: QUADS, 3: 2})
+        other = _whole(value, {0: step, 4: self.lane % QUADS}, {0: 1, 4: 1})
+        return self._unrolled(
+            step, self.tile.keys // STEP, multiply, (held, other, _whole(mixed, {}, {}))
+        )
+
+    def _unrolled(
+        self, step: ScalarVar, count: int, what: TensorIntrinsic, regions: tuple[Region, ...]
+    ) -> Stmt:
+        return For(step, index(count), "unrolled", Invoke(what.name, regions))
+
+    def _scored(self, turn: ScalarVar, part: Buffer, at: tuple[Scalar, ...]) -> Stmt:
+        """The score of a product: nothing is as low as a key that is not there."""
+        of, (i, half, j, pair) = self.of, at
+        row, key = (
+            self._row(i, half),
+            (self.begin + turn) * self.tile.keys + j * OCTET + self.lane % QUADS * 2 + pair,
+        )
+        own = (self.lane, *at)
+
+        def told(node: Term) -> Term:
+            return part[own] if isinstance(node, Load) and node.buffer is of.held else node
+
+        score = substitute(map_bottom_up(told, of.score), {**self.lots, of.row: row, of.key: key})
+        guards: list[Scalar] = [
+            Lt(place, index(of.size(axis)))
+            for axis, place, reach in (
+                (of.key, key, self.slices * self.tile.keys),
+                (of.row, row, self.rows * self.tile.rows),
+            )
+            if reach > of.size(axis)
+        ]
+        found = _scaled(_term(score), math.log2(math.e))
+        return Store(part, own, Select(reduce(And, guards), found, LEAST) if guards else found)
+
+    # --- the result -----------------------------------------------------------------------------
+
+    def _stored(self, out: Buffer, mixed: Buffer, top: Buffer, total: Buffer) -> Stmt:
+        of = self.of
+        triple = of.fold.results
+
+        def element(i: Scalar, half: Scalar, j: Scalar, pair: Scalar) -> Stmt:
+            row = self._row(i, half)
+            column = j * OCTET + self.lane % QUADS * 2 + pair
+            at: dict[Term, Term] = {**self.lots, of.row: row, of.column: column}
+            (read,) = {load.indices for load in loads(of.out.value) if load.buffer in triple}
+            there: dict[Term, Term] = {axis: index(0) for axis in of.out.axes}
+            for axis, place in zip(of.fold.axes, read, strict=True):
+                if isinstance(place, ScalarVar):
+                    there[place] = at[axis]
+
+            def told(node: Term) -> Term:
+                if not isinstance(node, Load) or node.buffer not in triple:
+                    return node
+                number = triple.index(node.buffer)
+                greatest = Mul(top[i, half], Lit(math.log(2), f32))
+                return (greatest, total[i, half], mixed[i, half, j, pair])[number]
+
+            value = _term(substitute(map_bottom_up(told, of.out.value), there))
+            places = tuple([_term(there[axis]) for axis in of.out.axes])
+            whole: Stmt = Store(out, places, value)
+            guards: list[Scalar] = [
+                Lt(place, index(of.size(axis)))
+                for axis, place, reach in (
+                    (of.row, row, self.rows * self.tile.rows), (of.column, column, self.wide),
+                )
+                if reach > of.size(axis)
+            ]  # fmt: skip
+            return Branch(reduce(And, guards), whole, NOTHING) if guards else whole
+
+        own = {"i": self.tile.high, "half": 2, "j": self.wide // OCTET, "pair": 2}
+        return _each(self.names, own, element, "vectorized")
+
+
+def _power(of: Scalar) -> Scalar:
+    """A power of two: what machines have an instruction for."""
+    return Intrinsic("exp2", (of,))
+
+
+def _scaled(of: Scalar, by: float) -> Scalar:
+    """A score times a number, which joins a factor that is there already."""
+    match of:
+        case Mul(left, Lit(value)):
+            return Mul(left, Lit(float(value) * by, f32))
+        case Select(condition, then, orelse):
+            return Select(condition, _scaled(then, by), _scaled(orelse, by))
+        case Lit(value):
+            return Lit(float(value) * by, f32)
+        case _:
+            return Mul(of, Lit(by, f32))

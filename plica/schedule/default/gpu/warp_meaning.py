@@ -1,0 +1,111 @@
+"""What threads of a warp do with registers that they read of one another, as one thread sees it.
+
+Sums that tensor cores leave behind lie in the registers of a warp: of a square of 8 columns the
+four threads of a row hold two each.  Memory of the scope `warp` is that: its first axis is the
+number of a thread in its warp, and what it holds there are its registers.  An intrinsic reads those
+of the four threads of a row, without a word of shared memory:
+
+    warp_mma    c[half, pair] += a[t, half, h, p] * b[8 * h + 2 * t + p, pair]     for all t, h, p
+    row_max     c[half] = max(c[half], a[t, half, j, p])                           for all t, j, p
+    row_sum     c[half] += a[t, half]                                              for all t
+    row_power   a[half, j, p] = 2 ** (a[half, j, p] - b[half]); c[half] += a[half, j, p]
+
+So the sums of one product are a side of the next: rounded to its dtype, as tensor cores need it.
+
+>>> warp_mma(2, 8).name, row_max(2, 8).name, row_sum(2).name
+('cuda.warp_mma_f16_2x8', 'cuda.row_max_2x8', 'cuda.row_sum_2')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from plica.ir.loop.intrinsic import intrinsic
+from plica.ir.loop.invocation import TensorIntrinsic
+from plica.ir.loop.scalar import Buffer, Cast, Intrinsic, Max, Scalar, ScalarVar, index
+from plica.ir.loop.statement import For, Kernel, Stmt, Store, seq
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dtype import DType, f16, f32
+from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
+
+
+@lru_cache(maxsize=64)
+def warp_mma(high: int, wide: int, dtype: DType = f16) -> TensorIntrinsic:
+    """Products of what a warp holds with 16 rows of a matrix, for so many squares."""
+    a = buffer("a", (QUADS, high, 2, 2, 2), f32)
+    b = buffer("b", (wide, 2, OCTET, 2), dtype)
+    c = buffer("c", (high, 2, wide, 2), f32)
+
+    def total(at: Mapping[str, ScalarVar]) -> Store:
+        t, i, half, j, pair, h, p = (at[word] for word in ("t", "i", "half", "j", "pair", "h", "p"))
+        left = Cast(Cast(a[t, i, half, h, p], dtype), f32)
+        place = (i, half, j, pair)
+        return Store(c, place, c[place] + left * Cast(b[j, h, t * 2 + p, pair], f32))
+
+    extents = {"i": high, "half": 2, "j": wide, "pair": 2, "h": 2, "t": QUADS, "p": 2}
+    name = f"cuda.warp_mma_{dtype.name}_{high}x{wide}"
+    return _declared(name, "warp_mma", (a, b, c), extents, total)
+
+
+@lru_cache(maxsize=64)
+def row_max(high: int, wide: int) -> TensorIntrinsic:
+    """The greatest of each row that four threads hold, and of what was there."""
+    a, c = buffer("a", (QUADS, high, 2, wide, 2), f32), buffer("c", (high, 2), f32)
+
+    def most(at: Mapping[str, ScalarVar]) -> Store:
+        place = (at["i"], at["half"])
+        return Store(c, place, Max(c[place], a[at["t"], at["i"], at["half"], at["j"], at["p"]]))
+
+    extents = {"i": high, "half": 2, "t": QUADS, "j": wide, "p": 2}
+    return _declared(f"cuda.row_max_{high}x{wide}", "row_max", (a, c), extents, most)
+
+
+@lru_cache(maxsize=64)
+def row_sum(high: int) -> TensorIntrinsic:
+    """The sum of what four threads hold of each row, added to what was there."""
+    a, c = buffer("a", (QUADS, high, 2), f32), buffer("c", (high, 2), f32)
+
+    def total(at: Mapping[str, ScalarVar]) -> Store:
+        place = (at["i"], at["half"])
+        return Store(c, place, c[place] + a[at["t"], at["i"], at["half"]])
+
+    extents = {"i": high, "half": 2, "t": QUADS}
+    return _declared(f"cuda.row_sum_{high}", "row_sum", (a, c), extents, total)
+
+
+@lru_cache(maxsize=64)
+def row_power(high: int, wide: int) -> TensorIntrinsic:
+    """Powers of two of what a thread holds less a number for each row, and their sums."""
+    b = buffer("b", (high, 2), f32)
+    a, c = buffer("a", (high, 2, wide, 2), f32), buffer("c", (high, 2), f32)
+
+    def powers(at: Mapping[str, ScalarVar]) -> Stmt:
+        row = (at["i"], at["half"])
+        place = (*row, at["j"], at["p"])
+        return seq(
+            Store(a, place, Intrinsic("exp2", (a[place] - b[row],))),
+            Store(c, row, c[row] + a[place]),
+        )
+
+    extents = {"i": high, "half": 2, "j": wide, "p": 2}
+    name = f"cuda.row_power_{high}x{wide}"
+    return _declared(name, "row_power", (b, a, c), extents, powers, outputs=2)
+
+
+def _declared(
+    name: str,
+    word: str,
+    buffers: tuple[Buffer, ...],
+    extents: Mapping[str, int],
+    body: Callable[[Mapping[str, ScalarVar]], Stmt],
+    *,
+    outputs: int = 1,
+) -> TensorIntrinsic:
+    axes = {each: axis(each) for each in extents}
+    whole = body(axes)
+    for each in reversed([*extents]):
+        size: Scalar = index(extents[each])
+        whole = For(axes[each], size, "serial", whole)
+    meaning = Kernel((), buffers, len(buffers) - outputs, whole)
+    return intrinsic(name, meaning, None, (("cuda", word),))

@@ -1,0 +1,200 @@
+"""Running totals: a reduction of all places up to one's own is made in one go along its axis.
+
+    y[i, j] = sum over k of (x[i, k] if k <= j else 0)
+      -->  total = 0
+           for j:
+               total = total + x[i, j]
+               y[i, j] = total
+
+A guard that compares the term of the reduction with an axis of the result, and nothing else that
+depends on that axis, says that a place reduces what those before it do, and a term more.  Axes
+behind it are lanes, each of which has a total; where there are none, several rows go side by side.
+Totals from the end back join terms in another order than they come: for those who allow that.
+
+>>> from plica.ir.loop.scalar import Lit
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> x = buffer("x", (9,), f32)
+>>> upto = stage("y", (9,), lambda i: reduce(
+...     "sum", (9,), lambda k: Select(Le(k, i), x[k], Lit(0.0, f32))))
+>>> made = running_form(stages((x,), (upto,)), Machine(512, 32))
+>>> [type(each).__name__ for each in made.stages]
+['ExternStage']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Final
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.term import Term
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.scalar import (
+    Buffer,
+    Le,
+    Load,
+    Lt,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.ir.loop.stage import Each, ExternStage
+from plica.ir.loop.stages import Names, Stages, loads, pairs, reductions, stages, with_element
+from plica.ir.loop.statement import Alloc, For, LoopKind, Stmt, Store, seq
+from plica.ir.type.dim import known, polynomial
+from plica.schedule.default.machine import Machine
+
+SIDE_BY_SIDE: Final = 4
+"""Rows whose totals are under way at once: an addition takes as many cycles to come through."""
+
+NEAR: Final = 256
+"""Totals of so many lanes are in registers."""
+
+SHARED: Final = 1 << 15
+"""Fewer elements than that are not worth waking other cores."""
+
+
+@frozen(eq=False)
+class _Running:
+    """A reduction of the places before, or behind, one's own along an axis; with it, or without."""
+
+    axis: ScalarVar
+    term: ScalarVar
+    value: Scalar
+    backwards: bool
+    exclusive: bool
+
+
+def running_form(of: Stages, machine: Machine, *, backwards: bool = False) -> Stages | None:
+    """Stages of running totals with the loops they should have, None where they are none."""
+    every = pairs(of) if all(isinstance(each, Each) for each in of.stages) else []
+    if len(every) != 1 or of.dims:
+        return None
+    ((fold, epilogue),) = every
+    found = _running(fold)
+    if found is None or found.backwards != backwards:
+        return None
+    out = of.result
+    places: dict[Term, Term] = {}
+    after: Scalar | None = None
+    if epilogue is not None:
+        (read,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
+        places = {e: a for e, a in zip(read.indices, fold.axes, strict=True) if e is not index(0)}
+        places |= {each: index(0) for each in epilogue.axes if each not in places}
+        after = epilogue.value
+    indices = fold.axes if epilogue is None else [places[each] for each in epilogue.axes]
+
+    def stored(total: Scalar) -> Stmt:
+        value = total
+        if after is not None:
+            value = substitute(with_element(after, fold.out, total), places)  # type: ignore[assignment]  # scalars give scalars
+        return Store(out, tuple(indices), value)  # type: ignore[arg-type]  # places are scalars
+
+    body = _Writer(fold, found, Names(of), machine).body(stored)
+    return stages(of.inputs, (ExternStage((out,), body),))
+
+
+def _running(of: Each) -> _Running | None:
+    """What running total a stage is, if it is one."""
+    body = of.value
+    if not isinstance(body, Reduce) or body.runs or len(body.axes) != 1:
+        return None
+    (term,), (extent,) = body.axes, body.extents
+    start, _ = MEANING[body.combiner]
+    match body.body:
+        case Select(Le() | Lt() as within, value, other) if other is start(dtype_of(body)):
+            pass
+        case _:
+            return None
+    ahead = dict(polynomial(within.right - within.left).values())
+    gap = -ahead.pop((), 0) + isinstance(within, Lt)
+    sizes = dict(zip(of.axes, of.out.shape, strict=True))
+    axes = [each for each in sizes if (each,) in ahead]
+    if len(axes) != 1 or len(ahead) != 2 or gap not in (0, 1) or reductions(value):
+        return None
+    (axis,) = axes
+    sign = ahead[axis,]
+    if sizes[axis] is not extent or axis in free_vars(value):
+        return None
+    if abs(sign) != 1 or ahead.get((term,)) != -sign:
+        return None
+    return _Running(axis, term, value, sign < 0, bool(gap))
+
+
+class _Writer:
+    """The loops of a running total under construction."""
+
+    def __init__(self, of: Each, found: _Running, names: Names, machine: Machine) -> None:
+        assert isinstance(of.value, Reduce)
+        self.found, self.names = found, names
+        self.start, self.join = MEANING[of.value.combiner]
+        self.dtype = dtype_of(of.value)
+        at = of.axes.index(found.axis)
+        self.sizes = {a: known(n) or 0 for a, n in zip(of.axes, of.out.shape, strict=True)}
+        self.rows, self.lanes = of.axes[:at], of.axes[at + 1 :]
+        self.shares = machine.cores > 1 and prod(self.sizes.values()) >= SHARED
+
+    def body(self, stored: Callable[[Scalar], Stmt]) -> Stmt:
+        """All rows; of those that have no lanes several at once."""
+        rows = list(self.rows)
+        counts = [self.sizes[each] for each in rows]
+        many = 1
+        if not self.lanes and rows and counts[-1] % SIDE_BY_SIDE == 0:
+            many = SIDE_BY_SIDE
+        inner = self.lanes
+        if many == 1:
+            body = self.along([(a, self.sizes[a]) for a in inner], stored, {})
+        else:
+            one, beside = rows[-1], self.names.var("u")
+            outer = self.names.var("r")
+            rows[-1], counts[-1] = outer, counts[-1] // many
+            body = self.along([(beside, many)], stored, {one: outer * many + beside})
+        for at in reversed(range(len(rows))):
+            first = at == next((n for n, size in enumerate(counts) if size > 1), None)
+            kind: LoopKind = "parallel" if self.shares and first else "serial"
+            body = For(rows[at], index(counts[at]), kind, body)
+        return body
+
+    def along(
+        self,
+        inner: Sequence[tuple[ScalarVar, int]],
+        stored: Callable[[Scalar], Stmt],
+        where: dict[Term, Term],
+    ) -> Stmt:
+        """The totals of all inner places, from one end of the axis to the other."""
+        found, size = self.found, self.sizes[self.found.axis]
+        shape = tuple([index(size) for _, size in inner]) or (index(1),)
+        scope = "local" if prod([size for _, size in inner]) <= NEAR else "global"
+        total = Buffer(self.names.name("total"), shape, self.dtype, scope)
+        own: tuple[Scalar, ...] = tuple([axis for axis, _ in inner]) or (index(0),)
+        step = self.names.var("t")
+        place = index(size - 1) - step if found.backwards else step
+        at: dict[Term, Term] = {found.axis: place, found.term: place, **where}
+        read = substitute(found.value, at)
+        assert isinstance(read, Scalar)
+        add = Store(total, own, self.join(Load(total, own), read))
+        keep = substitute(stored(Load(total, own)), at)
+        assert isinstance(keep, Store)
+        unrolled = bool(where)
+        first, then = (keep, add) if found.exclusive else (add, keep)
+        parts = [self.inside(inner, each, unrolled) for each in (first, then)]
+        begin = self.inside(inner, Store(total, own, self.start(self.dtype)), unrolled)
+        return Alloc(total, seq(begin, For(step, index(size), "serial", seq(*parts))))
+
+    def inside(self, inner: Sequence[tuple[ScalarVar, int]], body: Stmt, unrolled: bool) -> Stmt:
+        """A statement for each inner place, by axes of its own."""
+        last = len(inner) - 1
+        own: dict[Term, Term] = {axis: self.names.var("j") for axis, _ in inner}
+        made = substitute(body, own)
+        for at, (axis, size) in reversed(list(enumerate(inner))):
+            kind: LoopKind = "unrolled" if unrolled else "vectorized" if at == last else "serial"
+            made = For(own[axis], index(size), kind, made)  # type: ignore[arg-type]  # variables for variables
+        return made  # type: ignore[return-value]  # statements give statements

@@ -1,0 +1,165 @@
+"""Scattered terms: a reduction of those terms that name one's own place takes each to its place.
+
+    y[p, j] = sum over k of (x[k, j] if i[k] == p else 0)
+      -->  y[p, j] = 0                              for all
+           for k: y[i[k], j] = y[i[k], j] + x[k, j]      where i[k] is a place
+
+A guard that compares an axis of the result with something that does not depend on it says that all
+but one of its places reduce nothing of a term.  So each term is looked at once, and not once for
+each place.  A place joins its terms in the order in which they come.
+
+>>> from plica.ir.loop.scalar import Lit
+>>> from plica.ir.type.dtype import f32, i64
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> x, i = buffer("x", (9,), f32), buffer("i", (9,), i64)
+>>> total = stage("y", (5,), lambda p: reduce(
+...     "sum", (9,), lambda k: Select(Eq(i[k], p), x[k], Lit(0.0, f32))))
+>>> made = scattered_form(stages((x, i), (total,)), Machine(512, 32))
+>>> [type(each).__name__ for each in made.stages]
+['ExternStage']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce as joined
+from math import prod
+from typing import Final
+
+from attrs import frozen
+
+from plica.analysis.index.context import conjuncts
+from plica.core.binding import free_vars, substitute
+from plica.core.term import Term
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    Eq,
+    Le,
+    Load,
+    Lt,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.ir.loop.stage import Each, ExternStage
+from plica.ir.loop.stages import Names, Stages, loads, pairs, reductions, stages, with_element
+from plica.ir.loop.statement import NOTHING, Bind, Branch, For, LoopKind, Stmt, Store, seq
+from plica.ir.type.dim import known
+from plica.schedule.default.machine import Machine
+
+SHORTEST: Final = 8
+"""Fewer neighbours are no vector: what part of one has stored is not at hand for the next."""
+
+SHARED: Final = 1 << 15
+"""Fewer terms than that are not worth waking other cores."""
+
+
+@frozen(eq=False)
+class _Scattered:
+    """A reduction of terms that name their place along an axis: where, what, and when."""
+
+    axis: ScalarVar
+    place: Scalar
+    value: Scalar
+    conditions: tuple[Scalar, ...]
+
+
+def scattered_form(of: Stages, machine: Machine) -> Stages | None:
+    """Such stages with the loops they should have, None where they are others."""
+    every = pairs(of) if all(isinstance(each, Each) for each in of.stages) else []
+    if len(every) != 1 or of.dims:
+        return None
+    ((fold, epilogue),) = every
+    found = _scattered(fold)
+    if found is None or any(not known(size) for size in fold.out.shape):
+        return None
+    names = Names(of)
+    held = of.result if epilogue is None else _kept(fold, names)
+    terms = _terms(fold, found, held, names, machine)
+    if epilogue is None:
+        return stages(of.inputs, (ExternStage((held,), terms),))
+    (read,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
+    last = with_element(epilogue.value, fold.out, Load(held, read.indices))
+    after = _filled(of.result, epilogue.axes, last, names)
+    return stages(
+        of.inputs, (ExternStage((held, of.result), seq(terms, after)),), (held, of.result)
+    )
+
+
+def _kept(of: Each, names: Names) -> Buffer:
+    return Buffer(names.name("held"), of.out.shape, dtype_of(of.value))
+
+
+def _scattered(of: Each) -> _Scattered | None:
+    """What is scattered by a stage, if anything is."""
+    body = of.value
+    if not isinstance(body, Reduce) or body.runs or reductions(body.body):
+        return None
+    start, _ = MEANING[body.combiner]
+    neutral = start(dtype_of(body))
+    value, guards = body.body, list[Scalar]()
+    while isinstance(value, Select) and value.orelse is neutral:
+        guards += conjuncts(value.condition)
+        value = value.then
+    for each in guards:
+        if not isinstance(each, Eq):
+            continue
+        rest = tuple([other for other in guards if other is not each])
+        for axis, place in ((each.left, each.right), (each.right, each.left)):
+            if not isinstance(axis, ScalarVar) or axis not in of.axes:
+                continue
+            if any(axis in free_vars(e) for e in (place, value, *rest)):
+                continue
+            if not free_vars(place).isdisjoint(body.axes):
+                return _Scattered(axis, place, value, rest)
+    return None
+
+
+def _terms(of: Each, found: _Scattered, held: Buffer, names: Names, machine: Machine) -> Stmt:
+    """Every place begins with nothing, then each term goes to its place."""
+    body = of.value
+    assert isinstance(body, Reduce)
+    start, join = MEANING[body.combiner]
+    sizes = {a: known(n) or 0 for a, n in zip(of.axes, of.out.shape, strict=True)}
+    sizes |= {a: known(n) or 0 for a, n in zip(body.axes, body.extents, strict=True)}
+    asked = {each for term in (found.place, *found.conditions) for each in free_vars(term)}
+    others = [each for each in of.axes if each is not found.axis]
+    outer = [each for each in others if each in asked]
+    inner = [each for each in others if each not in asked]
+    place = names.var("place")
+    there = tuple([place if axis is found.axis else axis for axis in of.axes])
+    step: Stmt = Store(held, there, join(Load(held, there), found.value))
+    for at, axis in reversed(list(enumerate(inner))):
+        wide = at == len(inner) - 1 and sizes[axis] >= SHORTEST
+        kind: LoopKind = "vectorized" if wide else "serial"
+        step = For(axis, index(sizes[axis]), kind, step)
+    inside = [*found.conditions, Le(index(0), place), Lt(place, index(sizes[found.axis]))]
+    step = Bind(place, found.place, Branch(_all(inside), step, NOTHING))
+    shares = machine.cores > 1 and prod(sizes.values()) // sizes[found.axis] >= SHARED
+    for axis in reversed((*outer, *body.axes)):
+        kind = "parallel" if shares and outer and axis is outer[0] else "serial"
+        step = For(axis, index(sizes[axis]), kind, step)
+    begin = _filled(held, of.axes, start(dtype_of(body)), names)
+    return seq(begin, step)
+
+
+def _all(conditions: Iterable[Scalar]) -> Scalar:
+    return joined(And, conditions)
+
+
+def _filled(of: Buffer, axes: tuple[ScalarVar, ...], value: Scalar, names: Names) -> Stmt:
+    """A value stored at every place, by axes of its own."""
+    own: dict[Term, Term] = {axis: names.var("j") for axis in axes}
+    made = substitute(Store(of, axes, value), own)
+    assert isinstance(made, Store)
+    step: Stmt = made
+    for at, (axis, size) in reversed(list(enumerate(zip(axes, of.shape, strict=True)))):
+        kind: LoopKind = "vectorized" if at == len(axes) - 1 else "serial"
+        step = For(own[axis], size, kind, step)  # type: ignore[arg-type]  # variables for variables
+    return step

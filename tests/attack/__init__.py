@@ -1,0 +1,1 @@
+"""Attacks from the documentation alone: each is refused by a code, or gives what is meant."""

@@ -1,0 +1,144 @@
+"""Programs that measure sizes while they run: what they mean, how they are cut and kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plica
+from plica.codegen.staged.cut import cut
+from plica.core.diagnostic import IllTyped, ScriptError
+from plica.runtime import archive
+from plica.runtime.error import ArtefactError, EvaluationError, PlicaError, UnsupportedError
+from plica.runtime.staged.artefact import NAME
+from plica.runtime.staged.executable import StagedExecutable
+from plica.runtime.staged.program import MeasureDim, RunSegment
+
+Array = np.ndarray[Any, Any]
+
+CHOSEN = plica.from_text("""
+@plica.function(dims="n m k j")
+def main(x: Tensor[("n", "m"), f32], least: f32, again: bool) -> tuple[Tensor[("j",), f32], i64]:
+    whole = op.ravel(x)
+    found = op.argwhere(whole > least)
+    measure("k", found[1])
+    places = op.match_shape(op.slice(op.ravel(found[0]), (0,), ("k",)), ("k",))
+    some = op.take(whole, places)
+    measure("j", op.dim_value("2*k") if again else op.dim_value("k"))
+    if again:
+        y = op.match_shape(op.concat((some, some), axis=0), ("j",))
+    else:
+        y = op.match_shape(some, ("j",))
+    return y, op.dim_value("k")
+""")
+EXE = plica.compile(CHOSEN, threads=1, effort="fast")
+
+
+def expected(x: Array, least: float, again: bool) -> tuple[Array, int]:
+    some = x[x > np.float32(least)]
+    return np.concatenate([some, some]) if again else some, len(some)
+
+
+@given(st.integers(0, 5), st.integers(0, 6), st.floats(-1, 2, width=32), st.booleans())
+@settings(max_examples=min(60, settings().max_examples))
+def test_it_is_what_numpy_says(n: int, m: int, least: float, again: bool) -> None:
+    x = np.random.default_rng(n + 7 * m).random((n, m)).astype(np.float32)
+    args = x, np.float32(least), np.bool_(again)
+    values, count = expected(x, least, again)
+    for found in (EXE(*args), plica.interpret(CHOSEN, *args)):
+        np.testing.assert_array_equal(found[0], values)
+        assert found[1] == count
+    assert EXE.stats.at_call == 0
+
+
+def test_it_prints_and_reads_back() -> None:
+    text = str(CHOSEN)
+    assert 'measure("k", ' in text
+    assert plica.digest(plica.from_text(text)) == plica.digest(CHOSEN)
+    assert str(plica.from_text(text)) == text
+
+
+def test_a_program_is_cut_where_a_size_becomes_known() -> None:
+    steps = cut(CHOSEN).program.steps
+    kinds = [type(each) for each in steps]
+    assert kinds.count(MeasureDim) == 2
+    assert kinds[:2] == [RunSegment, MeasureDim]
+    told = [each.told for each in steps if isinstance(each, MeasureDim)]
+    assert told[0] == ("x", "least")
+    assert isinstance(EXE, StagedExecutable)
+    assert (EXE.dims, EXE.measured) == (("n", "m"), ("k", "j"))
+
+
+def test_a_negative_size_is_refused_by_name() -> None:
+    module = plica.from_text("""
+@plica.function(dims="k")
+def main(count: i64) -> Tensor[("k",), f32]:
+    measure("k", count)
+    return op.zeros(("k",))
+""")
+    exe = plica.compile(module, threads=1, effort="fast")
+    assert exe(np.int64(3)).shape == (3,)  # type: ignore[union-attr]  # one output
+    for run in (exe, lambda count: plica.interpret(module, count)):
+        with pytest.raises(EvaluationError, match=r"'k'.* negative"):
+            run(np.int64(-1))
+    with pytest.raises(EvaluationError, match="'k', which depends on 'count', is larger"):
+        exe(np.int64(1 << 50))
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "word"),
+    [
+        ('    measure("j", n)\n    return op.zeros(("k",))', ScriptError, "'j'"),
+        ('    measure("k", op.cast(n, "f32"))\n    return op.zeros(("k",))', IllTyped, "whole"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(body: str, kind: type[PlicaError], word: str) -> None:
+    head = '@plica.function(dims="k")\ndef main(n: i64) -> Tensor[("k",), f32]:\n'
+    with pytest.raises(kind, match=word):
+        plica.from_text(head + body)
+
+
+def test_a_recursion_that_is_no_loop_is_refused() -> None:
+    module = plica.from_text("""
+@plica.function
+def main(x: Tensor[("n",), f32], count: i64) -> Tensor[("n",), f32]:
+    def power(y: Tensor[("n",), f32], left: i64) -> Tensor[("n",), f32]:
+        return y if left <= 0 else y * power(y, left - 1)
+    return power(x, count)
+""")
+    with pytest.raises(UnsupportedError, match="calls itself in another way"):
+        plica.compile(module, threads=1)
+
+
+def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "m.plica"
+    EXE.save(path)
+    again: Any = plica.load(path)
+    x = np.random.default_rng(0).random((3, 5)).astype(np.float32)
+    for flag in (False, True):
+        args = x, np.float32(0.5), np.bool_(flag)
+        np.testing.assert_array_equal(again(*args)[0], expected(x, 0.5, flag)[0])
+    assert again.measured == ("k", "j")
+
+
+def test_a_damaged_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.plica"
+    EXE.save(path)
+    members = archive.read(path)
+    manifest = json.loads(members[NAME])
+    first = manifest["program"]["steps"][0]
+    for wrong in (["run", 99, [], []], ["measure", "", 0, []], [], ["run", 0, ["x", -1], [1]]):
+        manifest["program"]["steps"][0] = wrong
+        archive.write(path, archive.pack({**members, NAME: json.dumps(manifest).encode()}))
+        with pytest.raises(ArtefactError):
+            plica.load(path)
+    manifest["program"]["steps"][0] = [*first[:2], [12345], first[3]]
+    archive.write(path, archive.pack({**members, NAME: json.dumps(manifest).encode()}))
+    with pytest.raises(ArtefactError, match="register"):
+        plica.load(path)

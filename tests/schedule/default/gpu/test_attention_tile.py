@@ -1,0 +1,116 @@
+"""Two products around a softmax in tiles: the same numbers by the emulator and the interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plica.codegen.cuda.fold import fold
+from plica.codegen.cuda.scheduled import refused
+from plica.codegen.cuda.toolchain import compiled, path_of
+from plica.codegen.lower.passes import lower
+from plica.core.name import Name
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Buffer, Lit, index
+from plica.ir.loop.stages import Stages, kernel_of
+from plica.ir.loop.statement import Alloc, For, Kernel, Store, seq, statements
+from plica.ir.loop.tensor import axis, buffer
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType, bf16, f16, f32
+from plica.rewrite.contract import exact as exactly
+from plica.rewrite.contract import reassociates
+from plica.schedule.default.gpu.attention_chain import chain_of, seen_keys
+from plica.schedule.default.gpu.attention_tile import AttentionTile, attention_tiles
+from plica.schedule.default.gpu.choose import candidates, chained
+from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.form import Facts
+from plica.schedule.online_softmax import online_softmax
+from tests.codegen.cuda.emulate import COMPILER
+from tests.codegen.cuda.emulate import run as emulated
+from tests.schedule.chains import WINDOW, Mask, Sizes, attention, drawn, exact
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
+needs_nvrtc = pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
+
+
+def tiles(sizes: Sizes, tile: AttentionTile, mask: Mask = "none", dtype: DType = f16) -> Stages:
+    online = online_softmax(attention(sizes, mask, dtype))
+    chain = None if online is None else chain_of(online)
+    assert chain is not None
+    return attention_tiles(chain, tile)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("sizes", "tile", "mask", "dtype"),
+    [
+        ((2, 40, 70, 24, 20), AttentionTile(1, 2, 32), "none", f16),
+        ((1, 70, 70, 16, 16), AttentionTile(1, 2, 16), "window", f16),
+        ((1, 64, 40, 32, 32), AttentionTile(2, 2, 32), "bias", bf16),
+    ],
+)
+def test_tiles_mean_the_same(sizes: Sizes, tile: AttentionTile, mask: Mask, dtype: DType) -> None:
+    given = drawn(sizes, 0, mask, dtype)
+    lots, rows, _, _, columns = sizes
+    found = np.full((lots, rows, columns), np.nan, np.float32).astype(dtype.numpy)
+    emulated(fold(lower(kernel_of(tiles(sizes, tile, mask, dtype)), "gpu"), "k"), [*given, found])
+    close = 5e-3 if dtype is f16 else 4e-2
+    np.testing.assert_allclose(found.astype(np.float64), exact(given, mask), atol=close)
+
+
+def test_threads_of_a_warp_read_what_others_hold() -> None:
+    """The interpreter knows registers of a warp, and who races for them."""
+    sizes: Sizes = (1, 20, 20, 16, 16)
+    given = drawn(sizes, 1, "causal")
+    lowered = lower(kernel_of(tiles(sizes, AttentionTile(1, 2, 16), "causal")), "gpu")
+    (found,) = run_kernel(lowered, given)
+    np.testing.assert_allclose(found, exact(given, "causal"), atol=5e-3)
+
+
+@needs_nvrtc
+def test_nothing_is_spilled_and_no_score_is_kept() -> None:
+    kernel = kernel_of(tiles((16, 1024, 1024, 128, 128), AttentionTile(4, 2, 64)))
+    kept = [each.buffer for each in statements(kernel.body) if isinstance(each, Alloc)]
+    assert {each.scope for each in kept} == {"shared", "local", "warp"}
+    assert sum(known(each.shape[0]) == 1024 for each in kept) == 0
+    ((_, usage),) = compiled(fold(lower(kernel, "gpu"), "k").text, "sm_90a").usage
+    assert usage.spilled == 0
+
+
+@pytest.mark.parametrize(
+    ("mask", "seen"),
+    [("none", (None, None)), ("causal", (None, 0)), ("window", (1 - WINDOW, 0)),
+     ("bias", (None, None))],
+)  # fmt: skip
+def test_scores_say_which_keys_are_seen(mask: Mask, seen: tuple[int | None, int | None]) -> None:
+    online = online_softmax(attention((1, 64, 64, 16, 16), mask))
+    chain = None if online is None else chain_of(online)
+    assert chain is not None
+    assert seen_keys(chain) == seen
+
+
+def test_the_form_is_chosen_where_the_contract_allows_it() -> None:
+    of = attention((2, 64, 64, 32, 32))
+    forms = [next(candidates(of, Facts((False,) * 3, (), each), Gpu())).form.form
+             for each in (reassociates, exactly)]  # fmt: skip
+    assert forms == ["online-softmax", "thread-elements"]
+
+
+@pytest.mark.parametrize("sizes", [(1, 4, 64, 32, 32), (1, 64, 64, 32, 256)])
+def test_few_rows_and_wide_values_are_left_to_others(sizes: Sizes) -> None:
+    assert chained(attention(sizes)) is None
+
+
+def test_sides_of_f32_are_left_to_others() -> None:
+    assert chained(attention((1, 64, 64, 32, 32), dtype=f32)) is None
+
+
+def test_registers_of_others_are_refused() -> None:
+    """A plain statement reads what its own thread holds, and nothing else."""
+    held = Buffer(Name("held"), (index(32),), f32, "warp")
+    out, lane = buffer("out", (32,), f32), axis("t")
+    for place, why in ((lane, ""), (31 - lane, "does not hold them")):
+        body = seq(Store(held, (lane,), Lit(1.0, f32)), Store(out, (lane,), held[place]))
+        kernel = Kernel((), (out,), 0, For(lane, index(32), "threadIdx.x", Alloc(held, body)))
+        assert why in refused(kernel, Gpu())
+        assert bool(why) == bool(refused(kernel, Gpu()))

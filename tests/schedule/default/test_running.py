@@ -1,0 +1,52 @@
+"""Running totals: in one go along their axis, and the same as numpy's."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plica
+from plica import op
+from plica.core.name import Name
+from plica.ir.graph.expression import Var
+from plica.ir.type.term import tensor
+from plica.runtime.executable import Executable
+from tests.schedule.default.test_grouped import whole
+
+FEW = settings(max_examples=max(6, settings().max_examples // 8), deadline=None)
+
+
+@FEW
+@given(st.data())
+def test_running_totals_are_numpys(data: st.DataObject) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(1, 20), min_size=1, max_size=4)))
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    exclusive, reverse = data.draw(st.booleans()), data.draw(st.booleans())
+    dtype = data.draw(st.sampled_from(["f32", "i32", "f16"]))
+    x = Var(Name("x"), tensor(shape, dtype))
+    body = op.cumsum(x, axis=axis, exclusive=exclusive, reverse=reverse)
+    more = data.draw(st.booleans())
+    if more:
+        body = op.nn.relu(body) + x
+    exe = plica.compile(whole([x], body), threads=data.draw(st.integers(1, 2)), cache=False)
+    assert isinstance(exe, Executable)
+    assert "total" in exe.source("kernel") or shape[axis] == 1
+    given_ = np.random.default_rng(0).integers(-9, 9, shape).astype(exe.inputs[0].numpy)
+    turned = np.flip(given_, axis) if reverse else given_
+    wanted = np.cumsum(turned, axis)
+    wanted = wanted - turned if exclusive else wanted
+    wanted = np.flip(wanted, axis) if reverse else wanted
+    found = exe(given_)
+    if more:
+        wanted = np.maximum(wanted, 0) + given_
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_totals_from_the_end_keep_their_order_under_exact() -> None:
+    x = Var(Name("x"), tensor((50,), "f32"))
+    module = whole([x], op.cumsum(x, axis=0, reverse=True))
+    given_ = np.random.default_rng(0).standard_normal(50).astype(np.float32)
+    exe = plica.compile(module, contract="exact", cache=False)
+    found, meant = exe(given_), plica.interpret(module, given_)
+    assert np.asarray(found).tobytes() == np.asarray(meant).tobytes()

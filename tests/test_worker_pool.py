@@ -1,0 +1,168 @@
+"""The pool of workers: the same result whoever does the work, and nothing is lost with a worker."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import plica
+from plica.codegen.lower.passes import LOWERED
+from plica.codegen.lower.scheduled import on_processor
+from plica.codegen.workers import Task, together
+from plica.ir.text.script import from_text
+from plica.pipeline import compiled, worker_pool
+from plica.pipeline.worker_pool import WorkerPool, jobs_wanted, workers
+from plica.runtime import archive
+from plica.runtime.artefact import Artefact, to_members
+from plica.runtime.link import can_link
+
+pytestmark = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
+
+MODEL = """
+import plica
+
+@plica.function
+def main(x: Tensor[(6, 40), f32], w: Tensor[(40, 24), f32]) -> Tensor[(6,), f32]:
+    y = op.nn.relu(op.matmul(x, w))
+    z = op.nn.softmax(y, axis=-1)
+    return op.sum(op.cumsum(z, axis=1) * y, axis=(1,))
+"""
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[WorkerPool]:
+    """One worker, which all tests of this file ask."""
+    pool = WorkerPool(2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_pool, "ENOUGH", 2)
+        yield pool
+    pool.end()
+
+
+def shared(pool: WorkerPool, tasks: Sequence[Task]) -> tuple[set[int], dict[int, bytes]]:
+    """Which tasks were done here, and what was made of the others."""
+    here: set[int] = set()
+    there: dict[int, bytes] = {}
+    together(tasks, here.add, there.__setitem__, pool)
+    return here, there
+
+
+def forgotten(pool: WorkerPool | None, monkeypatch: pytest.MonkeyPatch) -> Artefact:
+    """The artefact of the model, made by this process and those of a pool, from nothing."""
+    on_processor.cache_clear()
+    LOWERED.clear()
+    monkeypatch.setattr(compiled, "workers", lambda: pool)
+    return plica.compile(from_text(MODEL), threads=1, cache=False).artefact
+
+
+def test_all_is_done_once_here_or_there(started: WorkerPool) -> None:
+    tasks = [Task(f"k{n}", archive.pack, ({str(n): b"1"},)) for n in range(40)]
+    here, there = shared(started, tasks)
+    assert here | there.keys() == set(range(40))
+    assert not here & there.keys()
+    for number, data in there.items():
+        assert archive.unpack(data) == {str(number): b"1"}
+
+
+def test_the_same_bytes_however_many_processes(
+    started: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = forgotten(None, monkeypatch)
+    beside = forgotten(started, monkeypatch)
+    elsewhere = WorkerPool(2)
+    monkeypatch.setattr(elsewhere, "share", partial(_all_there, started))
+    monkeypatch.setattr(elsewhere, "serves", lambda count: True)
+    apart = forgotten(elsewhere, monkeypatch)
+    packed = [archive.pack(to_members(each)) for each in (alone, beside, apart)]
+    assert packed[0] == packed[1] == packed[2]
+
+
+def _all_there(pool: WorkerPool, tasks: Sequence[Task], here: Any, there: Any) -> None:
+    """Everything is done by the worker."""
+    with pool._taken(100) as found:
+        for number, task in enumerate(tasks):
+            data = found[0].ask(task)
+            assert data is not None
+            there(number, data)
+
+
+def test_what_a_worker_refuses_is_done_here(started: WorkerPool) -> None:
+    refuses: Any = archive.unpack
+    here, there = shared(started, [Task("bad", refuses, (b"",))] * 8)
+    assert here == set(range(8))
+    assert not there
+
+
+@pytest.mark.parametrize(("work", "args"), [(os._exit, (3,)), (int, ("no number",))])
+def test_a_worker_that_dies_is_told_of(started: WorkerPool, work: Any, args: tuple[Any]) -> None:
+    with pytest.warns(RuntimeWarning, match=r"k1: .*'k1' ended; it is made here.*worker-died"):
+        here, there = shared(started, [Task("k1", work, args)] * 8)
+    assert here == set(range(8))
+    assert not there
+
+
+def test_an_interruption_ends_the_workers(started: WorkerPool) -> None:
+    seen: list[Any] = []
+
+    def interrupted(number: int) -> None:
+        seen.extend(started._workers)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        together(
+            [Task("k", archive.pack, ({},))] * 4, interrupted, lambda number, data: None, started
+        )
+    assert seen
+    assert all(each.process.returncode is not None for each in seen)
+    assert not started._workers
+
+
+def test_while_another_thread_has_the_workers_all_is_done_here(started: WorkerPool) -> None:
+    with started._busy:
+        here, _ = shared(started, [Task("k", archive.pack, ({},))] * 4)
+    assert here == set(range(4))
+
+
+def test_few_tasks_start_no_process() -> None:
+    pool = WorkerPool(2)
+    here, _ = shared(pool, [Task("k", archive.pack, ({},))])
+    assert here == {0}
+    assert not pool._workers
+
+
+@pytest.mark.parametrize(("said", "wanted"), [("1", 1), ("3", 3)])
+def test_jobs(monkeypatch: pytest.MonkeyPatch, said: str, wanted: int) -> None:
+    monkeypatch.setenv("PLICA_JOBS", said)
+    assert jobs_wanted() == wanted
+    assert (workers() is None) == (wanted == 1)
+
+
+@pytest.mark.parametrize("said", ["0", "-1", "many"])
+def test_jobs_that_mean_nothing_are_refused(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    monkeypatch.setenv("PLICA_JOBS", said)
+    with pytest.raises(plica.UnsupportedError, match="PLICA_JOBS"):
+        jobs_wanted()
+
+
+def test_groups_are_made_once_for_all_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLICA_CACHE", str(tmp_path))
+    arrays = [np.ones(shape, np.float32) for shape in ((6, 40), (40, 24))]
+    edited = MODEL.replace("nn.relu", "nn.sigmoid")
+    before = plica.compile(from_text(MODEL), threads=1)
+    wanted = before(*arrays)
+    del before
+    on_processor.cache_clear()
+    LOWERED.clear()
+    plica.compile(from_text(edited), threads=1)
+    misses = on_processor.cache_info().misses
+    groups = len(plica.compile(from_text(edited), threads=1).artefact.launches)
+    assert 0 < misses < groups  # those that the edit is not in were not scheduled again
+    assert np.allclose(wanted, plica.interpret(from_text(MODEL), *arrays), rtol=1e-5)
