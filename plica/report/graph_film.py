@@ -32,7 +32,7 @@ from plica.ir.graph.expression import Apply, Expr
 from plica.ir.graph.module import Module
 from plica.report.graph import NodeBox, Reach, boxes_in
 from plica.report.origin import opened
-from plica.report.standing import Standing
+from plica.report.standing_term import StandingTerm
 from plica.rewrite.align import aligned
 from plica.rewrite.derivation import Derivation, DerivationStep, at, provenance
 from plica.rewrite.rule import Rule
@@ -117,7 +117,7 @@ def _frames(maker: _Maker, derivation: Derivation) -> Iterator[GraphFrame]:
         last = len(together)
         # In a sweep to a normal form what a step replaces stands there, children first.
         if sweep is not None and sweep.kind == "normal" and not together[0].path and last > 1:
-            standing = Standing(term)
+            standing = StandingTerm(term)
             for step in together[:-1]:
                 yield maker.replaced(step, standing)
             together, skipped = together[-1:], together[:-1]
@@ -151,7 +151,7 @@ class _Maker:
         changed = [(node, reads) for node, reads in self.state.items() if before.get(node) != reads]
         return _delta(step, [each for each in before if each not in self.state], changed, known)
 
-    def replaced(self, step: DerivationStep, standing: Standing) -> GraphFrame:
+    def replaced(self, step: DerivationStep, standing: StandingTerm) -> GraphFrame:
         """The delta of a step whose left side stands in the graph: only what is above it is new."""
         done = standing.replace(step.before, step.after)
         seen = [old for old in done.above if old in self._reach]

@@ -22,13 +22,13 @@ import attrs
 
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
-from plica.core.notebook import preformatted
 from plica.core.term import Term, rebuild
 from plica.rewrite.contract import Contract, join
 from plica.rewrite.match import covered
-from plica.rewrite.rule import Rule
+from plica.rewrite.rule import Rule, term_text
 from plica.runtime.error import wrong_argument
 from plica.runtime.late import late
+from plica.runtime.notebook import preformatted
 from plica.runtime.record import steps_text
 
 if TYPE_CHECKING:
@@ -127,6 +127,16 @@ class Bad:
     before: Term
     after: Term
     evaluations: int
+
+    def __str__(self) -> str:
+        step = self.step
+        head = f"Step {self.number} broke it, by {step.rule.name} (asked {self.evaluations} times)."
+        if step.rule.is_pass:
+            return head
+        return f"{head}\n  before: {term_text(step.before)}\n  after:  {term_text(step.after)}"
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
 
 def at(derivation: Derivation, k: int) -> Term:

@@ -27,6 +27,7 @@ from plica.runtime.artefact import Artefact, to_members
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.interface import Interface, Shape
+from plica.runtime.notebook import table
 from plica.runtime.port import Array, Port
 from plica.runtime.profile import Profile, ProfileRow, Speeds, measured_peak, measured_speeds
 from plica.runtime.record import KernelTrace
@@ -292,6 +293,14 @@ class Executable:
         gives = ", ".join(port.type for port in self.outputs)
         gives = gives if self._interface.single else f"({gives})"
         return f"<Executable ({takes}) -> {gives} on {self._target}>"
+
+    def _repr_html_(self) -> str:
+        """What it takes, gives and is made of: what a notebook shows."""
+        rows = [["input", str(port)] for port in self.inputs]
+        rows += [["output", str(port)] for port in self.outputs]
+        rows += [["target", self._target], ["effort", self.tier]]
+        rows += [[f"launch {at}", source] for at, source in enumerate(self._sources)]
+        return table(["", repr(self)], rows)
 
     def __copy__(self) -> Executable:
         return self  # it never changes

@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from plica.runtime.notebook import preformatted, table
 from plica.runtime.timing import median, spread_of
 
 USE: Final = "plica_profile_use"
@@ -130,6 +131,20 @@ class Profile:
     def to_data(self) -> dict[str, object]:
         """The profile as JSON holds it."""
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        """The launches as a table, the longest first: what a notebook shows."""
+        times_of = ("median µs", "least µs", "spread", "share")
+        head = ["kernel", "calls", *times_of, "GFLOP/s", "GB/s", "roof"]
+        whole = sum(row.median for row in self.rows) or 1.0
+        rows = []
+        for row in sorted(self.rows, key=lambda row: -row.median):
+            roof = self.roofline(row)
+            times = [f"{row.median * 1e6:.1f}", f"{row.least * 1e6:.1f}", f"{row.spread:.0%}"]
+            speeds = [f"{row.median / whole:.0%}", f"{row.gflops:.2f}", f"{row.gbytes:.2f}"]
+            share = "" if roof is None else f"{roof:.1%}"
+            rows.append([row.kernel, f"{row.calls / self.runs:.3g}", *times, *speeds, share])
+        return table(head, rows) + (preformatted(self.warning) if self.warning else "")
 
     def __str__(self) -> str:
         width = max([6, *(len(row.kernel) for row in self.rows)])

@@ -29,6 +29,7 @@ import numpy as np
 
 from plica.runtime.error import Diagnostic, InputError
 from plica.runtime.host import cores
+from plica.runtime.notebook import preformatted
 
 SEEN_NS: Final = 2_000_000
 """A round of one function takes so long at least: the clock and a call of Python are lost in it."""
@@ -81,6 +82,9 @@ class CallTiming:
             "median": self.median, "spread": self.spread, "ratio": self.ratio,
             "against": other, "warning": self.warning,
         }  # fmt: skip
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
     def __str__(self) -> str:
         every = [self] if self.against is None else [self, self.against]

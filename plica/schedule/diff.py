@@ -35,9 +35,9 @@ from attrs import frozen
 
 from plica.core.diagnostic import Malformed
 from plica.core.digest import digest
-from plica.core.notebook import preformatted
 from plica.core.term import Term
 from plica.runtime.error import Diagnostic
+from plica.runtime.notebook import preformatted
 from plica.schedule.align import aligned, signatures
 from plica.schedule.handle import Handle
 from plica.schedule.spelling import spelled

@@ -17,13 +17,13 @@ from typing import Any, TypeAlias
 from attrs import frozen
 
 from plica.core.fold import map_bottom_up
-from plica.core.notebook import preformatted
 from plica.core.term import Term
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.ir.text.script.mark import Scripted
 from plica.runtime.error import wrong_argument
 from plica.runtime.late import late
+from plica.runtime.notebook import preformatted
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Instruction
 

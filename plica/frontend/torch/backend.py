@@ -4,7 +4,8 @@ Torch hands over a graph without state.  It is divided when it is first called, 
 are numbers; a call with other sizes makes code of its own, once.  Tensors go in without a copy
 where their memory allows it, and come out with the strides that torch expects.
 
-Where a gradient may be asked for, the whole graph is left to torch: Plica's code has none.
+Where a gradient may be asked for, torch derives a graph forwards and a graph backwards, and each of
+them is divided like any other.
 """
 
 from __future__ import annotations
@@ -48,15 +49,9 @@ def compiled(
     from torch._functorch._aot_autograd.utils import make_boxed_func
 
     wanting = [each for each in inputs if isinstance(each, torch.Tensor) and each.requires_grad]
-    if wanting and torch.is_grad_enabled():
-        message = (
-            "Plica computes no gradients for torch: this graph, of which gradients may be asked, "
-            "is left to torch.  Call the model under torch.no_grad()."
-        )
-        warnings.warn(message, TorchFallback, stacklevel=2)
-        return graph.forward
-
-    stored = StoredTensors(_stored(inputs) if freeze else {})
+    # Parameters that a step of training changes are no constants.
+    trains = bool(wanting) and torch.is_grad_enabled()
+    stored = StoredTensors(_stored(inputs) if freeze and not trains else {})
 
     def inference(traced: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         run = TracedGraph(with_views_last(traced), compile_module, stored)
@@ -66,7 +61,10 @@ def compiled(
     table = torch._decomp.core_aten_decompositions()
     if not stored.tensors:
         made: Callable[..., Any] = aot_autograd(
-            fw_compiler=inference, inference_compiler=inference, decompositions=table
+            fw_compiler=inference,
+            bw_compiler=inference,
+            inference_compiler=inference,
+            decompositions=table,
         )(graph, inputs)
         return made
     # The stored tensors become attributes of the graph; torch then gives them as its first inputs.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from plica.core.name import Name
+from plica.frontend.torch.control import CONTROL
 from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.exported import assembled
 from plica.frontend.torch.node import shape_of
@@ -135,6 +136,8 @@ def draws(node: fx.Node) -> bool:
 
 def changes(node: fx.Node) -> bool:
     """Whether a node changes its arguments."""
+    if str(node.target) in CONTROL:
+        return False  # torch takes no branch or body that does
     schema = getattr(node.target, "_schema", None)
     return node.op == "call_function" and (
         bool(schema.is_mutable) if schema is not None else node.target is not operator.getitem
@@ -172,7 +175,9 @@ def _values(
         if node in frozen:
             values[node] = constant_of(frozen[node], place_of(node))
         elif node.op == "get_attr":
-            values[node] = constant_of(_attribute(root, str(node.target)), place_of(node))
+            stored = _attribute(root, str(node.target))
+            is_graph = hasattr(stored, "graph")  # a branch, or the body of a loop
+            values[node] = stored if is_graph else constant_of(stored, place_of(node))
         elif hasattr(said, "dtype"):
             values[node] = Var(Name(node.name), _type(node, said, symbols))
             params.append(values[node])

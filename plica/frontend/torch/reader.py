@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.core.diagnostic import CompilerBug, EvaluationError, IllTyped
+from plica.frontend.torch.control import CONTROL, choice, loop
 from plica.frontend.torch.dtype import array_of, dtype_of
 from plica.frontend.torch.node import TorchNode, shape_of
 from plica.frontend.torch.symbol import Symbols
@@ -47,6 +48,7 @@ class Reader:
     def __init__(self, symbols: Symbols) -> None:
         self.symbols = symbols
         self.errors: list[PlicaError] = []
+        self._loops = 0
 
     def graph(self, root: torch.nn.Module, graph: fx.Graph, given: Sequence[Any]) -> list[Any]:
         """The outputs of a graph on given values of its placeholders."""
@@ -90,6 +92,8 @@ class Reader:
             _, inner, *rest = node.args
             module = values[inner]  # type: ignore[index]  # a node, says the operator
             return self._inside(module, [_resolved(each, values) for each in rest])
+        if str(target) in CONTROL:
+            return self._control(node, values, said)
         row = TABLE.get(name_of(target))
         if row is None:
             raise UnsupportedError(missing(node))
@@ -101,6 +105,22 @@ class Reader:
         made.finish()
         self._check(node, said, result)
         return result if isinstance(result, Expr) else list(result)
+
+    def _control(self, node: fx.Node, values: Values, said: Any) -> list[Any]:
+        """A choice or a loop, whose branches and bodies are graphs."""
+        given = [_resolved(each, values) for each in node.args]
+        if str(node.target) == "cond":
+            made = choice(self._inside, *given)
+        else:
+            self._loops += 1
+            test, body, begin, *rest = given
+            made = loop(self._inside, (test, body), begin, rest[0] if rest else (), self._loops)
+        if self.errors:
+            raise self.errors.pop()
+        if not isinstance(said, list | tuple):
+            return made[0]  # type: ignore[no-any-return]  # one tensor, says torch
+        self._check(node, said, made)
+        return made
 
     def _inside(self, module: torch.nn.Module, given: Sequence[Any]) -> list[Any]:
         graph: fx.Graph = module.graph  # type: ignore[assignment]  # a traced module has one
@@ -271,7 +291,7 @@ def is_known(node: fx.Node) -> bool:
     target: Any = node.target
     if target is operator.getitem or str(target) in (*_CHECKS, "aten._assert_scalar.default"):
         return True
-    if str(target) == "wrap_with_set_grad_enabled":
+    if str(target) in ("wrap_with_set_grad_enabled", *CONTROL):
         return True
     said = node.meta.get("val")
     if _is_symbolic(said) or isinstance(said, int | float):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
 
 import torch  # it may be missing
+from torch._higher_order_ops import while_loop as loop_of_torch
 
+import plica
 from plica.dynamo import TorchFallback, backend
 from plica.frontend.torch.backend import TracedGraph
 from plica.frontend.torch.dtype import array_of, tensor_of_array
@@ -133,17 +137,90 @@ def test_memory_is_shared_where_it_can_be(dtype: torch.dtype) -> None:
     assert tensor_of_array(array.copy()).dtype is dtype
 
 
-def test_where_gradients_may_be_asked_torch_computes() -> None:
-    model: Any = torch.nn.Linear(3, 2)
-    code = compiled(model)
+def trained(model: torch.nn.Module, run: Any, x: torch.Tensor, steps: int = 3) -> list[Any]:
+    """The losses of a few steps, and the parameters after them."""
+    losses: list[Any] = []
+    step = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(steps):
+        step.zero_grad()
+        loss = (run(x) ** 2).mean()
+        loss.backward()
+        step.step()
+        losses.append(loss.detach())
+    return [*losses, *[each.detach() for each in model.parameters()]]
+
+
+@pytest.mark.filterwarnings("error::plica.dynamo.TorchFallback")
+@pytest.mark.parametrize("freeze", [False, True])
+def test_training_is_compiled_forwards_and_backwards(freeze: bool) -> None:
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(3, 8), torch.nn.GELU(), torch.nn.Linear(8, 5), torch.nn.LayerNorm(5)
+    model: Any = torch.nn.Sequential(*layers)
+    other = copy.deepcopy(model)
     x = torch.randn(4, 3)
-    with pytest.warns(TorchFallback, match="no_grad"):
-        y = code(x)
-    y.sum().backward()
-    assert model.weight.grad is not None
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("error", TorchFallback)
-        same(code(x), model(x))
+    mine = trained(model, compiled(model, options={"freeze": freeze}), x)
+    for found, wanted in zip(mine, trained(other, other, x), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_of_what_is_left_to_torch_are_right() -> None:
+    torch.manual_seed(0)
+    layers = torch.nn.Conv2d(2, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten()
+    model: Any = torch.nn.Sequential(*layers)
+    other = copy.deepcopy(model)
+    x = torch.randn(3, 2, 5, 5)
+    with pytest.warns(TorchFallback, match="convolution_backward"):
+        mine = trained(model, compiled(model), x, 2)
+    for found, wanted in zip(mine, trained(other, other, x, 2), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+while_loop: Any = loop_of_torch  # torch says nothing of its types
+
+
+def chosen(x: torch.Tensor, y: torch.Tensor) -> Any:
+    def inner(v: torch.Tensor, w: torch.Tensor) -> Any:
+        return torch.cond(
+            w.sum() > 1, lambda a, b: (a * 2, b.exp()), lambda a, b: (a - 1, b + a), (v, w)
+        )
+
+    return torch.cond(x.sum() > 0, inner, lambda v, w: (v.sin(), v + w), (x, y))
+
+
+def repeated(x: torch.Tensor, y: torch.Tensor) -> Any:
+    def inner(v: torch.Tensor) -> Any:
+        again = while_loop(lambda k, u: k < 2, lambda k, u: (k + 1, u * 1.5), (v[0, 0] * 0, v))
+        return again[1]
+
+    def test(i: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return (i < 3) & (v.sum() < 50)
+
+    return while_loop(test, lambda i, v: (i + 1, inner(v) + y), (torch.tensor(0), x))
+
+
+CONTROL = [(chosen, signs) for signs in ((1, 1), (-1, 1))] + [(repeated, (1, 1))]
+
+
+@pytest.mark.filterwarnings("error::plica.dynamo.TorchFallback")
+@pytest.mark.parametrize(("run", "signs"), CONTROL)
+def test_choices_and_loops_are_compiled(run: Any, signs: tuple[int, int]) -> None:
+    x, y = (sign * torch.rand(2, 3) for sign in signs)
+    for found, wanted in zip(compiled(run)(x, y), run(x, y), strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("run", [chosen, repeated])
+def test_choices_and_loops_are_read_from_a_program(run: Any) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+            return run(x, y)
+
+    x, y = torch.rand(2, 3), torch.rand(2, 3)
+    exe = plica.compile(plica.from_torch(torch.export.export(Model(), (x, y))), cache=False)
+    for sign in (1, -1):
+        found = exe((sign * x).numpy(), y.numpy())
+        for mine, wanted in zip(found, run(sign * x, y), strict=True):
+            torch.testing.assert_close(torch.from_numpy(np.asarray(mine)), wanted)
 
 
 @pytest.mark.filterwarnings("error::plica.dynamo.TorchFallback")

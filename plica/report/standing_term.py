@@ -6,7 +6,7 @@ looks at nothing else.
 >>> from plica.ir.loop.scalar import Add, Lit
 >>> from plica.ir.type.dtype import i64
 >>> one, two, three = (Lit(each, i64) for each in (1, 2, 3))
->>> standing = Standing(Add(Add(one, two), three))
+>>> standing = StandingTerm(Add(Add(one, two), three))
 >>> step = standing.replace(one, three)
 >>> standing.root is Add(Add(three, two), three), len(step.above), len(step.gone)
 (True, 3, 3)
@@ -28,7 +28,7 @@ class Replacement:
     gone: set[Term]
 
 
-class Standing:
+class StandingTerm:
     """A term, and who stands above each of its parts."""
 
     def __init__(self, root: Term) -> None:

@@ -1,0 +1,111 @@
+"""SMT-LIB: a claim about index terms as a script that any solver of integer arithmetic reads.
+
+The script asserts the contrary of the claim under its context: `unsat` means that the claim holds
+for all integers, and a model is a counterexample.  Every shared part has a name of its own, so that
+the text is as long as the term is large, and no longer.
+
+>>> from plica.ir.loop.scalar import Le
+>>> from plica.ir.type.dim import dim_var
+>>> x = dim_var("x")
+>>> print(to_smtlib(Le(x + 4, x)))
+(set-logic ALL)
+(declare-const x0 Int) ; x
+(define-fun t0 () Int (+ x0 4))
+(define-fun t1 () Bool (<= t0 x0))
+(assert (not t1))
+(check-sat)
+(get-model)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from plica.analysis.index.context import EMPTY, Context
+from plica.analysis.index.point import atoms, is_structure
+from plica.core.fold import post_order
+from plica.ir.loop.scalar import (
+    Add,
+    And,
+    Eq,
+    FloorDiv,
+    FloorMod,
+    Le,
+    Lit,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Ne,
+    Not,
+    Or,
+    Scalar,
+    Select,
+    Sub,
+    dtype_of,
+)
+from plica.ir.text.show.scalar import show_scalar
+from plica.ir.type.dtype import bool_
+
+# fmt: off
+WORDS: Final[dict[type[Scalar], str]] = {
+    Add: "+", Sub: "-", Mul: "*", FloorDiv: "floordiv", FloorMod: "floormod",
+    Min: "least", Max: "greatest", Select: "ite",
+    Eq: "=", Ne: "distinct", Lt: "<", Le: "<=", And: "and", Or: "or", Not: "not",
+}
+# fmt: on
+
+DEFINED: Final = {
+    # Rounded down, and 0 by zero; the standard's own leaves a remainder that is never negative.
+    "floordiv": "(define-fun floordiv ((a Int) (b Int)) Int "
+    "(ite (> b 0) (div a b) (ite (< b 0) (div (- a) (- b)) 0)))",
+    "floormod": "(define-fun floormod ((a Int) (b Int)) Int "
+    "(ite (= b 0) 0 (- a (* b (floordiv a b)))))",
+    "least": "(define-fun least ((a Int) (b Int)) Int (ite (<= a b) a b))",
+    "greatest": "(define-fun greatest ((a Int) (b Int)) Int (ite (>= a b) a b))",
+}
+
+
+def to_smtlib(claim: Scalar, context: Context = EMPTY) -> str:
+    """The script that asks whether the claim can fail where the context holds."""
+    known = context.conditions()
+    names: dict[Scalar, str] = {}
+    lines = ["(set-logic ALL)"]
+    for number, atom in enumerate(atoms(*known, claim)):
+        sort, letter = ("Bool", "b") if dtype_of(atom) is bool_ else ("Int", "x")
+        names[atom] = f"{letter}{number}"
+        said = " ".join(show_scalar(atom).split())
+        lines.append(f"(declare-const {names[atom]} {sort}) ; {said}")
+    body = _definitions([*known, claim], names)
+    used = [word for word in DEFINED if any(f"({word} " in line for line in body)]
+    if "floormod" in used and "floordiv" not in used:
+        used.insert(0, "floordiv")
+    lines += [DEFINED[word] for word in used]
+    lines += body
+    lines += [f"(assert {names[each]})" for each in known]
+    return "\n".join([*lines, f"(assert (not {names[claim]}))", "(check-sat)", "(get-model)"])
+
+
+def _definitions(roots: Sequence[Scalar], names: dict[Scalar, str]) -> list[str]:
+    """A name for every part of the roots; numbers stand as they are."""
+    found: list[str] = []
+    for node in post_order(*roots):
+        if not isinstance(node, Scalar) or node in names or not is_structure(node):
+            continue
+        if isinstance(node, Lit):
+            names[node] = _number(node)
+            continue
+        kids = " ".join([names[kid] for kid in node._children if isinstance(kid, Scalar)])
+        name = f"t{len(found)}"
+        sort = "Bool" if dtype_of(node) is bool_ else "Int"
+        found.append(f"(define-fun {name} () {sort} ({WORDS[type(node)]} {kids}))")
+        names[node] = name
+    return found
+
+
+def _number(of: Lit) -> str:
+    if of.dtype is bool_:
+        return "true" if of.value else "false"
+    value = int(of.value)
+    return str(value) if value >= 0 else f"(- {-value})"

@@ -1,0 +1,28 @@
+"""Notebooks: what a value shows where pages are shown, as text or as a table.
+
+>>> preformatted("a < b")
+'<pre>a &lt; b</pre>'
+>>> table(["kernel"], [["k0"]])
+'<table><tr><th>kernel</th></tr><tr><td>k0</td></tr></table>'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+
+def preformatted(text: str) -> str:
+    """A text as it is, for `_repr_html_`."""
+    return f"<pre>{escape(text, quote=False)}</pre>"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Rows of texts under a head."""
+    lines = [_row("th", head), *[_row("td", each) for each in rows]]
+    return f"<table>{''.join(lines)}</table>"
+
+
+def _row(kind: str, cells: Sequence[str]) -> str:
+    inside = "".join(f"<{kind}>{escape(each, quote=False)}</{kind}>" for each in cells)
+    return f"<tr>{inside}</tr>"
