@@ -1,13 +1,13 @@
 """Cliffs: operators that nobody named, drawn by a seed, checked and timed beside onnxruntime.
 
-    python benchmarks/cliffs.py --seed SEED [--n 200] [--threads 1] [--json FILE]
+    python benchmarks/cliffs.py --seed SEED [--n 200] [--threads 1] [--shrink] [--json FILE]
 
 Each is an ONNX model of one operator, or of a short chain; every family is as likely as any other,
 and sizes are drawn so that small ones are as likely as large ones.  Both take turns in bursts; what
 counts is the least time of a call: of the processor for one thread.  The table is sorted by the
 ratio, the slowest first; below it are quantiles and the geometric mean.  A refusal counts as 0.  A
-number is wrong that differs from onnxruntime's and from those of onnx's own reference; with one
-the command ends with 1.
+number is wrong that differs from onnxruntime's and from those of onnx's own reference; with one the
+command ends with 1.  With --shrink those below 0.7 come with the smallest sizes that still are so.
 """
 
 from __future__ import annotations
@@ -28,6 +28,12 @@ from onnx.reference import ReferenceEvaluator
 
 ROUNDS, BURST, TOLERANCE = 7, 0.02, 1e-3
 
+CLIFF = 0.7
+"""Cases with a smaller ratio are made smaller, as long as they stay so."""
+
+SMALLER = 5
+"""How often sizes are halved."""
+
 REDUCTIONS = (
     "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp",
 )  # fmt: skip
@@ -40,17 +46,28 @@ MOVES = (
 )  # fmt: skip
 
 Drawn = tuple[str, onnx.ModelProto, list[np.ndarray[Any, Any]]]
-Random = np.random.Generator
+
+
+class Random(np.random.Generator):
+    """Random numbers, and the part of each size that is kept: less, to make a case smaller."""
+
+    def __init__(self, seed: tuple[int, int], kept: float = 1.0) -> None:
+        super().__init__(np.random.PCG64(seed))
+        self.kept = kept
 
 
 def size(random: Random, low: int, high: int) -> int:
     """A size between two, small ones as likely as large ones."""
-    return round(math.exp(random.uniform(math.log(low), math.log(high))))
+    return max(low, round(_about(random, low, high) * random.kept))
+
+
+def _about(random: Random, low: int, high: int) -> float:
+    return math.exp(random.uniform(math.log(low), math.log(high)))
 
 
 def sizes(random: Random, rank: int, least: int, most: int) -> tuple[int, ...]:
     """The sizes of a tensor with about so many elements."""
-    total = math.log(size(random, least, most))
+    total = math.log(max(1.0, _about(random, least, most) * random.kept))
     cuts = np.sort(random.uniform(0, total, rank - 1))
     parts = np.diff(np.concatenate([[0], cuts, [total]]))
     return tuple(max(1, round(math.exp(part))) for part in random.permutation(parts))
@@ -331,11 +348,11 @@ def indexed(m: Model) -> str:
     if kind == "GatherElements":
         return m.node(kind, x, m.given(r.integers(0, shape[axis], some)), axis=axis)
     order = [r.permutation(shape[axis])[: some[axis]] for _ in range(math.prod(some) // some[axis])]
-    places = np.moveaxis(
+    along = np.moveaxis(
         np.array(order).reshape([n for at, n in enumerate(some) if at != axis] + [some[axis]]),
         -1, axis,
     )  # fmt: skip
-    return m.node(kind, x, m.given(np.ascontiguousarray(places)), m.input(*some), axis=axis)
+    return m.node(kind, x, m.given(np.ascontiguousarray(along)), m.input(*some), axis=axis)
 
 
 def spectral(m: Model) -> str:
@@ -432,9 +449,9 @@ FAMILIES: tuple[Callable[[Model], str], ...] = (
 )  # fmt: skip
 
 
-def drawn(seed: int, number: int) -> Drawn:
-    """One operator."""
-    random = np.random.default_rng((seed, number))
+def drawn(seed: int, number: int, kept: float = 1.0) -> Drawn:
+    """One operator; with less `kept` the same with smaller sizes."""
+    random = Random((seed, number), kept)
     family = FAMILIES[int(random.integers(len(FAMILIES)))]
     model = Model(random)
     result = family(model)
@@ -510,6 +527,17 @@ def measured(made: onnx.ModelProto, arrays: list[Any], threads: int) -> dict[str
     }  # fmt: skip
 
 
+def smallest(seed: int, row: dict[str, Any], threads: int) -> dict[str, Any]:
+    """The smallest case like one below the cliff that is below it, too."""
+    found = row
+    for step in range(1, SMALLER + 1):
+        text, made, arrays = drawn(seed, row["number"], kept=0.5**step)
+        now = {"number": row["number"], "what": text, **measured(made, arrays, threads)}
+        if now.get("ratio", math.inf) < CLIFF:
+            found = now
+    return found
+
+
 def main() -> int:
     """Draw, check, time, print; 1 where a number was wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -518,6 +546,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--family", help="those of one family alone")
     parser.add_argument("--only", type=int, nargs="*", help="these numbers alone")
+    parser.add_argument("--shrink", action="store_true", help="make the slowest smaller")
     parser.add_argument("--json")
     asked = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))
@@ -533,6 +562,10 @@ def main() -> int:
         wrong = " WRONG" if row["error"] > TOLERANCE else ""
         head = f"{row['ratio']:6.2f}x {row['us']:9.1f} us  {row['compile']:5.2f} s"
         print(f"{head}  {row['number']:4d} {row['what']}{wrong}")
+    for row in compared if asked.shrink else ():
+        if row["ratio"] < CLIFF:
+            least = smallest(asked.seed, row, asked.threads)
+            print(f"smallest {row['number']}: {least['ratio']:.2f}x {least['what']}")
     for row in rows:
         if "refused" in row:
             print(f"refused {row['number']} {row['what']}: {row['refused']}")

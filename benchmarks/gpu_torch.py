@@ -1,6 +1,6 @@
 """Networks of torch on a GPU, through `plica.from_torch`, beside torch in a CUDA graph, in one run.
 
-    python benchmarks/gpu_torch.py [NAME …] [--profile] [--json FILE]
+    python benchmarks/gpu_torch.py [NAME …] [--profile] [--without PASS …] [--json FILE]
 
 Networks have random weights, which lie on the GPU.  Results on fresh inputs are compared with those
 of torch in float64; times are medians of CUDA events around a graph on both sides, in turns, and
@@ -137,7 +137,7 @@ def _First(network: Any) -> Any:  # a class of torch's, made where torch is
 
 
 def measured(
-    name: str, make: Callable[[], tuple[Any, tuple[int, ...]]], profile: bool = False
+    name: str, make: Callable[[], tuple[Any, tuple[int, ...]]], profile: bool, without: list[str]
 ) -> dict[str, Any]:
     """A network beside torch: right first, then how long it takes."""
     import torch
@@ -153,7 +153,8 @@ def measured(
         fresh, again = ((torch.randn(shape, device="cuda") * 0.5).to(dtype) for _ in range(2))
     begin = time.perf_counter()
     exported = torch.export.export(network, (again.clone(),))
-    exe: Any = plica.compile(plica.from_torch(exported), target="cuda", cache=False)
+    exe: Any = plica.compile(plica.from_torch(exported), target="cuda", cache=False,
+                             disabled=tuple(without))  # fmt: skip
     made = time.perf_counter() - begin
     with torch.inference_mode():
         got = torch.utils.dlpack.from_dlpack(exe(fresh)).double()
@@ -182,6 +183,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--without", nargs="*", default=[])
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     rows: list[dict[str, Any]] = []
@@ -189,7 +191,7 @@ def main() -> None:
         if asked.names and not any(each in name for each in asked.names):
             continue
         try:
-            rows.append(measured(name, make, asked.profile))
+            rows.append(measured(name, make, asked.profile, asked.without))
         except (plica.PlicaError, CompilerBug) as error:
             kind = "refused" if isinstance(error, plica.PlicaError) else "BUG"
             print(f"{name:28} {kind}: {str(error).splitlines()[0][:160]}", flush=True)

@@ -54,6 +54,7 @@ from plica.ir.type.dtype import i64
 Inner: TypeAlias = "tuple[tuple[ScalarVar, Scalar], ...]"
 Known: TypeAlias = "Mapping[Term, Scalar | None]"
 
+ZERO: Final = index(0)
 ONE: Final = index(1)
 
 
@@ -88,8 +89,24 @@ def accesses(root: Stmt) -> tuple[Access, ...]:
 
 
 @lru_cache(maxsize=1024)
+def unbound(block: Block) -> Block:
+    """The block wherever it may stand: bound to nothing, under no condition.
+
+    What is said of it alone is found once, whatever loops steps of a schedule move it into.
+    """
+    fields = [getattr(block, name) for name in Block._fields]
+    fields[Block._fields.index("bindings")] = (ZERO,) * len(block.vars)
+    fields[Block._fields.index("predicate")] = TRUE
+    return Block(*fields)
+
+
 def inside(block: Block) -> tuple[Access, ...]:
     """The accesses of a block in terms of its own variables."""
+    return _inside(unbound(block))
+
+
+@lru_cache(maxsize=1024)
+def _inside(block: Block) -> tuple[Access, ...]:
     roots: list[Stmt] = [block.body] if block.init is None else [block.init, block.body]
     return _walked(tuple(roots), _Place({}, (), frozenset()))
 

@@ -20,6 +20,7 @@ True
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import chain
 
 from plica.analysis.access import Access, Inner, inside
 from plica.analysis.enclosing import context_of, shown, simple
@@ -88,20 +89,18 @@ def _written(block: Block, store: Access, inner: Inner, read: Box, context: Cont
     stores = iteration_map(telling, bindings, reached.extents)
     if not stores.surjective:
         return False
-    there = context
-    along: list[Context] = []  # what is known of one axis alone, which mostly is enough
+    said: list[tuple[Scalar, ...]] = []  # what is known of each axis
     for at, size in enumerate(read.buffer.shape):
         begin = read.starts[at]
-        known_of = (
+        said.append((
             Le(begin, element[at]), Lt(element[at], begin + read.extents[at]),
             Le(ZERO, element[at]), Lt(element[at], size),
-        )  # fmt: skip
-        there = there.where(*known_of)
-        along.append(context.where(*known_of))
+        ))  # fmt: skip
     for at, each in enumerate(element):
         begin, stop = reached.starts[at], reached.starts[at] + reached.extents[at]
+        along = context.where(*said[at])  # one axis alone is mostly enough
         for wanted in (Le(begin, each), Lt(each, stop)):
-            if not shown(wanted, along[at]) and not shown(wanted, there):
+            if not shown(wanted, along) and not shown(wanted, context.where(*chain(*said))):
                 return False
     if block.predicate is TRUE:
         return True
@@ -109,11 +108,12 @@ def _written(block: Block, store: Access, inner: Inner, read: Box, context: Cont
     told = stores.recovered(tuple(offsets))
     point: dict[Term, Scalar] = {var: told[var] for var, _ in telling if var in told}
     point.update({var: ZERO for var, _ in idle})  # one of their iterations is enough
+    condition = substitute(block.predicate, point)
+    assert isinstance(condition, Scalar)
+    there = context.where(*chain(*said))
     for var, size in loops:  # what the element does not tell may be anything
         if var not in point:
             there = there.loop(var, size)
-    condition = substitute(block.predicate, point)
-    assert isinstance(condition, Scalar)
     return shown(simple(condition, there), there)
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from attrs import frozen
 
-from plica.analysis.access import Access, Inner, accesses
+from plica.analysis.access import Access, Inner, accesses, unbound
 from plica.analysis.access import inside as accesses_inside
 from plica.analysis.enclosing import simple
 from plica.analysis.index import EMPTY, Context, can_prove
@@ -83,9 +83,13 @@ def boxes(stmt: Stmt) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
     return _both(accesses(stmt), {}, (), EMPTY)
 
 
-@lru_cache(maxsize=2048)
 def block_boxes(block: Block) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
     """What an instance of a block reads and writes, in terms of the block's variables."""
+    return _block_boxes(unbound(block))
+
+
+@lru_cache(maxsize=2048)
+def _block_boxes(block: Block) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
     return _both(accesses_inside(block), {}, (), EMPTY)
 
 

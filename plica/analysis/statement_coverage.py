@@ -15,8 +15,8 @@ from typing import TypeGuard
 
 from attrs import frozen
 
-from plica.analysis.enclosing import simple
-from plica.analysis.index import EMPTY, Context, can_prove
+from plica.analysis.enclosing import shown, simple
+from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.context import negated
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.statement import direct_scalars
@@ -349,4 +349,4 @@ def _proved(condition: Scalar, context: Context) -> bool:
     said = simple(condition, context)
     if isinstance(said, Lit):
         return bool(said.value)
-    return can_prove(said, context)
+    return shown(said, context)

@@ -352,12 +352,28 @@ def _fill_pair(cls: TermMeta, setters: tuple[_Setter, ...]) -> _Filler:
 
 def _fill_any(cls: TermMeta, setters: tuple[_Setter, ...]) -> _Filler:
     """Writes the fields of a new node."""
+    fields = tuple(zip(setters, cls._kinds, strict=True))
+    put_children, put_free, meta = _set_children, _set_free, TermMeta
 
     def fill(node: Any, args: tuple[Any, ...]) -> None:
-        _set_children(node, _collect(cls, args))
-        _set_free(node, None)
-        for put, value in zip(setters, args, strict=True):
+        kids: list[Term] = []
+        for (put, kind), value in zip(fields, args, strict=True):
+            if kind is ONE:
+                if value.__class__.__class__ is not meta:
+                    raise _not_a_term(cls, (value,))
+                kids.append(value)
+            elif kind is MANY:
+                if value.__class__ is not tuple:
+                    raise TypeError(f"{cls.__name__} expects a tuple of terms, found {value!r}.")
+                for kid in value:
+                    if kid.__class__.__class__ is not meta:
+                        raise _not_a_term(cls, (kid,))
+                kids += value
+            elif kind is MIXED:
+                _gather(value, kids)
             put(node, value)
+        put_children(node, tuple(kids))
+        put_free(node, None)
 
     return fill
 
@@ -401,25 +417,6 @@ def _mentions_term(hint: Any) -> bool:
         or _is_term_type(hint)
         or any(_mentions_term(part) for part in typing.get_args(hint))
     )
-
-
-def _collect(cls: TermMeta, args: tuple[Any, ...]) -> tuple[Term, ...]:
-    kids: list[Term] = []
-    for value, kind in zip(args, cls._kinds, strict=True):
-        if kind is ONE:
-            if value.__class__.__class__ is not TermMeta:
-                raise _not_a_term(cls, (value,))
-            kids.append(value)
-        elif kind is MANY:
-            if value.__class__ is not tuple:
-                raise TypeError(f"{cls.__name__} expects a tuple of terms, found {value!r}.")
-            for kid in value:
-                if kid.__class__.__class__ is not TermMeta:
-                    raise _not_a_term(cls, (kid,))
-            kids.extend(value)
-        elif kind is MIXED:
-            _gather(value, kids)
-    return tuple(kids)
 
 
 def _gather(value: Any, kids: list[Term]) -> None:

@@ -175,6 +175,6 @@ def _entry(module: Module, request: Request, found: str) -> str:
 def _reread(stored: bytes, later: Callable[[], CompilationRecord]) -> Artefact | None:
     """The artefact in an entry of the store, None if the entry holds something else."""
     try:  # the store has compared digests
-        return from_members(archive.unpack(stored, checked=True), later, checked=True)
+        return from_members(archive.views(stored), later, checked=True)
     except ArtefactError:
         return None

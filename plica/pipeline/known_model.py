@@ -99,7 +99,7 @@ def known(of: ModelQuery, anew: Compile) -> Executable | None:
     if stored is None:
         return None
     try:
-        members = archive.unpack(stored, checked=True)
+        members = archive.views(stored)
         artefact = from_members(members, partial(_record, whole), checked=True)
     except ArtefactError:
         return None

@@ -18,7 +18,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing import Pipe
+from multiprocessing import Pipe, parent_process
 from queue import Empty, SimpleQueue
 from typing import Final, TypeAlias
 
@@ -27,7 +27,7 @@ from plica.pipeline.progress import progress
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.host import cores
 
-ENOUGH: Final = 12
+ENOUGH: Final = 16
 """For fewer tasks no process is started: it would be ready when they are done."""
 
 MOST: Final = 64
@@ -212,7 +212,7 @@ def jobs_wanted() -> int:
     """How many processes compile at once."""
     said = os.environ.get("PLICA_JOBS", "")
     if not said:
-        return cores()
+        return 1 if parent_process() else cores()  # others of its kind have the other cores
     if not said.isdigit() or not int(said):
         message = "PLICA_JOBS is how many processes compile at once."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "1 or more", repr(said)))

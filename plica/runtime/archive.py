@@ -24,9 +24,9 @@ import re
 import struct
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from plica.runtime.elf import damaged
 from plica.runtime.error import ArtefactError, Diagnostic, OutputError, Place, wrong_argument
@@ -35,6 +35,7 @@ FORMAT: Final = 1
 """Raised when an older runtime could not read what is written."""
 
 Piece: TypeAlias = bytes | memoryview
+P = TypeVar("P")
 
 _SEAL: Final = re.compile(rb"plica artefact (\d{1,6}) sha256:([0-9a-f]{64})")
 _TAIL: Final = 96  # the seal is shorter
@@ -52,7 +53,7 @@ def pack(members: Mapping[str, bytes]) -> bytes:
 def pieces(members: Mapping[str, Sequence[Piece]], sealed: bool = True) -> list[Piece]:
     """An archive piece by piece, each member being the pieces it is made of: none is copied.
 
-    What is not `sealed` is read as `checked` only: who keeps it has a digest of it.
+    What is not `sealed` has no digest of its own: who keeps it has, and reads its `views`.
     """
     seal = f"plica artefact {FORMAT} sha256:".encode()
     sink = _Sink()
@@ -101,22 +102,41 @@ class _Sink(io.RawIOBase):
         return True
 
 
-def unpack(data: bytes, name: str | None = None, checked: bool = False) -> dict[str, bytes]:
-    """The members of an archive, after its digest was checked, unless it has been already."""
+def unpack(data: bytes, name: str | None = None) -> dict[str, bytes]:
+    """The members of an archive, after its digest was checked."""
     place = None if name is None else Place(file=name)
+    found = _seal(data, place)
+    body = memoryview(data)[: len(data) - (found.end() - found.start())]
+    if hashlib.sha256(body).hexdigest().encode() != found[2]:
+        message = "The artefact is damaged: its digest is another."
+        raise ArtefactError(Diagnostic("bad-artefact", message, place))
+    _check_format(int(found[1]), place)
+    return _members(data, lambda archive, info: archive.read(info))
+
+
+def views(data: bytes) -> dict[str, memoryview]:
+    """The members of an archive as they lie in it, where its digest was checked by who kept it."""
+    _check_format(int(_seal(data)[1]), None)
+    return _members(data, lambda archive, info: _view(data, info))
+
+
+def _seal(data: bytes, place: Place | None = None) -> re.Match[bytes]:
     found = _SEAL.search(data[-_TAIL:])
     if found is None or found.end() != len(data[-_TAIL:]):
         message = "The file is no artefact of Plica, or its end is missing."
         raise ArtefactError(Diagnostic("bad-artefact", message, place))
-    body = memoryview(data)[: len(data) - (found.end() - found.start())]
-    if not checked and hashlib.sha256(body).hexdigest().encode() != found[2]:
-        message = "The artefact is damaged: its digest is another."
-        raise ArtefactError(Diagnostic("bad-artefact", message, place))
-    if int(found[1]) != FORMAT:
+    return found
+
+
+def _check_format(number: int, place: Place | None) -> None:
+    if number != FORMAT:
         message = "The artefact was written by a newer version of Plica."
         hint = "Use a newer plica to load it, or compile the model again."
-        expected, was = f"format {FORMAT}", f"format {int(found[1])}"
+        expected, was = f"format {FORMAT}", f"format {number}"
         raise ArtefactError(Diagnostic("newer-version", message, place, expected, was, hint))
+
+
+def _members(data: bytes, read: Callable[[zipfile.ZipFile, zipfile.ZipInfo], P]) -> dict[str, P]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             infos = archive.infolist()
@@ -125,7 +145,7 @@ def unpack(data: bytes, name: str | None = None, checked: bool = False) -> dict[
                 for each in infos
             ):
                 raise damaged("The artefact has members that no artefact has.")
-            members = {each.filename: _member(archive, each, data, checked) for each in infos}
+            members = {each.filename: read(archive, each) for each in infos}
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, EOFError) as error:
         raise damaged("The artefact is no readable zip file.", str(error)) from error
     if len(members) != len(infos):
@@ -133,15 +153,12 @@ def unpack(data: bytes, name: str | None = None, checked: bool = False) -> dict[
     return members
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, data: bytes, checked: bool) -> bytes:
-    """The bytes of a member; where all bytes were compared already, no sum is made of them."""
-    if not checked:
-        return archive.read(info)
+def _view(data: bytes, info: zipfile.ZipInfo) -> memoryview:
     name, extra = struct.unpack_from("<HH", data, info.header_offset + _NAME_LENGTH)
     start = info.header_offset + _HEADER + name + extra
     if start + info.file_size > len(data):
         raise damaged("A member of the artefact is outside of it.", info.filename)
-    return data[start : start + info.file_size]
+    return memoryview(data)[start : start + info.file_size]
 
 
 LONGEST_NAME: Final = 255

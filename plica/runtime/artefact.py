@@ -167,7 +167,7 @@ def _digest(parts: Sequence[Piece]) -> str:
 
 
 def from_members(
-    members: Mapping[str, bytes],
+    members: Mapping[str, Piece],
     record: Callable[[], CompilationRecord] | None = None,
     checked: bool = False,
 ) -> Artefact:
@@ -176,7 +176,7 @@ def from_members(
     `record` takes the place of the one in the archive; `checked` says that the digests of the
     members have been compared already.
     """
-    manifest = read_json(members, "manifest.json")
+    manifest = read_json(_texts_of(members), "manifest.json")
     match manifest:
         case {
             "format": int(),
@@ -206,7 +206,7 @@ def from_members(
         raise damaged("The members of the artefact are not those its manifest lists.")
     if not 0 <= workspace < 1 << 48 or not 1 <= threads < 1 << 16:
         raise damaged("The manifest of the artefact is damaged.", f"{workspace}, {threads}")
-    objects = tuple([members[name] for name in members if name.startswith("code/")])
+    objects = tuple([bytes(members[name]) for name in members if name.startswith("code/")])
     return Artefact(
         interface.from_data(face),
         ArtefactMachine(triple, cpu, _texts(features)),
@@ -218,9 +218,9 @@ def from_members(
         tuple([_launched(each) for each in launches]),
         tuple([_tenant(each) for each in plan]),
         tuple(zip(_texts(versions), _texts(versions.values()), strict=True)),
-        record or (lambda: read_record(members)),
+        record or (lambda: read_record(_texts_of(members))),
         None if "device" not in manifest else device_from_data(manifest["device"]),
-        members.get("kernels.cu", b"").decode("utf-8", "replace"),
+        bytes(members.get("kernels.cu", b"")).decode("utf-8", "replace"),
     )
 
 
@@ -243,7 +243,12 @@ def _packed(constants: Sequence[Array]) -> tuple[list[Piece], list[list[int]]]:
     return parts, places
 
 
-def _unpacked(params: bytes, places: Sequence[object]) -> tuple[Array, ...]:
+def _texts_of(members: Mapping[str, Piece]) -> dict[str, bytes]:
+    """The members that are texts."""
+    return {name: bytes(data) for name, data in members.items() if name.endswith((".json", ".txt"))}
+
+
+def _unpacked(params: Piece, places: Sequence[object]) -> tuple[Array, ...]:
     whole = aligned_array(len(params))
     whole[:] = np.frombuffer(params, np.uint8)
     found = []

@@ -19,7 +19,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TypeAlias
 
-from plica.analysis.access import inside
+from plica.analysis.access import inside, unbound
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.reduction import reducer
 from plica.analysis.region import Box, block_boxes, boxes
@@ -34,9 +34,13 @@ from plica.schedule.problem import Problem
 Corners: TypeAlias = tuple[tuple[Scalar, ...], tuple[Scalar, ...]]
 
 
-@lru_cache(maxsize=2048)
 def complete_body(block: Block) -> Problem | None:
     """Why a block is not complete, apart from who else writes its buffers."""
+    return _complete_body(unbound(block))
+
+
+@lru_cache(maxsize=2048)
+def _complete_body(block: Block) -> Problem | None:
     where = f"the block {block.label}"
     for var, kind in zip(block.vars, block.kinds, strict=True):
         if kind != "spatial":
@@ -53,12 +57,16 @@ def complete_body(block: Block) -> Problem | None:
 
 def reduction_body(block: Block) -> Problem | None:
     """Why a block is no reduction, apart from who else writes its buffers."""
-    return update_body(block) or _begins(block)
+    return update_body(block) or _begins(unbound(block))
+
+
+def update_body(block: Block) -> Problem | None:
+    """Why a block is not the update of a reduction; it may leave the beginning to another one."""
+    return _update_body(unbound(block))
 
 
 @lru_cache(maxsize=2048)
-def update_body(block: Block) -> Problem | None:
-    """Why a block is not the update of a reduction; it may leave the beginning to another one."""
+def _update_body(block: Block) -> Problem | None:
     where = f"the block {block.label}"
     kinds = set(block.kinds)
     if not kinds <= {"spatial", "reduce"} or "reduce" not in kinds:

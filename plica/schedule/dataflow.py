@@ -117,11 +117,12 @@ def steady(block: Block) -> Problem | None:
 
 def unsettled(scope: Stmt, label: Name) -> Problem | None:
     """Why what a stage reads is not shown to be settled."""
-    return _unsettled(scope)[label]
+    return _unsettled(scope, label)[label]
 
 
 @lru_cache(maxsize=512)
-def _unsettled(scope: Stmt) -> Mapping[Name, Problem | None]:
+def _unsettled(scope: Stmt, last: Name) -> Mapping[Name, Problem | None]:
+    """The answers for all stages up to one: those after it do not matter to it."""
     answers: dict[Name, Problem | None] = {}
     odd = stranger(scope)
     every = stages(scope)
@@ -141,6 +142,8 @@ def _unsettled(scope: Stmt) -> Mapping[Name, Problem | None]:
             if problem is not None:
                 answers[label] = problem
                 break
+        if label == last:
+            break
     return answers
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from plica.analysis.access import inside
+from plica.analysis.access import inside, unbound
 from plica.analysis.block_coverage import reaches
 from plica.analysis.dependence import scope_of
 from plica.analysis.enclosing import shown, simple
@@ -90,12 +90,16 @@ def is_written(writer: FlowStage, shared: tuple[For, ...], box: Box, context: Co
     return reaches(writer.block, inner, box, context)
 
 
-@lru_cache(maxsize=1024)
 def stays_inside(block: Block, buffer: Buffer) -> bool:
     """Whether what a block accesses of a buffer is in it for all values of its variables.
 
     Behind a guard it need not be: then there are instances that do not look at the buffer.
     """
+    return _stays_inside(unbound(block), buffer)
+
+
+@lru_cache(maxsize=1024)
+def _stays_inside(block: Block, buffer: Buffer) -> bool:
     for access in inside(block):
         if access.buffer is not buffer:
             continue

@@ -18,7 +18,7 @@ from plica.runtime import archive
 from plica.runtime.error import ArtefactError, EvaluationError, PlicaError, UnsupportedError
 from plica.runtime.staged.artefact import NAME
 from plica.runtime.staged.executable import StagedExecutable
-from plica.runtime.staged.program import MeasureDim, RunSegment
+from plica.runtime.staged.program import HostCall, MeasureDim, RunSegment
 
 Array = np.ndarray[Any, Any]
 
@@ -57,6 +57,29 @@ def test_it_is_what_numpy_says(n: int, m: int, least: float, again: bool) -> Non
     assert EXE.stats.at_call == 0
 
 
+ORDERED = plica.from_text("""
+@plica.function
+def main(x: Tensor[("n", "m"), f32]) -> tuple[Tensor[("n", "m"), i64], Tensor[("n*m", 2), i64]]:
+    return op.argsort(x, axis=0, descending=True), op.argwhere(x)[0]
+""")
+DIFFERENT = plica.from_text("""
+@plica.function
+def main(x: Tensor[("n",), f32]):
+    return op.unique(x, sorted=False)
+""")
+EXES = {each: plica.compile(each, threads=1, effort="fast") for each in (ORDERED, DIFFERENT)}
+
+
+@given(st.lists(st.sampled_from([0.0, -0.0, 1.0, 2.5, np.nan, np.inf]), min_size=1, max_size=12))
+@settings(max_examples=min(60, settings().max_examples))
+def test_the_host_orders_as_the_interpreter_does(values: list[float]) -> None:
+    flat = np.asarray(values, np.float32)
+    for program, x in ((ORDERED, flat.reshape(-1, 1)), (DIFFERENT, flat)):
+        found, wanted = EXES[program](x), plica.interpret(program, x)
+        for mine, other in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(mine, other)
+
+
 def test_it_prints_and_reads_back() -> None:
     text = str(CHOSEN)
     assert 'measure("k", ' in text
@@ -68,7 +91,7 @@ def test_a_program_is_cut_where_a_size_becomes_known() -> None:
     steps = cut(CHOSEN).program.steps
     kinds = [type(each) for each in steps]
     assert kinds.count(MeasureDim) == 2
-    assert kinds[:2] == [RunSegment, MeasureDim]
+    assert kinds[:3] == [RunSegment, HostCall, MeasureDim]
     told = [each.told for each in steps if isinstance(each, MeasureDim)]
     assert told[0] == ("x", "least")
     assert isinstance(EXE, StagedExecutable)

@@ -10,6 +10,8 @@ their number.
 (True, False)
 >>> lanes_of(buffer("y", (8, 2, 2), f32), (i, v // 2, v % 2), v, 4)
 True
+>>> lanes_of(buffer("z", (3, 24), f32), ((i * 8 + v) // 24, (i * 8 + v) % 24), v, 8)
+True
 """
 
 from __future__ import annotations
@@ -80,7 +82,8 @@ def lanes_of(buffer: Buffer, indices: tuple[Scalar, ...], var: ScalarVar, count:
     own = False
     where = linear(buffer, indices)
     if any(isinstance(each, FloorDiv | FloorMod) and var in free_vars(each) for each in indices):
-        where, var = simple(wide(where)), ScalarVar(var.name, i64)  # digits of it, maybe all
+        var = ScalarVar(var.name, i64)
+        where = simple(_with_last_digit(wide(where), var, count))  # digits of it, maybe all
     elif dtype_of(where) is not dtype_of(var):  # far away: variables are cast
         where, var = wide(where), ScalarVar(var.name, i64)
     for atoms, factor in polynomial(where).values():
@@ -89,6 +92,32 @@ def lanes_of(buffer: Buffer, indices: tuple[Scalar, ...], var: ScalarVar, count:
         elif any(var in free_vars(atom) for atom in atoms) or factor % each:
             return False
     return own
+
+
+def _with_last_digit(of: Scalar, var: ScalarVar, count: int) -> Scalar:
+    """A term whose quotients leave a variable below `count` out, where it is but their last digit.
+
+    (8 * a + v) // 24  -->  (8 * a) // 24           (8 * a + v) % 24  -->  (8 * a) % 24 + v
+    """
+
+    def change(node: Term) -> Term:
+        if not isinstance(node, FloorDiv | FloorMod) or var not in free_vars(node.left):
+            return node
+        by = node.right
+        if not isinstance(by, Lit) or int(by.value) % count or int(by.value) <= 0:
+            return node
+        rest = dict(polynomial(node.left).values())
+        if rest.pop((var,), 0) != 1 or any(
+            factor % count or any(var in free_vars(atom) for atom in atoms)
+            for atoms, factor in rest.items()
+        ):
+            return node
+        high = node.left - var
+        return high // by if isinstance(node, FloorDiv) else high % by + var
+
+    found = map_bottom_up(change, of)
+    assert isinstance(found, Scalar)
+    return found
 
 
 def certain(value: Scalar) -> Iterator[Load]:

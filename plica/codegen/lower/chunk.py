@@ -46,6 +46,9 @@ SIZES: Final = (64, 16, 4, 1)
 MUCH: Final = 1 << 16
 """A row of so many operations gains nothing by company, unless it shares what it reads."""
 
+NEAR: Final = 1 << 16
+"""Elements that rows share and that stay in a cache: so many more rows at once gain nothing."""
+
 SHARED: Final = 64
 """Operations on each element that rows share, from which on company gains nothing."""
 
@@ -175,7 +178,9 @@ def sizes_of(function: Function, rows: ChunkRows) -> tuple[int, ...]:
     pairs = zip(of.params, rows.rowed, strict=True)
     shared = sum(prod([known(n) or 0 for n in each.shape]) for each, rowed in pairs if not rowed)
     each = operations(of)
-    return (1,) if each > MUCH and each > SHARED * shared else SIZES
+    if each > MUCH and each > SHARED * shared:
+        return (1,)
+    return SIZES[1:] if 0 < shared <= NEAR else SIZES
 
 
 def row_bytes(of: Buffer, rows: ChunkRows) -> int:

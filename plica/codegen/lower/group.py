@@ -219,5 +219,5 @@ def _read(data: bytes) -> Scheduled | None:
     LOWERED.tell((kept.kernel, PASSES), kept.kernel)  # it is lowered already
     return Scheduled(
         kept.kernel, kept.digest, kept.reads, kept.source, KeptOrigin(rest) if rest else None,
-        kept, kept.params, dict(zip(kept.dims, kept.sizes, strict=True)), kept.passed_over,
+        kept, kept.params, kept.passed_over, dict(zip(kept.dims, kept.sizes, strict=True)),
     )  # fmt: skip

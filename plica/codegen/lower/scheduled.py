@@ -78,10 +78,10 @@ class Scheduled:
     hoisted: DoneBefore | None = None
     params: tuple[int, ...] = ()
     """Which parameter of the function each input of the whole is, for what is made before."""
-    given: Mapping[ScalarVar, Scalar] = field(factory=dict)
-    """What dims of the kernel are that are none of the function, over those."""
     passed_over: tuple[str, ...] = ()
     """Forms that promised more but could not be lowered, and why."""
+    given: Mapping[ScalarVar, Scalar] = field(factory=dict)
+    """What dims of the kernel are that are none of the function, over those."""
 
     @property
     def scratch(self) -> tuple[Buffer, ...]:

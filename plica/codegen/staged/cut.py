@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import Factory, define, frozen
 
-from plica.codegen.staged.host_part import host_parts, is_loop, refused, turn_of
+from plica.codegen.staged.host_part import host_parts, is_loop, is_ordering, refused, turn_of
 from plica.codegen.staged.segment import Ranges, segment
 from plica.core.binding import free_vars
 from plica.core.name import Name
@@ -41,6 +41,7 @@ from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.walk import expressions, operands, with_operands
 from plica.runtime.staged.program import (
     ChooseBlock,
+    HostCall,
     MeasureDim,
     RepeatBlock,
     RunSegment,
@@ -64,7 +65,7 @@ def is_staged(module: Module) -> bool:
     nodes = expressions(module.main_function().body)
     if any(isinstance(each, LetDim) for each in nodes):
         return True
-    return has_open_dims(module) and any(map(is_loop, nodes))
+    return has_open_dims(module) and any(is_loop(each) or is_ordering(each) for each in nodes)
 
 
 def cut(of: Module) -> CutProgram:
@@ -83,7 +84,7 @@ class _Demand:
 
     needs: list[Expr] = Factory(list)
     measures: list[LetDim] = Factory(list)
-    event: If | Let | None = None
+    event: If | Let | Apply | None = None
 
 
 class _Cutter:
@@ -181,6 +182,11 @@ class _BlockCutter:
                         stack += [(node, 1), (condition, 0)]
                     else:
                         self._choose(node)
+                case Apply(_, (x,), _) if is_ordering(node):
+                    if phase == 0:
+                        stack += [(node, 1), (x, 0)]
+                    else:
+                        self._order(node)
                 case _:
                     kids = operands(node)
                     if phase == 0 and kids:
@@ -211,6 +217,12 @@ class _BlockCutter:
         demand.needs.append(condition)
         self._event(demand, node)
 
+    def _order(self, node: Apply) -> None:
+        x = self.plain[node.args[0]]
+        demand = self._next() if self._waits(x) else self.demands[-1]
+        demand.needs.append(x)
+        self._event(demand, node)
+
     def _repeat(self, node: Let) -> None:
         assert isinstance(node.body, Call)
         start = [self.plain[each] for each in node.body.args]
@@ -222,7 +234,7 @@ class _BlockCutter:
                 demand.needs += _flat(self.plain[each])
         self._event(demand, node)
 
-    def _event(self, demand: _Demand, node: If | Let) -> None:
+    def _event(self, demand: _Demand, node: If | Let | Apply) -> None:
         demand.event = node
         of = type_of(node)
         items = of.items if isinstance(of, TupleType) else (of,)
@@ -297,10 +309,12 @@ class _BlockCutter:
             return False
         return isinstance(type_of(node), TensorType)
 
-    def _available(self, event: If | Let, number: int) -> dict[Expr, Expr]:
+    def _available(self, event: If | Let | Apply, number: int) -> dict[Expr, Expr]:
         """What the blocks of an event find outside of them, computed by now."""
         found: dict[Expr, Expr] = {}
         seen: set[Expr] = set()
+        if isinstance(event, Apply):
+            return found
         roots = (event.then, event.orelse) if isinstance(event, If) else (event.value,)
         stack: list[Expr] = list(roots)
         while stack:
@@ -357,8 +371,12 @@ class _BlockCutter:
         assert isinstance(shown, Var)
         return self.whole.registers[shown]
 
-    def _host_step(self, event: If | Let, given: Mapping[Expr, Expr]) -> Step:
+    def _host_step(self, event: If | Let | Apply, given: Mapping[Expr, Expr]) -> Step:
         outputs = tuple([self.whole.registers[each] for each in self.results[event]])
+        if isinstance(event, Apply):
+            taken = self._register(self.plain[event.args[0]])
+            options = tuple([(name, int(value)) for name, value in event.attrs])
+            return HostCall(event.op, taken, outputs, options)
         if isinstance(event, If):
             then, orelse = (self.whole.block(each, given) for each in (event.then, event.orelse))
             return ChooseBlock(self._register(self.plain[event.condition]), then, orelse, outputs)

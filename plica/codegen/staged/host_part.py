@@ -7,18 +7,30 @@ loops of programs with open sizes: functions that call themselves last.
 from __future__ import annotations
 
 from plica.core.binding import free_vars
-from plica.ir.graph.expression import Call, Expr, Function, If, Let, LetDim, Tuple, Var
+from plica.ir.graph.expression import Apply, Call, Expr, Function, If, Let, LetDim, Tuple, Var
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, static_shape
 from plica.rewrite.graph.walk import expressions, operands
 from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.staged.program import OPERATIONS
 
 
 def host_parts(root: Expr) -> set[Expr]:
     """The expressions with something in them that the host does."""
     found: set[Expr] = set()
     for node in expressions(root):
-        if isinstance(node, LetDim) or is_loop(node) or not found.isdisjoint(operands(node)):
+        own = isinstance(node, LetDim) or is_loop(node) or is_ordering(node)
+        if own or not found.isdisjoint(operands(node)):
             found.add(node)
     return found
+
+
+def is_ordering(node: Expr) -> bool:
+    """Whether an expression orders what has open sizes, which no segment does in good time."""
+    if not (isinstance(node, Apply) and node.op in OPERATIONS):
+        return False
+    of = type_of(node.args[0])
+    return isinstance(of, TensorType) and bool(of.shape) and static_shape(of) is None
 
 
 def is_loop(node: Expr) -> bool:

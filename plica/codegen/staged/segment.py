@@ -59,7 +59,11 @@ def segment(outputs: Sequence[Expr], rest: Mapping[Defined, Definition], ranges:
     witnesses = [
         Var(_free_name(str(each.name), taken), tensor((each, 0), bool_)) for each in hidden
     ]
-    kept = tuple([each for each in ranges if each[0] in {str(dim.name) for dim in ordered}])
+    # Which sizes make sense is for the whole program: none is too small for a segment by itself,
+    # and what its operators ask of several sizes is looked at when they come (`needs`).
+    said = {each[0]: each for each in ranges}
+    names = [str(each.name) for each in ordered]
+    kept = tuple([said.get(name, (name, 0, None)) for name in names])
     attrs = (("dim_ranges", kept),) if kept else ()
     main = Var(Name("main"), None)
     function = Function(ordered, (), (*params, *witnesses), None, body, attrs)

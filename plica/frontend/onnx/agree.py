@@ -25,8 +25,13 @@ BROADCAST: Final = frozenset(
 )  # fmt: skip
 
 
+ASSERTED: Final = frozenset({"MatMul", "Concat", "GatherElements"})
+
+
 def agree(node: OnnxNode) -> None:
     """Give a node inputs of sizes that agree, where that takes a look at the sizes of a call."""
+    if node.proto.op_type not in BROADCAST | ASSERTED:
+        return
     values = [each for each in node.inputs if each is not None]
     if len(values) < 2 or len(values) < len(node.inputs):
         return

@@ -25,7 +25,7 @@ def main(x: Tensor[("n", 3), f32]) -> Tensor[("n", 3), f32]:
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,9 +49,10 @@ from plica.frontend.onnx.dim import Dims
 from plica.frontend.onnx.missing import REASONS, MissingOperators
 from plica.frontend.onnx.model import Opened, open_model
 from plica.frontend.onnx.node import NeedsValue, measuring, name_of
+from plica.frontend.onnx.schema import schema_of
 from plica.frontend.onnx.storage import MOST_AXES, dtype_of
 from plica.frontend.onnx.table import TABLE
-from plica.frontend.onnx.value import TensorValue
+from plica.frontend.onnx.value import SequenceValue, TensorValue
 from plica.ir.graph.expression import Expr, Function, Tuple, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
@@ -117,7 +118,7 @@ def imported(
         for each in model.functions
     }
     opsets = opset_versions(model.opset_import)
-    _check_versions(opsets)
+    _check_versions(opsets, {each.op_type for each, _ in every_node(graph.node)})
     _check_operators(graph, functions, opsets)
     check_expansion(graph, functions)
     stored = initialisers(graph, opened.folder)
@@ -158,6 +159,11 @@ def _module(graph: GraphProto, params: list[Var], scope: Scope, converter: NodeC
         if value is None:
             message = f"Nothing makes the output {each.name!r}."
             raise Malformed(Diagnostic("bad-model", message, Place(node=each.name or "graph")))
+        if isinstance(value, SequenceValue):
+            message = f"The output {each.name!r} is a sequence."
+            place = Place(node=each.name)
+            wrong = Diagnostic("unsupported", message, place, "a tensor", value.word)
+            raise UnsupportedError(wrong)
         _check_output(each, value)
         outputs.append(value.expr)
         names.append(each.name)
@@ -188,11 +194,23 @@ def _check_output(info: ValueInfoProto, value: TensorValue) -> None:
         raise Malformed(Diagnostic("bad-model", message, Place(node=info.name), expected, found))
 
 
-def _check_versions(opsets: Mapping[str, int]) -> None:
+def _unchanged(names: Iterable[str], version: int) -> bool:
+    """Whether operators of an old version mean what they mean in the oldest that is read."""
+    if version < 1:
+        return False
+    pairs = [[schema_of(name, at, "") for at in (version, OLDEST)] for name in names]
+    return all(
+        a is not None and b is not None and a.since_version == b.since_version for a, b in pairs
+    )
+
+
+def _check_versions(opsets: Mapping[str, int], names: Iterable[str]) -> None:
     from onnx import defs
 
     newest = defs.onnx_opset_version()
     version = opsets.get("")
+    if version is not None and version < OLDEST and _unchanged(names, version):
+        return
     if version is not None and not OLDEST <= version <= newest:
         message = f"Version {version} of the ONNX operators is not supported."
         code = "newer-version" if version > newest else "unsupported"

@@ -23,13 +23,7 @@ _WHY: Final[dict[str, tuple[str, ...]]] = {
     "there are no strings": (
         "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer",
     ),
-    "there are no sequences, only tensors": (
-        "ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase",
-        "SequenceInsert", "SequenceLength", "SequenceMap", "SplitToSequence",
-    ),
-    "there are no optionals, only tensors": (
-        "Optional", "OptionalGetElement", "OptionalHasElement",
-    ),
+    "a sequence has a length that is known when it is read": ("SequenceMap",),
     "it reads files of images": ("ImageDecoder",),
     "it has no definition yet": (
         "BitCast", "Det", "MaxRoiPool",

@@ -72,7 +72,7 @@ def _types(node: OnnxNode, schema: OpSchema, say: Any) -> None:
         if value is None:
             continue
         formal = schema.inputs[min(at, len(schema.inputs) - 1)]
-        found = f"tensor({value.type.dtype.row.onnx_name})"
+        found = value.word
         admitted = allowed.get(formal.type_str, [formal.type_str])
         if found not in admitted:
             say(

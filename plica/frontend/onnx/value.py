@@ -21,13 +21,14 @@ import numpy as np
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, Var, const
+from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, Tuple, Var, const
 from plica.ir.graph.module import module
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type.dim import known, normal_dim
-from plica.ir.type.dtype import DType
+from plica.ir.type.dtype import DType, f32
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType, static_shape
+from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
@@ -54,8 +55,15 @@ class TensorValue:
     @property
     def type(self) -> TensorType:
         found = type_of(self.expr)
-        assert isinstance(found, TensorType)
+        if not isinstance(found, TensorType):
+            message = "A sequence stands where a tensor is wanted."
+            raise UnsupportedError(Diagnostic("unsupported", message, None, "a tensor", str(found)))
         return found
+
+    @property
+    def word(self) -> str:
+        """The type as the standard writes it."""
+        return f"tensor({self.type.dtype.row.onnx_name})"
 
     def numbers(self) -> Array | None:
         """The elements, None where they depend on an input."""
@@ -74,6 +82,29 @@ class TensorValue:
             return None
         numbers = self.numbers()
         return None if numbers is None else as_objects(numbers.tolist(), numbers.shape)
+
+
+@attrs.frozen(eq=False)
+class SequenceValue(TensorValue):
+    """Tensors of one element type, as a tuple; their sizes may differ."""
+
+    of: DType = f32
+
+    @staticmethod
+    def holding(items: tuple[Expr, ...], of: DType) -> SequenceValue:
+        """The sequence of some tensors."""
+        return SequenceValue(Tuple(items), None, of)
+
+    @property
+    def items(self) -> tuple[Expr, ...]:
+        """The tensors."""
+        assert isinstance(self.expr, Tuple)
+        return self.expr.items
+
+    @property
+    def word(self) -> str:
+        """The type as the standard writes it."""
+        return f"seq(tensor({self.of.row.onnx_name}))"
 
 
 def as_objects(values: object, shape: tuple[int, ...]) -> Array:

@@ -55,7 +55,7 @@ from plica.ir.op.record import composite, primitive, scalar, tensor_of, tuple_of
 from plica.ir.op.reduction import cumsum, sum_
 from plica.ir.op.relation import BOOL, NUMBER, Shape, axis_of, refuse, same
 from plica.ir.op.shape import expand_dims, ravel, reshape, transpose
-from plica.ir.type.dim import known, product
+from plica.ir.type.dim import known, normal_dim, product
 from plica.ir.type.dtype import bool_, i64, u8
 from plica.ir.type.term import TensorType, TupleType
 
@@ -261,16 +261,29 @@ sort = composite(
 _BLOCK: Final = 64
 
 
-def _running_count(x: Expr) -> Expr:
+_OPEN_LEVELS: Final = 3
+"""So often blocks are made of blocks where the size is open: enough for 2^18 sums in each."""
+
+
+def _running_count(x: Expr, level: int = 0) -> Expr:
     """The sum of whole numbers up to each place of a vector: in blocks, then of their totals."""
-    size = known(tensor_of(x).shape[0])
-    if size is None or size <= _BLOCK:
+    size = tensor_of(x).shape[0]
+    number = known(size)
+    if (number is not None and number <= _BLOCK) or (number is None and level == _OPEN_LEVELS):
         return cumsum(x, axis=0)
-    rows = -(-size // _BLOCK)
-    inner = cumsum(reshape(pad(x, ((0, rows * _BLOCK - size),)), (rows, _BLOCK)), axis=1)
+    rows = normal_dim((size + (_BLOCK - 1)) // _BLOCK)
+    if number is None:
+        at = iota((rows * _BLOCK,), dtype=i64)
+        whole = where(less(at, length(x, 0)), take(x, at, mode="clip"), ZERO)
+    else:
+        whole = pad(x, ((0, (known(rows) or 0) * _BLOCK - number),))
+    inner = cumsum(reshape(whole, (rows, _BLOCK)), axis=1)
     totals = reshape(slice_(inner, (_BLOCK - 1,), (_BLOCK,), axes=(1,)), (rows,))
-    before = subtract(_running_count(totals), totals)
-    return slice_(ravel(add(inner, reshape(before, (rows, 1)))), (0,), (size,))
+    before = subtract(_running_count(totals, level + 1), totals)
+    found = ravel(add(inner, reshape(before, (rows, 1))))
+    if number is not None:
+        return slice_(found, (0,), (size,))
+    return take(found, iota_like(x, axis=0), mode="clip")
 
 
 def _unique_rule(attrs: Values, x: TensorType) -> TupleType:

@@ -22,7 +22,7 @@ from plica.ir.graph.expression import Expr, Tuple
 from plica.ir.graph.operator import Values
 from plica.ir.loop.scalar import index
 from plica.ir.op.attribute import AXIS, attribute, flag, natural
-from plica.ir.op.comparison import equal, less, logical_and, logical_not, logical_or
+from plica.ir.op.comparison import equal, less, logical_and, logical_or
 from plica.ir.op.create import iota, iota_like
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, cast, isnan, multiply
@@ -38,12 +38,18 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import bool_, i32, i64, u8
 from plica.ir.type.term import TensorType, TupleType
 
-_COUNTED: Final = 256
+_COUNTED: Final = 64
 """So many keys, or fewer, are brought into order by comparing each with each."""
 
+_MOST_COUNTED: Final = 1024
+"""So many are, where many of them are wanted."""
 
-_FEW: Final = 8
-"""One in so many, or fewer, are worth choosing blocks."""
+
+_APART: Final = 1 << 30
+"""Further than any two places are: rows that long are sorted."""
+
+_EACH: Final = 6
+"""One in more than that are worth choosing blocks."""
 
 
 def _topk_rule(attrs: Values, x: TensorType) -> TupleType:
@@ -79,10 +85,11 @@ def _greatest(keys: Expr, k: int, largest: bool) -> Expr:
     of = tensor_of(keys)
     size = known(of.shape[-1])
     assert size is not None  # its rule asks for that
-    if 0 < size <= _COUNTED:
+    if 0 < size <= max(_COUNTED, min(_MOST_COUNTED, _EACH * k)):
         return _by_counting(keys, iota_like(keys, axis=-1), k, largest)
     # The least of a block that has a nan would be one, which is the greatest of all.
-    if not 0 < k <= size // _FEW or (of.dtype.is_float and not largest):
+    is_few = 0 < _EACH * k < size < _APART
+    if not is_few or (of.dtype.is_float and not largest):
         return slice_(sorted_places(keys, largest), (0,), (k,), axes=(-1,))
     width = max(4, min(64, math.isqrt(size // k)))
     count = -(-size // width)
@@ -90,27 +97,31 @@ def _greatest(keys: Expr, k: int, largest: bool) -> Expr:
     room = ((0, 0),) * (len(of.shape) - 1)
     rows = (*of.shape[:-1], index(count), index(width))
     blocks = reshape(pad(keys, (*room, (0, count * width - size)), constant_values=least), rows)
-    best = (max_ if largest else min_)(blocks, axis=(-1,))
-    chosen = expand_dims(_greatest(best, k, largest), (-1,))
-    few = (*of.shape[:-1], index(k * width))
-    candidates = reshape(
-        take_along_axis(blocks, broadcast_to(chosen, (*of.shape[:-1], index(k), index(width))),
-                        axis=-2, mode="clip"), few)  # fmt: skip
+    best = _greatest((max_ if largest else min_)(blocks, axis=(-1,)), k, largest)
+    chosen = expand_dims(_by_counting(best, best, k, largest=False), (-1,))  # in their own order
+    few, own = (*of.shape[:-1], index(k * width)), (*of.shape[:-1], index(k), index(width))
+    taken = take_along_axis(blocks, broadcast_to(chosen, own), axis=-2, mode="clip")
     offsets = add(multiply(chosen, scalar(width, i64)), iota((width,)))
-    return _by_counting(candidates, reshape(offsets, few), k, largest)
+    among = _greatest(reshape(taken, few), k, largest)
+    return take_along_axis(reshape(offsets, few), among, axis=-1, mode="clip")
 
 
 def _by_counting(keys: Expr, places: Expr, k: int, largest: bool) -> Expr:
-    """The places that come with the k greatest (or least) keys: each counts those before it."""
-    mine, other = expand_dims(keys, (-2,)), expand_dims(keys, (-1,))
-    first, then = (other, mine) if largest else (mine, other)
-    beyond, same_ = less(then, first), equal(mine, other)
+    """The places that come with the k greatest (or least) keys: each counts those before it.
+
+    A nan counts as infinite, and goes before all that are, or behind them.
+    """
+    ties = cast(places, i32)
     if tensor_of(keys).dtype.is_float:
-        beyond = logical_or(beyond, logical_and(isnan(first), logical_not(isnan(then))))
-        same_ = logical_or(same_, logical_and(isnan(mine), isnan(other)))
-    earlier = less(expand_dims(places, (-1,)), expand_dims(places, (-2,)))
-    before = logical_or(beyond, logical_and(same_, earlier))
-    ranks = sum_(cast(before, i32), axis=(-2,))
+        none = isnan(keys)
+        apart = scalar(-_APART if largest else _APART, i32)
+        ties = where(none, add(ties, apart), ties)
+        keys = where(none, scalar(math.inf, tensor_of(keys).dtype), keys)
+    mine, other = expand_dims(keys, (-2,)), expand_dims(keys, (-1,))
+    beyond = less(mine, other) if largest else less(other, mine)
+    earlier = less(expand_dims(ties, (-1,)), expand_dims(ties, (-2,)))
+    before = logical_or(beyond, logical_and(equal(mine, other), earlier))
+    ranks = sum_(where(before, scalar(1, i32), scalar(0, i32)), axis=(-2,))
     hit = equal(expand_dims(ranks, (-2,)), expand_dims(iota((k,), dtype=i32), (-1,)))
     return sum_(where(hit, expand_dims(places, (-2,)), ZERO), axis=(-1,))
 

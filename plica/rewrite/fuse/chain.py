@@ -15,7 +15,8 @@ from collections.abc import Callable, Container
 from typing import Final
 
 from plica.ir.graph.expression import Expr
-from plica.rewrite.fuse.decide import Decisions, Group, Verdict, inside, is_narrow
+from plica.rewrite.fuse.as_it_lies import is_narrow
+from plica.rewrite.fuse.decide import Decisions, Group, Verdict, inside
 from plica.rewrite.fuse.reading import operator, parts
 
 MOVES: Final = ("broadcast_to", "repeat", "slice", "transpose")
@@ -97,7 +98,6 @@ def _before(
             if theirs is None or theirs is group or theirs.sink is not part or not is_one(theirs):
                 continue
             users = decisions.users[part]
-            alone = all(decisions.verdicts[user].reason != "copied" for user in users)
-            if alone and all(user in group.spots for user in users):
+            if all(_is_only(user, group.spots, decisions) for user in users):
                 found[theirs] = None
     return next(iter(found)) if len(found) == 1 else None

@@ -39,9 +39,9 @@ from plica.ir.graph.expression import Expr, Function, attr
 from plica.ir.loop.fusion_kind import Kind
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.type.dim import known, same_dim
-from plica.ir.type.dtype import bf16, f16, f32, i8, i32, u8
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
+from plica.rewrite.fuse.as_it_lies import is_as_it_lies
 from plica.rewrite.fuse.reading import Index, Reading, count, operator, parts, reading
 from plica.rewrite.graph.walk import operands
 
@@ -75,9 +75,6 @@ REASONS: Final[dict[Reason, str]] = {
 }
 # fmt: on
 """What each word means."""
-
-MATRICES: Final = ("einsum", "matmul", "nn.batch_matmul", "nn.dense")
-"""Operators that multiply matrices."""
 
 FUSED: Final = ("inlined", "epilogue", "row", "copied")
 
@@ -171,7 +168,7 @@ def decide(root: Expr, limits: FusionLimits) -> Decisions:
             continue
         found = reading(node)
         joined, spot = _judge(node, found, users[node], groups, homes, limits)
-        lies = joined.reason == "shared" and _is_as_it_lies(node, users[node], limits)
+        lies = joined.reason == "shared" and is_as_it_lies(node, users[node], limits.tiles)
         if lies and found is not None:
             copies = _copies(node, found, users[node], groups, homes, limits)
             if copies is not None:
@@ -256,7 +253,9 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
         return Verdict("depth", group.sink), None
     if of.reduces:
         no = _epilogue(of, spot, group)
-    elif spot.inner and _is_as_it_lies(value, users, limits) and not any(map(_is_apart, users)):
+    elif (
+        spot.inner and is_as_it_lies(value, users, limits.tiles) and not any(map(_is_apart, users))
+    ):
         no = None  # products of bytes are made of bytes: an instruction does many of them
     else:
         no = _inlined(of, spot, group)
@@ -355,62 +354,6 @@ def _is_apart(user: Expr) -> bool:
         return False
     weight = type_of(args[1])
     return isinstance(weight, TensorType) and known(weight.shape[1]) == 1
-
-
-def _is_as_it_lies(value: Expr, users: Iterable[Expr], limits: FusionLimits) -> bool:
-    """Whether products read what a value is made of, as it lies in memory."""
-    return is_widened(value) or (limits.tiles and (is_narrow(value) or is_turned(value, users)))
-
-
-def is_narrow(value: Expr) -> bool:
-    """Whether narrow floats are read as f32, which is exact: products of them are sums of f32."""
-    args = parts(value)
-    if operator(value) != "cast" or args is None:
-        return False
-    before, after = type_of(args[0]), type_of(value)
-    return (
-        isinstance(before, TensorType)
-        and isinstance(after, TensorType)
-        and before.dtype in (f16, bf16)
-        and after.dtype is f32
-    )
-
-
-def is_turned(value: Expr, users: Iterable[Expr]) -> bool:
-    """Whether products of matrices read a value that is another with its axes in another order.
-
-    A window is read again and again: it had better lie as it is read.
-    """
-    return operator(value) == "transpose" and all(
-        operator(user) in MATRICES or operator(user) in ("transpose", "cast") for user in users
-    )
-
-
-def is_widened(value: Expr) -> bool:
-    """Whether integers of 8 bits are read as wider ones, each moved by the same number or not."""
-    seen = 0
-    while seen < 2 and operator(value) in ("add", "subtract"):
-        left, right = parts(value) or (value, value)
-        one = [each for each in (left, right) if not _is_one(each)]
-        if len(one) != 1 or parts(one[0]) is None:
-            return False
-        value, seen = one[0], seen + 1
-    args = parts(value)
-    if operator(value) != "cast" or args is None:
-        return False
-    (of,) = args
-    before, after = type_of(of), type_of(value)
-    return (
-        isinstance(before, TensorType)
-        and isinstance(after, TensorType)
-        and before.dtype in (i8, u8)
-        and after.dtype is i32
-    )
-
-
-def _is_one(value: Expr) -> bool:
-    of = type_of(value)
-    return isinstance(of, TensorType) and count(of.shape) == 1
 
 
 def inside(node: Expr) -> tuple[Expr, ...]:

@@ -17,14 +17,16 @@ Measure: each rule removes an operator that puts values at places.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any, Final
 
 from plica.ir.graph.expression import Expr
 from plica.ir.op.comparison import greater_equal
 from plica.ir.op.create import iota, iota_like
+from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, maximum, multiply
-from plica.ir.op.index import gather_nd, take, where
+from plica.ir.op.index import take, where
 from plica.ir.op.order import ZERO
 from plica.ir.op.put import scatter_elements, scatter_nd
 from plica.ir.op.record import scalar
@@ -56,7 +58,7 @@ def _sizes(*values: Expr) -> list[tuple[int, ...]] | None:
 def _rows(m: PatternMatch) -> tuple[Expr, Expr, Expr] | None:
     """x as a table of rows, which row each of the indices names, and the updates as rows.
 
-    Gathering the numbers of rows refuses indices that are outside, and counts from the end.
+    Taking the numbers of places refuses indices that are outside, and counts from the end.
     """
     shapes = _sizes(m.x, m.i, m.u)
     if shapes is None:
@@ -64,9 +66,21 @@ def _rows(m: PatternMatch) -> tuple[Expr, Expr, Expr] | None:
     whole, given, _ = shapes
     depth = given[-1]
     outer, inner, count = (prod(e) for e in (whole[:depth], whole[depth:], given[:-1]))
-    numbers = reshape(iota((outer,)), whole[:depth])
-    rows = gather_nd(numbers, reshape(m.i, (count, depth)))
+    columns = reshape(m.i, (count, depth))
+    named = []
+    for at in range(depth):
+        column = reshape(slice_(columns, (at,), (at + 1,), axes=(1,)), (count,))
+        named.append(take(iota((whole[at],)), column))
+    rows = _linear(named, whole[:depth])
     return reshape(m.x, (outer, inner)), rows, reshape(m.u, (count, inner))
+
+
+def _linear(places: Sequence[Expr], sizes: Sequence[int]) -> Expr:
+    """Places along axes as those along one, row by row."""
+    found = places[0]
+    for each, size in zip(places[1:], sizes[1:], strict=True):
+        found = add(multiply(found, scalar(size, i64)), each)
+    return found
 
 
 def _elements(m: PatternMatch) -> tuple[Expr, Expr, Expr] | None:
@@ -77,12 +91,8 @@ def _elements(m: PatternMatch) -> tuple[Expr, Expr, Expr] | None:
     whole, given, _ = shapes
     at = m.a % len(whole)
     along = take(iota((whole[at],)), m.i)
-    linear: Expr | None = None
-    for other, size in enumerate(whole):
-        here = along if other == at else iota_like(along, axis=other)
-        linear = here if linear is None else add(multiply(linear, scalar(size, i64)), here)
-    assert linear is not None
-    count = prod(given)
+    places = [along if other == at else iota_like(along, axis=other) for other in range(len(whole))]
+    linear, count = _linear(places, whole), prod(given)
     return (
         reshape(m.x, (prod(whole), 1)),
         reshape(linear, (count,)),

@@ -8,12 +8,13 @@ turned around.  Such a phase is a group of channels, and the results of all lie 
     after:   nn.conv(the pixels that each phase reads, windows of 2 x 2, groups=4), in turns
 
 Where phases have different numbers of taps each is a convolution of its own.  Of an image of one
-pixel every result has one tap: that is a product of matrices.
+pixel every result has one tap: that is a product of matrices.  Few outputs of many channels are a
+product of matrices too, of all taps with all pixels: what a phase adds up are rows of that.
 
 Measure: each rule removes a transposed convolution.
 
 >>> [rule.name for rule in TRANSPOSED]
-['conv-transpose-pixel', 'conv-transpose-phases']
+['conv-transpose-pixel', 'conv-transpose-product', 'conv-transpose-phases']
 >>> list(phases(size=8, taps=4, result=16, stride=2, before=1))
 [Phase(first=1, taps=2, start=-1, stop=8), Phase(first=0, taps=2, start=0, stop=9)]
 """
@@ -30,13 +31,16 @@ from attrs import frozen
 
 from plica.ir.graph.expression import Expr
 from plica.ir.op.convolution import conv, conv_transpose
+from plica.ir.op.create import zeros
 from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import add
 from plica.ir.op.join import concat
 from plica.ir.op.linear import matmul
 from plica.ir.op.pad import pad
 from plica.ir.op.relation import FLOAT
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.op.window import Window, windows
+from plica.ir.type.dtype import DType
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape
 from plica.rewrite.contract import reassociates
@@ -49,6 +53,12 @@ Sizes: TypeAlias = tuple[int, ...]
 
 MOST: Final = 16
 """So many phases, at most."""
+
+FEW: Final = 8
+"""Outputs that leave most lanes of a vector without work."""
+
+MANY: Final = 4
+"""Channels for each output that make adding up rows a small part of the work."""
 
 
 def is_apart(strides: Any) -> bool:
@@ -101,6 +111,7 @@ class Transposed:
     result: Sizes
     sliding: tuple[Window, ...]
     groups: int
+    dtype: DType
 
     @property
     def steps(self) -> Sizes:
@@ -124,9 +135,10 @@ def found(m: PatternMatch) -> Transposed | None:
         return None
     data, weight, result = [each or () for each in sizes]
     settings = {"strides": m.strides, "padding": m.padding, "dilation": m.dilation}
-    return Transposed(
-        data, weight, result, windows("nn.conv_transpose", settings, len(data) - 2), m.groups
-    )
+    of = type_of(whole)
+    assert isinstance(of, TensorType)
+    sliding = windows("nn.conv_transpose", settings, len(data) - 2)
+    return Transposed(data, weight, result, sliding, m.groups, of.dtype)
 
 
 def sizes_of(value: Expr) -> Sizes | None:
@@ -214,6 +226,66 @@ def between(whole: Expr, of: Transposed) -> Expr:
     return slice_(joined, (0,) * rank, of.result[2:], axes=of.spatial)
 
 
+# --- few outputs ----------------------------------------------------------------------------------
+
+
+def by_product(m: PatternMatch) -> Expr | None:
+    """The products of all taps with all pixels, added up for each phase."""
+    of = found(m)
+    if of is None or of.groups != 1 or prod(of.steps) > MOST:
+        return None
+    (batch, channels), outputs = of.data[:2], of.weight[1]
+    if outputs > FEW or channels < MANY * outputs:
+        return None
+    axes = [
+        list(phases(size, taps, result, each.stride, each.before))
+        for each, size, taps, result in zip(
+            of.sliding, of.data[2:], of.weight[2:], of.result[2:], strict=True
+        )
+    ]
+    if any(phase.taps < 1 for axis in axes for phase in axis):
+        return None  # some results are empty sums
+    taps, pixels = of.weight[2:], prod(of.data[2:])
+    rows = transpose(reshape(m.w, (channels, outputs * prod(taps))), (1, 0))
+    every = matmul(rows, reshape(m.x, (batch, channels, pixels)))
+    each = reshape(every, (batch, outputs, *taps, *of.data[2:]))
+    parts = [tapped(each, of, phase) for phase in product(*axes)]
+    return between(concat(tuple(parts), axis=1), of)
+
+
+def tapped(every: Expr, of: Transposed, phase: Sequence[Phase]) -> Expr:
+    """What the taps of a phase add up: from the last to the first, each a pixel further."""
+    rank = len(phase)
+    total: Expr | None = None
+    for at in product(*[range(each.taps) for each in phase]):
+        taps = [p.first + (p.taps - 1 - n) * s for p, n, s in zip(phase, at, of.steps, strict=True)]
+        starts = [p.start + n for p, n in zip(phase, at, strict=True)]
+        one = slice_(
+            every, tuple(taps), tuple([n + 1 for n in taps]), axes=tuple(range(2, 2 + rank))
+        )
+        rows = reshape(one, (*of.result[:2], *of.data[2:]))
+        read = shifted(rows, of, starts)
+        total = read if total is None else add(total, read)
+    assert total is not None
+    return total
+
+
+def shifted(x: Expr, of: Transposed, starts: Sequence[int]) -> Expr:
+    """As many pixels as a phase has, from a place on; 0 outside."""
+    stops = [start + length for start, length in zip(starts, of.lengths, strict=True)]
+    inside = zip(starts, stops, of.data[2:], strict=True)
+    sides = [(max(0, -start), max(0, stop - size)) for start, stop, size in inside]
+    cuts = [
+        (max(0, start), min(stop, size))
+        for start, stop, size in zip(starts, stops, of.data[2:], strict=True)
+    ]
+    if any(start >= stop for start, stop in cuts):
+        return zeros((*of.result[:2], *of.lengths), of.dtype)
+    lows, highs = (tuple([cut[n] for cut in cuts]) for n in (0, 1))
+    part = slice_(x, lows, highs, axes=of.spatial)
+    return pad(part, ((0, 0), (0, 0), *sides)) if any(map(any, sides)) else part
+
+
 # --- pixels ---------------------------------------------------------------------------------------
 
 
@@ -231,13 +303,15 @@ def of_a_pixel(m: PatternMatch) -> Expr | None:
 
 
 pixel = conv_transpose(x, known, strides, padding, dense, groups, more)
+few = conv_transpose(x, known, strides, padding, dense, groups, more)
 whole = conv_transpose(x, w, apart, padding, dense, groups, more)
 
 # fmt: off
 TRANSPOSED: Final[Pack] = pack(
     "transposed",
-    rule("conv-transpose-pixel",  pixel, of_a_pixel, float=reassociates),
-    rule("conv-transpose-phases", whole, by_phases,  float=reassociates),
+    rule("conv-transpose-pixel",   pixel, of_a_pixel, float=reassociates),
+    rule("conv-transpose-product", few,   by_product, float=reassociates),
+    rule("conv-transpose-phases",  whole, by_phases,  float=reassociates),
     version="1",
     doc="Transposed convolutions become ordinary ones.",
 )

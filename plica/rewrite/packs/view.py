@@ -50,6 +50,8 @@ def cut_later(match: PatternMatch) -> Term | None:
     ((at, told),) = found.items()
     after = len(sizes) - at - 1
     middle = [size or 0 for size in new[at : len(new) - after]]
+    if not middle and told is not None and told[1:] == (1, 1) and after:
+        return _joined(match, at, told[0], [size or 0 for size in sizes])
     size, group = sizes[at] or 0, prod(middle[1:])
     if told is None or told[1] != 1 or len(middle) < 2 or prod(middle) != told[2] or not group:
         return None
@@ -59,6 +61,15 @@ def cut_later(match: PatternMatch) -> Term | None:
         return None
     whole = reshape(match.x, (*new[:at], size // group, *middle[1:], *sizes[at + 1 :]))
     return sliced(whole, {at: (told[0] // group, 1, middle[0])})
+
+
+def _joined(match: PatternMatch, at: int, place: int, sizes: list[int]) -> Term | None:
+    """One of an axis, which goes: a cut of that axis and the next as one."""
+    if [known(size) for size in match.r] != sizes[:at] + sizes[at + 1 :] or not sizes[at + 1]:
+        return None
+    near = sizes[at + 1]
+    whole = reshape(match.x, (*sizes[:at], sizes[at] * near, *sizes[at + 2 :]))
+    return sliced(whole, {at: (place * near, 1, near)})
 
 
 # fmt: off

@@ -21,8 +21,10 @@ from plica.runtime.open_executable import dims_of
 from plica.runtime.open_port import checked_size, out_of_range
 from plica.runtime.port import Array
 from plica.runtime.staged.artefact import to_members
+from plica.runtime.staged.order import RUN
 from plica.runtime.staged.program import (
     ChooseBlock,
+    HostCall,
     MeasureDim,
     Operand,
     RepeatBlock,
@@ -138,6 +140,9 @@ class StagedExecutable(Executable):
                 self._run(end, registers, sizes)
                 found = [registers[each] for each in end.results]
                 registers.update(zip(outputs, found, strict=True))
+            case HostCall(name, given, outputs, options):
+                made = RUN[name](registers[given], **dict(options))
+                registers.update(zip(outputs, made, strict=True))
             case _:
                 assert_never(step)
 
@@ -222,7 +227,7 @@ def _measured(block: StepBlock) -> list[tuple[str, tuple[str, ...]]]:
                     stack += [then, orelse]
                 case RepeatBlock(_, _, test, body, end, _):
                     stack += [test, body, end]
-                case RunSegment():
+                case RunSegment() | HostCall():
                     pass
                 case _:
                     assert_never(step)

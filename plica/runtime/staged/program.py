@@ -8,6 +8,7 @@ are given arrays of just that size.
     Step    ::= RunSegment(segment, inputs, outputs) | MeasureDim(dim, register, told)
               | ChooseBlock(condition, then, orelse, outputs)
               | RepeatBlock(start, carried, test, body, end, outputs)
+              | HostCall(name, input, outputs, options)
     Operand ::= a register's number | the name of a dim, which is handed over as an empty array
 
 >>> block = StepBlock((MeasureDim("n", 0, ("x",)), RunSegment(0, (0, "n"), (1,))), (1,))
@@ -25,6 +26,9 @@ from plica.runtime.elf import damaged
 
 Operand: TypeAlias = "int | str"
 T = TypeVar("T")
+
+OPERATIONS: Final = {"argsort": 1, "argwhere": 2, "unique": 5}
+"""What the host does by itself, and how many results it has."""
 
 DEEPEST: Final = 200
 """Blocks nested deeper are in no file of ours."""
@@ -70,7 +74,17 @@ class RepeatBlock:
     outputs: tuple[int, ...]
 
 
-Step: TypeAlias = RunSegment | MeasureDim | ChooseBlock | RepeatBlock
+@dataclass(frozen=True, slots=True)
+class HostCall:
+    """Order a register, or find places in it, by the host (`plica.runtime.staged.order`)."""
+
+    name: str
+    input: int
+    outputs: tuple[int, ...]
+    options: tuple[tuple[str, int], ...]
+
+
+Step: TypeAlias = RunSegment | MeasureDim | ChooseBlock | RepeatBlock | HostCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +111,8 @@ def _step_data(of: Step) -> list[Any]:
         case RepeatBlock(start, carried, test, body, end, outputs):
             blocks = [to_data(each) for each in (test, body, end)]
             return ["repeat", list(start), list(carried), blocks, list(outputs)]
+        case HostCall(name, given, outputs, options):
+            return ["call", name, given, list(outputs), [list(each) for each in options]]
         case _:
             assert_never(of)
 
@@ -125,6 +141,9 @@ def _step(given: object, segments: int, depth: int) -> Step:
             first, turn, last = (from_data(each, segments, depth + 1) for each in blocks)
             ends = _numbers(outputs)
             return RepeatBlock(_numbers(start), _numbers(carried), first, turn, last, ends)
+        case ["call", str(name), int(taken), [*outputs], [*options]] if name in OPERATIONS:
+            read = _all(_option, options)
+            return HostCall(name, _number(taken), _numbers(outputs), read)
         case _:
             raise damaged("A step of the program is damaged.", repr(given)[:80])
 
@@ -160,6 +179,11 @@ def _check(block: StepBlock, there: set[int], dims: set[str]) -> None:
                 _same(outputs, end.results)
                 _same((0,), test.results)
                 there.update(outputs)
+            case HostCall(name, given, outputs, _):
+                _need([given], there)
+                if len(outputs) != OPERATIONS[name]:
+                    raise damaged("A call of the program has another number of results.")
+                there.update(outputs)
             case _:
                 assert_never(step)
     _need(block.results, there)
@@ -177,6 +201,14 @@ def _same(*some: tuple[int, ...]) -> None:
 
 def _all(read: Callable[[object], T], given: list[object]) -> tuple[T, ...]:
     return tuple([read(each) for each in given])
+
+
+def _option(given: object) -> tuple[str, int]:
+    match given:
+        case ["axis" | "descending" | "sorted" as name, int(value)] if -64 <= value < 64:
+            return name, value
+        case _:
+            raise damaged("An option of the program is damaged.", repr(given)[:80])
 
 
 def _numbers(given: list[object]) -> tuple[int, ...]:

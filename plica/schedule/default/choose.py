@@ -154,9 +154,11 @@ def _groups(of: Stages, facts: Facts, machine: Machine) -> list[Made]:
     return [] if found is None else [(found.cycles, found.make)]
 
 
-def _contraction(of: Stages, facts: Facts, again: bool = False) -> Contraction | None:
+def _contraction(
+    of: Stages, facts: Facts, again: bool = False, other: bool = False
+) -> Contraction | None:
     """The contraction some stages are, if it is worth a tile of registers."""
-    found = contraction(of, again)
+    found = contraction(of, again, other)
     if found is None or found.reduced.dtype not in (f32, f64):
         return None
     if prod(found.sizes.values()) < FEWEST:
@@ -199,8 +201,11 @@ def _is_constant(of: Load | None, whole: Contraction, facts: Facts) -> bool:
 
 def _over_rows(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
     found = _contraction(of, facts)
-    if found is not None:
-        whole = merged(found) or found
+    ways = [found]
+    if found is not None and not _is_constant(found.weight, found, facts):
+        ways.append(_contraction(of, facts, other=True))  # nothing is packed that lies in rows
+    for way in filter(None, ways):
+        whole = merged(way) or way
         for each in over_rows(whole, machine):
             yield (
                 each.cycles,
@@ -227,6 +232,10 @@ def _sums_of_rows(of: Stages, _: Facts, machine: Machine) -> Iterator[Made]:
         yield sums_of_rows(found, machine), partial(itself, made)
 
 
+def _scattered(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    return scattered_form(of, machine, free=facts.reassociates)
+
+
 def _chain(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     return chain_form(of, machine, approximates=facts.approximates)
 
@@ -244,7 +253,7 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("running-total-back", "A place goes on from the one behind it.", reassociates,
          _one(lambda of, _, machine: running_form(of, machine, backwards=True)), 3),
     Form("scattered-terms", "Each term goes to the place that it names.", exact,
-         _one(lambda of, _, machine: scattered_form(of, machine)), 3),
+         _one(_scattered), 3),
     Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
          _one(tiled), 3),
     Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(dot_form), 4),

@@ -118,8 +118,10 @@ class Contraction:
 
 
 @lru_cache(maxsize=512)
-def contraction(of: Stages, again: bool = False) -> Contraction | None:
+def contraction(of: Stages, again: bool = False, other: bool = False) -> Contraction | None:
     """The contraction some stages are, None where they are none that schedules know.
+
+    Where either side of a product may be the weight, the `other` way round it is the left one.
 
     Its axes are in the order of the result: in which order a sum is made of its terms does not
     depend on the order of sums.  The epilogue reads neither data nor weight `again`, which may be
@@ -143,7 +145,7 @@ def contraction(of: Stages, again: bool = False) -> Contraction | None:
         if not count:
             return None
         sizes[var] = count
-    product = product_of(body, sizes)
+    product = product_of(body, sizes, other)
     if product is None:
         return None
     data, guards, fill, weight = product
@@ -203,7 +205,7 @@ def _epilogue(fold: Each, epilogue: Each | None) -> _Last:
 
 
 def product_of(
-    of: Reduce, sizes: Mapping[ScalarVar, int]
+    of: Reduce, sizes: Mapping[ScalarVar, int], other: bool = False
 ) -> tuple[Load, tuple[Scalar, ...], Lit, Load | None] | None:
     """What is reduced: the data with its guards and what stands elsewhere, and the weight.
 
@@ -211,7 +213,12 @@ def product_of(
     """
     if not isinstance(of.body, Mul) or of.combiner != "sum":
         data, guards, fill = _guarded(of.body)
-        return None if data is None else (data, guards, fill, None)
+        return None if data is None or other else (data, guards, fill, None)
+    if other:
+        both = [each for each in of.body._children if isinstance(each, Load)]
+        if len(both) != 2 or not all(_is_plain(each, sizes) for each in both):
+            return None
+        return both[1], (), Lit(0, dtype_of(both[1])), both[0]
     for left, right in ((of.body.left, of.body.right), (of.body.right, of.body.left)):
         if isinstance(right, Load) and _is_plain(right, sizes):
             data, guards, fill = _guarded(left)

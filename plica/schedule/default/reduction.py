@@ -7,7 +7,9 @@
            total[i]       = few[i, 0] + … + few[i, 3]
            out[i]         = total[i]
 
-What fills no vectors side by side is added to `joined`, what fills none to `few` and to `total`.
+What fills no vectors side by side is added to `joined`, what fills none to `few` and to `total`.  A
+machine that reads vectors in part joins what is left of a row as one such vector; so it does with a
+row that is shorter than one.
 
 A long sum of floats would lose digits in lanes that run on and on, so it goes in runs of 16
 vectors, whose totals are kept in f64; what is left after these is summed as above.
@@ -37,7 +39,18 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import Buffer, Cast, Load, Reduce, Scalar, ScalarVar, dtype_of, index
+from plica.ir.loop.scalar import (
+    Buffer,
+    Cast,
+    Load,
+    Lt,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, pairs, stages, with_element
 from plica.ir.type.dim import known, polynomial, product
@@ -52,6 +65,9 @@ FEW = 4
 
 NARROWEST = 2
 """Vectors of fewer lanes are none."""
+
+SHORT = 4
+"""Vectors of a row that stays in registers, at most."""
 
 RUN = 16
 """Vectors that a lane adds up one by one in a long sum."""
@@ -154,12 +170,14 @@ def _merged(of: Stages, first: Each, body: Reduce, many: int) -> Stages | None:
 
 @frozen
 class RowTiling:
-    """How a row is cut: vectors in all, those side by side, lanes, and the length of the row."""
+    """How a row is cut: vectors in all, those side by side, lanes, and the length of the row; and
+    whether vectors are read in part."""
 
     count: int
     many: int
     lanes: int
     length: int
+    masked: bool = False
 
 
 def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling | None:
@@ -169,6 +187,9 @@ def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling |
     length, lanes = known(body.extents[-1]) or 0, machine.lanes(dtype_of(body))
     count = length // lanes
     least = 1 if len(body.axes) == 1 else 2  # rows of a box are vectors side by side
+    masked = machine.masks and len(body.axes) == 1
+    if masked and lanes // 2 < length < lanes and _is_row(body):
+        return RowTiling(1, 1, lanes, length, masked)
     if lanes < NARROWEST or count < least or not _is_row(body):
         return None
     if len(body.axes) > 1:
@@ -176,7 +197,7 @@ def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling |
         many = next(each for each in beside if count % each == 0)
         return RowTiling(count, many, lanes, length)
     many = min(most, count)
-    return RowTiling(count // many * many, many, lanes, length)
+    return RowTiling(count // many * many, many, lanes, length, masked)
 
 
 def _is_row(of: Reduce) -> bool:
@@ -208,13 +229,13 @@ def reduced_in_parts(
     dtype, many, lanes = dtype_of(body), cut.many, cut.lanes
     h, u, v, t = (name.var(each) for each in "huvt")
     term = body.axes[-1]
-    _, join = MEANING[body.combiner]
+    start_, join = MEANING[body.combiner]
     flat = len(body.axes) == 1
 
-    def at(place: Scalar) -> Scalar:
+    def at(place: Scalar, partly: bool = False) -> Scalar:
         found = substitute(body.body, {term: place})
         assert isinstance(found, Scalar)
-        return found
+        return Select(Lt(place, index(cut.length)), found, start_(dtype)) if partly else found
 
     stages: list[Each] = []
     first: list[Scalar] = []
@@ -239,13 +260,19 @@ def reduced_in_parts(
                 body.combiner,
                 (*body.axes[:-1], h),
                 (*body.extents[:-1], index(groups)),
-                at((h * many + u) * lanes + v + start if start else (h * many + u) * lanes + v),
+                at(
+                    (h * many + u) * lanes + v + start if start else (h * many + u) * lanes + v,
+                    partly=cut.length < lanes,
+                ),
             ),
         )
         stages.append(part)
         beside = [Load(part.out, (*axes, index(n), v)) for n in range(many)]
         first.append(widened(halved(beside, join)))
-    done = cut.count * lanes
+    done = min(cut.count * lanes, cut.length)
+    while cut.masked and cut.length - done > FEW:
+        first.append(widened(at(v + done, partly=cut.length - done < lanes)))
+        done = min(done + lanes, cut.length)
 
     def left(width: int, place: Scalar) -> list[Scalar]:
         """What is still to come, so many lanes at a time."""

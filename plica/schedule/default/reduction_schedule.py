@@ -28,6 +28,7 @@ from plica.ir.loop.scalar import Lit
 from plica.ir.loop.statement import Block, Kernel
 from plica.ir.type.dim import known
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.reduction import SHORT
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, reads
 from plica.schedule.default.share import pays
 from plica.schedule.do import Body, do
@@ -86,6 +87,7 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
                 yield from _run_within(one, each, run_of[each], around)
         for was, one in handles:
             kept = _spatial(was) > around and not is_reduction(was) and was not in lanes
+            kept = kept and not _is_near(was, machine)
             yield from _within_row(one, was, around, kept=kept, adds=was in run_of)
         if len(every) > around:
             yield vectorize(every[-1])
@@ -97,6 +99,12 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             yield parallel(whole)
 
     return schedule()
+
+
+def _is_near(of: Block, machine: Machine) -> bool:
+    """Whether a row is so short that it stays in registers."""
+    lanes = machine.lanes(made_by(of).dtype)
+    return machine.masks and (known(of.extents[-1]) or 0) <= SHORT * lanes
 
 
 def _spatial(of: Block) -> int:

@@ -50,7 +50,7 @@ from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.reduction import AT_ONCE, in_parts, reduced_in_parts
+from plica.schedule.default.reduction import AT_ONCE, SHORT, in_parts, reduced_in_parts
 
 CHEAP = 8
 """How many nodes the expression of an element has at most that is computed again."""
@@ -168,9 +168,22 @@ class _Chain:
         if any(isinstance(each, ScalarVar) and each not in axes for each in free_vars(value)):
             return None  # it depends on an axis that is not there
         shape = sizes if single else of.out.shape
+        if not single:
+            shape, value = self.whole_vectors(shape, axes[-1], value)
         kept = Buffer(self.names.name("stage"), shape, dtype_of(value))
         self.known_[of.out] = _Known(of.axes, Load(kept, axes))
         return [*found, Each(kept, axes, value)]
+
+    def whole_vectors(
+        self, shape: tuple[Scalar, ...], last: ScalarVar, value: Scalar
+    ) -> tuple[tuple[Scalar, ...], Scalar]:
+        """A short row that is kept, as whole vectors: what part of one has stored is not at hand
+        for whoever reads it next."""
+        length, lanes = known(shape[-1]) or 0, self.machine.lanes(dtype_of(value))
+        if not self.machine.masks or not lanes // 2 < length <= SHORT * lanes or not length % lanes:
+            return shape, value
+        room = index(-(-length // lanes) * lanes)
+        return (*shape[:-1], room), Select(Lt(last, shape[-1]), value, Lit(0, dtype_of(value)))
 
     def out(self, of: Each, like: str) -> Buffer:
         return Buffer(self.names.name(like), of.out.shape, of.out.dtype)

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce as joined
+from itertools import permutations
 from math import prod
 from typing import Final
 
@@ -70,8 +71,11 @@ class _Scattered:
     conditions: tuple[Scalar, ...]
 
 
-def scattered_form(of: Stages, machine: Machine) -> Stages | None:
-    """Such stages with the loops they should have, None where they are others."""
+def scattered_form(of: Stages, machine: Machine, *, free: bool = False) -> Stages | None:
+    """Such stages with the loops they should have, None where they are others.
+
+    What all terms of a place are joined to in the end it begins with, if their order is `free`.
+    """
     every = pairs(of) if all(isinstance(each, Each) for each in of.stages) else []
     if len(every) != 1 or of.dims:
         return None
@@ -80,16 +84,34 @@ def scattered_form(of: Stages, machine: Machine) -> Stages | None:
     if found is None or any(not known(size) for size in fold.out.shape):
         return None
     names = Names(of)
-    held = of.result if epilogue is None else _kept(fold, names)
+    first = _first(fold, epilogue) if free else None
+    if epilogue is None or first is not None:
+        terms = _terms(fold, found, of.result, names, machine, first)
+        return stages(of.inputs, (ExternStage((of.result,), terms),))
+    held = _kept(fold, names)
     terms = _terms(fold, found, held, names, machine)
-    if epilogue is None:
-        return stages(of.inputs, (ExternStage((held,), terms),))
     (read,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
     last = with_element(epilogue.value, fold.out, Load(held, read.indices))
     after = _filled(of.result, epilogue.axes, last, names)
     return stages(
         of.inputs, (ExternStage((held, of.result), seq(terms, after)),), (held, of.result)
     )
+
+
+def _first(fold: Each, epilogue: Each | None) -> Scalar | None:
+    """What an epilogue joins with the terms of its own place, None where it is no such one."""
+    if epilogue is None or not isinstance(fold.value, Reduce):
+        return None
+    (read,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
+    if read.indices != epilogue.axes:
+        return None
+    _, join = MEANING[fold.value.combiner]
+    parts = [each for each in epilogue.value._children if isinstance(each, Scalar)]
+    own: dict[Term, Term] = dict(zip(epilogue.axes, fold.axes, strict=True))
+    for other, total in permutations(parts, 2):
+        if total is read and join(other, total) is epilogue.value:
+            return substitute(other, own)  # type: ignore[return-value]  # scalars give scalars
+    return None
 
 
 def _kept(of: Each, names: Names) -> Buffer:
@@ -121,8 +143,15 @@ def _scattered(of: Each) -> _Scattered | None:
     return None
 
 
-def _terms(of: Each, found: _Scattered, held: Buffer, names: Names, machine: Machine) -> Stmt:
-    """Every place begins with nothing, then each term goes to its place."""
+def _terms(  # noqa: PLR0917  # what is scattered, and where
+    of: Each,
+    found: _Scattered,
+    held: Buffer,
+    names: Names,
+    machine: Machine,
+    first: Scalar | None = None,
+) -> Stmt:
+    """Every place begins with nothing, or what comes first, then each term goes to its place."""
     body = of.value
     assert isinstance(body, Reduce)
     start, join = MEANING[body.combiner]
@@ -145,7 +174,8 @@ def _terms(of: Each, found: _Scattered, held: Buffer, names: Names, machine: Mac
     for axis in reversed((*outer, *body.axes)):
         kind = "parallel" if shares and outer and axis is outer[0] else "serial"
         step = For(axis, index(sizes[axis]), kind, step)
-    begin = _filled(held, of.axes, start(dtype_of(body)), names)
+    nothing = start(dtype_of(body))
+    begin = _filled(held, of.axes, nothing if first is None else first, names)
     return seq(begin, step)
 
 

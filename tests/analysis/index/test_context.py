@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from hypothesis import given
+from hypothesis import strategies as st
 
-from plica.analysis.index import EMPTY
+from plica.analysis.index import EMPTY, simplify
 from plica.analysis.index.context import FALSE, MOST_FACTS, TRUE, conjuncts, negated
 from plica.analysis.index.knowledge import knowledge
 from plica.ir.loop.scalar import And, Lit, Lt, Not, Or, Scalar
 from plica.ir.loop.tensor import buffer
+from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import bool_, f32
-from tests.analysis.index.box import X, Y, conditions, points, value
+from tests.analysis.index.box import X, Y, Z, conditions, points, terms, value
 
 
 @given(conditions(3))
@@ -41,6 +43,30 @@ def test_an_inner_loop_hides_an_outer_variable() -> None:
     inner = outer.loop(X, 9)
     assert [each.var for each in inner.ranges] == [X]
     assert inner.facts == ()
+
+
+@given(terms(), conditions(1), st.lists(st.integers(0, 3), min_size=3, max_size=3))
+def test_what_does_not_concern_a_term_is_left_out(
+    term: Scalar, fact: Scalar, sizes: list[int]
+) -> None:
+    context = EMPTY
+    for var, size in zip((X, Y, Z), sizes, strict=True):
+        context = context.loop(var, size)
+    context = context.where(fact)
+    about = context.concerning(term)
+    assert knowledge(about).impossible or not knowledge(context).impossible
+    assert about.facts == context.facts
+    assert simplify(term, about) is simplify(term, context)
+
+
+def test_loops_that_may_not_run_and_what_they_depend_on_stay() -> None:
+    n = dim_var("n")
+    inside = EMPTY.loop(X, 4).loop(Y, n).loop(Z, 8)
+    assert [each.var for each in inside.concerning(Z * 2).ranges] == [Y, Z]
+    assert [each.var for each in EMPTY.loop(X, 4).loop(Y, X).concerning(Y).ranges] == [X, Y]
+    assert EMPTY.loop(X, 0).loop(Y, 2).concerning(Y).ranges == EMPTY.loop(X, 0).loop(Y, 2).ranges
+    guarded = EMPTY.loop(X, 4).loop(Y, 2).where(X < 3)
+    assert guarded.concerning(Y) is guarded
 
 
 def test_impossible() -> None:

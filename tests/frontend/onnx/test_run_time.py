@@ -129,6 +129,23 @@ def text() -> ModelProto:
     return model(nodes, ports(ids=(INT, ["b", "n"])), gives, stored)
 
 
+def sequence() -> ModelProto:
+    """Three tensors of different sizes: one is put in, one goes, and one is chosen by values."""
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x", "y"], ["s"]),
+        helper.make_node("SequenceInsert", ["s", "z", "into"], ["t"]),
+        helper.make_node("SequenceErase", ["t", "out"], ["u"]),
+        helper.make_node("SequenceAt", ["u", "at"], ["found"]),
+    ]
+    takes = ports(x=X, y=(F, [2, 4]), z=(F, ["m", 4]), into=(INT, []), out=(INT, []), at=(INT, []))
+    return model(nodes, takes, ports(found=(F, None)))
+
+
+def chosen(n: int, m: int, into: int, out: int, at: int) -> dict[str, Array]:
+    places = {"into": one(into), "out": one(out), "at": one(at)}
+    return {"x": rows(n, 4), "y": rows(2, 4), "z": rows(m, 4), **places}
+
+
 def boxes(count: int, classes: int, most: int, overlap: float, least: float) -> dict[str, Array]:
     corner, size = rows(1, count, 2), rows(2, count, 2)[:1] / 2
     return {
@@ -173,6 +190,7 @@ CASES: Final[dict[str, tuple[ModelProto, Feeds]]] = {
     "Loop":      (loop(False), [{"m": one(m), "x": rows(n)} for m, n in ((3, 2), (5, 4))]),
     "while":     (loop(True), [{"limit": one(m, "f4"), "x": rows(n)} for m, n in ((3, 2), (5, 4))]),
     "Scan":      (scan(), [{"s0": rows(2), "x": rows(n, 2)} for n in (1, 5)]),
+    "sequence":  (sequence(), [chosen(3, 5, 0, 1, 0), chosen(1, 7, -1, -1, 1), chosen(1, 2, 2, 0, -1)]),
     "broadcast": (simple("Add", ports(x=X, o=(F, ["m", 4]))), [{"x": rows(3, 4), "o": rows(3, 4)}, {"x": rows(1, 4), "o": rows(5, 4)}]),
     "text":      (text(), [{"ids": np.random.default_rng(n).integers(0, 3, (b, n))} for b, n in ((1, 5), (2, 3))]),
 }

@@ -32,7 +32,7 @@ from tests.schedule.default.test_contraction import Array, numbers, whole
 
 FEW = settings(max_examples=max(4, settings().max_examples // 5))
 WIDE = Machine(512, 32)
-LENGTHS = (1, 7, 33, 64, 100, 1000, 1025)
+LENGTHS = (1, 7, 10, 33, 50, 64, 100, 1000, 1025)
 
 
 def largest(x: Expr) -> Expr:
@@ -128,10 +128,13 @@ def test_contracts(contract: str) -> None:
 
 
 def test_short_rows_and_columns_have_no_form() -> None:
-    x = rows(3, 15)
+    x = rows(3, 8)
     assert chain_form(one(ROWS["softmax"](x), x), WIDE) is None
-    x = rows(3, 20)
-    assert chain_form(one(ROWS["softmax"](x), x), WIDE) is not None
+    x = rows(3, 3)
+    assert chain_form(one(ROWS["softmax"](x), x), Machine(128, 16)) is None
+    for length in (9, 15, 20):
+        x = rows(3, length)
+        assert chain_form(one(ROWS["softmax"](x), x), WIDE) is not None
     y = rows(100, 4)
     module = fuse(decompose(flatten_graph(infer(whole([y], op.nn.softmax(y, axis=0))))))
     calls = [each for each in expressions(module.main_function().body) if isinstance(each, Call)]

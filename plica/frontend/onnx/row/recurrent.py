@@ -1,7 +1,8 @@
-"""Rows of recurrent networks: one step after the other, written out.
+"""Rows of recurrent networks: one step after the other.
 
 The products with the inputs are made for all steps at once; a step only has the product with the
-state.  The sequence must have a known length.
+state.  Steps are written out where it is known how many there are, and not too many; otherwise they
+are a loop, and one code serves every length.
 """
 
 from __future__ import annotations
@@ -12,22 +13,26 @@ from typing import Final
 import attrs
 
 from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.row.repeat import carried, collecting
 from plica.frontend.onnx.row.word import Made, Row, dtype, like, rank, shape, to
+from plica.frontend.onnx.run_time import amount
 from plica.ir.graph.expression import Expr, Project, const
+from plica.ir.loop.scalar import Scalar
 from plica.ir.op.activation import elu, hard_sigmoid, leaky_relu, relu, sigmoid, softplus, softsign
 from plica.ir.op.comparison import less
 from plica.ir.op.create import zeros
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, maximum, minimum, multiply, subtract, tanh
-from plica.ir.op.index import where
+from plica.ir.op.index import take, where
 from plica.ir.op.join import split, stack
 from plica.ir.op.linear import dense
+from plica.ir.op.repeat import flip
 from plica.ir.op.shape import expand_dims, reshape, transpose
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
 
 MOST_STEPS: Final = 4096
-"""Longer sequences are not written out."""
+"""Longer sequences are not written out, but gone through in a loop."""
 
 # fmt: off
 _ACTIVATIONS: Final[dict[str, Callable[[Expr], Expr]]] = {
@@ -140,29 +145,36 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
         if node.rank(0) != 3 or node.rank(1) != 3 or node.rank(2) != 3:
             node.malformed("A sequence has three axes.", "rank 3", str(node.type(0)))
         x = transpose(x, (1, 0, 2)) if batch_first else x
-        steps, batch, hidden = known(shape(x)[0]), shape(x)[1], known(node.shape(2)[2])
+        length, batch, hidden = shape(x)[0], shape(x)[1], known(node.shape(2)[2])
+        steps = known(length)
         if hidden is None or node.integer("hidden_size", hidden) != hidden:
             node.malformed("'hidden_size' is not the weight's.", str(hidden), str(node.type(2)))
-        if steps is None or not 0 < steps <= MOST_STEPS:
-            found = str(node.type(0))
-            node.unsupported("The sequence's length must be known.", f"1 to {MOST_STEPS}", found)
         functions = _functions(node, len(default), default, ways)
         lengths = node.maybe(4)
         starts = [node.maybe(5 + at) for at in range(states)]
         if any(each is not None and rank(each) != 3 for each in starts):
             node.malformed("A state has three axes.", "rank 3", str(node.type(5)))
         nothing = zeros(shape=(batch, hidden), dtype=dtype(x))
+        written = steps is not None and 0 < steps <= MOST_STEPS
         all_steps: list[list[Expr]] = []
+        looped: list[Expr] = []
         ends: list[State] = []
         for way in range(ways):
             cell = _cell(node, way, gates, hidden, x, functions[way])
             state = tuple(_start(each, way, batch_first, nothing) for each in starts)
             backwards = direction == "reverse" or way == 1
-            outputs, state = _unrolled(node, cell, step, steps, state, lengths, backwards)
-            all_steps.append(outputs)
+            if steps is not None and written:
+                outputs, state = _unrolled(node, cell, step, steps, state, lengths, backwards)
+                all_steps.append(outputs)
+            else:
+                every, state = _looped(node, cell, step, length, state, lengths, backwards)
+                looped.append(every)
             ends.append(state)
-        rows = [stack(tuple(way[at] for way in all_steps), axis=0) for at in range(steps)]
-        y = stack(tuple(rows), axis=0)  # (steps, ways, batch, hidden)
+        if written:
+            rows = [stack(each, axis=0) for each in zip(*all_steps, strict=True)]
+            y = stack(tuple(rows), axis=0)  # (steps, ways, batch, hidden)
+        else:
+            y = stack(tuple(looped), axis=1)
         last = [stack(tuple(end[at] for end in ends), axis=0) for at in range(states)]
         if batch_first:
             y = transpose(y, (2, 0, 1, 3))
@@ -221,11 +233,42 @@ def _unrolled(  # noqa: PLR0917  # what a recurrence is made of
         if lengths is None:
             outputs[at], state = new[0], new
             continue
-        # A sequence that has ended keeps its state, and gives zeros.
-        alive = expand_dims(less(const(at, i64), to(lengths, i64)), axis=(1,))
-        state = tuple(where(alive, a, b) for a, b in zip(new, state, strict=True))
-        outputs[at] = where(alive, new[0], like(0, new[0]))
+        outputs[at], state = _while_there(const(at, i64), lengths, new, state)
     return outputs, state
+
+
+def _while_there(at: Expr, lengths: Expr, new: State, state: State) -> tuple[Expr, State]:
+    """What a step gives: a sequence that has ended keeps its state, and gives zeros."""
+    alive = expand_dims(less(at, to(lengths, i64)), axis=(1,))
+    kept = tuple(where(alive, a, b) for a, b in zip(new, state, strict=True))
+    return where(alive, new[0], like(0, new[0])), kept
+
+
+def _looped(  # noqa: PLR0917  # what a recurrence is made of
+    node: OnnxNode,
+    cell: RecurrentDirection,
+    step: Step,
+    steps: Scalar,
+    state: State,
+    lengths: Expr | None,
+    backwards: bool,
+) -> tuple[Expr, State]:
+    """The outputs of all steps, (steps, batch, hidden), and the last state."""
+    last = subtract(amount(steps), const(1, i64))
+
+    def turn_of(turn: Expr, *held: Expr) -> tuple[list[Expr], list[Expr]]:
+        at = subtract(last, turn) if backwards else turn
+        before = tuple(held[: len(state)])
+        new = step(node, cell, take(cell.gates, at, axis=0), before)
+        given, after = (new[0], new) if lengths is None else _while_there(at, lengths, new, before)
+        carries = [carried(node, a, b) for a, b in zip(before, after, strict=True)]
+        return [add(turn, const(1, i64)), *carries], [given]
+
+    def test(turn: Expr, *_: Expr) -> Expr:
+        return less(turn, amount(steps))
+
+    *ends, outputs = collecting(node, [const(0, i64), *state], test, turn_of, {}, steps)[1:]
+    return flip(outputs, axis=(0,)) if backwards else outputs, tuple(ends)
 
 
 # fmt: off

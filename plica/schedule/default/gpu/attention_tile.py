@@ -123,6 +123,20 @@ def _up(size: int, step: int) -> int:
     return -(-size // step) * step
 
 
+def attention_intrinsics(
+    tile: AttentionTile, columns: int, dtype: DType
+) -> tuple[TensorIntrinsic, ...]:
+    """What a tile whose values have so many columns asks of the threads of a warp."""
+    high, keys = tile.high, tile.keys // OCTET
+    return (
+        mma(high, keys, (True, True), dtype),
+        row_max(high, keys),
+        row_power(high, keys),
+        row_sum(high),
+        warp_mma(high, columns // OCTET, dtype),
+    )
+
+
 def attention_tiles(of: Chain, tile: AttentionTile) -> Stages:
     """The stages as statements of threads, in tiles of some warps."""
     return _Writer(of, tile).stages()

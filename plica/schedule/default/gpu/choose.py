@@ -27,18 +27,17 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.core.binding import free_vars
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
-from plica.ir.loop.scalar import Load, Reduce
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, kernel_of, loads, reductions, stages
+from plica.ir.loop.stages import Stages, kernel_of, reductions
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.gpu.attention_chain import Chain, chain_of
-from plica.schedule.default.gpu.attention_tile import AttentionTile, attention_tiles
+from plica.schedule.default.gpu.attention_tile import (
+    STEP,
+    AttentionTile,
+    attention_intrinsics,
+    attention_tiles,
+)
 from plica.schedule.default.gpu.cost import (
     attention_cost,
     element_cost,
@@ -50,11 +49,12 @@ from plica.schedule.default.gpu.cost import (
 )
 from plica.schedule.default.gpu.form import tiled
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.operand import NARROW, Group, Operands, operands
+from plica.schedule.default.gpu.octet import as_they_lie, in_octets, is_plain
+from plica.schedule.default.gpu.operand import NARROW, Operands, operands
 from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule
 from plica.schedule.default.gpu.tensor_core import Warps
-from plica.schedule.default.gpu.tensor_core_meaning import OCTET, Along
+from plica.schedule.default.gpu.tensor_core_meaning import Along
 from plica.schedule.default.gpu.thread import (
     elementwise_schedule,
     plain_threads,
@@ -131,6 +131,13 @@ DECLARED: Final = tuple(
         for right in (True, False)
         for dtype in NARROW
     ]
+    + [
+        each.name
+        for tile in ATTENTION
+        for dtype in NARROW
+        for columns in range(STEP, WIDEST + 1, STEP)
+        for each in attention_intrinsics(tile, columns, dtype)
+    ]
 )
 """What traces of theirs name, which so can be read back in a process that has made none."""
 
@@ -179,58 +186,6 @@ def in_tiles(
     left, right = _constant(of, found, facts)
     along = (not left and found.along(found.left), not right and found.along(found.right))
     return tiled(found, tile.layout(along), parts)
-
-
-def as_they_lie(of: Stages) -> Stages:
-    """Stages whose sums go along neighbours in memory last, where all they read has the same."""
-
-    def change(node: Term) -> Term:
-        if not isinstance(node, Reduce) or node.combiner != "sum" or len(node.axes) < 2:
-            return node
-        last = {load.indices[-1] for load in loads(node.body) if load.indices}
-        if len(last) != 1 or (near := next(iter(last))) not in node.axes[:-1]:
-            return node
-        pairs = [*zip(node.axes, node.extents, strict=True)]
-        pairs.sort(key=lambda pair: pair[0] is near)  # the others stay in their order
-        axes, extents = zip(*pairs, strict=True)
-        return Reduce(node.combiner, axes, extents, node.body, node.runs)
-
-    return stages(of.inputs, [
-        Each(each.out, each.axes, map_bottom_up(change, each.value))  # type: ignore[arg-type]  # a scalar
-        if isinstance(each, Each) else each
-        for each in of.stages
-    ], of.outputs)  # fmt: skip
-
-
-def is_plain(of: Operands, side: Load, along: bool) -> bool:
-    """Whether neighbours of a side are neighbours among its terms, or its rows or columns."""
-    if side is of.bordered or side.buffer not in of.views:
-        return False
-    return along or of.groups[_near(of, side, along)][-1:] == side.indices[-1:]
-
-
-def in_octets(of: Operands, side: Load, along: bool) -> bool:
-    """Whether eight neighbours of a side are fetched at once, all inside or all outside."""
-    if side is of.bordered:
-        return _has_octets(of, side)
-    if not is_plain(of, side, along):
-        return False
-    last = known(of.views[side.buffer].shape[-1]) or 1
-    return of.size(_near(of, side, along)) % OCTET == 0 and last % OCTET == 0
-
-
-def _has_octets(of: Operands, side: Load) -> bool:
-    """Whether eight neighbouring terms of a window are neighbours, and inside or outside of it
-    together."""
-    near = of.groups["terms"][-1:]
-    if not near or side.indices[-1] is not near[0] or of.sizes[near[0]] % OCTET:
-        return False
-    last = known(side.buffer.shape[-1])
-    return last == of.sizes[near[0]] and all(near[0] not in free_vars(each) for each in of.border)
-
-
-def _near(of: Operands, side: Load, along: bool) -> Group:
-    return "terms" if along else "rows" if side is of.left else "columns"
 
 
 def _warps(of: Stages, facts: Facts, gpu: Gpu, together: bool) -> Iterator[Made]:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from plica.ir.loop.stages import evaluate_stages, stages
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import f16, f32
-from plica.schedule.default.gpu.choose import is_plain
 from plica.schedule.default.gpu.form import tiled
+from plica.schedule.default.gpu.octet import is_plain
 from plica.schedule.default.gpu.operand import Operands, operands
 from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.tensor_core import Warps

@@ -1,0 +1,202 @@
+"""Rows of sequences and optionals: tensors one after the other, as many as the file says.
+
+A sequence is the language's tuple, so its length is known when a model is read; a place in it may
+be known when the model runs, and its tensors may have different sizes.  An optional is what it
+holds, or an input left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final
+
+import numpy as np
+
+from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.row.word import Made, Row, axis_in, dtype, rank, shape
+from plica.frontend.onnx.run_time import (
+    ZERO,
+    amount,
+    matched,
+    pieces,
+    places,
+    size_from,
+    wrapped_index,
+)
+from plica.frontend.onnx.storage import dtype_of
+from plica.frontend.onnx.value import SequenceValue, TensorValue
+from plica.ir.graph.expression import Expr, If, const
+from plica.ir.loop.scalar import Scalar, index
+from plica.ir.op.comparison import equal, less
+from plica.ir.op.elementwise import add
+from plica.ir.op.index import take, where
+from plica.ir.op.join import concat, stack
+from plica.ir.op.shape import reshape
+from plica.ir.type.dim import known, same_dim
+from plica.ir.type.dtype import f32, i64
+
+LONGEST: Final = 1 << 10
+"""A sequence of more tensors is not made."""
+
+
+def _empty(node: OnnxNode) -> SequenceValue:
+    of = dtype_of(node.integer("dtype"), node.place) if node.has("dtype") else f32
+    return SequenceValue.holding((), of)
+
+
+def _construct(node: OnnxNode) -> SequenceValue:
+    found = node.all()
+    return SequenceValue.holding(found, dtype(found[0]))
+
+
+def _items(node: OnnxNode) -> tuple[Expr, ...]:
+    value = node.need(0)
+    if not isinstance(value, SequenceValue):
+        node.malformed("Input 0 is a sequence.", "a sequence", str(value.type))
+    return value.items
+
+
+def _like(node: OnnxNode, items: Sequence[Expr]) -> SequenceValue:
+    value = node.need(0)
+    assert isinstance(value, SequenceValue)
+    return SequenceValue.holding(tuple(items), value.of)
+
+
+def _place(node: OnnxNode, at: int, count: int, most: int) -> int | Expr:
+    """A place among `count` tensors, at most `most`: a number, or a value inside of the bounds."""
+    (given,) = pieces(node, at)
+    if isinstance(given, int):
+        found = given + count if given < 0 else given
+        if not 0 <= found <= most:
+            node.malformed("There is no such place in the sequence.", f"0 to {most}", str(given))
+        return found
+    late = wrapped_index(amount(given), const(count, i64))
+    # Taking from the places themselves refuses what is outside; what is below 0 is past the end.
+    inside = where(less(late, ZERO), const(most + 1, i64), late)
+    return take(const(np.arange(most + 1)), inside)
+
+
+def _at(node: OnnxNode) -> Expr:
+    items = _items(node)
+    if not items:
+        node.malformed("There is nothing in an empty sequence.", "a tensor", "none")
+    at = _place(node, 1, len(items), len(items) - 1)
+    if isinstance(at, int):
+        return items[at]
+    found = items[-1]
+    for number, each in reversed(list(enumerate(items[:-1]))):
+        found = _either(node, equal(at, const(number, i64)), each, found)
+    return found
+
+
+def _either(node: OnnxNode, condition: Expr, yes: Expr, no: Expr) -> Expr:
+    """One of two tensors, whose sizes may differ."""
+    if rank(yes) != rank(no):
+        node.undecided("Which tensor of a sequence is meant", TensorValue(condition))
+    sizes: list[Scalar] = []
+    for at, (a, b) in enumerate(zip(shape(yes), shape(no), strict=True)):
+        same = same_dim(a, b)
+        late = where(condition, amount(a), amount(b))
+        sizes.append(a if same else node.measured(late, at))
+    return If(condition, matched(yes, sizes), matched(no, sizes))
+
+
+def _insert(node: OnnxNode) -> SequenceValue:
+    items, new = list(_items(node)), node.x(1)
+    if node.value(2) is None:
+        return _like(node, [*items, new])
+    at = _place(node, 2, len(items), len(items))
+    if isinstance(at, int):
+        return _like(node, [*items[:at], new, *items[at:]])
+    found: list[Expr] = []
+    for number in range(len(items) + 1):
+        here = const(number, i64)
+        rest = items[number] if number < len(items) else new
+        before = items[number - 1] if number else new
+        chosen = _either(node, less(here, at), rest, before) if number else _either(
+            node, equal(at, here), new, rest)  # fmt: skip
+        found.append(_either(node, equal(at, here), new, chosen) if number else chosen)
+    return _like(node, found)
+
+
+def _erase(node: OnnxNode) -> SequenceValue:
+    items = list(_items(node))
+    if not items:
+        node.malformed("There is nothing in an empty sequence.", "a tensor", "none")
+    at = len(items) - 1 if node.value(1) is None else _place(node, 1, len(items), len(items) - 1)
+    if isinstance(at, int):
+        return _like(node, [*items[:at], *items[at + 1 :]])
+    return _like(node, [
+        _either(node, less(const(number, i64), at), items[number], items[number + 1])
+        for number in range(len(items) - 1)
+    ])  # fmt: skip
+
+
+def _length(node: OnnxNode) -> Expr:
+    return const(len(_items(node)), i64)
+
+
+def _concat(node: OnnxNode) -> Expr:
+    items = _items(node)
+    if not items:
+        node.malformed("There is nothing to join.", "a tensor", "none")
+    new = node.flag("new_axis")
+    axis = axis_in(node, node.integer("axis"), rank(items[0]) + new)
+    return stack(items, axis=axis) if new else concat(items, axis=axis)
+
+
+def _split(node: OnnxNode) -> SequenceValue:
+    x = node.x(0)
+    axis = axis_in(node, node.integer("axis", 0), rank(x))
+    whole, keep = shape(x)[axis], node.flag("keepdims", True)
+    sizes: list[Scalar]
+    if node.value(1) is not None and node.rank(1):
+        keep = True  # it says nothing where there are lengths
+        sizes = [size_from(node, each, at) for at, each in enumerate(pieces(node, 1))]
+        total: Scalar = index(0)
+        for each in sizes:
+            total = total + each
+        x = matched(x, (*shape(x)[:axis], total, *shape(x)[axis + 1 :]))
+    else:
+        step = 1 if node.value(1) is None else int(node.scalar(1))
+        keep, length = keep or node.value(1) is not None, known(whole)
+        if length is None or step < 1 or -(-length // step) > LONGEST:
+            node.unsupported("A sequence has a known length.", f"at most {LONGEST}", str(whole))
+        sizes = [index(min(step, length - at)) for at in range(0, length, step)]
+    starts = [index(0), *accumulate(sizes, lambda a, b: a + b)][:-1]
+    parts = [
+        take(x, add(places(size), amount(start)), axis=axis)
+        for start, size in zip(starts, sizes, strict=True)
+    ]
+    if not keep:
+        rest = (*shape(x)[:axis], *shape(x)[axis + 1 :])
+        parts = [reshape(each, rest) for each in parts]
+    return SequenceValue.holding(tuple(parts), dtype(x))
+
+
+def _optional(node: OnnxNode) -> Made:
+    if node.has("type") or node.value(0) is None:
+        node.unsupported("An optional without a value is no tensor.", "a value", "none")
+    return node.need(0)
+
+
+def _has_element(node: OnnxNode) -> Expr:
+    return const(node.value(0) is not None)
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "SequenceEmpty":      _empty,
+    "SequenceConstruct":  _construct,
+    "SequenceAt":         _at,
+    "SequenceInsert":     _insert,
+    "SequenceErase":      _erase,
+    "SequenceLength":     _length,
+    "ConcatFromSequence": _concat,
+    "SplitToSequence":    _split,
+    "Optional":           _optional,
+    "OptionalGetElement": lambda node: node.need(0),
+    "OptionalHasElement": _has_element,
+}
+# fmt: on

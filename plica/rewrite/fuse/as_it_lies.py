@@ -1,0 +1,75 @@
+"""What products read as it lies: bytes as wider integers, narrow floats as f32, turned matrices.
+
+An instruction multiplies bytes, or narrow floats, and adds in 32 bits: a product of what was
+widened before is one of what it was widened from, to the bit.  Tiles are read in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from plica.ir.graph.expression import Expr
+from plica.ir.type.dtype import bf16, f16, f32, i8, i32, u8
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
+from plica.rewrite.fuse.reading import count, operator, parts
+
+MATRICES: Final = ("einsum", "matmul", "nn.batch_matmul", "nn.dense")
+"""Operators that multiply matrices."""
+
+
+def is_as_it_lies(value: Expr, users: Iterable[Expr], tiles: bool) -> bool:
+    """Whether products read what a value is made of, as it lies in memory."""
+    return is_widened(value) or (tiles and (is_narrow(value) or is_turned(value, users)))
+
+
+def is_narrow(value: Expr) -> bool:
+    """Whether narrow floats are read as f32, which is exact: products of them are sums of f32."""
+    args = parts(value)
+    if operator(value) != "cast" or args is None:
+        return False
+    before, after = type_of(args[0]), type_of(value)
+    return (
+        isinstance(before, TensorType)
+        and isinstance(after, TensorType)
+        and before.dtype in (f16, bf16)
+        and after.dtype is f32
+    )
+
+
+def is_turned(value: Expr, users: Iterable[Expr]) -> bool:
+    """Whether products of matrices read a value that is another with its axes in another order.
+
+    A window is read again and again: it had better lie as it is read.
+    """
+    return operator(value) == "transpose" and all(
+        operator(user) in MATRICES or operator(user) in ("transpose", "cast") for user in users
+    )
+
+
+def is_widened(value: Expr) -> bool:
+    """Whether integers of 8 bits are read as wider ones, each moved by the same number or not."""
+    seen = 0
+    while seen < 2 and operator(value) in ("add", "subtract"):
+        left, right = parts(value) or (value, value)
+        one = [each for each in (left, right) if not _is_one(each)]
+        if len(one) != 1 or parts(one[0]) is None:
+            return False
+        value, seen = one[0], seen + 1
+    args = parts(value)
+    if operator(value) != "cast" or args is None:
+        return False
+    (of,) = args
+    before, after = type_of(of), type_of(value)
+    return (
+        isinstance(before, TensorType)
+        and isinstance(after, TensorType)
+        and before.dtype in (i8, u8)
+        and after.dtype is i32
+    )
+
+
+def _is_one(value: Expr) -> bool:
+    of = type_of(value)
+    return isinstance(of, TensorType) and count(of.shape) == 1

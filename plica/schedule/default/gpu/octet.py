@@ -1,0 +1,69 @@
+"""Octets: whether eight neighbours of a side of a product are fetched at once.
+
+They are neighbours in memory among the terms of a sum, or among rows or columns, and all inside of
+what is there or all outside.
+"""
+
+from __future__ import annotations
+
+from plica.core.binding import free_vars
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.loop.scalar import Load, Reduce
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages, loads, stages
+from plica.ir.type.dim import known
+from plica.schedule.default.gpu.operand import Group, Operands
+from plica.schedule.default.gpu.tensor_core_meaning import OCTET
+
+
+def as_they_lie(of: Stages) -> Stages:
+    """Stages whose sums go along neighbours in memory last, where all they read has the same."""
+
+    def change(node: Term) -> Term:
+        if not isinstance(node, Reduce) or node.combiner != "sum" or len(node.axes) < 2:
+            return node
+        last = {load.indices[-1] for load in loads(node.body) if load.indices}
+        if len(last) != 1 or (near := next(iter(last))) not in node.axes[:-1]:
+            return node
+        pairs = [*zip(node.axes, node.extents, strict=True)]
+        pairs.sort(key=lambda pair: pair[0] is near)  # the others stay in their order
+        axes, extents = zip(*pairs, strict=True)
+        return Reduce(node.combiner, axes, extents, node.body, node.runs)
+
+    return stages(of.inputs, [
+        Each(each.out, each.axes, map_bottom_up(change, each.value))  # type: ignore[arg-type]  # a scalar
+        if isinstance(each, Each) else each
+        for each in of.stages
+    ], of.outputs)  # fmt: skip
+
+
+def is_plain(of: Operands, side: Load, along: bool) -> bool:
+    """Whether neighbours of a side are neighbours among its terms, or its rows or columns."""
+    if side is of.bordered or side.buffer not in of.views:
+        return False
+    return along or of.groups[_near(of, side, along)][-1:] == side.indices[-1:]
+
+
+def in_octets(of: Operands, side: Load, along: bool) -> bool:
+    """Whether eight neighbours of a side are fetched at once, all inside or all outside."""
+    if side is of.bordered:
+        return _has_octets(of, side)
+    if not is_plain(of, side, along):
+        return False
+    last = known(of.views[side.buffer].shape[-1]) or 1
+    return of.size(_near(of, side, along)) % OCTET == 0 and last % OCTET == 0
+
+
+def _has_octets(of: Operands, side: Load) -> bool:
+    """Whether eight neighbouring terms of a window are neighbours, and inside or outside of it
+    together."""
+    near = of.groups["terms"][-1:]
+    if not near or side.indices[-1] is not near[0] or of.sizes[near[0]] % OCTET:
+        return False
+    last = known(side.buffer.shape[-1])
+    return last == of.sizes[near[0]] and all(near[0] not in free_vars(each) for each in of.border)
+
+
+def _near(of: Operands, side: Load, along: bool) -> Group:
+    return "terms" if along else "rows" if side is of.left else "columns"

@@ -1,0 +1,35 @@
+"""The collector is paused, never switched off for good, and what was frozen stays so."""
+
+from __future__ import annotations
+
+import gc
+
+from plica.core.collector import age, paused
+
+
+def test_pauses_nest() -> None:
+    assert gc.isenabled()
+    with paused():
+        with paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_what_is_alive_becomes_old() -> None:
+    with paused():
+        made: list[list[int]] = [[] for _ in range(1000)]
+        age()
+        young = gc.get_objects(generation=0)
+        assert not any(each is made for each in young)
+        assert any(each is made for each in gc.get_objects(generation=2))
+
+
+def test_what_somebody_froze_is_not_thawed() -> None:
+    gc.freeze()
+    try:
+        count = gc.get_freeze_count()
+        age()
+        assert gc.get_freeze_count() == count > 0
+    finally:
+        gc.unfreeze()

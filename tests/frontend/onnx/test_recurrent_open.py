@@ -1,0 +1,55 @@
+"""Recurrent networks of open length and batch: one code for all, against onnxruntime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import plica
+from tests.frontend.onnx.build import model, runtime
+
+pytest.importorskip("onnxruntime")
+
+HIDDEN, WIDTH = 5, 3
+
+# fmt: off
+CASES: dict[str, tuple[str, dict[str, Any], bool]] = {
+    "lstm":    ("LSTM", {"direction": "bidirectional"}, False),
+    "ragged":  ("LSTM", {}, True),
+    "gru":     ("GRU",  {"direction": "reverse", "linear_before_reset": 1}, False),
+    "rnn":     ("RNN",  {"direction": "forward"}, False),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_length_gives_what_onnxruntime_gives(case: str) -> None:
+    kind, attrs, ragged = CASES[case]
+    gates, ways = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind], 1 + ("bidirectional" in attrs.values())
+    random = np.random.default_rng(2)
+    shapes = {
+        "w": (gates * HIDDEN, WIDTH),
+        "r": (gates * HIDDEN, HIDDEN),
+        "b": (2 * gates * HIDDEN,),
+    }
+    stored = {name: random.normal(size=(ways, *s)).astype(np.float32) for name, s in shapes.items()}
+    inputs: dict[str, Any] = {"x": ("f4", ("steps", "batch", WIDTH))}
+    names = ["x", "w", "r", "b"]
+    if ragged:
+        inputs["lengths"] = ("i4", ("batch",))
+        names.append("lengths")
+    outputs = ["y", "h", *(["c"] if kind == "LSTM" else [])]
+    node = helper.make_node(kind, names, outputs, hidden_size=HIDDEN, **attrs)
+    of = model([node], inputs, outputs, stored, opset=18)
+    exe = plica.compile(of, cache=False, threads=1)
+    for steps, batch in ((7, 2), (1, 1), (13, 3)):
+        given: dict[str, Any] = {"x": random.normal(size=(steps, batch, WIDTH)).astype(np.float32)}
+        if ragged:
+            given["lengths"] = random.integers(1, steps + 1, batch).astype(np.int32)
+        for mine, theirs in zip(exe(**given), runtime(of, given), strict=True):
+            assert mine.shape == theirs.shape
+            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+    assert exe.stats.at_call == 0

@@ -1,0 +1,61 @@
+"""Channels last: what convolutions of many images mean is kept, and few are left alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import plica
+from plica.ir.graph.expression import Apply
+from plica.ir.graph.module import Module
+from plica.ir.text.script import from_text
+from plica.ir.type.infer import infer
+from plica.rewrite.graph.walk import expressions
+from plica.rewrite.layout import channels_last
+
+
+def network(images: int, channels: int, dtype: str, groups: int = 1) -> Module:
+    return infer(
+        from_text(f"""
+import plica
+from plica import op
+from plica.op import nn
+from plica.script import Tensor, {dtype}
+
+@plica.function
+def main(
+    x: Tensor[({images}, {channels}, 6, 5), {dtype}],
+    w: Tensor[(8, {channels // groups}, 3, 3), {dtype}],
+    v: Tensor[(16, 8, 1, 1), {dtype}],
+):
+    y = nn.relu(nn.conv(x, w, padding=1, groups={groups}))
+    return nn.conv(nn.max_pool(y, 2), v)
+""")
+    )
+
+
+def operators(of: Module) -> set[str]:
+    return {each.op for each in expressions(of.main_function()) if isinstance(each, Apply)}
+
+
+@pytest.mark.parametrize(("channels", "dtype"), [(3, "f16"), (8, "f32"), (3, "f32")])
+def test_meaning_is_kept(channels: int, dtype: str) -> None:
+    before = network(4, channels, dtype)
+    after = channels_last(before)
+    assert "nn.conv_laid" in operators(after)
+    assert "nn.conv" not in operators(after)
+    assert ("pad" in operators(after)) == (dtype == "f16")
+    random = np.random.default_rng(0)
+    kind = np.float16 if dtype == "f16" else np.float32
+    given = [random.standard_normal(shape).astype(kind)
+             for shape in ((4, channels, 6, 5), (8, channels, 3, 3), (16, 8, 1, 1))]  # fmt: skip
+    one, two = (plica.interpret(each, *given) for each in (before, after))
+    np.testing.assert_allclose(one, two, atol=4e-2 if dtype == "f16" else 1e-4)
+
+
+@pytest.mark.parametrize(("images", "groups"), [(1, 1), (4, 2)])
+def test_few_images_and_groups_are_left_alone(images: int, groups: int) -> None:
+    of = network(images, 8, "f16", groups)
+    laid = [each for each in expressions(channels_last(of).main_function())
+            if isinstance(each, Apply) and each.op == "nn.conv_laid"]  # fmt: skip
+    assert len(laid) == (0 if images == 1 else 1)
