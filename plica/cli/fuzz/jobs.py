@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import math
 import multiprocessing
 import os
 import resource
@@ -104,7 +105,8 @@ class _Worker:
         theirs.close()
 
     def give(self, task: FuzzTask) -> None:
-        self.task, self.at, self.since = task, task.first, time.monotonic()
+        # Time is counted from its first case on: the process may have to start.
+        self.task, self.at, self.since = task, task.first, math.inf
         self.pipe.send(task)
 
     def heard(self) -> FuzzShare | None:

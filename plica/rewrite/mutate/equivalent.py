@@ -218,13 +218,14 @@ def sizes_of(large: Instance) -> tuple[int, ...]:
 
 
 def _is_elementwise(term: Expr) -> bool:
-    """Whether no operator has attributes, and each makes vectors of vectors."""
+    """Whether no operator has attributes but words, and each makes vectors of vectors."""
     for node in post_order(term):
         if not isinstance(node, Apply):
             continue
         try:
             shapes = [_length(arg) for arg in node.args]
-            if node.attrs or not shapes or max(shapes) != _length(node):
+            words = all(isinstance(value, str) for _, value in node.attrs)
+            if not words or not shapes or max(shapes) != _length(node):
                 return False
         except IllTyped:
             return False
