@@ -14,7 +14,7 @@ import pytest
 import plica
 from plica.codegen.lower.passes import LOWERED
 from plica.codegen.lower.scheduled import on_processor
-from plica.codegen.workers import Task, together
+from plica.codegen.workers import GroupTask, together
 from plica.ir.text.script import from_text
 from plica.pipeline import compiled, worker_pool
 from plica.pipeline.worker_pool import WorkerPool, jobs_wanted, workers
@@ -45,7 +45,7 @@ def started() -> Iterator[WorkerPool]:
     pool.end()
 
 
-def shared(pool: WorkerPool, tasks: Sequence[Task]) -> tuple[set[int], dict[int, bytes]]:
+def shared(pool: WorkerPool, tasks: Sequence[GroupTask]) -> tuple[set[int], dict[int, bytes]]:
     """Which tasks were done here, and what was made of the others."""
     here: set[int] = set()
     there: dict[int, bytes] = {}
@@ -62,7 +62,7 @@ def forgotten(pool: WorkerPool | None, monkeypatch: pytest.MonkeyPatch) -> Artef
 
 
 def test_all_is_done_once_here_or_there(started: WorkerPool) -> None:
-    tasks = [Task(f"k{n}", archive.pack, ({str(n): b"1"},)) for n in range(40)]
+    tasks = [GroupTask(f"k{n}", archive.pack, ({str(n): b"1"},)) for n in range(40)]
     here, there = shared(started, tasks)
     assert here | there.keys() == set(range(40))
     assert not here & there.keys()
@@ -83,7 +83,7 @@ def test_the_same_bytes_however_many_processes(
     assert packed[0] == packed[1] == packed[2]
 
 
-def _all_there(pool: WorkerPool, tasks: Sequence[Task], here: Any, there: Any) -> None:
+def _all_there(pool: WorkerPool, tasks: Sequence[GroupTask], here: Any, there: Any) -> None:
     """Everything is done by the worker."""
     with pool._taken(100) as found:
         for number, task in enumerate(tasks):
@@ -94,7 +94,7 @@ def _all_there(pool: WorkerPool, tasks: Sequence[Task], here: Any, there: Any) -
 
 def test_what_a_worker_refuses_is_done_here(started: WorkerPool) -> None:
     refuses: Any = archive.unpack
-    here, there = shared(started, [Task("bad", refuses, (b"",))] * 8)
+    here, there = shared(started, [GroupTask("bad", refuses, (b"",))] * 8)
     assert here == set(range(8))
     assert not there
 
@@ -102,7 +102,7 @@ def test_what_a_worker_refuses_is_done_here(started: WorkerPool) -> None:
 @pytest.mark.parametrize(("work", "args"), [(os._exit, (3,)), (int, ("no number",))])
 def test_a_worker_that_dies_is_told_of(started: WorkerPool, work: Any, args: tuple[Any]) -> None:
     with pytest.warns(RuntimeWarning, match=r"k1: .*'k1' ended; it is made here.*worker-died"):
-        here, there = shared(started, [Task("k1", work, args)] * 8)
+        here, there = shared(started, [GroupTask("k1", work, args)] * 8)
     assert here == set(range(8))
     assert not there
 
@@ -116,7 +116,10 @@ def test_an_interruption_ends_the_workers(started: WorkerPool) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         together(
-            [Task("k", archive.pack, ({},))] * 4, interrupted, lambda number, data: None, started
+            [GroupTask("k", archive.pack, ({},))] * 4,
+            interrupted,
+            lambda number, data: None,
+            started,
         )
     assert seen
     assert all(each.process.returncode is not None for each in seen)
@@ -125,13 +128,13 @@ def test_an_interruption_ends_the_workers(started: WorkerPool) -> None:
 
 def test_while_another_thread_has_the_workers_all_is_done_here(started: WorkerPool) -> None:
     with started._busy:
-        here, _ = shared(started, [Task("k", archive.pack, ({},))] * 4)
+        here, _ = shared(started, [GroupTask("k", archive.pack, ({},))] * 4)
     assert here == set(range(4))
 
 
 def test_few_tasks_start_no_process() -> None:
     pool = WorkerPool(2)
-    here, _ = shared(pool, [Task("k", archive.pack, ({},))])
+    here, _ = shared(pool, [GroupTask("k", archive.pack, ({},))])
     assert here == {0}
     assert not pool._workers
 

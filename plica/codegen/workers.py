@@ -13,7 +13,7 @@ from attrs import frozen
 
 
 @frozen(eq=False)
-class Task:
+class GroupTask:
     """A piece of work: the kernel it is for, and the function and arguments that do it."""
 
     name: str
@@ -29,7 +29,7 @@ class Workers(Protocol):
 
     def share(
         self,
-        tasks: Sequence[Task],
+        tasks: Sequence[GroupTask],
         here: Callable[[int], None],
         there: Callable[[int, bytes], None],
     ) -> None:
@@ -37,7 +37,7 @@ class Workers(Protocol):
 
 
 def together(
-    tasks: Sequence[Task],
+    tasks: Sequence[GroupTask],
     here: Callable[[int], None],
     there: Callable[[int, bytes], None],
     workers: Workers | None = None,

@@ -22,7 +22,7 @@ from multiprocessing import Pipe, parent_process
 from queue import Empty, SimpleQueue
 from typing import Final, TypeAlias
 
-from plica.codegen.workers import Task
+from plica.codegen.workers import GroupTask
 from plica.pipeline.progress import progress
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.host import cores
@@ -57,7 +57,7 @@ class _Worker:
     def is_there(self) -> bool:
         return self.process.poll() is None
 
-    def ask(self, task: Task) -> bytes | None:
+    def ask(self, task: GroupTask) -> bytes | None:
         """What it makes of a task; None where it refuses, or has ended for want of work."""
         try:
             self.line.send((task.work, task.args))
@@ -95,7 +95,7 @@ class WorkerPool:
 
     def share(
         self,
-        tasks: Sequence[Task],
+        tasks: Sequence[GroupTask],
         here: Callable[[int], None],
         there: Callable[[int, bytes], None],
     ) -> None:
@@ -152,7 +152,7 @@ class WorkerPool:
 
 
 def _feed(
-    worker: _Worker, tasks: Sequence[Task], left: deque[int], answers: SimpleQueue[Answer]
+    worker: _Worker, tasks: Sequence[GroupTask], left: deque[int], answers: SimpleQueue[Answer]
 ) -> None:
     """Give a worker what is left, one by one, until nothing is."""
     while True:
@@ -176,7 +176,7 @@ def _said(answers: SimpleQueue[Answer]) -> Iterator[Answer]:
             return
 
 
-def _tell(task: Task, died: _Died) -> None:
+def _tell(task: GroupTask, died: _Died) -> None:
     message = f"A process that was making the kernel {task.name!r} ended; it is made here."
     hint = "Set PLICA_JOBS=1 to compile in one process."
     place = Place(node=task.name)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from plica.cli.option import seconds
 from plica.cli.rules import count
+from plica.runtime.late import late
 
 EXAMPLES: Final = 200
 EPILOG: Final = """\
@@ -76,6 +77,11 @@ def configure(verbs: Any) -> None:
 
 def fuzz_all(arguments: argparse.Namespace) -> int:
     """Exit code 1 where anything was found, or a kind that could run did not."""
-    from plica.cli.fuzz.campaign import campaign_of_all
+    code: int = late("plica.cli.fuzz.campaign:campaign_of_all")(arguments)
+    return code
 
-    return campaign_of_all(arguments)
+
+def begin(kind: str, arguments: argparse.Namespace) -> int:
+    """Begin a campaign of one kind, which knows all kinds."""
+    code: int = late("plica.cli.fuzz.campaign:campaign")(kind, arguments)
+    return code

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.fuzz.corpus import rerun
-from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
+from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.progress import progress
 
@@ -42,9 +42,7 @@ def configure(verbs: Any) -> None:
 def fuzz_form(arguments: argparse.Namespace) -> int:
     """Exit code 1 where stages mean something else after a form, a template or a pass."""
     if in_jobs(arguments):
-        from plica.cli.fuzz.campaign import campaign
-
-        return campaign("form", arguments)
+        return begin("form", arguments)
     with progress("stages", examples_of(arguments)) as say:
         report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
     if arguments.json:

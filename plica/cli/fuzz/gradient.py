@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
+from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.progress import progress
 
@@ -50,9 +50,7 @@ def fuzz_gradient(arguments: argparse.Namespace) -> int:
             hint = did_you_mean(each, differentiable())
             raise InputError(Diagnostic("unbound-name", message, suggestion=hint))
     if in_jobs(arguments):
-        from plica.cli.fuzz.campaign import campaign
-
-        return campaign("gradient", arguments)
+        return begin("gradient", arguments)
     with progress("programs", examples_of(arguments)) as say:
         report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
     if arguments.json:

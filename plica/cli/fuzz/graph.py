@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.fuzz.corpus import rerun
-from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
+from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.named_pack import named_contract, named_packs, named_pass
 from plica.cli.progress import progress
@@ -65,9 +65,7 @@ def fuzz_graph(arguments: argparse.Namespace) -> int:
     contract = named_contract(arguments.contract)
     _say_unused(_extra(arguments), contract)
     if in_jobs(arguments):
-        from plica.cli.fuzz.campaign import campaign
-
-        return campaign("graph", arguments)
+        return begin("graph", arguments)
     with progress("modules", examples_of(arguments)) as say:
         report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
     idle = [each.name for each in map(named_pass, arguments.passes)

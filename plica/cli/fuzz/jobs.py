@@ -24,6 +24,7 @@ import attrs
 
 from plica.cli.fuzz.corpus import rerun
 from plica.cli.fuzz.share import NUMBERS, FoundCase, FuzzShare
+from plica.runtime.late import late
 
 HUNG_SECONDS: Final = 240.0
 """After so long one case, made smaller as it may be, is taken to hang."""
@@ -166,9 +167,7 @@ def _serve(pipe: Connection, said: str) -> None:
 
 def whole(task: FuzzTask, at: Callable[[int], None]) -> FuzzShare:
     """All cases of a task, also those after a finding; `at` is told of each as its turn comes."""
-    from plica.cli.fuzz.table import kind_named
-
-    run = kind_named(task.kind).run
+    run = late("plica.cli.fuzz.table:kind_named")(task.kind).run
     total = FuzzShare()
     tried = 0
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
+from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.progress import progress
 
@@ -54,9 +54,7 @@ def fuzz_kernel(arguments: argparse.Namespace) -> int:
     if arguments.plant == "emitter" and arguments.target != "cpu":
         _refuse_plant("A mistake is planted in the emitter of LLVM.", arguments.target)
     if in_jobs(arguments):
-        from plica.cli.fuzz.campaign import campaign
-
-        return campaign("kernel", arguments)
+        return begin("kernel", arguments)
     with progress("kernels", examples_of(arguments)) as say:
         report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
     if arguments.json:

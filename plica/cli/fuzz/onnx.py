@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from plica.cli.fuzz.corpus import FILES
-from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
+from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.progress import progress
 
@@ -56,9 +56,7 @@ def native(model: ModelProto, contract: str | None, threads: int) -> Executable:
 def fuzz_onnx(arguments: argparse.Namespace) -> int:
     """Exit code 1 where a model gives another result than onnxruntime, or crashes."""
     if in_jobs(arguments):
-        from plica.cli.fuzz.campaign import campaign
-
-        return campaign("onnx", arguments)
+        return begin("onnx", arguments)
     with progress("models", examples_of(arguments)) as say:
         report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
     written = None if report.finding is None else report.finding.save(arguments.save)

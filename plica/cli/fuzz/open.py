@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
+from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.progress import progress
 from plica.cli.rules import count
@@ -58,9 +58,7 @@ def open_code(module: Module, threads: int, contract: str | None) -> Executable:
 def fuzz_open(arguments: argparse.Namespace) -> int:
     """Exit code 1 where the code of a program gives another result than its meaning, or dies."""
     if in_jobs(arguments):
-        from plica.cli.fuzz.campaign import campaign
-
-        return campaign("open", arguments)
+        return begin("open", arguments)
     with progress("programs", examples_of(arguments)) as say:
         report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
     if arguments.json:

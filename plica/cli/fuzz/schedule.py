@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.fuzz.corpus import rerun
-from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
+from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.progress import progress
 
@@ -50,9 +50,7 @@ def fuzz_schedule(arguments: argparse.Namespace) -> int:
             hint = did_you_mean(each, kinds())
             raise InputError(Diagnostic("unbound-name", message, suggestion=hint))
     if in_jobs(arguments):
-        from plica.cli.fuzz.campaign import campaign
-
-        return campaign("schedule", arguments)
+        return begin("schedule", arguments)
     with progress("kernels", examples_of(arguments)) as say:
         report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
     if arguments.json:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.fuzz.every import add_campaign, examples_of, in_jobs
+from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.progress import progress
 
@@ -67,9 +67,7 @@ def fuzz_torch(arguments: argparse.Namespace) -> int:
         hint = "Install it: pip install torch."
         raise UnsupportedError(Diagnostic("missing-tool", message, None, "torch", None, hint))
     if in_jobs(arguments):
-        from plica.cli.fuzz.campaign import campaign
-
-        return campaign("torch", arguments)
+        return begin("torch", arguments)
     with progress("programs", examples_of(arguments)) as say:
         report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
     if arguments.json:

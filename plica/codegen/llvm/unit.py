@@ -30,7 +30,7 @@ from plica.codegen.llvm.kernel import Text
 from plica.codegen.open_memory_plan import AnyPlan
 from plica.codegen.program import Program
 from plica.codegen.target import Target
-from plica.codegen.workers import Task, Workers, together
+from plica.codegen.workers import GroupTask, Workers, together
 from plica.core.digest import digest
 from plica.core.memo import Memo
 from plica.ir.loop.statement import Kernel
@@ -69,14 +69,14 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
         return Units((made(whole, target, store),), program.names)
     keys: list[str] = []
     entries: dict[str, bytes] = {}
-    tasks: dict[str, Task] = {}
+    tasks: dict[str, GroupTask] = {}
     used = variants(program, plan)
     for number, over in used:
         kernel, source = program.kernels[number], program.names[number]
         options = f"{over} {contract and target.has_fma} {signless} {level}"
         key = key_of("kernel", digest(kernel), options, *facts_of(target))
         keys.append(key)
-        again = Task(
+        again = GroupTask(
             source, entry_of, (kernel, over, _name(key), target, contract, signless, level)
         )
         entry = None if store is None else store.found(key, partial(_done, again), source)
@@ -169,11 +169,11 @@ def begun(  # noqa: PLR0917  # as above
     return lambda: flags + toolchain.emit(whole, target, level)
 
 
-def _done(task: Task) -> bytes:
+def _done(task: GroupTask) -> bytes:
     return task.work(*task.args)
 
 
-def _begun(task: Task) -> Callable[[], bytes]:
+def _begun(task: GroupTask) -> Callable[[], bytes]:
     return begun(*task.args)
 
 

@@ -22,7 +22,7 @@ from plica.codegen.lower.scheduled import Scheduled, Scheduler
 from plica.codegen.lower.step import steps_below
 from plica.codegen.program import KernelOrigin
 from plica.codegen.road import Job
-from plica.codegen.workers import Task, together
+from plica.codegen.workers import GroupTask, together
 from plica.core.diagnostic import Malformed
 from plica.core.encode import from_json, to_json
 from plica.core.term import Term
@@ -115,7 +115,7 @@ def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
         else:
             found[function, facts] = known
     tasks = [
-        Task(to_stages(function).source, made, (job.target, job.contract, function, facts))
+        GroupTask(to_stages(function).source, made, (job.target, job.contract, function, facts))
         for (function, facts), _ in missing
     ]
 
