@@ -251,9 +251,6 @@ def scheduled(
         yield set_scope(total, 0, "local")
         if order:
             yield reverse_compute_at(last, order[-1])
-        if pads and batch and blocks.data is not None:
-            copy = yield block(str(blocks.data.label))
-            yield compute_at(copy, batch[-1])
         sums: list[tuple[list[Handle], tuple[int, ...]]] = []
         if of.runs:
             counts = _counts(of, tile, lanes, beside)
@@ -262,6 +259,9 @@ def scheduled(
                     sums.append((yield from run_within(run, where, counts, (of.lane, lanes))))
         else:
             sums.append((over, _extents(of)))
+        if pads and batch and blocks.data is not None:  # after all that reads it
+            copy = yield block(str(blocks.data.label))
+            yield compute_at(copy, batch[-1])
         start = yield decompose_reduction(total, over[0])
         for each in (*step, *many):
             yield unroll(each)
