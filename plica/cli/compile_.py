@@ -50,6 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     from plica.pipeline import target_of
     from plica.runtime import archive
     from plica.runtime.artefact import to_members
+    from plica.runtime.staged.executable import StagedExecutable
 
     archive.destination(arguments.output)  # before the work rather than after it
     module = read_model(arguments.model, arguments.dim, arguments.input, may_be_open=True)
@@ -69,22 +70,29 @@ def run(arguments: argparse.Namespace) -> int:
         return for_accelerator(module, target, arguments)
     made = here if backend.here(target) else elsewhere
     artefact = made(module, target, backend, arguments)
-    if library:
-        from plica.runtime.export import export
-
-        export(artefact, arguments.output)
+    if isinstance(artefact, StagedExecutable) and not library:
+        artefact.save(arguments.output)
+        machine = artefact.segments[0].artefact.machine
     else:
-        archive.write(arguments.output, archive.pack(to_members(artefact)))
-    size = arguments.output.stat().st_size
-    print(f"{arguments.output}: {size} bytes for {artefact.machine}")
+        whole = artefact.artefact if isinstance(artefact, StagedExecutable) else artefact
+        machine = whole.machine
+        if library:
+            from plica.runtime.export import export
+
+            export(whole, arguments.output)
+        else:
+            archive.write(arguments.output, archive.pack(to_members(whole)))
+    print(f"{arguments.output}: {arguments.output.stat().st_size} bytes for {machine}")
     return 0
 
 
 def here(
     module: Module, target: AnyTarget, backend: Backend, arguments: argparse.Namespace
-) -> Artefact:
-    """The artefact for this machine, tuned on it if that is asked for."""
+) -> Artefact | StagedExecutable:
+    """The artefact for this machine, tuned on it if that is asked for; where sizes become known
+    while it runs, the executable, which is saved as a whole."""
     from plica.pipeline import compile
+    from plica.runtime.staged.executable import StagedExecutable
     from plica.runtime.host import cores
 
     count = cores() if arguments.threads is None else arguments.threads
@@ -96,7 +104,7 @@ def here(
         print("validated: every kernel does what its stages say")
     if database is not None:
         print(made.tuning)
-    return made.artefact
+    return made if isinstance(made, StagedExecutable) else made.artefact
 
 
 def elsewhere(
