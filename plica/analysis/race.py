@@ -189,4 +189,5 @@ def _fewer(sizes: list[int]) -> list[int]:
 
 
 def _size(of: Scalar) -> int:
-    return evaluate(of, dict.fromkeys(free_vars(of), OPEN)) or 0
+    """A size where all that is open is `OPEN`; a loop to less than nothing does not run."""
+    return max(evaluate(of, dict.fromkeys(free_vars(of), OPEN)) or 0, 0)

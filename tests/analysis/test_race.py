@@ -14,6 +14,7 @@ from plica.ir.loop.stage import placeholder, stage
 from plica.ir.loop.stages import kernel_of, stages
 from plica.ir.loop.statement import Alloc, Branch, For, Kernel, LoopKind, Seq, Stmt, Store
 from plica.ir.loop.tensor import axis, buffer, reduce
+from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import f32
 from plica.runtime.error import EvaluationError
 from plica.schedule.default import Machine, default_schedule, formed
@@ -73,6 +74,12 @@ def test_what_is_not_certain_accuses_nobody() -> None:
     assert not races(around(Branch(Lt(T, index(1)), same, Seq(()))))
     guarded = Store(Y, (T,), Select(Lt(T, index(0)), Y[0], X[T]))
     assert not races(around(guarded))
+
+
+def test_a_loop_to_less_than_nothing_meets_nobody() -> None:
+    often = dim_var("n")
+    body = For(J, often - 9, "serial", Store(Y, (J,), X[T]))
+    assert not races(Kernel((often,), (X, Y), 1, For(T, index(4), "parallel", body)))
 
 
 def test_blocks_of_threads_share_global_memory() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import plica
 from plica import op
@@ -17,6 +19,7 @@ from plica.rewrite import (
     PatternMatch,
     approx,
     exact,
+    fused,
     holes,
     index_constants,
     index_holes,
@@ -90,6 +93,24 @@ def test_comparison_follows_the_contract() -> None:
     assert difference((one, one), (one, near), exact, 0) is not None
     assert difference(one, np.ones((1, 1), "f4"), approx(0.5), 1) is not None
     assert difference(one, one.astype("f8"), approx(0.5), 1) is not None
+
+
+@given(
+    st.sampled_from(["float64", "float32", "float16", "bfloat16"]),
+    st.floats(-100, 100),
+    st.floats(-0.1, 0.1) | st.sampled_from([0.0, 1e-40]),
+    st.floats(0, 200),
+)
+@example("bfloat16", 5.15625, 0.03125, 5.0)
+@example("float16", -3.709, 0.002, 3.7)
+@example("float32", 0.0, 1e-40, 0.0)
+def test_what_a_contract_allows_freer_ones_do(
+    of: str, value: float, apart: float, magnitude: float
+) -> None:
+    left, right = (np.array([each]).astype(of) for each in (value, value + apart))
+    order = [exact, signless_zero, fused, reassociates, approx(1e-6), approx(1e-4), approx(1e-1)]
+    found = [difference(left, right, each, magnitude) is None for each in order]
+    assert found == sorted(found)
 
 
 def test_the_command_line_lists_and_checks(

@@ -119,7 +119,7 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
     counts = {
         "fired": report.fired,
         "modules": {"without a value": report.undefined, "rounded": report.rounded,
-                    "compiled": report.compiled},
+                    "compiled": report.compiled, "refused": report.refused},
     }  # fmt: skip
     found = report.finding
     if found is None:
@@ -274,7 +274,8 @@ def _print(report: GraphFuzzReport) -> None:
     console.print(
         f"{report.examples} modules under the contract {report.contract}, seed {report.seed}: "
         f"{len(report.fired)} rules used {uses} times, {report.undefined} without a value, "
-        f"{report.rounded} differ by rounding alone, {report.compiled} compiled."
+        f"{report.rounded} differ by rounding alone, {report.compiled} compiled, "
+        f"{report.refused} times a pass refused."
     )
     found = report.finding
     if found is None:

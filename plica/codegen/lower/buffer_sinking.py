@@ -15,6 +15,7 @@ Law: the kernel means the same.  It works on blocks, whose inits say where a red
 
 from __future__ import annotations
 
+from plica.analysis.dependence import conflicts
 from plica.analysis.index import Context
 from plica.analysis.site import distinct
 from plica.analysis.statement import contexts, outermost, walked, with_body, with_substatements
@@ -103,8 +104,10 @@ def _may_enter(stmt: Stmt, buffer: Buffer) -> bool:
         case Bind(var, value):
             return buffer not in free_vars(value) and var not in free_vars(buffer)
         case For(_, extent, kind):
-            # Lanes have registers, not buffers.
-            return buffer not in free_vars(extent) and kind != "vectorized"
+            # Lanes have elements of a buffer, not buffers.  Where several would meet in an element
+            # each iteration needs a buffer of its own, and what allocates is run in turn.
+            lanes = kind == "vectorized" and buffer not in conflicts(stmt)
+            return buffer not in free_vars(extent) and not lanes
         case Block() if stmt.init is None and not stmt.reads and not stmt.writes:
             terms = (stmt.predicate, *stmt.bindings)
             return not any(buffer in free_vars(each) for each in terms)

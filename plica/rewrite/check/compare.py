@@ -2,7 +2,7 @@
 
 Integers and bools must be equal.  Floats: bit-equal up to nan payloads (`exact`), up to the sign of
 zeros (`signless_zero`), or within a tolerance scaled by the sum of the magnitudes that went into
-the result (`fused`, `reassociates`), or relative in max-norm (`approx`).
+the result (`fused`, `reassociates`), or also relative in max-norm (`approx`).
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def difference(left: Any, right: Any, contract: Contract, magnitude: float) -> s
         return _first(~(both_nan | (wide_a == wide_b)), a, b)
     with np.errstate(invalid="ignore", over="ignore"):
         gap = np.abs(wide_a - wide_b)
-    scale = magnitude
+    # Contracts are ordered: what a stricter one allows, a freer one does, too.  The steps of narrow
+    # floats are wider than most bounds, and below the least normal number nothing is relative.
+    allowed = SLACK * epsilon(a.dtype) * magnitude + tiny(a.dtype)
     if contract.level == APPROX:
         finite = np.abs(wide_a[np.isfinite(wide_a)])
-        allowed = contract.rel * max(float(finite.max(initial=0.0)), scale)
-    else:
-        allowed = SLACK * epsilon(a.dtype) * scale + tiny(a.dtype)
+        allowed = max(allowed, contract.rel * max(float(finite.max(initial=0.0)), magnitude))
     # Which of nan and inf comes out may depend on the order; that something does may not.
     neither_finite = ~np.isfinite(wide_a) & ~np.isfinite(wide_b)
     return _first(~(neither_finite | (wide_a == wide_b) | (gap <= allowed)), a, b)

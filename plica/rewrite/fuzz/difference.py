@@ -8,19 +8,26 @@ are also run with every float in f64, and if they agree there it was rounding.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from plica.core.binding import free_vars
 from plica.core.diagnostic import EvaluationError
-from plica.ir.graph.expression import Constructor
+from plica.core.fold import post_order
+from plica.core.name import Name
+from plica.ir.graph.expression import Apply, Constructor, Function, Tuple, Var
 from plica.ir.graph.module import Module
+from plica.ir.graph.module import module as module_of
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.interpret.value import Closure, DataValue, NativeFunction
-from plica.ir.type.infer import infer
+from plica.ir.type.infer import infer, type_of
+from plica.ir.type.term import FuncType, TensorType
 from plica.rewrite.check.compare import difference
 from plica.rewrite.check.widen import array_in_f64, in_f64
-from plica.rewrite.contract import Contract, approx, exact
+from plica.rewrite.contract import APPROX, Contract, approx, exact
 
 Inputs: TypeAlias = tuple[Any, ...]  # Any: arrays, or tuples of them
 Compiled: TypeAlias = Callable[[Module, Inputs], Any]
@@ -31,8 +38,8 @@ CODE: Final = approx(1e-4)
 """How far native code may be from the meaning: its exponentials are another library's."""
 
 
-def unlike(a: Any, b: Any, contract: Contract) -> str | None:
-    """Where two results differ, None where they agree."""
+def unlike(a: Any, b: Any, contract: Contract, met: float = 0.0) -> str | None:
+    """Where two results differ, None where they agree; `met` is a magnitude on the way to them."""
     stack = [(a, b)]
     while stack:
         a, b = stack.pop()
@@ -45,10 +52,17 @@ def unlike(a: Any, b: Any, contract: Contract) -> str | None:
         elif isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
             stack.extend(zip(a, b, strict=True))
         else:
-            reason = difference(a, b, contract, _magnitude(a))
+            reason = difference(a, b, contract, max(met, _magnitude(a)))
             if reason is not None:
                 return reason
     return None
+
+
+def _flat(value: Any) -> list[Any]:
+    """The arrays in tuples of them.  Recursion over the nesting of a type, not of a program."""
+    if isinstance(value, tuple):
+        return [each for item in value for each in _flat(item)]
+    return [value]
 
 
 def _magnitude(value: Any) -> float:
@@ -78,6 +92,8 @@ class Meaning:
         except EvaluationError as error:
             return f"the result fails: {error}"
         reason = unlike(self.value, value, self.contract)
+        if reason is not None and self.contract.level == APPROX:
+            reason = unlike(self.value, value, self.contract, self._met)
         if reason is not None and exact < self.contract and self._rounding(other):
             self.rounded = True
             return None
@@ -98,6 +114,30 @@ class Meaning:
                 self.rounded = True
                 return None
         return reason
+
+    @cached_property
+    def _met(self) -> float:
+        """The largest magnitude among the inputs and the parts of main that they alone determine.
+
+        It is what the bound of an approximation is relative to, as where rules are checked: a
+        result may be small since large parts cancel, as that of gelu left of 0.
+        """
+        main = self.module.main_function()
+        known = {*main.params, *main.dims}
+        parts = tuple([
+            node for node in post_order(main.body)
+            if isinstance(node, Apply) and isinstance(type_of(node), TensorType)
+            and free_vars(node) <= known
+        ])  # fmt: skip
+        values: tuple[Any, ...] = ()
+        if parts:
+            every = Tuple(parts)
+            ret = type_of(every)
+            name = Var(Name("main"), FuncType(main.dims, (), tuple(map(type_of, main.params)), ret))
+            measured = module_of({name: Function(main.dims, (), main.params, ret, every)}, name)
+            with suppress(EvaluationError):  # a part that nobody asks for may have no value
+                values = interpret(measured, *self.inputs)
+        return max(map(_magnitude, (*_flat(self.inputs), *values)), default=0.0)
 
     def _rounding(self, other: Module) -> bool:
         """Whether the modules agree with wider floats."""

@@ -40,7 +40,7 @@ from plica.rewrite.history import History, begun
 from plica.rewrite.make import tabled
 from plica.rewrite.pack import Pack
 from plica.rewrite.rule import Rule
-from plica.runtime.error import PlicaError
+from plica.runtime.error import PlicaError, UnsupportedError
 
 CRASHES: Final = (
     PlicaError, CompilerBug, AssertionError, TypeError, ValueError, LookupError, AttributeError,
@@ -73,6 +73,7 @@ class GraphFuzzReport:
     undefined: int
     rounded: int
     compiled: int
+    refused: int
     fired: dict[str, int]
     finding: StageFinding | None
 
@@ -119,13 +120,16 @@ def fuzz(
     def judged(number: int, case: Case, first: bool) -> None:
         module, inputs = case
         meaning = Meaning(module, inputs, contract)
-        history = _through(stages, module)
+        history, refused = _through(stages, module)
         _compare(meaning, history, stages)
         compiled = 0
         if native is not None and every and meaning.defined and number % every == every - 1:
             compiled = _compiled(native, meaning, history.module)
         if first:  # what shrinking tries is no further example
-            counts.update(undefined=not meaning.defined, rounded=meaning.rounded, compiled=compiled)
+            counts["undefined"] += not meaning.defined
+            counts["rounded"] += meaning.rounded
+            counts["compiled"] += compiled
+            counts["refused"] += refused
             fired.update(step.rule.name for step in history.derivation.steps)
 
     def one(number: int) -> StageFinding | None:
@@ -145,6 +149,7 @@ def fuzz(
         counts["undefined"],
         counts["rounded"],
         counts["compiled"],
+        counts["refused"],
         dict(sorted(fired.items())),
         done.finding,
     )
@@ -162,9 +167,13 @@ def _turn(focus: Sequence[Rule], number: int) -> Rule | None:
     return focus[number // 2 % len(focus)] if focus and number % 2 == 0 else None
 
 
-def _through(stages: Sequence[Stage], module: Module) -> History:
-    """The module through the stages; what a stage breaks is found at once."""
-    history = begun(module)
+def _through(stages: Sequence[Stage], module: Module) -> tuple[History, int]:
+    """The module through the stages, and how many refused it; what one breaks is found at once.
+
+    A pass may say that it has no form for a module, as defunctionalize does of functions whose
+    types have dims of the function around them; the module goes on without it.  Rules may not.
+    """
+    history, refused = begun(module), 0
     for stage in stages:
         before = history.module
         try:
@@ -174,12 +183,21 @@ def _through(stages: Sequence[Stage], module: Module) -> History:
             wrong = [str(each) for each in check(history.module)]
             if infer(history.module) is not history.module:
                 wrong.append("the module is not inferred")
+        except UnsupportedError as error:
+            if isinstance(stage, Pack):
+                raise WrongCase(_crash(stage, error, before)) from error
+            refused += 1
+            continue
         except CRASHES as error:
-            reason = f"{type(error).__name__}: {'; '.join(str(error).splitlines())}"
-            raise WrongCase(_finding("crash", stage.name, reason, before)) from error
+            raise WrongCase(_crash(stage, error, before)) from error
         if wrong:
             raise WrongCase(_finding("ill-formed", stage.name, wrong[0], before))
-    return history
+    return history, refused
+
+
+def _crash(stage: Stage, error: Exception, before: Module) -> StageFinding:
+    reason = f"{type(error).__name__}: {'; '.join(str(error).splitlines())}"
+    return _finding("crash", stage.name, reason, before)
 
 
 def _finding(

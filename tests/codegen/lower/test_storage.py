@@ -12,8 +12,10 @@ from plica.codegen.lower.compact import compact
 from plica.codegen.lower.flatten import flatten
 from plica.codegen.lower.hoist import hoist
 from plica.codegen.lower.index_narrowing import narrow_indices
+from plica.codegen.lower.passes import lower
 from plica.codegen.lower.reuse import arranged, clashes, reuse
 from plica.codegen.lower.tidy import tidy
+from plica.codegen.native import run_native
 from plica.core.fold import post_order
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Cast, FloorDiv, Load, Scalar, ScalarVar, dtype_of, index
@@ -161,6 +163,30 @@ def sums(x: Buffer[(3, 4), i32], y: Buffer[(4,), i32]):
     inner = next(each for each in statements(kernel.body) if isinstance(each, For))
     assert not covered(inner.body, kernel.body.buffer)  # type: ignore[union-attr]
     assert covered(inner, kernel.body.buffer)  # type: ignore[union-attr]
+
+
+LANES = """
+def lanes(x: Buffer[(8, 4), i32], y: Buffer[(8, 4), i32]):
+    t = alloc(Buffer[(8, 4), i32])
+    for i in vectorized(8):
+        for j in range(4):
+            with block("t", vi=spatial(8, i), vj=spatial(4, j)):
+                t[{at}, vj] = x[vi, vj] * 2
+        for j1 in range(4):
+            with block("y", vi=spatial(8, i), vj=spatial(4, j1)):
+                y[vi, vj] = t[{at}, 3 - vj]
+"""
+
+
+@pytest.mark.parametrize(("at", "inside"), [("vi", False), ("0", True), ("vi // 2", True)])
+def test_lanes_that_would_meet_in_a_buffer_have_one_each(at: str, inside: bool) -> None:
+    kernel = read(LANES.format(at=at))
+    loop = next(each for each in statements(sink_buffers(kernel).body) if isinstance(each, For))
+    assert loop.kind == "vectorized"
+    assert any(isinstance(each, Alloc) for each in statements(loop)) == inside
+    array = np.arange(32, dtype=np.int32).reshape(8, 4)
+    (found,) = run_native(lower(kernel), [array])
+    np.testing.assert_array_equal(found, 2 * array[:, ::-1])
 
 
 def test_conditions_on_memory_prove_nothing() -> None:

@@ -16,12 +16,13 @@ from plica.ir.op import find
 from plica.ir.passes import Pass
 from plica.ir.text.script import from_text
 from plica.ir.type.infer import infer
-from plica.rewrite import Pack, exact, hole, holes, pack, reassociates, rule
+from plica.rewrite import Pack, approx, exact, hole, holes, pack, reassociates, rule
 from plica.rewrite.check.report import literal
 from plica.rewrite.fuzz import StageFinding, fuzz
 from plica.rewrite.fuzz.difference import Meaning, unlike
 from plica.rewrite.graph import find_pass
 from plica.rewrite.packs.algebra import ALGEBRA
+from plica.runtime.error import Diagnostic, UnsupportedError
 
 x, y = holes("x y")
 f: Any = hole("f", dtypes="f32")
@@ -117,6 +118,28 @@ def test_a_pass_that_fails_is_named() -> None:
     assert found is not None
     assert (found.kind, found.stage) == ("crash", "fails")
     assert "too many" in found.reason
+
+
+def test_a_pass_may_refuse_and_is_counted() -> None:
+    def refuses(module: Module) -> Module:
+        raise UnsupportedError(Diagnostic("unsupported", "There is no form for it."))
+
+    report = fuzz((find_pass("to-anf"), Pass("refuses", "Never.", refuses)), examples=5)
+    assert report.finding is None
+    assert report.refused == 5
+
+
+def test_an_approximation_is_relative_to_what_cancels() -> None:
+    source = """
+# plica 1
+@plica.function
+def main(x: Tensor[(), f32]) -> Tensor[(), f32]:
+    return (op.tanh(x) + {one}) * x
+"""
+    before, after = (infer(from_text(source.format(one=each))) for each in ("1.0", "1.00005"))
+    inputs = (np.array(-2.5, np.float32),)
+    assert Meaning(before, inputs, approx(1e-4)).differs(after) is None
+    assert Meaning(before, inputs, approx(1e-6)).differs(after) is not None
 
 
 def test_a_pass_that_breaks_types_is_named() -> None:
