@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from plica.codegen.backend import AnyTarget, Backend
     from plica.ir.graph.module import Module
     from plica.runtime.artefact import Artefact
+    from plica.runtime.staged.executable import StagedExecutable
 
 
 def find_machine(arguments: argparse.Namespace) -> str | AnyTarget:
@@ -92,8 +93,8 @@ def here(
     """The artefact for this machine, tuned on it if that is asked for; where sizes become known
     while it runs, the executable, which is saved as a whole."""
     from plica.pipeline import compile
-    from plica.runtime.staged.executable import StagedExecutable
     from plica.runtime.host import cores
+    from plica.runtime.staged.executable import StagedExecutable
 
     count = cores() if arguments.threads is None else arguments.threads
     database = tuned_first(module, target, arguments, count)
