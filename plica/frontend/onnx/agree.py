@@ -1,7 +1,8 @@
 """Sizes that must agree: inputs of a node whose open sizes cannot be shown to be one.
 
 Operators that broadcast take sizes that are the same or 1, which is seen when the model runs;
-products and joins take sizes that are the same, which is asserted.
+products, joins and vectors over an axis take sizes that are the same, which is asserted.  Indices
+may be shorter than what they index along the axes that they leave alone: the rest is cut off.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.run_time import common_shape, matched, spread
+from plica.frontend.onnx.run_time import common_shape, matched, prefix, spread
 from plica.frontend.onnx.value import TensorValue
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.relation import Shape
@@ -25,12 +26,20 @@ BROADCAST: Final = frozenset(
 )  # fmt: skip
 
 
-ASSERTED: Final = frozenset({"MatMul", "Concat", "GatherElements"})
+ASSERTED: Final = frozenset({"MatMul", "Concat"})
+
+VECTORS: Final = {
+    "BatchNormalization": 7,
+    "InstanceNormalization": 6,
+    "GroupNormalization": 21,
+    "ReverseSequence": 10,
+}
+"""Those whose inputs after the first are vectors over one axis of it, from which version on."""
 
 
 def agree(node: OnnxNode) -> None:
     """Give a node inputs of sizes that agree, where that takes a look at the sizes of a call."""
-    if node.proto.op_type not in BROADCAST | ASSERTED:
+    if node.proto.op_type not in BROADCAST | ASSERTED | VECTORS.keys() | {"GatherElements"}:
         return
     values = [each for each in node.inputs if each is not None]
     if len(values) < 2 or len(values) < len(node.inputs):
@@ -47,14 +56,37 @@ def agree(node: OnnxNode) -> None:
         node.inputs = (values[0], _matched(values[1], (*right[:-2], inner, right[-1])))
     elif kind == "GatherElements" and len({len(each) for each in shapes}) == 1:
         axis = node.integer("axis", 0) % max(len(shapes[0]), 1)
-        sizes = (*shapes[0][:axis], shapes[1][axis], *shapes[0][axis + 1 :])
-        node.inputs = (values[0], _matched(values[1], sizes))
+        node.inputs = (_cut(values[0], shapes[1], axis), values[1])
+    elif kind in VECTORS and node.opset >= VECTORS[kind]:
+        axis = node.integer("batch_axis", 1) if kind == "ReverseSequence" else 1
+        if len(shapes[0]) > axis >= 0 and all(len(each) == 1 for each in shapes[1:]):
+            node.inputs = _over_axis(values, axis)
     elif kind == "Concat" and len({len(each) for each in shapes}) == 1:
         axis = node.integer("axis", 1) % max(len(shapes[0]), 1)
         node.inputs = tuple([
             _matched(each, (*shapes[0][:axis], each.type.shape[axis], *shapes[0][axis + 1 :]))
             for each in values
         ])  # fmt: skip
+
+
+def _cut(x: TensorValue, sizes: Shape, but: int) -> TensorValue:
+    """The first places of x along all axes but one, where there may be more than are indexed."""
+    cut = x.expr
+    for axis, (mine, wanted) in enumerate(zip(x.type.shape, sizes, strict=True)):
+        if axis != but and _is_unsure(mine, wanted):
+            cut = prefix(cut, wanted, axis)
+    return x if cut is x.expr else TensorValue(cut)
+
+
+def _over_axis(values: Sequence[TensorValue], axis: int) -> tuple[TensorValue, ...]:
+    """A value and vectors over one axis of it, all of one size: a number where there is one."""
+    whole = values[0].type.shape
+    sizes = [whole[axis], *(each.type.shape[0] for each in values[1:])]
+    size = next((each for each in sizes if known(each) is not None), sizes[0])
+    return (
+        _matched(values[0], (*whole[:axis], size, *whole[axis + 1 :])),
+        *(_matched(each, (size,)) for each in values[1:]),
+    )
 
 
 def _differ(shapes: Sequence[Shape]) -> bool:

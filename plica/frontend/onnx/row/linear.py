@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.word import Row, dtype, like, rank
+from plica.frontend.onnx.row.word import Row, dtype, like, rank, shape
+from plica.frontend.onnx.run_time import broadcast_size, spread
 from plica.ir.graph.expression import Expr
+from plica.ir.loop.scalar import Scalar
 from plica.ir.op.elementwise import add, multiply
 from plica.ir.op.linear import dense, einsum, matmul
 from plica.ir.op.shape import transpose
+from plica.ir.type.dim import known
 
 
 def _matmul(node: OnnxNode) -> Expr:
@@ -43,7 +46,25 @@ def _einsum(node: OnnxNode) -> Expr:
         letters = equation.replace(",", "")
         kept = sorted(each for each in set(letters) if letters.count(each) == 1)
         equation += "->" + "".join(kept)
-    return einsum(node.all(), equation=equation)
+    return einsum(_spread_out(node, equation), equation=equation)
+
+
+def _spread_out(node: OnnxNode, equation: str) -> tuple[Expr, ...]:
+    """The inputs with axes of 1 as long as the others that have their letter."""
+    given, terms = node.all(), equation.partition("->")[0].split(",")
+    if [rank(x) for x in given] != [len(term) for term in terms]:
+        return given  # which `einsum` refuses
+    whole: dict[str, Scalar] = {}
+    for x, term in zip(given, terms, strict=True):
+        for letter, size in zip(term, shape(x), strict=True):
+            whole[letter] = broadcast_size(node, whole.get(letter, size), size)
+    return tuple(
+        spread(node, x, [
+            whole[letter] if known(size) in (None, 1) else size
+            for letter, size in zip(term, shape(x), strict=True)
+        ])
+        for x, term in zip(given, terms, strict=True)
+    )  # fmt: skip
 
 
 def _without_dots(node: OnnxNode, equation: str) -> str:

@@ -36,7 +36,7 @@ from plica.ir.op.index import where
 from plica.ir.op.normalize import batch_norm, instance_norm, layer_norm, lrn, rms_norm
 from plica.ir.op.reduction import mean, sum_
 from plica.ir.op.shape import reshape
-from plica.ir.type.dim import product, quotient
+from plica.ir.type.dim import known, product, quotient
 
 
 def _batch_norm(node: OnnxNode) -> Expr:
@@ -112,6 +112,9 @@ def _group_norm(node: OnnxNode) -> Expr:
         node.unsupported("GroupNormalization works in f32.", "stash_type=1")
     sizes = shape(x)
     part = quotient(sizes[1], index(groups)) if rank(x) > 1 and groups > 0 else None
+    if part is None and groups > 0 and rank(x) > 1 and known(sizes[1]) is None:
+        message = "The channels of GroupNormalization must be a multiple of its groups."
+        node.unsupported(message, f"a multiple of {groups}", str(node.type()))
     if part is None:
         node.malformed("The groups do not divide the channels.", str(groups), str(node.type()))
     grouped = (sizes[0], index(groups), product((part, *sizes[2:])))

@@ -128,11 +128,11 @@ def _conv_transpose(node: OnnxNode) -> Expr:
         sizes = node.sizes(0)[2:]
         goal = tuple(s * t for s, t in zip(sizes, strides, strict=True))
         goal = goal if wanted is None else wanted[-count:]
-        sides, more = [], list(extra)
+        sides, more = [], list(extra)  # auto_pad takes away only; an output_shape may add
         for at in range(count):
             whole = strides[at] * (sizes[at] - 1) + extra[at] + window.reach(at)
             total = max(0, whole - goal[at])
-            more[at] += max(0, goal[at] - whole)
+            more[at] += 0 if wanted is None else max(0, goal[at] - whole)
             small, large = total // 2, total - total // 2
             sides.append((small, large) if auto == "SAME_UPPER" else (large, small))
         padding = tuple(sides)
