@@ -53,7 +53,7 @@ class TorchCase:
                 made if part is None else graph.call_function(operator.getitem, (made, part))
             )
         graph.output(tuple([nodes[at] for at in self.outputs]))
-        return fx.GraphModule(held, graph)
+        return fx.GraphModule(held, graph).eval()
 
     def text(self) -> str:
         """The program as Python has it."""
