@@ -26,14 +26,13 @@ from typing import Any
 import numpy as np
 
 import plica
-from benchmarks.cliffs import size, sizes
+from benchmarks.cliffs import Random, size, sizes
 from benchmarks.gpu_products import graph_of
 from plica.core.diagnostic import CompilerBug
 
 ROUNDS, RUNS = 3, 10
 ERROR = {"f32": 2e-4, "f16": 2e-2, "bf16": 1e-1}
 
-Random = np.random.Generator
 Shape = tuple[int, ...]
 Drawn = tuple[str, Any, list[Shape]]  # Any: a module of torch
 
@@ -207,7 +206,7 @@ FAMILIES = (
 
 def drawn(seed: int, number: int) -> tuple[str, Drawn]:
     """The case of a number: a dtype, and a network with its inputs."""
-    random = np.random.default_rng((seed, number))
+    random = Random((seed, number))
     kind = str(random.choice(["f32", "f16", "f16", "bf16"]))
     family = FAMILIES[int(random.integers(len(FAMILIES)))]
     return kind, family(random)

@@ -140,5 +140,6 @@ def test_doctor_is_ill_without_a_required_package() -> None:
 
 def test_doctor_knows_the_dependencies() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    names = [re.split(r"[<>=~]", each)[0] for each in project["dependencies"]]
+    here = [each for each in project["dependencies"] if "== 'Darwin'" not in each]
+    names = [re.split(r"[<>=~]", each)[0] for each in here]
     assert sorted(names) == sorted(doctor.REQUIRED)

@@ -52,6 +52,7 @@ def main(x: Tensor[(8, 32), f32], w: Tensor[(32, 16), f32]) -> Tensor[(8, 16), f
     return nn.relu(op.matmul(x, w)) + 1.0
 """
 )
+LARGER = SOURCE.replace("(8, ", "(80, ")
 CHAIN = (
     HEADER
     + """
@@ -329,7 +330,7 @@ def test_a_pass_that_makes_a_race_is_named() -> None:
     guilty = Pass("one-row", "Wrong.", _one_row, kind="lower")
     page = CPU.insert(guilty, after="blocks-to-loops")
     with pytest.raises(CompilerBug, match=r"(?s)After one-row: .*Iterations 0 and 1 of the loop"):
-        lower(from_text(SOURCE), target=target_of("cpu"), page=page, checks=StateChecks())
+        lower(from_text(LARGER), target=target_of("cpu"), page=page, checks=StateChecks())
 
 
 def test_fuzzing_native_code_blames_the_pass() -> None:

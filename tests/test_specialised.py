@@ -319,16 +319,12 @@ def test_what_needs_numbers_for_sizes_is_read_when_they_are_known() -> None:
         np.testing.assert_allclose(exe(x), runtime(made, {"x": x})[0], rtol=1e-5, atol=1e-6)
 
 
-def test_the_command_takes_a_number_for_a_dim(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_takes_a_number_for_a_dim(tmp_path: Path) -> None:
     path, out = tmp_path / "m.onnx", tmp_path / "m.plica"
     made = onnx_model([helper.make_node("Relu", ["x"], ["y"])], {"x": ("float32", ["n", 2])}, ["y"])
     path.write_bytes(made.SerializeToString())
     assert command(["compile", str(path), "-o", str(out)]) == 0
     assert str(plica.load(out).inputs[0]) == "x: Tensor[('n', 2), f32]"
-    assert command(["compile", str(path), "-o", str(tmp_path / "m.so")]) != 0
-    assert "sizes" in capsys.readouterr().err
     assert command(["compile", str(path), "-o", str(out), "--dim", "n=4"]) == 0
     assert plica.load(out).inputs[0].shape == (4, 2)
 

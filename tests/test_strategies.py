@@ -14,6 +14,7 @@ from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.ir.generate import block_kernels
 from plica.ir.graph.expression import (
+    LetDim,
     EXPRESSIONS,
     Apply,
     Call,
@@ -112,7 +113,7 @@ def features(whole: Module) -> set[str]:
 
 
 WANTED = {
-    *(each.__name__ for each in get_args(EXPRESSIONS) if each is not Literal),
+    *(each.__name__ for each in get_args(EXPRESSIONS) if each not in (Literal, LetDim)),
     *(each.__name__ for each in get_args(Pattern)),
     "Extern", "ScalarVar", "TypeVar", "TupleType", "type arguments", "call of a definition",
     "call of a closure", "call with dims", "higher order", "recursive let", "polymorphic function",

@@ -28,10 +28,10 @@ REQUIRED: Final[dict[str, str]] = {
     "llvmlite": "compiling for processors",
     "rich": "the tables of the command line",
     "hypothesis": "checking rules (plica.check, plica rules check)",
-    "xgboost": "search (plica tune); compiling and running go without",
+    "onnx": "reading ONNX models (plica compile M.onnx)",
+    "xgboost-cpu": "search (plica tune); compiling and running go without",
 }
 OPTIONAL: Final[dict[str, str]] = {
-    "onnx": "reading ONNX models (plica compile M.onnx)",
     "onnxruntime": "independent reference in tests, plica bench --against",
     "openvino": "plica bench --against",
     "torch": "models of torch, torch.compile, plica bench --against",

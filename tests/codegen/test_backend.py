@@ -68,8 +68,8 @@ def test_every_record_has_its_tables() -> None:
 
 @pytest.mark.parametrize("name", ["cpu", "c"])
 def test_forms_of_the_record_are_those_that_are_used(name: str) -> None:
-    x, w = Var(Name("x"), tensor((8, 32), "f32")), Var(Name("w"), tensor((32, 64), "f32"))
-    function = Function((), (), (x, w), tensor((8, 64), "f32"), Apply("matmul", (x, w)))
+    x, w = Var(Name("x"), tensor((64, 32), "f32")), Var(Name("w"), tensor((32, 9), "f32"))
+    function = Function((), (), (x, w), tensor((64, 9), "f32"), Apply("matmul", (x, w)))
 
     def form(of: Backend) -> list[str]:
         scheduler = of.scheduler(of.machine(find_target(name)), exact, {})

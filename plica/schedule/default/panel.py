@@ -25,7 +25,9 @@ panel[t < 2, a < 8, q < 32] = x[a, t * 32 + q]
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from math import prod
+from typing import Any
 
 from attrs import frozen
 
@@ -56,7 +58,7 @@ from plica.schedule.default.form import names_of, packed, packer
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import shared, written_out
 from plica.schedule.default.role import contraction_blocks, made_by
-from plica.schedule.default.run_schedule import run_within, terms_of
+from plica.schedule.default.run_schedule import TileNest, epilogue_after, run_within, terms_of
 from plica.schedule.default.sample import row_length
 from plica.schedule.default.share import pays
 from plica.schedule.default.summed import summed
@@ -70,7 +72,6 @@ from plica.schedule.primitive import (
     decompose_reduction,
     loops,
     reorder,
-    reverse_compute_at,
     set_scope,
     split,
     unroll,
@@ -182,41 +183,44 @@ def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
     shares = pays(machine, prod(_extents(sums)), kernel.params)
 
     runs, depth = len(terms_of(blocks.total)), terms_of(sums)
+    spatial = len(sums.kinds) - runs - len(depth)
+
+    def tiled(of: Handle) -> Generator[Any, Any, TileNest]:
+        every: tuple[Handle, ...] = yield loops(of)
+        *around, output, row = every[:spatial]
+        over = every[spatial:]
+        tiles, step = yield split(output, (None, panel.tile.steps))
+        group, column, vector, lane = yield split(
+            row, (None, panel.group, panel.tile.vectors, panel.lanes)
+        )
+        yield reorder(*around, group, tiles, column, *over, step, vector, lane)
+        return TileNest((*around, group, tiles, column), over, (step, vector), lane)
 
     def schedule() -> Body:
         total = yield block(str((blocks.total or sums).label))
         last = yield block(str(blocks.epilogue.label))
         copy = yield block(str(columns.label))
-        every: tuple[Handle, ...] = yield loops(total)
-        spatial = len(every) - (runs or len(depth))
-        *around, output, row = every[:spatial]
-        over = list(every[spatial:])
-        tiles, step = yield split(output, (None, panel.tile.steps))
-        group, column, vector, lane = yield split(
-            row, (None, panel.group, panel.tile.vectors, panel.lanes)
-        )
-        order = [*around, group, tiles, column]
-        yield reorder(*order, *over, step, vector, lane)
+        nest = yield from tiled(total)
+        order, over = nest.around, nest.terms
+        *around, group, _, _ = order
         yield set_scope(total, 0, "local")
-        yield reverse_compute_at(last, order[-1])
-        steps = [(over, depth)]
+        steps = yield from epilogue_after(nest, blocks.tail, tiled, last)
         if runs:
             counts = {spatial - 2: panel.tile.steps, spatial - 1: panel.columns}
-            steps = []
-            for run, where in ((sums, over[-1]), (blocks.tail, order[-1])):
-                if run is not None:
-                    ends = (spatial - 1, panel.lanes)
-                    steps.append((yield from run_within(run, where, counts, ends)))
+            ends = (spatial - 1, panel.lanes)
+            steps.append((yield from run_within(sums, over[-1], counts, ends)))
+        else:
+            steps.append((list(over), depth))
         yield compute_at(copy, group)
         start = yield decompose_reduction(total, over[0])
-        for each in (step, vector):
-            yield unroll(each)
-        yield vectorize(lane)
+        for place in nest.places:
+            yield unroll(place)
+        yield vectorize(nest.lane)
         for terms, extents in [each for each in steps if each[0]]:
             yield from written_out(extents, panel.tile, terms)
         begun: tuple[Handle, ...] = yield loops(start)
-        for each in begun[len(order) : -1]:
-            yield unroll(each)
+        for place in begun[len(order) : -1]:
+            yield unroll(place)
         yield vectorize(begun[-1])
         yield from _finished(panel, last, len(order))
         yield from _copied(copy, len(around) + 1)

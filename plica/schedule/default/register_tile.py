@@ -21,8 +21,10 @@ for …, tiles of lanes, tiles of the other axis:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from functools import partial
 from math import prod
+from typing import Any
 
 from attrs import frozen
 
@@ -35,7 +37,7 @@ from plica.ir.type.dtype import DType
 from plica.schedule.default.contraction import stride
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import ContractionBlocks, contraction_blocks, made_by
-from plica.schedule.default.run_schedule import run_within, terms_of
+from plica.schedule.default.run_schedule import TileNest, epilogue_after, run_within, terms_of
 from plica.schedule.default.share import share_of
 from plica.schedule.default.tile import RegisterTile, best_tile, most_steps
 from plica.schedule.do import Body, do
@@ -50,7 +52,6 @@ from plica.schedule.primitive import (
     loops,
     parallel,
     reorder,
-    reverse_compute_at,
     set_scope,
     split,
     unroll,
@@ -224,10 +225,8 @@ def scheduled(
     loop `beside`, one of those around, is part of every tile.
     """
 
-    def schedule() -> Body:
-        total = yield block(str((blocks.total or blocks.reduction).label))
-        last = yield block(str(blocks.epilogue.label))
-        every: tuple[Handle, ...] = yield loops(total)
+    def tiled(of_block: Handle, runs: int) -> Generator[Any, Any, TileNest]:
+        every: tuple[Handle, ...] = yield loops(of_block)
         vectors, inner, lane = yield split(every[of.lane], (None, tile.vectors, lanes))
         many = [inner]
         ahead = [vectors]
@@ -245,27 +244,32 @@ def scheduled(
             ahead, behind = behind, ahead
         batch, around = [every[at] for at in of.batch], [every[at] for at in _outside(of, beside)]
         step = [*([] if beside is None else [every[beside]]), *step]
-        over = list(every[len(every) - of.runs :] if of.runs else [every[at] for at in of.terms])
-        order = [*batch, *first, *ahead, *around, *behind]
+        over = every[len(every) - runs :] if runs else tuple([every[at] for at in of.terms])
+        order = (*batch, *first, *ahead, *around, *behind)
         yield reorder(*order, *over, *step, *many, lane)
+        return TileNest(order, over, (*step, *many), lane)
+
+    def schedule() -> Body:
+        total = yield block(str((blocks.total or blocks.reduction).label))
+        last = yield block(str(blocks.epilogue.label))
+        nest = yield from tiled(total, of.runs)
+        order, over, batch = nest.around, nest.terms, nest.around[: len(of.batch)]
         yield set_scope(total, 0, "local")
-        if order:
-            yield reverse_compute_at(last, order[-1])
-        if pads and batch and blocks.data is not None:
-            copy = yield block(str(blocks.data.label))
-            yield compute_at(copy, batch[-1])
-        sums: list[tuple[list[Handle], tuple[int, ...]]] = []
+        again = partial(tiled, runs=0)
+        sums = yield from epilogue_after(nest, blocks.tail, again, last)
         if of.runs:
             counts = _counts(of, tile, lanes, beside)
-            for run, where in ((blocks.reduction, over[-1]), (blocks.tail, order[-1])):
-                if run is not None:
-                    sums.append((yield from run_within(run, where, counts, (of.lane, lanes))))
+            ends = (of.lane, lanes)
+            sums.append((yield from run_within(blocks.reduction, over[-1], counts, ends)))
         else:
-            sums.append((over, _extents(of)))
+            sums.append((list(over), _extents(of)))
+        if pads and batch and blocks.data is not None:  # after all that reads it
+            copy = yield block(str(blocks.data.label))
+            yield compute_at(copy, batch[-1])
         start = yield decompose_reduction(total, over[0])
-        for each in (*step, *many):
+        for each in nest.places:
             yield unroll(each)
-        yield vectorize(lane)
+        yield vectorize(nest.lane)
         for terms, extents in [each for each in sums if each[0]]:
             if of.sliding:
                 for each in terms:

@@ -12,8 +12,10 @@ for …, tiles:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, TypeAlias
+
+from attrs import frozen
 
 from plica.ir.loop.statement import Block
 from plica.ir.type.dim import known
@@ -23,12 +25,17 @@ from plica.schedule.primitive import (
     compute_at,
     decompose_reduction,
     loops,
+    merge_loops,
     reorder,
+    reverse_compute_at,
     set_scope,
     split,
     unroll,
     vectorize,
 )
+
+Sums: TypeAlias = tuple[list[Handle], tuple[int, ...]]
+"""The loops of the terms of a sum, and how many there are of each."""
 
 
 def terms_of(of: Block | None) -> tuple[int, ...]:
@@ -44,7 +51,7 @@ def run_within(
     loop: Handle,
     counts: Mapping[int, int],
     lane: tuple[int, int],
-) -> Generator[Any, Any, tuple[list[Handle], tuple[int, ...]]]:
+) -> Generator[Any, Any, Sums]:
     """The sum of a run, in registers, where its tile is added to the total; gives the loops of its
     terms and how many there are of each, those of one left out.
 
@@ -73,3 +80,44 @@ def run_within(
         yield unroll(each)
     yield vectorize(begun[-1])
     return list(rest), long
+
+
+@frozen
+class TileNest:
+    """The loops of a sum in tiles: those around each, terms, places of a tile, and lanes."""
+
+    around: tuple[Handle, ...]
+    terms: tuple[Handle, ...]
+    places: tuple[Handle, ...]
+    lane: Handle
+
+
+def epilogue_after(
+    total: TileNest,
+    tail: Block | None,
+    tiled: Callable[[Handle], Generator[Any, Any, TileNest]],
+    last: Handle,
+) -> Generator[Any, Any, list[Sums]]:
+    """What reads the total, where a tile of it is made; before that the sum of the last run in the
+    same tiles, if it is apart: gives what `run_within` does for it.
+
+    The tail has all lanes of a tile as the total has, though the result may need fewer of them:
+    sums that are made in part do not stay in registers.
+    """
+    if tail is None:
+        yield reverse_compute_at(last, total.around[-1])
+        return []
+    one = yield block(str(tail.label))
+    nest = yield from tiled(one)
+    yield merge_loops(total.around[-1], nest.around[-1])
+    yield set_scope(one, 0, "local")
+    yield reverse_compute_at(last, total.around[-1])
+    start = yield decompose_reduction(one, nest.terms[0])
+    begun: tuple[Handle, ...] = yield loops(start)
+    for each in (*nest.places, *begun[len(nest.around) : -1]):
+        yield unroll(each)
+    for each in (nest.lane, begun[-1]):
+        yield vectorize(each)
+    both = zip(nest.terms, terms_of(tail), strict=True)
+    long = [(loop, count) for loop, count in both if count > 1]
+    return [([loop for loop, _ in long], tuple([count for _, count in long]))]

@@ -1,8 +1,8 @@
 """The sums of a contraction: all terms at once, or in runs whose totals are kept beside them.
 
     sum[b, i, j]  = sum over h of data * weight at k = b * 256 + h      a tile in registers
-    tail[i, j]    = the same of the last run, where that is shorter     the same
     total[i, j]   = sum over b of f64(sum[b, i, j])                     once for each run
+    tail[i, j]    = the sum of the last run, where that is shorter      a tile in registers
     what is read    f32(total[i, j] + f64(tail[i, j]))
 
 How long a run is says the sum itself (`plica.ir.loop.summation`).  Where terms may be joined in
@@ -126,24 +126,21 @@ def summed(  # noqa: PLR0917  # a contraction in the axes of a form
     starts = {each: block * parts[each] for each, block in zip(cut, blocks, strict=True)}
     one = Buffer(names.name("sum"), (*counts, *shape), dtype)
     found = [Each(one, (*blocks, *axes), _reduce(of, parts, body, starts))]
-    _, join = MEANING[of.combiner]
-    last = cut[-1]
-    rest = extents[last] % parts[last]
-    tail: Load | None = None
-    if rest:
-        assert len(cut) == 1  # equal parts, or one that is cut
-        short = Buffer(names.name("tail"), shape, dtype)
-        value = _reduce(of, {**parts, last: rest}, body, {last: index(extents[last] - rest)})
-        found.append(Each(short, axes, value))
-        tail = Load(short, axes)
     few = prod(extents[each] // parts[each] for each in cut) <= FEW
     wide = dtype if of.free and few else f64
     total = Buffer(names.name("total"), shape, wide)
     inner = Reduce(of.combiner, blocks, counts, _as(Load(one, (*blocks, *axes)), wide))
     found.append(Each(total, axes, inner))
     whole: Scalar = Load(total, axes)
-    if tail is not None:
-        whole = join(whole, _as(tail, wide))
+    last = cut[-1]
+    rest = extents[last] % parts[last]
+    if rest:
+        assert len(cut) == 1  # equal parts, or one that is cut
+        tail = Buffer(names.name("tail"), shape, dtype)
+        value = _reduce(of, {**parts, last: rest}, body, {last: index(extents[last] - rest)})
+        found.append(Each(tail, axes, value))
+        _, join = MEANING[of.combiner]
+        whole = join(whole, _as(Load(tail, axes), wide))
     return found, _as(whole, dtype)
 
 

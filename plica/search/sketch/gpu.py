@@ -20,7 +20,7 @@ only that one is made again.
 >>> asked = Asked(stages((x, w), (dense,)), Facts((False, True)))
 >>> names = [name for name, _ in drafts(asked, Gpu())]
 >>> names[:2], [each for each in names if each.startswith("product-3")][0]
-(['default', 'wgmma-tiles'], 'product-32x64x8-8x16-2-1-2-kept')
+(['default', 'online-softmax'], 'product-32x64x8-8x16-2-1-2-kept')
 """
 
 from __future__ import annotations

@@ -87,8 +87,10 @@ with torch.no_grad():
 
 - What Plica has no row for is left to torch, with one warning (`plica.dynamo.TorchFallback`) that
   names these operators; the parts between are compiled.
-- Plica gives torch no gradients. A graph of which gradients may be asked is left to torch as a
-  whole, with a warning; under `torch.no_grad()` it is compiled.
+- Where gradients may be asked for, torch derives a graph forwards and one backwards, and both are
+  compiled like any other; `freeze` says nothing then, since training changes parameters.
+- `torch.cond` becomes an `if` and `while_loop` a function that calls itself, in graphs of
+  `torch.compile` as in exported programs.
 - Tensors go in through DLPack, without a copy where they are contiguous, and come out with the
   strides that torch expects. A call with other sizes makes code of its own, once; torch's own
   rules (`dynamic=`) decide when a graph is traced again.

@@ -21,6 +21,7 @@ from plica.ir.loop.tensor import reduce
 from plica.ir.type.dtype import f32
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
+from plica.rewrite.contract import reassociates
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine, default_schedule, formed
 from plica.schedule.default.grouped import by_group
@@ -66,6 +67,38 @@ def test_groups_mean_the_same(data: st.DataObject) -> None:
     arrays = [numbers(3, shape), numbers(1, taps)][: 1 if constant else 2]
     found = plica.compile(of, cache=False)(*arrays)
     np.testing.assert_array_equal(found, plica.interpret(of, *arrays))
+
+
+@FEW
+@given(st.data())
+def test_groups_with_more_terms_than_a_run_have_tiles(data: st.DataObject) -> None:
+    """Runs and a shorter one after them, lanes that the result does not fill, room around."""
+    draw = data.draw
+    groups, window = draw(st.integers(1, 3)), draw(st.sampled_from((3, 5)))
+    whole_run = 320 // window**2
+    channels = whole_run + draw(st.integers(1, whole_run))
+    outputs, side = draw(st.integers(5, 9)), draw(st.integers(0, window // 2))
+    size = draw(st.integers(7, 9)), draw(st.integers(9, 21))
+    shape, taps = (1, groups * channels, *size), (groups * outputs, channels, window, window)
+    x, w = Var(Name("x"), tensor(shape, "f32")), Var(Name("w"), tensor(taps, "f32"))
+    value = op.nn.conv(x, w, groups=groups, padding=side)
+    facts = Facts((False, True), contract=reassociates)
+    of = to_stages(infer(whole([x, w], value)).main_function()).stages
+    for on in MACHINES.values():
+        form = formed(of, facts, on)
+        assert form is not None
+        assert default_schedule(begun(form.stages, facts.constant), on) is not None
+    held = op.nn.conv(x, const(numbers(1, taps)), groups=groups, padding=side)
+    found = plica.compile(whole([x], held), cache=False)(numbers(3, shape))
+    np.testing.assert_array_equal(found, exact(numbers(3, shape), numbers(1, taps), groups, side))
+
+
+def exact(x: Array, w: Array, groups: int, side: int) -> Array:
+    """The convolution of whole numbers, by numpy."""
+    around = np.pad(x, ((0, 0), (0, 0), (side, side), (side, side)))
+    windows = np.lib.stride_tricks.sliding_window_view(around, w.shape[2:], (2, 3))
+    parts = zip(np.split(windows, groups, axis=1), np.split(w, groups), strict=True)
+    return np.concatenate([np.einsum("ncijkl,ockl->noij", a, b) for a, b in parts], axis=1)
 
 
 # fmt: off
