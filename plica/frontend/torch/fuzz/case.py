@@ -13,7 +13,7 @@ from plica.frontend.torch.fuzz.row import CallDraw, KnownValue, TorchCall, rows_
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
+    from torch import Tensor, fx
 
 SHAPES: Final = ((2, 3, 5, 4), (1, 4, 6, 6), (2, 4, 7), (3, 2, 5), (3, 4), (5,), (2, 6), ())
 MOST_ELEMENTS: Final = 2_000
@@ -35,21 +35,25 @@ class TorchCase:
     """Each call, and which of its results is kept if there are several."""
     outputs: tuple[int, ...]
 
-    def module(self) -> torch.nn.Module:
-        """The program as a module."""
-        import torch
+    def module(self) -> fx.GraphModule:
+        """The program as a module: one line after another, as people write them.
 
-        case = self
-        steps = tuple([_step(call, part) for call, part in self.calls])
+        Where calls are held by functions within functions, dynamo itself takes the result of one
+        for that of another (`torch.Tensor.int` for the `torch.ones_like` after it), with its own
+        backend `eager` as with any, and soon gives up compiling them.
+        """
+        from torch import fx
 
-        class Program(torch.nn.Module):
-            def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-                values = list(inputs)
-                for step in steps:
-                    values.append(step(values))
-                return tuple([values[at] for at in case.outputs])
-
-        return Program().eval()
+        graph = fx.Graph()
+        held: dict[str, Tensor] = {}
+        nodes = [graph.placeholder(f"v{at}") for at in range(len(self.inputs))]
+        for call, part in self.calls:
+            made = _node(graph, call, nodes, held)
+            nodes.append(
+                made if part is None else graph.call_function(operator.getitem, (made, part))
+            )
+        graph.output(tuple([nodes[at] for at in self.outputs]))
+        return fx.GraphModule(held, graph).eval()
 
     def text(self) -> str:
         """The program as Python has it."""
@@ -125,6 +129,7 @@ def torch_case(seed: int, number: int, most: int = 8) -> TorchCase:
 def _grown(random: Random, values: Sequence[Tensor]) -> tuple[TorchCall, int | None, Tensor] | None:
     """One call more on tensors that are known; None where torch does not take it."""
     import torch
+    from torch import fx
 
     back = min(int(random.expovariate(0.7)), len(values) - 1)
     at = len(values) - 1 - back
@@ -132,7 +137,8 @@ def _grown(random: Random, values: Sequence[Tensor]) -> tuple[TorchCall, int | N
     row = rows[random.choice(list(rows))]
     try:
         call = row(CallDraw(random, values), KnownValue(at), values[at])
-        made = _step(call, None)([each.clone() for each in values])
+        alone = TorchCase(tuple(values), ((call, None),), (len(values),))
+        made = fx.Interpreter(alone.module()).run(*[each.clone() for each in values])[0]
         part = None
         if isinstance(made, tuple | list):
             part = random.randrange(len(made))
@@ -149,35 +155,37 @@ def _grown(random: Random, values: Sequence[Tensor]) -> tuple[TorchCall, int | N
     return call, part, made
 
 
-def _step(call: TorchCall, part: int | None) -> Any:
-    """A function of the tensors that are known, which makes one more."""
-    run = _function(call)
-    return run if part is None else lambda values: run(values)[part]
-
-
-def _function(call: TorchCall) -> Any:
+def _node(
+    graph: fx.Graph, call: TorchCall, nodes: Sequence[fx.Node], held: dict[str, Tensor]
+) -> fx.Node:
+    """A call as a node of a graph; what is constant is put among what is held."""
     import torch
 
     if call.path in ("weight", "spread", "places"):
-        held = _held(call)
-        return lambda values: held
-    found: Any = torch  # Any: a function, by its path
-    for name in call.path.split(".")[1:]:
-        found = getattr(found, name)
-    parts = [_argument(each) for each in call.args]
-    named = dict(call.named)
-    return lambda values: found(*[part(values) for part in parts], **named)
+        name = f"held_{len(held)}"
+        held[name] = _held(call)
+        return graph.get_attr(name)
 
+    def argument(of: Any) -> Any:
+        match of:
+            case KnownValue(number):
+                return nodes[number]
+            case TorchCall():
+                return _node(graph, of, nodes, held)
+            case list():
+                return [argument(each) for each in of]
+            case _:
+                return of
 
-def _argument(of: Any) -> Any:
-    if isinstance(of, KnownValue):
-        return operator.itemgetter(of.number)
-    if isinstance(of, TorchCall):
-        return _function(of)
-    if isinstance(of, list) and any(isinstance(each, KnownValue) for each in of):
-        parts = [_argument(each) for each in of]
-        return lambda values: [part(values) for part in parts]
-    return lambda values: of
+    args, named = tuple([argument(each) for each in call.args]), dict(call.named)
+    within, _, name = call.path.rpartition(".")
+    if within == "torch.Tensor":
+        made = graph.call_method(name, args, named)
+    else:
+        found: Any = torch if within == "torch" else torch.nn.functional  # Any: modules
+        made = graph.call_function(getattr(found, name), args, named)
+    made.meta["path"] = call.path
+    return made
 
 
 def _held(call: TorchCall) -> Tensor:

@@ -42,6 +42,8 @@ class TorchCall:
 def _text(of: Any) -> str:
     if isinstance(of, KnownValue):
         return f"v{of.number}"
+    if isinstance(of, TorchCall):
+        return of.text()
     if isinstance(of, list):
         return f"[{', '.join(map(_text, of))}]"
     return repr(of)
@@ -225,19 +227,12 @@ def _product(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     return TorchCall("torch.matmul", (k, TorchCall("weight", (x.shape[-1], d.pick(1, 2, 4)))))
 
 
+_CASTS: Final = ("float", "double", "long", "bool", "half", "bfloat16", "int")
+_CHANGES: Final = ("add_", "mul_", "sub_")
+
+
 def _cast(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
-    return TorchCall(
-        d.pick(
-            "torch.Tensor.float",
-            "torch.Tensor.double",
-            "torch.Tensor.long",
-            "torch.Tensor.bool",
-            "torch.Tensor.half",
-            "torch.Tensor.bfloat16",
-            "torch.Tensor.int",
-        ),
-        (k,),
-    )
+    return TorchCall(f"torch.Tensor.{d.pick(*_CASTS)}", (k,))
 
 
 def _permute(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
@@ -246,7 +241,7 @@ def _permute(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
 
 def _changed(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     return TorchCall(
-        f"torch.Tensor.{d.pick('add_', 'mul_', 'sub_')}",
+        f"torch.Tensor.{d.pick(*_CHANGES)}",
         (TorchCall("torch.clone", (k,)), d.like(x, True)),
     )
 
@@ -311,6 +306,13 @@ ANY: Final[dict[str, Row]] = {
 }
 """Calls on tensors of any dtype."""
 # fmt: on
+
+POINTWISE: Final = {
+    *_FLOATS, *_JUMPS, "torch.atan2", "torch.div", "torch.fmod", "torch.remainder", "torch.hypot",
+    "torch.logaddexp", "torch.pow", "torch.lerp", "torch.argsort", "torch.gt",
+    *[f"torch.Tensor.{name}" for name in (*_CASTS, *_CHANGES)], *ANY,
+} - {"torch.sum", "torch.prod"}  # fmt: skip
+"""Calls that add up no elements: each is rounded by itself, or only moved."""
 
 
 def rows_for(x: Tensor) -> dict[str, Row]:

@@ -1,7 +1,7 @@
 """Runs: random programs of torch, exported and compiled or by `torch.compile`, beside torch itself.
 
-What differs more than torch's own results do when the seventh digit of the inputs changes is made
-smaller, call by call.  Results that share memory must do so in both.
+What differs where torch leaves nothing open is made smaller, call by call.  Results that share
+memory must do so in both.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import numpy as np
 
 from plica.core.diagnostic import CompilerBug
+from plica.frontend.torch.dtype import tensor_of_array
 from plica.frontend.torch.fuzz.case import TorchCase, torch_case
+from plica.frontend.torch.fuzz.open_result import difference, eager, is_open
 from plica.rewrite.fuzz.driver import campaign, least
 from plica.runtime.error import PlicaError, UnsupportedError
 
@@ -32,9 +35,6 @@ CRASHES: Final = (
     MemoryError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
 """What no program may end in; a refusal is a `PlicaError` too, but one of its own kind."""
-
-TOLERANCE: Final = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-3, "float64": 1e-4}
-"""Of the largest number of a result; half a dozen calls may lie in between."""
 
 
 @attrs.frozen
@@ -97,7 +97,7 @@ def fuzz(
         reason = judged(case, ways[name], report)
         if reason is None:
             return None
-        if _shaky(case):
+        if is_open(case):
             report.rounded += 1
             return None
         small = least(case, TorchCase.smaller, lambda each: _is_wrong(each, ways[name]), 60)
@@ -111,27 +111,14 @@ def fuzz(
 
 
 def _is_wrong(case: TorchCase, way: Way) -> bool:
-    return _eager(case) is not None and judged(case, way) is not None and not _shaky(case)
-
-
-def _eager(case: TorchCase, inputs: Sequence[Tensor] | None = None) -> tuple[Tensor, ...] | None:
-    """What torch gives; None where it does not take the program."""
-    import torch
-
-    given = [each.clone() for each in (case.inputs if inputs is None else inputs)]
-    try:
-        with torch.no_grad():
-            found: tuple[Tensor, ...] = case.module()(*given)
-    except (IndexError, RuntimeError, TypeError, ValueError):
-        return None
-    return found
+    return eager(case) is not None and judged(case, way) is not None and not is_open(case)
 
 
 def judged(case: TorchCase, way: Way, report: TorchFuzzReport | None = None) -> str | None:
     """What is wrong with a case; None where nothing is, or where it is refused."""
     import torch
 
-    expected = _eager(case)
+    expected = eager(case)
     if expected is None:
         return None
     try:
@@ -150,7 +137,7 @@ def judged(case: TorchCase, way: Way, report: TorchFuzzReport | None = None) -> 
         return f"{type(error).__name__}: {said} ({Path(last.filename).name}, {last.name})"
     several = found if isinstance(found, tuple | list) else (found,)
     for at, (mine, other) in enumerate(zip(several, expected, strict=True)):
-        wrong = _difference(torch.as_tensor(mine), other)
+        wrong = difference(_tensor(mine), other)
         if wrong is not None:
             return f"result {at}: {wrong}"
     if all(isinstance(each, torch.Tensor) for each in several):
@@ -160,6 +147,13 @@ def judged(case: TorchCase, way: Way, report: TorchFuzzReport | None = None) -> 
     return None
 
 
+def _tensor(of: Any) -> Tensor:
+    """A result as a tensor, whichever of the two it is given as."""
+    import torch
+
+    return of if isinstance(of, torch.Tensor) else tensor_of_array(np.asarray(of))
+
+
 def _shared(of: Sequence[Tensor]) -> set[tuple[int, int]]:
     """Which results share memory."""
     places = [each.untyped_storage().data_ptr() for each in of]
@@ -167,50 +161,6 @@ def _shared(of: Sequence[Tensor]) -> set[tuple[int, int]]:
         (a, b) for b in range(len(places)) for a in range(b)
         if places[a] == places[b] and of[a].numel()
     }  # fmt: skip
-
-
-def _difference(mine: Tensor, other: Tensor) -> str | None:
-    import torch
-
-    if (mine.dtype, mine.shape) != (other.dtype, other.shape):
-        return f"{mine.dtype}{list(mine.shape)} for {other.dtype}{list(other.shape)}"
-    if not other.dtype.is_floating_point:
-        wrong = int((mine != other).sum())
-        return f"{wrong} of {other.numel()} elements differ" if wrong else None
-    a, b = mine.double(), other.double()
-    finite = torch.isfinite(b)
-    if not bool((torch.isfinite(a) == finite).all()):
-        return "not the same elements are finite"
-    a, b = a[finite], b[finite]
-    if not b.numel():
-        return None
-    scale, apart = float(b.abs().max()), float((a - b).abs().max())
-    if apart <= TOLERANCE[str(other.dtype).removeprefix("torch.")] * scale + 1e-5:
-        return None
-    return f"{apart:.3g} apart where the largest number is {scale:.3g}"
-
-
-def _shaky(case: TorchCase) -> bool:
-    """Whether a change in the last digits of the inputs changes torch's own result as much."""
-    import torch
-
-    before = _eager(case)
-    if before is None:
-        return True
-    for seed in range(3):
-        source = torch.Generator().manual_seed(seed)
-        moved = [
-            (each * (1 + 2 * torch.finfo(each.dtype).eps
-                     * (1 - 2 * torch.rand(each.shape, generator=source)))).to(each.dtype)
-            if each.dtype.is_floating_point else each
-            for each in case.inputs
-        ]  # fmt: skip
-        after = _eager(case, moved)
-        if after is None or any(
-            _difference(a, b) is not None for a, b in zip(after, before, strict=True)
-        ):
-            return True
-    return False
 
 
 def as_pytest(case: TorchCase, way: str, reason: str) -> str:
@@ -244,6 +194,10 @@ def places(*numbers):
     return torch.tensor(numbers)
 
 
+def numbers(of):
+    return of.double().numpy() if isinstance(of, torch.Tensor) else np.asarray(of, np.float64)
+
+
 {case.text()}
 
 
@@ -260,5 +214,6 @@ def test_program() -> None:
         found = {run}(*inputs)
     several = found if isinstance(found, tuple) else (found,)
     for one, two in zip(several, expected, strict=True):
-        np.testing.assert_allclose(np.asarray(one), np.asarray(two), rtol=1e-3, atol=1e-4)
+        assert str(one.dtype).removeprefix("torch.") == str(two.dtype).removeprefix("torch.")
+        np.testing.assert_allclose(numbers(one), numbers(two), rtol=1e-3, atol=1e-4)
 """

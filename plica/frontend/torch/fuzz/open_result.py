@@ -1,0 +1,132 @@
+"""Open results: what torch itself gives otherwise where it rounds or orders otherwise.
+
+Torch promises neither the last digits of a sum nor the order of equal elements.  A program is run
+anew by torch with the inputs a little moved, with the sums in it a little moved, and with equal
+elements in the other order: where one of these changes a result, it says nothing about a compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from plica.frontend.torch.fuzz.case import TorchCase
+from plica.frontend.torch.fuzz.row import POINTWISE
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, fx
+
+TOLERANCE: Final = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-3, "float64": 1e-4}
+"""Of the largest number of a result; half a dozen calls may lie in between."""
+
+RUNS: Final = 3
+"""How often what rounds is moved."""
+
+
+def eager(
+    case: TorchCase,
+    inputs: Sequence[Tensor] | None = None,
+    source: torch.Generator | None = None,
+    reverse: bool = False,
+) -> tuple[Tensor, ...] | None:
+    """What torch gives; None where it does not take the program.
+
+    With a `source` of random numbers sums are moved, with `reverse` equal elements are ordered from
+    the last to the first.
+    """
+    import torch
+
+    given = [each.clone() for each in (case.inputs if inputs is None else inputs)]
+    module = case.module()  # run node by node: a module says more on the console where it fails
+    values: dict[Any, Any] = {}
+    holders = iter(given)
+    try:
+        with torch.no_grad():
+            for node in module.graph.nodes:
+                match node.op:
+                    case "placeholder":
+                        values[node] = next(holders)
+                    case "get_attr":
+                        values[node] = getattr(module, node.target)
+                    case "output":
+                        return tuple([values[each] for each in node.args[0]])
+                    case _:
+                        values[node] = _called(node, values, source, reverse)
+    except (IndexError, RuntimeError, TypeError, ValueError):
+        return None
+    return None
+
+
+def _called(
+    node: fx.Node, values: dict[Any, Any], source: torch.Generator | None, reverse: bool
+) -> Any:
+    import torch
+    from torch.fx.node import map_arg
+
+    # Any: arguments are tensors, lists of them and plain values.
+    args: Any = map_arg(node.args, values.__getitem__)
+    named: Any = map_arg(node.kwargs, values.__getitem__)
+    target: Any = node.target
+    path = node.meta.get("path")
+    if reverse and path in ("torch.sort", "torch.topk") and args[0].ndim:
+        x, *count, axis = args
+        kept, places = target(x.flip(axis), *count, axis)
+        return kept, x.shape[axis] - 1 - places
+    run = target if node.op == "call_function" else getattr(torch.Tensor, target)
+    made = run(*args, **named)
+    if source is None or path is None or path in POINTWISE or not isinstance(made, torch.Tensor):
+        return made
+    # A sum that cancels is as far off as its largest terms are, not as its own size is.
+    return _moved(made, source, made.abs().amax()) if made.dtype.is_floating_point else made
+
+
+def _moved(x: Tensor, source: torch.Generator, scale: Tensor) -> Tensor:
+    import torch
+
+    step = 2 * torch.finfo(x.dtype).eps * (1 - 2 * torch.rand(x.shape, generator=source))
+    return (x + step * scale).to(x.dtype)
+
+
+def difference(mine: Tensor, other: Tensor) -> str | None:
+    """How a result differs from torch's; None where it does not by more than calls round."""
+    import torch
+
+    if (mine.dtype, mine.shape) != (other.dtype, other.shape):
+        return f"{mine.dtype}{list(mine.shape)} for {other.dtype}{list(other.shape)}"
+    if not other.dtype.is_floating_point:
+        wrong = int((mine != other).sum())
+        return f"{wrong} of {other.numel()} elements differ" if wrong else None
+    a, b = mine.double(), other.double()
+    finite = torch.isfinite(b)
+    if not bool((torch.isfinite(a) == finite).all()):
+        return "not the same elements are finite"
+    a, b = a[finite], b[finite]
+    if not b.numel():
+        return None
+    scale, apart = float(b.abs().max()), float((a - b).abs().max())
+    if apart <= TOLERANCE[str(other.dtype).removeprefix("torch.")] * scale + 1e-5:
+        return None
+    return f"{apart:.3g} apart where the largest number is {scale:.3g}"
+
+
+def is_open(case: TorchCase) -> bool:
+    """Whether torch's own result changes where the program's meaning does not."""
+    import torch
+
+    before = eager(case)
+    if before is None:
+        return True
+    others = [eager(case, reverse=True)]
+    for seed in range(RUNS):
+        source = torch.Generator().manual_seed(seed)
+        moved = [
+            _moved(each, source, each) if each.dtype.is_floating_point else each
+            for each in case.inputs
+        ]
+        others += [eager(case, moved), eager(case, source=source)]
+    return any(
+        after is None
+        or any(difference(a, b) is not None for a, b in zip(after, before, strict=True))
+        for after in others
+    )
