@@ -14,13 +14,13 @@ from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.ir.generate import block_kernels
 from plica.ir.graph.expression import (
-    LetDim,
     EXPRESSIONS,
     Apply,
     Call,
     Const,
     Function,
     Let,
+    LetDim,
     Literal,
     Match,
     Pattern,

@@ -29,7 +29,7 @@ REQUIRED: Final[dict[str, str]] = {
     "rich": "the tables of the command line",
     "hypothesis": "checking rules (plica.check, plica rules check)",
     "onnx": "reading ONNX models (plica compile M.onnx)",
-    "xgboost-cpu": "search (plica tune); compiling and running go without",
+    "xgboost": "search (plica tune); compiling and running go without",
 }
 OPTIONAL: Final[dict[str, str]] = {
     "onnxruntime": "independent reference in tests, plica bench --against",
@@ -126,10 +126,12 @@ def examine() -> DoctorReport:
 
 
 def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+    for name in (package, f"{package}-cpu"):  # as what is without libraries of GPUs is called
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
 
 
 def _machine() -> HostMachine:

@@ -33,9 +33,10 @@ from plica.runtime.cuda import step as device_step
 from plica.runtime.cuda.overlap import overlaps
 from plica.runtime.cuda.step import DeviceProgram
 from plica.runtime.elf import UNDEFINED, header, parse
-from plica.runtime.error import ArtefactError, Diagnostic
+from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.follow import derivation_problems
 from plica.runtime.record import CompilationRecord
+from plica.runtime.staged.artefact import is_staged
 
 ALLOWED: Final = re.compile(
     r"""mem(cpy|set|move)
@@ -81,6 +82,10 @@ def verify(path: str | os.PathLike[str]) -> Verified:
     members = archive.read(path)
     if ACCELERATED in members:
         return _verified_parts(members)
+    if is_staged(members):
+        message = "A program in segments has a record for each of them, and none as a whole."
+        hint = "Load it: its digests are compared then."
+        raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
     artefact = from_members(members)
     record = artefact.record()
     refuse(_problems(artefact, record))

@@ -50,7 +50,7 @@ def test_dims_by_the_names_of_another_kernel_are_found(monkeypatch: pytest.Monke
     monkeypatch.setattr(OpenRegions, "_sizes_given", first_dims)
     report = fuzz(open_code, 100, seed=5, most=3, renames=0, tries=8, isolated=False)
     assert report.finding is not None
-    assert report.finding.kind == "meaning"
+    assert report.finding.kind in ("meaning", "crash")  # a wrong size may be refused at its use
     assert "SIZES = [" in report.finding.script
 
 

@@ -11,16 +11,17 @@ its file, unless the new one is shorter.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import attrs
-
 from plica.cli.fuzz.share import FoundCase
-from plica.rewrite.check.report import slug
+from plica.runtime.late import late
+
+slug = late("plica.rewrite.check.report:slug")
 
 
-@attrs.define
+@dataclass(slots=True)
 class KeptFinding:
     """A finding, how often it came, and its file."""
 

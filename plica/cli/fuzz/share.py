@@ -16,23 +16,22 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
-
-import attrs
 
 Say = Callable[[str], None]
 Counts = Mapping[str, Mapping[str, int]]
 
 
-@attrs.frozen
+@dataclass(frozen=True, slots=True)
 class FoundCase:
     """A case that goes wrong, as small as it could be made: who is guilty, how, and a test."""
 
     guilty: str
     reason: str
     case: int
-    pytest: str = attrs.field(repr=False)
-    files: Mapping[str, bytes] = attrs.field(factory=dict, repr=False)
+    pytest: str = field(repr=False)
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """What the test reads, by its name."""
 
     @property
@@ -42,12 +41,12 @@ class FoundCase:
         return hashlib.sha256(words[:160].encode()).hexdigest()[:8]
 
 
-@attrs.frozen
+@dataclass(frozen=True, slots=True)
 class FuzzShare:
     """How many cases ran, what fired in them how often, by group, and what was found."""
 
     ran: int = 0
-    counts: Counts = attrs.Factory(dict)
+    counts: Counts = field(default_factory=dict)
     findings: tuple[FoundCase, ...] = ()
 
     def __add__(self, other: FuzzShare) -> FuzzShare:
@@ -79,7 +78,7 @@ def nothing(arguments: argparse.Namespace) -> Iterable[tuple[str, str]]:
     return ()
 
 
-@attrs.frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class FuzzKind:
     """A kind of fuzzer: cases that are tried together, how many of them in proportion to others."""
 

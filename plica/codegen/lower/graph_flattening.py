@@ -34,6 +34,7 @@ from plica.ir.graph.expression import (
     Function,
     If,
     Let,
+    LetDim,
     Literal,
     Match,
     PAny,
@@ -93,6 +94,10 @@ def flatten_graph(of: Module) -> Module:
         raise UnsupportedError(problems[0], *problems[1:])
     assert of.main is not None  # or it would have been refused
     function = of.main_function()
+    if any(isinstance(each, LetDim) for each in post_order(function)):
+        message = "Sizes of this program become known while it runs: no one program has it all."
+        hint = "Compile it, and look at exe.segments; or give the values that decide (--input)."
+        raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
     with paused():
         result = _Machine(of).call(function, [symbols(param) for param in function.params])
     body = packed(result)

@@ -2,7 +2,8 @@
 
 A model may leave sizes open (`batch`), and may take shapes, axes, counts and conditions from its
 inputs.  A family holds the file once it is opened; `at` reads it for the sizes and values of one
-call.  Which inputs it needs the values of is found out by reading.
+call.  Which inputs it needs the values of is found out by reading: few, since most sizes may become
+known while the program runs.
 
 >>> from onnx import TensorProto, helper
 >>> x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 4]) for n in "xy")
@@ -14,7 +15,7 @@ call.  Which inputs it needs the values of is found out by reading.
 >>> import numpy as np
 >>> module, fixed = family.at({"x": np.ones((3, 4), np.float32), "s": np.array([2, 6])})
 >>> str(module.main_function().ret), fixed
-('Tensor[(2, 6), f32]', ('s',))
+('Tensor[("y_0", "y_1"), f32]', ())
 """
 
 from __future__ import annotations

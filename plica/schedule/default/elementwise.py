@@ -45,8 +45,8 @@ from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
 from plica.schedule.primitive import block, fuse, loops, parallel, split, vectorize
 
-COSTLY = 8
-"""How many cheap elements one with a function in it is worth."""
+COSTLY = 32
+"""How many operations of a lane an element with a function in it is worth."""
 
 SHORTEST = 16
 """A row of fewer elements is not worth vectors."""

@@ -70,14 +70,14 @@ def test_outputs_enough_for_lanes_are_not() -> None:
 @pytest.mark.parametrize("turned", [False, True])
 def test_weights_are_packed_along_the_rows_they_have(turned: bool) -> None:
     """Of (in, out) rows are outputs, so places come first; of (out, in) tiles of outputs do."""
-    x = buffer("x", (64, 96), f32)
+    x = buffer("x", (640, 96), f32)  # of which more would have to be packed
     w = buffer("w", (64, 96) if turned else (96, 64), f32)
     product = stage(
         "y",
-        (64, 64),
+        (640, 64),
         lambda i, o: reduce("sum", (96,), lambda k: x[i, k] * (w[o, k] if turned else w[k, o])),
     )
-    found = formed(stages((x, w), (product,)), BARE, MACHINE)
+    found = formed(stages((x, w), (product,)), BARE, MACHINE, "lanes-over-n")
     assert found is not None
     made = default_schedule(begun(found.stages, BARE.constant), MACHINE)
     assert made is not None
