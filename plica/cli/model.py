@@ -44,7 +44,8 @@ def read(
 ) -> OnnxReading:
     """The module in a file, with the names of its nodes where it is an ONNX model.
 
-    Of the arrays that are given those become part of the model whose values decide shapes, or all.
+    Of the arrays that are given those become part of the model whose values decide shapes, so that
+    it is one program; or all, and then sizes may become known while it runs.
     """
     from plica.frontend.offered import front_end_of
     from plica.frontend.onnx.node import NeedsValue
@@ -58,7 +59,7 @@ def read(
     fixed: dict[str, Any] = dict(given) if fix_all else {}
     while True:
         try:
-            found = read_onnx(path, dims=dims, fixed=fixed)
+            found = read_onnx(path, dims=dims, fixed=fixed, measures=fix_all)
         except NeedsValue as error:
             more = [name for name in error.inputs if name in given and name not in fixed]
             if not more:

@@ -51,11 +51,13 @@ def read_onnx(
     *,
     dims: Mapping[str, int] | None = None,
     fixed: Mapping[str, Any] | None = None,
+    measures: bool = True,
 ) -> OnnxReading:
-    """A model as `from_onnx` reads it, with the names of its nodes."""
+    """A model as `from_onnx` reads it, with the names of its nodes; if it `measures`, sizes may
+    become known while it runs."""
     opened = open_model(source)
     with paused():
-        module, scope = imported(opened, dict(dims or {}), dict(fixed or {}))
+        module, scope = imported(opened, dict(dims or {}), dict(fixed or {}), measures)
     nodes = list(opened.model.graph.node)
     made = {name for node in nodes for name in node.output if name}
     given = {name for name in scope if name not in made}
