@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import hypothesis
 from attrs import frozen
@@ -79,10 +79,6 @@ def campaign(
     return Campaign(ran, dict(sorted(skipped.items())), tuple(findings))
 
 
-SMALLER: Final = 300
-"""How many cases are tried, at most, to find one that is smaller."""
-
-
 def one_case(
     run: Callable[[C, bool], None], drawn: SearchStrategy[C], seed: int, number: int
 ) -> None:
@@ -92,7 +88,6 @@ def one_case(
     with the simplest case, the same each time: it is made to be none.
     """
     runs = 0
-    wrong: set[str] = set()  # those that raised: hypothesis tries the smallest again at the end
     given: SearchStrategy[C | None] = st.booleans().flatmap(
         lambda real: drawn if real else st.none()
     )
@@ -111,14 +106,9 @@ def one_case(
     @hypothesis.given(given)
     def one(case: C | None) -> None:
         nonlocal runs
-        key = repr(case)
-        if case is None or (runs > SMALLER and key not in wrong):
-            return
-        runs += 1
-        first = runs == 1
-        wrong.add(key)  # unless it returns
-        run(case, first)
-        wrong.discard(key)
+        if case is not None:
+            runs += 1
+            run(case, runs == 1)
 
     one()
 
