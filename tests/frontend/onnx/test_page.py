@@ -32,7 +32,7 @@ and gives a module, which `plica.compile` and `plica.interpret` take. Operators 
   inputs values, and they are no inputs of the module then. `plica.compile` does that by itself.
 - A tensor that the file stores is a constant, also where the file lists it among its inputs;
   `fixed` takes another value for it, of the same type.
-- A loop of known length, a scan and a recurrent network are written out: code and the time to
+- A loop of known length, a scan and a recurrent network of known length are written out: code and the time to
   compile it grow with the turns. Above {turns} turns a scan is refused, and so is a loop that is
   compiled. What `from_onnx` gives for a loop of unknown length, or of more turns, is a function
   that calls itself, which `plica.interpret` and `plica.compile` run, and it gives no collected
@@ -45,28 +45,19 @@ and gives a module, which `plica.compile` and `plica.interpret` take. Operators 
 
 ## Sizes and values that are known at a call
 
-`plica.compile(model)` takes a module, the path of an ONNX file, or a `ModelProto`. Where nothing is
-open, or only sizes that one code can serve, it compiles at once. Otherwise it gives an executable
-that compiles when it is called, once for each choice of what is open, and keeps the {most} choices
-that were used last:
+`plica.compile(model)` takes a module, the path of an ONNX file, or a `ModelProto`, and compiles at
+once; `exe.stats.at_call` counts what was compiled at a call, which is 0 but for the last row here:
 
-```
-exe = plica.compile("model.onnx")       # with a symbolic batch, or a shape that is an input
-exe(x=np.zeros((1, 3, 224, 224), "f4"))     # compiled for a batch of 1
-exe(x=np.zeros((8, 3, 224, 224), "f4"))     # … and of 8
-exe(x=np.ones((1, 3, 224, 224), "f4"))      # found in the table
-exe.at(x=np.zeros((8, 3, 224, 224), "f4")).save("batch8.plica")
-```
-
-- Sizes: the symbolic dims of the inputs. What was compiled for a size before, in any process of
-  this user, comes from the store and is not compiled again.
-- Values: inputs that hold shapes, axes, counts, or the condition of a loop or of a branch whose
-  sides have different shapes. They are part of the code, so a model that takes another shape at
-  every call is compiled at every call; where the result's shape depends on all elements (`NonZero`,
-  `Unique`, `Compress`, `NonMaxSuppression`), that is every new input.
-- A branch whose sides have one shape, loops of known length and scans are compiled as they are. A
-  loop whose count or first condition is an input is compiled for each value of it; one that ends by
-  what it computes is compiled for each input it computes that from.
+- Sizes: one code serves every size of the symbolic dims of the inputs; `exe.at(...)` makes code for
+  the sizes of some arrays alone.
+- Values that decide sizes: inputs that hold shapes, axes or counts, what depends on all elements
+  (`NonZero`, `Unique` without an axis, `Compress`, `NonMaxSuppression`, `TopK`), branches whose sides
+  differ in size, loops whose length is known when they run. The program is cut where a size becomes
+  known, into segments of one code each; artefacts hold all of them.
+- Compiled when it is called, once for each choice of the values that decide, the 16 used last kept:
+  shapes and axes in vectors of open length, branches whose sides differ in rank, DFT, STFT, Col2Im,
+  MelWeightMatrix, MaxUnpool with an output shape, Unique with an axis, antialiased Resize, Dropout
+  whose mode is an input.
 - `plica compile M.onnx --dim batch=4 --input shape=shape.npy -o M.plica` gives a dim its number and
   an input its value for good.
 
