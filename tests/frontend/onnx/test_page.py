@@ -32,7 +32,7 @@ and gives a module, which `plica.compile` and `plica.interpret` take. Operators 
   inputs values, and they are no inputs of the module then. `plica.compile` does that by itself.
 - A tensor that the file stores is a constant, also where the file lists it among its inputs;
   `fixed` takes another value for it, of the same type.
-- A loop of known length, a scan and a recurrent network of known length are written out: code and the time to
+- A loop, a scan and a recurrent network of known length are written out: code and the time to
   compile it grow with the turns. Above {turns} turns a scan is refused, and so is a loop that is
   compiled. What `from_onnx` gives for a loop of unknown length, or of more turns, is a function
   that calls itself, which `plica.interpret` and `plica.compile` run, and it gives no collected
@@ -51,8 +51,8 @@ once; `exe.stats.at_call` counts what was compiled at a call, which is 0 but for
 - Sizes: one code serves every size of the symbolic dims of the inputs; `exe.at(...)` makes code for
   the sizes of some arrays alone.
 - Values that decide sizes: inputs that hold shapes, axes or counts, what depends on all elements
-  (`NonZero`, `Unique` without an axis, `Compress`, `NonMaxSuppression`, `TopK`), branches whose sides
-  differ in size, loops whose length is known when they run. The program is cut where a size becomes
+  (`NonZero`, `Unique` without an axis, `Compress`, `NonMaxSuppression`, `TopK`), branches whose
+  sides differ in size, loops whose length is known when they run. The program is cut where a size becomes
   known, into segments of one code each; artefacts hold all of them.
 - Compiled when it is called, once for each choice of the values that decide, the 16 used last kept:
   shapes and axes in vectors of open length, branches whose sides differ in rank, DFT, STFT, Col2Im,
