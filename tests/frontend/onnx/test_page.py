@@ -52,8 +52,8 @@ once; `exe.stats.at_call` counts what was compiled at a call, which is 0 but for
   the sizes of some arrays alone.
 - Values that decide sizes: inputs that hold shapes, axes or counts, what depends on all elements
   (`NonZero`, `Unique` without an axis, `Compress`, `NonMaxSuppression`, `TopK`), branches whose
-  sides differ in size, loops whose length is known when they run. The program is cut where a size becomes
-  known, into segments of one code each; artefacts hold all of them.
+  sides differ in size, loops whose length is known when they run. The program is cut where a
+  size becomes known, into segments of one code each; artefacts hold all of them.
 - Compiled when it is called, once for each choice of the values that decide, the 16 used last kept:
   shapes and axes in vectors of open length, branches whose sides differ in rank, DFT, STFT, Col2Im,
   MelWeightMatrix, MaxUnpool with an output shape, Unique with an axis, antialiased Resize, Dropout
