@@ -64,7 +64,7 @@ Rewrite: TypeAlias = Callable[[Kernel], Kernel]
 
 
 @frozen
-class Asked:
+class WhereAsked:
     """A pass for kernels in which a loop or block asks for it by a note or by its kind."""
 
     word: str
@@ -107,7 +107,7 @@ _ASKED: Final[dict[str, str]] = {
 
 def _lower(name: str, why: str, run: Rewrite) -> Pass:
     asked = _ASKED.get(name)
-    return Pass(name, why, run if asked is None else Asked(asked, run), kind="lower")
+    return Pass(name, why, run if asked is None else WhereAsked(asked, run), kind="lower")
 
 
 LOWER: Final[tuple[Pass, ...]] = (
