@@ -20,33 +20,25 @@ array([2., 4., 6.], dtype=float32)
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 
 from attrs import evolve
 
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import AnyTarget, backend_of
-from plica.codegen.dynamic.decide import static_form
-from plica.codegen.staged.cut import is_staged
+from plica.codegen.program_kind import is_staged, static_form
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
-from plica.ir.text.script import Scripted
 from plica.pipeline.compiled import compiled
 from plica.pipeline.extern_source import GivenExtern, checked_externs, externs_of
 from plica.pipeline.option import check_options, contract_of, packs_of, schedules_of, target_of
 from plica.pipeline.request import Request, chosen_page
 from plica.pipeline.shape_specialisation import Specialised, at_call, read_once
-from plica.pipeline.staged import compile_staged
-from plica.pipeline.torch_source import (
-    TorchExecutable,
-    is_torch_module,
-    is_torch_program,
-    module_of_program,
-)
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError, wrong_argument
@@ -63,11 +55,17 @@ if TYPE_CHECKING:
 
     from plica.codegen.given_trace import GivenSchedule
     from plica.codegen.lower.kernel_call import check_called
+    from plica.ir.text.script import Scripted
     from plica.pipeline.background import BackgroundExecutable
+    from plica.pipeline.staged import compile_staged
+    from plica.pipeline.torch_source import TorchExecutable, module_of_program
     from plica.search.record import RecordSource
 else:  # few compile kernels, or in the background
     check_called = late("plica.codegen.lower.kernel_call:check_called")
     BackgroundExecutable = late("plica.pipeline.background:BackgroundExecutable")
+    compile_staged = late("plica.pipeline.staged:compile_staged")
+    TorchExecutable = late("plica.pipeline.torch_source:TorchExecutable")
+    module_of_program = late("plica.pipeline.torch_source:module_of_program")
 
 
 Compilable: TypeAlias = (
@@ -151,6 +149,18 @@ def compile_anew(  # noqa: PLR0917  # the public surface says so
     assert dynamic is not None
     page = chosen_page(dynamic, passes, disabled, effort)
     return compiled(module, evolve(request, backend=dynamic, page=page))
+
+
+def is_torch_module(of: object) -> TypeGuard[TorchModule]:
+    """Whether something is a module of torch, which then is imported already."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(of, torch.nn.Module)
+
+
+def is_torch_program(of: object) -> TypeGuard[ExportedProgram]:
+    """Whether something is a program that torch exported."""
+    exported = sys.modules.get("torch.export")
+    return exported is not None and isinstance(of, exported.ExportedProgram)
 
 
 def _in_background(

@@ -13,8 +13,7 @@ from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
 from plica.codegen.program import kernel_name, launches
 from plica.codegen.road import Job, Lowered, record
-from plica.runtime.artefact import Artefact, ArtefactMachine
-from plica.runtime.profile import Launched
+from plica.runtime.artefact import Artefact, ArtefactMachine, Launched
 
 
 @frozen
