@@ -67,7 +67,6 @@ nav:
       - Writing rules: rules.md
       - Extending Plica: extend.md
       - Rule packs: reference/packs.md
-      - Extending Plica: extend.md
       - Pages of passes: passes.md
       - Optimising graphs: optimise.md
       - Gradients: gradient.md

@@ -47,7 +47,7 @@ from plica.rewrite.pattern import (
 )
 from plica.runtime.error import Diagnostic, Place
 
-TURNS: Final = (1, 2, 0, 3)
+TURNS: Final = (1, 2, 0, 3, 4)
 """How many turns are written out for an instance, the simplest first."""
 
 

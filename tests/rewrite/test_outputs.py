@@ -15,6 +15,7 @@ from plica import op
 from plica.core.diagnostic import RuleRefused
 from plica.ir.graph.check import check
 from plica.ir.graph.expression import Expr, Tuple
+from plica.ir.graph.module import Module
 from plica.rewrite import dominates, holes, match, outputs, pack, rewrite, rewrite_outputs, rule
 from plica.rewrite.check.verdict import Refuted, Tested
 from plica.rewrite.derivation import at
@@ -84,6 +85,7 @@ def test_rules_of_several_outputs_are_checked() -> None:
 def test_layers_one_behind_another_are_joined_in_one_rewriting() -> None:
     module = program("    h = v @ p\n    k = v @ q\n    return (h @ p) + (h @ q) + k\n")
     made, derivation = rewrite(module, pack("join", JOIN, version="1"))
+    assert isinstance(made, Module)
     check(made)
     assert str(made).count("@ _0") == 2
     assert len(derivation.steps) == 4
@@ -177,4 +179,5 @@ def test_regions_and_several_outputs_work_in_one_pack() -> None:
     module = program("    k = op.nn.relu(op.nn.relu(op.exp(v)))\n    return (k @ p) + (k @ q)\n")
     made, derivation = rewrite(module, pack("both", late, JOIN, version="1"))
     assert {step.rule.name for step in derivation.steps} == {"relu-once", "two-products"}
+    assert isinstance(made, Module)
     assert np.allclose(plica.interpret(made, *ARGS), plica.interpret(module, *ARGS), atol=1e-4)

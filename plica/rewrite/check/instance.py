@@ -106,7 +106,7 @@ def instance(
     """
     pattern = choose(alternatives(unrolled(left, choose)))
     if isinstance(pattern, Outputs):
-        pattern = Tuple(pattern.patterns)
+        pattern = Tuple(pattern.patterns)  # type: ignore[arg-type]  # patterns for expressions
     making = _Making(choose, pattern, rounds)
     making.give(given or {})
     try:
