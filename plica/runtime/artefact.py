@@ -70,6 +70,8 @@ class ArtefactMachine:
     triple: str
     cpu: str
     features: tuple[str, ...]
+    described: str = ""
+    """What schedules were chosen by: vectors, caches, rates (`plica.runtime.machine`)."""
 
     @property
     def architecture(self) -> str:
@@ -143,6 +145,7 @@ def member_pieces(
             "triple": of.machine.triple,
             "cpu": of.machine.cpu,
             "features": list(of.machine.features),
+            "machine": of.machine.described,
         },
         "threads": of.threads,
         "interface": interface.to_data(of.interface),
@@ -181,7 +184,8 @@ def from_members(
         case {
             "format": int(),
             "versions": dict(versions),
-            "target": {"triple": str(triple), "cpu": str(cpu), "features": [*features]},
+            "target": {"triple": str(triple), "cpu": str(cpu), "features": [*features]}
+            as made_for,
             "threads": int(threads),
             "interface": face,
             "workspace": int(workspace),
@@ -209,7 +213,7 @@ def from_members(
     objects = tuple([bytes(members[name]) for name in members if name.startswith("code/")])
     return Artefact(
         interface.from_data(face),
-        ArtefactMachine(triple, cpu, _texts(features)),
+        ArtefactMachine(triple, cpu, _texts(features), *_texts([made_for.get("machine", "")])),
         threads,
         objects,
         _unpacked(members.get("params.bin", b""), places),

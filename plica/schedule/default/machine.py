@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from plica.ir.type.dtype import DType, f32
+from plica.runtime.machine import CycleRates
 
 __all__ = ["QUAD", "Dot", "Machine", "f32"]
 
@@ -34,13 +35,15 @@ class Dot:
 @frozen
 class Machine:
     """Bits of a vector, how many vectors are at hand, bytes of the caches from the nearest on, how
-    many cores work at once, and the dot product of bytes, if there is one."""
+    many cores work at once, the dot product of bytes, if there is one, and what goes on in a
+    cycle."""
 
     vector: int
     registers: int
     caches: tuple[int, ...] = (32 * 1024, 512 * 1024)
     cores: int = 1
     dot: Dot | None = None
+    rates: CycleRates = field(factory=CycleRates)
 
     @property
     def masks(self) -> bool:
