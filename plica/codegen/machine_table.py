@@ -13,7 +13,7 @@ are.  What a machine is measured to do comes before its row (`plica.runtime.mach
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from plica.core.diagnostic import did_you_mean
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -22,6 +22,7 @@ from plica.runtime.machine import CycleRates, MachineDescription
 X86: Final = "x86_64"
 ARM: Final = "aarch64"
 
+_Rates: TypeAlias = tuple[float, float, float, float]
 _K: Final = 1024
 _M: Final = 1024 * 1024
 
@@ -29,7 +30,7 @@ _M: Final = 1024 * 1024
 # how long that takes, vectors that are read and written, in vectors of `vector` bits, which are the
 # fastest rather than the widest; bytes of a core's own caches, and of the one that cores share.
 # fmt: off
-_ROWS: Final[tuple[tuple[str, str, int, tuple[int, ...], tuple[float, float, float, float]], ...]] = (
+_ROWS: Final[tuple[tuple[str, str, int, tuple[int, ...], _Rates], ...]] = (
     # architecture, name, vector, caches, (fma, latency, loads, stores)
     (X86, "x86-64-v2",      128, (32 * _K, 256 * _K, 4 * _M),        (1, 5, 1, 1)),
     (X86, "x86-64-v3",      256, (32 * _K, 512 * _K, 4 * _M),        (2, 4, 2, 1)),
@@ -65,7 +66,7 @@ _ROWS: Final[tuple[tuple[str, str, int, tuple[int, ...], tuple[float, float, flo
 
 
 def _described(
-    name: str, vector: int, caches: tuple[int, ...], rates: tuple[float, float, float, float]
+    name: str, vector: int, caches: tuple[int, ...], rates: _Rates
 ) -> MachineDescription:
     fma, latency, loads, stores = rates
     return MachineDescription(name, vector, caches, CycleRates(fma, latency, loads, stores))
@@ -86,7 +87,7 @@ _UNKNOWN: Final = MachineDescription("generic", 0, (32 * _K, 512 * _K, 4 * _M))
 
 
 def row_of(architecture: str, cpu: str, vector: int) -> MachineDescription:
-    """The row of a processor, or of those like it; what most machines are like, if there is none."""
+    """The row of a processor, or of those like it; what is usual if there is none."""
     if ARCHITECTURES.get(cpu) == architecture:
         return TABLE[cpu]
     return TABLE.get(_USUAL.get((architecture, vector), architecture), _UNKNOWN)

@@ -6,9 +6,10 @@ cpu (x86_64-unknown-linux-gnu, x86-64-v2)
 >>> plain.has("sse4.1"), plain.has("avx"), plain.vector_bits, plain.cache(1)
 (True, False, 128, 32768)
 
-What is not said follows from the features and the table of machines (`plica.codegen.machine_table`).
-A description in full is one line, which reads back to the same target; parts of it may be left out
-or put otherwise, and a name stands for a processor as the table has it.
+What is not said follows from the features and from the table of machines
+(`plica.codegen.machine_table`).  A description in full is one line, which reads back to the same
+target; parts of it may be left out or put otherwise, and a name stands for a processor as the table
+has it.
 
 >>> print(plain.describe())
 cpu triple=x86_64-unknown-linux-gnu cpu=x86-64-v2 features=+sse4.1,-avx
@@ -88,6 +89,11 @@ class Target:
         return self.vector or min(self._vectors[0], self._row.vector or self._vectors[0])
 
     @property
+    def widest(self) -> int:
+        """The bits of the widest vectors that the features tell of."""
+        return self._vectors[0]
+
+    @property
     def vector_registers(self) -> int:
         """How many vectors the machine holds in registers."""
         return self.registers or self._vectors[1]
@@ -114,8 +120,8 @@ class Target:
         return row_of(self.architecture, self.cpu, self._vectors[0])
 
     def described(self, of: MachineDescription) -> Target:
-        """The target as a description says that the machine is: no wider than its features allow."""
-        vector = 0 if of.vector >= self._vectors[0] else of.vector
+        """The target as the machine is described: its vectors are no wider than features allow."""
+        vector = min(of.vector, self.widest)
         return evolve(self, vector=vector, caches=of.caches or self.caches, rates=of.rates)
 
     @property

@@ -3,8 +3,9 @@
 Reading every file of the compiler takes longer than loading a small model, and so does asking LLVM
 what this processor is.  A stamp is told by the system alone: sizes and times of the compiler's
 files and of the libraries it stands on, entry points of installed packages, what the system says of
-the processor and what was measured of it, and variables of the environment.  Equal stamps mean an equal compiler; that stamps
-differ means nothing (`plica.codegen.llvm.unit.fingerprint` looks at contents).
+the processor and what was measured of it, and variables of the environment.  Equal stamps mean an
+equal compiler; that stamps differ means nothing (`plica.codegen.llvm.unit.fingerprint` looks at
+contents).
 """
 
 from __future__ import annotations

@@ -184,8 +184,7 @@ def from_members(
         case {
             "format": int(),
             "versions": dict(versions),
-            "target": {"triple": str(triple), "cpu": str(cpu), "features": [*features]}
-            as made_for,
+            "target": {"triple": str(triple), "cpu": str(cpu), "features": [*features]} as made_for,
             "threads": int(threads),
             "interface": face,
             "workspace": int(workspace),

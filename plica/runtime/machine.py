@@ -5,8 +5,8 @@
     rates     what goes on in a cycle: multiply-adds, reads, writes, bytes, and a parallel region
 
 A description is measured once (`plica doctor --measure`), rounded so coarsely that noise does not
-change it, and kept in the store; else it is a row of a table (`plica.codegen.machine_table`).  It is
-an input of a compilation like any other: equal descriptions give equal code.
+change it, and kept in the store; else it is a row of a table (`plica.codegen.machine_table`).  It
+is an input of a compilation like any other: equal descriptions give equal code.
 
 >>> coarse(2.9), coarse(10.4), coarse(0.97)
 (3.0, 12.0, 1.0)
@@ -14,7 +14,7 @@ an input of a compilation like any other: equal descriptions give equal code.
 >>> from_text(usual.to_text()) == usual
 True
 >>> MachineDescription("slow", rates=CycleRates(fma=1)).rates.spelled()
-'fma:1,latency:4,loads:2,stores:1,near:24,far:8,far_all:12,region:4000'
+'fma:1,latency:4,loads:2,stores:1,near:24,far:8,far_all:12,region:1024'
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class CycleRates:
     """Bytes that are read and written where it does not."""
     far_all: float = 12
     """The same for all cores together."""
-    region: float = 4000
-    """Cycles in which all cores begin and end a parallel region that does nothing."""
+    region: float = 1024
+    """Cycles in which cores that wait for it begin and end a parallel region that does nothing."""
 
     def spelled(self) -> str:
         """The rates as one word, which `rates_of` reads."""
@@ -134,7 +134,7 @@ def from_text(text: str) -> MachineDescription:
             name,
             vector,
             tuple([_size(each) for each in caches]),
-            CycleRates(**{key: _rate(value) for key, value in rates.items()}),
+            CycleRates(**{str(key): _rate(value) for key, value in rates.items()}),
             tuple([_width(each) for each in widths]),
         )
     except (ValueError, OverflowError) as error:

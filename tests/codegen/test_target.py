@@ -134,5 +134,5 @@ def test_caches_are_read_where_the_system_tells(tmp_path: Path) -> None:
         folder.mkdir()
         for name, text in (("type", kind), ("level", level), ("size", size)):
             (folder / name).write_text(text + "\n")
-    assert toolchain._caches(tmp_path) == (48 * 1024, 2 * 1024 * 1024)
-    assert toolchain._caches(tmp_path / "none") == ()
+    assert toolchain.system_caches(tmp_path) == (48 * 1024, 2 * 1024 * 1024)
+    assert toolchain.system_caches(tmp_path / "none") == ()

@@ -14,7 +14,7 @@
 >>> from plica.codegen.target import Target
 >>> machine = Target("cpu", "x86_64-unknown-linux-gnu", "haswell", ("+avx", "+avx2", "+fma"))
 >>> text(machine, 256).count("call <8 x float> @llvm.fmuladd")
-49
+56
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WORK: Final = 24
 CYCLES: Final = 32
 """Cycles of a turn of the clock."""
 
-CHAINED: Final = 1
+CHAINED: Final = 8
 """Multiply-adds of a turn in which each waits for the one before it."""
 
 

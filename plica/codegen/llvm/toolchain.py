@@ -32,6 +32,7 @@ from plica.runtime.machine import stored_description
 
 _CROSS: Final = "from plica.codegen.llvm.toolchain import cross_main; cross_main()"
 _LONGEST: Final = 300.0  # seconds
+_TOLD: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 @frozen(eq=False)
@@ -56,14 +57,14 @@ def host() -> Target:
         triple,
         binding.get_host_cpu_name(),
         tuple([f"-{each[1:]}" if each[1:] in off else each for each in given]),
-        caches=_caches(Path("/sys/devices/system/cpu/cpu0/cache")),
+        caches=system_caches(),
         cores=len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1,
     )
     measured = stored_description()
     return found if measured is None else found.described(measured)
 
 
-def _caches(folder: Path) -> tuple[int, ...]:
+def system_caches(folder: Path = _TOLD) -> tuple[int, ...]:
     """The sizes of the caches for data that the system tells of, from the nearest on."""
     found: dict[int, int] = {}
     for each in sorted(folder.glob("index*")):

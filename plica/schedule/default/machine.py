@@ -18,6 +18,9 @@ __all__ = ["QUAD", "Dot", "Machine", "f32"]
 MASKED: Final = 256
 """Vectors of so many bits, and longer ones, can be read and written in part."""
 
+LONGEST: Final = 128 * 1024
+"""Bytes of a panel by which its copy goes as fast as it can."""
+
 QUAD: Final = 4
 """How many bytes a dot product takes for each lane."""
 
@@ -57,3 +60,9 @@ class Machine:
     def cache(self, level: int) -> int:
         """The bytes of a cache, 1 the nearest."""
         return self.caches[min(level, len(self.caches)) - 1]
+
+    @property
+    def panel(self) -> int:
+        """Bytes of what is copied to be read again and again, at most: a quarter of the second
+        cache, where weights and results pass through as well."""
+        return min(LONGEST, self.cache(2) // 4)
