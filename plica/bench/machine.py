@@ -129,7 +129,7 @@ def measured(before: MachineDescription | None = None) -> MachineMeasurement:
         caches,
         CycleRates(
             fma=coarse(BESIDE * rates[bits]),
-            latency=coarse(turns[f"chain_{bits}"] * clock / probe.CHAINED / BESIDE),
+            latency=coarse(turns[f"chain_{bits}"] * clock / probe.CHAINED),
             loads=coarse(BESIDE * probe.WORK / turns[f"load_{bits}"] / clock),
             stores=coarse(BESIDE * probe.WORK / turns[f"store_{bits}"] / clock),
             near=coarse(_copied(copies, second // 8) / clock),
