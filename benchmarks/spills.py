@@ -35,8 +35,11 @@ TARGETS: Final = ("cpu", "cpu:x86-64-v3", "cpu:neoverse-n1")
 _LABEL: Final = re.compile(r"^(\.LBB\w+):")
 _JUMP: Final = re.compile(r"^\s+(?:j\w+|b(?:\.\w+)?|cbn?z|tbn?z)\s.*?(\.LBB\w+)\s*$")
 _VECTOR: Final = re.compile(r"%[xyz]mm\d+|\b[qv]\d+\b")
+_SCALAR: Final = re.compile(r"^\s+v\w+(?:ss|sd)\s|^\s+vmov[dq]\s")
 _STACK: Final = re.compile(r"\(%rsp|\(%rbp|\[sp\b|\[x29\b")
-_WORK: Final = re.compile(r"\s(vf?n?m\w*p[sd]|vadd\w+|vfmadd\w+|fmla|fadd|fmul|vmul\w+|vmax\w+|fmax\w*)\s")
+_WORK: Final = re.compile(
+    r"\s(vf?n?m\w*p[sd]|vadd\w+|vfmadd\w+|fmla|fadd|fmul|vmul\w+|vmax\w+|fmax\w*)\s"
+)
 _WRITE: Final = re.compile(r"^\s+(?:st[rpu]\w*\s|v?mov\w+\s+%[xyz]mm\d+,\s*[-\d]*\(%r)")
 
 
@@ -71,10 +74,18 @@ def innermost(assembly: str) -> list[LoopSpills]:
         body = [each for each in lines[start + 1 : end + 1] if each.startswith(("\t", " "))]
         work = sum(bool(_WORK.search(each)) for each in body)
         if work:
-            stack = [each for each in body if _STACK.search(each) and _VECTOR.search(each)]
+            stack = [
+                each
+                for each in body
+                if _STACK.search(each) and _VECTOR.search(each) and not _SCALAR.match(each)
+            ]
             writes = sum(bool(_WRITE.match(each)) for each in stack)
             name = next(
-                (e[:-1] for e in reversed(lines[:start]) if e.endswith(":") and e[0] not in ".\t #"),
+                (
+                    e[:-1]
+                    for e in reversed(lines[:start])
+                    if e.endswith(":") and e[0] not in ".\t #"
+                ),
                 "",
             )
             spilled = len(stack) - writes
@@ -108,7 +119,19 @@ def drawn(random: Random) -> tuple[str, Module]:
     def held(*shape: int) -> Expr:
         return const(np.ones(shape, np.float32))
 
-    kind = random.choice(("matmul", "matmul-packed", "batched", "conv", "conv", "depthwise", "softmax", "norm", "pool"))
+    kind = random.choice(
+        (
+            "matmul",
+            "matmul-packed",
+            "batched",
+            "conv",
+            "conv",
+            "depthwise",
+            "softmax",
+            "norm",
+            "pool",
+        )
+    )
     if kind in ("matmul", "matmul-packed"):
         m, k, n = size(4, 500), size(4, 500), size(4, 500)
         x, w = var("x", m, k), var("w", k, n)
@@ -127,13 +150,19 @@ def drawn(random: Random) -> tuple[str, Module]:
     if kind == "norm":
         rows, row = size(2, 200), size(5, 1000)
         x = var("x", rows, row)
-        total = Apply("sum", (x,), (("axes", (1,)), ("keepdims", True)))
+        total = Apply("sum", (x,), (("axis", (1,)), ("keepdims", True)))
         return f"norm {rows}x{row}", _main((x,), x / (total + 1.0))
     c, o, side, window = size(3, 200), size(4, 200), size(7, 60), random.choice((1, 3, 3, 5, 7))
     stride = random.choice((1, 1, 2))
     if kind == "pool":
         x = var("x", 1, c, side, side)
-        attrs = (("ceil_mode", False), ("dilation", 1), ("kernel", (3, 3)), ("padding", 1), ("strides", stride))
+        attrs = (
+            ("ceil_mode", False),
+            ("dilation", 1),
+            ("kernel", (3, 3)),
+            ("padding", 1),
+            ("strides", stride),
+        )
         return f"pool {c}x{side} /{stride}", _main((x,), Apply("nn.max_pool", (x,), attrs))
     groups = c if kind == "depthwise" else 1
     o = c if groups > 1 else o
