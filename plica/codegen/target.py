@@ -134,6 +134,12 @@ class Target:
         )
 
     @property
+    def waiting_elements(self) -> int:
+        """Registers beside that of the one in use in which single elements wait to be multiplied
+        by vectors: none where a multiply-add takes an element from memory for all lanes."""
+        return 0 if self.has("avx512f") else self.vector_registers // 8 - 1
+
+    @property
     def has_half(self) -> bool:
         """Whether f16 is converted by the machine; otherwise the code does it bit by bit."""
         return self.architecture in ("aarch64", "arm64") or self.has("f16c")
