@@ -37,7 +37,7 @@ class EmitLlvm:
         )
         return Artefact(
             interface(lowered.module.main_function(), program),
-            ArtefactMachine(target.triple, target.cpu, target.features),
+            ArtefactMachine(target.triple, target.cpu, target.features, target.machine),
             job.threads,
             made.objects,
             tuple([aligned_bytes(each) for each in program.constants]),

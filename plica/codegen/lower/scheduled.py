@@ -197,7 +197,8 @@ def machine_of(target: Target) -> Machine:
     """What default schedules ask of a target."""
     caches = tuple([target.cache(level) for level in (1, 2)])
     dot = dot_of(target)
-    return Machine(target.vector_bits, target.vector_registers, caches, target.cores, dot)
+    registers = target.vector_registers - target.waiting_elements
+    return Machine(target.vector_bits, registers, caches, target.cores, dot, target.cycle_rates)
 
 
 def processor(
