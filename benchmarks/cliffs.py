@@ -1,6 +1,7 @@
 """Cliffs: operators that nobody named, drawn by a seed, checked and timed beside onnxruntime.
 
     python benchmarks/cliffs.py --seed SEED [--n 200] [--threads 1] [--shrink] [--json FILE]
+    python benchmarks/cliffs.py --seed SEED --refusals      # schedules that are refused, untimed
 
 Each is an ONNX model of one operator, or of a short chain; every family is as likely as any other,
 and sizes are drawn so that small ones are as likely as large ones.  Both take turns in bursts; what
@@ -8,6 +9,7 @@ counts is the least time of a call: of the processor for one thread.  The table 
 ratio, the slowest first; below it are quantiles and the geometric mean.  A refusal counts as 0.  A
 number is wrong that differs from onnxruntime's and from those of onnx's own reference; with one the
 command ends with 1.  With --shrink those below 0.7 come with the smallest sizes that still are so.
+Schedules that promised more but were refused are told with their cases, and counted.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -523,8 +525,30 @@ def measured(made: onnx.ModelProto, arrays: list[Any], threads: int) -> dict[str
     theirs, mine = timed([lambda: peer.run(None, feed), lambda: ours(*arrays)], clock)
     return {
         "ratio": theirs / mine, "us": mine * 1e6, "peer_us": theirs * 1e6, "error": error_,
-        "compile": compiling,
+        "compile": compiling, "passed_over": ours.source("passed-over").splitlines(),
     }  # fmt: skip
+
+
+def refusals(seed: int, numbers: Iterable[int], threads: int) -> int:
+    """Print the schedules of drawn operators that were refused, and count them."""
+    import plica
+    from plica.codegen.backend import backend_of
+    from plica.pipeline import lower, target_of
+    from plica.rewrite.optimise import DEFAULT_CONTRACT
+
+    count = cases = 0
+    target = backend_of(target_of("cpu")).with_threads(target_of("cpu"), threads)
+    for number in numbers:
+        text, made, _ = drawn(seed, number)
+        try:
+            passed = lower(plica.from_onnx(made), DEFAULT_CONTRACT, (), target).program.passed_over
+        except plica.PlicaError as error:
+            passed = (str(error).splitlines()[0],)
+        cases, count = cases + 1, count + len(passed)
+        for each in passed:
+            print(f"{number:4d} {text}: {each}", flush=True)
+    print(f"seed {seed}, {cases} operators, {threads} threads: {count} schedules were refused")
+    return int(count > 0)
 
 
 def smallest(seed: int, row: dict[str, Any], threads: int) -> dict[str, Any]:
@@ -546,11 +570,14 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--family", help="those of one family alone")
     parser.add_argument("--only", type=int, nargs="*", help="these numbers alone")
+    parser.add_argument("--refusals", action="store_true", help="say which schedules are refused")
     parser.add_argument("--shrink", action="store_true", help="make the slowest smaller")
     parser.add_argument("--json")
     asked = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, set(cores[-asked.threads :]))
+    if asked.refusals:
+        return refusals(asked.seed, asked.only or range(asked.n), asked.threads)
     rows: list[dict[str, Any]] = []
     for number in asked.only or range(asked.n):
         text, made, arrays = drawn(asked.seed, number)
@@ -566,6 +593,9 @@ def main() -> int:
         if row["ratio"] < CLIFF:
             least = smallest(asked.seed, row, asked.threads)
             print(f"smallest {row['number']}: {least['ratio']:.2f}x {least['what']}")
+    for row in compared:
+        for each in row["passed_over"]:
+            print(f"passed over {row['number']}: {each}")
     for row in rows:
         if "refused" in row:
             print(f"refused {row['number']} {row['what']}: {row['refused']}")
@@ -575,7 +605,9 @@ def main() -> int:
     wrong = sum(row["error"] > TOLERANCE for row in compared)
     refused = sum("refused" in row for row in rows)
     head = f"seed {asked.seed}, {len(ratios)} operators, {asked.threads} threads:"
+    passed = sum(len(row["passed_over"]) for row in compared)
     tail = f"median {middle:.2f}, mean {mean:.2f}; refused {refused}, wrong {wrong}"
+    tail += f", schedules passed over {passed}"
     print(f"{head} least {low:.2f}, p5 {p5:.2f}, p10 {p10:.2f}, {tail}")
     if asked.json:
         with open(asked.json, "w") as file:
