@@ -81,7 +81,8 @@ def timed(
             while True:
                 begin = clock()
                 call()
-                best[at] = min(best[at], clock() - begin)
+                spent = clock() - begin
+                best[at] = min(best[at], spent if spent > 0 else math.inf)
                 if time.perf_counter() >= end:
                     break
     return best
@@ -184,6 +185,7 @@ def main() -> int:
         if asked.family not in (None, text.partition(":")[0]):
             continue
         rows.append({"number": number, "what": text, **measured(made, arrays, asked.threads)})
+        print(f"{rows[-1].get('ratio', 0.0):6.2f} {number:4d} {text}", file=sys.stderr, flush=True)
     compared = sorted([row for row in rows if "ratio" in row], key=lambda row: row["ratio"])
     for row in compared:
         wrong = " WRONG" if row["error"] > TOLERANCE else ""
