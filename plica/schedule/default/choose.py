@@ -248,7 +248,7 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("transpose-tiles", "Squares of elements are transposed in registers.", exact,
          _one(lambda of, _, machine: turned(of, machine)), 0),
     Form("split-pieces", "Each piece of a piecewise tensor has loops of its own.", exact,
-         _one(lambda of, _, machine: piecewise_form(of)), 1),
+         _one(lambda of, _, machine: piecewise_form(of, machine)), 1),
     Form("share-rows", "Cores share the rows of elementwise work.", exact,
          _one(lambda of, _, machine: elementwise_form(of, machine)), 2),
     Form("running-total", "A place goes on from the one before it.", exact,
