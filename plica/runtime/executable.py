@@ -160,7 +160,8 @@ class Executable:
         return self
 
     def source(self, kind: str = "llvm") -> str:
-        """The code at one stage: the kernels, LLVM's text, or assembly."""
+        """The code at one stage: the kernels, LLVM's text, or assembly; `passed-over` is a line for
+        each schedule that promised more and was refused."""
         if kind not in self._texts:
             raise InputError(
                 Diagnostic(
