@@ -84,6 +84,8 @@ class ArtefactMachine:
     triple: str
     cpu: str
     features: tuple[str, ...]
+    described: str = ""
+    """What schedules were chosen by: vectors, caches, rates (`plica.runtime.machine`)."""
 
     @property
     def architecture(self) -> str:
@@ -157,6 +159,7 @@ def member_pieces(
             "triple": of.machine.triple,
             "cpu": of.machine.cpu,
             "features": list(of.machine.features),
+            "machine": of.machine.described,
         },
         "threads": of.threads,
         "interface": interface.to_data(of.interface),
@@ -195,7 +198,7 @@ def from_members(
         case {
             "format": int(),
             "versions": dict(versions),
-            "target": {"triple": str(triple), "cpu": str(cpu), "features": [*features]},
+            "target": {"triple": str(triple), "cpu": str(cpu), "features": [*features]} as made_for,
             "threads": int(threads),
             "interface": face,
             "workspace": int(workspace),
@@ -223,7 +226,7 @@ def from_members(
     objects = tuple([bytes(members[name]) for name in members if name.startswith("code/")])
     return Artefact(
         interface.from_data(face),
-        ArtefactMachine(triple, cpu, _texts(features)),
+        ArtefactMachine(triple, cpu, _texts(features), *_texts([made_for.get("machine", "")])),
         threads,
         objects,
         _unpacked(members.get("params.bin", b""), places),

@@ -45,7 +45,8 @@ def winograd_on(setting: Setting) -> Sequence[Pack]:
     machine = setting.machine if isinstance(setting, Job) else None
     if not isinstance(machine, Machine):
         return ()
-    return (winograd_for(Costs(machine.lanes(f32), machine.cache(2))),)
+    rates = machine.rates
+    return (winograd_for(Costs(machine.lanes(f32), machine.cache(2), rates.fma, rates.far)),)
 
 
 WIDE: Final = Pipeline((

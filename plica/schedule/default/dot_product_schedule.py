@@ -78,9 +78,11 @@ def dot_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
 
 def tile_of(vectors: int, steps: int, machine: Machine) -> RegisterTile:
     """The tile for so many vectors and steps: it divides the steps where that is nearly as good."""
-    best = best_tile(vectors, steps, machine.registers, exact=False)
-    whole = best_tile(vectors, steps, machine.registers, exact=True)
-    return whole if cost(whole, vectors, steps) <= WORSE * cost(best, vectors, steps) else best
+    rates = machine.rates
+    best = best_tile(vectors, steps, machine.registers, rates, exact=False)
+    whole = best_tile(vectors, steps, machine.registers, rates, exact=True)
+    least = cost(best, vectors, steps, rates=rates)
+    return whole if cost(whole, vectors, steps, rates=rates) <= WORSE * least else best
 
 
 def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:

@@ -47,7 +47,7 @@ from plica.schedule.default.step import (
     reorder,
     vectorize,
 )
-from plica.schedule.default.tile import AT_ONCE, READS
+from plica.schedule.default.tile import reads_of
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
@@ -129,7 +129,7 @@ def general_cycles(of: Stages, machine: Machine) -> float:
 
     def price(store: Store) -> float:
         reads, operations = counts(store)
-        return 1 + max(reads / READS, operations / AT_ONCE)
+        return 1 + max(reads / reads_of(machine.rates), operations / machine.rates.fma)
 
     def lanes(block: Block) -> int:
         if lane_of(block, machine) is None or not isinstance(block.body, Store):

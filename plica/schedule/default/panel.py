@@ -269,9 +269,6 @@ def _copied(copy: Handle, outside: int) -> Body:
     yield vectorize(column)
 
 
-NEAR = 128 * 1024
-"""Bytes of the panels that are copied at once, at most."""
-
 WIDE = 256
 """Columns that are copied at once, at most: by then rows are read as fast as they can be."""
 
@@ -280,11 +277,11 @@ EACH = 4
 """Groups for each core, at least, so that all of them end at about the same time."""
 
 
-def group_of(tiles: int, panel: int, width: int, cores: int = 1) -> int:
+def group_of(tiles: int, panel: int, width: int, machine: Machine) -> int:
     """How many of so many tiles, each with a panel of so many bytes, are copied at once."""
-    most = max(1, min(NEAR // panel, WIDE // width))
-    if cores > 1:
-        most = max(1, min(most, tiles // (EACH * cores)))
+    most = max(1, min(machine.panel // panel, WIDE // width))
+    if machine.cores > 1:
+        most = max(1, min(most, tiles // (EACH * machine.cores)))
     return max(each for each in range(1, most + 1) if tiles % each == 0)
 
 
@@ -308,5 +305,5 @@ def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
     lanes = machine.lanes(weight.dtype)
     width, tiles = shape[-1], shape[-2 - terms]
     bytes_ = prod(shape[-1 - terms :]) * weight.dtype.bytes
-    group = group_of(tiles, bytes_, width, machine.cores)
+    group = group_of(tiles, bytes_, width, machine)
     return Panel(RegisterTile(width // lanes, steps), lanes, group)

@@ -189,7 +189,8 @@ def tile_of(of: Roles, machine: Machine, lanes: int) -> RegisterTile:
     steps = 1 if of.steps is None else of.extents[of.steps]
     if of.sliding:
         return _sliding_tile(of, vectors, steps, machine)
-    return best_tile(vectors, steps, machine.registers, most=most_steps(of.apart))
+    most = most_steps(of.apart)
+    return best_tile(vectors, steps, machine.registers, machine.rates, most=most)
 
 
 def _sliding_tile(of: Roles, vectors: int, steps: int, machine: Machine) -> RegisterTile:

@@ -16,7 +16,7 @@ from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import f32, i64
 from plica.runtime.error import EvaluationError
 
-DEEP = 20_000
+DEEP = 4_000
 
 
 def number(node: Lit) -> str:
