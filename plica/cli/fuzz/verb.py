@@ -19,14 +19,14 @@ from plica.cli.fuzz.share import Say
 from plica.cli.progress import progress
 
 
-class Report(Protocol):
+class FuzzReport(Protocol):
     """What a fuzzer has counted and found."""
 
     def to_data(self) -> dict[str, Any]:
         """The report as JSON holds it."""
 
 
-R = TypeVar("R", bound=Report)
+R = TypeVar("R", bound=FuzzReport)
 Fuzzed = Callable[[argparse.Namespace, int, int, Say], R]
 """So many cases from a number on, as options say."""
 
@@ -77,7 +77,7 @@ def drive(  # noqa: PLR0917  # the parts of a verb
     arguments: argparse.Namespace,
     fuzzed: Fuzzed[R],
     show: Callable[[R], object],
-    data: Callable[[R], object] = Report.to_data,
+    data: Callable[[R], object] = FuzzReport.to_data,
     wrong: Callable[[R], object] = attrgetter("finding"),
 ) -> int:
     """Run a kind here, or as a campaign; exit code 1 where something is wrong."""
