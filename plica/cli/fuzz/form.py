@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
-from plica.cli.fuzz.verb import WrongCase, add_verb, drive, tell
+from plica.cli.fuzz.verb import ToldCase, add_verb, drive, tell
 
 if TYPE_CHECKING:
     from plica.codegen.form_fuzz import FormReport
@@ -80,5 +80,5 @@ def _print(report: FormReport) -> None:
         after = "" if each.level == "form" else f", after the form {each.form}"
         place = f"case {each.case}: the {each.level} {each.guilty}{after}"
         title = "The smallest stages that show it:\n"
-        wrong = WrongCase(place, each.reason, str(each.stages), title)
+        wrong = ToldCase(place, each.reason, str(each.stages), title)
     tell([counted], "All mean afterwards what they meant before.", wrong)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
-from plica.cli.fuzz.verb import WrongCase, add_verb, check_names, drive, tell
+from plica.cli.fuzz.verb import ToldCase, add_verb, check_names, drive, tell
 
 if TYPE_CHECKING:
     from plica.rewrite.fuzz.gradient import GradientFuzzReport
@@ -93,5 +93,5 @@ def _print(report: GradientFuzzReport) -> None:
     )
     each, wrong = report.finding, None
     if each is not None:
-        wrong = WrongCase(f"case {each.case}: {each.op}", each.reason, each.pytest)
+        wrong = ToldCase(f"case {each.case}: {each.op}", each.reason, each.pytest)
     tell([counted], "All slopes are what differences say.", wrong)

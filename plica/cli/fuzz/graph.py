@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
-from plica.cli.fuzz.verb import WrongCase, add_verb, drive, tell
+from plica.cli.fuzz.verb import ToldCase, add_verb, drive, tell
 from plica.cli.named_pack import named_contract, named_packs, named_pass
 
 if TYPE_CHECKING:
@@ -265,5 +265,5 @@ def _print(report: GraphFuzzReport) -> None:
     each, wrong = report.finding, None
     if each is not None:
         name = f"the rule {each.rule} of {each.stage}" if each.rule else each.stage
-        wrong = WrongCase(name, each.reason, each.pytest)
+        wrong = ToldCase(name, each.reason, each.pytest)
     tell([counted], "All mean afterwards what they meant before.", wrong)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from plica.cli.fuzz.every import examples_of
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
-from plica.cli.fuzz.verb import WrongCase, add_verb, drive, tell
+from plica.cli.fuzz.verb import ToldCase, add_verb, drive, tell
 
 if TYPE_CHECKING:
     from plica.codegen.fuzz import KernelFuzzReport as KernelReport
@@ -123,6 +123,6 @@ def _print(report: KernelReport) -> None:
     each, wrong = report.finding, None
     if each is not None:
         place = f"case {each.case}: {each.guilty}"
-        wrong = WrongCase(place, each.reason, each.pytest, kind=each.kind)
+        wrong = ToldCase(place, each.reason, each.pytest, kind=each.kind)
     lines = [counted, f"Loops: {loops or 'none'}.", *skipped]
     tell(lines, "All compute what they mean.", wrong)

@@ -11,7 +11,7 @@ import numpy as np
 
 from plica.cli.fuzz.corpus import FILES
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
-from plica.cli.fuzz.verb import WrongCase, add_verb, drive, tell
+from plica.cli.fuzz.verb import ToldCase, add_verb, drive, tell
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -137,5 +137,5 @@ def _print(report: OnnxFuzzReport, written: Path | None) -> None:
     each, wrong = report.finding, None
     if each is not None:
         place = f"{each.way}, {' '.join(each.nodes)}"
-        wrong = WrongCase(place, each.reason, str(written), "The smallest model that shows it:")
+        wrong = ToldCase(place, each.reason, str(written), "The smallest model that shows it:")
     tell([counted], "All give what onnxruntime gives.", wrong)

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
-from plica.cli.fuzz.verb import WrongCase, add_verb, drive, tell
+from plica.cli.fuzz.verb import ToldCase, add_verb, drive, tell
 from plica.cli.rules import count
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _print(report: Report) -> None:
     refused = [f"No one code: {why} ({times})" for why, times in report.refused.most_common()]
     title = "A smallest case, as a script:\n"
     wrong = [
-        WrongCase(f"case {each.case}", each.reason, each.script, title, each.kind)
+        ToldCase(f"case {each.case}", each.reason, each.script, title, each.kind)
         for each in report.findings
     ]
     tell([counted, *refused], "All compute what they mean.", *wrong)

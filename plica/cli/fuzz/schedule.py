@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
-from plica.cli.fuzz.verb import WrongCase, add_verb, check_names, drive, tell
+from plica.cli.fuzz.verb import ToldCase, add_verb, check_names, drive, tell
 
 if TYPE_CHECKING:
     from plica.schedule.fuzz import ScheduleFuzzReport as ScheduleReport
@@ -91,5 +91,5 @@ def _print(report: ScheduleReport) -> None:
     each, wrong = report.finding, None
     if each is not None:
         reason = "\n".join((each.reason, *each.trace))
-        wrong = WrongCase(f"{each.step} in case {each.case}", reason, each.pytest)
+        wrong = ToldCase(f"{each.step} in case {each.case}", reason, each.pytest)
     tell([counted, table, *never], "All mean afterwards what they meant before.", wrong)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
-from plica.cli.fuzz.verb import WrongCase, add_verb, drive, tell
+from plica.cli.fuzz.verb import ToldCase, add_verb, drive, tell
 
 if TYPE_CHECKING:
     import torch
@@ -110,5 +110,5 @@ def _print(report: TorchFuzzReport) -> None:
     refused = [f"Refused: {why} ({times})" for why, times in report.refused.most_common()]
     each, wrong = report.finding, None
     if each is not None:
-        wrong = WrongCase(f"case {each.case}, {each.way}", each.reason, each.pytest)
+        wrong = ToldCase(f"case {each.case}, {each.way}", each.reason, each.pytest)
     tell([counted, *refused], "All give what torch gives.", wrong)

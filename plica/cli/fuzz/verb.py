@@ -32,7 +32,7 @@ Fuzzed = Callable[[argparse.Namespace, int, int, Say], R]
 
 
 @dataclass(frozen=True, slots=True)
-class WrongCase:
+class ToldCase:
     """A finding as it is said: where, what, and the smallest text that shows it."""
 
     place: str
@@ -92,7 +92,7 @@ def drive(  # noqa: PLR0917  # the parts of a verb
     return 1 if wrong(report) else 0
 
 
-def tell(lines: Iterable[object], good: str, *given: WrongCase | None) -> None:
+def tell(lines: Iterable[object], good: str, *given: ToldCase | None) -> None:
     """Print what was counted, and what was found or that all is well."""
     from rich.console import Console
 
