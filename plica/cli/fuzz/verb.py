@@ -11,7 +11,7 @@ import argparse
 import json
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any, Protocol, TypeVar
 
 from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
@@ -77,7 +77,7 @@ def drive(  # noqa: PLR0917  # the parts of a verb
     arguments: argparse.Namespace,
     fuzzed: Fuzzed[R],
     show: Callable[[R], object],
-    data: Callable[[R], object] = FuzzReport.to_data,
+    data: Callable[[R], object] = methodcaller("to_data"),
     wrong: Callable[[R], object] = attrgetter("finding"),
 ) -> int:
     """Run a kind here, or as a campaign; exit code 1 where something is wrong."""
