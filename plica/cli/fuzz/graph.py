@@ -269,7 +269,7 @@ def _print(report: GraphFuzzReport) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     uses = sum(report.fired.values())
     console.print(
         f"{report.examples} modules under the contract {report.contract}, seed {report.seed}: "

@@ -129,7 +129,7 @@ def _refuse_plant(message: str, found: str) -> NoReturn:
 def _print(report: KernelReport) -> None:
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     loops = ", ".join(f"{n} {kind}" for kind, n in report.loops.items())
     guarded = ", every array guarded at its end and at its start" if report.guard else ""
     console.print(
