@@ -199,20 +199,16 @@ def _parsed(text: str) -> Any:
 
 def _improve(module: Any, machine: Any, plain: bool, level: int = 2) -> None:
     """Optimise a module; all of LLVM's passes are needed only where loops are plain."""
-    builder = _pass_builder(machine, plain, level)
+    # One for each module: a run leaves its maker pointers into its own stack (llvmlite 0.50), so a
+    # second run from elsewhere would be wrong.
+    options = binding.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = plain
+    builder = binding.create_pass_builder(machine, options)
     passes = builder.getModulePassManager() if plain else _few_passes()
     passes.run(module, builder)
     # `close` frees nothing: the class takes the empty `_dispose` of its first base (llvmlite 0.50).
     NewPassManager._dispose(passes)
     passes.detach()
-
-
-@lru_cache(maxsize=64)
-def _pass_builder(machine: Any, vectorising: bool, level: int) -> Any:
-    """LLVM's maker of passes for a machine, once: llvmlite never frees all of one."""
-    options = binding.create_pipeline_tuning_options(speed_level=level)
-    options.loop_vectorization = vectorising
-    return binding.create_pass_builder(machine, options)
 
 
 def _few_passes() -> Any:
