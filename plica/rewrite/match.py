@@ -71,20 +71,26 @@ class PatternMatch:
 
     def __getitem__(self, hole: Any) -> Any:
         """What fills a hole, by the hole itself: `m[x]`."""
-        return self.filling[hole if isinstance(hole, str) else hole.name]
+        name = hole if isinstance(hole, str) else hole.name
+        if name not in self.filling:
+            raise KeyError(self._no_hole(name))
+        return self.filling[name]
+
+    def _no_hole(self, name: str) -> str:
+        return f"The pattern has no hole {name!r}; it has {', '.join(self.filling) or 'none'}."
 
     def __getattr__(self, name: str) -> Any:
         if name in self.filling:
             return self.filling[name]
         if name in ASKED:
             return partial(ASKED[name], self)
-        raise AttributeError(f"The pattern has no hole {name!r}.")
+        raise AttributeError(self._no_hole(name))
 
 
 def _type(of: PatternMatch, what: Any) -> Type:
     """`m.type(x)`: the type of what fills a hole, or of an expression."""
     name = what if isinstance(what, str) else what.name if isinstance(what, Hole) else None
-    value = what if name is None else of.filling[name]
+    value = what if name is None else of[name]
     if not isinstance(value, Expr):
         message, hint = "Only an expression has a type.", "An attribute is its value: m.axis."
         raise RuleRefused(Diagnostic("bad-rule", message, None, "an expression", repr(value), hint))
