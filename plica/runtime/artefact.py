@@ -24,7 +24,6 @@ from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.interface import Interface
 from plica.runtime.late import late
 from plica.runtime.port import Array
-from plica.runtime.profile import Launched
 from plica.runtime.record import (
     CompilationRecord,
     read_json,
@@ -57,10 +56,25 @@ TRIPLE: Final = "nvptx64-nvidia-cuda"
 ENTRY: Final = "plica_main"
 """The function that native code is called by."""
 
+USE: Final = "plica_profile_use"
+"""The function that has native code note how long launches take (`plica.codegen.llvm.profile`)."""
+
+PEAK: Final = "plica_peak"
+"""A function in it that operates as fast as one core can."""
+
 ACCELERATED: Final = "accel.json"
 """The member that artefacts with layers on an accelerator have."""
 
 ALIGNMENT: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A launch in the code: its kernel, and how many operations and bytes one run of it takes."""
+
+    kernel: str
+    operations: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,12 +61,7 @@ from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.run_schedule import TileNest, epilogue_after, run_within, terms_of
 from plica.schedule.default.sample import row_length
 from plica.schedule.default.share import pays
-from plica.schedule.default.summed import summed
-from plica.schedule.default.tile import RegisterTile
-from plica.schedule.do import Body, do
-from plica.schedule.do import DoBlock as Do
-from plica.schedule.handle import Handle
-from plica.schedule.primitive import (
+from plica.schedule.default.step import (
     block,
     compute_at,
     decompose_reduction,
@@ -77,6 +72,11 @@ from plica.schedule.primitive import (
     unroll,
     vectorize,
 )
+from plica.schedule.default.summed import summed
+from plica.schedule.default.tile import RegisterTile
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.handle import Handle
 
 
 @frozen
