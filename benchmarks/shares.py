@@ -7,8 +7,8 @@
     depthwise    beside the slower of its multiply-adds at the peak and a copy of as many bytes
     move         transposes, concats and elementwise chains beside a copy of as many bytes
 
-The peak and copies are the probes that `plica doctor --measure` uses, timed in turns with each case, by
-processor time; the least of all rounds counts.
+The peak and copies are the probes that `plica doctor --measure` uses, timed in turns with each case,
+by processor time; the least of all rounds counts.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import argparse
 import ctypes
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from random import Random
 from time import thread_time_ns
 from typing import Any, Final
@@ -55,7 +56,7 @@ class ShareCase:
     bytes: int
 
 
-def _case(
+def _case(  # noqa: PLR0917  # as the record
     family: str, name: str, body: Expr, params: Sequence[Var], shapes: Sequence[tuple[int, ...]],
     products: int, moved: int,
 ) -> ShareCase:  # fmt: skip
@@ -189,25 +190,20 @@ def share_of(case: ShareCase, roofs: Roofs, rounds: int) -> tuple[float, float, 
     return max(products, moved) / best, products / 1e3, moved / 1e3
 
 
+@lru_cache(maxsize=1)
 def overhead() -> float:
     """Nanoseconds of a call that computes one number."""
-    global _EMPTY
-    if _EMPTY is None:
-        x = _var("x", (1,))
-        main = Var(Name("main"), None)
-        exe = plica.compile(module({main: Function((), (), (x,), None, x + 1.0)}, main), threads=1)
-        given = np.zeros(1, np.float32)
-        least = float("inf")
-        for _ in range(50):
-            start = thread_time_ns()
-            for _ in range(100):
-                exe(given)
-            least = min(least, (thread_time_ns() - start) / 100)
-        _EMPTY = least
-    return _EMPTY
-
-
-_EMPTY: float | None = None
+    x = _var("x", (1,))
+    main = Var(Name("main"), None)
+    exe = plica.compile(module({main: Function((), (), (x,), None, x + 1.0)}, main), threads=1)
+    given = np.zeros(1, np.float32)
+    least = float("inf")
+    for _ in range(50):
+        start = thread_time_ns()
+        for _ in range(100):
+            exe(given)
+        least = min(least, (thread_time_ns() - start) / 100)
+    return least
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -90,7 +90,7 @@ def test_what_is_no_machine_is_refused(
 
 
 def test_a_number_is_no_machine(product: Module) -> None:
-    with pytest.raises(plica.InputError, match="This is no machine."):
+    with pytest.raises(plica.InputError, match="This is no machine"):
         plica.compile(product, machine=3)  # type: ignore[arg-type]  # the test
 
 
