@@ -7,8 +7,8 @@
     depthwise    beside the slower of its multiply-adds at the peak and a copy of as many bytes
     move         transposes, concats and elementwise chains beside a copy of as many bytes
 
-The peak and copies are the probes that `plica doctor --measure` uses, timed in turns with each case,
-by processor time; the least of all rounds counts.
+The peak and copies are the probes of `plica doctor --measure`, timed in turns with each case, by
+processor time; the least of all rounds counts.
 """
 
 from __future__ import annotations
