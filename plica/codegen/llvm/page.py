@@ -15,7 +15,7 @@ from typing import Final
 from plica.codegen.llvm.assemble import EmitLlvm
 from plica.codegen.lower.linear import PLAN, SCHEDULE
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.lower.prepare import GROUP, SCATTER, WIDE, WINOGRAD
+from plica.codegen.lower.prepare import BYTES, GROUP, SCATTER, WIDE, WINOGRAD
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.optimise import OPTIMISE
 
@@ -26,7 +26,7 @@ def _emit(level: int) -> Pass:
 
 
 CPU: Final = Pipeline((
-    *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
+    *OPTIMISE.insert(BYTES, after="packs"),  # to-dataflow … remove-dead: good on any machine
     *WIDE,              # widen, fold-widened: processors multiply f32
     *WINOGRAD,          # winograd, fold-winograd: where it pays on this one
     SCATTER,            # values are put at places one by one, as a processor goes through them
