@@ -20,7 +20,7 @@ from plica.frontend.onnx.row.word import Row
 FILES: Final = (
     "linear", "window", "shape", "elementwise", "pool", "norm", "reduction", "index", "create",
     "quantise", "resize", "control", "scan", "recurrent", "sample", "signal", "detect", "loss",
-    "sequence",
+    "sequence", "ngram",
 )  # fmt: skip
 """The files of `plica.frontend.onnx.row`, the commonest operators first."""
 
