@@ -9,7 +9,7 @@ from typing import Any
 from attrs import evolve
 
 from plica.codegen.backend import Backend
-from plica.codegen.staged.cut import is_staged
+from plica.codegen.program_kind import is_staged
 from plica.ir.graph.module import Module, module
 from plica.ir.text.script import Scripted
 from plica.pipeline.kernel_main import with_main

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from time import monotonic_ns
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -28,12 +28,23 @@ from plica.runtime.donation import check_donated
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.interface import Interface, Shape
-from plica.runtime.notebook import table
+from plica.runtime.late import late
 from plica.runtime.port import Array, Port
-from plica.runtime.profile import Profile, ProfileRow, Speeds, measured_peak, measured_speeds
-from plica.runtime.record import KernelTrace
 from plica.runtime.stats import CallCounter, Stats
-from plica.runtime.timing import busy, load
+
+if TYPE_CHECKING:
+    from plica.runtime.notebook import table
+    from plica.runtime.profile import Profile, ProfileRow, Speeds, measured_peak, measured_speeds
+    from plica.runtime.record import KernelTrace
+    from plica.runtime.timing import busy, load
+else:
+    busy = late("plica.runtime.timing:busy")
+    load = late("plica.runtime.timing:load")
+    table = late("plica.runtime.notebook:table")
+    Profile = late("plica.runtime.profile:Profile")
+    ProfileRow = late("plica.runtime.profile:ProfileRow")
+    measured_peak = late("plica.runtime.profile:measured_peak")
+    measured_speeds = late("plica.runtime.profile:measured_speeds")
 
 __all__ = ["Executable", "Interface", "Shape", "address_of"]
 
@@ -150,7 +161,8 @@ class Executable:
         return self
 
     def source(self, kind: str = "llvm") -> str:
-        """The code at one stage: the kernels, LLVM's text, or assembly."""
+        """The code at one stage: the kernels, LLVM's text, or assembly; `passed-over` is a line for
+        each schedule that promised more and was refused."""
         if kind not in self._texts:
             raise InputError(
                 Diagnostic(

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Final
 
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, dtype, like, rank, shape
-from plica.frontend.onnx.run_time import broadcast_size, spread
-from plica.ir.graph.expression import Expr, const
+from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
-from plica.ir.op.comparison import equal
-from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import absolute, add, divide, multiply, negative, subtract
-from plica.ir.op.index import take_along_axis, where
+from plica.ir.op.elementwise import add, multiply
 from plica.ir.op.linear import dense, einsum, matmul
-from plica.ir.op.reduction import argmax
-from plica.ir.op.repeat import broadcast_to
-from plica.ir.op.shape import reshape, transpose
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import i64
+from plica.ir.op.shape import transpose
+from plica.ir.type.dim import known
+from plica.runtime.late import late
 
-LARGEST: Final = 32
-"""Determinants of larger matrices are not written out."""
+if TYPE_CHECKING:
+    from plica.frontend.onnx.run_time import broadcast_size, spread
+else:
+    broadcast_size = late("plica.frontend.onnx.run_time:broadcast_size")
+    spread = late("plica.frontend.onnx.run_time:spread")
 
 
 def _matmul(node: OnnxNode) -> Expr:
@@ -47,34 +42,6 @@ def _gemm(node: OnnxNode) -> Expr:
     if c is None or beta == 0.0:
         return whole
     return add(whole, c if beta == 1.0 else multiply(c, like(beta, c)))
-
-
-def _det(node: OnnxNode) -> Expr:
-    """Rows are taken off one by one, each time that with the greatest first element."""
-    x, n = node.x(), known(shape(node.x())[-1])
-    if rank(x) < 2 or n is None or n != known(shape(x)[-2]) or not 0 < n <= LARGEST:
-        node.unsupported("Det takes square matrices.", f"of 1 to {LARGEST}", str(node.type(0)))
-    outer = shape(x)[:-2]
-    count = product(outer)
-    rows, found = reshape(x, (count, n, n)), broadcast_to(like(1.0, x), (count,))
-    for size in range(n, 0, -1):
-        first, rest = (slice_(rows, (a,), (b,), axes=(1,)) for a, b in ((0, 1), (1, size)))
-        largest = argmax(absolute(slice_(rows, (0,), (1,), axes=(2,))), axis=1, keepdims=True)
-        chosen = take_along_axis(rows, broadcast_to(largest, (count, 1, size)), axis=1)
-        pivot = slice_(chosen, (0,), (1,), axes=(2,))
-        is_first = equal(largest, const(0, i64))
-        signed = where(is_first, pivot, negative(pivot))
-        found = multiply(found, reshape(signed, (count,)))
-        if size == 1:
-            break
-        # The first row stands where the chosen one stood.
-        places = const(np.arange(1, size).reshape(1, size - 1, 1))
-        rest = where(equal(places, largest), first, rest)
-        divisor = where(equal(pivot, like(0.0, x)), like(1.0, x), pivot)
-        column, others = (slice_(rest, (a,), (b,), axes=(2,)) for a, b in ((0, 1), (1, size)))
-        right = slice_(chosen, (1,), (size,), axes=(2,))
-        rows = subtract(others, multiply(divide(column, divisor), right))
-    return reshape(found, outer)
 
 
 def _einsum(node: OnnxNode) -> Expr:
@@ -134,6 +101,5 @@ TABLE: Final[dict[str, Row]] = {
     "MatMul": _matmul,
     "Gemm":   _gemm,
     "Einsum": _einsum,
-    "Det":    _det,
 }
 # fmt: on
