@@ -213,6 +213,10 @@ def _is_fair(node: NodeProto, values: Mapping[str, Array]) -> bool:
         return False
     if node.op_type == "RoiAlign" and values[node.input[2]].max() >= len(values[node.input[0]]):
         return False
+    if node.op_type == "Compress":  # conditions may be too few, and not too many
+        x, flags = (values[name] for name in node.input)
+        axis = next((each.i for each in node.attribute if each.name == "axis"), None)
+        return len(flags) <= (x.size if axis is None else x.shape[axis])
     at = POLES.get(node.op_type)
     if at is None:
         return True
