@@ -20,8 +20,7 @@ from plica.ir.type.term import TensorType, TupleType, Type
 from plica.runtime.artefact import ALIGNMENT, StoredAllocation, aligned_array
 from plica.runtime.executable import Interface, Shape
 from plica.runtime.late import late
-from plica.runtime.open_port import OpenPort
-from plica.runtime.port import Array, Port
+from plica.runtime.port import Array, OpenPort, Port
 
 if TYPE_CHECKING:
     from plica.ir.text.show.type import show_dim

@@ -63,6 +63,12 @@ def value_of(term: Expr) -> np.ndarray[Any, Any] | None:
     return _computed(term) if is_closed(term) else None
 
 
+def is_finite(term: Expr) -> bool:
+    """Whether a closed term has neither nan nor inf, so that a product with it may move."""
+    value = value_of(term)
+    return value is not None and bool(np.isfinite(value.astype(np.float64)).all())
+
+
 @lru_cache(maxsize=512)
 def _computed(term: Expr) -> np.ndarray[Any, Any] | None:
     parts = (node for node in post_order(term) if isinstance(node, Expr))

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from time import monotonic_ns
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -27,12 +27,23 @@ from plica.runtime.artefact import Artefact, to_members
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.interface import Interface, Shape
-from plica.runtime.notebook import table
+from plica.runtime.late import late
 from plica.runtime.port import Array, Port
-from plica.runtime.profile import Profile, ProfileRow, Speeds, measured_peak, measured_speeds
-from plica.runtime.record import KernelTrace
 from plica.runtime.stats import CallCounter, Stats
-from plica.runtime.timing import busy, load
+
+if TYPE_CHECKING:
+    from plica.runtime.notebook import table
+    from plica.runtime.profile import Profile, ProfileRow, Speeds, measured_peak, measured_speeds
+    from plica.runtime.record import KernelTrace
+    from plica.runtime.timing import busy, load
+else:
+    busy = late("plica.runtime.timing:busy")
+    load = late("plica.runtime.timing:load")
+    table = late("plica.runtime.notebook:table")
+    Profile = late("plica.runtime.profile:Profile")
+    ProfileRow = late("plica.runtime.profile:ProfileRow")
+    measured_peak = late("plica.runtime.profile:measured_peak")
+    measured_speeds = late("plica.runtime.profile:measured_speeds")
 
 __all__ = ["Executable", "Interface", "Shape", "address_of"]
 

@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 
 from plica.runtime.element import ELEMENTS
 from plica.runtime.elf import damaged
-from plica.runtime.open_port import OpenPort
-from plica.runtime.port import Port
+from plica.runtime.port import OpenPort, Port
 
 Shape: TypeAlias = "int | tuple[Shape, ...]"  # where the tensors of a parameter are among the ports
 

@@ -51,11 +51,19 @@ def shown(error: PlicaError, line: str = "") -> str:
 def codes_in(source: str) -> Iterator[str]:
     """The literal codes given to the makers of diagnostics in a text."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in MAKERS:
+        if isinstance(node, ast.Call) and _last_name(node.func) in MAKERS:
             named = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
             for code in (*node.args[:1], *named):
                 if isinstance(code, ast.Constant):
                     yield str(code.value)
+
+
+def _last_name(function: ast.expr) -> str | None:
+    match function:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return None
 
 
 def test_codes_are_kebab_case_and_meanings_are_sentences() -> None:

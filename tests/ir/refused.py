@@ -40,6 +40,7 @@ REFUSED: Final[dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any]]]] = {
     "flatten axis": ("bad-attribute", "nn.flatten", (f32(2),), {"axis": 3}),
     "no permutation": ("bad-attribute", "transpose", (f32(2, 3),), {"axes": (0, 0)}),
     "moveaxis": ("bad-attribute", "moveaxis", (f32(2, 3),), {"source": 0, "destination": (0, 1)}),
+    "squeeze open": ("shape-conflict", "squeeze", (f32("n", 1),), {"axis": None}),
     "squeeze": ("shape-conflict", "squeeze", (f32(2, 3),), {"axis": 0}),
     "broadcast_to": ("shape-conflict", "broadcast_to", (f32(2),), {"shape": (3,)}),
     "broadcast_to less": ("shape-conflict", "broadcast_to", (f32(2, 2),), {"shape": (2,)}),

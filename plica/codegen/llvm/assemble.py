@@ -13,8 +13,7 @@ from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
 from plica.codegen.program import kernel_name, launches
 from plica.codegen.road import Job, Lowered, record
-from plica.runtime.artefact import Artefact, ArtefactMachine
-from plica.runtime.profile import Launched
+from plica.runtime.artefact import Artefact, ArtefactMachine, Launched
 
 
 @frozen
@@ -38,7 +37,7 @@ class EmitLlvm:
         )
         return Artefact(
             interface(lowered.module.main_function(), program),
-            ArtefactMachine(target.triple, target.cpu, target.features),
+            ArtefactMachine(target.triple, target.cpu, target.features, target.machine),
             job.threads,
             made.objects,
             tuple([aligned_bytes(each) for each in program.constants]),

@@ -108,6 +108,7 @@ CPU: Final = Backend(
     machine=machine_of,
     encode=_kernel_text,
     settled=find_target,
+    described=Target.described,
     with_threads=with_threads,
     check_here=toolchain.check_host,
     keeps=can_link,

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from plica.codegen.llvm.formula import text as formula
 from plica.codegen.llvm.spelling import literal
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.formula import turns
 from plica.ir.type.dtype import DTYPES, DType, f32, f64
-from plica.ir.type.float_code import float_code
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.codegen.llvm.formula import text as formula
+    from plica.ir.type.float_code import float_code
+else:
+    formula = late("plica.codegen.llvm.formula:text")
+    float_code = late("plica.ir.type.float_code:float_code")
 
 _BF16: Final = """\
 define internal float @plica.round.bf16(float %x) alwaysinline {

@@ -33,6 +33,7 @@ from plica.ir.loop.statement import (
     Kernel,
     Seq,
     Stmt,
+    statements,
     substatements,
 )
 
@@ -104,15 +105,23 @@ def _may_enter(stmt: Stmt, buffer: Buffer) -> bool:
         case Bind(var, value):
             return buffer not in free_vars(value) and var not in free_vars(buffer)
         case For(_, extent, kind):
-            # Lanes have elements of a buffer, not buffers.  Where several would meet in an element
-            # each iteration needs a buffer of its own, and what allocates is run in turn.
-            lanes = kind == "vectorized" and buffer not in conflicts(stmt)
+            # Lanes have elements of a buffer, not buffers.  Where iterations that run at once, here
+            # or in a loop inside, would meet in an element each needs a buffer of its own, and
+            # what allocates is run in turn.
+            lanes = kind == "vectorized" and not _is_met(stmt, buffer)
             return buffer not in free_vars(extent) and not lanes
         case Block() if stmt.init is None and not stmt.reads and not stmt.writes:
             terms = (stmt.predicate, *stmt.bindings)
             return not any(buffer in free_vars(each) for each in terms)
         case _:
             return False
+
+
+def _is_met(root: For, buffer: Buffer) -> bool:
+    """Whether iterations of a loop in a statement that run at once meet in an element."""
+    loops = (each for each in statements(root) if isinstance(each, For))
+    at_once = (each for each in loops if each.kind in ("vectorized", "parallel"))
+    return any(buffer in conflicts(each) for each in at_once)
 
 
 def _repeats(stmt: Stmt, buffer: Buffer) -> bool:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import evolve, field, frozen
 
-from plica.codegen.lower.chunk import SIZES, ChunkRows, chunk, row_bytes, rows_of, sizes_of
 from plica.codegen.lower.region import RegionTree
 from plica.codegen.lower.scheduled import Scheduled, Scheduler, plain, processor, read_by
 from plica.codegen.lower.step import Value, leaves, made_by, shown, steps_below
@@ -49,10 +48,15 @@ from plica.runtime.late import late
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
+    from plica.codegen.lower.chunk import ChunkRows, chunk, row_bytes, rows_of, sizes_of
     from plica.codegen.lower.kernel_call import all_written, called_kernel
 else:  # few graphs call kernels
     all_written = late("plica.codegen.lower.kernel_call:all_written")
     called_kernel = late("plica.codegen.lower.kernel_call:called_kernel")
+    chunk = late("plica.codegen.lower.chunk:chunk")
+    row_bytes = late("plica.codegen.lower.chunk:row_bytes")
+    rows_of = late("plica.codegen.lower.chunk:rows_of")
+    sizes_of = late("plica.codegen.lower.chunk:sizes_of")
 
 PLAIN: Final = processor(None, exact)
 """Plain loops for every kernel."""
@@ -201,7 +205,7 @@ class _Maker:
         rows = None
         if self.schedule.chunks and to_stages(function).stages.dims:
             rows = rows_of(function)
-        if rows is None or not self.has_form(chunk(function, rows, SIZES[0]), args):
+        if rows is None or not self.has_form(chunk(function, rows), args):
             launch = self.made_of(function, args, target, step)
         else:
             launch = self.chunks(function, args, target, step, rows)

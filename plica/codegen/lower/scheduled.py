@@ -26,7 +26,6 @@ from attrs import evolve, field, frozen
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.dot_product import dot_of
 from plica.codegen.lower.nest import nest
-from plica.codegen.lower.open_tile import OpenTile, open_tile
 from plica.codegen.lower.passes import LOWERING, lowered
 from plica.codegen.lower.shared import shared
 from plica.codegen.lower.size_abstraction import abstracted
@@ -52,6 +51,7 @@ from plica.schedule.hoist import DoneBefore, constants, hoist
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
+    from plica.codegen.lower.open_tile import OpenTile, open_tile
     from plica.codegen.lower.open_tile_nest import tiled
     from plica.codegen.lower.open_window import open_windows
     from plica.codegen.lower.workload import workload
@@ -60,6 +60,7 @@ else:
     workload = late("plica.codegen.lower.workload:workload")
     open_windows = late("plica.codegen.lower.open_window:open_windows")
     tiled = late("plica.codegen.lower.open_tile_nest:tiled")
+    open_tile = late("plica.codegen.lower.open_tile:open_tile")
 
 
 @frozen(eq=False)
@@ -196,7 +197,8 @@ def machine_of(target: Target) -> Machine:
     """What default schedules ask of a target."""
     caches = tuple([target.cache(level) for level in (1, 2)])
     dot = dot_of(target)
-    return Machine(target.vector_bits, target.vector_registers, caches, target.cores, dot)
+    registers = target.vector_registers - target.waiting_elements
+    return Machine(target.vector_bits, registers, caches, target.cores, dot, target.cycle_rates)
 
 
 def processor(

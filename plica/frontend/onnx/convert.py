@@ -18,12 +18,11 @@ from plica.core.diagnostic import MOST_BYTES, EvaluationError, IllTyped, Malform
 from plica.frontend.onnx.agree import agree
 from plica.frontend.onnx.arithmetic import shape_arithmetic, split_arithmetic
 from plica.frontend.onnx.dim import identifier
-from plica.frontend.onnx.missing import REASONS
 from plica.frontend.onnx.node import OnnxNode, Region, name_of
 from plica.frontend.onnx.order import ordered
 from plica.frontend.onnx.schema import violations
 from plica.frontend.onnx.storage import Array, array_of
-from plica.frontend.onnx.table import TABLE
+from plica.frontend.onnx.table import REASONS, TABLE
 from plica.frontend.onnx.value import SMALL, TensorValue, settled, size_of
 from plica.ir.graph.expression import Const, Expr, const
 from plica.ir.loop.scalar import Scalar, ScalarVar

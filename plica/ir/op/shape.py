@@ -285,6 +285,9 @@ match_shape: Operator = primitive(
 
 def _squeezed(attrs: Values, shape: Shape) -> tuple[int, ...]:
     if attrs["axis"] is None:
+        if any(known(extent) is None for extent in shape):
+            message = "squeeze without axes needs sizes that are known: one that is open may be 1."
+            refuse("shape-conflict", message, "the axes, or sizes that are known", shown(shape))
         return tuple(at for at, extent in enumerate(shape) if known(extent) == 1)
     chosen = axes_of("squeeze", attrs["axis"], len(shape))
     for at in chosen:
@@ -314,7 +317,7 @@ squeeze = primitive(
     ("x",),
     _squeeze_rule,
     _squeeze_body,
-    "x without axes of size 1; without all that are known to be where none is given.",
+    "x without axes of size 1; without all of them where none is given and the sizes are known.",
     attributes=(AXES,),
     onnx=("Squeeze",),
     gradient=_unshaped,

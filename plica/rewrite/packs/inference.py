@@ -28,7 +28,7 @@ from plica.ir.op.normalize import (
     layer_norm,
     rms_norm,
 )
-from plica.rewrite.closed import closed, varying
+from plica.rewrite.closed import closed, is_finite, varying
 from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
@@ -60,6 +60,17 @@ def unpacked(record: Operator, **ranks: int | tuple[int, ...]) -> Rule:
     return rule(f"unpack-{slug}", record(*args, *settings), right)
 
 
+def scales_join(found: PatternMatch) -> bool:
+    """Whether no scale, and not both at once, makes infinity of what neither made it of alone."""
+    return is_finite(found.m * found.s)
+
+
+def unshifts(found: PatternMatch) -> bool:
+    """Whether the shift can be scaled alone: zero times infinity is no number."""
+    return is_finite(found.m * found.s) and is_finite(found.s)
+
+
+scaled = either((x * m) * s, s * (x * m))
 shifted = either((x - m) * s + b, b + (x - m) * s)
 
 # fmt: off
@@ -72,8 +83,8 @@ INFERENCE: Final[Pack] = pack(
     unpacked(instance_norm, x=(3, 4, 5), gamma=1, beta=1),
     unpacked(group_norm,    x=(3, 4, 5), gamma=1, beta=1),
     unpacked(l2_normalize),
-    rule("join-scales",     either((x * m) * s, s * (x * m)), x * (m * s),     float=reassociates),
-    rule("unshift-scaled",  shifted, x * s + (b - m * s), float=reassociates),
+    rule("join-scales",     scaled,  x * (m * s),         float=reassociates, when=scales_join),
+    rule("unshift-scaled",  shifted, x * s + (b - m * s), float=reassociates, when=unshifts),
     version="1",
     doc="What training needed is written out or dropped.",
 )

@@ -46,7 +46,7 @@ from plica.ir.type.dim import known, same_dim
 from plica.ir.type.dtype import DType
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType
-from plica.rewrite.closed import closed, is_closed, value_of, varying
+from plica.rewrite.closed import closed, is_closed, is_finite, value_of, varying
 from plica.rewrite.contract import reassociates
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.fold import fold_constants
@@ -182,12 +182,6 @@ def shaped(value: Expr, shape: list[Any]) -> Expr:
     """A tensor in another shape; itself where it has it."""
     made = reshape(value, tuple(shape))
     return value if shape_of(made) == shape_of(value) else made
-
-
-def is_finite(factor: Expr) -> bool:
-    """Whether a constant has neither nan nor inf."""
-    value = value_of(factor)
-    return value is not None and bool(np.isfinite(value.astype(np.float64)).all())
 
 
 def is_positive(factor: object) -> bool:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from math import prod
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from plica.analysis.site import map_of
 from plica.core.binding import free_vars
@@ -36,6 +36,7 @@ from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64
 from plica.rewrite.contract import exact, reassociates
+from plica.runtime.late import late
 from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.default.depthwise import is_window, window_schedule, windowed
 from plica.schedule.default.dot_product_schedule import dot_form, dot_schedule
@@ -49,7 +50,6 @@ from plica.schedule.default.estimate import (
     sums_of_rows,
 )
 from plica.schedule.default.form import register_tile
-from plica.schedule.default.general import general_cycles, general_schedule
 from plica.schedule.default.grouped import by_group
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import Panel, panel_of, panel_schedule, paneled
@@ -70,6 +70,7 @@ from plica.schedule.default.running import running_form
 from plica.schedule.default.sample import sampled
 from plica.schedule.default.scattered import scattered_form
 from plica.schedule.default.share import pays, share_of
+from plica.schedule.default.step import block, decompose_padding, loops, reorder, vectorize
 from plica.schedule.default.summed import in_runs
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.default.transpose import turned
@@ -91,9 +92,14 @@ from plica.schedule.form import (
     reach,
 )
 from plica.schedule.hoist import hoist
-from plica.schedule.primitive import block, decompose_padding, loops, reorder, vectorize
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
+
+if TYPE_CHECKING:
+    from plica.schedule.default.general import general_cycles, general_schedule
+else:
+    general_cycles = late("plica.schedule.default.general:general_cycles")
+    general_schedule = late("plica.schedule.default.general:general_schedule")
 
 __all__ = [
     "FORMS",

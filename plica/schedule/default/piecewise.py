@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plica.analysis.index.context import conjuncts
 from plica.core.binding import free_vars
@@ -54,19 +54,13 @@ from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
 from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import bool_, i64
-from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import block_flow, is_reduction
 from plica.schedule.default.share import pays
+from plica.schedule.default.step import block, loop_partition, loops, parallel, vectorize
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
-from plica.schedule.primitive import block, loops, parallel, vectorize
-
-if TYPE_CHECKING:
-    from plica.schedule.primitive import loop_partition
-else:
-    loop_partition = late("plica.schedule.primitive:loop_partition")
 
 __all__ = ["index", "pieces_of", "piecewise_form", "piecewise_schedule"]
 

@@ -189,6 +189,22 @@ def test_lanes_that_would_meet_in_a_buffer_have_one_each(at: str, inside: bool) 
     np.testing.assert_array_equal(found, 2 * array[:, ::-1])
 
 
+def test_a_loop_at_once_inside_of_lanes_has_its_buffers_inside() -> None:
+    kernel = read("""
+def lanes(x: Buffer[(8,), i32], y: Buffer[(8, 4), i32]):
+    t = alloc(Buffer[(8,), i32])
+    for i in vectorized(8):
+        for j in parallel(4):
+            with block("t", vi=spatial(8, i), vj=spatial(4, j)):
+                t[vi] = x[vi] * 2
+            with block("y", vi=spatial(8, i), vj=spatial(4, j)):
+                y[vi, vj] = t[vi]
+""")
+    inner = [each for each in statements(sink_buffers(kernel).body) if isinstance(each, For)][1]
+    assert inner.kind == "parallel"
+    assert isinstance(inner.body, Alloc)
+
+
 def test_conditions_on_memory_prove_nothing() -> None:
     kernel = read(PARTLY.format(where="x[0, j] < 9", read="vj"))
     assert isinstance(sink_buffers(kernel).body, Alloc)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -137,10 +138,10 @@ def test_few_outputs_have_no_panels() -> None:
 
 
 def test_groups_divide_tiles_and_stay_near() -> None:
-    assert group_of(98, 32 * 1024, 32) == 2
-    assert group_of(25, 8 * 1024, 32) == 5
-    assert group_of(7, 1 << 20, 32) == 1
-    assert group_of(25, 8 * 1024, 32, cores=2) == 1
+    assert group_of(98, 32 * 1024, 32, WIDE) == 2
+    assert group_of(25, 8 * 1024, 32, WIDE) == 5
+    assert group_of(7, 1 << 20, 32, WIDE) == 1
+    assert group_of(25, 8 * 1024, 32, evolve(WIDE, cores=2)) == 1
 
 
 def test_data_read_twice_is_not_sampled() -> None:

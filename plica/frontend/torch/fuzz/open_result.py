@@ -2,13 +2,13 @@
 
 Torch promises neither the last digits of a sum nor the order of equal elements.  A program is run
 anew by torch with the inputs a little moved, with the sums in it a little moved, and with equal
-elements in the other order: where one of these changes a result, it says nothing about a compiler.
+elements in other orders: where one of these changes a result, it says nothing about a compiler.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from plica.frontend.torch.fuzz.case import TorchCase
 from plica.frontend.torch.fuzz.row import POINTWISE
@@ -16,6 +16,8 @@ from plica.frontend.torch.fuzz.row import POINTWISE
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, fx
+
+Order = Literal["reversed", "rolled"]
 
 TOLERANCE: Final = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-3, "float64": 1e-4}
 """Of the largest number of a result; half a dozen calls may lie in between."""
@@ -28,12 +30,12 @@ def eager(
     case: TorchCase,
     inputs: Sequence[Tensor] | None = None,
     source: torch.Generator | None = None,
-    reverse: bool = False,
+    order: Order | None = None,
 ) -> tuple[Tensor, ...] | None:
     """What torch gives; None where it does not take the program.
 
-    With a `source` of random numbers sums are moved, with `reverse` equal elements are ordered from
-    the last to the first.
+    With a `source` of random numbers sums are moved, with an `order` equal elements are met in
+    another one.
     """
     import torch
 
@@ -52,14 +54,17 @@ def eager(
                     case "output":
                         return tuple([values[each] for each in node.args[0]])
                     case _:
-                        values[node] = _called(node, values, source, reverse)
+                        values[node] = _called(node, values, source, order)
     except (IndexError, RuntimeError, TypeError, ValueError):
         return None
     return None
 
 
 def _called(
-    node: fx.Node, values: dict[Any, Any], source: torch.Generator | None, reverse: bool
+    node: fx.Node,
+    values: dict[Any, Any],
+    source: torch.Generator | None,
+    order: Order | None,
 ) -> Any:
     import torch
     from torch.fx.node import map_arg
@@ -69,10 +74,13 @@ def _called(
     named: Any = map_arg(node.kwargs, values.__getitem__)
     target: Any = node.target
     path = node.meta.get("path")
-    if reverse and path in ("torch.sort", "torch.topk") and args[0].ndim:
+    if order is not None and path in ("torch.sort", "torch.topk") and args[0].ndim:
         x, *count, axis = args
-        kept, places = target(x.flip(axis), *count, axis)
-        return kept, x.shape[axis] - 1 - places
+        if order == "reversed":
+            kept, places = target(x.flip(axis), *count, axis)
+            return kept, x.shape[axis] - 1 - places
+        kept, places = target(x.roll(1, axis), *count, axis)
+        return kept, (places - 1) % x.shape[axis]
     run = target if node.op == "call_function" else getattr(torch.Tensor, target)
     made = run(*args, **named)
     if source is None or path is None or path in POINTWISE or not isinstance(made, torch.Tensor):
@@ -117,7 +125,8 @@ def is_open(case: TorchCase) -> bool:
     before = eager(case)
     if before is None:
         return True
-    others = [eager(case, reverse=True)]
+    orders: tuple[Order, ...] = ("reversed", "rolled")  # the middle one is so in reverse, too
+    others = [eager(case, order=each) for each in orders]
     for seed in range(RUNS):
         source = torch.Generator().manual_seed(seed)
         moved = [
