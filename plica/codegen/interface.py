@@ -4,6 +4,7 @@ what an artefact holds of constants and memory."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -30,7 +31,8 @@ else:
 
 def interface(main: Function, program: Program) -> Interface:
     """The names and types a caller sees; a tuple's tensors are named after it."""
-    return faced(main, program.space("input"), program.space("output"))
+    found = faced(main, program.space("input"), program.space("output"))
+    return replace(found, donated=program.donated) if program.donated else found
 
 
 def names_of(main: Function) -> str:

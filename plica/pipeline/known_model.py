@@ -41,7 +41,7 @@ _SHARED: Final[WeakValueDictionary[str, Executable]] = WeakValueDictionary()
 """Executables of model files that are still in use in this process."""
 
 _PLAIN: Final = (str, int, bool, type(None))
-_ABSENT: Final = ("database", "passes", "schedules", "externs")
+_ABSENT: Final = ("database", "passes", "schedules", "externs", "donate")
 """Options whose values no text tells apart: whoever gives one goes the usual way."""
 
 _CHUNK: Final = 1 << 20

@@ -31,10 +31,12 @@ from attrs import evolve
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.program_kind import is_staged, static_form
+from plica.ir.graph.expression import attr
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
 from plica.pipeline.compiled import compiled
+from plica.pipeline.donated import DONATED, with_donated
 from plica.pipeline.extern_source import GivenExtern, checked_externs, externs_of
 from plica.pipeline.option import (
     check_options,
@@ -99,6 +101,7 @@ def compile_anew(  # noqa: PLR0917  # the public surface says so
     specialise: bool = False,
     externs: Mapping[str, GivenExtern] | None = None,
     machine: str | MachineDescription | None = None,
+    donate: str | Sequence[str] = (),
 ) -> Executable:
     """What `plica.compile` says, by the whole compiler."""
     if background:
@@ -106,7 +109,7 @@ def compile_anew(  # noqa: PLR0917  # the public surface says so
             mod, target=target, threads=threads, database=database, cache=cache, packs=packs,
             contract=contract, passes=passes, disabled=disabled, effort=effort,
             schedules=schedules, specialise=specialise, externs=externs, validate=validate,
-            machine=machine,
+            machine=machine, donate=donate,
         )  # fmt: skip
     check_options(threads, database)
     if not isinstance(cache, bool):
@@ -132,6 +135,8 @@ def compile_anew(  # noqa: PLR0917  # the public surface says so
     if is_torch_module(mod):
         return TorchExecutable(mod, again, request.tier)
     given = module_of_program(mod) if is_torch_program(mod) else mod
+    if donate:
+        given = with_donated(given, donate, backend)
     module = at_call(cast("Any", given), again)  # nothing of torch is left
     source = module.whole if isinstance(module, Specialised) else module
     if source is not None:  # what no size could mend is said now
@@ -197,7 +202,7 @@ def _opened(module: Specialised, request: Request, specialise: bool) -> Executab
     try:
         opened = compiled(module.whole, request)
     except (UnsupportedError, LoweringRefused):
-        if request.schedules:
+        if request.schedules or attr(module.whole.main_function(), DONATED):
             raise
         return module  # some operator of it, or the schedule of a kernel, must know its sizes
     assert isinstance(opened, OpenExecutable)

@@ -155,7 +155,7 @@ class OpenExecutable(Executable):
             self._known[shapes] = sized
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)
-        outputs = [port.empty() for port in sized.outputs]
+        outputs = self._rooms_for(sized.outputs, arrays, args, named)
         room = self._room(sized)
         addresses = [address_of(each) for each in (*arrays, *outputs)]
         last = (address_of(room), sized.dims.buffer_info()[0])

@@ -35,11 +35,10 @@ TILED: Final = FusionLimits(tiles=True, chains=is_chained)
 CHANNELS_LAST: Final = Pass(
     "channels-last", "Tiles read neighbouring channels at once.", channels_last
 )
-"""Twice as fast for many images, and on no page: where the places of all images fill no tile, as
-(10, 96, 10, 10) by 16 windows of 3x3, what its tiles give is wrong."""
 
 GPU: Final = Pipeline((
     *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
+    CHANNELS_LAST,
     rules("view", "Products read what is cut out and widened where it lies.", "view"),
     *grouping(TILED),   # infer, resolve, decompose, fuse: operators become primitive functions
     SCHEDULE,           # primitive functions become kernels of threads, in order

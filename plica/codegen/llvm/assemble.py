@@ -11,7 +11,7 @@ from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.unit import units
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
-from plica.codegen.program import kernel_name, launches
+from plica.codegen.program import kernel_name, launches, moved_bytes
 from plica.codegen.road import Job, Lowered, record
 from plica.runtime.artefact import Artefact, ArtefactMachine, Launched
 
@@ -48,7 +48,7 @@ class EmitLlvm:
                     Launched(
                         kernel_name(each.kernel, program),
                         operations(program.kernels[each.kernel]),
-                        0 if program.dims else sum(program.slots[slot].bytes for slot in each.args),
+                        0 if program.dims else moved_bytes(each, program),
                     )
                     for each in launches(program)
                 ]

@@ -72,6 +72,7 @@ def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) 
         "kernel": lambda: kernels(lowered().program),
         "llvm": llvm,
         "asm": lambda: toolchain.assembly(llvm(), job.target),
+        "passed-over": lambda: "\n".join(lowered().program.passed_over),
     }
     if job.choose is not None:
         found["tuning"] = lambda: table(lowered().tuning)

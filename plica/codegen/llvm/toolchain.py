@@ -158,7 +158,7 @@ def cross_main() -> None:
     name, triple, cpu, features = given["target"]
     machine = _machine(Target(name, triple, cpu, tuple(features)))
     if given["wanted"] == "optimise":
-        module = binding.parse_assembly(given["text"])
+        module = _parsed(given["text"])
         _improve(module, machine, plain=True)
         machine.emit_object(module)
         made = str(module).encode()
@@ -181,7 +181,7 @@ def assembly(text: str, target: Target) -> str:
 
 def _optimised(text: str, machine: Any, level: int = 2) -> Any:
     try:
-        module = binding.parse_assembly(text)
+        module = _parsed(text)
         module.verify()
     except RuntimeError as error:
         raise CompilerBug(f"LLVM refuses the generated code: {error}") from error
@@ -189,8 +189,18 @@ def _optimised(text: str, machine: Any, level: int = 2) -> Any:
     return module
 
 
+def _parsed(text: str) -> Any:
+    """A module in a context of its own, which goes with it.
+
+    The context of all others keeps every constant and type that ever was in one of its modules.
+    """
+    return binding.parse_assembly(text, binding.create_context())
+
+
 def _improve(module: Any, machine: Any, plain: bool, level: int = 2) -> None:
     """Optimise a module; all of LLVM's passes are needed only where loops are plain."""
+    # One for each module: a run leaves its maker pointers into its own stack (llvmlite 0.50), so a
+    # second run from elsewhere would be wrong.
     options = binding.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization = plain
     builder = binding.create_pass_builder(machine, options)

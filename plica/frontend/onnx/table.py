@@ -57,6 +57,9 @@ class Table(Mapping[str, Row]):
 
 TABLE: Final = Table(FILES)
 
+TABLES: Final[Mapping[str, Table]] = {"": TABLE, "com.microsoft": Table(("contributed",))}
+"""The rows of each domain that has any; of others only what is defined by the standard is read."""
+
 
 class MissingOperators(UnsupportedError):
     """The model has operators that are refused whatever its sizes are."""

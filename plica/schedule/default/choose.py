@@ -25,6 +25,8 @@ from functools import lru_cache, partial
 from math import prod
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from attrs import frozen
+
 from plica.analysis.site import map_of
 from plica.core.binding import free_vars
 from plica.core.collector import paused
@@ -104,6 +106,7 @@ else:
 __all__ = [
     "FORMS",
     "PROCESSOR",
+    "RefusedTemplate",
     "candidates",
     "default_schedule",
     "default_trace",
@@ -251,7 +254,7 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("transpose-tiles", "Squares of elements are transposed in registers.", exact,
          _one(lambda of, _, machine: turned(of, machine)), 0),
     Form("split-pieces", "Each piece of a piecewise tensor has loops of its own.", exact,
-         _one(lambda of, _, machine: piecewise_form(of)), 1),
+         _one(lambda of, _, machine: piecewise_form(of, machine)), 1),
     Form("share-rows", "Cores share the rows of elementwise work.", exact,
          _one(lambda of, _, machine: elementwise_form(of, machine)), 2),
     Form("running-total", "A place goes on from the one before it.", exact,
@@ -277,25 +280,43 @@ FORMS: Final[tuple[Form, ...]] = (
 """What stages may be made into, those of the lowest rank first."""
 
 
+@frozen
+class RefusedTemplate:
+    """A template that knew a kernel and took a step that is not shown to be legal there."""
+
+    template: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the template {self.template} is refused: {self.reason}"
+
+
 @lru_cache(maxsize=1024)
 def default_trace(kernel: Kernel, machine: Machine) -> Trace | None:
     """The schedule of a kernel by rules of thumb, None where there is none for it."""
     found = default_schedule(kernel, machine)
-    return None if found is None else found[0]
+    return None if found is None or isinstance(found, RefusedTemplate) else found[0]
 
 
 @lru_cache(maxsize=1024)
 def default_schedule(
     kernel: Kernel, machine: Machine, tables: ScheduleTables | None = None
-) -> tuple[Trace, Kernel] | None:
-    """The trace, and the kernel it makes; one that is not shown to be legal is none."""
+) -> tuple[Trace, Kernel] | RefusedTemplate | None:
+    """The trace, and the kernel it makes; None where no template knows the kernel."""
     if not map_of(kernel).blocks:
         return Trace(()), kernel  # its form has the loops it should have
     found = by_template(kernel, machine, None if tables is None else tables.templates)
-    try:
-        return None if found is None else recorded(found[1], kernel)
-    except ScheduleRefused:
+    if found is None:
         return None
+    name, schedule = found
+    try:
+        return recorded(schedule, kernel)
+    except ScheduleRefused as refused:
+        problem = refused.problem
+        told = f"{refused.kind} asks for {problem.precondition} at {problem.where}"
+        return RefusedTemplate(
+            name, f"{told}. expected: {problem.expected}; found: {problem.found}"
+        )
 
 
 @lru_cache(maxsize=1024)
