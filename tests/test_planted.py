@@ -10,7 +10,7 @@ from plica.cli import main
 from plica.runtime.process import can_part
 
 PLANTS = [
-    (("graph", "--plant", "pass", "--seed", "3", "--examples", "60"), "stage", "merge-common"),
+    (("graph", "--plant", "pass", "--examples", "60"), "stage", "merge-common"),
     (("graph", "--plant", "rule", "--examples", "60"), "rule", "planted-absolute-of-difference"),
     (("form", "--plant", "form", "--examples", "13"), "guilty", "lanes-over-n"),
     (("form", "--plant", "template", "--examples", "13"), "guilty", "register-tile"),

@@ -38,7 +38,7 @@ from plica.ir.graph.expression import Var
 from plica.ir.graph.module import module
 from plica.ir.loop.statement import For, statements
 from plica.rewrite.check.report import literal
-from plica.rewrite.fuzz.driver import Skipped, campaign
+from plica.rewrite.fuzz.driver import ENDLESS, TOO_LONG, Skipped, campaign
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.schedule.smaller import smallest
 
@@ -111,7 +111,10 @@ def fuzz(
         loops.update(_loops(drawn))
         return blame(drawn, number, verdict, way) if isinstance(verdict, WrongCode) else None
 
-    done = campaign(one, examples, first=first, tries=TRIES, say=say)
+    def endless(number: int) -> NativeFinding:
+        return NativeFinding("endless", ENDLESS, number, TOO_LONG, 0, "")
+
+    done = campaign(one, examples, hangs=endless, first=first, tries=TRIES, say=say)
     told = dict(sorted(steps.items())), dict(sorted(loops.items()))
     return KernelFuzzReport(done.ran, seed, guard, *told, done.skipped, done.finding)
 

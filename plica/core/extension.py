@@ -294,6 +294,7 @@ def _scanned(stamp: tuple[tuple[str, int], ...]) -> Points:
         seen.add(dist.name)
         found += [ExtensionPoint(each.group, each.name, each.value, dist.name, dist.version)
                   for each in points]  # fmt: skip
+    metadata.MetadataPathFinder().invalidate_caches()  # it would keep every state of every folder
     return tuple(found)
 
 

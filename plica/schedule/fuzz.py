@@ -31,7 +31,7 @@ from plica.ir.loop.scalar import Buffer, ScalarVar
 from plica.ir.loop.specialise import specialise
 from plica.ir.loop.statement import Kernel
 from plica.rewrite.check.report import literal
-from plica.rewrite.fuzz.driver import campaign
+from plica.rewrite.fuzz.driver import ENDLESS, TOO_LONG, campaign
 from plica.runtime.error import PlicaError
 from plica.schedule.generate.kernel import random_case
 from plica.schedule.generate.material import KernelCase
@@ -49,7 +49,7 @@ CRASHES: Final = (
 )  # fmt: skip
 """What a step with a mistake in it ends with."""
 
-Kind = Literal["meaning", "crash", "refusal"]
+Kind = Literal["meaning", "crash", "refusal", "endless"]
 
 
 @attrs.frozen
@@ -107,7 +107,10 @@ def fuzz(
             refused.setdefault(each.kind, Counter())[each.problem.precondition] += 1
         return finding
 
-    whole = campaign(one, examples, first=first, say=say)
+    def endless(number: int) -> TraceFinding:
+        return TraceFinding("endless", ENDLESS, number, TOO_LONG, (), "")
+
+    whole = campaign(one, examples, hangs=endless, first=first, say=say)
     counts = {kind: dict(sorted(words.items())) for kind, words in sorted(refused.items())}
     return ScheduleFuzzReport(
         whole.ran, seed, dict(sorted(done.items())), counts, untried(), whole.finding

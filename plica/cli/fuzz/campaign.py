@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import attrs
 
-from plica.cli.fuzz.corpus import Corpus
+from plica.cli.fuzz.corpus import Corpus, tested
 from plica.cli.fuzz.every import cores, examples_of
 from plica.cli.fuzz.jobs import FuzzTask, work_through
 from plica.cli.fuzz.share import NUMBERS, FuzzKind, FuzzShare, added
@@ -176,8 +176,9 @@ def _run(lines: Sequence[CampaignLine], arguments: argparse.Namespace) -> Corpus
     def done(task: FuzzTask, share: FuzzShare) -> bool:
         line = named[task.kind]
         for found in share.findings:
-            command = "plica " + " ".join(task.command(found.case))
-            if corpus.add(task.kind, found, command) and not arguments.json:
+            command = task.command(found.case)
+            new = corpus.add(task.kind, tested(found, command), f"plica {' '.join(command)}")
+            if new and not arguments.json:
                 spent = time.monotonic() - begun
                 print(f"[{spent:.0f} s] {task.kind}, {found.guilty}: {found.reason[:300]}",
                       flush=True)  # fmt: skip

@@ -11,7 +11,7 @@ its file, unless the new one is shorter.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +93,16 @@ FILES = "FILES_OF_THE_FINDING"
 """Stands for the beginning of the names of files that a test reads."""
 
 
+def tested(found: FoundCase, command: list[str]) -> FoundCase:
+    """A finding with a test: where it has none of its own, the case again."""
+    if "def test_" in found.pytest:
+        return found
+    again = rerun(command, found.guilty, found.reason)
+    return replace(found, pytest=f"{again}\n\n{found.pytest}" if found.pytest else again)
+
+
 def rerun(command: list[str], guilty: str, reason: str) -> str:
-    """A test of a finding that has no smaller one: the case again."""
+    """A test that runs a case again."""
     from plica.rewrite.check.report import as_comment
 
     return f"""from plica.cli import main

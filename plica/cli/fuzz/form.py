@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.fuzz.corpus import rerun
 from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.progress import progress
@@ -67,13 +66,11 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
     found = report.finding
     if found is None:
         return FuzzShare(report.examples, counts)
-    words = ["fuzz", "form", "--seed", str(arguments.seed), "--first", str(found.case),
-             "--examples", "1"]  # fmt: skip
+    from plica.rewrite.check.report import as_comment
+
     guilty = f"{found.level} {found.guilty}"
-    test = rerun(words, guilty, f"{found.reason}\n{found.stages}")
-    return FuzzShare(
-        report.examples, counts, (FoundCase(guilty, found.reason, found.case, test),)
-    )  # fmt: skip
+    kept = FoundCase(guilty, found.reason, found.case, as_comment(found.stages))
+    return FuzzShare(report.examples, counts, (kept,))
 
 
 def every() -> Mapping[str, Iterable[str]]:

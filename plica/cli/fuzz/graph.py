@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.fuzz.corpus import rerun
 from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.named_pack import named_contract, named_packs, named_pass
@@ -126,12 +125,9 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
         return FuzzShare(report.examples, counts)
     case = first + report.examples - 1
     guilty = found.rule or found.stage
-    test = found.pytest
-    if "def test_" not in test:
-        words = ["fuzz", "graph", "--seed", str(arguments.seed), "--first", str(case),
-                 "--examples", "1", "--contract", arguments.contract]  # fmt: skip
-        test = f"{rerun(words, guilty, found.reason)}\n\n{test}"
-    return FuzzShare(report.examples, counts, (FoundCase(guilty, found.reason, case, test),))
+    return FuzzShare(
+        report.examples, counts, (FoundCase(guilty, found.reason, case, found.pytest),)
+    )
 
 
 def asked(arguments: argparse.Namespace) -> Iterable[tuple[str, str]]:
@@ -202,7 +198,7 @@ def native(module: Module, inputs: tuple[Any, ...]) -> Any:
 
     Modules and kernels are checked after every pass on the way.
     """
-    from plica.codegen.dynamic.decide import static_form
+    from plica.codegen.program_kind import static_form
     from plica.codegen.road_check import StateChecks
     from plica.pipeline import compile, lower, target_of
     from plica.runtime.error import UnsupportedError

@@ -90,10 +90,12 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
     found = report.finding
     if found is None:
         return FuzzShare(report.examples, counts)
+    case = found.seed - arguments.seed * 1_000_003
+    if not found.nodes:  # it came to no model
+        return FuzzShare(report.examples, counts, (FoundCase(found.way, found.reason, case, ""),))
     arrays = io.BytesIO()
     np.savez(arrays, allow_pickle=False, **found.given)
     files = {".onnx": found.data, ".npz": arrays.getvalue()}
-    case = found.seed - arguments.seed * 1_000_003
     guilty = f"{found.way} {' '.join(found.nodes)}"
     kept = FoundCase(guilty, found.reason, case, as_pytest(found.way, found.reason), files)
     return FuzzShare(report.examples, counts, (kept,))

@@ -92,7 +92,7 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
         "refused": report.refused,
     }  # fmt: skip
     found = tuple([
-        FoundCase(each.kind, each.reason, each.case, as_pytest(each.script))
+        FoundCase(each.kind, each.reason, each.case, as_pytest(each.script) if each.script else "")
         for each in report.findings
     ])  # fmt: skip
     return FuzzShare(report.examples, counts, found)

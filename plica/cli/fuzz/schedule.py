@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.fuzz.corpus import rerun
 from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.progress import progress
@@ -75,11 +74,8 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
     found = report.finding
     if found is None:
         return FuzzShare(report.examples, counts)
-    words = ["fuzz", "schedule", "--seed", str(arguments.seed), "--first", str(found.case),
-             "--length", str(arguments.length), "--examples", "1"]  # fmt: skip
-    test = found.pytest or rerun(words, found.step, found.reason)
-    return FuzzShare(report.examples, counts,
-                 (FoundCase(found.step, found.reason, found.case, test),))  # fmt: skip
+    kept = FoundCase(found.step, found.reason, found.case, found.pytest)
+    return FuzzShare(report.examples, counts, (kept,))
 
 
 def asked(arguments: argparse.Namespace) -> Iterable[tuple[str, str]]:

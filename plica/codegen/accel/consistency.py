@@ -211,7 +211,11 @@ class _Faults:
 
     def move(self, each: Operation, does: Move) -> None:
         at = each.name
-        self.known(at, "scope", does.scope, self.scopes)
+        known = [self.known(at, "scope", each, self.scopes) for each in (does.scope, does.memory)]
+        if all(known) and self.scopes[does.scope].shape != self.scopes[does.memory].shape:
+            one, two = (list(self.scopes[each].shape) for each in (does.scope, does.memory))
+            message = "Elements that a move makes of others have another shape."
+            self.refuse(at, message, str(one), str(two))
         self.known(at, "way", does.way, get_args(Way))
         words = (does.sram, does.dram, does.width, does.rows, does.stride, *does.pads)
         given = [word for word in words if word]

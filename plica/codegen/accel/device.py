@@ -86,7 +86,7 @@ def _does(machine: Accelerator, of: d.Operation) -> RowCopy | DeviceSweep | None
         rows = (at(does.rows), at(does.stride)) if does.rows else (-1, -1)
         pads = tuple([at(each) for each in does.pads])
         places = at(does.sram), at(does.dram), at(does.width)
-        return RowCopy(does.scope, does.way == "out", *places, *rows, pads)
+        return RowCopy(does.scope, does.way == "out", *places, *rows, pads, does.kind)
     if isinstance(does, d.Sweep):
         bases = words
         if does.micro and machine.micro is not None:

@@ -104,9 +104,9 @@ def _check_transfer(machine: Accelerator, flow: Flow, of: Transfer) -> None:
     if does.scope not in _scopes(machine, of.tile.scope):
         message = f"The tile {of.tile.name!r} is of another scope."
         raise _bad(of.operation, message, does.scope, of.tile.scope)
-    if of.tensor.scope != does.scope:
+    if of.tensor.scope != does.memory:
         message = f"The tensor {of.tensor.name!r} is of another kind of element."
-        raise _bad(of.operation, message, does.scope, of.tensor.scope)
+        raise _bad(of.operation, message, does.memory, of.tensor.scope)
     if len(of.pads) not in (0, 4):
         raise _bad(of.operation, "A transfer has four pads or none.", "4", str(len(of.pads)))
 

@@ -150,16 +150,16 @@ def footprint(
         return patches.setdefault((space, elements.tobytes()), Patch(space, elements))
 
     if isinstance(does, RowCopy):
-        memory = device.memory(does.memory)
-        found = box(does, memory, operands, each.name)
+        size = device.memory(does.lying).bytes
+        found = box(does, device.memory(does.memory), size, operands, each.name)
         if found is None:
             return NOTHING
-        tall, wide = found.shape(memory.bytes)
+        tall, wide = found.shape(size)
         here = patch(does.memory, np.arange(found.at, found.at + tall * wide))
         rows = ByteRows(found.start, found.size, found.rows, found.stride, does.out)
         if does.out:
             return Footprint((here,), (), rows)
-        pads = tall * wide - found.rows * (found.size // memory.bytes)
+        pads = tall * wide - found.rows * (found.size // size)
         return Footprint((), (here,), rows, None, pads)
     if isinstance(does, Swept):
         over = turns(device, does, operands, words, each.name)

@@ -89,7 +89,8 @@ class Move(Term):
     """A copy of `rows` rows of `width` elements, `stride` apart in memory and dense in the scope.
 
     The words name fields.  `pads` are rows before and after, and columns before and after, that
-    are filled with zeros on the way in.  A width of 0 does nothing.
+    are filled with zeros on the way in.  A width of 0 does nothing.  In memory lie elements of the
+    scope, or of the scope `kind`, which have the same shape and become elements of this one.
     """
 
     scope: str
@@ -100,6 +101,12 @@ class Move(Term):
     rows: str = ""
     stride: str = ""
     pads: tuple[str, ...] = ()
+    kind: str = ""
+
+    @property
+    def memory(self) -> str:
+        """The scope of which elements lie in memory."""
+        return self.kind or self.scope
 
 
 @frozen(eq=False)

@@ -238,7 +238,8 @@ class _Reading:
                 if isinstance(each.does, Sweep) and names & set(each.does.writes.scopes[:1]):
                     names |= set(each.does.writes.scopes)
         for each in self.machine.operations:
-            if isinstance(each.does, Move) and each.does.way == way and each.does.scope in names:
+            does = each.does
+            if isinstance(does, Move) and does.way == way and does.scope in names and not does.kind:
                 return each
         raise _refused(buffer, f"No move goes {way} there.", ", ".join(sorted(names)))
 

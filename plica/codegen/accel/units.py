@@ -275,9 +275,10 @@ def _holds(dtype: DType, other: DType) -> bool:
 
 
 def _move(machine: Accelerator, scope: str, way: str) -> Operation | None:
-    """The move of a scope's elements that way."""
+    """The move of a scope's elements that way, as they are."""
     for each in machine.operations:
-        if isinstance(each.does, Move) and (each.does.scope, each.does.way) == (scope, way):
+        does = each.does
+        if isinstance(does, Move) and (does.scope, does.memory, does.way) == (scope, scope, way):
             return each
     return None
 

@@ -86,10 +86,10 @@ def vta(of: Configuration = DEFAULT) -> d.Accelerator:
     weight = d.Reach(("wgt",), "wgt", ("wgt_out", "wgt_in"))
     other = d.Reach(("acc",), "src", ("src_out", "src_in"))
 
-    def load(scope: str, number: int, unit: str) -> d.Operation:
-        does = d.Move(scope, "in", "sram", "dram", "x_size", "y_size", "x_stride", PADS)
+    def load(scope: str, number: int, unit: str, kind: str = "") -> d.Operation:
+        does = d.Move(scope, "in", "sram", "dram", "x_size", "y_size", "x_stride", PADS, kind)
         fixed = (("opcode", 0), ("memory", number))
-        return d.Operation(f"load.{scope}", unit, memory, fixed, does)
+        return d.Operation(f"load.{scope}{kind and '.'}{kind}", unit, memory, fixed, does)
 
     def store(scope: str, number: int) -> d.Operation:
         does = d.Move(scope, "out", "sram", "dram", "x_size", "y_size", "x_stride")
@@ -132,7 +132,8 @@ def vta(of: Configuration = DEFAULT) -> d.Accelerator:
         tuple(d.Queue(source, target) for source, target in ENDS),
         (
             load("inp", 2, "load"), load("wgt", 1, "load"),
-            load("uop", 0, "compute"), load("acc", 3, "compute"), store("out", 4),
+            load("uop", 0, "compute"), load("acc", 3, "compute"), load("acc", 5, "compute", "out"),
+            store("out", 4),
             d.Operation("gemm", "compute", gemm, (("opcode", 2), ("reset", 0)),
                         sweep(product, old, src, weight, latency=2)),
             d.Operation("gemm.reset", "compute", gemm, (("opcode", 2), ("reset", 1)), sweep(zero)),

@@ -42,7 +42,7 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.loop.tensor import Compute, buffer, compute, reduce
 from plica.ir.loop.verify import well_formed
 from plica.ir.type.dtype import DType, bf16, f16, f32
-from plica.rewrite.fuzz.driver import Skipped, campaign
+from plica.rewrite.fuzz.driver import TOO_LONG, Skipped, campaign
 from plica.runtime.cuda.driver import CudaDevice, DeviceError, device
 from plica.runtime.error import EvaluationError, PlicaError
 from plica.schedule.default.gpu import Gpu
@@ -368,7 +368,11 @@ def report(
         return CudaFinding(_told(drawn, wrong)) if wrong else None
 
     done = campaign(
-        one, examples, tries=TRIES, ends=lambda found: any(each.is_last for each in found)
+        one,
+        examples,
+        hangs=lambda number: CudaFinding(f"case {number}: {TOO_LONG}"),
+        tries=TRIES,
+        ends=lambda found: any(each.is_last for each in found),
     )
     kinds_, steps_ = (dict(sorted(of.items())) for of in (ran, steps))
     findings = tuple([each.told for each in done.findings])

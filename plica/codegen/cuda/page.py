@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from plica.codegen.cuda.assemble import emit_cuda
-from plica.codegen.lower.linear import PLAN, SCHEDULE
+from plica.codegen.lower.page import PLAN, SCHEDULE, grouping
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.lower.prepare import grouping
 from plica.ir.graph.expression import Function
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.fuse import FusionLimits

@@ -15,7 +15,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from plica.codegen.form_fuzz.judge import MACHINES, FormWay, Guilty, judge
-from plica.rewrite.fuzz.driver import Known, campaign, one_case
+from plica.rewrite.fuzz.driver import ENDLESS, TOO_LONG, Known, campaign, one_case
 from plica.schedule.default import Machine
 from plica.schedule.default.gpu import Gpu
 from plica.schedule.generate.stages import GPU_KINDS, KINDS, StagesCase
@@ -99,13 +99,17 @@ def fuzz(
                 templates.update(verdict[1])
 
         try:
-            one_case(tried, every[name], seed, number)
+            one_case(tried, every[name], seed, number, _Wrong)
         except _Wrong as wrong:
             by, shown = wrong.guilty, repr(wrong.drawn[0])
             return FormFinding(by.level, by.name, by.form, number, by.reason, shown)
         return None
 
-    done = campaign(one, examples, first=first, say=say)
+    def endless(number: int) -> FormFinding:
+        name = names[number % len(names)]
+        return FormFinding("case", ENDLESS, name, number, TOO_LONG, "")
+
+    done = campaign(one, examples, hangs=endless, first=first, say=say)
     of_kinds, of_forms, of_templates = (
         dict(sorted(each.items())) for each in (counts, forms, templates)
     )

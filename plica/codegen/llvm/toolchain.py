@@ -28,9 +28,11 @@ from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.host import features as system_features
 from plica.runtime.host import lacking
 from plica.runtime.link import can_link, link
+from plica.runtime.machine import stored_description
 
 _CROSS: Final = "from plica.codegen.llvm.toolchain import cross_main; cross_main()"
 _LONGEST: Final = 300.0  # seconds
+_TOLD: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 @frozen(eq=False)
@@ -43,24 +45,26 @@ class NativeCode:
 
 @lru_cache(maxsize=1)
 def host() -> Target:
-    """This machine as a target."""
+    """This machine as a target: as it was measured, if it was (`plica doctor --measure`)."""
     _prepare()
     triple: str = binding.get_process_triple()
     features: str = binding.get_host_cpu_features().flatten()
     given = tuple(features.split(",")) if features else ()
     # What the system does not let programs use is not there: artefacts are loaded by its word.
     off = set(lacking(triple.partition("-")[0], given, system_features()))
-    return Target(
+    found = Target(
         "cpu",
         triple,
         binding.get_host_cpu_name(),
         tuple([f"-{each[1:]}" if each[1:] in off else each for each in given]),
-        caches=_caches(Path("/sys/devices/system/cpu/cpu0/cache")),
+        caches=system_caches(),
         cores=len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1,
     )
+    measured = stored_description()
+    return found if measured is None else found.described(measured)
 
 
-def _caches(folder: Path) -> tuple[int, ...]:
+def system_caches(folder: Path = _TOLD) -> tuple[int, ...]:
     """The sizes of the caches for data that the system tells of, from the nearest on."""
     found: dict[int, int] = {}
     for each in sorted(folder.glob("index*")):
@@ -154,7 +158,7 @@ def cross_main() -> None:
     name, triple, cpu, features = given["target"]
     machine = _machine(Target(name, triple, cpu, tuple(features)))
     if given["wanted"] == "optimise":
-        module = binding.parse_assembly(given["text"])
+        module = _parsed(given["text"])
         _improve(module, machine, plain=True)
         machine.emit_object(module)
         made = str(module).encode()
@@ -177,7 +181,7 @@ def assembly(text: str, target: Target) -> str:
 
 def _optimised(text: str, machine: Any, level: int = 2) -> Any:
     try:
-        module = binding.parse_assembly(text)
+        module = _parsed(text)
         module.verify()
     except RuntimeError as error:
         raise CompilerBug(f"LLVM refuses the generated code: {error}") from error
@@ -185,16 +189,30 @@ def _optimised(text: str, machine: Any, level: int = 2) -> Any:
     return module
 
 
+def _parsed(text: str) -> Any:
+    """A module in a context of its own, which goes with it.
+
+    The context of all others keeps every constant and type that ever was in one of its modules.
+    """
+    return binding.parse_assembly(text, binding.create_context())
+
+
 def _improve(module: Any, machine: Any, plain: bool, level: int = 2) -> None:
     """Optimise a module; all of LLVM's passes are needed only where loops are plain."""
-    options = binding.create_pipeline_tuning_options(speed_level=level)
-    options.loop_vectorization = plain
-    builder = binding.create_pass_builder(machine, options)
+    builder = _pass_builder(machine, plain, level)
     passes = builder.getModulePassManager() if plain else _few_passes()
     passes.run(module, builder)
     # `close` frees nothing: the class takes the empty `_dispose` of its first base (llvmlite 0.50).
     NewPassManager._dispose(passes)
     passes.detach()
+
+
+@lru_cache(maxsize=64)
+def _pass_builder(machine: Any, vectorising: bool, level: int) -> Any:
+    """LLVM's maker of passes for a machine, once: llvmlite never frees all of one."""
+    options = binding.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = vectorising
+    return binding.create_pass_builder(machine, options)
 
 
 def _few_passes() -> Any:

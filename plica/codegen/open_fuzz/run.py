@@ -18,7 +18,7 @@ from plica.codegen.open_fuzz.judge import CaseVerdict, Compile, judge
 from plica.core.fold import post_order
 from plica.ir.graph.expression import Apply
 from plica.rewrite.check.report import as_comment, text
-from plica.rewrite.fuzz.driver import Known, campaign, one_case
+from plica.rewrite.fuzz.driver import ENDLESS, TOO_LONG, Known, campaign, one_case
 
 TRIES: Final = 150
 """How many smaller programs are compiled for one that goes wrong."""
@@ -112,13 +112,23 @@ def fuzz(
                 raise Wrong(case, verdict)
 
         try:
-            one_case(tried, open_cases(most), seed, number)
+            one_case(tried, open_cases(most), seed, number, Wrong)
         except Wrong as wrong:
             kind, reason = wrong.verdict.kind, wrong.verdict.reason
             return Finding(number, kind, reason, as_script(wrong.case, reason))
         return None
 
-    done = campaign(one, examples, first=first, ends=lambda found: len(found) >= findings, say=say)
+    def endless(number: int) -> Finding:
+        return Finding(number, ENDLESS, TOO_LONG, "")
+
+    done = campaign(
+        one,
+        examples,
+        hangs=endless,
+        first=first,
+        ends=lambda found: len(found) >= findings,
+        say=say,
+    )
     report.findings.extend(done.findings)
     return report
 

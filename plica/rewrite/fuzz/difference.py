@@ -21,7 +21,7 @@ from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Constructor, Function, Tuple, Var
 from plica.ir.graph.module import Module
 from plica.ir.graph.module import module as module_of
-from plica.ir.interpret.interpreter import interpret
+from plica.ir.interpret.interpreter import RunLimits, interpret
 from plica.ir.interpret.value import Closure, DataValue, NativeFunction
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import FuncType, TensorType
@@ -33,6 +33,10 @@ Inputs: TypeAlias = tuple[Any, ...]  # Any: arrays, or tuples of them
 Compiled: TypeAlias = Callable[[Module, Inputs], Any]
 """Compiles a module and runs it; None where it can't be compiled for now."""
 
+CALLS: Final = (1 << 11, 1 << 15)
+"""So many calls a program may make that has a value: few at first, then more."""
+ROOM: Final = 8
+"""So many times as many calls may what was made of it make, which then is said not to end."""
 WIDE: Final = approx(1e-6)
 CODE: Final = approx(1e-4)
 """How far native code may be from the meaning: its exponentials are another library's."""
@@ -71,25 +75,38 @@ def _magnitude(value: Any) -> float:
     return float(sizes[np.isfinite(sizes)].sum())
 
 
+def limits_of(calls: int) -> RunLimits:
+    """So many calls, each of which may wait for the next."""
+    return RunLimits(depth=calls, calls=calls)
+
+
 class Meaning:
     """What a module gives for some inputs, to hold others against."""
 
     def __init__(self, module: Module, inputs: Inputs, contract: Contract) -> None:
         self.module, self.inputs, self.contract = module, inputs, contract
-        self.rounded = False
-        try:
-            self.value: Any = interpret(module, *inputs)
-            self.defined = True
-        except EvaluationError:
-            self.defined = False
+        self.rounded = self.defined = False
+        self.value: Any = None
+        self._limits = limits_of(0)
+        for calls in CALLS:
+            try:
+                self.value = interpret(module, *inputs, limits=limits_of(calls))
+            except EvaluationError as error:
+                if error.code == "recursion-limit":
+                    continue
+                break
+            self.defined, self._limits = True, limits_of(ROOM * calls)
+            break
 
     def differs(self, other: Module) -> str | None:
         """How another module differs; where this one has no value the other may do anything."""
         if not self.defined:
             return None
         try:
-            value = interpret(other, *self.inputs)
+            value = interpret(other, *self.inputs, limits=self._limits)
         except EvaluationError as error:
+            if error.code == "recursion-limit":
+                return f"the result does not end: {self._limits.calls} calls were made"
             return f"the result fails: {error}"
         reason = unlike(self.value, value, self.contract)
         if reason is not None and self.contract.level == APPROX:
@@ -110,7 +127,7 @@ class Meaning:
         wide = _wide(other, self.inputs)
         if wide is not None:
             again = native(*wide)
-            if again is not None and unlike(interpret(wide[0], *wide[1]), again, WIDE) is None:
+            if again is not None and unlike(self._run(*wide), again, WIDE) is None:
                 self.rounded = True
                 return None
         return reason
@@ -136,7 +153,7 @@ class Meaning:
             name = Var(Name("main"), FuncType(main.dims, (), tuple(map(type_of, main.params)), ret))
             measured = module_of({name: Function(main.dims, (), main.params, ret, every)}, name)
             with suppress(EvaluationError):  # a part that nobody asks for may have no value
-                values = interpret(measured, *self.inputs)
+                values = self._run(measured, self.inputs)
         return max(map(_magnitude, (*_flat(self.inputs), *values)), default=0.0)
 
     def _rounding(self, other: Module) -> bool:
@@ -145,10 +162,12 @@ class Meaning:
         if ours is None or theirs is None:
             return False
         try:
-            value = interpret(ours[0], *ours[1])
-            return unlike(value, interpret(theirs[0], *theirs[1]), WIDE) is None
+            return unlike(self._run(*ours), self._run(*theirs), WIDE) is None
         except EvaluationError:
             return False
+
+    def _run(self, module: Module, inputs: Inputs) -> Any:
+        return interpret(module, *inputs, limits=self._limits)
 
 
 def _wide(module: Module, inputs: Inputs) -> tuple[Module, Inputs] | None:

@@ -33,7 +33,7 @@ from plica.rewrite.check.report import as_comment, text
 from plica.rewrite.contract import Contract, exact
 from plica.rewrite.fuzz.case import Case, cases, of_programs
 from plica.rewrite.fuzz.difference import Compiled, Meaning
-from plica.rewrite.fuzz.driver import campaign, one_case
+from plica.rewrite.fuzz.driver import ENDLESS, TOO_LONG, campaign, one_case
 from plica.rewrite.fuzz.report import as_pytest
 from plica.rewrite.fuzz.stage import Stage, after, blame
 from plica.rewrite.history import History, begun
@@ -53,7 +53,7 @@ CRASHES: Final = (
 class StageFinding:
     """A smallest module that a stage does wrong."""
 
-    kind: Literal["meaning", "crash", "ill-formed", "native"]
+    kind: Literal["meaning", "crash", "ill-formed", "native", "endless"]
     stage: str
     rule: str | None
     reason: str
@@ -136,12 +136,12 @@ def fuzz(
         wanted = _turn(of_programs(sought), number)
         drawn = cases(rules, wanted, exact < contract, whole)
         try:
-            one_case(partial(judged, number), drawn, seed, number)
+            one_case(partial(judged, number), drawn, seed, number, WrongCase)
         except WrongCase as wrong:
             return wrong.finding
         return None
 
-    done = campaign(one, examples, first=first, say=say)
+    done = campaign(one, examples, hangs=_endless, first=first, say=say)
     return GraphFuzzReport(
         done.ran,
         seed,
@@ -153,6 +153,10 @@ def fuzz(
         dict(sorted(fired.items())),
         done.finding,
     )
+
+
+def _endless(number: int) -> StageFinding:
+    return StageFinding("endless", ENDLESS, None, f"case {number}: {TOO_LONG}", "")
 
 
 def _sought(pattern: Term) -> Rule:

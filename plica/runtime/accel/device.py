@@ -81,6 +81,13 @@ class RowCopy:
     rows: int = -1
     stride: int = -1
     pads: tuple[int, ...] = ()
+    kind: str = ""
+    """The memory of which elements lie in main memory, where it is another one."""
+
+    @property
+    def lying(self) -> str:
+        """The memory of which elements lie in main memory."""
+        return self.kind or self.memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +208,8 @@ def _plain(of: Bits) -> list[int]:
 def _does(of: RowCopy | DeviceSweep | None) -> object:
     if isinstance(of, RowCopy):
         places = [of.sram, of.dram, of.width, of.rows, of.stride]
-        return ["copy", of.memory, of.out, places, list(of.pads)]
+        kind = [of.kind] if of.kind else []
+        return ["copy", of.memory, of.out, places, list(of.pads), *kind]
     if isinstance(of, DeviceSweep):
         reaches = [[list(r.memories), r.base, list(r.strides)] for r in (of.writes, *of.reads)]
         return ["sweep", list(of.loops), list(of.micro), reaches, formula.to_data(of.formula)]
@@ -305,14 +313,19 @@ class _Reader:
         match given:
             case None:
                 return None
-            case ["copy", str(memory), bool(out), [*places], [*pads]] if (
-                memory in self.held and len(places) == 5 and len(pads) in (0, 4)
+            case ["copy", str(memory), bool(out), [*places], [*pads], *kinds] if (
+                memory in self.held
+                and len(places) == 5
+                and len(pads) in (0, 4)
+                and self.fits(memory, kinds)
             ):
                 sram, dram, width = self.operands(places[:3])
                 rows, stride = (
                     -1 if each == -1 else self.operands([each])[0] for each in places[3:]
                 )
-                return RowCopy(memory, out, sram, dram, width, rows, stride, self.operands(pads))
+                kind = str(kinds[0]) if kinds else ""
+                given_pads = self.operands(pads)
+                return RowCopy(memory, out, sram, dram, width, rows, stride, given_pads, kind)
             case ["sweep", [*loops], [*micro], [writes, *reads], meaning] if len(micro) in (
                 (0, 2) if self.parts else (0,)
             ):
@@ -325,6 +338,12 @@ class _Reader:
                     raise _damaged(meaning)
                 return DeviceSweep(self.operands(loops), self.operands(micro), target, read, made)
         raise _damaged(given)
+
+    def fits(self, memory: str, kinds: Sequence[object]) -> bool:
+        """Whether elements of the kind, if one is given, have the shape of a memory's own."""
+        shape = self.held[memory].shape
+        shapes = {name: each.shape for name, each in self.held.items()}
+        return not kinds or (len(kinds) == 1 and shapes.get(str(kinds[0])) == shape)
 
     def operands(self, given: Sequence[object]) -> tuple[int, ...]:
         found = [each for each in given if type(each) is int and 0 <= each < len(self.words)]

@@ -166,7 +166,9 @@ class _State:
             memory = self.of.held[does.memory]
             key = (number, operands)
             if key not in self.of.boxes:
-                self.of.boxes[key] = box(does, memory, operands, kind.name)
+                self.of.boxes[key] = box(
+                    does, memory, self.of.held[does.lying].bytes, operands, kind.name
+                )
             known = self.of.boxes[key]
             if known is not None:
                 self.copy(kind, does, memory, known)
@@ -187,10 +189,10 @@ class _State:
     def copy(self, kind: InstructionKind, does: RowCopy, memory: DeviceMemory, of: CopyBox) -> None:
         if of.end > self.of.used:
             raise out_of_range(kind.name, "memory", of.end - 1, self.of.used)
-        held, size = self.scopes[does.memory], memory.bytes
+        held, size = self.scopes[does.memory], self.of.held[does.lying].bytes
         start, width = of.start // size, of.size // size
         at = (start + np.arange(of.rows) * (of.stride // size))[:, None] + np.arange(width)
-        main = self.view(does.memory)
+        main = self.view(does.lying)
         top, _, left, _ = of.pads
         tall, wide = of.shape(size)
         there = held[of.at : of.at + tall * wide].reshape(tall, wide, *memory.shape)

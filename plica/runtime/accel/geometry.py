@@ -2,7 +2,7 @@
 
 >>> from plica.runtime.accel.device import RowCopy, DeviceMemory
 >>> memory = DeviceMemory("m", 64, (4,), "int8")
->>> box(RowCopy("m", False, 0, 1, 2, 3, 4), memory, (8, 2, 3, 2, 10))
+>>> box(RowCopy("m", False, 0, 1, 2, 3, 4), memory, memory.bytes, (8, 2, 3, 2, 10))
 CopyBox(start=8, stride=40, size=12, rows=2, at=8, pads=(0, 0, 0, 0))
 """
 
@@ -58,16 +58,19 @@ class Turns:
 
 
 def box(
-    of: RowCopy, memory: DeviceMemory, operands: Sequence[int], name: str = "copy"
+    of: RowCopy, memory: DeviceMemory, size: int, operands: Sequence[int], name: str = "copy"
 ) -> CopyBox | None:
-    """What a copy moves, None if nothing; an element outside of the memory is an error."""
+    """What a copy moves, None if nothing; an element outside of the memory is an error.
+
+    Elements have `size` bytes in main memory.
+    """
     width = operands[of.width]
     rows = operands[of.rows] if of.rows >= 0 else 1
     if width == 0 or rows == 0:
         return None
     top, bottom, left, right = [operands[each] for each in of.pads] or (0, 0, 0, 0)
     stride = operands[of.stride] if of.stride >= 0 else width
-    size, first = memory.bytes, operands[of.sram]
+    first = operands[of.sram]
     total = (top + rows + bottom) * (left + width + right)
     if first + total > memory.depth:
         raise out_of_range(name, of.memory, first + total - 1, memory.depth)

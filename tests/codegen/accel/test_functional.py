@@ -49,11 +49,12 @@ def slowly(machine: Accelerator, stream: Stream, given: dict[str, Array]) -> dic
             at = value[does.sram]
             for row in range(-pads[0], rows + pads[1]):
                 for column in range(-pads[2], width + pads[3]):
-                    there = span(does.scope, value[does.dram] + row * stride + column)
+                    there = span(does.memory, value[does.dram] + row * stride + column)
                     if does.way == "out":
                         memory[there] = held[does.scope][at].tobytes()
                     elif 0 <= row < rows and 0 <= column < width:
-                        element = np.frombuffer(bytes(memory[there]), scope.dtype.numpy)
+                        kind = machine.scope(does.memory).dtype.numpy
+                        element = np.frombuffer(bytes(memory[there]), kind)
                         held[does.scope][at] = element.reshape(scope.shape)
                     else:
                         held[does.scope][at] = 0
@@ -125,6 +126,24 @@ def test_vector_operations(name: str, imm: int, meaning: Any) -> None:
     with np.errstate(over="ignore"):
         expected = meaning(x).astype(np.int8)
     assert np.array_equal(run(vta(), stream, {"x": x})["y"], expected)
+
+
+def test_sums_are_loaded_from_eight_bits_with_strides_and_pads() -> None:
+    x = np.random.default_rng(3).integers(-128, 128, (12, 1, 16)).astype(np.int8)
+    code = """
+.tensor x out 0 12
+.tensor y out 16 20
+.tensor micro uop 256 1
+.micro
+load.uop dram=256 y_size=1 x_size=1
+load.acc.out dram=1 y_size=2 x_size=3 x_stride=4 y_pad_0=1 y_pad_1=1 x_pad_0=1 x_pad_1=1
+alu.add.imm uop_end=1 iter_out=20 iter_in=1 dst_out=1 src_out=1 imm=1
+store.out dram=16 y_size=1 x_size=20
+finish"""
+    rows = x.reshape(3, 4, 16)[:2, 1:4]
+    padded = np.pad(rows, ((1, 1), (1, 1), (0, 0))).astype(np.int32) + 1
+    found = run(vta(), read_stream(vta(), code), {"x": x})["y"]
+    assert np.array_equal(found, padded.astype(np.int8).reshape(20, 1, 16))
 
 
 def test_an_access_outside_of_a_scope_is_an_error() -> None:

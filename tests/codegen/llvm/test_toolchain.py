@@ -30,4 +30,4 @@ def test_optimising_leaks_nothing(text: str) -> None:
     for _ in range(200):
         optimised(text, host())
     gc.collect()
-    assert (resident() - before) / 200 <= 10_000
+    assert (resident() - before) / 200 <= 1_000

@@ -20,7 +20,7 @@ from plica.core.diagnostic import CompilerBug
 from plica.frontend.torch.dtype import tensor_of_array
 from plica.frontend.torch.fuzz.case import TorchCase, torch_case
 from plica.frontend.torch.fuzz.open_result import difference, eager, is_open
-from plica.rewrite.fuzz.driver import campaign, least
+from plica.rewrite.fuzz.driver import ENDLESS, TOO_LONG, campaign, least
 from plica.runtime.error import PlicaError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -105,7 +105,10 @@ def fuzz(
         paths = tuple([call.path for call, _ in small.calls])
         return TorchFinding(number, name, reason, paths, as_pytest(small, name, reason))
 
-    done = campaign(one, examples, first=first, say=say)
+    def endless(number: int) -> TorchFinding:
+        return TorchFinding(number, names[number % len(names)], TOO_LONG, (ENDLESS,), "")
+
+    done = campaign(one, examples, hangs=endless, first=first, say=say)
     report.examples, report.finding = done.ran, done.finding
     return report
 
