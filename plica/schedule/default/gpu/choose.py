@@ -14,7 +14,7 @@ plainest last, so that whoever lowers takes the first that can be lowered.
 ...     "sum", (64,), lambda k: Cast(x[m, k], f32) * Cast(w[k, n], f32)))
 >>> facts = Facts((False, True), (), reassociates)
 >>> found = next(candidates(stages((x, w), (dense,)), facts, Gpu()))
->>> found.form.form, "cuda.mma_f16_2x4" in found.trace.to_python()
+>>> found.form.form, "cuda.mma_f16_1x2" in found.trace.to_python()
 ('tensor-core-tiles', True)
 """
 
@@ -114,6 +114,8 @@ WARPS: Final = (
     Warps(2, 2, 4, 8, 2, ahead=3),
     Warps(2, 2, 4, 4, 2, ahead=3),
     Warps(2, 2, 2, 4, 2, ahead=3),
+    Warps(2, 2, 1, 4, 4, ahead=3),
+    Warps(2, 2, 1, 2, 4, ahead=3),
 )
 """Tiles from large to small."""
 
