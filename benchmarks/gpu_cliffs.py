@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import plica
-from benchmarks.cliffs import Random, size, sizes
+from benchmarks.drawn_model import Random, size, sizes
 from benchmarks.gpu_products import graph_of
 from plica.core.diagnostic import CompilerBug
 

@@ -23,6 +23,12 @@ ROOMS: Final = ("plica", "plica.rewrite", "plica.schedule", "plica.script", "pli
 BLOCK: Final = re.compile(r"^```(?:python|py)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 OUTSIDE: Final = re.compile(r"\((?:\.\./)*(README|CHANGELOG|CONTRIBUTING)\.md\)")
 """Links to the pages that stand beside `docs/`."""
+BESIDE: Final = {
+    "README": "index.md",
+    "CHANGELOG": "changelog.md",
+    "CONTRIBUTING": "contributing.md",
+}
+"""What those are on the site: it opens with the README; the list of pages is `all.md`."""
 PYTHON: Final = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NEAR: Final = 4
 """Lines of a page's example that are shown before and after the one with the name."""
@@ -40,16 +46,18 @@ theme:
   palette:
     - media: "(prefers-color-scheme: light)"
       scheme: default
+      toggle: {icon: material/weather-night, name: Dark}
     - media: "(prefers-color-scheme: dark)"
       scheme: slate
+      toggle: {icon: material/weather-sunny, name: Light}
 extra:
   polyfills: [script/iframe-worker.js]
 plugins: [search, offline]
 markdown_extensions: [admonition, tables, toc, pymdownx.highlight, pymdownx.superfences]
 validation: {links: {not_found: warn, anchors: ignore}}
 nav:
-  - Plica: readme.md
-  - All pages: index.md
+  - Plica: index.md
+  - All pages: all.md
   - Tutorials:
       - A rule pack: tutorial/rules.md
       - Schedule a matmul by hand: tutorial/schedule.md
@@ -67,7 +75,6 @@ nav:
       - Writing rules: rules.md
       - Extending Plica: extend.md
       - Rule packs: reference/packs.md
-      - Extending Plica: extend.md
       - Pages of passes: passes.md
       - Optimising graphs: optimise.md
       - Gradients: gradient.md
@@ -267,12 +274,15 @@ def write(folder: Path) -> None:
     pages = folder / "pages"
     shutil.rmtree(pages, ignore_errors=True)
     shutil.copytree(ROOT / "docs", pages, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-    for name in ("README", "CHANGELOG", "CONTRIBUTING"):
-        text = (ROOT / f"{name}.md").read_text(encoding="utf-8")
-        (pages / f"{name.lower()}.md").write_text(text.replace("(docs/", "("), encoding="utf-8")
+    (pages / "index.md").rename(pages / "all.md")
+    for name, page in BESIDE.items():
+        text = (
+            (ROOT / f"{name}.md").read_text(encoding="utf-8").replace("(docs/index.md", "(all.md")
+        )
+        (pages / page).write_text(text.replace("(docs/", "("), encoding="utf-8")
     for path in pages.rglob("*.md"):
         text = path.read_text(encoding="utf-8")
-        text = OUTSIDE.sub(lambda found: f"({found[1].lower()}.md)", text)
+        text = OUTSIDE.sub(lambda found: f"({BESIDE[found[1]]})", text)
         path.write_text(text, encoding="utf-8")
     for path in sorted((pages / "tutorial").glob("*.md")):
         text = path.read_text(encoding="utf-8")

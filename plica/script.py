@@ -25,16 +25,21 @@ from plica.ir.type.dtype import (
     DType,
     bf16,
     bool_,
+    f4e2m1fn,
     f8e4m3fn,
+    f8e4m3fnuz,
     f8e5m2,
+    f8e5m2fnuz,
     f16,
     f32,
     f64,
+    i2,
     i4,
     i8,
     i16,
     i32,
     i64,
+    u2,
     u4,
     u8,
     u16,
@@ -46,8 +51,9 @@ from plica.runtime.error import Diagnostic, Place
 
 __all__ = [
     "Buffer", "Fn", "Tensor", "absurd", "archived", "bf16", "bool_", "const", "data", "dim",
-    "f8e4m3fn", "f8e5m2", "f16", "f32", "f64", "forall", "i4", "i8", "i16", "i32", "i64", "measure",
-    "partial", "u4", "u8", "u16", "u32", "u64",
+    "f4e2m1fn", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f16", "f32", "f64", "forall",
+    "i2", "i4", "i8", "i16", "i32", "i64", "measure", "partial", "u2", "u4", "u8", "u16",
+    "u32", "u64",
 ]  # fmt: skip
 
 

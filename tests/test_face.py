@@ -76,3 +76,23 @@ def test_the_root_shows_the_rooms(room: str) -> None:
     assert link.is_symlink()
     assert link.readlink() == Path("plica", room)
     assert (ROOT / "plica" / room / "__init__.py").is_file()
+
+
+def test_a_small_compile_imports_few_modules() -> None:
+    code = """
+import sys, numpy as np
+from onnx import TensorProto as T, helper as H, numpy_helper as N
+w = N.from_array(np.ones((4, 3, 3, 3), "f4"), "w")
+v = N.from_array(np.ones((144, 5), "f4"), "v")
+nodes = [("Conv", "x w", "a"), ("Relu", "a", "b"), ("Flatten", "b", "c"), ("MatMul", "c v", "y")]
+made = [H.make_node(op, given.split(), [out]) for op, given, out in nodes]
+x, y = (H.make_tensor_value_info(n, T.FLOAT, s) for n, s in (("x", (1, 3, 8, 8)), ("y", (1, 5))))
+graph = H.make_graph(made, "g", [x], [y], [w, v])
+model = H.make_model(graph, opset_imports=[H.make_opsetid("", 17)], ir_version=8)
+import plica
+plica.compile(model, cache=False)(np.ones((1, 3, 8, 8), "f4"))
+print(*sorted(name for name in sys.modules if name.partition(".")[0] == "plica"))
+"""
+    loaded = python(code).split()
+    assert len(loaded) <= 350
+    assert not {name for name in loaded if name.startswith("plica.runtime.staged")}

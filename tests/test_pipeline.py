@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.codegen.lower.prepare import GROUP
+from plica.codegen.lower.page import GROUP
 from plica.codegen.target import Target
 from plica.core.diagnostic import RuleRefused
 from plica.core.name import Name

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import evolve, frozen
 
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.loop.invocation import find_intrinsic
 from plica.ir.loop.scalar import (
     Broadcast,
     Buffer,
@@ -50,6 +49,12 @@ from plica.ir.loop.statement import (
     substatements,
 )
 from plica.ir.type.dtype import i64
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.loop.invocation import find_intrinsic
+else:
+    find_intrinsic = late("plica.ir.loop.invocation:find_intrinsic")
 
 Inner: TypeAlias = "tuple[tuple[ScalarVar, Scalar], ...]"
 Known: TypeAlias = "Mapping[Term, Scalar | None]"

@@ -177,9 +177,12 @@ def fresh_label(kernel: Kernel, hint: str) -> Name:
     return fresh(Name(hint), map_of(kernel).blocks)
 
 
-def distinct(kernel: Kernel) -> Kernel:
-    """The kernel with a name of its own for each binder; the first of namesakes keeps it."""
-    body = _distinct(kernel.body, _parameter_names(kernel), set())
+def distinct(kernel: Kernel, kept: Iterable[Name] = ()) -> Kernel:
+    """The kernel with a name of its own for each binder; the first of namesakes keeps it.
+
+    No other is given a name that is to be `kept` for those that have it.
+    """
+    body = _distinct(kernel.body, _parameter_names(kernel), set(), frozenset(kept))
     return kernel if body is kernel.body else with_body(kernel, body)
 
 
@@ -187,7 +190,9 @@ def _parameter_names(kernel: Kernel) -> set[Name]:
     return {each.name for each in kernel.dims} | {each.name for each in kernel.params}
 
 
-def _distinct(root: Stmt, used: set[Name], labels: set[Name]) -> Stmt:
+def _distinct(
+    root: Stmt, used: set[Name], labels: set[Name], kept: frozenset[Name] = frozenset()
+) -> Stmt:
     # Outside in, so that what is renamed inside has its outer names already; then rebuilt.
     done: list[Stmt] = []
     stack: list[tuple[Stmt, bool]] = [(root, False)]
@@ -203,30 +208,32 @@ def _distinct(root: Stmt, used: set[Name], labels: set[Name]) -> Stmt:
                     stmt = with_inside(stmt, position, new[position])
             done.append(stmt)
             continue
-        stmt = _renamed(stmt, used, labels)
+        stmt = _renamed(stmt, used, labels, kept)
         stack.append((stmt, True))
         stack.extend((each, False) for each in reversed(substatements(stmt)))
     return done[0]
 
 
-def _renamed(stmt: Stmt, used: set[Name], labels: set[Name]) -> Stmt:
+def _renamed(
+    stmt: Stmt, used: set[Name], labels: set[Name], kept: frozenset[Name] = frozenset()
+) -> Stmt:
     """The statement with new names for what it binds itself, where they are used already."""
     match stmt:
         case For(var, extent, kind, body, annotations):
-            (var,), (body,) = _moved((var,), (body,), used)
+            (var,), (body,) = _moved((var,), (body,), used, kept)
             return For(var, extent, kind, body, annotations)
         case Bind(var, value, body):
-            (var,), (body,) = _moved((var,), (body,), used)
+            (var,), (body,) = _moved((var,), (body,), used, kept)
             return Bind(var, value, body)
         case Alloc(buffer, body):
-            (buffer,), (body,) = _moved((buffer,), (body,), used)
+            (buffer,), (body,) = _moved((buffer,), (body,), used, kept)
             return Alloc(buffer, body)
         case Block():
             label = fresh(stmt.label, labels)
             labels.add(label)
             # All at once: a new name may be the old one of the next variable.
             variables, scoped = _moved(
-                stmt.vars, (stmt.init, stmt.body, stmt.reads, stmt.writes), used
+                stmt.vars, (stmt.init, stmt.body, stmt.reads, stmt.writes), used, kept
             )
             init, body, reads, writes = scoped
             return with_parts(
@@ -238,12 +245,15 @@ def _renamed(stmt: Stmt, used: set[Name], labels: set[Name]) -> Stmt:
 
 
 def _moved(
-    variables: tuple[Any, ...], scoped: tuple[Any, ...], used: set[Name]
+    variables: tuple[Any, ...],
+    scoped: tuple[Any, ...],
+    used: set[Name],
+    kept: frozenset[Name],
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Variables under names of their own, and what they are bound in."""
     moved: dict[Term, Term] = {}
     for var in variables:
-        name = fresh(var.name, used)
+        name = var.name if var.name not in used else fresh(var.name, used | kept)
         used.add(name)
         if name != var.name:
             moved[var] = rename(var, name)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from plica.demo import Shown
 
 KERNELS: Final = 8
+FILMS: Final = 4
+"""Kernels of each network that the report shows at every step, and as assembly."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -32,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name, make in (SMALL if arguments.small else NETWORKS).items():
         with progress(name, total=STEPS) as say:
             found.append(show_network(name, make, arguments.threads, say))
-    views = [model_view(each.study, costs=False, films=KERNELS) for each in found]
+    views = [model_view(each.study, costs=False, films=FILMS) for each in found]
     archive.write(arguments.output, page(views).encode())
     if arguments.json:
         print(json_text([to_data(each) for each in found]))

@@ -19,6 +19,8 @@ from typing import Final
 from plica import __version__
 from plica.cli.command import Command
 from plica.cli.console import stdout_console
+from plica.cli.machine import described_here, measured_here, show_machine
+from plica.runtime.machine import MachineDescription
 
 REQUIRED: Final[dict[str, str]] = {
     "attrs": "everything",
@@ -102,6 +104,8 @@ class DoctorReport:
     targets: tuple[TargetStatus, ...]
     tools: tuple[Tool, ...] = ()
     extensions: tuple[ExtensionStatus, ...] = ()
+    described: MachineDescription | None = None
+    """What default schedules are chosen by here: as it was measured, or by the table."""
 
     @property
     def healthy(self) -> bool:
@@ -122,6 +126,7 @@ def examine() -> DoctorReport:
         targets=(_try_cpu(), _try_cuda(), _try_accel(), *_others()),
         tools=(_try_artefacts(), _try_libraries(), _try_store()),
         extensions=_extensions(),
+        described=described_here(),
     )
 
 
@@ -315,6 +320,9 @@ def show(report: DoctorReport) -> None:
         facts.add_row(Text(label, style="bold"), Text(value))
     console.print(facts)
 
+    if report.described is not None:
+        console.print(show_machine(report.described))
+
     packages = Table("Package", "Version", "Needed for", title="Packages", title_justify="left")
     for package in report.packages:
         missing = "missing" if package.required else "not installed"
@@ -350,10 +358,17 @@ def show(report: DoctorReport) -> None:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="measure what this machine does in a cycle, keep that in the store, and show it",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Examine and show; 0 when models can be compiled and run here."""
+    if arguments.measure:
+        measured_here()
     report = examine()
     if arguments.json or _version("rich") is None:
         print(to_json(report))
@@ -367,5 +382,5 @@ COMMAND: Final = Command(
     "Show versions, which targets work here, and why others do not",
     run,
     configure,
-    ("plica doctor", "plica doctor --json"),
+    ("plica doctor", "plica doctor --measure", "plica doctor --json"),
 )

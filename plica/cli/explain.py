@@ -95,8 +95,8 @@ def print_road(arguments: argparse.Namespace) -> int:
 
     from plica.cli.model import check_sizes, packs_of, read
     from plica.codegen.backend import backend_of
-    from plica.codegen.dynamic.decide import static_form
     from plica.codegen.hop import Hops, KernelCount
+    from plica.codegen.program_kind import static_form
     from plica.codegen.road import emitted, lowered
     from plica.pipeline import compile, contract_of, job_for, page_of, target_of
     from plica.pipeline import packs_of as allowed

@@ -45,6 +45,7 @@ from plica.ir.passes import Pipeline
 from plica.rewrite.contract import Contract
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
+from plica.runtime.machine import MachineDescription
 from plica.schedule.default.choose import PROCESSOR
 from plica.schedule.form import ScheduleTables
 
@@ -128,6 +129,8 @@ class Backend:
     """The code of one lowered kernel as text: by its dialect, or of its instructions."""
     settled: Callable[[Any], Any] = lambda target: target
     """A target that somebody described, with all that follows; refuses what is not known."""
+    described: Callable[[Any, MachineDescription], Any] | None = None
+    """The target as a description says that the machine is, where there are such descriptions."""
     with_threads: Callable[[Any, int], Any] = _any_threads
     """The target as so many threads see it."""
     check_here: Callable[[Any], None] = _anywhere

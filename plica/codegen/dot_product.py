@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from plica.codegen.target import Target
-from plica.ir.loop.intrinsic import intrinsic
+from plica.ir.loop.invocation import TensorIntrinsic, register
 from plica.ir.loop.scalar import Cast, index
 from plica.ir.loop.statement import For, Kernel, Store
 from plica.ir.loop.tensor import axis, buffer
@@ -41,7 +41,8 @@ def meaning(lanes: int, dtype: DType) -> Kernel:
 
 def _declared(name: str, lanes: int, dtype: DType, function: str, operand: str) -> Dot:
     hints = (("llvm", function), ("operand", operand))
-    return Dot(intrinsic(name, meaning(lanes, dtype), None, hints).name, lanes, dtype)
+    register(TensorIntrinsic(name, meaning(lanes, dtype), None, hints))
+    return Dot(name, lanes, dtype)
 
 
 # fmt: off

@@ -4,6 +4,7 @@ what an artefact holds of constants and memory."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -20,8 +21,7 @@ from plica.ir.type.term import TensorType, TupleType, Type
 from plica.runtime.artefact import ALIGNMENT, StoredAllocation, aligned_array
 from plica.runtime.executable import Interface, Shape
 from plica.runtime.late import late
-from plica.runtime.open_port import OpenPort
-from plica.runtime.port import Array, Port
+from plica.runtime.port import Array, OpenPort, Port
 
 if TYPE_CHECKING:
     from plica.ir.text.show.type import show_dim
@@ -31,7 +31,8 @@ else:
 
 def interface(main: Function, program: Program) -> Interface:
     """The names and types a caller sees; a tuple's tensors are named after it."""
-    return faced(main, program.space("input"), program.space("output"))
+    found = faced(main, program.space("input"), program.space("output"))
+    return replace(found, donated=program.donated) if program.donated else found
 
 
 def names_of(main: Function) -> str:

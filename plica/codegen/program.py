@@ -176,6 +176,8 @@ class Program:
     origins: tuple[KernelOrigin | None, ...] = field(default=(), eq=False, repr=False)
     dims: tuple[ScalarVar, ...] = ()
     needs: tuple[Scalar, ...] = ()
+    donated: tuple[tuple[int, int], ...] = ()
+    """Inputs and the outputs that are written over them, by their numbers."""
     passed_over: tuple[str, ...] = field(default=(), eq=False, repr=False)
     """Schedules that promised more but could not be lowered, by kernel, and why."""
 
@@ -183,6 +185,17 @@ class Program:
         """The slots of one space, in order of their index."""
         found = [slot for slot in self.slots if slot.space == space]
         return tuple(sorted(found, key=lambda slot: slot.index))
+
+
+def moved_bytes(launch: Launch, program: Program) -> int:
+    """The bytes of what a launch reads and writes; of a result that is written over an input those
+    of what is put there, since the rest stays where it is."""
+    sizes = [program.slots[slot].bytes for slot in launch.args]
+    result = program.slots[launch.args[-1]]
+    over = {new for _, new in program.donated}
+    if result.space == "output" and result.index in over:
+        return 2 * sum(sizes[:-1])
+    return sum(sizes)
 
 
 def launches(program: Program) -> tuple[Launch, ...]:

@@ -30,10 +30,8 @@ from typing import (
 
 from attrs import evolve, field, frozen
 
-from plica.codegen.choices import ChoiceRow, Choices
 from plica.codegen.lower.passes import lowered as lower_kernel
 from plica.codegen.lower.scheduled import NOTHING, ChosenSchedule, Scheduler, processor
-from plica.codegen.open_memory_plan import AnyPlan
 from plica.codegen.program import Program
 from plica.codegen.workers import Workers
 from plica.core.diagnostic import CompilerBug
@@ -55,7 +53,9 @@ from plica.runtime.record import CompilationRecord
 from plica.runtime.store import ArtefactStore
 
 if TYPE_CHECKING:
+    from plica.codegen.choices import ChoiceRow, Choices
     from plica.codegen.given_trace import with_traces
+    from plica.codegen.open_memory_plan import AnyPlan
     from plica.codegen.record import recorded
     from plica.ir.loop.need import needs
 else:
@@ -135,7 +135,7 @@ class Arranged(Generic[P, L]):
     """The names of the passes over kernels."""
 
 
-Lowered: TypeAlias = Arranged[Program, AnyPlan]
+Lowered: TypeAlias = "Arranged[Program, AnyPlan]"
 """A program without objects, and its memory plan."""
 
 
@@ -281,13 +281,14 @@ def _step(job: Job, each: Pass, state: RoadState) -> RoadState:
             return state if history is state.history else evolve(state, history=history)
         case "schedule":
             module = state.history.module
-            found = Choices({}, ()) if job.choose is None else job.choose(module)
-            program = each.run(module, evolve(job, chosen=found.chosen))
+            found = None if job.choose is None else job.choose(module)
+            told = job if found is None else evolve(job, chosen=found.chosen)
+            program = each.run(module, told)
             if isinstance(program, Program) and program.dims:
                 program = evolve(program, needs=_needs(state.history))
             if job.given:
                 program = _as_given(program, job)
-            return evolve(state, program=program, tuning=found.rows)
+            return evolve(state, program=program, tuning=() if found is None else found.rows)
         case "lower":
             return _lowered(each, state)
         case "plan":

@@ -6,14 +6,18 @@ cpu (x86_64-unknown-linux-gnu, x86-64-v2)
 >>> plain.has("sse4.1"), plain.has("avx"), plain.vector_bits, plain.cache(1)
 (True, False, 128, 32768)
 
-What is not said follows from the features, or is what most machines have.  A description in full is
-one line, which reads back to the same target; parts of it may be left out or put otherwise.
+What is not said follows from the features and from the table of machines
+(`plica.codegen.machine_table`).  A description in full is one line, which reads back to the same
+target; parts of it may be left out or put otherwise, and a name stands for a processor as the table
+has it.
 
 >>> print(plain.describe())
 cpu triple=x86_64-unknown-linux-gnu cpu=x86-64-v2 features=+sse4.1,-avx
 >>> narrow = parse("cpu vector=256 cores=2", plain)
 >>> narrow.vector_bits, narrow.cores, narrow.triple == plain.triple
 (256, 2, True)
+>>> parse("cpu:neoverse-n1", plain).describe()
+'cpu triple=aarch64-unknown-linux-gnu cpu=neoverse-n1'
 
 Detecting this machine is an effect, and lives with the toolchain (`plica.codegen.llvm.toolchain`).
 """
@@ -25,17 +29,16 @@ from typing import Any, ClassVar, Final
 
 from attrs import evolve, frozen
 
+from plica.codegen.machine_table import ARCHITECTURES, row_of
 from plica.core.diagnostic import did_you_mean
 from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.machine import CycleRates, MachineDescription, rates_of
 
 NAMES: Final = ("cpu",)
 """The targets that are described here."""
 
 KINDS: Final = (*NAMES, "cuda", "accel")
 """What the targets that Plica makes code for begin with."""
-
-CACHES: Final = (32 * 1024, 512 * 1024, 4 * 1024 * 1024)
-"""Bytes of the caches of a machine nothing is known of, from the nearest on."""
 
 # The first feature that a machine has gives the bits of its vectors and how many it holds.  Vectors
 # whose length is known only when the program runs (SVE, RISC-V) count for what all of them have.
@@ -56,6 +59,7 @@ class Target:
 
     `vector` and `registers` are the bits of a vector and how many vectors are at hand, 0 for what
     the features tell; `caches` are bytes from the nearest on, of one core but for the last.
+    `rates` are what the machine does in a cycle, those of the table where none are said.
     """
 
     name: str
@@ -66,6 +70,7 @@ class Target:
     registers: int = 0
     caches: tuple[int, ...] = ()
     cores: int = 1
+    rates: CycleRates | None = None
 
     backend: ClassVar[str] = "cpu"
 
@@ -81,7 +86,12 @@ class Target:
     @property
     def vector_bits(self) -> int:
         """How many bits of a vector the machine takes at once."""
-        return self.vector or self._vectors[0]
+        return self.vector or min(self._vectors[0], self._row.vector or self._vectors[0])
+
+    @property
+    def widest(self) -> int:
+        """The bits of the widest vectors that the features tell of."""
+        return self._vectors[0]
 
     @property
     def vector_registers(self) -> int:
@@ -97,8 +107,37 @@ class Target:
 
     def cache(self, level: int) -> int:
         """The bytes of a cache, 1 the nearest; a machine has what is usual if nothing is known."""
-        known = self.caches or CACHES
+        known = self.caches or self._row.caches
         return known[min(level, len(known)) - 1]
+
+    @property
+    def cycle_rates(self) -> CycleRates:
+        """What the machine does in a cycle, as far as it is known."""
+        return self.rates or self._row.rates
+
+    @property
+    def _row(self) -> MachineDescription:
+        return row_of(self.architecture, self.cpu, self._vectors[0])
+
+    def described(self, of: MachineDescription) -> Target:
+        """The target as the machine is described: its vectors are no wider than features allow."""
+        vector = min(of.vector, self.widest)
+        return evolve(self, vector=vector, caches=of.caches or self.caches, rates=of.rates)
+
+    @property
+    def machine(self) -> str:
+        """What schedules were chosen by, in one line."""
+        caches = ",".join(str(self.cache(level)) for level in (1, 2, 3))
+        return (
+            f"vector={self.vector_bits} registers={self.vector_registers} caches={caches} "
+            f"cores={self.cores} rates={self.cycle_rates.spelled()}"
+        )
+
+    @property
+    def waiting_elements(self) -> int:
+        """Registers beside that of the one in use in which single elements wait to be multiplied
+        by vectors: none where a multiply-add takes an element from memory for all lanes."""
+        return 0 if self.has("avx512f") else self.vector_registers // 8 - 1
 
     @property
     def has_half(self) -> bool:
@@ -133,6 +172,7 @@ class Target:
             ("registers", self.registers),
             ("caches", ",".join(map(str, self.caches))),
             ("cores", self.cores if self.cores != 1 else 0),
+            ("rates", "" if self.rates is None else self.rates.spelled()),
             ("features", ",".join(self.features)),
         ):
             if value:
@@ -142,9 +182,12 @@ class Target:
 
 def parse(text: str, known: Target) -> Target:
     """The target a line describes; what it leaves out is as in the one that is known."""
-    name, *words = text.split() or [""]
-    if name not in NAMES:
-        raise unknown_target(name)
+    whole, *words = text.split() or [""]
+    name, colon, processor = whole.partition(":")
+    if name not in NAMES or bool(colon) != bool(processor):
+        raise unknown_target(whole)
+    if processor:
+        known = _named(name, processor, known)
     given: dict[str, Any] = {}
     for word in words:
         key, equals, value = word.partition("=")
@@ -162,6 +205,13 @@ def parse(text: str, known: Target) -> Target:
     return evolve(known, **given)
 
 
+def _named(name: str, processor: str, known: Target) -> Target:
+    """A processor by LLVM's name: as the table has it, else of the architecture that is known."""
+    of = ARCHITECTURES.get(processor, known.architecture)
+    triple = known.triple if of == known.architecture else f"{of}-unknown-linux-gnu"
+    return Target(name, triple, "generic" if processor == of else processor)
+
+
 def _number(text: str) -> int:
     found = int(text)
     if found < 1:
@@ -177,6 +227,7 @@ _READERS: Final[dict[str, Callable[[str], object]]] = {
     "registers": _number,
     "caches": lambda text: tuple(_number(each) for each in text.split(",")),
     "cores": _number,
+    "rates": rates_of,
 }
 
 

@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Final, TypeVar, Union, cast
 
 import attrs
 
-from plica.core.sketch import sketch
+from plica.runtime.late import late
 
 T = TypeVar("T", bound="Term")
 
@@ -87,7 +87,7 @@ class TermMeta(type):
     ) -> TermMeta:
         if bases:
             # In the class's own namespace attrs leaves it alone: a generated repr would recurse.
-            namespace.setdefault("__repr__", sketch)
+            namespace.setdefault("__repr__", late("plica.core.sketch:sketch"))
         cls = super().__new__(mcs, name, bases, namespace, **kwargs)
         cls._arity = -1  # no call has this many arguments: the first one prepares the class
         if bases:

@@ -20,7 +20,6 @@ from plica.core.collector import age, paused
 from plica.core.digest import digest
 from plica.ir.graph.module import Module
 from plica.ir.graph.operator import uses_foreign
-from plica.pipeline.compiler_stamp import compiler_stamp
 from plica.pipeline.extern_source import externs_called, externs_of
 from plica.pipeline.lowered import job_for
 from plica.pipeline.option import known_tilings, read_records
@@ -39,9 +38,11 @@ from plica.schedule.form import installed
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
+    from plica.pipeline.compiler_stamp import compiler_stamp
     from plica.pipeline.validate import hold_to_stages
 else:  # asked for by few
     hold_to_stages = late("plica.pipeline.validate:hold_to_stages")
+    compiler_stamp = late("plica.pipeline.compiler_stamp:compiler_stamp")
 
 
 _IN_USE: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()

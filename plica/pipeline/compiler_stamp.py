@@ -3,8 +3,9 @@
 Reading every file of the compiler takes longer than loading a small model, and so does asking LLVM
 what this processor is.  A stamp is told by the system alone: sizes and times of the compiler's
 files and of the libraries it stands on, entry points of installed packages, what the system says of
-the processor, and variables of the environment.  Equal stamps mean an equal compiler; that stamps
-differ means nothing (`plica.codegen.llvm.unit.fingerprint` looks at contents).
+the processor and what was measured of it, and variables of the environment.  Equal stamps mean an
+equal compiler; that stamps differ means nothing (`plica.codegen.llvm.unit.fingerprint` looks at
+contents).
 """
 
 from __future__ import annotations
@@ -18,27 +19,20 @@ from pathlib import Path
 from typing import Final
 
 from plica.runtime.host import cores
+from plica.runtime.machine import processor_facts, stored_description
 from plica.runtime.store import key_of
 
 LIBRARIES: Final = ("llvmlite", "numpy", "onnx", "attr", "pyrsistent")
 """What has a say in which code is made."""
 
-TELLING: Final = (
-    "vendor_id", "cpu family", "model", "stepping", "flags",
-    "CPU implementer", "CPU variant", "CPU part", "Features",
-)  # fmt: skip
-"""What the system says of a processor and LLVM goes by."""
-
 _METADATA: Final = (".dist-info", ".egg-info")
 _SILENT: Final = ("PLICA_CACHE", "PLICA_JOBS")  # variables that change no code
-_CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
-_PROCESSOR: Final = Path("/proc/cpuinfo")
 
 
 def compiler_stamp() -> str:
     """A digest of all that decides the code beside a model and its options."""
     return key_of(
-        "stamp", sys.version, str(cores()), *_processor(), *_library_states(),
+        "stamp", sys.version, str(cores()), *processor_facts(), _measured(), *_library_states(),
         *_states(_sources(Path(__file__).parents[1])), *_entry_points(), *_variables(),
     )  # fmt: skip
 
@@ -72,15 +66,10 @@ def _library_states() -> tuple[str, ...]:
     return tuple(_states([each.origin for each in specs if each and each.origin]))
 
 
-@lru_cache(maxsize=1)
-def _processor() -> tuple[str, ...]:
-    """What the system says of the first processor, and of its caches."""
-    told: list[str] = []
-    if _PROCESSOR.is_file():
-        block = _PROCESSOR.read_text(encoding="ascii", errors="replace").partition("\n\n")[0]
-        told += [line for line in block.splitlines() if line.partition("\t")[0] in TELLING]
-    sizes = sorted(_CACHES.glob("index*/size"))
-    return (*told, *[f"{each} {each.read_text()}" for each in sizes])
+def _measured() -> str:
+    """What was measured of this machine, by which default schedules are chosen."""
+    found = stored_description()
+    return "" if found is None else found.to_text()
 
 
 def _entry_points() -> Iterator[str]:

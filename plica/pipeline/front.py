@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from plica.pipeline.whole import Compilable, compile_anew
     from plica.rewrite.contract import Contract
     from plica.rewrite.pack import Pack
+    from plica.runtime.machine import MachineDescription
     from plica.runtime.record import KernelTrace
     from plica.search.record import RecordSource
 else:
@@ -45,6 +46,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
     background: bool = False,
     specialise: bool = False,
     externs: Mapping[str, GivenExtern] | None = None,
+    machine: str | MachineDescription | None = None,
+    donate: str | Sequence[str] = (),
 ) -> Executable:
     """Native code for a module, a kernel, an ONNX model (a path, or a `ModelProto`), a program
     that torch exported, or a module of torch, which is exported when it is called.
@@ -78,12 +81,21 @@ def compile(  # noqa: PLR0917  # the public surface says so
     In the `background` better code is made while that of the effort `fast` answers already
     (`plica.pipeline.background`); `exe.tier` says which does.  With `specialise` a model with open
     sizes gets code for just the sizes of a call when it is first called with them.
+
+    `machine` says what default schedules of processors are chosen by: a name of the table
+    (`plica.codegen.machine_table`), `"measured"` for what `plica doctor --measure` found, or a
+    `plica.runtime.machine.MachineDescription`.  If none is given it is what was measured here, if
+    that was done and the target is this machine, else the row of the target's processor.
+
+    Inputs to `donate`, by name, are updated in place: the result that replaces elements of such an
+    input is written over it, and nothing else of it is read or written for that.
     """
     options: dict[str, Any] = {  # Any: as `compile_anew` takes each
         "target": target, "threads": threads, "database": database, "cache": cache,
         "packs": packs, "contract": contract, "passes": passes, "disabled": disabled,
         "effort": effort, "validate": validate, "schedules": schedules, "background": background,
-        "specialise": specialise, "externs": externs,
+        "specialise": specialise, "externs": externs, "machine": machine,
+        "donate": donate if isinstance(donate, str) else tuple(donate),
     }  # fmt: skip
     wanted = query_of(mod, options)
     if wanted is None:

@@ -17,7 +17,6 @@ from hashlib import file_digest, sha256
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
-from plica.pipeline.compiler_stamp import compiler_stamp
 from plica.runtime import archive
 from plica.runtime.artefact import from_members
 from plica.runtime.error import ArtefactError, Diagnostic, Place, UnsupportedError
@@ -31,8 +30,10 @@ from plica.runtime.store import ArtefactStore, key_of, user_store
 
 if TYPE_CHECKING:
     from plica.pipeline.compiled import kept_pieces
+    from plica.pipeline.compiler_stamp import compiler_stamp
 else:  # which brings the compiler
     kept_pieces = late("plica.pipeline.compiled:kept_pieces")
+    compiler_stamp = late("plica.pipeline.compiler_stamp:compiler_stamp")
 
 Compile = Callable[..., Executable]
 
@@ -40,7 +41,7 @@ _SHARED: Final[WeakValueDictionary[str, Executable]] = WeakValueDictionary()
 """Executables of model files that are still in use in this process."""
 
 _PLAIN: Final = (str, int, bool, type(None))
-_ABSENT: Final = ("database", "passes", "schedules", "externs")
+_ABSENT: Final = ("database", "passes", "schedules", "externs", "donate")
 """Options whose values no text tells apart: whoever gives one goes the usual way."""
 
 _CHUNK: Final = 1 << 20

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plica.codegen.backend import AnyTarget, backend_of, find_target
+from plica.codegen.machine_table import row_named
 from plica.pipeline.request import Request
 from plica.rewrite.contract import KNOWN, Contract, named
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack
-from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.error import Diagnostic, Place, UnsupportedError, wrong_argument
+from plica.runtime.machine import MEASURED, MachineDescription, stored_description
 from plica.runtime.record import KernelTrace
 from plica.schedule.do import DoBlock
 from plica.schedule.trace import Trace
@@ -58,6 +60,33 @@ def target_of(of: str | AnyTarget) -> AnyTarget:
     """The target meant: of the backend that its text begins with, or as it is given."""
     found = find_target(of)
     return found if isinstance(of, str) else backend_of(found).settled(found)
+
+
+def described_target(of: AnyTarget, given: str | MachineDescription | None) -> AnyTarget:
+    """The target as the machine that is named, or described, would be; as it is if none is."""
+    if given is None:
+        return of
+    backend = backend_of(of)
+    if backend.described is None:
+        message = f"The target {backend.name!r} is not described by a machine: processors are."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", backend.name))
+    found: AnyTarget = backend.described(of, machine_of_name(given))
+    return found
+
+
+def machine_of_name(given: str | MachineDescription) -> MachineDescription:
+    """The description meant: what was measured of this machine, a row of the table, or itself."""
+    if isinstance(given, MachineDescription):
+        return given
+    if not isinstance(given, str):
+        raise wrong_argument("This is no machine.", "a name, or a MachineDescription", given)
+    if given != MEASURED:
+        return row_named(given)
+    found = stored_description()
+    if found is None:
+        message, hint = "This machine was not measured.", "`plica doctor --measure` does it."
+        raise UnsupportedError(Diagnostic("no-source", message, suggestion=hint))
+    return found
 
 
 def read_records(database: RecordSource | str | PathLike[str], target: AnyTarget) -> Records:

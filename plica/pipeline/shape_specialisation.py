@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 import numpy as np
 
 from plica.codegen.lower.supported import unsupported
-from plica.codegen.staged.cut import is_staged
+from plica.codegen.program_kind import is_staged
 from plica.core.binding import free_vars
 from plica.core.term import Term
 from plica.frontend.offered import front_end_of
@@ -50,27 +50,29 @@ from plica.ir.graph.shape_specialisation import (
 )
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.loop.statement import Kernel
-from plica.ir.text.script import Scripted, as_module
 from plica.ir.type.dim import known
 from plica.ir.type.infer import infer
 from plica.ir.type.term import TensorType, TupleType, Type
-from plica.pipeline.kernel_main import lone_kernel, with_main
 from plica.runtime.artefact import Artefact
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, Interface, Shape
 from plica.runtime.late import late
-from plica.runtime.open_port import OpenPort
-from plica.runtime.port import Array, Port
-from plica.runtime.profile import Profile
+from plica.runtime.port import Array, OpenPort, Port
 from plica.runtime.stats import Stats
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
     from plica.frontend.onnx.family import ModelFamily
+    from plica.ir.text.script import Scripted, as_module
     from plica.ir.text.show.type import show_dim
+    from plica.pipeline.kernel_main import lone_kernel, with_main
+    from plica.runtime.profile import Profile
 else:
     show_dim = late("plica.ir.text.show.type:show_dim")
+    lone_kernel = late("plica.pipeline.kernel_main:lone_kernel")
+    with_main = late("plica.pipeline.kernel_main:with_main")
+    as_module = late("plica.ir.text.script:as_module")
 
 MOST: Final = 16
 """So many executables are kept; the one that was not used for longest goes first."""
@@ -85,11 +87,7 @@ def at_call(
     """The module meant, or, where something is open, what compiles it when it is called."""
     if isinstance(of, Kernel):
         of = lone_kernel(of)
-    if isinstance(of, Module | Scripted) or not (
-        isinstance(of, str | bytes | PathLike)
-        or hasattr(of, "opset_import")
-        or isinstance(of, ReadModel)
-    ):
+    if not (isinstance(of, str | bytes | PathLike | ReadModel) or hasattr(of, "opset_import")):
         found = with_main(as_module(of))  # which says what it wants where this is something else
     elif (reader := front_end_of(of)) is not None:
         found = reader.read(Path(of))  # type: ignore[arg-type]  # a front end reads paths

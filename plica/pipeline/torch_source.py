@@ -10,10 +10,9 @@ included, so that is what one deploys.  Nothing of torch is imported to ask what
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -30,18 +29,6 @@ if TYPE_CHECKING:
 
 MOST: Final = 16
 """So many executables are kept, for inputs of other shapes; the oldest goes first."""
-
-
-def is_torch_module(of: object) -> TypeGuard[torch.nn.Module]:
-    """Whether something is a module of torch, which then is imported already."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(of, torch.nn.Module)
-
-
-def is_torch_program(of: object) -> TypeGuard[torch.export.ExportedProgram]:
-    """Whether something is a program that torch exported."""
-    exported = sys.modules.get("torch.export")
-    return exported is not None and isinstance(of, exported.ExportedProgram)
 
 
 def module_of_program(of: torch.export.ExportedProgram) -> Module:

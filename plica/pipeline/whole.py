@@ -20,39 +20,41 @@ array([2., 4., 6.], dtype=float32)
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 
 from attrs import evolve
 
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import AnyTarget, backend_of
-from plica.codegen.dynamic.decide import static_form
-from plica.codegen.staged.cut import is_staged
+from plica.codegen.program_kind import is_staged, static_form
+from plica.ir.graph.expression import attr
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
-from plica.ir.text.script import Scripted
 from plica.pipeline.compiled import compiled
+from plica.pipeline.donated import DONATED, with_donated
 from plica.pipeline.extern_source import GivenExtern, checked_externs, externs_of
-from plica.pipeline.option import check_options, contract_of, packs_of, schedules_of, target_of
+from plica.pipeline.option import (
+    check_options,
+    contract_of,
+    described_target,
+    packs_of,
+    schedules_of,
+    target_of,
+)
 from plica.pipeline.request import Request, chosen_page
 from plica.pipeline.shape_specialisation import Specialised, at_call, read_once
-from plica.pipeline.staged import compile_staged
-from plica.pipeline.torch_source import (
-    TorchExecutable,
-    is_torch_module,
-    is_torch_program,
-    module_of_program,
-)
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError, wrong_argument
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
 from plica.runtime.late import late
+from plica.runtime.machine import MachineDescription
 from plica.runtime.open_executable import OpenExecutable
 from plica.runtime.record import KernelTrace
 
@@ -63,11 +65,17 @@ if TYPE_CHECKING:
 
     from plica.codegen.given_trace import GivenSchedule
     from plica.codegen.lower.kernel_call import check_called
+    from plica.ir.text.script import Scripted
     from plica.pipeline.background import BackgroundExecutable
+    from plica.pipeline.staged import compile_staged
+    from plica.pipeline.torch_source import TorchExecutable, module_of_program
     from plica.search.record import RecordSource
 else:  # few compile kernels, or in the background
     check_called = late("plica.codegen.lower.kernel_call:check_called")
     BackgroundExecutable = late("plica.pipeline.background:BackgroundExecutable")
+    compile_staged = late("plica.pipeline.staged:compile_staged")
+    TorchExecutable = late("plica.pipeline.torch_source:TorchExecutable")
+    module_of_program = late("plica.pipeline.torch_source:module_of_program")
 
 
 Compilable: TypeAlias = (
@@ -92,6 +100,8 @@ def compile_anew(  # noqa: PLR0917  # the public surface says so
     background: bool = False,
     specialise: bool = False,
     externs: Mapping[str, GivenExtern] | None = None,
+    machine: str | MachineDescription | None = None,
+    donate: str | Sequence[str] = (),
 ) -> Executable:
     """What `plica.compile` says, by the whole compiler."""
     if background:
@@ -99,12 +109,13 @@ def compile_anew(  # noqa: PLR0917  # the public surface says so
             mod, target=target, threads=threads, database=database, cache=cache, packs=packs,
             contract=contract, passes=passes, disabled=disabled, effort=effort,
             schedules=schedules, specialise=specialise, externs=externs, validate=validate,
+            machine=machine, donate=donate,
         )  # fmt: skip
     check_options(threads, database)
     if not isinstance(cache, bool):
         raise wrong_argument("The cache is used or not.", "True or False", cache)
-    machine = target_of(target)
-    backend = backend_of(machine)
+    goal = described_target(target_of(target), machine)
+    backend = backend_of(goal)
     if not isinstance(packs, str | Pack | Iterable):
         raise wrong_argument("These are no rule packs.", "packs, or their names", packs)
     wanted = (packs,) if isinstance(packs, str | Pack) else tuple(packs)
@@ -112,24 +123,26 @@ def compile_anew(  # noqa: PLR0917  # the public surface says so
     page = chosen_page(backend, passes, disabled, effort)
     count = cores() if threads is None else threads
     request = Request(
-        backend, machine, count, kept, packs_of(wanted, kept), wanted, database, cache, page,
+        backend, goal, count, kept, packs_of(wanted, kept), wanted, database, cache, page,
         validate, schedules_of(schedules), checked_externs(externs),
         effort if passes is None else "own",
     )  # fmt: skip
     again = partial(
-        compile_anew, target=machine, threads=threads, database=database, cache=cache, packs=packs,
+        compile_anew, target=goal, threads=threads, database=database, cache=cache, packs=packs,
         contract=contract, passes=passes, disabled=disabled, effort=effort, validate=validate,
         schedules=schedules, externs=externs,
     )  # fmt: skip
     if is_torch_module(mod):
         return TorchExecutable(mod, again, request.tier)
     given = module_of_program(mod) if is_torch_program(mod) else mod
+    if donate:
+        given = with_donated(given, donate, backend)
     module = at_call(cast("Any", given), again)  # nothing of torch is left
     source = module.whole if isinstance(module, Specialised) else module
     if source is not None:  # what no size could mend is said now
         if any(isinstance(each, Kernel) for each in source.values):
             check_called(source)
-        externs_of(source, request.externs, backend.here(machine))
+        externs_of(source, request.externs, backend.here(goal))
     if isinstance(module, Module) and is_staged(module):
         return compile_staged(module, again).told(request.tier)
     if isinstance(module, Specialised):
@@ -151,6 +164,18 @@ def compile_anew(  # noqa: PLR0917  # the public surface says so
     assert dynamic is not None
     page = chosen_page(dynamic, passes, disabled, effort)
     return compiled(module, evolve(request, backend=dynamic, page=page))
+
+
+def is_torch_module(of: object) -> TypeGuard[TorchModule]:
+    """Whether something is a module of torch, which then is imported already."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(of, torch.nn.Module)
+
+
+def is_torch_program(of: object) -> TypeGuard[ExportedProgram]:
+    """Whether something is a program that torch exported."""
+    exported = sys.modules.get("torch.export")
+    return exported is not None and isinstance(of, exported.ExportedProgram)
 
 
 def _in_background(
@@ -177,7 +202,7 @@ def _opened(module: Specialised, request: Request, specialise: bool) -> Executab
     try:
         opened = compiled(module.whole, request)
     except (UnsupportedError, LoweringRefused):
-        if request.schedules:
+        if request.schedules or attr(module.whole.main_function(), DONATED):
             raise
         return module  # some operator of it, or the schedule of a kernel, must know its sizes
     assert isinstance(opened, OpenExecutable)

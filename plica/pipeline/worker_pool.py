@@ -20,12 +20,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import Pipe, parent_process
 from queue import Empty, SimpleQueue
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from plica.codegen.workers import GroupTask
-from plica.pipeline.progress import progress
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.host import cores
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.pipeline.progress import progress
+else:
+    progress = late("plica.pipeline.progress:progress")
 
 ENOUGH: Final = 16
 """For fewer tasks no process is started: it would be ready when they are done."""

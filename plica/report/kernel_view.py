@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from time import perf_counter
 from typing import Any, Final
+
+from attrs import evolve
 
 from plica.codegen.backend import backend_of
 from plica.codegen.program import Launch, kernel_name, launches
@@ -14,7 +16,7 @@ from plica.ir.loop.stages import kernel_of
 from plica.ir.loop.statement import Kernel
 from plica.ir.text.show.kernel import show_kernel
 from plica.ir.text.show.stages import shown_stages
-from plica.pipeline import job_for, page_of
+from plica.pipeline import Lowered, job_for, page_of
 from plica.report.line_table import LineTable
 from plica.report.nest_film import (
     NAME,
@@ -48,12 +50,10 @@ def kernels(
     asked for, they are of the kernels that take longest; the others are shown as they end.
     """
     program = of.model.lowered.program
-    whole: dict[int, float] = {}
     first: dict[int, Launch] = {}
-    for row, launch in zip(of.rows, launches(program), strict=True):
-        whole[launch.kernel] = whole.get(launch.kernel, 0.0) + row.seconds
+    for launch in launches(program):
         first.setdefault(launch.kernel, launch)
-    order = sorted(whole, key=lambda number: -whole[number])
+    order = by_time(of)
     longest, shown = set(order[:timed]), set(order[:films])
     found: list[dict[str, Any]] = []
     for number, origin in enumerate(program.origins):
@@ -68,6 +68,14 @@ def kernels(
         name = kernel_name(number, program)
         found.append({"name": name, "film": to_data(frames, table), "trace": trace})
     return found
+
+
+def by_time(of: Study) -> list[int]:
+    """The numbers of the kernels, those that take longest first."""
+    whole: dict[int, float] = {}
+    for row, launch in zip(of.rows, launches(of.model.lowered.program), strict=True):
+        whole[launch.kernel] = whole.get(launch.kernel, 0.0) + row.seconds
+    return sorted(whole, key=lambda number: -whole[number])
 
 
 def clock(call: Callable[[], object]) -> float:
@@ -126,9 +134,16 @@ def _form(of: StudiedModel, call: Call, begun: Kernel, machine: Machine) -> list
     return []
 
 
-def assembly(of: StudiedModel) -> dict[str, str]:
-    """The assembly of each kernel's functions, by the name of the kernel."""
-    text = of.executable.source("asm")
+def assembly(of: Study, films: int | None = None) -> dict[str, str]:
+    """The assembly of each kernel's functions, by the name of the kernel, or of those alone that
+    take longest: code is written and assembled anew for it."""
+    model = of.model
+    texts = backend_of(model.target).texts(
+        lambda: launching(model.lowered, set(by_time(of)[:films])),
+        job_for(backend_of(model.target).with_threads(model.target, model.threads), model.contract),
+        None,
+    )
+    text = texts["asm"]()
     found: dict[str, str] = {}
     for match in LABEL.finditer(text):
         end = END.search(text, match.end())
@@ -137,3 +152,12 @@ def assembly(of: StudiedModel) -> dict[str, str]:
         kept = [line for line in body.splitlines() if not line.lstrip().startswith((".cfi", ".p2"))]
         found[name] = (found.get(name, "") + "\n" + "\n".join(kept)).lstrip("\n")
     return found
+
+
+def launching(of: Lowered, kernels: Set[int]) -> Lowered:
+    """A lowered model that launches some of its kernels only."""
+    regions = [
+        tuple(step for step in region if not isinstance(step, Launch) or step.kernel in kernels)
+        for region in of.program.regions
+    ]
+    return evolve(of, program=evolve(of.program, regions=tuple(regions)))

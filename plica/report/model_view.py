@@ -33,7 +33,7 @@ def model_view(
     """All of a study; of the kernels that take longest so many are timed at every step.
 
     Expected `costs` of every step take as long as the rest of the page; with `films` only so many
-    kernels, those that take longest, are shown at every step.
+    kernels, those that take longest, are shown at every step and as assembly.
     """
     progress("the graph at every step")
     graph = film(of.model.lowered.derivation)
@@ -46,7 +46,7 @@ def model_view(
         "graph": {**graph.to_data(), "names": names(of, graph), "passes": passes(of.model)},
         "launches": launch_rows(of, graph),
         "kernels": kernels(of, table, timed, costs, films),
-        "assembly": assembly(of.model),
+        "assembly": assembly(of, films),
         "plan": plan(of),
         "roof": {"gflops": of.roof.gflops, "levels": [list(each) for each in of.roof.levels]},
         "fusion": [

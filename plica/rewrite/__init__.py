@@ -42,12 +42,15 @@ __all__ = [
     "match",
     "one",
     "optional",
+    "outputs",
     "pack",
     "reassociates",
+    "recursive",
     "regions",
     "repeat",
     "rewrite",
     "rewrite_dominated",
+    "rewrite_outputs",
     "rule",
     "seq",
     "signless_zero",
@@ -82,6 +85,8 @@ if TYPE_CHECKING:
     from plica.rewrite.dominate import regions, rewrite_dominated
     from plica.rewrite.make import rule
     from plica.rewrite.match import PatternMatch, match
+    from plica.rewrite.output_groups import rewrite_outputs
+    from plica.rewrite.outputs import outputs
     from plica.rewrite.pack import Pack, pack, rewrite
     from plica.rewrite.pattern import (
         Rest,
@@ -94,6 +99,7 @@ if TYPE_CHECKING:
         index_holes,
         optional,
     )
+    from plica.rewrite.recursive import recursive
     from plica.rewrite.rule import Rule
     from plica.rewrite.strategy import (
         Driving,

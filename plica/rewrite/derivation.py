@@ -28,13 +28,14 @@ from plica.rewrite.match import covered
 from plica.rewrite.rule import Rule, term_text
 from plica.runtime.error import wrong_argument
 from plica.runtime.late import late
-from plica.runtime.notebook import preformatted
 from plica.runtime.record import steps_text
 
 if TYPE_CHECKING:
     from plica.rewrite.align import aligned
+    from plica.runtime.notebook import preformatted
 else:
     aligned = late("plica.rewrite.align:aligned")
+    preformatted = late("plica.runtime.notebook:preformatted")
 
 
 @attrs.frozen(eq=False)

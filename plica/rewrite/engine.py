@@ -20,7 +20,7 @@ from plica.core.term import Term, rebuild
 from plica.rewrite.derivation import Derivation, DerivationStep, RewriteSweep, Rewritten
 from plica.rewrite.discriminate import Index
 from plica.rewrite.match import covered
-from plica.rewrite.pattern import Dominator
+from plica.rewrite.pattern import Dominator, Outputs
 from plica.rewrite.rule import Rule
 from plica.runtime.error import Diagnostic
 
@@ -54,8 +54,9 @@ def rewrite_with(
     steps: list[DerivationStep] = []
     sweep = RewriteSweep("normal")
     candidates = index.candidates
-    if Dominator in index.rows:
-        raise _local(index.rows[Dominator][0][0])
+    for asks in (Dominator, Outputs):
+        if asks in index.rows:
+            raise _local(index.rows[asks][0][0])
     with paused():
         order = post_order(root)
         limit = 10_000 + 100 * len(order) if fuel is None else fuel
@@ -148,7 +149,7 @@ def derive(root: Term, rules: Iterable[Rule]) -> tuple[Term, Derivation]:
 
 def _local(rule: Rule) -> RuleRefused:
     message = f"{rule.name} asks who uses a term, and this rewriting looks at terms alone."
-    hint = "Use plica.rewrite.dominate.rewrite_dominated."
+    hint = "Rewrite a module with it, not a term."
     return RuleRefused(Diagnostic("bad-rule", message, rule.place, suggestion=hint))
 
 

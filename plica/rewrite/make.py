@@ -29,7 +29,14 @@ from plica.rewrite.binder import bound_holes, loose_binders
 from plica.rewrite.contract import KNOWN, Contract, exact, named
 from plica.rewrite.instantiate import Plan, right_side
 from plica.rewrite.match import compiled
-from plica.rewrite.pattern import Dominator, alternatives, bound_names, hole_names
+from plica.rewrite.pattern import (
+    Dominator,
+    Outputs,
+    Recursive,
+    alternatives,
+    bound_names,
+    hole_names,
+)
 from plica.rewrite.rule import Fillings, Guard, Rule
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.late import late
@@ -37,8 +44,12 @@ from plica.runtime.late import late
 if TYPE_CHECKING:
     from plica.ir.text.script import Scripted
     from plica.rewrite.check.probe import probe
+    from plica.rewrite.outputs import several
+    from plica.rewrite.recursive import check_recursions
 else:
+    check_recursions = late("plica.rewrite.recursive:check_recursions")
     probe = late("plica.rewrite.check.probe:probe")
+    several = late("plica.rewrite.outputs:several")
 
 
 def rule(
@@ -78,6 +89,7 @@ def tabled(
 ) -> Rule:
     """A rule of one of Plica's own tables: tests have tried it, so no instance is made at birth."""
     place = _caller()
+    right = several(right) if isinstance(left, Outputs) else right
     build: Plan | None = None
     wrong: list[Diagnostic] = []
     contract = named(float) if isinstance(float, str) else float
@@ -160,6 +172,8 @@ def _two_demands(name: str, left: Term, place: Place | None) -> list[Diagnostic]
         first: dict[str, Term] = {}
         for node in post_order(each):
             of: Any = node
+            if isinstance(node, Recursive):
+                check_recursions(each, place)
             if type(node).hole and first.setdefault(of.name, node) is not node:
                 message = f"The left side of {name} has two holes {of.name} with different demands."
                 hint = "Make the hole once and use it twice."

@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from attrs import frozen
 
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import MANY, ONE, Term, field_kinds, field_names, leaf_key
-from plica.ir.graph.expression import Apply, Const, Expr, Function, Literal
+from plica.ir.graph.expression import Apply, Const, Expr, Function, Literal, Tuple
 from plica.ir.loop.scalar import Lit, Scalar, dtype_of
 from plica.ir.type.dim import known
 from plica.ir.type.infer import type_of
@@ -34,15 +34,24 @@ from plica.ir.type.term import TensorType, Type
 from plica.rewrite.binder import is_clear
 from plica.rewrite.pattern import (
     ANYTHING,
+    Again,
     Constraint,
     Hole,
     IndexHole,
+    Outputs,
     Predicate,
+    Recursive,
     Rest,
     alternatives,
     hole_names,
 )
 from plica.runtime.error import Diagnostic, Place
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.rewrite.turn import RecursiveMatcher
+else:
+    RecursiveMatcher = late("plica.rewrite.turn:RecursiveMatcher")
 
 # Any: what fills a hole is a term, or the value of an attribute.
 Filling: TypeAlias = dict[str, Any]
@@ -159,15 +168,21 @@ def covered(pattern: Term, term: Term) -> list[Term]:
         if _whole(each)(term, {}):
             pairs: list[tuple[Term, Term]] = [(each, term)]
             for wanted, found in pairs:
-                if not type(wanted).hole and len(wanted._children) == len(found._children):
+                if isinstance(wanted, Recursive):
+                    inner: Filling = {}
+                    part_matcher(wanted)(found, inner)
+                    turns = inner[wanted.name]
+                    pairs.extend(zip(turns.patterns, turns.terms, strict=True))
+                elif not type(wanted).hole and len(wanted._children) == len(found._children):
                     pairs.extend(zip(wanted._children, found._children, strict=True))
-            return [found for wanted, found in pairs if not type(wanted).hole] or [term]
+            solid = dict.fromkeys(found for wanted, found in pairs if not type(wanted).hole)
+            return list(solid) or [term]
     return [term]
 
 
 def head(pattern: Term) -> Head:
     """The class, and for an operator its name, of every term that `pattern` matches."""
-    if type(pattern).hole:
+    if type(pattern).hole or isinstance(pattern, Recursive):
         return None
     if isinstance(pattern, Literal):
         return (Const, None)
@@ -196,6 +211,12 @@ def part_matcher(pattern: Any) -> Matcher:
         return lambda term, _: is_scalar_constant(term, value) or term is pattern
     if isinstance(pattern, Apply):
         return _apply(pattern)
+    if isinstance(pattern, Again):
+        return _again(pattern.name)
+    if isinstance(pattern, Recursive):
+        return _recursive(pattern)
+    if isinstance(pattern, Outputs):
+        return _node(Tuple(pattern.patterns))  # type: ignore[arg-type]  # patterns for expressions
     if isinstance(pattern, Term) and type(pattern).variable:
         return lambda term, _: term is pattern
     if isinstance(pattern, Scalar) and not hole_names(pattern):
@@ -246,6 +267,24 @@ def _apply(pattern: Apply) -> Matcher:
         return rest is None or _hole(rest, ())(given[len(args) :], filling)
 
     return walk
+
+
+def _again(name: str) -> Matcher:
+    """Takes any term, to be looked at on the next turn."""
+
+    def fill(term: Any, filling: Filling) -> bool:
+        filling[name] = (*filling.get(name, ()), term)
+        return isinstance(term, Term)
+
+    return fill
+
+
+def _recursive(pattern: Recursive) -> Matcher:
+    steps = alternatives(pattern.step)
+    ends = tuple(each for end in pattern.ends for each in alternatives(end))
+    matchers = [(each, part_matcher(each)) for each in (*steps, *ends)]
+    whole = frozenset[str]().union(*map(hole_names, ends))
+    return RecursiveMatcher(pattern.name, matchers, whole, PatternMatch)
 
 
 def _node(pattern: Term) -> Matcher:

@@ -32,7 +32,16 @@ from plica.ir.graph.module import Module
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.match import Filling, Matcher, PatternMatch, part_matcher
-from plica.rewrite.pattern import Constraint, Dominator, Hole, IndexHole, Rest, alternatives
+from plica.rewrite.pattern import (
+    Constraint,
+    Dominator,
+    Hole,
+    IndexHole,
+    Outputs,
+    Recursive,
+    Rest,
+    alternatives,
+)
 from plica.rewrite.rule import Rule
 
 
@@ -91,8 +100,9 @@ def _nodes(values: Iterable[Term]) -> Iterator[Term]:
 
 def _missed(rule: Rule, pattern: Term, matcher: Matcher, term: Term) -> NearMiss | None:
     parts = _size(pattern)
-    if isinstance(pattern, Dominator):
-        return NearMiss(term, parts, 0, ("path",), "a region", "a single term")
+    if isinstance(pattern, Dominator | Outputs):
+        what = "a region" if isinstance(pattern, Dominator) else "several terms"
+        return NearMiss(term, parts, 0, ("the left side",), what, "a single term")
     filling: Filling = {}
     try:
         stop = _stop(pattern, term, filling, ())
@@ -204,6 +214,8 @@ def _show(value: Any) -> str:
             return str(value.value)
         case Hole() | IndexHole() | Rest():
             return f"anything ({value.name})"
+        case Recursive():
+            return f"a turn of {value.name}"
         case Const():
             return f"a constant {type_of(value)}"
         case Var():

@@ -23,12 +23,15 @@ import attrs
 from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import Term
+from plica.ir.graph.module import Module
 from plica.rewrite.contract import KNOWN, Contract, join, named
 from plica.rewrite.derivation import Derivation, Rewritten
 from plica.rewrite.discriminate import Index
 from plica.rewrite.engine import rewrite_with
+from plica.rewrite.pattern import Dominator, Outputs
 from plica.rewrite.rule import Rule
 from plica.runtime.error import Diagnostic
+from plica.runtime.late import late
 
 Whole: TypeAlias = Callable[[Term, Sequence[Term]], bool]
 """Whether a term that these several others use is not to be taken apart for one of them."""
@@ -72,6 +75,12 @@ class Pack:
     def contract(self) -> Contract:
         """The join of the contracts of the rules."""
         return join(rule.contract for rule in self.rules)
+
+    @cached_property
+    def local(self) -> Pack:
+        """The rules that look at a term alone, not at who uses it."""
+        kept = tuple(rule for rule in self.rules if not isinstance(rule.left, Dominator | Outputs))
+        return self if len(kept) == len(self.rules) else attrs.evolve(self, rules=kept)
 
     def within(self, contract: Contract) -> Pack:
         """The rules that keep at least this contract."""
@@ -118,7 +127,10 @@ def as_rules(rules: Any) -> tuple[Rule, ...]:  # Any: whatever a user gives
 def rewrite(
     term: Term, rules: Pack | Iterable[Rule], contract: Contract | str | None = None
 ) -> tuple[Term, Derivation]:
-    """`term` in normal form under the rules within `contract`, and the derivation to it."""
+    """`term` in normal form under the rules within `contract`, and the derivation to it.
+
+    A module is also rewritten by rules of regions and of several outputs.
+    """
     used = rules if isinstance(rules, Pack) else Pack("rules", as_rules(rules), "0")
     given: object = term  # whatever a user gives
     if not isinstance(given, Term):
@@ -135,7 +147,13 @@ def rewrite(
 
 
 def rewrite_under(term: Term, pack: Pack) -> Rewritten:
-    """`term` in normal form under all rules of a pack, with the steps to it."""
+    """`term` in normal form under all rules of a pack, with the steps to it.
+
+    Rules of regions and of several outputs ask who uses a term, so they need a module.
+    """
+    if isinstance(term, Module) and pack.local is not pack:
+        done: Rewritten = late("plica.rewrite.asking:rewrite_module")(term, pack)
+        return done
     return rewrite_with(term, pack.index, whole=_whole_in(term, pack.whole))
 
 

@@ -1,6 +1,7 @@
 """Patterns: terms with holes, built by the same functions as terms.
 
-    Pattern ::= a term in which Hole | IndexHole | Rest | Either stand for subterms or attributes
+    Pattern ::= a term in which Hole | IndexHole | Rest | Either | Recursive stand for subterms or
+                attributes; Dominator and Outputs, as a whole left side, for several terms
 
 >>> from plica.ir.op import find
 >>> x, p, q = holes("x p q")
@@ -90,6 +91,31 @@ class Dominator(Expr):
     child: Term
 
 
+@frozen(eq=False)
+class Again(Expr):
+    """Stands for the whole of the recursive pattern in whose step it is."""
+
+    hole = True
+    name: str
+
+
+@frozen(eq=False)
+class Recursive(Expr):
+    """What a step matches, and again where the step says so; see `plica.rewrite.recursive`."""
+
+    name: str
+    step: Term
+    ends: tuple[Term, ...]
+
+
+@frozen(eq=False)
+class Outputs(Expr):
+    """Several terms that share parts; see `plica.rewrite.outputs`."""
+
+    patterns: tuple[Term, ...]
+    sole: tuple[Term, ...]
+
+
 def hole(
     name: str,
     *,
@@ -114,7 +140,7 @@ def hole(
     refused = [] if predicate is None or callable(predicate) else [predicate]
     _demand(name, "when", refused, "a function")
     allowed = None if asked is None else tuple(map(dtype, asked))
-    return Hole(_names(name, 1)[0], Constraint(constant, allowed, ranks, sizes, when))
+    return Hole(word(name), Constraint(constant, allowed, ranks, sizes, when))
 
 
 def _sizes(name: str, shape: Any) -> tuple[int | None, ...] | None:  # Any: what a user gives
@@ -160,6 +186,11 @@ def _names(words: str, most: int | None = None) -> list[str]:
     return names
 
 
+def word(name: str) -> str:
+    """One name, as holes have them."""
+    return _names(name, 1)[0]
+
+
 def index_holes(names: str) -> tuple[Any, ...]:
     """Holes for index patterns: `x + y` of these is an index term."""
     return tuple(IndexHole(name) for name in _names(names))
@@ -197,7 +228,24 @@ def bound_names(pattern: Term) -> frozenset[str]:
     if isinstance(pattern, Dominator):
         ends = hole_names(pattern.parent) | hole_names(pattern.child)
         return ends | {"parent", "path", "child"}
-    return hole_names(pattern)
+    return frozenset(cast(Any, node).name for node in once(pattern) if type(node).hole)
+
+
+def once(pattern: Term) -> list[Term]:
+    """The nodes of a pattern that are matched once: those of recursive steps are not."""
+    found: dict[Term, None] = {}
+    stack = [pattern]
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found[node] = None
+            stack.extend(node.ends if isinstance(node, Recursive) else node._children)
+    return list(found)
+
+
+def recursions(pattern: Term) -> list[Recursive]:
+    """The recursive patterns of a pattern, those inside the steps of others left out."""
+    return [node for node in once(pattern) if isinstance(node, Recursive)]
 
 
 def hole_names(pattern: Term) -> frozenset[str]:
@@ -206,7 +254,10 @@ def hole_names(pattern: Term) -> frozenset[str]:
 
 
 def alternatives(pattern: Term) -> tuple[Term, ...]:
-    """The patterns without `Either` that together match what `pattern` matches, in order."""
+    """The patterns without `Either` that together match what `pattern` matches, in order.
+
+    A recursive pattern is one of them as it is: it chooses anew on each turn.
+    """
     order = post_order(pattern)
     if not any(isinstance(node, Either) for node in order):
         return (pattern,)
@@ -214,6 +265,8 @@ def alternatives(pattern: Term) -> tuple[Term, ...]:
     for node in order:
         if isinstance(node, Either):
             memo[node] = tuple(dict.fromkeys(a for each in node.patterns for a in memo[each]))
+        elif isinstance(node, Recursive):
+            memo[node] = (node,)
         else:
             options = [memo[kid] for kid in node._children]
             memo[node] = tuple(rebuild(node, kids) for kids in itertools.product(*options))

@@ -25,7 +25,7 @@ from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.contract import Contract, approx
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack
-from plica.rewrite.packs import find_pack
+from plica.rewrite.packs import find_pack, may_apply
 from plica.rewrite.strategy import Driving, innermost
 
 DEFAULT_CONTRACT: Final = approx(1e-4)
@@ -63,6 +63,8 @@ class Rules:
 
     def __call__(self, history: History, setting: Setting) -> History:
         """The history after the packs; types are found after each, since the next may ask."""
+        if isinstance(self.given, str) and not may_apply(self.given, history.module):
+            return history
         for pack in self.packs(setting):
             history = history.under(pack, by=self.by)
         return history

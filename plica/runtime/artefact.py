@@ -24,7 +24,6 @@ from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.interface import Interface
 from plica.runtime.late import late
 from plica.runtime.port import Array
-from plica.runtime.profile import Launched
 from plica.runtime.record import (
     CompilationRecord,
     read_json,
@@ -57,10 +56,25 @@ TRIPLE: Final = "nvptx64-nvidia-cuda"
 ENTRY: Final = "plica_main"
 """The function that native code is called by."""
 
+USE: Final = "plica_profile_use"
+"""The function that has native code note how long launches take (`plica.codegen.llvm.profile`)."""
+
+PEAK: Final = "plica_peak"
+"""A function in it that operates as fast as one core can."""
+
 ACCELERATED: Final = "accel.json"
 """The member that artefacts with layers on an accelerator have."""
 
 ALIGNMENT: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A launch in the code: its kernel, and how many operations and bytes one run of it takes."""
+
+    kernel: str
+    operations: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +84,8 @@ class ArtefactMachine:
     triple: str
     cpu: str
     features: tuple[str, ...]
+    described: str = ""
+    """What schedules were chosen by: vectors, caches, rates (`plica.runtime.machine`)."""
 
     @property
     def architecture(self) -> str:
@@ -143,6 +159,7 @@ def member_pieces(
             "triple": of.machine.triple,
             "cpu": of.machine.cpu,
             "features": list(of.machine.features),
+            "machine": of.machine.described,
         },
         "threads": of.threads,
         "interface": interface.to_data(of.interface),
@@ -181,7 +198,7 @@ def from_members(
         case {
             "format": int(),
             "versions": dict(versions),
-            "target": {"triple": str(triple), "cpu": str(cpu), "features": [*features]},
+            "target": {"triple": str(triple), "cpu": str(cpu), "features": [*features]} as made_for,
             "threads": int(threads),
             "interface": face,
             "workspace": int(workspace),
@@ -209,7 +226,7 @@ def from_members(
     objects = tuple([bytes(members[name]) for name in members if name.startswith("code/")])
     return Artefact(
         interface.from_data(face),
-        ArtefactMachine(triple, cpu, _texts(features)),
+        ArtefactMachine(triple, cpu, _texts(features), *_texts([made_for.get("machine", "")])),
         threads,
         objects,
         _unpacked(members.get("params.bin", b""), places),

@@ -84,6 +84,11 @@ ROWS: Final = (
     Element("f8e5m2",   "float", 8, "float8_e5m2",   12, extended=True),
     Element("i4",       "int",   4, "int4",          None, extended=True),
     Element("u4",       "uint",  4, "uint4",         None, extended=True),
+    Element("f8e4m3fnuz", "float", 8, "float8_e4m3fnuz", 11, extended=True),
+    Element("f8e5m2fnuz", "float", 8, "float8_e5m2fnuz", 13, extended=True),
+    Element("f4e2m1fn",   "float", 4, "float4_e2m1fn",   None, extended=True),
+    Element("u2",         "uint",  2, "uint2",           None, extended=True),
+    Element("i2",         "int",   2, "int2",            None, extended=True),
 )
 # fmt: on
 ELEMENTS: Final = {each.name: each for each in ROWS}

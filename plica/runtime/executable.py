@@ -18,21 +18,33 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from time import monotonic_ns
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, to_members
+from plica.runtime.donation import check_donated
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.interface import Interface, Shape
-from plica.runtime.notebook import table
+from plica.runtime.late import late
 from plica.runtime.port import Array, Port
-from plica.runtime.profile import Profile, ProfileRow, Speeds, measured_peak, measured_speeds
-from plica.runtime.record import KernelTrace
 from plica.runtime.stats import CallCounter, Stats
-from plica.runtime.timing import busy, load
+
+if TYPE_CHECKING:
+    from plica.runtime.notebook import table
+    from plica.runtime.profile import Profile, ProfileRow, Speeds, measured_peak, measured_speeds
+    from plica.runtime.record import KernelTrace
+    from plica.runtime.timing import busy, load
+else:
+    busy = late("plica.runtime.timing:busy")
+    load = late("plica.runtime.timing:load")
+    table = late("plica.runtime.notebook:table")
+    Profile = late("plica.runtime.profile:Profile")
+    ProfileRow = late("plica.runtime.profile:ProfileRow")
+    measured_peak = late("plica.runtime.profile:measured_peak")
+    measured_speeds = late("plica.runtime.profile:measured_speeds")
 
 __all__ = ["Executable", "Interface", "Shape", "address_of"]
 
@@ -149,7 +161,8 @@ class Executable:
         return self
 
     def source(self, kind: str = "llvm") -> str:
-        """The code at one stage: the kernels, LLVM's text, or assembly."""
+        """The code at one stage: the kernels, LLVM's text, or assembly; `passed-over` is a line for
+        each schedule that promised more and was refused."""
         if kind not in self._texts:
             raise InputError(
                 Diagnostic(
@@ -264,7 +277,7 @@ class Executable:
         """Run the model; inputs by position or by name."""
         self._calls.add()
         arrays = self._arrays(args, named)
-        outputs = [port.empty() for port in self._interface.outputs]
+        outputs = self._rooms_for(self._interface.outputs, arrays, args, named)
         self.run([address_of(each) for each in (*arrays, *outputs)])
         return outputs[0] if self._interface.single else tuple(outputs)
 
@@ -341,6 +354,23 @@ class Executable:
         if wrong:
             raise InputError(wrong[0], *wrong[1:])
         return found
+
+    def _rooms_for(
+        self,
+        ports: Sequence[Port],
+        arrays: Sequence[Array],
+        args: Sequence[object],
+        named: Mapping[str, object],
+    ) -> list[Array]:
+        """Memory for the results: of their own, or that of the inputs they are written over."""
+        donated = self._interface.donated
+        if not donated:
+            return [port.empty() for port in ports]
+        names = [name for name, _ in self._interface.params]
+        values = [*dict(zip(names, args, strict=False), **named).values()]
+        check_donated(self._interface, arrays, values)
+        over = {new: arrays[old] for old, new in donated}
+        return [over[at] if at in over else port.empty() for at, port in enumerate(ports)]
 
     def _take(
         self, name: str, shape: Shape, value: Any, found: list[Array], wrong: list[Diagnostic]

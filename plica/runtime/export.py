@@ -43,6 +43,10 @@ def export(
         message = f"A function of C cannot be named {word!r}."
         hint = "Name the library otherwise, or give another name."
         raise UnsupportedError(Diagnostic("unsupported", message, None, None, word, hint))
+    if artefact.interface.donated:
+        message = "A model with donated inputs is not exported: a function of C takes const inputs."
+        hint = "Compile it without donate."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, None, None, hint))
     compiler = _compiler(artefact)
     members = to_members(artefact, with_record=False)
     with tempfile.TemporaryDirectory(prefix="plica-") as folder:

@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 
 from plica.runtime.element import ELEMENTS
 from plica.runtime.elf import damaged
-from plica.runtime.open_port import OpenPort
-from plica.runtime.port import Port
+from plica.runtime.port import OpenPort, Port
 
 Shape: TypeAlias = "int | tuple[Shape, ...]"  # where the tensors of a parameter are among the ports
 
@@ -31,6 +30,8 @@ class Interface:
     single: bool
     ranges: tuple[tuple[str, int, int | None], ...] = ()
     """Open sizes the model was not made for every value of: the name, the least, the most."""
+    donated: tuple[tuple[int, int], ...] = ()
+    """Inputs and the outputs that are written over them, by number."""
 
 
 def to_data(of: Interface) -> dict[str, Any]:
@@ -41,6 +42,7 @@ def to_data(of: Interface) -> dict[str, Any]:
         "outputs": [[port.name, list(port.shape), port.dtype] for port in of.outputs],
         "single": of.single,
         **({"ranges": [list(each) for each in of.ranges]} if of.ranges else {}),
+        **({"donated": [list(each) for each in of.donated]} if of.donated else {}),
     }
 
 
@@ -55,12 +57,14 @@ def from_data(given: object) -> Interface:
             **more,
         }:
             ports = tuple([_port(each) for each in inputs])
+            results = tuple([_port(each) for each in outputs])
             return Interface(
                 tuple([_param(each, len(ports)) for each in params]),
                 ports,
-                tuple([_port(each) for each in outputs]),
+                results,
                 single,
                 _ranges(more.get("ranges", [])),
+                _donated(more.get("donated", []), ports, results),
             )
         case _:
             raise damaged("The interface in the artefact is damaged.")
@@ -96,6 +100,25 @@ def _range(given: object) -> tuple[str, int, int | None]:
             return name, least, most
         case _:
             raise damaged("The range of a dim in the artefact is damaged.", repr(given))
+
+
+def _donated(
+    given: object, inputs: tuple[Port, ...], outputs: tuple[Port, ...]
+) -> tuple[tuple[int, int], ...]:
+    """Pairs of inputs and outputs, each once, whose memory can be one."""
+    pairs: list[tuple[int, int]] = []
+    for each in given if isinstance(given, list) else [None]:
+        match each:
+            case [int(old), int(new)] if 0 <= old < len(inputs) and 0 <= new < len(outputs):
+                mine, other = inputs[old], outputs[new]
+                if (mine.shape, mine.dtype) != (other.shape, other.dtype):
+                    raise damaged("A donated input in the artefact has another type.", repr(each))
+                pairs.append((old, new))
+            case _:
+                raise damaged("The donated inputs in the artefact are damaged.", repr(given))
+    if any(len({pair[side] for pair in pairs}) != len(pairs) for side in (0, 1)):
+        raise damaged("An input in the artefact is donated twice.", repr(given))
+    return tuple(pairs)
 
 
 def _param(given: object, count: int) -> tuple[str, Shape]:

@@ -13,14 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from plica.runtime import archive, host
-from plica.runtime.artefact import ACCELERATED, ENTRY, Artefact, from_members
+from plica.runtime.artefact import ACCELERATED, ENTRY, PEAK, USE, Artefact, from_members
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.late import late
 from plica.runtime.link import link
 from plica.runtime.open_executable import SIZES, OpenExecutable, dims_of
 from plica.runtime.pool import use_threads
-from plica.runtime.profile import PEAK, USE
 
 if TYPE_CHECKING:
     from plica.runtime.accel.artefact import from_members as accelerated

@@ -20,8 +20,7 @@ from plica.runtime.artefact import aligned_array
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, address_of
 from plica.runtime.interface import Interface
-from plica.runtime.open_port import out_of_range
-from plica.runtime.port import Array, Port
+from plica.runtime.port import Array, Port, out_of_range
 from plica.runtime.stats import Stats
 
 _SIZES: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -156,7 +155,7 @@ class OpenExecutable(Executable):
             self._known[shapes] = sized
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)
-        outputs = [port.empty() for port in sized.outputs]
+        outputs = self._rooms_for(sized.outputs, arrays, args, named)
         room = self._room(sized)
         addresses = [address_of(each) for each in (*arrays, *outputs)]
         last = (address_of(room), sized.dims.buffer_info()[0])

@@ -19,17 +19,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from time import perf_counter_ns
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from plica.runtime.notebook import preformatted, table
-from plica.runtime.timing import median, spread_of
+from plica.runtime.late import late
 
-USE: Final = "plica_profile_use"
-
-PEAK: Final = "plica_peak"
-"""A function that does so many operations as fast as one core can (`plica.codegen.llvm.peak`)."""
+if TYPE_CHECKING:
+    from plica.runtime.notebook import preformatted, table
+    from plica.runtime.timing import median, spread_of
+else:
+    preformatted = late("plica.runtime.notebook:preformatted")
+    table = late("plica.runtime.notebook:table")
+    median = late("plica.runtime.timing:median")
+    spread_of = late("plica.runtime.timing:spread_of")
 
 Speeds: TypeAlias = tuple[tuple[int, float], ...]
 """GB/s for so many bytes, from the fewest on."""
@@ -37,15 +40,6 @@ Speeds: TypeAlias = tuple[tuple[int, float], ...]
 _TURNS: Final = 40_000
 _TRIES: Final = 7
 _COPIED: Final = (1 << 15, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26)
-
-
-@dataclass(frozen=True, slots=True)
-class Launched:
-    """A launch in the code: its kernel, and how many operations and bytes one run of it takes."""
-
-    kernel: str
-    operations: int
-    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +169,7 @@ def _speed(speeds: float | Speeds, size: int) -> float:
 
 
 def measured_peak(run: Callable[[int], int], threads: int) -> float:
-    """GFLOP/s of so many cores, by the function `PEAK` on one."""
+    """GFLOP/s of so many cores, by the function `plica_peak` on one."""
     best = 0.0
     for _ in range(_TRIES):
         start = perf_counter_ns()

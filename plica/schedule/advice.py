@@ -127,3 +127,8 @@ ADVICE: Final[dict[str, str]] = {
 }
 # fmt: on
 """By the word of the precondition."""
+
+
+def advice(precondition: str) -> str | None:
+    """What is said of a precondition."""
+    return ADVICE.get(precondition)

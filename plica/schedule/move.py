@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from attrs import frozen
+
 from plica.analysis.enclosing import context_of
 from plica.analysis.site import Above, Site
 from plica.core.name import Name
@@ -32,6 +34,14 @@ from plica.schedule.touched_box import is_written, reached
 
 LAST = -1
 FIRST = -2
+
+
+@frozen(eq=False)
+class MovePlan:
+    """Where the block goes, and in which loops."""
+
+    place: InsertionPoint
+    nest: Stmt
 
 
 def movable(scope: Stmt, site: Site[Block], target: Site[For]) -> Problem | None:

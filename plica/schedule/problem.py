@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING, Literal
 from attrs import frozen
 
 from plica.runtime.error import Diagnostic, Place, PlicaError
-from plica.schedule.advice import ADVICE
+from plica.runtime.late import late
 
 if TYPE_CHECKING:
+    from plica.schedule.advice import advice
     from plica.schedule.refusal_place import RefusalPlace
+else:
+    advice = late("plica.schedule.advice:advice")
 
 RenderLevel = Literal["detail", "fast", "none"]
 """How much of the kernel a refusal shows: all of it, the path to the place, nothing."""
@@ -74,7 +77,7 @@ class ScheduleRefused(PlicaError):
     @property
     def suggestion(self) -> str | None:
         """What to do about it: said by the step, or what is said of its precondition."""
-        return self.problem.suggestion or ADVICE.get(self.problem.precondition)
+        return self.problem.suggestion or advice(self.problem.precondition)
 
     @property
     def path(self) -> tuple[str, ...]:

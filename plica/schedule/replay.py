@@ -23,7 +23,6 @@ from plica.ir.graph.module import Module, module
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.loop.statement import Alloc, Kernel, statements
-from plica.ir.text.script import as_module
 from plica.runtime.error import Diagnostic, InputError, Place
 from plica.runtime.late import late
 from plica.schedule.handle import Handle, Output, sort_of
@@ -32,9 +31,11 @@ from plica.schedule.problem import Problem, ScheduleRefused
 from plica.schedule.trace import Program, Step, Trace, check_traces, handles, is_decision
 
 if TYPE_CHECKING:
+    from plica.ir.text.script import as_module
     from plica.schedule.refusal_place import place_of
 else:  # needed where a step is refused
     place_of = late("plica.schedule.refusal_place:place_of")
+    as_module = late("plica.ir.text.script:as_module")
 
 
 GONE: Final = -1

@@ -12,7 +12,7 @@ something carries its decision.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import frozen
 
@@ -20,14 +20,18 @@ from plica.core.fold import map_bottom_up
 from plica.core.term import Term
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
-from plica.ir.text.script.mark import Scripted
 from plica.runtime.error import wrong_argument
 from plica.runtime.late import late
-from plica.runtime.notebook import preformatted
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Instruction
 
-Program: TypeAlias = Module | Kernel | Scripted
+if TYPE_CHECKING:
+    from plica.ir.text.script.mark import Scripted
+    from plica.runtime.notebook import preformatted
+else:
+    preformatted = late("plica.runtime.notebook:preformatted")
+
+Program: TypeAlias = "Module | Kernel | Scripted"
 """What can be scheduled: a kernel, or a module that holds one."""
 
 

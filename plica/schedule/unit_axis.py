@@ -6,7 +6,8 @@ them.
 
 What a row is, and whether it is contiguous, is then seen by those who look at the last axis.  A dim
 is left out where all that read it are at an axis of length 1 or at 0; those before the first longer
-one stay, as loops over them cost nothing.  Where windows slide all stay: they may be that short.
+one stay, as loops over them cost nothing.  Where windows of a sum slide all stay: they may be that
+short.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -69,8 +70,8 @@ def _units(of: Each, free: bool) -> frozenset[ScalarVar]:
 
 
 def _is_plain(of: Each) -> bool:
-    """Whether all is read at axes or at fixed places."""
-    return all(
+    """Whether all is read at axes or at fixed places, or nothing is summed."""
+    return not reductions(of.value) or all(
         isinstance(each, ScalarVar) or known(each) is not None
         for load in loads(of.value)
         for each in load.indices

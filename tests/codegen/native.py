@@ -17,17 +17,21 @@ from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Kernel
 from plica.ir.loop.tensor import Compute
 from plica.ir.type.dim import evaluate
-from plica.ir.type.dtype import dtype
+from plica.ir.type.dtype import DTYPES, dtype
 from tests.codegen.nests import nest
 
 Array = np.ndarray[Any, Any]
 
 # How many units in the last place code and meaning may lie apart: the functions of the library
 # differ by a few, and a few numbers are summed in another order.
-UNITS = {"f8e4m3fn": 8, "f8e5m2": 8, "f16": 8, "bf16": 8, "f32": 64, "f64": 4096}
+UNITS = {
+    **{each.name: 8 for each in DTYPES if each.is_storage},
+    "f16": 8, "bf16": 8, "f32": 64, "f64": 4096,
+}  # fmt: skip
 
 PRECISION = {
-    "f8e4m3fn": (4, 8), "f8e5m2": (3, 15),
+    "f8e4m3fn": (4, 8), "f8e5m2": (3, 15), "f8e4m3fnuz": (4, 7), "f8e5m2fnuz": (3, 15),
+    "f4e2m1fn": (2, 2),
     "f16": (11, 15), "bf16": (8, 127), "f32": (24, 127), "f64": (53, 1023),
 }  # fmt: skip
 """The bits of a float's significand, and its greatest exponent."""

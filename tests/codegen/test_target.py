@@ -8,7 +8,7 @@ import pytest
 
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.processor import find_target
-from plica.codegen.target import CACHES, Target, parse, unknown_target
+from plica.codegen.target import Target, parse, unknown_target
 from plica.core.diagnostic import CompilerBug
 from plica.runtime.error import UnsupportedError
 
@@ -101,7 +101,7 @@ def test_this_machine_is_described_in_full() -> None:
 def test_of_another_machine_nothing_is_known() -> None:
     other = parse("cpu triple=aarch64-unknown-linux-gnu", toolchain.host())
     assert other == Target("cpu", "aarch64-unknown-linux-gnu", "generic")
-    assert [other.cache(level) for level in (1, 2, 3)] == list(CACHES)
+    assert [other.cache(level) for level in (1, 2, 3)] == [32 * 1024, 512 * 1024, 4 * 1024 * 1024]
 
 
 @pytest.mark.parametrize(
@@ -134,5 +134,5 @@ def test_caches_are_read_where_the_system_tells(tmp_path: Path) -> None:
         folder.mkdir()
         for name, text in (("type", kind), ("level", level), ("size", size)):
             (folder / name).write_text(text + "\n")
-    assert toolchain._caches(tmp_path) == (48 * 1024, 2 * 1024 * 1024)
-    assert toolchain._caches(tmp_path / "none") == ()
+    assert toolchain.system_caches(tmp_path) == (48 * 1024, 2 * 1024 * 1024)
+    assert toolchain.system_caches(tmp_path / "none") == ()

@@ -17,12 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.codegen.program import launches
+from plica.codegen.program import kernel_name, launches
 from plica.ir.graph.module import Module
 from plica.report import model_view, page
 from plica.report.graph import boxes
 from plica.report.graph_film import described, film
-from plica.report.kernel_view import assembly, frames_of
+from plica.report.kernel_view import assembly, by_time, frames_of
 from plica.report.line_table import Hunk, LineTable, applied
 from plica.report.nest_film import to_data
 from plica.report.page import SCRIPT, STYLE
@@ -130,9 +130,12 @@ def test_every_kernel_is_joined_to_its_nodes_its_memory_and_its_code() -> None:
 
 
 def test_assembly_is_cut_by_kernel() -> None:
-    found = assembly(compiled_small("mlp"))
+    study = studied("mlp")
+    found = assembly(study)
     assert all(text.startswith(name) for name, text in found.items())
     assert all("ret" in text for text in found.values())
+    first = kernel_name(by_time(study)[0], study.model.lowered.program)
+    assert assembly(study, films=1) == {first: found[first]}
 
 
 def test_a_study_is_the_page_in_a_notebook() -> None:

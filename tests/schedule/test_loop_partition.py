@@ -6,10 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.ir.loop.stage import stage
+from plica.ir.loop.stages import kernel_of, stages
 from plica.ir.loop.statement import Kernel
+from plica.ir.loop.tensor import buffer
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import dim_var
-from plica.schedule import annotate, block, do, loop_partition, loops, unroll
+from plica.ir.type.dtype import f32
+from plica.schedule import annotate, block, do, loop_partition, loops, parallel, unroll, vectorize
 from plica.schedule.do import Body
 from tests.conftest import Golden
 from tests.schedule.hostile import after, keeps, nests, prepared, products, refusal
@@ -61,6 +65,21 @@ def test_the_first_part_keeps_the_handles() -> None:
         yield annotate(c, "role", "first")
 
     assert show_kernel(after(matmul(), schedule)).count("unrolled") == 1
+
+
+def test_the_parts_are_given_where_loops_inside_have_names_like_theirs() -> None:
+    x = buffer("x", (9, 4), f32)
+    copied = kernel_of(stages((x,), (stage("y", (9, 4), lambda i, j: x[i, j]),)))
+
+    def schedule() -> Body:
+        rows, lane = yield loops((yield block("y")))
+        yield vectorize(lane)
+        parts = yield loop_partition(rows, (2, 3, 4))
+        for part in parts:
+            yield parallel(part)
+
+    shown = show_kernel(after(copied, schedule))
+    assert (shown.count("parallel"), shown.count("vectorized")) == (3, 3)
 
 
 @pytest.mark.parametrize(

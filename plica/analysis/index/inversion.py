@@ -27,12 +27,14 @@ from plica.analysis.index.iteration import IterationMap, iteration_map
 from plica.analysis.index.simplify import simplify
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.interpret.evaluate import evaluate
 from plica.ir.loop.index_map import IndexMap
 from plica.ir.loop.scalar import Eq, Le, Lit, Lt, Not, Or, Scalar, ScalarVar, index
 from plica.ir.loop.tensor import Compute
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
+from plica.runtime.late import late
+
+evaluate = late("plica.ir.interpret.evaluate:evaluate")
 
 
 @frozen(eq=False)

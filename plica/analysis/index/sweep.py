@@ -132,7 +132,7 @@ def swept(
     return memo[root]
 
 
-SUM_RULES: Final = dict(zip((Add, Sub, Mul), SUMS, strict=True))
+SUM_RULES: Final[dict[type[Scalar], Rule]] = dict(zip((Add, Sub, Mul), SUMS, strict=True))
 
 
 def _visible(node: Scalar) -> tuple[Scalar, ...]:

@@ -198,7 +198,7 @@ def native(module: Module, inputs: tuple[Any, ...]) -> Any:
 
     Modules and kernels are checked after every pass on the way.
     """
-    from plica.codegen.dynamic.decide import static_form
+    from plica.codegen.program_kind import static_form
     from plica.codegen.road_check import StateChecks
     from plica.pipeline import compile, lower, target_of
     from plica.runtime.error import UnsupportedError

@@ -11,10 +11,9 @@ from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
 from plica.codegen.program import Launch, Program
 from plica.codegen.road import Job, Lowered, record
-from plica.runtime.artefact import Artefact, ArtefactMachine
+from plica.runtime.artefact import Artefact, ArtefactMachine, Launched
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.link import link
-from plica.runtime.profile import Launched
 
 
 def text_of(lowered: Lowered) -> str:

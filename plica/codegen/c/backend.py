@@ -16,9 +16,8 @@ from plica.codegen.c import toolchain
 from plica.codegen.c.assemble import emit_c, entry, text_of
 from plica.codegen.c.dialect import C99
 from plica.codegen.c.program import fold
-from plica.codegen.lower.linear import PLAN, SCHEDULE
+from plica.codegen.lower.page import GROUP, PLAN, SCHEDULE
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.lower.prepare import GROUP
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.native import program_of

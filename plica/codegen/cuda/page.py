@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from plica.codegen.cuda.assemble import emit_cuda
-from plica.codegen.lower.linear import PLAN, SCHEDULE
+from plica.codegen.lower.page import PLAN, SCHEDULE, grouping
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.lower.prepare import grouping
 from plica.ir.graph.expression import Function
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.fuse import FusionLimits
@@ -36,11 +35,10 @@ TILED: Final = FusionLimits(tiles=True, chains=is_chained)
 CHANNELS_LAST: Final = Pass(
     "channels-last", "Tiles read neighbouring channels at once.", channels_last
 )
-"""Twice as fast for many images, and on no page: where the places of all images fill no tile, as
-(10, 96, 10, 10) by 16 windows of 3x3, what its tiles give is wrong."""
 
 GPU: Final = Pipeline((
     *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
+    CHANNELS_LAST,
     rules("view", "Products read what is cut out and widened where it lies.", "view"),
     *grouping(TILED),   # infer, resolve, decompose, fuse: operators become primitive functions
     SCHEDULE,           # primitive functions become kernels of threads, in order

@@ -16,9 +16,9 @@ from plica.codegen.cuda.limit import check
 from plica.codegen.cuda.toolchain import compiled, compiled_at_once, version
 from plica.codegen.operation_count import operations
 from plica.codegen.program import Choose, Copy, Launch, Program, kernel_name
+from plica.runtime.artefact import Launched
 from plica.runtime.cuda.step import DeviceCopy, DeviceLaunch, DeviceStep
 from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.runtime.profile import Launched
 from plica.runtime.store import ArtefactStore, key_of
 from plica.runtime.verify import COPY
 from plica.schedule.default.gpu.machine import Gpu

@@ -10,8 +10,8 @@ from typing import Final
 
 from plica.codegen.dynamic.assemble import emit_routines, refuse_unsupported, routines
 from plica.codegen.dynamic.prepare import FIRST_ORDER, NAMED_KERNELS
+from plica.codegen.lower.page import WIDE, WINOGRAD
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.lower.prepare import WIDE, WINOGRAD
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.optimise import OPTIMISE
 

@@ -1,4 +1,4 @@
-"""Codes: conversions of dtypes that no C-like language has, as text: narrow floats, 4-bit integers.
+"""Codes: conversions of dtypes that no C-like language has, as text: narrow floats, short integers.
 
 Each such dtype has three functions: `p_pack_D` (a value as its code), `p_unpack_D` and `p_round_D`
 (a value as the dtype holds it).  The text follows from the row of the dtype alone.
@@ -41,6 +41,10 @@ def _of_float(of: DType, words: Words) -> dict[str, str]:
     """By the numbers of the format."""
     c, code, bits, real = float_code(of), _CODES[of.bytes], words.bits, words.real
     half, down = (1 << (c.cut - 1)) - 1, 32 - c.bits
+    signed, lost = f"r | ((whole >> {down}) & {c.sign:#x}U)", ""
+    if not c.has_minus_zero:
+        signed = f"r == 0 ? 0 : {signed}"
+        lost = f"\n  if (a == {c.nan:#x}U) return {real}(0x7fc00000U);"
     return {
         f"p_pack_{of}": f"""\
 {words.head} {code} p_pack_{of}(float a) {{
@@ -49,12 +53,12 @@ def _of_float(of: DType, words: Words) -> dict[str, str]:
   else r = ((size + {half:#x}U + ((size >> {c.cut}) & 1)) >> {c.cut}) - {c.rebias >> c.cut:#x}U;
   if (size > 0x7f800000U) r = {c.nan:#x}U;
   else if (r > {c.greatest:#x}U) r = {c.overflow:#x}U;
-  return ({code})(r | ((whole >> {down}) & {c.sign:#x}U));
+  return ({code})({signed});
 }}
 """,
         f"p_unpack_{of}": f"""\
 {words.head} float p_unpack_{of}({code} a) {{
-  unsigned int size = a & {c.sign - 1:#x}U, sign = (a & {c.sign:#x}U) << {down};
+  unsigned int size = a & {c.sign - 1:#x}U, sign = (a & {c.sign:#x}U) << {down};{lost}
   if (size < {1 << c.fraction}U) return {real}({bits}((float)size * {c.step!r}f) | sign);
   if (size > {c.greatest:#x}U) return {real}((size << {c.cut}) | 0x7f800000U | sign);
   return {real}(((size << {c.cut}) + {c.rebias:#x}U) | sign);

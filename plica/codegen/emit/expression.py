@@ -15,8 +15,17 @@ from plica.codegen.emit.contraction import summed_factors
 from plica.codegen.emit.dialect import Dialect
 from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
-from plica.codegen.emit.order import Order, OrderStep, operands, order
-from plica.codegen.emit.scalar import Frame, Row, Walk, fold, nest
+from plica.codegen.emit.scalar import (
+    Frame,
+    Order,
+    OrderStep,
+    Row,
+    Walk,
+    fold,
+    nest,
+    operands,
+    order,
+)
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.term import Term

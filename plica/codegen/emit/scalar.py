@@ -1,14 +1,22 @@
-"""The scalar fold: the parts of terms are written in order, each by its row.
+"""The scalar fold: the parts of terms are written in order, each once and by its row.
 
     row     writes a part from the values of its operands, and gives its value
     nest    does so with scopes inside: it yields terms, and is sent the frame they were written in
 
+Operands come before what is made of them, and every part has a number.  What does not depend on
+the place where a term is written is in its order, so the copies of an unrolled loop share it.  A
+part that opens a scope of its own (a reduction, a guarded read) is one step: what is inside is
+ordered when it is come to, since what is known by then is not written again.
+
+>>> from plica.ir.loop.tensor import axis
+>>> i = axis("i")
+>>> made = order((i * 4 + 1, i * 4), operands, lambda node: type(node).__name__, str)
+>>> [(step.row, step.kids) for step in made.steps], made.roots
+([('ScalarVar', ()), ('Mul', (0, 1)), ('Add', (2, 3))], (4, 2))
+
 A frame is a scope while it is written: the values of its parts so far.  `within` gives the order of
 the terms in an inner scope, in which what is known around it need not be written again.
 
->>> from plica.codegen.emit.order import operands, order
->>> from plica.ir.loop.tensor import axis
->>> i = axis("i")
 >>> rows = {ScalarVar: lambda step, frame: "i",
 ...         Add: lambda step, frame: "({} + {})".format(*frame.operands(step))}
 >>> made = order((i + 1,), operands, lambda node: rows[type(node)], lambda lit: str(lit.value))
@@ -18,13 +26,99 @@ the terms in an inner scope, in which what is known around it need not be writte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, Final, Generic, TypeAlias
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from plica.codegen.emit.order import Order, OrderStep, V
-from plica.ir.loop.scalar import Add, Scalar, ScalarVar
+from attrs import frozen
 
-__all__ = ["Add", "Frame", "Nest", "Row", "ScalarVar", "Walk", "Within", "fold", "nest"]
+from plica.ir.loop.scalar import Add, Lit, Load, Reduce, Scalar, ScalarVar, dtype_of
+from plica.ir.type.dtype import DType
+
+__all__ = [
+    "Add", "Frame", "Nest", "Order", "OrderStep", "Row", "V", "Walk", "Within", "fold", "nest",
+    "operands", "order",
+]  # fmt: skip
+
+V = TypeVar("V")
+"""What a value is in the text: an expression, a register …"""
+
+
+class OrderStep(NamedTuple):
+    """One part of a term: the row that writes it, and the numbers of its operands."""
+
+    row: Any  # as `fold` calls it
+    number: int
+    node: Any  # a scalar, of the class that its row is for
+    kids: tuple[int, ...]
+    dtypes: tuple[DType, ...]
+
+
+@frozen(eq=False)
+class Order(Generic[V]):
+    """The parts of some terms; `start` has the values of those that are known before."""
+
+    steps: tuple[OrderStep, ...]
+    numbers: Mapping[Scalar, int]
+    start: tuple[V | None, ...]
+    roots: tuple[int, ...]
+
+
+def operands(node: Scalar) -> tuple[Scalar, ...]:
+    """The terms whose values an operation takes; what is inside a reduction is in its own scope."""
+    match node:
+        case Lit() | ScalarVar() | Reduce():
+            return ()
+        case Load(_, indices):
+            return indices
+        case _:
+            return tuple([kid for kid in node._children if isinstance(kid, Scalar)])
+
+
+def _nothing(node: Scalar) -> None:
+    return None
+
+
+def order(
+    roots: Sequence[Scalar],
+    operands_of: Callable[[Scalar], tuple[Scalar, ...]],
+    row_of: Callable[[Scalar], Any],  # Any: as in `OrderStep`
+    literal: Callable[[Lit], V],
+    known: Callable[[Scalar], V | None] = _nothing,
+) -> Order[V]:
+    """The order of some terms; what is `known` has its value already."""
+    numbers: dict[Scalar, int] = {}
+    steps: list[OrderStep] = []
+    start: list[V | None] = []
+    stack: list[Any] = list(reversed(roots))  # a term to visit, or one to leave and its operands
+    while stack:
+        node = stack.pop()
+        if node.__class__ is tuple:
+            node, kids = node
+            if node in numbers:
+                continue
+        else:
+            if node in numbers:
+                continue
+            if isinstance(node, Lit):
+                numbers[node] = len(numbers)
+                start.append(literal(node))
+                continue
+            given = known(node)
+            if given is not None:
+                numbers[node] = len(numbers)
+                start.append(given)
+                continue
+            kids = operands_of(node)
+            if kids:
+                stack.append((node, kids))
+                stack.extend(kids[::-1])
+                continue
+        number = numbers[node] = len(numbers)
+        start.append(None)
+        places = tuple([numbers[kid] for kid in kids])
+        dtypes = tuple([dtype_of(kid) for kid in kids])
+        steps.append(OrderStep(row_of(node), number, node, places, dtypes))
+    return Order(tuple(steps), numbers, tuple(start), tuple([numbers[root] for root in roots]))
 
 
 class Frame(Generic[V]):

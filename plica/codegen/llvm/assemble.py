@@ -11,10 +11,9 @@ from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.unit import units
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
-from plica.codegen.program import kernel_name, launches
+from plica.codegen.program import kernel_name, launches, moved_bytes
 from plica.codegen.road import Job, Lowered, record
-from plica.runtime.artefact import Artefact, ArtefactMachine
-from plica.runtime.profile import Launched
+from plica.runtime.artefact import Artefact, ArtefactMachine, Launched
 
 
 @frozen
@@ -38,7 +37,7 @@ class EmitLlvm:
         )
         return Artefact(
             interface(lowered.module.main_function(), program),
-            ArtefactMachine(target.triple, target.cpu, target.features),
+            ArtefactMachine(target.triple, target.cpu, target.features, target.machine),
             job.threads,
             made.objects,
             tuple([aligned_bytes(each) for each in program.constants]),
@@ -49,7 +48,7 @@ class EmitLlvm:
                     Launched(
                         kernel_name(each.kernel, program),
                         operations(program.kernels[each.kernel]),
-                        0 if program.dims else sum(program.slots[slot].bytes for slot in each.args),
+                        0 if program.dims else moved_bytes(each, program),
                     )
                     for each in launches(program)
                 ]

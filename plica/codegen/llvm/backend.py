@@ -72,6 +72,7 @@ def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) 
         "kernel": lambda: kernels(lowered().program),
         "llvm": llvm,
         "asm": lambda: toolchain.assembly(llvm(), job.target),
+        "passed-over": lambda: "\n".join(lowered().program.passed_over),
     }
     if job.choose is not None:
         found["tuning"] = lambda: table(lowered().tuning)
@@ -108,6 +109,7 @@ CPU: Final = Backend(
     machine=machine_of,
     encode=_kernel_text,
     settled=find_target,
+    described=Target.described,
     with_threads=with_threads,
     check_here=toolchain.check_host,
     keeps=can_link,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from plica.codegen.emit.order import operands
+from plica.codegen.emit.scalar import operands
 from plica.codegen.llvm.scalar import operate
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.diagnostic import CompilerBug

@@ -11,15 +11,14 @@ tensor.  The same program gives the same text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import frozen
 
-from plica.codegen.llvm import clock, helper, pool
+from plica.codegen.llvm import helper, pool, profile
 from plica.codegen.llvm.kernel import Text, emit
 from plica.codegen.llvm.writer import LlvmWriter, declarations
 from plica.codegen.memory_plan import WorkspacePlan
-from plica.codegen.open_memory_plan import AnyPlan
 from plica.codegen.program import (
     Choose,
     Chunks,
@@ -34,6 +33,9 @@ from plica.codegen.program import (
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.statement import Kernel
+
+if TYPE_CHECKING:
+    from plica.codegen.open_memory_plan import AnyPlan
 
 ENTRY: Final = "plica_main"
 
@@ -82,7 +84,7 @@ def fold(
         *helper.texts(helpers, target.has_half, contract and target.has_fma, target.has_scale),
         *("\n".join(each.lines) for each in texts.values()),
         *regions(program, plan, callees).functions(),
-        clock.text(target.triple),
+        profile.clock(target.triple),
         *([pool.text(target.triple)] if any(each.shares for each in texts.values()) else []),
     ]
     return "\n".join(parts) + "\n"
@@ -151,7 +153,7 @@ def regions_text(
         f'target triple = "{target.triple}"',
         *declared.values(),
         *regions(program, plan, callees).functions(),
-        clock.text(target.triple),
+        profile.clock(target.triple),
     ]
     return "\n".join(parts) + "\n"
 

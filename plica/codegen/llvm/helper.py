@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from plica.codegen.llvm.formula import text as formula
 from plica.codegen.llvm.spelling import literal
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.formula import turns
 from plica.ir.type.dtype import DTYPES, DType, f32, f64
-from plica.ir.type.float_code import float_code
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.codegen.llvm.formula import text as formula
+    from plica.ir.type.float_code import float_code
+else:
+    formula = late("plica.codegen.llvm.formula:text")
+    float_code = late("plica.ir.type.float_code:float_code")
 
 _BF16: Final = """\
 define internal float @plica.round.bf16(float %x) alwaysinline {
@@ -156,7 +162,7 @@ define internal i{w} @plica.pack.{n}(float %x) alwaysinline {{
   %b = select i1 %big, i32 {c.overflow}, i32 %a
   %nan = fcmp uno float %x, 0.0
   %c = select i1 %nan, i32 {c.nan}, i32 %b
-  %d = or i32 %c, %sign
+  {signed}
   %r = trunc i32 %d to i{w}
   ret i{w} %r
 }}
@@ -177,7 +183,7 @@ define internal float @plica.unpack.{n}(i{w} %x) alwaysinline {{
   %b = select i1 %big, float %far, float %a
   %bits = bitcast float %b to i32
   %top = shl i32 %sign, {down}
-  %all = or i32 %bits, %top
+  {whole}
   %r = bitcast i32 %all to float
   ret float %r
 }}
@@ -187,6 +193,21 @@ define internal float @plica.round.{n}(float %x) alwaysinline {{
   ret float %r
 }}
 """
+
+# The sign of a code and of what it means; where 0 has none, the code of -0 is nan.
+_SIGNED: Final = {
+    "signed": ("%d = or i32 %c, %sign", "%all = or i32 %bits, %top"),
+    "signless": (
+        """\
+%zero = icmp eq i32 %c, 0
+  %e = or i32 %c, %sign
+  %d = select i1 %zero, i32 0, i32 %e""",
+        """\
+%lost = icmp eq i32 %wide, {c.nan}
+  %sum = or i32 %bits, %top
+  %all = select i1 %lost, i32 2143289344, i32 %sum""",
+    ),
+}
 
 # From f64 one rounding must do: the f32 between is rounded to odd, which keeps what matters.
 _ODD: Final = """\
@@ -336,8 +357,10 @@ DTYPE_NAMES: Final = frozenset(each.name for each in DTYPES if each.is_narrow)
 def coded(of: DType) -> str:
     """The conversions of a narrow float, by the numbers of its format."""
     code = float_code(of)
+    own = "signed" if code.has_minus_zero else "signless"
     return _CODED.format(
-        c=code, n=of.name, w=code.bits, down=32 - code.bits, half=(1 << (code.cut - 1)) - 1,
+        c=code, n=of.name, w=8 * of.bytes, signed=_SIGNED[own][0],
+        whole=_SIGNED[own][1].format(c=code), down=32 - code.bits, half=(1 << (code.cut - 1)) - 1,
         rebias=code.rebias >> code.cut, magic=literal(code.magic, f32), size=code.sign - 1,
         step=literal(code.step, f32), least=1 << code.fraction,
     )  # fmt: skip

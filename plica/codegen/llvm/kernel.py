@@ -66,7 +66,10 @@ FENCED: Final = 256
 """
 
 STRAIGHT: Final = 64
-"""As many lanes are written out, though no register holds so many."""
+"""As many lanes are written out, though no register holds so many, ..."""
+
+WRITTEN: Final = 4
+"""... but no more than so many registers hold: what is computed of them takes some, too."""
 
 PLAIN: Final = '"plica-loops"="plain"'
 """Says of a function that LLVM should look at its loops: no schedule has."""
@@ -262,8 +265,9 @@ class _Statements:
     def _strips(self, loop: For, count: int) -> Sequence[Step]:
         """A vectorized loop: a strip at a time if it is long, then the lanes that are left."""
         strip, done = 0, 0
-        if count > STRAIGHT:
-            strip = 2 * self.width // (8 * _widest(loop.body))
+        lanes = self.width // (8 * _widest(loop.body))
+        if count > min(STRAIGHT, WRITTEN * lanes):
+            strip = 2 * lanes
             done = count // strip * strip
         rest = partial(self._spread, loop, done, count)
         if not done:

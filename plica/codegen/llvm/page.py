@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import Final
 
 from plica.codegen.llvm.assemble import EmitLlvm
-from plica.codegen.lower.linear import PLAN, SCHEDULE
+from plica.codegen.lower.page import GROUP, PLAN, SCATTER, SCHEDULE, WIDE, WINOGRAD
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.lower.prepare import GROUP, SCATTER, WIDE, WINOGRAD
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.optimise import OPTIMISE
 

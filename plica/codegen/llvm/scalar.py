@@ -102,11 +102,11 @@ def unpack(w: LlvmWriter, stored: str, of: DType, n: int = 0) -> str:
     """What was loaded, as a value in a register."""
     if of is bool_:
         return w.let(f"icmp ne {wide('i8', n)} {stored}, {literal(0, i8, n)}")
-    if of.bits < 8:
-        return w.let(f"trunc {memory(of, n)} {stored} to {register(of, n)}")
     if of.is_narrow:
         args = [(memory(of, n), stored)]
         return w.help(of.name, f"plica.unpack.{of.name}", wide("float", n), args, n)
+    if of.bits < 8:
+        return w.let(f"trunc {memory(of, n)} {stored} to {register(of, n)}")
     return stored
 
 
@@ -114,11 +114,11 @@ def pack(w: LlvmWriter, value: str, of: DType, n: int = 0) -> str:
     """A value as it is stored."""
     if of is bool_:
         return w.let(f"zext {flag(n)} {value} to {wide('i8', n)}")
-    if of.bits < 8:
-        return w.let(f"zext {register(of, n)} {value} to {memory(of, n)}")
     if of.is_narrow:
         args = [(wide("float", n), value)]
         return w.help(of.name, f"plica.pack.{of.name}", memory(of, n), args, n)
+    if of.bits < 8:
+        return w.let(f"zext {register(of, n)} {value} to {memory(of, n)}")
     return value
 
 

@@ -28,9 +28,11 @@ from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.host import features as system_features
 from plica.runtime.host import lacking
 from plica.runtime.link import can_link, link
+from plica.runtime.machine import stored_description
 
 _CROSS: Final = "from plica.codegen.llvm.toolchain import cross_main; cross_main()"
 _LONGEST: Final = 300.0  # seconds
+_TOLD: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 @frozen(eq=False)
@@ -43,24 +45,26 @@ class NativeCode:
 
 @lru_cache(maxsize=1)
 def host() -> Target:
-    """This machine as a target."""
+    """This machine as a target: as it was measured, if it was (`plica doctor --measure`)."""
     _prepare()
     triple: str = binding.get_process_triple()
     features: str = binding.get_host_cpu_features().flatten()
     given = tuple(features.split(",")) if features else ()
     # What the system does not let programs use is not there: artefacts are loaded by its word.
     off = set(lacking(triple.partition("-")[0], given, system_features()))
-    return Target(
+    found = Target(
         "cpu",
         triple,
         binding.get_host_cpu_name(),
         tuple([f"-{each[1:]}" if each[1:] in off else each for each in given]),
-        caches=_caches(Path("/sys/devices/system/cpu/cpu0/cache")),
+        caches=system_caches(),
         cores=len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1,
     )
+    measured = stored_description()
+    return found if measured is None else found.described(measured)
 
 
-def _caches(folder: Path) -> tuple[int, ...]:
+def system_caches(folder: Path = _TOLD) -> tuple[int, ...]:
     """The sizes of the caches for data that the system tells of, from the nearest on."""
     found: dict[int, int] = {}
     for each in sorted(folder.glob("index*")):

@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import frozen
 
-from plica.codegen.llvm import peak, pool, toolchain
+from plica.codegen.llvm import pool, profile, toolchain
 from plica.codegen.llvm.fold import (
     Callee,
     alone,
@@ -27,7 +27,6 @@ from plica.codegen.llvm.fold import (
     variants,
 )
 from plica.codegen.llvm.kernel import Text
-from plica.codegen.open_memory_plan import AnyPlan
 from plica.codegen.program import Program
 from plica.codegen.target import Target
 from plica.codegen.workers import GroupTask, Workers, together
@@ -36,6 +35,9 @@ from plica.core.memo import Memo
 from plica.ir.loop.statement import Kernel
 from plica.runtime.host import cores
 from plica.runtime.store import ArtefactStore, key_of
+
+if TYPE_CHECKING:
+    from plica.codegen.open_memory_plan import AnyPlan
 
 OBJECT: Final = b"\x7fELF"  # what every object in the store begins with
 FAILS: Final = 1
@@ -108,7 +110,7 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
     }
     every = [made(regions_text(program, plan, target, callees), target, store)]
     every += [entries[key][1:] for key in dict.fromkeys(keys)]
-    every.append(made(peak.text(target), target, store))
+    every.append(made(profile.peak(target), target, store))
     if any(each[0] & SHARES for each in entries.values()):
         head = f'target triple = "{target.triple}"\n'
         every.append(made(head + pool.text(target.triple), target, store))

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plica.codegen.emit.contraction import accumulations, factors, summed_factors
-from plica.codegen.emit.order import Order, OrderStep, order
-from plica.codegen.emit.scalar import Frame, Row, Walk, fold, nest
+from plica.codegen.emit.scalar import Frame, Order, OrderStep, Row, Walk, fold, nest, order
 from plica.codegen.llvm.access import MemoryEmitter, Size, nothing
 from plica.codegen.llvm.evaluation_order import EvaluationOrder, of_literal, parts, recipe
 from plica.codegen.llvm.free_value import EASY, easy, is_natural, summed

@@ -7,8 +7,9 @@
 
 Statements are gone through in order, with the accesses since the last barrier; a barrier comes
 before the first that may meet one of those by another thread, one of the two writing.  A loop is
-gone through a second time with what its last iteration left behind.  What a thread does with
-elements that are its own needs no barrier.
+gone through a second time with what its last iteration left behind; a barrier inside of one that
+may have no iteration is none for what comes after it.  What a thread does with elements that are
+its own needs no barrier.
 
 Laws: the kernel means the same, and no threads race for block-wide memory.  Refused: a barrier that
 would stand where not all threads come.
@@ -21,7 +22,7 @@ from typing import Final, TypeAlias
 
 from attrs import evolve, frozen
 
-from plica.analysis.index import Context
+from plica.analysis.index import Context, can_prove
 from plica.analysis.index.context import conjuncts
 from plica.analysis.meeting import IndexedAccess, accesses, never_meet
 from plica.analysis.site import distinct
@@ -39,7 +40,7 @@ from plica.core.name import Name, fresh
 from plica.core.task import Task, run
 from plica.core.term import Term
 from plica.ir.loop.memory_scope import scope
-from plica.ir.loop.scalar import Buffer, Eq, Lit, Scalar, ScalarVar
+from plica.ir.loop.scalar import Buffer, Eq, Lit, Lt, Scalar, ScalarVar, index
 from plica.ir.loop.statement import (
     NOTHING,
     THREADS,
@@ -202,11 +203,14 @@ class _Inserting:
         if pending:
             both, since = yield self.walk(stmt.body, (*left, *pending), inner)
         after = tuple(dict.fromkeys((*after, *once)))
-        if both is not new and here.is_whole:  # what came before the loop meets what is in it
-            return Seq((Barrier(SHARED), with_substatements(stmt, (new,)))), after
+        front = _in_front(stmt, here)
+        if both is not new and front is not None:  # what came before meets what is in the loop
+            return Seq((front, with_substatements(stmt, (new,)))), after
         stops = any(isinstance(each, Barrier) for each in statements(both))
-        kept = since if stops else (*pending, *after)
-        return with_substatements(stmt, (both,)), tuple(dict.fromkeys(kept))
+        if stops and can_prove(Lt(index(0), stmt.extent), here.context):
+            return with_substatements(stmt, (both,)), since
+        # Who goes through no iteration has waited for nobody.
+        return with_substatements(stmt, (both,)), tuple(dict.fromkeys((*pending, *after, *since)))
 
     def whole(self, stmt: Stmt, pending: Pending, here: _Here) -> Walk:
         """A statement that no barrier may stand inside of."""
@@ -247,6 +251,22 @@ class _Inserting:
         if key not in self.met:
             self.met[key] = not all(never_meet(old, new, lane, here.same) for lane in here.threads)
         return self.met[key]
+
+
+def _in_front(stmt: For, here: _Here) -> Stmt | None:
+    """A barrier of all threads in front of a loop, None where not all of them go through it."""
+    missing = {
+        each.kind: each
+        for each in statements(stmt)
+        if isinstance(each, For) and each.kind.startswith("threadIdx")
+        and each.var not in here.threads
+    }  # fmt: skip
+    if len(here.threads) + len(missing) != here.axes:
+        return None
+    found: Stmt = Barrier(SHARED)
+    for each in missing.values():
+        found = For(each.var, each.extent, each.kind, found)
+    return found
 
 
 def _before(access: IndexedAccess, var: ScalarVar) -> IndexedAccess:

@@ -164,7 +164,7 @@ def _terms(stmt: Stmt) -> list[Term]:
     return found
 
 
-def chunk(function: Function, rows: ChunkRows, size: int) -> Function:
+def chunk(function: Function, rows: ChunkRows, size: int = SIZES[0]) -> Function:
     """The function on so many rows."""
     main = Var(Name("main"), None)
     whole = Function(rows.dims, (), function.params, function.ret, function.body, function.attrs)

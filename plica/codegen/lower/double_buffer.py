@@ -35,8 +35,6 @@ KEY = "double_buffer"
 
 def double_buffer(kernel: Kernel) -> Kernel:
     """The kernel with pipeline annotations in the place of those of blocks."""
-    if not any(_asks(each) for each in statements(kernel.body)):
-        return kernel
     body = mapped(kernel.body, _annotated)
     for each in statements(body):
         if isinstance(each, Block) and _asks(each):

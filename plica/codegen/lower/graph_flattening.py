@@ -14,7 +14,7 @@ the result.  Purity makes this cheap: the same function of the same arguments is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
@@ -54,9 +54,15 @@ from plica.ir.op import find
 from plica.ir.passes import form
 from plica.ir.type.dim import dim, normal_dim
 from plica.ir.type.infer import type_of
-from plica.ir.type.size import solve, type_equations
 from plica.ir.type.term import TensorType, TupleType, Type
 from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.type.size import solve, type_equations
+else:
+    solve = late("plica.ir.type.size:solve")
+    type_equations = late("plica.ir.type.size:type_equations")
 
 Value: TypeAlias = "Expr | tuple[Value, ...] | ResolvedClosure"
 

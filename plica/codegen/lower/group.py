@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import frozen
 
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import AnyTarget, backend_of
-from plica.codegen.lower.chunk import chunk, rows_of, sizes_of
 from plica.codegen.lower.passes import LOWERED, LOWERING, lowered
 from plica.codegen.lower.scheduled import Scheduled, Scheduler
 from plica.codegen.lower.step import steps_below
@@ -34,9 +33,17 @@ from plica.ir.loop.statement import Kernel
 from plica.rewrite.contract import Contract
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.runtime.error import PlicaError
+from plica.runtime.late import late
 from plica.runtime.store import key_of
 from plica.schedule.form import Facts, installed
 from plica.schedule.trace import Trace
+
+if TYPE_CHECKING:
+    from plica.codegen.lower.chunk import chunk, rows_of, sizes_of
+else:
+    chunk = late("plica.codegen.lower.chunk:chunk")
+    rows_of = late("plica.codegen.lower.chunk:rows_of")
+    sizes_of = late("plica.codegen.lower.chunk:sizes_of")
 
 Group: TypeAlias = tuple[Function, Facts]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import evolve, field, frozen
 
-from plica.codegen.lower.chunk import SIZES, ChunkRows, chunk, row_bytes, rows_of, sizes_of
+from plica.codegen.lower.donate import check_donated, written_over_input
 from plica.codegen.lower.region import RegionTree
 from plica.codegen.lower.scheduled import Scheduled, Scheduler, plain, processor, read_by
 from plica.codegen.lower.step import Value, leaves, made_by, shown, steps_below
@@ -34,7 +34,7 @@ from plica.codegen.program import (
 from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
 from plica.core.digest import digest
 from plica.core.term import Term
-from plica.ir.graph.expression import Call, Const, Expr, Function, If, Project, Tuple, Var
+from plica.ir.graph.expression import Call, Const, Expr, Function, If, Project, Tuple, Var, attr
 from plica.ir.graph.module import Definition, Extern, Module
 from plica.ir.graph.shape_specialisation import open_dims
 from plica.ir.loop.scalar import Buffer, Scalar
@@ -49,10 +49,15 @@ from plica.runtime.late import late
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
+    from plica.codegen.lower.chunk import ChunkRows, chunk, row_bytes, rows_of, sizes_of
     from plica.codegen.lower.kernel_call import all_written, called_kernel
 else:  # few graphs call kernels
     all_written = late("plica.codegen.lower.kernel_call:all_written")
     called_kernel = late("plica.codegen.lower.kernel_call:called_kernel")
+    chunk = late("plica.codegen.lower.chunk:chunk")
+    row_bytes = late("plica.codegen.lower.chunk:row_bytes")
+    rows_of = late("plica.codegen.lower.chunk:rows_of")
+    sizes_of = late("plica.codegen.lower.chunk:sizes_of")
 
 PLAIN: Final = processor(None, exact)
 """Plain loops for every kernel."""
@@ -66,8 +71,13 @@ def sequence(
     `built` is told of every kernel that is made on the way, by its digest.
     """
     function = of.main_function()
-    maker = _Maker(schedule, built, of.definitions())
-    return evolve(maker.program(function.params, function.body), dims=open_dims(of))
+    wanted: tuple[str, ...] = attr(function, "donated", ())
+    maker = _Maker(schedule, built, of.definitions(), wanted)
+    made = evolve(maker.program(function.params, function.body), dims=open_dims(of))
+    if wanted:
+        names = [str(each.name) for each in function.params for _ in leaves(each)]
+        check_donated(made, tuple(names), wanted)
+    return made
 
 
 @frozen
@@ -119,7 +129,10 @@ class _Maker:
         schedule: Scheduler,
         built: Callable[[str], object] | None,
         table: Mapping[Term, Definition],
+        wanted: tuple[str, ...] = (),
     ) -> None:
+        self.wanted = wanted  # names of the inputs that may be written over
+        self.donated: dict[int, int] = {}  # slots of such inputs, and of what is written there
         self.schedule, self.built, self.table = schedule, built, table
         self.tree = RegionTree()
         self.slots: list[Slot] = []
@@ -141,6 +154,8 @@ class _Maker:
         for param in params:
             for leaf in leaves(param):
                 self.given[leaf] = self.slot("input", leaf)
+                if str(param.name) in self.wanted:
+                    self.donated[self.given[leaf]] = -1
         order = steps_below(body)
         self.uses = {step: {} for step in order}
         for leaf in leaves(body):
@@ -165,7 +180,11 @@ class _Maker:
             thunks=tuple(self.thunks),
             origins=tuple([self.origins.get(key) for key in self.kernels]),
             passed_over=tuple(self.passed_over),
-        )
+            donated=tuple([
+                (self.slots[old].index, self.slots[new].index)
+                for old, new in self.donated.items() if new >= 0
+            ]),
+        )  # fmt: skip
 
     def place(self, step: Expr, index: int) -> None:
         """Give a step its region and its slots, and note what it needs there."""
@@ -198,10 +217,16 @@ class _Maker:
         function, args = alone(step) if not isinstance(step, Call) else (step.callee, step.args)
         assert isinstance(function, Function)
         target = self.result((step, 0), region, step)
+        over = self.over_input(function, args, target, step) if self.donated else None
+        if over is not None and not region:
+            for read in over.reads:
+                self.need(read, region)
+            self.steps[region].append((index, over))
+            return
         rows = None
         if self.schedule.chunks and to_stages(function).stages.dims:
             rows = rows_of(function)
-        if rows is None or not self.has_form(chunk(function, rows, SIZES[0]), args):
+        if rows is None or not self.has_form(chunk(function, rows), args):
             launch = self.made_of(function, args, target, step)
         else:
             launch = self.chunks(function, args, target, step, rows)
@@ -228,6 +253,31 @@ class _Maker:
         source = str(name.name)
         launch = _Launch(kernel, key, step.args, tuple(targets), source, step, kernel.dims)
         self.steps[region].append((index, launch))
+
+    def over_input(
+        self, function: Function, args: Sequence[Expr], target: int, step: Expr
+    ) -> _Launch | None:
+        """The launch that writes a result over a donated input, where it can."""
+        if self.slots[target].space != "output":
+            return None
+        whole = to_stages(function)
+        for buffer, read in zip(whole.stages.inputs, whole.reads, strict=True):
+            slot = self.given.get(shown(args[read]))
+            if slot is None or self.donated.get(slot, 0) != -1:
+                continue
+            if self.slots[slot].size is not self.slots[target].size:
+                continue
+            kernel = written_over_input(whole.stages, buffer)
+            if kernel is None:
+                continue
+            self.donated[slot] = target
+            key = digest(kernel)
+            if self.built is not None:
+                self.built(key)
+            reads = tuple([args[each] for each in whole.reads if each != read])
+            source = f"{whole.source} in place"
+            return _Launch(kernel, key, reads, (target,), source, step, kernel.dims)
+        return None
 
     def has_form(self, function: Function, args: Sequence[Expr]) -> bool:
         """Whether a function is more than plain loops."""

@@ -19,7 +19,7 @@ epilogue) is done as soon as its sum is complete, while it is at hand.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
@@ -32,7 +32,6 @@ from plica.codegen.lower.loop_order import (
     replaced,
     strips,
 )
-from plica.codegen.lower.open_row import lane_reductions
 from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up, map_top_down, post_order
@@ -57,8 +56,14 @@ from plica.ir.loop.stages import Names, Stages, kernel_of, loads, pairs
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, Kernel, LoopKind, Seq, Stmt, Store
 from plica.ir.loop.summation import spelled
 from plica.ir.type.dim import known
+from plica.runtime.late import late
 from plica.schedule.default.reduction import flattened
 from plica.schedule.default.row import rows_of
+
+if TYPE_CHECKING:
+    from plica.codegen.lower.open_row import lane_reductions
+else:
+    lane_reductions = late("plica.codegen.lower.open_row:lane_reductions")
 
 ROW: Final = 16 * 1024
 """Bytes an accumulator may take for a whole row; a longer row is reduced otherwise."""

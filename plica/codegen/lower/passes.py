@@ -12,25 +12,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from attrs import frozen
+
 from plica.codegen.lower.blocks import blocks_to_loops
 from plica.codegen.lower.buffer_sinking import sink_buffers
 from plica.codegen.lower.common_terms import common_terms
 from plica.codegen.lower.compact import compact
-from plica.codegen.lower.double_buffer import double_buffer
 from plica.codegen.lower.flatten import flatten
 from plica.codegen.lower.hoist import hoist
 from plica.codegen.lower.in_place import in_place
 from plica.codegen.lower.partition import partition
-from plica.codegen.lower.pipeline import pipeline
 from plica.codegen.lower.reuse import reuse
-from plica.codegen.lower.run_order import in_order_of_runs
 from plica.codegen.lower.tidy import tidy
-from plica.codegen.lower.unroll import unroll
 from plica.codegen.lower.vectorise import vectorise
-from plica.codegen.lower.virtual_thread import virtual_threads
 from plica.core.diagnostic import did_you_mean
 from plica.core.memo import Memo
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop.statement import Block, For, Kernel, Stmt, statements
+from plica.ir.loop.summation import spelled_within
 from plica.ir.passes import Pass, Pipeline
 from plica.runtime.error import Diagnostic, InputError
 from plica.runtime.late import late
@@ -39,27 +37,81 @@ if TYPE_CHECKING:
     from plica.codegen.lower.allreduce import allreduce
     from plica.codegen.lower.barrier import barriers
     from plica.codegen.lower.digit import digits
+    from plica.codegen.lower.double_buffer import double_buffer
     from plica.codegen.lower.index_narrowing import narrow_indices
+    from plica.codegen.lower.pipeline import pipeline
     from plica.codegen.lower.register_promotion import promote_to_registers
     from plica.codegen.lower.single_thread import predicate_single_thread
+    from plica.codegen.lower.unroll import unroll
+    from plica.codegen.lower.virtual_thread import virtual_threads
 else:
     allreduce = late("plica.codegen.lower.allreduce:allreduce")
     barriers = late("plica.codegen.lower.barrier:barriers")
     digits = late("plica.codegen.lower.digit:digits")
+    double_buffer = late("plica.codegen.lower.double_buffer:double_buffer")
     narrow_indices = late("plica.codegen.lower.index_narrowing:narrow_indices")
+    pipeline = late("plica.codegen.lower.pipeline:pipeline")
     predicate_single_thread = late("plica.codegen.lower.single_thread:predicate_single_thread")
     promote_to_registers = late("plica.codegen.lower.register_promotion:promote_to_registers")
+    unroll = late("plica.codegen.lower.unroll:unroll")
+    virtual_threads = late("plica.codegen.lower.virtual_thread:virtual_threads")
 
 Target: TypeAlias = Literal["cpu", "gpu", "accel"]
 EVERY: Final[tuple[Target, ...]] = ("cpu", "gpu", "accel")
 
 
-def _lower(name: str, why: str, run: Callable[[Kernel], Kernel]) -> Pass:
-    return Pass(name, why, run, kind="lower")
+Rewrite: TypeAlias = Callable[[Kernel], Kernel]
+
+
+@frozen
+class WhereAsked:
+    """A pass for kernels in which a loop or block asks for it by a note or by its kind."""
+
+    word: str
+    run: Rewrite
+
+    def __call__(self, kernel: Kernel) -> Kernel:
+        """The kernel after the pass; itself where nothing asks."""
+        return self.run(kernel) if any(map(self.asks, statements(kernel.body))) else kernel
+
+    def asks(self, stmt: Stmt) -> bool:
+        """Whether a statement asks for the pass."""
+        if isinstance(stmt, For) and stmt.kind == self.word:
+            return True
+        return isinstance(stmt, For | Block) and self.word in dict(stmt.annotations)
+
+
+def _in_order_of_runs(kernel: Kernel) -> Kernel:
+    """The kernel with the sums in its terms written out in the order that their runs say.
+
+        y[i] = sum((x[i, k] for k in range(32)), runs="row")
+          -->  y[i] = f32(sum(f64(sum(x[i, k_1 * 16 + k_2] for k_2 in range(16)))
+                              for k_1 in range(2)))
+
+    What stages sum has that order already (`plica.ir.loop.define`); a kernel that somebody wrote,
+    or a sum under a guard, has it from here on.
+    """
+    spelled = spelled_within(kernel)
+    assert isinstance(spelled, Kernel)
+    return spelled
+
+
+_ASKED: Final[dict[str, str]] = {
+    "double-buffer": "double_buffer",
+    "pipeline": "software_pipeline_stage",
+    "virtual-threads": "virtual",
+    "unroll": "unroll_explicit",
+}
+"""The passes that run where a loop or block asks for them, and the word it asks by."""
+
+
+def _lower(name: str, why: str, run: Rewrite) -> Pass:
+    asked = _ASKED.get(name)
+    return Pass(name, why, run if asked is None else WhereAsked(asked, run), kind="lower")
 
 
 LOWER: Final[tuple[Pass, ...]] = (
-    _lower("runs", "Sums in runs say the order of their terms.", in_order_of_runs),
+    _lower("runs", "Sums in runs say the order of their terms.", _in_order_of_runs),
     _lower("allreduce", "Reductions across threads become trees.", allreduce),
     _lower("double-buffer", "Blocks that run ahead become pipeline stages.", double_buffer),
     _lower("place", "Buffers live where they are needed.", sink_buffers),

@@ -26,7 +26,6 @@ from attrs import evolve, field, frozen
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.dot_product import dot_of
 from plica.codegen.lower.nest import nest
-from plica.codegen.lower.open_tile import OpenTile, open_tile
 from plica.codegen.lower.passes import LOWERING, lowered
 from plica.codegen.lower.shared import shared
 from plica.codegen.lower.size_abstraction import abstracted
@@ -46,12 +45,19 @@ from plica.rewrite.contract import Contract, exact
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.late import late
 from plica.schedule.collapse import collapsed
-from plica.schedule.default import Machine, candidates, default_schedule, fallback_schedule
-from plica.schedule.form import Facts, ScheduleTables
+from plica.schedule.default import (
+    Machine,
+    RefusedTemplate,
+    candidates,
+    default_schedule,
+    fallback_schedule,
+)
+from plica.schedule.form import Facts, Formed, ScheduleTables
 from plica.schedule.hoist import DoneBefore, constants, hoist
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
+    from plica.codegen.lower.open_tile import OpenTile, open_tile
     from plica.codegen.lower.open_tile_nest import tiled
     from plica.codegen.lower.open_window import open_windows
     from plica.codegen.lower.workload import workload
@@ -60,6 +66,7 @@ else:
     workload = late("plica.codegen.lower.workload:workload")
     open_windows = late("plica.codegen.lower.open_window:open_windows")
     tiled = late("plica.codegen.lower.open_tile_nest:tiled")
+    open_tile = late("plica.codegen.lower.open_tile:open_tile")
 
 
 @frozen(eq=False)
@@ -79,7 +86,7 @@ class Scheduled:
     params: tuple[int, ...] = ()
     """Which parameter of the function each input of the whole is, for what is made before."""
     passed_over: tuple[str, ...] = ()
-    """Forms that promised more but could not be lowered, and why."""
+    """Forms that promised more but could not be scheduled or lowered, and why."""
     given: Mapping[ScalarVar, Scalar] = field(factory=dict)
     """What dims of the kernel are that are none of the function, over those."""
 
@@ -196,7 +203,8 @@ def machine_of(target: Target) -> Machine:
     """What default schedules ask of a target."""
     caches = tuple([target.cache(level) for level in (1, 2)])
     dot = dot_of(target)
-    return Machine(target.vector_bits, target.vector_registers, caches, target.cores, dot)
+    registers = target.vector_registers - target.waiting_elements
+    return Machine(target.vector_bits, registers, caches, target.cores, dot, target.cycle_rates)
 
 
 def processor(
@@ -235,7 +243,8 @@ def on_processor(
 ) -> Scheduled:
     """The kernel of a function; what was `chosen` takes the place of what the default would be.
 
-    Of what could be done the first that can be lowered is taken, and plain loops after all others.
+    Of what could be done the first is taken whose template is legal and that can be lowered; after
+    all others the general template, and plain loops.
     """
     passed: list[str] = []
     if chosen is not None:
@@ -246,15 +255,25 @@ def on_processor(
     forms = None if tables is None else tables.forms
     told = abstracted(to_stages(function).stages)
     whole = collapsed(told.stages, facts.reassociates, opened=True)
+    without: list[tuple[Formed, Kernel]] = []
     for each in candidates(whole, facts, machine, forms):
         begun = kernel_of(hoist(each.stages, facts.constant).rest)
-        made = default_schedule(begun, machine, tables) or fallback_schedule(begun, machine)
-        trace, kernel = made
+        made = default_schedule(begun, machine, tables)
+        if isinstance(made, RefusedTemplate):
+            passed.append(f"{each.form}: {made}")
+            without.append((each, begun))
+            continue
+        trace, kernel = made or fallback_schedule(begun, machine)
         why_not = refused(kernel)
         if not why_not:
             scheduled = from_form(function, facts, each.stages, trace, kernel)
             return evolve(scheduled, passed_over=tuple(passed), given=told.given)
         passed.append(f"{each.form}: {why_not}")
+    for each, begun in without:  # the general template fits what no other does
+        trace, kernel = fallback_schedule(begun, machine)
+        if not refused(kernel):
+            scheduled = from_form(function, facts, each.stages, trace, kernel)
+            return evolve(scheduled, passed_over=tuple(passed), given=told.given)
     if not whole.dims:
         bare = evolve(plain(function), passed_over=tuple(passed))
         return _with_kernel(bare, shared(bare.kernel) if machine.cores > 1 else bare.kernel)

@@ -57,10 +57,6 @@ else:
 
 def virtual_threads(kernel: Kernel) -> Kernel:
     """The kernel without virtual threads."""
-    if not any(
-        isinstance(each, For) and each.kind == "virtual" for each in statements(kernel.body)
-    ):
-        return kernel
     kernel = distinct(kernel)
 
     def down(stmt: Stmt, context: Context) -> tuple[Stmt, tuple[Context, ...]]:

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 
 from attrs import Factory, define, frozen
 
-from plica.codegen.staged.host_part import host_parts, is_loop, is_ordering, refused, turn_of
+from plica.codegen.program_kind import is_ordering
+from plica.codegen.staged.host_part import host_parts, refused, turn_of
 from plica.codegen.staged.segment import Ranges, segment
 from plica.core.binding import free_vars
 from plica.core.name import Name
@@ -33,12 +34,11 @@ from plica.ir.graph.expression import (
     attr,
 )
 from plica.ir.graph.module import Defined, Definition, Module
-from plica.ir.graph.shape_specialisation import has_open_dims
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType, TupleType
 from plica.rewrite.graph.dataflow import to_dataflow
-from plica.rewrite.graph.walk import expressions, operands, with_operands
+from plica.rewrite.graph.walk import operands, with_operands
 from plica.runtime.staged.program import (
     ChooseBlock,
     HostCall,
@@ -56,16 +56,6 @@ class CutProgram:
 
     program: StepBlock
     segments: tuple[Module, ...]
-
-
-def is_staged(module: Module) -> bool:
-    """Whether a program is run in segments: it measures sizes, or repeats what has open ones."""
-    if module.main is None or not isinstance(module.definitions().get(module.main), Function):
-        return False
-    nodes = expressions(module.main_function().body)
-    if any(isinstance(each, LetDim) for each in nodes):
-        return True
-    return has_open_dims(module) and any(is_loop(each) or is_ordering(each) for each in nodes)
 
 
 def cut(of: Module) -> CutProgram:

@@ -6,13 +6,19 @@ loops of programs with open sizes: functions that call themselves last.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from plica.codegen.program_kind import is_loop, is_ordering
 from plica.core.binding import free_vars
-from plica.ir.graph.expression import Apply, Call, Expr, Function, If, Let, LetDim, Tuple, Var
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, static_shape
+from plica.ir.graph.expression import Call, Expr, Function, If, Let, LetDim, Tuple, Var
 from plica.rewrite.graph.walk import expressions, operands
 from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.runtime.staged.program import OPERATIONS
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.runtime.staged.program import is_of_host
+else:
+    is_of_host = late("plica.runtime.staged.program:is_of_host")
 
 
 def host_parts(root: Expr) -> set[Expr]:
@@ -23,23 +29,6 @@ def host_parts(root: Expr) -> set[Expr]:
         if own or not found.isdisjoint(operands(node)):
             found.add(node)
     return found
-
-
-def is_ordering(node: Expr) -> bool:
-    """Whether an expression orders what has open sizes, which no segment does in good time."""
-    if not (isinstance(node, Apply) and node.op in OPERATIONS):
-        return False
-    of = type_of(node.args[0])
-    return isinstance(of, TensorType) and bool(of.shape) and static_shape(of) is None
-
-
-def is_loop(node: Expr) -> bool:
-    """Whether an expression is a function that calls itself last, called at once."""
-    match node:
-        case Let(var, Function() as function, Call(callee, _, _)) if callee is var:
-            return var in free_vars(function)
-        case _:
-            return False
 
 
 def turn_of(loop: Let) -> tuple[Expr, Expr, Expr]:

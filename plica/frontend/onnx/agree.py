@@ -8,14 +8,22 @@ may be shorter than what they index along the axes that they leave alone: the re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.run_time import common_shape, matched, prefix, spread
 from plica.frontend.onnx.value import TensorValue
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.relation import Shape
 from plica.ir.type.dim import known, same_dim
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.frontend.onnx.run_time import common_shape, matched, prefix, spread
+else:
+    common_shape = late("plica.frontend.onnx.run_time:common_shape")
+    matched = late("plica.frontend.onnx.run_time:matched")
+    prefix = late("plica.frontend.onnx.run_time:prefix")
+    spread = late("plica.frontend.onnx.run_time:spread")
 
 BROADCAST: Final = frozenset(
     {

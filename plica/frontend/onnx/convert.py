@@ -18,12 +18,11 @@ from plica.core.diagnostic import MOST_BYTES, EvaluationError, IllTyped, Malform
 from plica.frontend.onnx.agree import agree
 from plica.frontend.onnx.arithmetic import shape_arithmetic, split_arithmetic
 from plica.frontend.onnx.dim import identifier
-from plica.frontend.onnx.missing import REASONS
 from plica.frontend.onnx.node import OnnxNode, Region, name_of
 from plica.frontend.onnx.order import ordered
 from plica.frontend.onnx.schema import violations
 from plica.frontend.onnx.storage import Array, array_of
-from plica.frontend.onnx.table import TABLE
+from plica.frontend.onnx.table import REASONS, TABLES
 from plica.frontend.onnx.value import SMALL, TensorValue, settled, size_of
 from plica.ir.graph.expression import Const, Expr, const
 from plica.ir.loop.scalar import Scalar, ScalarVar
@@ -120,7 +119,7 @@ class NodeConverter:
         wrong = violations(node, domain)
         if wrong:
             raise Malformed(wrong[0], *wrong[1:])
-        row = TABLE.get(proto.op_type) if domain == "" else None
+        row = TABLES[domain].get(proto.op_type) if domain in TABLES else None
         if row is None:
             standard = definition(node, domain)
             if standard is None:

@@ -27,13 +27,13 @@ from typing import TYPE_CHECKING, Any
 from plica.core.diagnostic import Malformed
 from plica.frontend.onnx.dim import Dims
 from plica.frontend.onnx.importer import from_opened
-from plica.frontend.onnx.missing import MissingOperators
 from plica.frontend.onnx.model import open_model
 from plica.frontend.onnx.node import NeedsValue
 from plica.frontend.onnx.storage import dtype_of
+from plica.frontend.onnx.table import MissingOperators
 from plica.ir.graph.module import Module
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
-from plica.runtime.open_port import OpenPort
+from plica.runtime.port import OpenPort
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto

@@ -46,12 +46,11 @@ from plica.frontend.onnx.convert import (
     opset_versions,
 )
 from plica.frontend.onnx.dim import Dims
-from plica.frontend.onnx.missing import REASONS, MissingOperators
 from plica.frontend.onnx.model import Opened, open_model
 from plica.frontend.onnx.node import NeedsValue, measuring, name_of
 from plica.frontend.onnx.schema import schema_of
 from plica.frontend.onnx.storage import MOST_AXES, dtype_of
-from plica.frontend.onnx.table import TABLE
+from plica.frontend.onnx.table import REASONS, TABLES, MissingOperators
 from plica.frontend.onnx.value import SequenceValue, TensorValue
 from plica.ir.graph.expression import Expr, Function, Tuple, Var, const
 from plica.ir.graph.module import Module, module
@@ -247,8 +246,10 @@ def _check_operators(
 
 def _is_read(name: str, version: int, domain: str) -> bool:
     """Whether there is a row, or a definition in terms of operators that there are rows for."""
-    if domain == "" and (name in TABLE or name in REASONS):
-        return name in TABLE
+    if domain in TABLES and name in TABLES[domain]:
+        return True
+    if domain == "" and name in REASONS:
+        return False
     return has_definition(name, version, domain)
 
 

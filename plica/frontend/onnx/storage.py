@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import numpy as np
 
 from plica.core.diagnostic import Malformed
-from plica.ir.type.dtype import DTYPES, DType
+from plica.ir.type.dtype import DTYPES, DType, bool_
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _typed(
 
 def _is_packed(dtype: DType) -> bool:
     """Whether the format keeps several numbers in a byte."""
-    return dtype.is_integer and dtype.bits < 8
+    return dtype.bits < 8 and dtype is not bool_
 
 
 def _stored_bytes(dtype: DType, count: int) -> int:

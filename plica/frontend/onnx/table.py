@@ -7,6 +7,8 @@ a model loads those of its own operators and few more.
 ['Abs', 'Acos', 'Acosh']
 >>> "Conv" in TABLE, "Hovercraft" in TABLE
 (True, False)
+>>> REASONS["StringSplit"]
+'there are no strings'
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from importlib import import_module
 from typing import Final
 
 from plica.frontend.onnx.row.word import Row
+from plica.runtime.error import UnsupportedError
 
 FILES: Final = (
-    "linear", "window", "shape", "elementwise", "pool", "norm", "reduction", "index", "create",
-    "quantise", "resize", "control", "scan", "recurrent", "sample", "signal", "detect", "loss",
-    "sequence",
+    "linear", "window", "shape", "elementwise", "part", "pool", "norm", "reduction", "index",
+    "create", "quantise", "resize", "control", "scan", "recurrent", "sample", "signal", "detect",
+    "loss", "sequence",
 )  # fmt: skip
 """The files of `plica.frontend.onnx.row`, the commonest operators first."""
 
@@ -53,3 +56,29 @@ class Table(Mapping[str, Row]):
 
 
 TABLE: Final = Table(FILES)
+
+TABLES: Final[Mapping[str, Table]] = {"": TABLE, "com.microsoft": Table(("contributed",))}
+"""The rows of each domain that has any; of others only what is defined by the standard is read."""
+
+
+class MissingOperators(UnsupportedError):
+    """The model has operators that are refused whatever its sizes are."""
+
+
+_WHY: Final[dict[str, tuple[str, ...]]] = {
+    "a module draws no random numbers": (
+        "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+        "RandomUniformLike",
+    ),
+    "there are no strings": (
+        "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer",
+    ),
+    "a sequence has a length that is known when it is read": ("SequenceMap",),
+    "it reads files of images": ("ImageDecoder",),
+    "it has no definition yet": (
+        "BitCast", "Det", "MaxRoiPool",
+    ),
+}  # fmt: skip
+
+REASONS: Final = {name: why for why, names in _WHY.items() for name in names}
+"""Why an operator is refused; a test holds the names to the standard's."""

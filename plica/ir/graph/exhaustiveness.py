@@ -23,16 +23,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from plica.core.term import Term
 from plica.ir.graph.expression import (
     Constructor,
-    Expr,
     Match,
     PAny,
     Pattern,
     PConstructor,
     PTuple,
     PVar,
+    matches,
 )
 from plica.ir.graph.module import DataDef, Module, constructors
 from plica.ir.type.error_report import ErrorReport, Places
@@ -97,22 +96,6 @@ def match_errors(module: Module, places: Places | None = None) -> tuple[Diagnost
             _judge(match, data, report)
         errors.update((each, None) for each in report.errors)
     return tuple(errors)
-
-
-def matches(root: Term) -> Iterator[Match]:
-    """Every match inside a term, each once; what is known to hold none is not searched."""
-    seen: set[Term] = {root}
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Expr) and getattr(node, "_settled", 0) == 2:
-            continue
-        if isinstance(node, Match):
-            yield node
-        for kid in reversed(node._children):
-            if kid not in seen:
-                seen.add(kid)
-                stack.append(kid)
 
 
 def show_pattern(pattern: Pattern) -> str:

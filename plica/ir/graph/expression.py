@@ -20,6 +20,7 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -336,3 +337,19 @@ _set_settled: Final = cast(Any, Expr.__dict__["_settled"]).__set__
 def attr(node: Apply | Function, name: str, default: Any = None) -> Any:
     """An attribute's value."""
     return next((value for key, value in node.attrs if key == name), default)
+
+
+def matches(root: Term) -> Iterator[Match]:
+    """Every match inside a term, each once; what is known to hold none is not searched."""
+    seen: set[Term] = {root}
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Expr) and getattr(node, "_settled", 0) == 2:
+            continue
+        if isinstance(node, Match):
+            yield node
+        for kid in reversed(node._children):
+            if kid not in seen:
+                seen.add(kid)
+                stack.append(kid)

@@ -18,7 +18,7 @@ again as it was is nothing, so that cells of a notebook can be run again.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -304,8 +304,15 @@ def load_namespace(space: str) -> bool:
 
 def uses_foreign(terms: Iterable[Term]) -> bool:
     """Whether an operator of another package than Plica is in some terms."""
-    return bool(_homes) and any(
-        isinstance(each, Apply) and each.op in _homes for term in terms for each in post_order(term)
+    return bool(_homes) and uses(terms, _homes)
+
+
+def uses(terms: Iterable[Term], operators: Container[str]) -> bool:
+    """Whether one of some operators is in some terms."""
+    return any(
+        isinstance(each, Apply) and each.op in operators
+        for term in terms
+        for each in post_order(term)
     )
 
 

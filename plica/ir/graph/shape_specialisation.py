@@ -35,7 +35,7 @@ from plica.ir.type.dim import normal_dim
 from plica.ir.type.infer import infer
 from plica.ir.type.term import TensorType, TupleType, Type, static_shape
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError
-from plica.runtime.open_port import out_of_range
+from plica.runtime.port import out_of_range
 
 
 def open_dims(of: Module) -> tuple[ScalarVar, ...]:

@@ -53,7 +53,10 @@ def cast(value: Any, target: DType) -> Any:
         return array != 0
     source = dtype(array.dtype)
     if source.bits < 8 and source is not bool_:
-        array = array.astype(np.int8)  # ml_dtypes does not convert them to one another
+        to = np.float32 if source.is_float else np.int8
+        array = array.astype(to)  # ml_dtypes does not convert them to one another
+    if source.is_float and target.is_float and target.row.special == "none":
+        array = np.where(np.isnan(array), np.nan, array)  # of either sign: they become -0
     if target.is_float or not source.is_float:
         return array.astype(target.numpy)
     low, high = target.bounds

@@ -46,7 +46,7 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.type.infer import type_of
 from plica.ir.type.size import solve, type_equations
 from plica.runtime.error import Diagnostic, Place
-from plica.runtime.open_port import checked_size
+from plica.runtime.port import checked_size
 
 Externs = Mapping[str, Callable[..., Any]]
 Env = dict[Any, Any]  # values of variables and of nodes, numbers of dims

@@ -16,7 +16,7 @@ Not here: declaring an intrinsic, which runs it (`plica.ir.loop.intrinsic`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
@@ -24,8 +24,14 @@ from plica.core.diagnostic import EvaluationError, did_you_mean
 from plica.core.term import Term
 from plica.ir.loop.scalar import Scalar
 from plica.ir.loop.statement import Annotations, Invoke, Kernel, Region
-from plica.ir.type.size import shape_of, solve
 from plica.runtime.error import Diagnostic, Place
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.type.size import shape_of, solve
+else:
+    shape_of = late("plica.ir.type.size:shape_of")
+    solve = late("plica.ir.type.size:solve")
 
 
 @frozen(eq=False)

@@ -226,163 +226,111 @@ def _is_run(extents: tuple[Scalar, ...], runs: Runs) -> bool:
 
 
 @frozen(eq=False)
-class Add(Scalar):
+class Pair(Scalar):
+    """An operator between two sides of one dtype: one of the classes below."""
+
+    left: Scalar
+    right: Scalar
+
+
+@frozen(eq=False)
+class Add(Pair):
     """`left + right`."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class Sub(Scalar):
+class Sub(Pair):
     """`left - right`."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class Mul(Scalar):
+class Mul(Pair):
     """`left * right`."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class Div(Scalar):
+class Div(Pair):
     """`left / right` of floats."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class FloorDiv(Scalar):
+class FloorDiv(Pair):
     """`left // right`, rounded down."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class FloorMod(Scalar):
+class FloorMod(Pair):
     """`left % right`, with the sign of the right side."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class Min(Scalar):
+class Min(Pair):
     """The lesser; nan if either is."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class Max(Scalar):
+class Max(Pair):
     """The greater; nan if either is."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class Pow(Scalar):
+class Pow(Pair):
     """`left ** right`; for integers the right side is not negative (a negative one gives 0)."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class BitAnd(Scalar):
+class BitAnd(Pair):
     """`left & right` of integers or bools."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class BitOr(Scalar):
+class BitOr(Pair):
     """`left | right` of integers or bools."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class BitXor(Scalar):
+class BitXor(Pair):
     """`left ^ right` of integers or bools."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class ShiftLeft(Scalar):
+class ShiftLeft(Pair):
     """`left << right` of integers."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class ShiftRight(Scalar):
+class ShiftRight(Pair):
     """`left >> right` of integers, arithmetic where signed."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class Eq(Scalar):
+class Eq(Pair):
     """`left == right`."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class Ne(Scalar):
+class Ne(Pair):
     """`left != right`."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class Lt(Scalar):
+class Lt(Pair):
     """`left < right`."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class Le(Scalar):
+class Le(Pair):
     """`left <= right`."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class And(Scalar):
+class And(Pair):
     """Both; the right side is looked at only if the left holds."""
 
-    left: Scalar
-    right: Scalar
-
 
 @frozen(eq=False)
-class Or(Scalar):
+class Or(Pair):
     """Either; the right side is looked at only if the left does not hold."""
-
-    left: Scalar
-    right: Scalar
 
 
 @frozen(eq=False)
@@ -502,10 +450,10 @@ def dtype_of(scalar: Scalar) -> DType:
                 scalar = inner
             case Shuffle(vectors, _):
                 scalar = vectors[0]
-            case _ if type(scalar).hole:
-                known = scalar.dtype  # type: ignore[attr-defined]  # a hole says what fills it
+            case Pair(left, _):
+                scalar = left
             case _:
-                scalar = scalar.left  # type: ignore[attr-defined]  # every other node is binary
+                known = scalar.dtype  # type: ignore[attr-defined]  # a hole says what fills it
         if known is not None:
             break
         path.append(scalar)

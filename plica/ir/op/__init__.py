@@ -20,8 +20,8 @@ from plica.ir.graph.operator import (
 
 FILES: Final = (
     "elementwise", "linear", "activation", "convolution", "shape", "comparison", "reduction",
-    "pool", "normalize", "cut", "join", "pad", "create", "index", "arrange", "quantise", "laid",
-    "winograd", "mark", "order", "pixel", "put", "repeat", "scatter", "loss", "roi", "sampled",
+    "normalize", "pad", "cut", "repeat", "pool", "index", "create", "join", "pixel", "arrange",
+    "quantise", "laid", "winograd", "mark", "order", "put", "scatter", "loss", "roi", "sampled",
     "sparse", "unpool", "bitserial", "top_k",
 )  # fmt: skip
 """The files of records, the commonest operators first."""

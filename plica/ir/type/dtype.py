@@ -1,6 +1,7 @@
 """Dtypes: the closed set of element types, and all that is known of each, one row a type.
 
-    DType ::= bool | i8 .. i64 | u8 .. u64 | f16 | bf16 | f32 | f64 | f8e4m3fn | f8e5m2 | i4 | u4
+    DType ::= bool | i8 .. i64 | u8 .. u64 | f16 | bf16 | f32 | f64
+            | f8e4m3fn | f8e5m2 | f8e4m3fnuz | f8e5m2fnuz | f4e2m1fn | i4 | u4 | i2 | u2
 
 What a deployed model asks of a type stands in `plica.runtime.element`; the row here adds what the
 compiler asks.  A type is added by a row in both, and a name below.
@@ -14,7 +15,7 @@ compiler asks.  A type is added by a row in both, and a name below.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from attrs import frozen
@@ -25,16 +26,21 @@ from plica.runtime.element import ELEMENTS, Kind
 
 WRITTEN = "ir.dtype"  # the path that its terms are written down under
 
+Special = Literal["ieee", "last", "minus-zero", "none"]
+"""What of a float is no number: the codes of the last exponent (infinity, nan), the last code of
+all (nan), the code of -0 (nan, and 0 has no sign), or nothing (nan is -0, and what is too great
+the greatest)."""
+
 
 @frozen
 class DTypeRow:
     """What the compiler knows of a dtype: its number and name in ONNX and, of a float, its format.
 
     `onnx_field` is where a stored tensor keeps its numbers if they are not raw bytes.  A float has
-    `digits` binary digits, the first included, and `exponent` bits of exponent.  Where it has no
-    infinity, the codes of one are numbers, and only the last is nan.  Where `by_way_of_f32`,
-    whatever is rounded to it is rounded to f32 first, as in ml_dtypes.  `is_storage` says that
-    numbers are only kept in it: arithmetic wants a cast before.
+    `digits` binary digits, the first included, and `exponent` bits of exponent; `special` says
+    which of its codes are no numbers.  Where `by_way_of_f32`, whatever is rounded to it is rounded
+    to f32 first, as in ml_dtypes.  `is_storage` says that numbers are only kept in it: arithmetic
+    wants a cast before.
     """
 
     name: str
@@ -43,9 +49,19 @@ class DTypeRow:
     onnx_field: str = "int32_data"
     digits: int = 0
     exponent: int = 0
-    has_infinity: bool = True
+    special: Special = "ieee"
     by_way_of_f32: bool = False
     is_storage: bool = False
+
+    @property
+    def has_infinity(self) -> bool:
+        """Whether a float has codes of infinities."""
+        return self.special == "ieee"
+
+    @property
+    def bias(self) -> int:
+        """What a float's stored exponent is more by; one more where nan took the code of -0."""
+        return (1 << (self.exponent - 1)) - (self.special != "minus-zero")
 
 
 # fmt: off
@@ -63,12 +79,20 @@ _ROWS: Final[dict[str, DTypeRow]] = {each.name: each for each in (
     DTypeRow("bf16", 16, "bfloat16", digits=8,  exponent=8, by_way_of_f32=True),
     DTypeRow("f32",  1,  "float",    "float_data",  digits=24, exponent=8),
     DTypeRow("f64",  11, "double",   "double_data", digits=53, exponent=11),
-    DTypeRow("f8e4m3fn", 17, "float8e4m3fn", digits=4, exponent=4, has_infinity=False,
+    DTypeRow("f8e4m3fn", 17, "float8e4m3fn", digits=4, exponent=4, special="last",
         by_way_of_f32=True, is_storage=True),
     DTypeRow("f8e5m2",   19, "float8e5m2",   digits=3, exponent=5,
         by_way_of_f32=True, is_storage=True),
     DTypeRow("i4",       22, "int4",  is_storage=True),
     DTypeRow("u4",       21, "uint4", is_storage=True),
+    DTypeRow("f8e4m3fnuz", 18, "float8e4m3fnuz", digits=4, exponent=4, special="minus-zero",
+        by_way_of_f32=True, is_storage=True),
+    DTypeRow("f8e5m2fnuz", 20, "float8e5m2fnuz", digits=3, exponent=5, special="minus-zero",
+        by_way_of_f32=True, is_storage=True),
+    DTypeRow("f4e2m1fn",   23, "float4e2m1",     digits=2, exponent=2, special="none",
+        by_way_of_f32=True, is_storage=True),
+    DTypeRow("u2",         25, "uint2", is_storage=True),
+    DTypeRow("i2",         26, "int2",  is_storage=True),
 )}
 # fmt: on
 
@@ -123,7 +147,7 @@ class DType(Term):
 
     @property
     def computed(self) -> DType:
-        """What a value is in a register: f32 for narrow floats, a byte for 4-bit integers."""
+        """What a value is in a register: f32 for narrow floats, a byte for short integers."""
         if self.is_narrow:
             return DType("f32")
         return DType(f"{self.name[0]}8") if self.is_coded else self
@@ -150,8 +174,8 @@ class DType(Term):
         True
         """
         row = _ROWS[self.name]
-        top = (1 << (row.exponent - 1)) - row.has_infinity
-        last = 1 if row.has_infinity else 2  # the last code of the last exponent may be nan
+        top = (1 << row.exponent) - 1 - row.has_infinity - row.bias
+        last = 2 if row.special == "last" else 1  # the last code of the last exponent may be nan
         return (2.0 - last * 2.0 ** (1 - row.digits)) * 2.0**top
 
     @property
@@ -173,6 +197,8 @@ i8, i16, i32, i64 = (DType(f"i{n}") for n in (8, 16, 32, 64))
 u8, u16, u32, u64 = (DType(f"u{n}") for n in (8, 16, 32, 64))
 f16, bf16, f32, f64 = (DType(n) for n in ("f16", "bf16", "f32", "f64"))
 f8e4m3fn, f8e5m2, i4, u4 = (DType(n) for n in ("f8e4m3fn", "f8e5m2", "i4", "u4"))
+f8e4m3fnuz, f8e5m2fnuz, f4e2m1fn = (DType(n) for n in ("f8e4m3fnuz", "f8e5m2fnuz", "f4e2m1fn"))
+i2, u2 = DType("i2"), DType("u2")
 DTYPES: Final = tuple(DType(name) for name in _ROWS)
 COMPUTED: Final = tuple(each for each in DTYPES if not each.is_storage)
 """The dtypes that arithmetic is done in."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
+from typing import assert_never
 
 from attrs import frozen
 
@@ -39,6 +40,7 @@ class FloatCode:
     greatest: int  # the last code of a finite number
     overflow: int  # the code of what is greater
     nan: int
+    has_minus_zero: bool  # where 0 has no sign, its code is that of nan
 
     @property
     def sign(self) -> int:
@@ -52,10 +54,20 @@ def float_code(of: DType) -> FloatCode:
     if not of.is_narrow:
         raise CompilerBug(f"{of} is no float that is computed in f32.")
     row = of.row
-    fraction, bias = row.digits - 1, (1 << (row.exponent - 1)) - 1
+    fraction, bias, minus_zero = row.digits - 1, row.bias, 1 << (of.bits - 1)
     infinity = ((1 << row.exponent) - 1) << fraction
     last = infinity | ((1 << fraction) - 1)
-    nan = infinity | (1 << (fraction - 1)) if row.has_infinity else last
+    match row.special:
+        case "ieee":
+            greatest, overflow, nan = infinity - 1, infinity, infinity | (1 << (fraction - 1))
+        case "last":
+            greatest, overflow, nan = last - 1, last, last
+        case "minus-zero":
+            greatest, overflow, nan = last, minus_zero, minus_zero
+        case "none":
+            greatest, overflow, nan = last, last, minus_zero
+        case _:
+            assert_never(row.special)
     step = 2.0 ** (1 - bias - fraction)
     magic = step * 2.0**23
     return FloatCode(
@@ -67,9 +79,10 @@ def float_code(of: DType) -> FloatCode:
         magic=magic,
         magic_bits=_bits(magic),
         step=step,
-        greatest=infinity - 1 if row.has_infinity else last - 1,
-        overflow=infinity if row.has_infinity else nan,
+        greatest=greatest,
+        overflow=overflow,
         nan=nan,
+        has_minus_zero=row.special != "minus-zero",
     )
 
 

@@ -17,7 +17,7 @@ all its types is looked at alone; others together with those they need, in the o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from attrs import evolve
@@ -28,8 +28,7 @@ from plica.core.diagnostic import IllTyped
 from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.graph.check import findings
-from plica.ir.graph.exhaustiveness import match_errors
-from plica.ir.graph.expression import Apply, Expr, Function, Match, Var, remember_type
+from plica.ir.graph.expression import Apply, Expr, Function, Match, Var, matches, remember_type
 from plica.ir.graph.module import DataDef, Defined, Definition, Extern, Module
 from plica.ir.graph.scope import misuses
 from plica.ir.loop.statement import Kernel
@@ -42,6 +41,12 @@ from plica.ir.type.type_checker import TypeChecker
 from plica.ir.type.unify import Solver, same_type
 from plica.ir.type.unknown import POISON
 from plica.runtime.error import Diagnostic
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.graph.exhaustiveness import match_errors
+else:
+    match_errors = late("plica.ir.graph.exhaustiveness:match_errors")
 
 __all__ = [
     "Places",
@@ -145,7 +150,8 @@ class _Inference:
                     self._group([name])
                 else:
                     self.values[name] = value
-        self.errors.update((each, None) for each in match_errors(self.module, self.places))
+        if any(True for value in self.module.values for _ in matches(value)):
+            self.errors.update((each, None) for each in match_errors(self.module, self.places))
         if self.errors:
             self._stop()
         return self._module()

@@ -54,7 +54,8 @@ from plica.rewrite.check.data import SEEDS, Choose, Shape, array, odd_array, siz
 from plica.rewrite.check.sample import flat
 from plica.rewrite.instantiate import settled
 from plica.rewrite.match import fits, match
-from plica.rewrite.pattern import ANYTHING, Constraint, Hole, Rest, alternatives
+from plica.rewrite.pattern import ANYTHING, Constraint, Hole, Outputs, Rest, alternatives
+from plica.rewrite.recursive import unrolled
 
 T = TypeVar("T")
 TRIES: Final = 40
@@ -103,7 +104,9 @@ def instance(
     What is `given` fills the holes of those names; a type stands for a variable of it.  One that
     `rounds` is of floats and of two or three axes of one size, so that an order shows.
     """
-    pattern = choose(alternatives(left))
+    pattern = choose(alternatives(unrolled(left, choose)))
+    if isinstance(pattern, Outputs):
+        pattern = Tuple(pattern.patterns)  # type: ignore[arg-type]  # patterns for expressions
     making = _Making(choose, pattern, rounds)
     making.give(given or {})
     try:

@@ -29,7 +29,7 @@ not, and why.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from attrs import frozen
 
@@ -41,9 +41,14 @@ from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.type.dim import known, same_dim
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
-from plica.rewrite.fuse.as_it_lies import is_as_it_lies
 from plica.rewrite.fuse.reading import Index, Reading, count, operator, parts, reading
 from plica.rewrite.graph.walk import operands
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.rewrite.fuse.as_it_lies import is_as_it_lies
+else:
+    is_as_it_lies = late("plica.rewrite.fuse.as_it_lies:is_as_it_lies")
 
 Reason = Literal[
     "inlined", "epilogue", "row", "copied",

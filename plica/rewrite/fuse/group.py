@@ -22,7 +22,7 @@ Laws: `digest(defuse(fuse(m))) == digest(m)` if nothing in `m` is fused yet; `fu
 from __future__ import annotations
 
 from math import prod
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -33,11 +33,16 @@ from plica.ir.op import find
 from plica.ir.passes import form
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import Type
-from plica.rewrite.fuse.chain import with_chains
 from plica.rewrite.fuse.decide import USUAL, Decisions, FusionLimits, Group, decide, inside
 from plica.rewrite.fuse.reading import operator, values_below, with_parts
 from plica.rewrite.fuse.row import with_rows
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.rewrite.fuse.chain import with_chains
+else:
+    with_chains = late("plica.rewrite.fuse.chain:with_chains")
 
 PRIMITIVE: Final[Attrs] = (("primitive", True),)
 

@@ -27,7 +27,6 @@ from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.ir.graph.expression import Apply, Const, Expr, Function, If, Let, Project, Tuple, Var
 from plica.ir.graph.module import Module
 from plica.ir.type.infer import infer, type_of
-from plica.ir.type.size import shape_of
 from plica.ir.type.term import TensorType, TupleType, Type
 from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
@@ -35,12 +34,14 @@ from plica.runtime.late import late
 
 if TYPE_CHECKING:
     from plica.ir.interpret.graph_machine import GraphMachine, machine_of
+    from plica.ir.type.size import shape_of
     from plica.rewrite.graph.quote import quote
     from plica.rewrite.graph.work import steps
 else:
     machine_of = late("plica.ir.interpret.graph_machine:machine_of")
     quote = late("plica.rewrite.graph.quote:quote")
     steps = late("plica.rewrite.graph.work:steps")
+    shape_of = late("plica.ir.type.size:shape_of")
 
 LIMIT: Final = 16 << 20
 """How many bytes a constant may take that folding makes."""

@@ -52,6 +52,22 @@ def regions(node: Expr) -> tuple[Expr, ...]:
             return ()
 
 
+def needed(root: Expr) -> list[Expr]:
+    """What is computed whenever `root` is, parts first."""
+    done: set[Expr] = set()
+    order: list[Expr] = []
+    stack: list[Expr | tuple[Expr]] = [root]  # an expression, or a 1-tuple of one to leave
+    while stack:
+        node = stack.pop()
+        if isinstance(node, tuple):
+            order.append(node[0])
+        elif node not in done:
+            done.add(node)
+            stack.append((node,))
+            stack.extend(strict(node)[::-1])
+    return order
+
+
 @attrs.frozen
 class Use:
     """How something is used in a scope; what stands behind a let is used as the let is."""

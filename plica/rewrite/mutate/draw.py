@@ -42,7 +42,7 @@ from plica.rewrite.mutate.rule_edit import (
     order_edits,
 )
 from plica.rewrite.packs import OWN, find_pack
-from plica.rewrite.pattern import Dominator, holes
+from plica.rewrite.pattern import Dominator, Outputs, holes
 from plica.rewrite.rule import Rule
 
 UNIONS: Final = ("simplify",)
@@ -116,7 +116,7 @@ def candidates(base: Rule, kind: str) -> tuple[Mutant, ...]:
     if isinstance(base.left, Scalar):
         made = [(word, rule) for of, word, rule in index_edits(base) if of == kind]
         return tuple(Mutant(kind, base.name, word, rule) for word, rule in made)
-    if not isinstance(base.left, Expr) or isinstance(base.left, Dominator):
+    if not isinstance(base.left, Expr) or isinstance(base.left, Dominator | Outputs):
         return ()
     if kind == "dtype" and base.contract.level == APPROX:
         return ()  # a narrower dtype is within it

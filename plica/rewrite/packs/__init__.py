@@ -12,6 +12,8 @@ from typing import Final
 
 from plica.core.diagnostic import RuleRefused
 from plica.core.extension import ExtensionGroup
+from plica.ir.graph.module import Module
+from plica.ir.graph.operator import uses
 from plica.rewrite.pack import Pack
 
 OWN: Final[dict[str, str]] = {
@@ -39,6 +41,13 @@ OWN: Final[dict[str, str]] = {
 }
 """Where each of Plica's own packs is."""
 
+ABOUT: Final[dict[str, frozenset[str]]] = {
+    "padding": frozenset({"pad"}),
+    "scatter": frozenset({"scatter_nd", "scatter_elements"}),
+    "transposed": frozenset({"nn.conv_transpose"}),
+}
+"""Operators of which every left side of a pack has one: without them it need not be loaded."""
+
 
 PACKS: Final = ExtensionGroup(
     "plica.packs", "rule pack", Pack, OWN, lambda each: each.name,
@@ -50,6 +59,11 @@ PACKS: Final = ExtensionGroup(
 def find_pack(name: str) -> Pack:
     """The pack of that name; raises `RuleRefused` where there is none."""
     return PACKS.load(name)
+
+
+def may_apply(name: str, module: Module) -> bool:
+    """Whether a module has an operator that the rules of a pack speak of, as far as one knows."""
+    return name not in ABOUT or uses(module.values, ABOUT[name])
 
 
 def all_packs() -> dict[str, Pack]:

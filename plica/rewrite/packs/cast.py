@@ -35,8 +35,11 @@ def keeps(source: DType, target: DType) -> bool:
         return False
     if source.is_float:
         mine, other = source.row, target.row
-        fits = mine.digits <= other.digits and mine.exponent <= other.exponent
-        return fits and mine.has_infinity <= other.has_infinity
+        steps = mine.bias + mine.digits <= other.bias + other.digits
+        fits = mine.digits <= other.digits and steps and source.greatest <= target.greatest
+        nan = mine.special == "none" or other.special != "none"
+        zero = mine.special == "minus-zero" or other.special != "minus-zero"
+        return fits and nan and zero and mine.has_infinity <= other.has_infinity
     low, high = source.bounds
     if target.is_float:
         return max(-low, high).bit_length() <= target.row.digits + (high < -low)

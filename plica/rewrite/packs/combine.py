@@ -37,7 +37,7 @@ from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.closed import is_closed
 from plica.rewrite.graph.dataflow import to_dataflow
-from plica.rewrite.graph.scope_placement import regions, strict
+from plica.rewrite.graph.scope_placement import needed, regions
 from plica.rewrite.graph.walk import map_functions, operands, with_operands
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
@@ -191,7 +191,7 @@ def _groups(function: Function) -> Iterator[tuple[Apply, ...]]:
     scopes = [function.body]
     for scope in scopes:
         found: dict[Key, list[Apply]] = {}
-        for node in _needed(scope):
+        for node in needed(scope):
             scopes.extend(regions(node))
             if isinstance(node, Apply) and node not in taken:
                 key = _key(node, params)
@@ -199,22 +199,6 @@ def _groups(function: Function) -> Iterator[tuple[Apply, ...]]:
                     taken.add(node)
                     found.setdefault(key, []).append(node)
         yield from map(tuple, found.values())
-
-
-def _needed(root: Expr) -> list[Expr]:
-    """What is computed whenever `root` is, parts first."""
-    done: set[Expr] = set()
-    order: list[Expr] = []
-    stack: list[Any] = [root]  # an expression, or a 1-tuple of one to leave
-    while stack:
-        node = stack.pop()
-        if node.__class__ is tuple:
-            order.append(node[0])
-        elif node not in done:
-            done.add(node)
-            stack.append((node,))
-            stack.extend(strict(node)[::-1])
-    return order
 
 
 _BY_NAME: Final = {joint.record.name: joint for joint in JOINTS}

@@ -5,6 +5,7 @@
 
     before:  scatter_nd(x, i, u)
     after:   where(last >= 0, take(u, last), x)      last = last_index(the rows that i names, size)
+             where(place == the row that i names, u, x)                       where i is but a few
 
 What these operators are written out as compares every place with every value, or brings values into
 order first: on a processor that goes through them one by one the other way costs less.
@@ -22,7 +23,7 @@ from math import prod
 from typing import Any, Final
 
 from plica.ir.graph.expression import Expr
-from plica.ir.op.comparison import greater_equal
+from plica.ir.op.comparison import equal, greater_equal
 from plica.ir.op.create import iota, iota_like
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, maximum, multiply
@@ -41,6 +42,9 @@ from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
+
+FEW: Final = 4
+"""So many values are put at their places one by one."""
 
 
 def _sizes(*values: Expr) -> list[tuple[int, ...]] | None:
@@ -113,10 +117,24 @@ def _replaced(of: tuple[Expr, Expr, Expr] | None, m: PatternMatch) -> Expr | Non
         return None
     table, rows, updates = of
     size, _ = _shape(table)
+    (count,) = _shape(rows)
+    if count <= FEW:
+        return reshape(_one_by_one(table, rows, updates), _shape(m.x))
     last = last_index(rows, size)
     taken = take(updates, maximum(last, ZERO), mode="clip")
     named = reshape(greater_equal(last, ZERO), (size, 1))
     return reshape(where(named, taken, table), _shape(m.x))
+
+
+def _one_by_one(table: Expr, rows: Expr, updates: Expr) -> Expr:
+    """A table of which few rows are replaced: whoever is named by a row takes its update."""
+    size, _ = _shape(table)
+    places = iota((size,))
+    for at in range(*_shape(rows)):
+        one = reshape(slice_(rows, (at,), (at + 1,)), ())
+        named = reshape(equal(places, one), (size, 1))
+        table = where(named, slice_(updates, (at,), (at + 1,), axes=(0,)), table)
+    return table
 
 
 def _shape(of: Expr) -> tuple[int, ...]:

@@ -7,9 +7,10 @@ turned around.  Such a phase is a group of channels, and the results of all lie 
     before:  nn.conv_transpose(x, w, strides=2, padding=1)                      w of 4 x 4
     after:   nn.conv(the pixels that each phase reads, windows of 2 x 2, groups=4), in turns
 
-Where phases have different numbers of taps each is a convolution of its own.  Of an image of one
-pixel every result has one tap: that is a product of matrices.  Few outputs of many channels are a
-product of matrices too, of all taps with all pixels: what a phase adds up are rows of that.
+Where phases have different numbers of taps each is a convolution of its own, and one without taps
+is zeros.  Of an image of one pixel every result has one tap: that is a product of matrices.  Few
+outputs of many channels are a product of matrices too, of all taps with all pixels: what a phase
+adds up are rows of that.
 
 Measure: each rule removes a transposed convolution.
 
@@ -51,7 +52,7 @@ from plica.rewrite.pattern import hole, holes
 
 Sizes: TypeAlias = tuple[int, ...]
 
-MOST: Final = 16
+MOST: Final = 32
 """So many phases, at most."""
 
 FEW: Final = 8
@@ -160,20 +161,28 @@ def by_phases(m: PatternMatch) -> Expr | None:
             of.sliding, of.data[2:], of.weight[2:], of.result[2:], strict=True
         )
     ]
-    if any(phase.taps < 1 for axis in axes for phase in axis):
-        return None  # some results are empty sums
     room, data = with_room(m.x, of, axes)
     every = list(product(*axes))
-    read = [cut(data, of, [p.start - at for p, at in zip(phase, room, strict=True)], phase)
-            for phase in every]  # fmt: skip
-    weights = [turned(m.w, of, phase) for phase in every]
+
+    def read(phase: Sequence[Phase]) -> Expr:
+        return cut(data, of, [p.start - at for p, at in zip(phase, room, strict=True)], phase)
+
     if len({tuple([each.taps for each in phase]) for phase in every}) == 1:
-        count = len(every) * of.groups
-        whole = conv(concat(tuple(read), axis=1), concat(tuple(weights), axis=0), groups=count)
+        count, weights = len(every) * of.groups, [turned(m.w, of, phase) for phase in every]
+        whole = conv(concat(tuple(map(read, every)), axis=1), concat(tuple(weights)), groups=count)
     else:
-        parts = [conv(a, b, groups=of.groups) for a, b in zip(read, weights, strict=True)]
+        parts = [
+            empty(of) if min(each.taps for each in phase) < 1
+            else conv(read(phase), turned(m.w, of, phase), groups=of.groups)
+            for phase in every
+        ]  # fmt: skip
         whole = concat(tuple(parts), axis=1)
     return between(whole, of)
+
+
+def empty(of: Transposed) -> Expr:
+    """A phase without taps: sums of nothing."""
+    return zeros((*of.result[:2], *of.lengths), of.dtype)
 
 
 def with_room(x: Expr, of: Transposed, axes: Sequence[Sequence[Phase]]) -> tuple[list[int], Expr]:
@@ -243,8 +252,6 @@ def by_product(m: PatternMatch) -> Expr | None:
             of.sliding, of.data[2:], of.weight[2:], of.result[2:], strict=True
         )
     ]
-    if any(phase.taps < 1 for axis in axes for phase in axis):
-        return None  # some results are empty sums
     taps, pixels = of.weight[2:], prod(of.data[2:])
     rows = transpose(reshape(m.w, (channels, outputs * prod(taps))), (1, 0))
     every = matmul(rows, reshape(m.x, (batch, channels, pixels)))
@@ -266,8 +273,7 @@ def tapped(every: Expr, of: Transposed, phase: Sequence[Phase]) -> Expr:
         rows = reshape(one, (*of.result[:2], *of.data[2:]))
         read = shifted(rows, of, starts)
         total = read if total is None else add(total, read)
-    assert total is not None
-    return total
+    return empty(of) if total is None else total
 
 
 def shifted(x: Expr, of: Transposed, starts: Sequence[int]) -> Expr:
@@ -280,7 +286,7 @@ def shifted(x: Expr, of: Transposed, starts: Sequence[int]) -> Expr:
         for start, stop, size in zip(starts, stops, of.data[2:], strict=True)
     ]
     if any(start >= stop for start, stop in cuts):
-        return zeros((*of.result[:2], *of.lengths), of.dtype)
+        return empty(of)
     lows, highs = (tuple([cut[n] for cut in cuts]) for n in (0, 1))
     part = slice_(x, lows, highs, axes=of.spatial)
     return pad(part, ((0, 0), (0, 0), *sides)) if any(map(any, sides)) else part

@@ -68,10 +68,13 @@ class Costs:
     lanes: int
     cache: int
 
+    at_once: float = 2
+    """Vectors that are multiplied and added in a cycle."""
+    far: float = 8
+    """Bytes that come from behind the cache in a cycle."""
+
     # fmt: off
-    at_once = 2        # vectors that are multiplied and added in a cycle
     share = 0.85       # of these that are, in a good loop
-    far = 10           # bytes that come from behind the cache in a cycle
     moved = 1.0        # cycles for an element that is copied to where its neighbours are channels
     into, back = 8, 9  # cycles for a vector of each product of a tile, before and after
     # fmt: on

@@ -16,7 +16,7 @@ from typing import Final
 from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Literal
 from plica.ir.loop.scalar import Scalar
-from plica.rewrite.pattern import ANYTHING, Hole, IndexHole, Rest, hole_names
+from plica.rewrite.pattern import ANYTHING, Hole, IndexHole, Recursive, Rest, hole_names
 from plica.rewrite.saturate.egraph import EGraph
 from plica.rewrite.saturate.shape import (
     CONSTANTS,
@@ -56,6 +56,8 @@ class Candidates:
                 return (term for term in here.nodes.values() if isinstance(term, CONSTANTS))
             if pattern.constraint is ANYTHING:
                 return (here.sample,)
+            return (here.sample, *itertools.islice(self._plain(number), MORE))
+        if isinstance(pattern, Recursive):
             return (here.sample, *itertools.islice(self._plain(number), MORE))
         if isinstance(pattern, Literal):
             return (term for term in here.nodes.values() if isinstance(term, CONSTANTS))

@@ -18,8 +18,7 @@ from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, 
 from plica.runtime.executable import Executable
 from plica.runtime.interface import Interface
 from plica.runtime.open_executable import dims_of
-from plica.runtime.open_port import checked_size, out_of_range
-from plica.runtime.port import Array
+from plica.runtime.port import Array, checked_size, out_of_range
 from plica.runtime.staged.artefact import to_members
 from plica.runtime.staged.order import RUN
 from plica.runtime.staged.program import (

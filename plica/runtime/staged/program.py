@@ -30,6 +30,12 @@ T = TypeVar("T")
 OPERATIONS: Final = {"argsort": 1, "argwhere": 2, "unique": 5}
 """What the host does by itself, and how many results it has."""
 
+
+def is_of_host(name: str) -> bool:
+    """Whether the host does what an operator says by itself."""
+    return name in OPERATIONS
+
+
 DEEPEST: Final = 200
 """Blocks nested deeper are in no file of ours."""
 

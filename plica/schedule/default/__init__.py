@@ -9,6 +9,7 @@ from plica.runtime.late import lazily
 __all__ = [
     "FORMS",
     "Machine",
+    "RefusedTemplate",
     "candidates",
     "default_schedule",
     "default_trace",
@@ -19,6 +20,7 @@ __all__ = [
 if TYPE_CHECKING:
     from plica.schedule.default.choose import (
         FORMS,
+        RefusedTemplate,
         candidates,
         default_schedule,
         default_trace,

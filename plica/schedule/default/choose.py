@@ -23,7 +23,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from math import prod
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from attrs import frozen
 
 from plica.analysis.site import map_of
 from plica.core.binding import free_vars
@@ -36,6 +38,7 @@ from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64
 from plica.rewrite.contract import exact, reassociates
+from plica.runtime.late import late
 from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.default.depthwise import is_window, window_schedule, windowed
 from plica.schedule.default.dot_product_schedule import dot_form, dot_schedule
@@ -49,7 +52,6 @@ from plica.schedule.default.estimate import (
     sums_of_rows,
 )
 from plica.schedule.default.form import register_tile
-from plica.schedule.default.general import general_cycles, general_schedule
 from plica.schedule.default.grouped import by_group
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import Panel, panel_of, panel_schedule, paneled
@@ -70,6 +72,7 @@ from plica.schedule.default.running import running_form
 from plica.schedule.default.sample import sampled
 from plica.schedule.default.scattered import scattered_form
 from plica.schedule.default.share import pays, share_of
+from plica.schedule.default.step import block, decompose_padding, loops, reorder, vectorize
 from plica.schedule.default.summed import in_runs
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.default.transpose import turned
@@ -91,13 +94,19 @@ from plica.schedule.form import (
     reach,
 )
 from plica.schedule.hoist import hoist
-from plica.schedule.primitive import block, decompose_padding, loops, reorder, vectorize
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
+
+if TYPE_CHECKING:
+    from plica.schedule.default.general import general_cycles, general_schedule
+else:
+    general_cycles = late("plica.schedule.default.general:general_cycles")
+    general_schedule = late("plica.schedule.default.general:general_schedule")
 
 __all__ = [
     "FORMS",
     "PROCESSOR",
+    "RefusedTemplate",
     "candidates",
     "default_schedule",
     "default_trace",
@@ -245,7 +254,7 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("transpose-tiles", "Squares of elements are transposed in registers.", exact,
          _one(lambda of, _, machine: turned(of, machine)), 0),
     Form("split-pieces", "Each piece of a piecewise tensor has loops of its own.", exact,
-         _one(lambda of, _, machine: piecewise_form(of)), 1),
+         _one(lambda of, _, machine: piecewise_form(of, machine)), 1),
     Form("share-rows", "Cores share the rows of elementwise work.", exact,
          _one(lambda of, _, machine: elementwise_form(of, machine)), 2),
     Form("running-total", "A place goes on from the one before it.", exact,
@@ -271,25 +280,43 @@ FORMS: Final[tuple[Form, ...]] = (
 """What stages may be made into, those of the lowest rank first."""
 
 
+@frozen
+class RefusedTemplate:
+    """A template that knew a kernel and took a step that is not shown to be legal there."""
+
+    template: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the template {self.template} is refused: {self.reason}"
+
+
 @lru_cache(maxsize=1024)
 def default_trace(kernel: Kernel, machine: Machine) -> Trace | None:
     """The schedule of a kernel by rules of thumb, None where there is none for it."""
     found = default_schedule(kernel, machine)
-    return None if found is None else found[0]
+    return None if found is None or isinstance(found, RefusedTemplate) else found[0]
 
 
 @lru_cache(maxsize=1024)
 def default_schedule(
     kernel: Kernel, machine: Machine, tables: ScheduleTables | None = None
-) -> tuple[Trace, Kernel] | None:
-    """The trace, and the kernel it makes; one that is not shown to be legal is none."""
+) -> tuple[Trace, Kernel] | RefusedTemplate | None:
+    """The trace, and the kernel it makes; None where no template knows the kernel."""
     if not map_of(kernel).blocks:
         return Trace(()), kernel  # its form has the loops it should have
     found = by_template(kernel, machine, None if tables is None else tables.templates)
-    try:
-        return None if found is None else recorded(found[1], kernel)
-    except ScheduleRefused:
+    if found is None:
         return None
+    name, schedule = found
+    try:
+        return recorded(schedule, kernel)
+    except ScheduleRefused as refused:
+        problem = refused.problem
+        told = f"{refused.kind} asks for {problem.precondition} at {problem.where}"
+        return RefusedTemplate(
+            name, f"{told}. expected: {problem.expected}; found: {problem.found}"
+        )
 
 
 @lru_cache(maxsize=1024)

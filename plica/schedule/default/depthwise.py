@@ -55,10 +55,7 @@ from plica.schedule.default.form import inside
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import contraction_blocks
 from plica.schedule.default.share import pays
-from plica.schedule.do import Body, do
-from plica.schedule.do import DoBlock as Do
-from plica.schedule.handle import Handle
-from plica.schedule.primitive import (
+from plica.schedule.default.step import (
     annotate,
     block,
     decompose_reduction,
@@ -72,6 +69,9 @@ from plica.schedule.primitive import (
     unroll,
     vectorize,
 )
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.handle import Handle
 
 __all__ = ["contraction", "is_window", "window_schedule", "window_tile", "windowed"]
 

@@ -51,13 +51,15 @@ from plica.ir.type.dtype import DType, i8, i32
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import names_of, span
 from plica.schedule.default.machine import QUAD, Dot
-from plica.schedule.default.quantised import QuantisedContraction, quantised, stored
+from plica.schedule.default.quantised import (
+    QUADS_NEAR,
+    QuantisedContraction,
+    quantised,
+    stored,
+)
 from plica.schedule.default.tile import RegisterTile
 
 __all__ = ["Dot", "dotted", "quantised"]
-
-NEAR = 64 * 1024
-"""Bytes of the data of a tile that is copied to where it is read in order, at most."""
 
 
 def dotted(of: QuantisedContraction, dot: Dot, tile: RegisterTile) -> Stages:
@@ -175,7 +177,7 @@ class _Form:
         depth = self.sizes[self.quads] * QUAD
         for each in self.terms[1:-1]:
             depth *= self.sizes[each]
-        return plain and self.column in places and depth * self.steps <= NEAR
+        return plain and self.column in places and depth * self.steps <= QUADS_NEAR
 
     # --- weights ---------------------------------------------------------------------------------
 

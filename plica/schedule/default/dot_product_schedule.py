@@ -18,18 +18,12 @@ from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.runtime.late import late
-from plica.schedule.default.dot_product import NEAR, dotted
 from plica.schedule.default.machine import QUAD, Dot, Machine
-from plica.schedule.default.quantised import quantised
+from plica.schedule.default.quantised import QUADS_NEAR, quantised
 from plica.schedule.default.register_tile import shared, written_out
 from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.share import pays
-from plica.schedule.default.tile import RegisterTile, best_tile, cost
-from plica.schedule.do import Body, do
-from plica.schedule.do import DoBlock as Do
-from plica.schedule.form import Facts
-from plica.schedule.handle import Handle
-from plica.schedule.primitive import (
+from plica.schedule.default.step import (
     block,
     compute_at,
     decompose_padding,
@@ -39,15 +33,22 @@ from plica.schedule.primitive import (
     reverse_compute_at,
     set_scope,
     split,
+    tensorize,
     unroll,
     vectorize,
 )
-from plica.schedule.primitive.decompose_padding import padded
+from plica.schedule.default.tile import RegisterTile, best_tile, cost
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.form import Facts
+from plica.schedule.handle import Handle
 
 if TYPE_CHECKING:
-    from plica.schedule.primitive import tensorize
+    from plica.schedule.default.dot_product import dotted
+    from plica.schedule.primitive.decompose_padding import padded
 else:
-    tensorize = late("plica.schedule.primitive:tensorize")
+    dotted = late("plica.schedule.default.dot_product:dotted")
+    padded = late("plica.schedule.primitive.decompose_padding:padded")
 
 FEWEST = 2048
 """Fewer products than that are not worth a schedule."""
@@ -77,9 +78,11 @@ def dot_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
 
 def tile_of(vectors: int, steps: int, machine: Machine) -> RegisterTile:
     """The tile for so many vectors and steps: it divides the steps where that is nearly as good."""
-    best = best_tile(vectors, steps, machine.registers, exact=False)
-    whole = best_tile(vectors, steps, machine.registers, exact=True)
-    return whole if cost(whole, vectors, steps) <= WORSE * cost(best, vectors, steps) else best
+    rates = machine.rates
+    best = best_tile(vectors, steps, machine.registers, rates, exact=False)
+    whole = best_tile(vectors, steps, machine.registers, rates, exact=True)
+    least = cost(best, vectors, steps, rates=rates)
+    return whole if cost(whole, vectors, steps, rates=rates) <= WORSE * least else best
 
 
 def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
@@ -151,7 +154,7 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
 def _together(tiles: int, steps: int, depth: int, cores: int) -> int:
     """How many tiles of steps are copied at once: long rows are read faster than short ones."""
-    most = max(1, min(NEAR // depth, WIDE) // steps)
+    most = max(1, min(QUADS_NEAR // depth, WIDE) // steps)
     if cores > 1:
         most = max(1, min(most, tiles // (EACH * cores)))
     return max(each for each in range(1, most + 1) if tiles % each == 0)

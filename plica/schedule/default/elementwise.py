@@ -40,10 +40,10 @@ from plica.ir.type.dim import known, polynomial
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import block_flow, is_reduction
 from plica.schedule.default.share import pays, touched
+from plica.schedule.default.step import block, fuse, loops, parallel, split, vectorize
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
-from plica.schedule.primitive import block, fuse, loops, parallel, split, vectorize
 
 COSTLY = 32
 """How many operations of a lane an element with a function in it is worth."""

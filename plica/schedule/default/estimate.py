@@ -34,15 +34,14 @@ from plica.ir.type.dim import known
 from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.panel import NEAR, has_panels
+from plica.schedule.default.panel import has_panels
 from plica.schedule.default.tile import (
-    AT_ONCE,
     PAGE,
-    READS,
     RegisterTile,
     best_tile,
     cost,
     most_steps,
+    reads_of,
 )
 
 SCATTERED = 1.2
@@ -53,9 +52,6 @@ TURNED = 5
 
 JOINED = 12
 """Cycles in which the lanes of a sum are joined."""
-
-COPIED = 0.3
-"""Cycles for each element that is copied to where there is room around it."""
 
 PICKED = 1.0
 """Cycles for each element that is copied from between others: a load and its place in a vector."""
@@ -107,8 +103,9 @@ def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
     if of.m and of.axes[-1] is of.m[-1] and steps >= NARROW:
         scattered = TURNED
     apart = stride(of.data, of.m[-1]) if of.m else 0
-    tile = best_tile(vectors, steps, machine.registers, most=most_steps(apart))
-    each = cost(tile, vectors, steps) * of.depth + vectors * steps * scattered
+    rates = machine.rates
+    tile = best_tile(vectors, steps, machine.registers, rates, most=most_steps(apart))
+    each = cost(tile, vectors, steps, rates=rates) * of.depth + vectors * steps * scattered
     each += _tiles(tile, vectors, steps) * _missed(of)
     room = _room(of, machine) if of.guarded else 0
     return [FormChoice(each * times + room, "lanes-over-n", lanes, tile)]
@@ -136,8 +133,9 @@ def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
             return []
         tile = RegisterTile(1, 1)
     else:
-        tile = best_tile(vectors, steps, machine.registers)
-    each = cost(tile, vectors, steps, _lines(of, row, lanes)) * of.depth + vectors * steps
+        tile = best_tile(vectors, steps, machine.registers, machine.rates)
+    lines = _lines(of, row, lanes)
+    each = cost(tile, vectors, steps, lines, machine.rates) * of.depth + vectors * steps
     each += _tiles(tile, vectors, steps) * _missed(of)
     strided = stride(of.data, row) > of.data.buffer.dtype.bytes
     ragged = of.sizes[row] % lanes != 0 and not machine.masks
@@ -160,11 +158,12 @@ def panels(of: Contraction, machine: Machine, *, sampled: bool = False) -> list[
     copying = copied * _copying(of, machine) * (2 if sampled else 1)
     found = []
     for wide in range(1, 5):
-        if of.depth * wide * lanes * of.reduced.dtype.bytes > NEAR:
+        if of.depth * wide * lanes * of.reduced.dtype.bytes > machine.panel:
             break
-        tile = best_tile(wide, outputs, machine.registers, exact=True)
+        tile = best_tile(wide, outputs, machine.registers, machine.rates, exact=True)
         if tile.vectors == wide:
-            each = cost(tile, vectors, outputs) * of.depth + vectors * outputs
+            each = cost(tile, vectors, outputs, rates=machine.rates) * of.depth
+            each += vectors * outputs
             each *= 1 if vectors % wide == 0 else RAGGED
             found.append(FormChoice(each * times + copying, "column-panels", lanes, tile))
     return found
@@ -174,7 +173,8 @@ def sums_of_rows(of: Contraction, machine: Machine) -> float:
     """What it would cost to sum each element along its terms: two vectors are read for a product,
     and lanes are joined in the end."""
     lanes = machine.lanes(of.reduced.dtype)
-    each = -(-of.depth // lanes) * max(2 / READS, 1 / AT_ONCE) + JOINED
+    rates = machine.rates
+    each = -(-of.depth // lanes) * max(2 / reads_of(rates), 1 / rates.fma) + JOINED
     return each * prod([of.sizes[axis] for axis in of.axes])
 
 
@@ -221,8 +221,9 @@ def packing(of: Contraction, machine: Machine) -> float:
 
 def _copying(of: Contraction, machine: Machine) -> float:
     """What copying an element of the data costs."""
-    near = elements(of.data.buffer) * of.reduced.dtype.bytes <= machine.cache(2)
-    return COPIED if near else 3 * COPIED
+    size = of.reduced.dtype.bytes
+    near = elements(of.data.buffer) * size <= machine.cache(2)
+    return 2 * size / (machine.rates.near if near else machine.rates.far)
 
 
 def _rest(of: Contraction, taken: list[ScalarVar]) -> int:

@@ -39,11 +39,18 @@ from plica.ir.type.dim import known
 from plica.schedule.default.elementwise import COSTLY, is_row
 from plica.schedule.default.machine import Machine, f32
 from plica.schedule.default.share import pays, touched
-from plica.schedule.default.tile import AT_ONCE, READS
+from plica.schedule.default.step import (
+    block,
+    decompose_reduction,
+    loops,
+    parallel,
+    reorder,
+    vectorize,
+)
+from plica.schedule.default.tile import reads_of
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
-from plica.schedule.primitive import block, decompose_reduction, loops, parallel, reorder, vectorize
 from plica.schedule.problem import ScheduleRefused
 
 __all__ = ["counted", "counts", "f32", "general_cycles", "general_schedule"]
@@ -122,7 +129,7 @@ def general_cycles(of: Stages, machine: Machine) -> float:
 
     def price(store: Store) -> float:
         reads, operations = counts(store)
-        return 1 + max(reads / READS, operations / AT_ONCE)
+        return 1 + max(reads / reads_of(machine.rates), operations / machine.rates.fma)
 
     def lanes(block: Block) -> int:
         if lane_of(block, machine) is None or not isinstance(block.body, Store):

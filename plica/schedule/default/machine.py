@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from plica.ir.type.dtype import DType, f32
+from plica.runtime.machine import CycleRates
 
 __all__ = ["QUAD", "Dot", "Machine", "f32"]
 
 MASKED: Final = 256
 """Vectors of so many bits, and longer ones, can be read and written in part."""
+
+LONGEST: Final = 128 * 1024
+"""Bytes of a panel by which its copy goes as fast as it can."""
 
 QUAD: Final = 4
 """How many bytes a dot product takes for each lane."""
@@ -34,13 +38,15 @@ class Dot:
 @frozen
 class Machine:
     """Bits of a vector, how many vectors are at hand, bytes of the caches from the nearest on, how
-    many cores work at once, and the dot product of bytes, if there is one."""
+    many cores work at once, the dot product of bytes, if there is one, and what goes on in a
+    cycle."""
 
     vector: int
     registers: int
     caches: tuple[int, ...] = (32 * 1024, 512 * 1024)
     cores: int = 1
     dot: Dot | None = None
+    rates: CycleRates = field(factory=CycleRates)
 
     @property
     def masks(self) -> bool:
@@ -54,3 +60,9 @@ class Machine:
     def cache(self, level: int) -> int:
         """The bytes of a cache, 1 the nearest."""
         return self.caches[min(level, len(self.caches)) - 1]
+
+    @property
+    def panel(self) -> int:
+        """Bytes of what is copied to be read again and again, at most: a quarter of the second
+        cache, where weights and results pass through as well."""
+        return min(LONGEST, self.cache(2) // 4)

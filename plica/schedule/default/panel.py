@@ -61,12 +61,7 @@ from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.run_schedule import TileNest, epilogue_after, run_within, terms_of
 from plica.schedule.default.sample import row_length
 from plica.schedule.default.share import pays
-from plica.schedule.default.summed import summed
-from plica.schedule.default.tile import RegisterTile
-from plica.schedule.do import Body, do
-from plica.schedule.do import DoBlock as Do
-from plica.schedule.handle import Handle
-from plica.schedule.primitive import (
+from plica.schedule.default.step import (
     block,
     compute_at,
     decompose_reduction,
@@ -77,6 +72,11 @@ from plica.schedule.primitive import (
     unroll,
     vectorize,
 )
+from plica.schedule.default.summed import summed
+from plica.schedule.default.tile import RegisterTile
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.handle import Handle
 
 
 @frozen
@@ -269,9 +269,6 @@ def _copied(copy: Handle, outside: int) -> Body:
     yield vectorize(column)
 
 
-NEAR = 128 * 1024
-"""Bytes of the panels that are copied at once, at most."""
-
 WIDE = 256
 """Columns that are copied at once, at most: by then rows are read as fast as they can be."""
 
@@ -280,11 +277,11 @@ EACH = 4
 """Groups for each core, at least, so that all of them end at about the same time."""
 
 
-def group_of(tiles: int, panel: int, width: int, cores: int = 1) -> int:
+def group_of(tiles: int, panel: int, width: int, machine: Machine) -> int:
     """How many of so many tiles, each with a panel of so many bytes, are copied at once."""
-    most = max(1, min(NEAR // panel, WIDE // width))
-    if cores > 1:
-        most = max(1, min(most, tiles // (EACH * cores)))
+    most = max(1, min(machine.panel // panel, WIDE // width))
+    if machine.cores > 1:
+        most = max(1, min(most, tiles // (EACH * machine.cores)))
     return max(each for each in range(1, most + 1) if tiles % each == 0)
 
 
@@ -308,5 +305,5 @@ def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
     lanes = machine.lanes(weight.dtype)
     width, tiles = shape[-1], shape[-2 - terms]
     bytes_ = prod(shape[-1 - terms :]) * weight.dtype.bytes
-    group = group_of(tiles, bytes_, width, machine.cores)
+    group = group_of(tiles, bytes_, width, machine)
     return Panel(RegisterTile(width // lanes, steps), lanes, group)

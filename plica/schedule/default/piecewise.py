@@ -27,11 +27,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plica.analysis.index.context import conjuncts
 from plica.core.binding import free_vars
-from plica.core.fold import post_order
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
 from plica.ir.loop.scalar import (
     Add,
     Buffer,
@@ -54,19 +55,13 @@ from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
 from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import bool_, i64
-from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import block_flow, is_reduction
 from plica.schedule.default.share import pays
+from plica.schedule.default.step import block, loop_partition, loops, parallel, vectorize
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
-from plica.schedule.primitive import block, loops, parallel, vectorize
-
-if TYPE_CHECKING:
-    from plica.schedule.primitive import loop_partition
-else:
-    loop_partition = late("plica.schedule.primitive:loop_partition")
 
 __all__ = ["index", "pieces_of", "piecewise_form", "piecewise_schedule"]
 
@@ -142,8 +137,11 @@ def _reached(
         yield axis, number - apart
 
 
-def piecewise_form(of: Stages) -> Stages | None:
-    """The stage of a piecewise tensor, None where it is something else."""
+def piecewise_form(of: Stages, machine: Machine) -> Stages | None:
+    """The stage of a piecewise tensor, None where it is something else.
+
+    Rows become longer unless cores share what is then one row.
+    """
     match of.stages:
         case (Each() as whole,):
             pass
@@ -151,8 +149,98 @@ def piecewise_form(of: Stages) -> Stages | None:
             return None
     if not _is_worth(whole.out, whole.axes, whole.value) or not pieces_of(whole):
         return None
+    inputs, sizes = of.inputs, [known(size) or 0 for size in whole.out.shape]
+    shares = pays(machine, prod(sizes), (*inputs, whole.out))
+    if not shares or max(sizes[:-2], default=1) > 1:
+        inputs, whole = _with_long_rows(inputs, whole)
     out = Buffer(Names(of).name("pieces"), whole.out.shape, whole.out.dtype)
-    return stages(of.inputs, (Each(out, whole.axes, whole.value),))
+    return stages(inputs, (Each(out, whole.axes, whole.value),))
+
+
+# --- long rows ------------------------------------------------------------------------------------
+
+
+def _with_long_rows(inputs: tuple[Buffer, ...], whole: Each) -> tuple[tuple[Buffer, ...], Each]:
+    """The stage with its last axis as a part of the one before it, where only that one is cut.
+
+        out[c, j < 7] = x[c, j] if c < 8 else y[c - 8, j]
+          -->  out[p < …] = x[p] if p < 56 else y[p - 56]
+
+    A place is left of a cut if its row is.  The tensors are the same memory in another shape.
+    """
+    if len(whole.axes) < 2 or len(whole.axes) - 1 in pieces_of(whole):
+        return inputs, whole
+    *outer, cut, row = whole.axes
+    length, views = known(whole.out.shape[-1]) or 0, _views(whole, cut, row)
+    if views is None or whole.out.strides:
+        return inputs, whole
+
+    def change(node: Term) -> Term:
+        match node:
+            case Load(buffer, indices) if buffer in views:
+                return Load(views[buffer], (*indices[:-2], _scaled(indices[-2], cut, length)))
+            case Lt(left, Lit(int() as stop)) if cut in free_vars(left):
+                return Lt(_scaled(left, cut, length), index(stop * length))
+            case Le(Lit(int() as start), right) if cut in free_vars(right):
+                return Le(index(start * length), _scaled(right, cut, length))
+            case _:
+                return node
+
+    value = map_bottom_up(change, whole.value)
+    assert isinstance(value, Scalar)
+    made = Each(_view(whole.out), (*outer, cut), value)
+    return tuple([views.get(each, each) for each in inputs]), made
+
+
+def _views(whole: Each, cut: ScalarVar, row: ScalarVar) -> Mapping[Buffer, Buffer] | None:
+    """What is read along both axes, with these as one; None where either is used otherwise."""
+    found: dict[Buffer, Buffer] = {}
+    others: set[Buffer] = set()
+    stack: list[Term] = [whole.value]
+    while stack:
+        node = stack.pop()
+        match node:
+            case Load(buffer, indices) if {cut, row} & free_vars(node):
+                inside = [each for each in indices[:-2] if {cut, row} & free_vars(each)]
+                near = len(indices) > 1 and _reach(indices[-2], cut) is not None
+                if inside or not near or indices[-1] is not row or buffer.strides:
+                    return None
+                if buffer.shape[-1] is not whole.out.shape[-1]:
+                    return None
+                found[buffer] = _view(buffer)
+            case Load(buffer, _):
+                others.add(buffer)
+            case Lt(left, Lit(int())) | Le(Lit(int()), left) if _reach(left, cut) is not None:
+                pass
+            case ScalarVar() if node in (cut, row):
+                return None
+            case _:
+                stack.extend(node._children)
+    return None if others & found.keys() else found
+
+
+def _view(of: Buffer) -> Buffer:
+    """A tensor with its last two axes as one."""
+    *outer, rows, length = of.shape
+    joined = index((known(rows) or 0) * (known(length) or 0))
+    return Buffer(of.name, (*outer, joined), of.dtype, of.scope, of.strides, of.align)
+
+
+def _reach(place: Scalar, axis: ScalarVar) -> int | None:
+    """The number that is added to an axis, None where a place is something else."""
+    terms = dict(polynomial(place).values())
+    apart = terms.pop((), 0)
+    return apart if terms == {(axis,): 1} else None
+
+
+def _scaled(place: Scalar, axis: ScalarVar, by: int) -> Scalar:
+    """A place of an axis each of whose steps is now so many."""
+    apart = _reach(place, axis)
+    assert apart is not None
+    return axis + index(apart * by) if apart else axis
+
+
+# --- the schedule ---------------------------------------------------------------------------------
 
 
 def _is_worth(out: Buffer, axes: Sequence[ScalarVar], value: Scalar) -> bool:

@@ -42,6 +42,9 @@ from plica.ir.type.dtype import DType, i8, i32, u8
 from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.form import Facts
 
+QUADS_NEAR = 64 * 1024
+"""Bytes of the data of a tile that is copied to where it is read in order, at most."""
+
 FAR = 1 << 30
 """Zero points are numbers nearer than that, so that what is computed of them is one of i32."""
 

@@ -31,10 +31,7 @@ from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import SHORT
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, reads
 from plica.schedule.default.share import pays
-from plica.schedule.do import Body, do
-from plica.schedule.do import DoBlock as Do
-from plica.schedule.handle import Handle
-from plica.schedule.primitive import (
+from plica.schedule.default.step import (
     annotate,
     block,
     compute_at,
@@ -47,6 +44,9 @@ from plica.schedule.primitive import (
     unroll,
     vectorize,
 )
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.handle import Handle
 
 LONG = 256
 """A row of so many elements is long enough for the next to come from memory meanwhile."""

@@ -39,11 +39,7 @@ from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import ContractionBlocks, contraction_blocks, made_by
 from plica.schedule.default.run_schedule import TileNest, epilogue_after, run_within, terms_of
 from plica.schedule.default.share import share_of
-from plica.schedule.default.tile import RegisterTile, best_tile, most_steps
-from plica.schedule.do import Body, do
-from plica.schedule.do import DoBlock as Do
-from plica.schedule.handle import Handle
-from plica.schedule.primitive import (
+from plica.schedule.default.step import (
     annotate,
     block,
     compute_at,
@@ -57,6 +53,10 @@ from plica.schedule.primitive import (
     unroll,
     vectorize,
 )
+from plica.schedule.default.tile import RegisterTile, best_tile, most_steps
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.handle import Handle
 
 MOST = 27
 """Multiply-adds in the text of the innermost loop, at most."""
@@ -189,7 +189,8 @@ def tile_of(of: Roles, machine: Machine, lanes: int) -> RegisterTile:
     steps = 1 if of.steps is None else of.extents[of.steps]
     if of.sliding:
         return _sliding_tile(of, vectors, steps, machine)
-    return best_tile(vectors, steps, machine.registers, most=most_steps(of.apart))
+    most = most_steps(of.apart)
+    return best_tile(vectors, steps, machine.registers, machine.rates, most=most)
 
 
 def _sliding_tile(of: Roles, vectors: int, steps: int, machine: Machine) -> RegisterTile:

@@ -19,8 +19,7 @@ from attrs import frozen
 
 from plica.ir.loop.statement import Block
 from plica.ir.type.dim import known
-from plica.schedule.handle import Handle
-from plica.schedule.primitive import (
+from plica.schedule.default.step import (
     block,
     compute_at,
     decompose_reduction,
@@ -33,6 +32,7 @@ from plica.schedule.primitive import (
     unroll,
     vectorize,
 )
+from plica.schedule.handle import Handle
 
 Sums: TypeAlias = tuple[list[Handle], tuple[int, ...]]
 """The loops of the terms of a sum, and how many there are of each."""

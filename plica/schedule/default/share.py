@@ -32,20 +32,19 @@ from plica.ir.loop.statement import Store
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f32
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.tile import AT_ONCE
 
 H = TypeVar("H")
 
 EVEN: Final = 0.9
 """Cores that are busy for so much of the time are not worth another loop."""
 
-REGION: Final = 40_000
-"""Cycles of one core below which to call the others costs more than they save: the call and the
-wait are some four thousand, more where a core has gone to sleep, and what lies in the cache of one
-core comes to the other at the speed of a cache that both have."""
+WORTH: Final = 40
+"""How many times the cycles of a parallel region work must take on one core for the others to be
+called: to wake cores that sleep takes some ten times as long as to call those that wait, and what
+lies in the cache of one core comes to the other at the speed of a cache that both have."""
 
-FAR: Final = 10
-"""Bytes that a core reads or writes in a cycle."""
+ALONE: Final = 1.1
+"""Memory that all cores together get no more than so many times as much of is one core's."""
 
 
 def pays(machine: Machine, operations: int, buffers: Iterable[Buffer], dtype: DType = f32) -> bool:
@@ -56,7 +55,11 @@ def pays(machine: Machine, operations: int, buffers: Iterable[Buffer], dtype: DT
     if machine.cores < 2:
         return False
     moved = sum(each.dtype.bytes * min(operations, _elements(each)) for each in buffers)
-    return max(operations / (AT_ONCE * machine.lanes(dtype)), moved / FAR) >= REGION
+    rates, least = machine.rates, WORTH * machine.rates.region
+    computed = operations / (rates.fma * machine.lanes(dtype))
+    # What waits for memory is worth sharing as far as memory serves several cores faster than one.
+    waits = moved / rates.far if rates.far_all > ALONE * rates.far else 0.0
+    return max(computed, waits) >= least
 
 
 def share_of(loops: Sequence[tuple[H, int, bool]], cores: int) -> list[H]:

@@ -1,9 +1,8 @@
 """Register tiles: how many sums are under way at once, from the number of vector registers.
 
 A tile is `vectors` x `steps` accumulators.  For each product of the sum, `vectors` vectors and
-`steps` single elements are read, and vectors x steps multiply-adds done.  A processor does about
-two of these and fewer than two reads at once, and a multiply-add takes about four cycles to come
-through.
+`steps` single elements are read, and vectors x steps multiply-adds done.  How many of either a
+processor does in a cycle, and how long a multiply-add takes, is in its description.
 
 >>> best_tile(4, 56, 32), best_tile(1, 13, 16)
 (RegisterTile(vectors=2, steps=14), RegisterTile(vectors=1, steps=13))
@@ -11,16 +10,22 @@ through.
 
 from __future__ import annotations
 
+from typing import Final
+
 from attrs import frozen
 
-LATENCY = 4
-"""Cycles before the result of a multiply-add can be used."""
+from plica.runtime.machine import CycleRates
 
-AT_ONCE = 2
-"""Multiply-adds in one cycle."""
+USUAL: Final = CycleRates()
+"""What is usual in a cycle, where nothing else is said of the machine."""
 
-READS = 1.5
-"""Reads in one cycle."""
+READ: Final = 0.75
+"""Which part of the reads that could begin do: some wait for a line, or for another's bank."""
+
+
+def reads_of(rates: CycleRates) -> float:
+    """Vectors that are read in a cycle, in the mean."""
+    return READ * rates.loads
 
 
 PAGE = 4096
@@ -42,12 +47,13 @@ class RegisterTile:
     vectors: int
     steps: int
 
-    def cycles(self, lines: float = 1) -> float:
+    def cycles(self, lines: float = 1, rates: CycleRates = USUAL) -> float:
         """What the products of one term cost, where a vector lies on so many lines of a cache."""
         many = self.vectors * self.steps
         reads = lines * self.vectors + self.steps
         # Vectors come from a farther cache, single elements from the nearest.
-        return max(many / AT_ONCE, reads / READS, LATENCY) + self.vectors / 2 + self.steps / 16
+        busy = max(many / rates.fma, reads / reads_of(rates), rates.latency)
+        return busy + self.vectors / 2 + self.steps / 16
 
 
 def fits(tile: RegisterTile, registers: int) -> bool:
@@ -55,7 +61,9 @@ def fits(tile: RegisterTile, registers: int) -> bool:
     return tile.vectors * (tile.steps + 1) + 1 <= registers
 
 
-def cost(tile: RegisterTile, vectors: int, steps: int, lines: float = 1) -> float:
+def cost(
+    tile: RegisterTile, vectors: int, steps: int, lines: float = 1, rates: CycleRates = USUAL
+) -> float:
     """The cycles for one term of all sums of a whole; what fills no tile has a smaller one.
 
     Each vector that is read lies on so many lines of a cache.
@@ -63,7 +71,7 @@ def cost(tile: RegisterTile, vectors: int, steps: int, lines: float = 1) -> floa
     found = 0.0
     for wide, many in _parts(vectors, tile.vectors):
         for high, often in _parts(steps, tile.steps):
-            found += many * often * RegisterTile(wide, high).cycles(lines)
+            found += many * often * RegisterTile(wide, high).cycles(lines, rates)
     return found
 
 
@@ -78,7 +86,13 @@ RAGGED = 1.02
 
 
 def best_tile(
-    vectors: int, steps: int, registers: int, *, exact: bool = False, most: int | None = None
+    vectors: int,
+    steps: int,
+    registers: int,
+    rates: CycleRates = USUAL,
+    *,
+    exact: bool = False,
+    most: int | None = None,
 ) -> RegisterTile:
     """The tile that costs least for so many vectors and steps, of which it has at most `most`.
 
@@ -92,7 +106,7 @@ def best_tile(
                 break
             if exact and (vectors % m or steps % r):
                 continue
-            each = cost(tile, vectors, steps)
+            each = cost(tile, vectors, steps, rates=rates)
             each *= RAGGED ** (bool(vectors % m) + bool(steps % r))
             if each < least:
                 found, least = tile, each

@@ -164,7 +164,7 @@ def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
         for tile in _tiles(vectors, count, machine.registers):
             # Weights that no cache holds come while others are used, if these are used again.
             passes, waits = count // tile.steps, tile.vectors * wide
-            work = passes * tile.cycles()
+            work = passes * tile.cycles(rates=machine.rates)
             each = max(work, waits) if passes > 1 else work + waits
             cycles = places * of.channels * blocks * (vectors // tile.vectors) * each
             alone = cycles + spilt

@@ -41,19 +41,11 @@ from plica.schedule.dataflow import common, depth_of, stages, unfinished, users
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.launch import meets
-from plica.schedule.move import LAST, is_under, movable, moved, place_in, unavailable
+from plica.schedule.move import LAST, MovePlan, is_under, movable, moved, place_in, unavailable
 from plica.schedule.precondition import intermediate
 from plica.schedule.problem import Problem
-from plica.schedule.scope_edit import InsertionPoint, nest_of, reworked, with_scope
+from plica.schedule.scope_edit import nest_of, reworked, with_scope
 from plica.schedule.touched_box import is_written, reached, spans_of
-
-
-@frozen(eq=False)
-class MovePlan:
-    """Where the block goes, and in which loops."""
-
-    place: InsertionPoint
-    nest: Stmt
 
 
 @primitive("compute_at")

@@ -90,7 +90,7 @@ class LoopPartition(Instruction):
                 body = chosen_in(body, place, start - (known(extent) or 0), start)
             parts.append(For(var, extent, "serial", body))
             begin = following
-        after = distinct(replace(scene.kernel, site, seq(*parts)))
+        after = distinct(replace(scene.kernel, site, seq(*parts)), names)
         return Edited(after, variables)
 
     def numbers(self, scene: Scene) -> list[int | None]:

@@ -40,8 +40,7 @@ from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import FlowStage, common, depth_of, stages, unfinished
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.move import LAST, is_under, movable, moved, place_in, unavailable
-from plica.schedule.primitive.compute_at import MovePlan
+from plica.schedule.move import LAST, MovePlan, is_under, movable, moved, place_in, unavailable
 from plica.schedule.problem import Problem
 from plica.schedule.scope_edit import ValueSpan, nest_of, reworked, with_scope
 from plica.schedule.touched_box import is_written, reached, stays_inside

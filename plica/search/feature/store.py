@@ -31,7 +31,7 @@ from attrs import frozen
 
 from plica.ir.loop.statement import THREADS
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.tile import AT_ONCE, LATENCY, READS
+from plica.schedule.default.tile import reads_of
 from plica.search.feature.layout import Floats, StoreLayout, StorePlace
 from plica.search.feature.operation import KINDS
 
@@ -377,10 +377,12 @@ def _cycles(of: _Store, sums: Array, reads: Array, inner: Array, body: Array) ->
     updates = any(
         not each.written and each.buffer == of.place.touches[0].buffer for each in of.place.touches
     )
-    waits = LATENCY * chain if updates else 0.0 * chain
+    rates = of.machine.rates
+    waits = rates.latency * chain if updates else 0.0 * chain
     # Sums that are in no register are read and written again for each term.
-    spilled = np.maximum(sums + 2 - of.machine.registers, 0.0) * chain * 2 / READS
-    found: Array = np.maximum(np.maximum(done / AT_ONCE, reads / READS), waits) + spilled
+    spilled = np.maximum(sums + 2 - of.machine.registers, 0.0) * chain * 2 / reads_of(rates)
+    busy = np.maximum(done / rates.fma, reads / reads_of(rates))
+    found: Array = np.maximum(busy, waits) + spilled
     return found
 
 

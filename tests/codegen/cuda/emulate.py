@@ -1,8 +1,13 @@
 """CUDA C++ on a processor: a test's stand-in for a GPU.
 
-The text is compiled by the C++ compiler of the machine, with the words of CUDA defined for it: each
-thread of a block is a thread of the system, a barrier is a barrier, blocks run one after another.
-What is inline assembly for a GPU is written out again in C++.
+The text is compiled by the C++ compiler of the machine, with the words of CUDA defined for it.
+Threads of a block are fibres: each runs until it waits for others, then the next does; blocks run
+one after another.  What is inline assembly for a GPU is written out again in C++.
+
+A kernel must give the same whatever runs first, so each launch is done twice, and what it wrote is
+compared: `FORWARD`, the first thread and block first, copies and products under way done when they
+are waited for; `BACKWARD`, the last first, all of that done when it is begun.  What threads share
+and what they have for themselves is filled with numbers that are none before it is written.
 """
 
 from __future__ import annotations
@@ -12,9 +17,9 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,16 +27,18 @@ from plica.codegen.cuda.fold import KernelCode
 from plica.runtime.cuda.tile import TileMap
 
 COMPILER = shutil.which("c++") or shutil.which("g++")
+FORWARD, BACKWARD = 0, 1
+Bytes: TypeAlias = np.ndarray[Any, Any]  # Any: of any shape and dtype
 
 _WORDS = """
-#include <barrier>
 #include <cmath>
-#include <atomic>
+#include <csetjmp>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <thread>
 #include <vector>
 #include <algorithm>
+#include <ucontext.h>
 using std::min; using std::max; using std::signbit;
 #define __global__
 #define __device__
@@ -43,9 +50,36 @@ using std::min; using std::max; using std::signbit;
 struct uint2 { unsigned int x, y; };
 struct alignas(16) uint4 { unsigned int x, y, z, w; };
 struct dim { int x, y, z; };
-thread_local dim blockIdx, threadIdx;
-static std::barrier<>* waiting;
-static void __syncthreads() { waiting->arrive_and_wait(); }
+struct Copy { void* to; const void* from; };
+// Tiles under way: each is fetched when the thread that began it waits: nobody has it sooner.
+struct Fetch { void* to; const unsigned long long* map; unsigned long long* counted; int at[5]; };
+// A thread: where it is, and what it has under way.  Products are in groups.
+struct Fibre {
+  jmp_buf here; ucontext_t first; bool begun = false, done = true;
+  dim thread; int warp, lane;
+  std::vector<Copy> copies; std::vector<std::vector<Copy>> under_way;
+  std::vector<std::function<void()>> multiplied;
+  std::vector<std::vector<std::function<void()>>> multiplying;
+  std::vector<Fetch> fetching;
+};
+static dim blockIdx;
+static Fibre* self;
+#define threadIdx (self->thread)
+static jmp_buf turn_taker;
+static long long progress;
+static bool eager;
+static void pass() { if (!_setjmp(self->here)) _longjmp(turn_taker, 1); }
+struct Gate {
+  int size, come = 0; long long opened = 0;
+  void arrive_and_wait() {
+    long long now = opened;
+    ++progress;
+    if (++come == size) { come = 0; ++opened; return; }
+    while (opened == now) pass();
+  }
+};
+static Gate block_gate;
+static void __syncthreads() { block_gate.arrive_and_wait(); }
 static float __int_as_float(unsigned int a) { float r; std::memcpy(&r, &a, 4); return r; }
 static float __fmul_rn(float a, float b) { return a * b; }
 static double __dmul_rn(double a, double b) { return a * b; }
@@ -62,24 +96,19 @@ static unsigned short to_half(float a) {
   _Float16 h = (_Float16)a; unsigned short r; std::memcpy(&r, &h, 2); return r;
 }
 alignas(16) static const unsigned char nothing[16] = {};
-struct Copy { void* to; const void* from; };
-thread_local std::vector<Copy> begun;
-thread_local std::vector<std::vector<Copy>> under_way;
+static void begin(Copy of) {
+  if (eager) std::memcpy(of.to, of.from, 16);
+  else self->copies.push_back(of);
+}
 static void copy_first() {
-  for (Copy each : under_way.front()) std::memcpy(each.to, each.from, 16);
-  under_way.erase(under_way.begin());
+  for (Copy each : self->under_way.front()) std::memcpy(each.to, each.from, 16);
+  self->under_way.erase(self->under_way.begin());
 }
 static float from_bfloat(unsigned short a) { return __int_as_float((unsigned int)a << 16); }
 static unsigned short to_bfloat(float a) {  // to the nearest, to even where there are two
   unsigned int r; std::memcpy(&r, &a, 4);
   return a != a ? 0x7fff : (r + 0x7fff + (r >> 16 & 1)) >> 16;
 }
-// Products under way: what was begun last, and groups of it, done when they are waited for.
-thread_local std::vector<std::function<void()>> multiplied;
-thread_local std::vector<std::vector<std::function<void()>>> multiplying;
-// Tiles under way: each is fetched when the thread that began it waits: nobody has it sooner.
-struct Fetch { void* to; const unsigned long long* map; unsigned long long* counted; int at[5]; };
-thread_local std::vector<Fetch> fetching;
 static void fetch(const Fetch& of) {
   int rank = of.map[1], size = of.map[2], count = 1;
   for (int n = 0; n < rank; ++n) count *= of.map[3 + n];
@@ -96,14 +125,17 @@ static void fetch(const Fetch& of) {
     if (inside) std::memcpy((char*)of.to + (to ^ row << 4), (const char*)of.map[0] + from, size);
     else std::memset((char*)of.to + (to ^ row << 4), 0, size);
   }
+  ++*of.counted;
+  ++progress;
 }
-struct Warp { std::barrier<> all{32}; const unsigned short* from[32]; unsigned int held[32][6]; };
-static Warp* warps;
+static void begin(const Fetch& of) { if (eager) fetch(of); else self->fetching.push_back(of); }
+struct Warp { Gate all; const unsigned short* from[32]; unsigned int held[32][6]; };
+static Warp warps[32];
 static float __shfl_xor_sync(unsigned int, float value, int mask) {
-  Warp& warp = warps[threadIdx.y];
-  std::memcpy(&warp.held[threadIdx.x][0], &value, 4);
+  Warp& warp = warps[self->warp];
+  std::memcpy(&warp.held[self->lane][0], &value, 4);
   warp.all.arrive_and_wait();
-  std::memcpy(&value, &warp.held[threadIdx.x ^ mask][0], 4);
+  std::memcpy(&value, &warp.held[self->lane ^ mask][0], 4);
   warp.all.arrive_and_wait();
   return value;
 }
@@ -111,13 +143,58 @@ template <typename A> static A given(void* of) {
   if constexpr (std::is_reference_v<A>) return *(std::remove_reference_t<A>*)of;
   else return (A)of;
 }
+// Fibres are made once; each does the work of a thread after another.
+static std::vector<Fibre*> fibres;
+static std::function<void()> work;
+static void live() { for (;;) { work(); self->done = true; ++progress; pass(); } }
+static Fibre* fibre(int number) {
+  while ((int)fibres.size() <= number) {
+    Fibre* made = new Fibre;
+    getcontext(&made->first);
+    made->first.uc_stack.ss_sp = std::malloc(made->first.uc_stack.ss_size = 1 << 17);
+    makecontext(&made->first, live, 0);
+    fibres.push_back(made);
+  }
+  return fibres[number];
+}
+static void resume(Fibre* of) {
+  self = of;
+  if (_setjmp(turn_taker)) return;
+  if (of->begun) _longjmp(of->here, 1);
+  of->begun = true;
+  setcontext(&of->first);
+}
+// All threads of a block; what is left over waits for others who do not come.
+static int run_block(dim size, bool backward) {
+  int count = size.x * size.y * size.z, left = count;
+  std::memset(shared_memory, 0xff, sizeof shared_memory);
+  block_gate = {count};
+  for (int n = 0; n * 32 < count; ++n) warps[n].all = {min(32, count - n * 32)};
+  for (int n = 0; n < count; ++n) {
+    Fibre& of = *fibre(n);
+    of.thread = {n % size.x, n / size.x % size.y, n / size.x / size.y};
+    of.warp = n / 32, of.lane = n % 32, of.done = false;
+    of.copies.clear(), of.under_way.clear(), of.fetching.clear();
+    of.multiplied.clear(), of.multiplying.clear();
+  }
+  for (long long before = -1; left && before != progress;) {
+    before = progress;
+    left = 0;
+    for (int n = 0; n < count; ++n) {
+      Fibre* of = fibres[backward ? count - 1 - n : n];
+      if (!of->done) { resume(of); left += !of->done; }
+    }
+  }
+  if (left) fibres.clear();
+  return left;
+}
 """
 
 # What the threads of a warp hold of squares of 8 x 8 elements is as the PTX manual has it.
 _WARP = """
 template <bool T> void p_load_squares(unsigned int* r, const unsigned short* from) {
-  Warp& warp = warps[threadIdx.y];
-  int lane = threadIdx.x, g = lane / 4, t = lane % 4;
+  Warp& warp = warps[self->warp];
+  int lane = self->lane, g = lane / 4, t = lane % 4;
   warp.from[lane] = from;
   warp.all.arrive_and_wait();
   for (int n = 0; n < 4; ++n) {
@@ -131,8 +208,8 @@ template <bool T> void p_load_squares(unsigned int* r, const unsigned short* fro
 template <float (*F)(unsigned short)>
 void multiply_squares(float& w, float& x, float& y, float& z, const unsigned int* a,
                         const unsigned int* b) {
-  Warp& warp = warps[threadIdx.y];
-  int lane = threadIdx.x, g = lane / 4, t = lane % 4;
+  Warp& warp = warps[self->warp];
+  int lane = self->lane, g = lane / 4, t = lane % 4;
   for (int n = 0; n < 4; ++n) warp.held[lane][n] = a[n];
   for (int n = 0; n < 2; ++n) warp.held[lane][4 + n] = b[n];
   warp.all.arrive_and_wait();
@@ -162,42 +239,42 @@ template <bool T> static float held(unsigned long long of, int row, int term, au
 }
 template <int AT, int BT, float (*F)(unsigned short)>
 void multiply(float* c, unsigned long long a, unsigned long long b, int width) {
-  int warp = threadIdx.y % 4, g = threadIdx.x / 4, t = threadIdx.x % 4;
-  multiplied.push_back([=] {
+  int warp = self->warp % 4, g = self->lane / 4, t = self->lane % 4;
+  auto product = [=] {
     for (int half = 0; half < 2; ++half) for (int j = 0; j < width / 8; ++j)
       for (int pair = 0; pair < 2; ++pair) for (int k = 0; k < 16; ++k)
         c[half * width / 4 + j * 2 + pair] +=
             held<AT>(a, 16 * warp + 8 * half + g, k, F) * held<BT>(b, 8 * j + 2 * t + pair, k, F);
-  });
+  };
+  if (eager) product();
+  else self->multiplied.push_back(product);
 }
 """
 
 _BODIES = {
-    "p_copy_async": "begun.push_back({to, from});",
-    "p_copy_async_or_zero": "begun.push_back({to, inside ? from : (const void*)nothing});",
-    "p_copies_begun": "under_way.push_back(begun); begun.clear();",
-    "p_copies_done": "while (under_way.size() > N) copy_first();",
+    "p_copy_async": "begin(Copy{to, from});",
+    "p_copy_async_or_zero": "begin(Copy{to, inside ? from : (const void*)nothing});",
+    "p_copies_begun": "self->under_way.push_back(self->copies); self->copies.clear();",
+    "p_copies_done": "while (self->under_way.size() > N) copy_first();",
     "p_tiles_ready": """
   if (threadIdx.x + threadIdx.y == 0) std::memset(counted, 0, 8 * many);
   __syncthreads();
 """,
     "p_tile_expected": "",
-    "p_tile_copy_2": "fetching.push_back({to, map->words, counted, {a, b}});",
-    "p_tile_copy_3": "fetching.push_back({to, map->words, counted, {a, b, c}});",
-    "p_tile_copy_4": "fetching.push_back({to, map->words, counted, {a, b, c, d}});",
+    "p_tile_copy_2": "begin(Fetch{to, map->words, counted, {a, b}});",
+    "p_tile_copy_3": "begin(Fetch{to, map->words, counted, {a, b, c}});",
+    "p_tile_copy_4": "begin(Fetch{to, map->words, counted, {a, b, c, d}});",
     "p_tile_awaited": """
-  if (!fetching.empty() && fetching.front().counted == counted) {
-    fetch(fetching.front());
-    fetching.erase(fetching.begin());
-    std::atomic_ref<unsigned long long>(*counted)++;
+  if (!self->fetching.empty() && self->fetching.front().counted == counted) {
+    fetch(self->fetching.front());
+    self->fetching.erase(self->fetching.begin());
   }
-  std::atomic_ref<unsigned long long> done(*counted);
-  while (done.load() % 2 == turn) std::this_thread::yield();
+  while (*(volatile unsigned long long*)counted % 2 == turn) pass();
 """,
     "p_products_done": """
-  while (multiplying.size() > N) {
-    for (auto& each : multiplying.front()) each();
-    multiplying.erase(multiplying.begin());
+  while (self->multiplying.size() > N) {
+    for (auto& each : self->multiplying.front()) each();
+    self->multiplying.erase(self->multiplying.begin());
   }
 """,
     "p_products_kept": "",
@@ -221,16 +298,34 @@ _EXTREME = {
 }
 
 
-def run(code: KernelCode, arrays: list[np.ndarray[Any, Any]]) -> None:
+def run(code: KernelCode, arrays: list[Bytes]) -> None:
     """Run all launches of a kernel over its buffers, in place."""
     functions = loaded(code.text, code.launches)
-    scratch = [np.full(size, 0xFF, np.uint8) for size in code.scratch]
-    addresses = [each.ctypes.data for each in (*arrays, *scratch)]
+    scratch: list[Bytes] = [np.full(size, 0xFF, np.uint8) for size in code.scratch]
+    memory = [*arrays, *scratch]
+    addresses = [each.ctypes.data for each in memory]
     for each in code.launches:
         maps = [_map(one, addresses[one.argument]) for one in each.maps]
         given = [*addresses, *[ctypes.addressof(one) for one in maps]]
-        function = getattr(functions, f"run_{each.function}")
-        function((ctypes.c_void_p * len(given))(*given))
+        launch(functions, each.function, given, memory)
+
+
+def launch(
+    functions: ctypes.CDLL, name: str, given: Sequence[int | None], memory: Sequence[Bytes]
+) -> None:
+    """Run one function in both orders over memory that it may read and write: the same is there."""
+    function = getattr(functions, f"run_{name}")
+    before = [each.copy() for each in memory]
+    after: list[list[Bytes]] = []
+    for order in (FORWARD, BACKWARD):
+        for each, old in zip(memory, before, strict=True):
+            each[...] = old
+        left = function((ctypes.c_void_p * len(given))(*given), order)
+        assert left == 0, f"{left} threads of {name} wait for others who do not come"
+        after.append([each.copy() for each in memory])
+    for one, two in zip(*after, strict=True):
+        same = one.view(np.uint8) == two.view(np.uint8) if one.ndim else one == two
+        assert np.all(same), f"what {name} gives depends on the order of threads: they race"
 
 
 def loaded(text: str, launches: Iterable[Any]) -> ctypes.CDLL:  # Any: of code, or of a program
@@ -250,13 +345,14 @@ def loaded(text: str, launches: Iterable[Any]) -> ctypes.CDLL:  # Any: of code, 
         text = text[:cut] + _WARP + text[text.index("template <int HIGH", cut) :]
     text = re.sub(r'\n  asm volatile\("wgmma.fence[^;]*;" ::: "memory"\);', "", text)
     # Each invocation is a group of products: what comes after it is counted apart.
-    begun = "multiplying.push_back(multiplied); multiplied.clear();"
+    begun = "self->multiplying.push_back(self->multiplied); self->multiplied.clear();"
     text = re.sub(r'asm volatile\("wgmma.commit[^;]*;" ::: "memory"\);', begun, text)
     text = text.replace("const __grid_constant__ p_tile ", "const p_tile& ")
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder) / "k.cpp", Path(folder) / "k.so"
         source.write_text(_WORDS + _GROUP + text + "\n".join(map(_runner, launches)))
-        flags = ["-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread"]
+        flags = ["-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-U_FORTIFY_SOURCE"]
+        flags.append("-ftrivial-auto-var-init=pattern")
         subprocess.run([COMPILER, *flags, "-o", library, source], check=True)
         return ctypes.CDLL(str(library))
 
@@ -275,20 +371,14 @@ template <typename... A> static void call_{launch.function}(void (*f)(A...), voi
   [&]<std::size_t... N>(std::index_sequence<N...>) {{ f(given<A>(p[N])...); }}(
       std::index_sequence_for<A...>());
 }}
-extern "C" void run_{launch.function}(void** p) {{
-  for (int z = 0; z < {gz}; ++z) for (int y = 0; y < {gy}; ++y) for (int x = 0; x < {gx}; ++x) {{
-    std::barrier<> all({bx * by * bz});
-    waiting = &all;
-    std::vector<Warp> groups({by * bz});
-    warps = groups.data();
-    std::vector<std::thread> threads;
-    for (int c = 0; c < {bz}; ++c) for (int b = 0; b < {by}; ++b) for (int a = 0; a < {bx}; ++a)
-      threads.emplace_back([=] {{
-        blockIdx = {{x, y, z}};
-        threadIdx = {{a, b, c}};
-        call_{launch.function}(&::{launch.function}, p);
-      }});
-    for (auto& each : threads) each.join();
+extern "C" int run_{launch.function}(void** p, int order) {{
+  eager = order == {BACKWARD};
+  work = [=] {{ call_{launch.function}(&::{launch.function}, p); }};
+  for (int n = 0, count = {gx * gy * gz}; n < count; ++n) {{
+    int at = order == {BACKWARD} ? count - 1 - n : n;
+    blockIdx = {{at % {gx}, at / {gx} % {gy}, at / {gx * gy}}};
+    if (int left = run_block({{{bx}, {by}, {bz}}}, order == {BACKWARD})) return left;
   }}
+  return 0;
 }}
 """

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plica.codegen.emit.order import Order, OrderStep, operands, order
-from plica.codegen.emit.scalar import Frame, Walk, fold, nest
+from plica.codegen.emit.scalar import Frame, Order, OrderStep, Walk, fold, nest, operands, order
 from plica.codegen.llvm.kernel import emit
 from plica.codegen.native import run_native
 from plica.ir.interpret.kernel import run_kernel

@@ -16,6 +16,7 @@ from plica.codegen.lower.passes import LOWERING
 from plica.codegen.lower.scheduled import ChosenSchedule, on_processor, plain
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Function, Var
+from plica.ir.loop.stages import kernel_of
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass
 from plica.ir.type.term import tensor
@@ -23,8 +24,12 @@ from plica.pipeline import lower, target_of
 from plica.rewrite.contract import reassociates
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.rewrite.optimise import DEFAULT_CONTRACT
-from plica.schedule.default import Machine, candidates
-from plica.schedule.form import Facts
+from plica.schedule.default import FORMS, Machine, candidates
+from plica.schedule.default.choose import PROCESSOR
+from plica.schedule.do import Body, DoBlock, do
+from plica.schedule.form import Facts, ScheduleTables
+from plica.schedule.hoist import hoist
+from plica.schedule.primitive import block, loops, reorder
 from plica.schedule.trace import Trace
 
 MACHINE = Machine(512, 32)
@@ -80,6 +85,35 @@ def test_the_next_form_is_taken(refusing: Callable[[int], None]) -> None:
     assert made.passed_over == (
         f"{forms[0].form}: This cannot be. expected: something else; found: this",
     )
+
+
+def test_a_template_that_is_refused_is_told_and_the_next_form_is_taken() -> None:
+    forms = list(candidates(to_stages(convolution()).stages, FACTS, MACHINE))
+    first = kernel_of(hoist(forms[0].stages, FACTS.constant).rest)
+
+    def stuck(kernel: Kernel, _: Machine) -> DoBlock | None:
+        @do
+        def schedule() -> Body:
+            one = yield block("sum")
+            every = yield loops(one)
+            yield reorder(every[0], every[0])
+
+        return schedule() if kernel is first else None
+
+    tables = ScheduleTables(FORMS, {"stuck": stuck, **PROCESSOR.templates})
+    made = on_processor(convolution(), FACTS, MACHINE, None, tables)
+    (passed,) = made.passed_over
+    told = f"{forms[0].form}: the template stuck is refused: reorder asks for "
+    assert passed.startswith(told)
+    assert made.origin is not None
+    assert made.origin.kernel is not first
+    alone = tuple([each for each in FORMS if each.name == forms[0].form])
+    made = on_processor(
+        convolution(), FACTS, MACHINE, None, ScheduleTables(alone, {"stuck": stuck})
+    )
+    assert made.passed_over == (passed,)
+    assert made.origin is not None
+    assert len(made.origin.trace.steps) > 0  # by the general template
 
 
 def test_plain_loops_come_last(refusing: Callable[[int], None]) -> None:

@@ -82,6 +82,34 @@ def before(x: Buffer[(8,), i32], y: Buffer[(3, 8), i32]):
             y[k, t] = s[(t + k) % 8]
 """
 
+NO_ITERATION = """
+def tail(x: Buffer[(2, 8), i32], y: Buffer[(2, 8), i32]):
+    for b in thread("blockIdx.x", 2):
+        s = alloc(Buffer[(8,), i32, "shared"])
+        for t in thread("threadIdx.x", 8):
+            s[t] = x[b, t]
+        for i in range(1 - b):
+            for u in thread("threadIdx.x", 8):
+                y[b, u] = s[7 - u]
+        for j in range(b):
+            for v in thread("threadIdx.x", 8):
+                y[b, v] = s[(v + 1) % 8]
+"""
+
+NO_TURN = """
+def turns(x: Buffer[(2, 8), i32], y: Buffer[(2, 8), i32]):
+    for b in thread("blockIdx.x", 2):
+        s = alloc(Buffer[(8,), i32, "shared"])
+        r = alloc(Buffer[(8,), i32, "shared"])
+        for t in thread("threadIdx.x", 8):
+            s[t] = x[b, t]
+            r[t] = x[b, t]
+            for i in range(3 * b):
+                y[b, t] = r[(t + i) % 8]
+                r[t] = x[b, i % 8]
+            y[b, t] = s[7 - t]
+"""
+
 
 def without_one(body: Stmt) -> Iterator[Stmt]:
     """The statement with one barrier less, for each of them."""
@@ -95,6 +123,9 @@ def without_one(body: Stmt) -> Iterator[Stmt]:
             if isinstance(one, Barrier):
                 less = Seq((*holder.stmts[:at], NOTHING, *holder.stmts[at + 1 :]))
                 yield mapped(body, partial(exchanged, old=holder, new=less))
+    for each in dict.fromkeys(statements(body)):
+        if isinstance(each, For) and isinstance(each.body, Barrier):
+            yield mapped(body, partial(exchanged, old=each, new=NOTHING))
 
 
 def exchanged(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
@@ -103,8 +134,8 @@ def exchanged(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [(TURNED, 1), (STAGED, 2), (TWO_LOOPS, 1), (SQUARE, 1), (BEFORE_LOOP, 1)],
-    ids=["turned", "staged", "two", "square", "before"],
+    [(TURNED, 1), (STAGED, 2), (TWO_LOOPS, 1), (SQUARE, 1), (BEFORE_LOOP, 1), (NO_ITERATION, 1)],
+    ids=["turned", "staged", "two", "square", "before", "no-iteration"],
 )
 def test_every_barrier_is_needed(text: str, count: int) -> None:
     kernel = read(text)
@@ -122,6 +153,11 @@ def test_every_barrier_is_needed(text: str, count: int) -> None:
             run_kernel(with_body(safe, less), arrays)
         assert caught.value.code == "data-race"
     assert barriers(safe) is safe
+
+
+def test_a_barrier_in_a_loop_without_iterations_is_none() -> None:
+    kernel = read(NO_TURN)
+    run_kernel(barriers(kernel), inputs(kernel, {}))
 
 
 def test_what_a_thread_has_for_itself_needs_no_barrier() -> None:

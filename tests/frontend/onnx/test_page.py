@@ -9,9 +9,8 @@ import pytest
 
 from plica.frontend.onnx.expand import has_definition
 from plica.frontend.onnx.fuzz.kind import KINDS
-from plica.frontend.onnx.missing import REASONS
 from plica.frontend.onnx.row.control import MOST_TURNS
-from plica.frontend.onnx.table import TABLE
+from plica.frontend.onnx.table import REASONS, TABLE
 from plica.pipeline.shape_specialisation import MOST
 from tests.frontend.onnx.conformance import recorded, table
 

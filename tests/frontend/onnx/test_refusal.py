@@ -17,8 +17,7 @@ import plica
 from plica.core.diagnostic import Malformed
 from plica.frontend.onnx import NeedsValue, convert, from_onnx
 from plica.frontend.onnx.expand import has_definition
-from plica.frontend.onnx.missing import REASONS
-from plica.frontend.onnx.table import TABLE
+from plica.frontend.onnx.table import REASONS, TABLE
 from plica.runtime.archive import pack
 from plica.runtime.error import InputError, PlicaError, UnsupportedError
 from tests.frontend.onnx.build import f32_like as f32

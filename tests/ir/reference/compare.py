@@ -13,7 +13,10 @@ Array = np.ndarray[Any, Any]
 # How many units in the last place may lie between us and the reference, relative to the greatest
 # number about: computing in several steps and summing a few numbers costs a few units.
 EPSILON: Final = {each.name: 2.0 ** (1 - each.row.digits) for each in DTYPES if each.is_float}
-UNITS: Final = {"f8e4m3fn": 0, "f8e5m2": 0, "f16": 8, "bf16": 8, "f32": 64, "f64": 4096}
+UNITS: Final = {
+    **{each.name: 0 for each in DTYPES if each.is_storage},
+    "f16": 8, "bf16": 8, "f32": 64, "f64": 4096,
+}  # fmt: skip
 
 
 def close(found: Array, wanted: Any, args: tuple[Array, ...] = ()) -> None:

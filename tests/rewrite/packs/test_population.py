@@ -10,10 +10,12 @@ from typing import Final
 
 import pytest
 
+from plica.ir.graph.operator import uses
 from plica.rewrite import Rule
 from plica.rewrite.check.run import check
 from plica.rewrite.check.verdict import Refuted, Untested, is_good
-from plica.rewrite.packs import OWN, find_pack
+from plica.rewrite.packs import ABOUT, OWN, find_pack
+from plica.rewrite.pattern import alternatives
 from tests.conftest import PROFILE
 
 EXAMPLES: Final = {"ci": 6, "dev": 60, "deep": 1_000}[PROFILE]
@@ -40,6 +42,13 @@ def test_names_are_unique_and_speak() -> None:
 def test_unions_hold_rules_of_the_tables(name: str) -> None:
     rules = population()
     assert all(rules[rule.name] is rule for rule in find_pack(name))
+
+
+@pytest.mark.parametrize("name", sorted(ABOUT))
+def test_a_pack_that_is_left_out_could_do_nothing(name: str) -> None:
+    for rule in find_pack(name):
+        for left in alternatives(rule.left):
+            assert uses((left,), ABOUT[name]), rule.name
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -18,7 +18,7 @@ import pytest
 from plica.runtime.artefact import Artefact
 from plica.runtime.cuda import driver
 from plica.runtime.cuda.step import DeviceLaunch
-from tests.codegen.cuda.emulate import loaded
+from tests.codegen.cuda.emulate import launch, loaded
 
 FREE = 1 << 24
 
@@ -109,7 +109,7 @@ class FakeDriver:
                 self.gathered += 1
                 return 0
             assert self.code is not None
-            getattr(self.code, f"run_{name}")((ctypes.c_void_p * count)(*values))
+            launch(self.code, name, values, list(self.rooms.values()))
             return 0
 
         return self._do(work)

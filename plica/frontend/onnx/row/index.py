@@ -20,11 +20,12 @@ from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.arrange import reverse_sequence
 from plica.ir.op.comparison import equal, less, less_equal, logical_and
-from plica.ir.op.create import iota, iota_like
+from plica.ir.op.create import iota
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, mod, subtract
 from plica.ir.op.index import gather_nd, length, take, take_along_axis, where
 from plica.ir.op.put import COMBINE, scatter_elements, scatter_nd
+from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape
 from plica.ir.op.top_k import topk
 from plica.ir.type.dim import known
@@ -133,7 +134,8 @@ def _tensor_scatter(node: OnnxNode) -> Expr:
     ):
         found = f"{node.type(1)}, {mode}"
         node.malformed("The update does not fit the cache.", str(node.type(0)), found)
-    times = iota_like(cache, axis=at)
+    along_axis = tuple(shape(cache)[at] if other == at else 1 for other in range(rank(cache)))
+    times = reshape(iota(shape(cache)[at : at + 1]), along_axis)
     if starts is not None:
         first = to(starts, i64)
         if mode == "linear":  # taking from the places themselves refuses what is outside
@@ -144,7 +146,10 @@ def _tensor_scatter(node: OnnxNode) -> Expr:
     if mode == "circular":
         times = mod(times, length(cache, at))
     inside = logical_and(less_equal(like(0, times), times), less(times, length(update, at)))
-    return where(inside, take_along_axis(update, times, axis=at, mode="clip"), cache)
+    if known(shape(update)[at]) == 1:  # as in a step of decoding: there is nothing to choose
+        return where(inside, update, cache)
+    every = broadcast_to(times, shape(cache))
+    return where(inside, take_along_axis(update, every, axis=at, mode="clip"), cache)
 
 
 # --- ordering ------------------------------------------------------------------------------------

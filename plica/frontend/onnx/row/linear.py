@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, dtype, like, rank, shape
-from plica.frontend.onnx.run_time import broadcast_size, spread
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.elementwise import add, multiply
 from plica.ir.op.linear import dense, einsum, matmul
 from plica.ir.op.shape import transpose
 from plica.ir.type.dim import known
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.frontend.onnx.run_time import broadcast_size, spread
+else:
+    broadcast_size = late("plica.frontend.onnx.run_time:broadcast_size")
+    spread = late("plica.frontend.onnx.run_time:spread")
 
 
 def _matmul(node: OnnxNode) -> Expr:

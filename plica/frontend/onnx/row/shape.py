@@ -1,43 +1,42 @@
-"""Rows of operators that arrange elements: shapes, parts, joins and borders."""
+"""Rows of operators that give elements another shape, or ask for one."""
 
 from __future__ import annotations
 
-from itertools import accumulate
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.shape_by_value import (
-    center_by_value,
-    pad_by_value,
-    reshape_by_dims,
-    reshape_by_value,
-    slice_by_value,
-    split_by_value,
-    squeeze_by_value,
-    tile_by_value,
-    triangle_by_value,
-    unsqueeze_by_value,
-)
-from plica.frontend.onnx.row.word import Made, Row, axes_in, axis_in, dtype, rank, shape
-from plica.frontend.onnx.run_time import common_shape, is_known, pieces, size_from, spread
+from plica.frontend.onnx.row.word import Made, Row, dtype, rank, shape
 from plica.frontend.onnx.storage import MOST_AXES
 from plica.frontend.onnx.value import TensorValue, as_objects, of_terms
-from plica.ir.graph.expression import Expr, Project
+from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.create import full_like, shape_of, size
-from plica.ir.op.cut import slice_, tril, triu
+from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import copy
-from plica.ir.op.join import concat, split
-from plica.ir.op.pad import pad
-from plica.ir.op.pixel import depth_to_space, space_to_depth
 from plica.ir.op.relation import Shape
-from plica.ir.op.repeat import tile
 from plica.ir.op.shape import expand_dims, flatten, reshape, squeeze, transpose
-from plica.ir.type.dim import greater, known, product
+from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import i64
+from plica.runtime.late import late
 
-MOST_PARTS: Final = 64
-"""What is split into more parts is cut part by part."""
+if TYPE_CHECKING:
+    from plica.frontend.onnx.row.shape_by_value import (
+        reshape_by_dims,
+        reshape_by_value,
+        squeeze_by_value,
+        unsqueeze_by_value,
+    )
+    from plica.frontend.onnx.run_time import common_shape, is_known, pieces, size_from, spread
+else:
+    reshape_by_dims = late("plica.frontend.onnx.row.shape_by_value:reshape_by_dims")
+    reshape_by_value = late("plica.frontend.onnx.row.shape_by_value:reshape_by_value")
+    squeeze_by_value = late("plica.frontend.onnx.row.shape_by_value:squeeze_by_value")
+    unsqueeze_by_value = late("plica.frontend.onnx.row.shape_by_value:unsqueeze_by_value")
+    common_shape = late("plica.frontend.onnx.run_time:common_shape")
+    is_known = late("plica.frontend.onnx.run_time:is_known")
+    pieces = late("plica.frontend.onnx.run_time:pieces")
+    size_from = late("plica.frontend.onnx.run_time:size_from")
+    spread = late("plica.frontend.onnx.run_time:spread")
 
 
 def _reshape(node: OnnxNode) -> Expr:
@@ -110,109 +109,6 @@ def _unsqueeze(node: OnnxNode) -> Expr:
     return expand_dims(node.x(), axis=axes) if axes else node.x()
 
 
-def _concat(node: OnnxNode) -> Expr:
-    return concat(node.all(), axis=node.integer("axis", 1 if node.opset < 4 else None))
-
-
-def _split(node: OnnxNode) -> Made:
-    x = node.x()
-    axis = axis_in(node, node.integer("axis", 0), rank(x))
-    count = len(node.proto.output)
-    whole = known(shape(x)[axis])
-    if node.opset < 13:
-        given = node.integers("split")
-        sizes = None if given is None else list(given)
-    else:
-        parts_ = None if node.value(1) is None else pieces(node, 1)
-        if parts_ is not None and (whole is None or not all(isinstance(p, int) for p in parts_)):
-            return split_by_value(node, x, axis, parts_)
-        sizes = None if node.value(1) is None else node.whole(1, most=count)
-    if node.opset >= 18:
-        said = node.integer("num_outputs", count)
-        if node.has("num_outputs") and (sizes is not None or said != count):
-            node.malformed("Split says num_outputs and makes others.", str(said), str(count))
-    if sizes is None:
-        if whole is None:
-            if count > MOST_PARTS:
-                message = "Split into so many parts needs an axis of known size."
-                node.unsupported(message, f"at most {MOST_PARTS}", str(count))
-            parts = split(x, count, axis=axis)
-            return [Project(parts, at) for at in range(count)]
-        part = -(-whole // count)
-        sizes = [max(0, min(part, whole - at * part)) for at in range(count)]
-        if node.opset < 18 and whole % count:
-            node.malformed("Split does not divide its axis.", f"a multiple of {count}", str(whole))
-    if len(sizes) != count or any(each < 0 for each in sizes) or (whole not in (None, sum(sizes))):
-        node.malformed("The parts of Split do not make up its axis.", str(whole), str(sizes))
-    if whole is None:
-        message = "Split into given parts needs an axis of known size."
-        node.unsupported(message, "a number", str(node.type()))
-    if count == 1:
-        return node.x()
-    ends = tuple(accumulate(sizes))
-    if count > MOST_PARTS:  # the type of a tuple is as long as the tuple, at each of its parts
-        starts = (0, *ends[:-1])
-        return [slice_(x, (a,), (b,), None, (axis,)) for a, b in zip(starts, ends, strict=True)]
-    parts = split(x, ends[:-1], axis=axis)
-    return [Project(parts, at) for at in range(count)]
-
-
-def _slice(node: OnnxNode) -> Expr:
-    x = node.x()
-    if node.opset < 10:
-        low, high = node.integers("starts") or (), node.integers("ends") or ()
-        axes = node.integers("axes")
-        starts, stops = list[Scalar | int](low), list[Scalar | int](high)
-        steps = [1] * len(starts)
-    else:
-        late = [pieces(node, at) for at in (1, 2, 4) if node.value(at) is not None]
-        named = None if node.value(3) is None else pieces(node, 3)
-        if not all(is_known(each) for some in (*late, named or ()) for each in some):
-            return slice_by_value(node, x, late, named)
-        axes = None if node.value(3) is None else tuple(node.whole(3))
-        starts, stops = node.vector(1), node.vector(2)
-        steps = [1] * len(starts) if node.value(4) is None else node.whole(4)
-    chosen = axes_in(node, range(len(starts)) if axes is None else axes, rank(x))
-    if not len(starts) == len(stops) == len(steps) == len(chosen):
-        counts = f"{len(starts)}, {len(stops)}, {len(chosen)}, {len(steps)}"
-        node.malformed("Slice has unequal numbers of starts, ends, axes and steps.", "one", counts)
-    if 0 in steps:
-        node.malformed("A step of Slice is 0.", "another step", "0")
-    if not starts:
-        return x
-    ends: list[Scalar | int | None] = []
-    begins: list[Scalar | int | None] = []
-    for start, stop, step, axis in zip(starts, stops, steps, chosen, strict=True):
-        whole = shape(x)[axis]
-        begins.append(_bound(start, whole, step, True))
-        ends.append(_bound(stop, whole, step, False))
-    return slice_(x, tuple(begins), tuple(ends), tuple(steps), chosen)
-
-
-def _bound(value: Scalar | int, whole: Scalar, step: int, start: bool) -> Scalar | int | None:
-    """An end of a slice in Python's words: None is the end of the axis.
-
-    A number is first brought into the axis where its size is known; an ONNX end below the axis
-    means before its first element, which Python can only say with None.
-    """
-    if isinstance(value, Scalar):
-        return value
-    length = known(whole)
-    if length is None:
-        if value >= (1 << 31) - 1:
-            return None if (step > 0) != start else value
-        if value <= -((1 << 31) - 1) and (step > 0) == start:
-            return 0 if step > 0 else None
-        if step < 0 and start and value < 0:  # before the first element it is the first
-            return greater(whole + value, index(0))
-        return value
-    at = value + length if value < 0 else value
-    if step > 0:
-        return min(max(at, 0), length)
-    at = min(max(at, -1 if not start else 0), length - 1)
-    return None if at < 0 and not start else at
-
-
 def _expand(node: OnnxNode) -> Expr:
     x, wanted = node.x(0), pieces(node, 1)
     sizes = [size_from(node, each, at) for at, each in enumerate(wanted)]
@@ -228,16 +124,6 @@ def _expand(node: OnnxNode) -> Expr:
             node.malformed("Expand cannot make this shape.", str(node.type(0)), str(wanted))
     whole = common_shape(node, (tuple(own), tuple(sizes)))
     return spread(node, reshape(x, tuple(own)) if rank(x) < width else x, whole)
-
-
-def _tile(node: OnnxNode) -> Expr:
-    given = pieces(node, 1)
-    if not all(isinstance(each, int) for each in given):
-        return tile_by_value(node, node.x(0), given)
-    reps = node.whole(1)
-    if len(reps) != node.rank() or any(each < 0 for each in reps):
-        node.malformed("Tile takes one repetition for each axis.", str(node.rank()), str(reps))
-    return tile(node.x(0), tuple(reps)) if reps else node.x(0)
 
 
 def _shape(node: OnnxNode) -> TensorValue:
@@ -258,95 +144,6 @@ def _size(node: OnnxNode) -> TensorValue:
     return of_terms(as_objects([product(shape(x))], ()), size(x), i64)
 
 
-def _pad(node: OnnxNode) -> Expr:
-    x = node.x()
-    mode = node.text("mode", "constant")
-    fill: bool | int | float = 0
-    if node.opset >= 11:
-        late = pieces(node, 1)
-        value = node.value(2)
-        by_axes = None if node.opset < 18 or node.value(3) is None else pieces(node, 3)
-        if not all(isinstance(p, int) for p in (*late, *(by_axes or ()))) or (
-            value is not None and value.numbers() is None
-        ):
-            chosen = list(range(rank(x))) if by_axes is None else by_axes
-            return pad_by_value(node, x, late, chosen, mode)
-    if node.opset < 11:
-        widths = list(node.integers("pads") or ())
-        fill = node.real("value", 0.0)
-    else:
-        widths = node.whole(1)
-        if node.value(2) is not None:
-            fill = node.scalar(2)
-    axes = tuple(range(rank(x)))
-    if node.opset >= 18 and node.value(3) is not None:
-        axes = axes_in(node, node.whole(3), rank(x))
-    if len(widths) != 2 * len(axes):
-        node.malformed("Pad takes a pair for each axis.", str(2 * len(axes)), str(len(widths)))
-    pairs = {axis: (widths[at], widths[at + len(axes)]) for at, axis in enumerate(axes)}
-    modes = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
-    if mode not in modes:
-        node.malformed("Pad has no such mode.", ", ".join(modes), repr(mode))
-    cuts = {at: pair for at, pair in pairs.items() if min(pair) < 0}
-    if cuts:
-        x = slice_(
-            x,
-            tuple(max(0, -low) for low, _ in cuts.values()),
-            tuple(None if high >= 0 else high for _, high in cuts.values()),
-            None,
-            tuple(cuts),
-        )
-        if mode != "constant":
-            node.unsupported("Pad cuts off only in the mode constant.", "constant", mode)
-    positive = tuple(tuple(max(0, side) for side in pairs.get(at, (0, 0))) for at in range(rank(x)))
-    if mode == "reflect":
-        for at, pair in enumerate(positive):
-            extent = known(shape(x)[at])
-            if max(pair) and extent is not None and max(pair) >= max(extent, 1):
-                node.malformed("Pad reflects more than there is.", f"below {extent}", str(pair))
-    return pad(x, positive, mode=mode, constant_values=_number(fill, x))
-
-
-def _number(value: bool | int | float, x: Expr) -> bool | int | float:
-    of = dtype(x)
-    if of.is_float:
-        return float(value)
-    return bool(value) if of.name == "bool" else int(value)
-
-
-def _depth_to_space(node: OnnxNode) -> Expr:
-    mode = node.text("mode", "DCR")
-    if mode not in ("DCR", "CRD"):
-        node.malformed("DepthToSpace has no such mode.", "DCR or CRD", repr(mode))
-    block = node.integer("blocksize")
-    return depth_to_space(node.x(), block, column_row_depth=mode == "CRD")
-
-
-def _space_to_depth(node: OnnxNode) -> Expr:
-    mode = node.text("mode", "DCR")
-    if mode not in ("DCR", "CRD"):
-        node.malformed("SpaceToDepth has no such mode.", "DCR or CRD", repr(mode))
-    x, block = node.x(), node.integer("blocksize")
-    deep = space_to_depth(x, block)
-    if mode == "DCR":
-        return deep
-    # The channels come out as (block, block, c), and are wanted as (c, block, block).
-    n, c, *_ = shape(x)
-    parts = (n, block, block, c, *shape(deep)[2:])
-    return reshape(transpose(reshape(deep, parts), (0, 3, 1, 2, 4, 5)), shape(deep))
-
-
-def _trilu(node: OnnxNode) -> Expr:
-    given = node.value(1)
-    if given is not None and given.numbers() is None:
-        return triangle_by_value(node.x(0), given.expr, node.flag("upper", True))
-    k = 0 if node.value(1) is None else int(node.scalar(1))
-    x = node.x(0)
-    limit = 1 << 31
-    k = max(-limit, min(limit, k))
-    return triu(x, k) if node.flag("upper", True) else tril(x, k)
-
-
 def _dropout(node: OnnxNode) -> Made:
     x = node.x()
     node.ignore("seed", "ratio")
@@ -363,28 +160,6 @@ def _dropout(node: OnnxNode) -> Made:
     return [copy(x), full_like(x, value=True, dtype="bool" if node.opset >= 10 else dtype(x))]
 
 
-def _center_crop_pad(node: OnnxNode) -> Expr:
-    x, late = node.x(0), pieces(node, 1)
-    given = node.integers("axes")
-    axes = axes_in(node, range(rank(x)) if given is None else given, rank(x))
-    if not all(isinstance(p, int) for p in late) or None in [known(s) for s in shape(x)]:
-        return center_by_value(node, x, late, axes)
-    wanted = node.whole(1)
-    if len(wanted) != len(axes):
-        node.malformed("CenterCropPad takes a size for each axis.", str(len(axes)), str(wanted))
-    sizes = node.sizes(0)
-    starts, stops = [0] * rank(x), list(sizes)
-    widths = [(0, 0)] * rank(x)
-    for axis, size_ in zip(axes, wanted, strict=True):
-        if size_ < sizes[axis]:
-            starts[axis] = (sizes[axis] - size_) // 2
-            stops[axis] = starts[axis] + size_
-        else:
-            before = (size_ - sizes[axis]) // 2
-            widths[axis] = (before, size_ - sizes[axis] - before)
-    return pad(slice_(x, tuple(starts), tuple(stops)), tuple(widths))
-
-
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "Reshape":       _reshape,
@@ -392,18 +167,9 @@ TABLE: Final[dict[str, Row]] = {
     "Flatten":       _flatten,
     "Squeeze":       _squeeze,
     "Unsqueeze":     _unsqueeze,
-    "Concat":        _concat,
-    "Split":         _split,
-    "Slice":         _slice,
     "Expand":        _expand,
-    "Tile":          _tile,
     "Shape":         _shape,
     "Size":          _size,
-    "Pad":           _pad,
-    "DepthToSpace":  _depth_to_space,
-    "SpaceToDepth":  _space_to_depth,
-    "Trilu":         _trilu,
     "Dropout":       _dropout,
-    "CenterCropPad": _center_crop_pad,
 }
 # fmt: on

@@ -149,7 +149,7 @@ class ValueReader(TypeReader):
         found = self.constants.get(key)
         if found is None:
             message = "The text refers to a constant that was not given with it."
-            hint = "Give from_text the table `constants` that show_module returned."
+            hint = "plica.ir.text.show.show_module(m) gives the table: from_text(text, constants)."
             self.error(node, "missing-constant", message, found=key[:60], suggestion=hint)
             return None
         if found.dtype is not dtype or found.shape != shape or constant_key(found) != key:

@@ -1,8 +1,9 @@
-"""Deciding: which programs are one graph of kernels, and which need routines and objects.
+"""Kinds of programs: one graph of kernels, segments under a host, or routines and objects.
 
 A program without data, recursion and functions chosen when it runs can be written out as one graph,
 which is the faster code.  So can some programs that have these, once all that depends on no input
-is decided.  All others are dynamic.
+is decided.  What measures sizes while it runs, or repeats what has open ones, is staged: the host
+runs it segment by segment (`plica.codegen.staged`).  All others are dynamic.
 
 >>> from plica.ir.text.script import from_text
 >>> recursive = '''
@@ -25,17 +26,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plica.codegen.lower.supported import has_too_many, unsupported
-from plica.ir.graph.expression import Function, If, Match
+from plica.core.binding import free_vars
+from plica.ir.graph.expression import Apply, Call, Expr, Function, If, Let, LetDim, Match
 from plica.ir.graph.module import Module
+from plica.ir.graph.shape_specialisation import has_open_dims
 from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import holds_function
+from plica.ir.type.term import TensorType, holds_function, static_shape
 from plica.rewrite.graph.walk import expressions
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
     from plica.rewrite.graph import find_pass
+    from plica.runtime.staged.program import is_of_host
 else:
     find_pass = late("plica.rewrite.graph:find_pass")
+    is_of_host = late("plica.runtime.staged.program:is_of_host")
 
 
 def static_form(module: Module) -> Module | None:
@@ -63,3 +68,30 @@ def is_static(module: Module) -> bool:
         for _, function in module.functions()
         for node in expressions(function)
     )
+
+
+def is_staged(module: Module) -> bool:
+    """Whether a program is run in segments: it measures sizes, or repeats what has open ones."""
+    if module.main is None or not isinstance(module.definitions().get(module.main), Function):
+        return False
+    nodes = expressions(module.main_function().body)
+    if any(isinstance(each, LetDim) for each in nodes):
+        return True
+    return has_open_dims(module) and any(is_loop(each) or is_ordering(each) for each in nodes)
+
+
+def is_ordering(node: Expr) -> bool:
+    """Whether an expression orders what has open sizes, which no segment does in good time."""
+    if not (isinstance(node, Apply) and is_of_host(node.op)):
+        return False
+    of = type_of(node.args[0])
+    return isinstance(of, TensorType) and bool(of.shape) and static_shape(of) is None
+
+
+def is_loop(node: Expr) -> bool:
+    """Whether an expression is a function that calls itself last, called at once."""
+    match node:
+        case Let(var, Function() as function, Call(callee, _, _)) if callee is var:
+            return var in free_vars(function)
+        case _:
+            return False

@@ -1,22 +1,28 @@
-"""Prepare: the part of a page from an optimised graph to operators that are grouped into kernels.
+"""Parts of pages that targets share: from an optimised graph to a program and its memory plan.
 
 >>> GROUP.names
 ('infer', 'resolve', 'decompose', 'fuse')
 
-Before it come the rules that pay on a machine: `WINOGRAD` asks the job for its vectors and caches.
+Before the groups come the rules that pay on a machine: `WINOGRAD` asks the job for its vectors and
+caches.  After them come the kernels in their order, and where their values lie.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
 from plica.codegen.lower.decompose import decompose
 from plica.codegen.lower.graph_flattening import flatten_graph
+from plica.codegen.lower.group import ready
+from plica.codegen.lower.linearise import sequence
+from plica.codegen.memory_plan import workspace_plan
+from plica.codegen.program import Program
 from plica.codegen.road import Job
+from plica.ir.graph.module import Module
 from plica.ir.passes import Pass, Pipeline, renamed
 from plica.ir.type.dtype import f32
 from plica.ir.type.infer import infer
@@ -25,7 +31,13 @@ from plica.rewrite.graph import find_pass
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs.winograd import Costs, winograd_for
 from plica.rewrite.rule_pass import Setting, rules
+from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
+
+if TYPE_CHECKING:
+    from plica.codegen.open_memory_plan import AnyPlan, plan_open_memory
+else:
+    plan_open_memory = late("plica.codegen.open_memory_plan:plan_open_memory")
 
 
 def winograd_on(setting: Setting) -> Sequence[Pack]:
@@ -33,7 +45,8 @@ def winograd_on(setting: Setting) -> Sequence[Pack]:
     machine = setting.machine if isinstance(setting, Job) else None
     if not isinstance(machine, Machine):
         return ()
-    return (winograd_for(Costs(machine.lanes(f32), machine.cache(2))),)
+    rates = machine.rates
+    return (winograd_for(Costs(machine.lanes(f32), machine.cache(2), rates.fma, rates.far)),)
 
 
 WIDE: Final = Pipeline((
@@ -99,3 +112,24 @@ def grouping(limits: FusionLimits) -> Pipeline:
     fused = tuple([evolve(each, run=partial(fuse, limits=limits)) if each.name == "fuse" else each
                    for each in GROUP])  # fmt: skip
     return Pipeline(fused)
+
+
+def linearise(module: Module, job: Job) -> Program:
+    """The program of a module: its kernels scheduled for the machine of the job, in order."""
+    return sequence(module, evolve(job.scheduler, ready=ready(module, job)), job.built)
+
+
+def plan_memory(program: Program) -> AnyPlan:
+    """Where each value of a program lies."""
+    return plan_open_memory(program) if program.dims else workspace_plan(program)
+
+
+SCHEDULE: Final = Pass(
+    "schedule", "Each kernel has its loops, by tuning or by default, and its turn.",
+    linearise, kind="schedule",
+)  # fmt: skip
+
+PLAN: Final = Pass(
+    "plan-memory", "Values share one arena as far as they are not alive at once.",
+    plan_memory, kind="plan",
+)  # fmt: skip

@@ -1,0 +1,77 @@
+"""`plica doctor --measure`: this machine as it is described to the compiler, measured and shown."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Final
+
+from plica.runtime.machine import MachineDescription, keep_description, stored_description
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_UNITS: Final = (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10))
+
+# fmt: off
+_MEANINGS: Final = {
+    "fma":     "multiply-adds of vectors in a cycle",
+    "latency": "cycles before the result of one can be used",
+    "loads":   "vectors read from the nearest cache in a cycle",
+    "stores":  "vectors written to it in a cycle",
+    "near":    "bytes copied in a cycle, within the second cache",
+    "far":     "bytes copied in a cycle, behind it",
+    "far_all": "the same by all cores together",
+    "region":  "cycles of a parallel region that does nothing",
+}
+# fmt: on
+
+
+def measured_here() -> MachineDescription:
+    """Measure this machine and keep what was found, for all compilations from now on."""
+    from plica.bench.machine import measured  # which brings the compiler
+    from plica.codegen.llvm import toolchain
+
+    found = measured(stored_description())
+    keep_description(found.description)
+    toolchain.host.cache_clear()
+    if not found.together:
+        message = "Other processes kept cores busy: what all do together is taken to be as usual."
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+    return found.description
+
+
+def described_here() -> MachineDescription | None:
+    """What default schedules are chosen by here; None where there is no compiler."""
+    found = stored_description()
+    if found is not None:
+        return found
+    try:
+        from plica.codegen.llvm import toolchain
+        from plica.codegen.machine_table import row_of
+    except ImportError:
+        return None
+    host = toolchain.host()
+    row = row_of(host.architecture, host.cpu, host.widest)
+    caches = tuple([host.cache(level) for level in range(1, len(host.caches) + 1)])
+    return MachineDescription(row.name, host.vector_bits, caches or row.caches, row.rates)
+
+
+def show_machine(of: MachineDescription) -> Table:
+    """A description as a table."""
+    from rich.table import Table
+
+    table = Table("Fact", "Value", "Meaning", title=f"Machine: {of.name}", title_justify="left")
+    table.add_row("vector", str(of.vector), "bits of the vectors that code uses")
+    caches = ", ".join(_bytes(each) for each in of.caches)
+    table.add_row("caches", caches, "from the nearest on")
+    for name, meaning in _MEANINGS.items():
+        table.add_row(name, f"{getattr(of.rates, name):g}", meaning)
+    for each in of.widths:
+        told = f"fma {each.fma:g}, {each.clock:g} GHz"
+        table.add_row(f"{each.bits} bits", told, "vectors of this width, and the clock meanwhile")
+    return table
+
+
+def _bytes(of: int) -> str:
+    unit = next(((word, size) for word, size in _UNITS if of >= size and of % size == 0), ("", 1))
+    return f"{of // unit[1]}{unit[0]}"

@@ -1,0 +1,133 @@
+"""Profiles: what native code itself does to say where its time goes, and what the machine could do.
+
+The clock notes how long each launch takes when somebody asks.
+
+    void plica_profile_use(i64 *notes)      from now on; null, as at first, for never
+
+After launch `n` the code adds the time since the last note to `notes[1 + 2n]`, and 1 to
+`notes[2 + 2n]`; `notes[0]` is when the last note was made.  While nobody asks, a launch costs one
+call and one look at a pointer more.
+
+>>> ["gettime" in clock(each) for each in ("x86_64-unknown-linux-gnu", "armv7-none-eabi")]
+[True, False]
+
+The peak is a function that multiplies and adds as fast as one core can, to be timed.
+
+    i64 plica_peak(i64 turns)      how many operations it did
+
+It waits for nothing: as many sums as the registers hold, all independent.  It is part of native
+code so that a profile says how near the machine's limit a kernel is, wherever the code runs.
+
+>>> machine = Target("cpu", "x86_64-unknown-linux-gnu", "haswell", ("+avx", "+avx2", "+fma"))
+>>> peak(machine).count("call <8 x float> @llvm.fmuladd")
+12
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.codegen.llvm.pool import has_pool
+from plica.codegen.target import Target
+from plica.runtime.artefact import PEAK, USE
+
+MOST: Final = 16
+"""So many sums hide how long one takes, on every machine there is."""
+
+SPARE: Final = 4
+"""Registers that are left for other things."""
+
+_SILENT: Final = """\
+define internal void @plica.tick(i64 %launch) nounwind {
+  ret void
+}
+"""
+
+_CLOCK: Final = """\
+declare i32 @clock_gettime(i32, ptr)
+
+@plica.notes = internal global ptr null, align 8
+
+define hidden void @<USE>(ptr %notes) nounwind {
+  store atomic ptr %notes, ptr @plica.notes release, align 8
+  ret void
+}
+
+define internal void @plica.tick(i64 %launch) nounwind {
+entry:
+  %notes = load atomic ptr, ptr @plica.notes acquire, align 8
+  %none = icmp eq ptr %notes, null
+  br i1 %none, label %end, label %note
+note:
+  %time = alloca [2 x i64], align 8
+  %code = call i32 @clock_gettime(i32 1, ptr %time)
+  %seconds = load i64, ptr %time, align 8
+  %at = getelementptr i8, ptr %time, i64 8
+  %rest = load i64, ptr %at, align 8
+  %big = mul i64 %seconds, 1000000000
+  %now = add i64 %big, %rest
+  %then = load i64, ptr %notes, align 8
+  %spent = sub i64 %now, %then
+  store i64 %now, ptr %notes, align 8
+  %twice = mul i64 %launch, 2
+  %first = add i64 %twice, 1
+  %second = add i64 %twice, 2
+  %total = getelementptr i64, ptr %notes, i64 %first
+  %old = load i64, ptr %total, align 8
+  %new = add i64 %old, %spent
+  store i64 %new, ptr %total, align 8
+  %count = getelementptr i64, ptr %notes, i64 %second
+  %was = load i64, ptr %count, align 8
+  %is = add i64 %was, 1
+  store i64 %is, ptr %count, align 8
+  br label %end
+end:
+  ret void
+}
+"""
+
+
+def clock(triple: str) -> str:
+    """The clock for a machine; one that notes nothing where it is not written for it."""
+    return _CLOCK.replace("<USE>", USE) if has_pool(triple) else _SILENT
+
+
+def peak(target: Target) -> str:
+    """The module of the peak, which is one function."""
+    lanes = max(1, target.vector_bits // 32)
+    count = max(4, min(MOST, target.vector_registers - SPARE))
+    kind = f"<{lanes} x float>"
+    name = f"@llvm.fmuladd.v{lanes}f32"
+    first = f"insertelement {kind} poison, float %small, i64 0"
+    spread = f"<{lanes} x i32> zeroinitializer"
+    lines = [
+        f'target triple = "{target.triple}"',
+        f"declare {kind} {name}({kind}, {kind}, {kind})",
+        "@plica.sink = internal global float 0.0, align 4",
+        f"define i64 @{PEAK}(i64 %turns) {{",
+        "entry:",
+        "  %given = sitofp i64 %turns to float",
+        "  %small = fmul float %given, 0x3DDB7CDFE0000000",
+        f"  %one = {first}",
+        f"  %x = shufflevector {kind} %one, {kind} poison, {spread}",
+    ]
+    for n in range(count):  # each begins with another number: what is equal is computed once
+        lines.append(f"  %s{n} = fadd {kind} %x, splat (float {float(n + 1)!r})")
+    lines += ["  br label %again", "again:", "  %i = phi i64 [ 0, %entry ], [ %next, %again ]"]
+    lines += [f"  %a{n} = phi {kind} [ %s{n}, %entry ], [ %b{n}, %again ]" for n in range(count)]
+    lines += [
+        f"  %b{n} = call {kind} {name}({kind} %x, {kind} %x, {kind} %a{n})" for n in range(count)
+    ]
+    lines += ["  %next = add i64 %i, 1", "  %more = icmp ult i64 %next, %turns"]
+    lines += ["  br i1 %more, label %again, label %end", "end:"]
+    lines += [
+        f"  %t{n} = fadd {kind} %{f't{n - 1}' if n > 1 else 'b0'}, %b{n}" for n in range(1, count)
+    ]
+    lines += [
+        f"  %last = extractelement {kind} %t{count - 1}, i64 0",
+        "  store volatile float %last, ptr @plica.sink, align 4",
+        f"  %done = mul i64 %turns, {2 * lanes * count}",
+        "  ret i64 %done",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,124 @@
+"""Donated inputs: a result that takes the place of an input is written over it, where it differs.
+
+    out[i, j] = v[j] if i == p else x[i, j]
+      -->  for i: if i == p: for j: out[i, j] = v[j]          out and x are one memory
+
+So a cache that a step changes in one row is neither copied nor read for that.  The input must be
+read for nothing else afterwards: whoever reads it then is named in the refusal.
+
+>>> from plica.ir.loop.stages import stages
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer
+>>> from plica.ir.type.dtype import f32, i64
+>>> x, v, p = buffer("x", (8, 4), f32), buffer("v", (4,), f32), buffer("p", (), i64)
+>>> last = stage("out", (8, 4), lambda i, j: Select(Eq(i, p[()]), v[j], x[i, j]))
+>>> made = written_over_input(stages((x, v, p), (last,)), x)
+>>> [str(each.name) for each in made.params], type(made.body.body).__name__
+(['v', 'p', 'out'], 'Branch')
+"""
+
+from __future__ import annotations
+
+from plica.codegen.program import Copy, Launch, Program
+from plica.core.binding import free_vars
+from plica.ir.loop.scalar import Buffer, Eq, Load, Scalar, ScalarVar, Select
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages, loads
+from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Stmt, Store
+from plica.ir.type.dim import known
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+
+__all__ = ["Eq", "check_donated", "refused_donation", "written_over_input"]
+
+
+def written_over_input(of: Stages, given: Buffer) -> Kernel | None:
+    """The kernel that writes what differs from an input over that; None where no such kernel is.
+
+    The input is no parameter of it: what is read of it stays where it is.
+    """
+    last = of.stages[-1]
+    if len(of.stages) != 1 or not isinstance(last, Each):
+        return None
+    body = _put(last, last.value, given, 0)
+    if body == NOTHING or any(load.buffer is given for load in loads(body)):
+        return None
+    rest = tuple([each for each in of.inputs if each is not given])
+    return Kernel(of.dims, (*rest, last.out), len(rest), body)
+
+
+def _put(of: Each, value: Scalar, given: Buffer, depth: int) -> Stmt:
+    """What stores a value inside of the first loops; choices are made as far out as they can."""
+    bound, free = frozenset(of.axes[:depth]), frozenset(of.axes)
+    match value:
+        case Load(buffer, indices) if buffer is given and _is_own(indices, of):
+            return NOTHING
+        case Select(condition, then, orelse) if not (free_vars(condition) & free) - bound:
+            yes, no = (_put(of, each, given, depth) for each in (then, orelse))
+            return NOTHING if yes is no is NOTHING else Branch(condition, yes, no)
+        case _ if depth < len(of.axes):
+            axis: ScalarVar = of.axes[depth]
+            inside = _put(of, value, given, depth + 1)
+            if inside is NOTHING:
+                return NOTHING
+            return For(axis, of.out.shape[depth], "serial", inside)
+        case _:
+            return Store(of.out, of.axes, value)
+
+
+def _is_own(indices: tuple[Scalar, ...], of: Each) -> bool:
+    """Whether an element is read of the place it is for; an axis of length 1 has one place."""
+    if len(indices) != len(of.axes):
+        return False
+    places = zip(indices, of.axes, of.out.shape, strict=True)
+    return all(at is axis or known(size) == 1 for at, axis, size in places)
+
+
+def check_donated(of: Program, names: tuple[str, ...], wanted: tuple[str, ...]) -> None:
+    """Refuse a program that does not update in place what it was given for that.
+
+    `names` are those of the inputs in order, `wanted` those that were donated.
+    """
+    done = {names[given]: (given, result) for given, result in of.donated}
+    for name in wanted:
+        if name not in done:
+            raise refused_donation(name, "no result is the input with some elements replaced")
+        given, result = done[name]
+        slots = {(slot.space, slot.index): at for at, slot in enumerate(of.slots)}
+        _check_reads(of, name, slots["input", given], slots["output", result])
+
+
+def _check_reads(of: Program, name: str, old: int, new: int) -> None:
+    """Nobody reads an input once something was written over it."""
+    first, *others = (
+        of.regions[of.entry],
+        *[steps for at, steps in enumerate(of.regions) if at != of.entry],
+    )
+    written = False
+    for step in first:
+        if isinstance(step, Launch) and new in step.args[-1:]:
+            written = True
+        elif written and _reads(step, old):
+            raise refused_donation(name, f"{_called(step)} reads it after it was updated")
+    for steps in others:  # which run before or after, as it turns out
+        for step in steps:
+            if _reads(step, old):
+                raise refused_donation(name, f"{_called(step)} reads it inside of a branch")
+
+
+def _reads(step: object, slot: int) -> bool:
+    if isinstance(step, Launch):
+        return slot in step.args
+    return isinstance(step, Copy) and step.source == slot
+
+
+def _called(step: object) -> str:
+    return step.source if isinstance(step, Launch) else "an output"
+
+
+def refused_donation(name: str, why: str) -> UnsupportedError:
+    """The refusal of a donated input that is not updated in place."""
+    message = f"The donated input {name!r} is not updated in place: {why}."
+    expected = "a result of its type that replaces elements of it, computed when it is last read"
+    hint = "Leave it out of `donate`, or compute the update before what else needs the old values."
+    place = Place(node=name)
+    return UnsupportedError(Diagnostic("unsupported", message, place, expected, None, hint))

@@ -1,0 +1,68 @@
+"""Rows of operators that onnxruntime adds to the standard's (`com.microsoft`).
+
+`MatMulNBits` is a product by a weight of 2, 4 or 8 bits, several of which share a byte, the lowest
+bits first, with a scale, and perhaps a zero point, for each block of a column's elements.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.row.word import Row, dtype, rank, to
+from plica.ir.graph.expression import Expr, const
+from plica.ir.op.comparison import bitwise_and, right_shift
+from plica.ir.op.cut import slice_
+from plica.ir.op.elementwise import add, multiply, subtract
+from plica.ir.op.join import stack
+from plica.ir.op.linear import matmul
+from plica.ir.op.shape import reshape, transpose
+from plica.ir.type.dtype import f32, u8
+
+
+def _unpacked(packed: Expr, bits: int) -> Expr:
+    """The numbers that bytes hold, with these as an axis of their own behind all others."""
+    parts = []
+    for first in range(0, 8, bits):
+        moved = right_shift(packed, const(first, u8)) if first else packed
+        parts.append(bitwise_and(moved, const((1 << bits) - 1, u8)))
+    return stack(tuple(parts), axis=rank(packed))
+
+
+def _matmul_n_bits(node: OnnxNode) -> Expr:
+    """a, packed [N, blocks, bytes], scales, zero points, group indices, bias."""
+    x, packed, scales, zeros = node.x(0), node.x(1), node.x(2), node.maybe(3)
+    depth, columns = node.integer("K"), node.integer("N")
+    bits, block = node.integer("bits", 4), node.integer("block_size")
+    node.ignore("accuracy_level")
+    if bits not in (2, 4, 8):
+        node.unsupported("MatMulNBits takes weights of some bits.", "2, 4 or 8", str(bits))
+    if node.maybe(4) is not None:
+        node.unsupported("MatMulNBits takes the blocks of a column in order.", None, "g_idx")
+    blocks = -(-depth // max(block, 1))
+    wanted = (columns, blocks, block * bits // 8)
+    if block < 1 or block * bits % 8 or node.sizes(1) != wanted or dtype(packed) is not u8:
+        found = f"{node.type(1)} in blocks of {block}"
+        node.malformed("The weight of MatMulNBits is bytes for each block.", str(wanted), found)
+    weight = to(reshape(_unpacked(packed, bits), (columns, blocks, block)), f32)
+    if zeros is None:
+        weight = subtract(weight, const(float(1 << (bits - 1)), f32))
+    else:
+        if dtype(zeros) is u8:
+            row = -(-blocks * bits // 8)
+            apart = _unpacked(reshape(zeros, (columns, row)), bits)
+            every = reshape(apart, (columns, row * 8 // bits))
+            zeros = slice_(every, (0,), (blocks,), axes=(1,))
+        weight = subtract(weight, reshape(to(zeros, f32), (columns, blocks, 1)))
+    weight = multiply(weight, reshape(to(scales, f32), (columns, blocks, 1)))
+    whole = slice_(reshape(weight, (columns, blocks * block)), (0,), (depth,), axes=(1,))
+    made = matmul(x, to(transpose(whole, (1, 0)), dtype(x)))
+    bias = node.maybe(5)
+    return made if bias is None else add(made, bias)
+
+
+# fmt: off
+TABLE: Final[dict[str, Row]] = {
+    "MatMulNBits": _matmul_n_bits,
+}
+# fmt: on

@@ -1,0 +1,44 @@
+"""Rules that ask who uses a term, beside those that look at terms alone: rewriting of modules.
+
+Regions (`dominates`) and several outputs (`outputs`) are found in a whole program.  A pack with
+such rules brings a module into the normal form of its other rules, then replaces what these find,
+and so on until nothing is found.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.core.diagnostic import RuleRefused
+from plica.ir.graph.module import Module
+from plica.rewrite.derivation import DerivationStep, Rewritten
+from plica.rewrite.dominate import rewrite_dominated
+from plica.rewrite.output_groups import rewrite_outputs
+from plica.rewrite.pack import Pack, rewrite_under
+from plica.rewrite.pattern import Dominator, Outputs
+from plica.runtime.error import Diagnostic
+
+ROUNDS: Final = 100
+"""How often both kinds of rules are tried in turns before they are taken to loop."""
+
+
+def rewrite_module(module: Module, pack: Pack) -> Rewritten:
+    """A module under all rules of a pack, with the steps to it."""
+    regions = tuple(rule for rule in pack if isinstance(rule.left, Dominator))
+    groups = tuple(rule for rule in pack if isinstance(rule.left, Outputs))
+    steps: list[DerivationStep] = []
+    for _ in range(ROUNDS):
+        done = rewrite_under(module, pack.local)
+        assert isinstance(done.term, Module)  # no rule speaks of modules
+        found, of_regions = rewrite_dominated(done.term, regions)
+        module, of_groups = rewrite_outputs(found, groups)
+        asked = of_regions.steps + of_groups.steps
+        steps.extend(done.steps + asked)
+        if not asked:
+            return Rewritten(module, tuple(steps))
+    names = list(dict.fromkeys(step.rule.name for step in steps[-50:]))
+    message = "Rewriting does not come to an end."
+    expected, found_here = "rules that decrease some measure", f"a cycle through {', '.join(names)}"
+    raise RuleRefused(
+        Diagnostic("looping-rules", message, steps[-1].rule.place, expected, found_here)
+    )

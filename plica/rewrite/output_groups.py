@@ -1,0 +1,217 @@
+"""Rewriting several outputs: the groups of terms of a program that a pattern matches.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph.expression import Tuple, Var
+>>> from plica.ir.type.term import tensor
+>>> from plica.rewrite.outputs import outputs
+>>> from plica.rewrite.pattern import holes
+>>> x, y, z = holes("x y z")
+>>> a, b, c = (Var(Name(name), tensor((2, 2), "f32")) for name in "abc")
+>>> whole = Tuple((a @ b, a @ c, b @ c))
+>>> [first is a @ b for first, _ in output_groups(outputs(x @ y, x @ z), whole)]
+[True, False]
+
+Both orders of the two products are groups; in a rewriting each term is in one of them at most.  A
+let hides who uses its value, so `to_dataflow` comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from plica.core.binding import free_vars
+from plica.core.diagnostic import RuleRefused
+from plica.core.term import Term, rebuild
+from plica.ir.graph.expression import Apply, Expr, Function, Project, Tuple
+from plica.ir.graph.module import Module
+from plica.rewrite.check.probe import types_differ
+from plica.rewrite.derivation import Derivation, DerivationStep, RewriteSweep, rebuild_top_down
+from plica.rewrite.graph.scope_placement import needed, regions
+from plica.rewrite.graph.walk import expressions, operands
+from plica.rewrite.match import Filling, Matcher, covered, part_matcher
+from plica.rewrite.outputs import edge
+from plica.rewrite.pattern import Outputs, alternatives
+from plica.rewrite.rule import Rule
+from plica.runtime.error import Diagnostic
+
+ROUNDS: Final = 100
+"""How often a program is searched before the rules are taken to loop."""
+
+
+def output_groups(pattern: Outputs, root: Expr) -> Iterator[tuple[Expr, ...]]:
+    """The groups of terms inside an expression that a pattern matches; they may overlap."""
+    dataflow = _Uses(root)
+    for way in alternatives(pattern):
+        assert isinstance(way, Outputs)
+        yield from dataflow.groups(way)
+
+
+class _Uses:
+    """Who uses what inside a function, and in which scopes each value is needed."""
+
+    def __init__(self, root: Expr) -> None:
+        self.nodes = expressions(root)
+        params = root.params if isinstance(root, Function) else ()
+        self.outer = free_vars(root) | frozenset(params)
+        self.at = {node: number for number, node in enumerate(self.nodes)}
+        self.users: dict[Expr, list[Expr]] = {node: [] for node in self.nodes}
+        for node in self.nodes:
+            for part in dict.fromkeys(operands(node)):
+                self.users[part].append(node)
+        self.scopes: dict[Expr, list[int]] = {}
+        roots = [root]
+        for number, scope in enumerate(roots):
+            for node in needed(scope):
+                self.scopes.setdefault(node, []).append(number)
+                roots.extend(regions(node))
+
+    def groups(self, way: Outputs) -> Iterator[tuple[Expr, ...]]:
+        """The groups that one alternative of a pattern matches, parts before wholes."""
+        matchers = [part_matcher(each) for each in way.patterns]
+        edges = [edge(way.patterns, at) for at in range(1, len(matchers))]
+        for first in self.nodes:
+            filling: Filling = {}
+            if isinstance(first, Apply | Tuple | Project) and matchers[0](first, filling):
+                yield from self._others(way, matchers, edges, (first,), filling)
+
+    def _others(
+        self,
+        way: Outputs,
+        matchers: list[Matcher],
+        edges: list[tuple[str, int] | None],
+        chosen: tuple[Expr, ...],
+        filling: Filling,
+    ) -> Iterator[tuple[Expr, ...]]:
+        """Recursion over the outputs of a pattern."""
+        if len(chosen) == len(matchers):
+            if self._is_group(way, chosen):
+                yield chosen
+            return
+        edge = edges[len(chosen) - 1]
+        assert edge is not None  # it was looked for when the pattern was made
+        name, depth = edge
+        for node in self._above(filling[name], depth):
+            trial = dict(filling)
+            if node not in chosen and matchers[len(chosen)](node, trial):
+                yield from self._others(way, matchers, edges, (*chosen, node), trial)
+
+    def _above(self, node: Expr, depth: int) -> list[Expr]:
+        """What uses an expression, or uses what uses it, so many times; in the order of a walk."""
+        found = {node: None}
+        for _ in range(depth):
+            found = dict.fromkeys(user for each in found for user in self.users[each])
+        return sorted(found, key=self.at.__getitem__)
+
+    def _is_group(self, way: Outputs, chosen: tuple[Expr, ...]) -> bool:
+        scopes = self.scopes.get(chosen[0])
+        if any(self.scopes.get(each) != scopes for each in chosen[1:]):
+            return False
+        if len({frozenset(free_vars(each) - self.outer) for each in chosen}) > 1:
+            return False  # under different binders
+        inside = {
+            node
+            for pattern, term in zip(way.patterns, chosen, strict=True)
+            for node in covered(pattern, term)
+        }
+        for alone in way.sole:
+            for pattern, term in zip(way.patterns, chosen, strict=True):
+                for node in _standing(alone, pattern, term):
+                    if not inside.issuperset(self.users[node]):
+                        return False
+        return not any(self.below(operands(each)) & set(chosen) for each in chosen)
+
+    def below(self, roots: tuple[Expr, ...]) -> set[Expr]:
+        """All that some expressions are made of, themselves included."""
+        return set(expressions(*roots))
+
+
+def _standing(part: Term, pattern: Term, term: Term) -> list[Expr]:
+    """What stands in a term where a part of the pattern is."""
+    pairs: list[tuple[Term, Term]] = [(pattern, term)]
+    for wanted, found in pairs:
+        if not type(wanted).hole and len(wanted._children) == len(found._children):
+            pairs.extend(zip(wanted._children, found._children, strict=True))
+    return [found for wanted, found in pairs if wanted is part and isinstance(found, Expr)]
+
+
+def rewrite_outputs(module: Module, rules: Iterable[Rule]) -> tuple[Module, Derivation]:
+    """The module rewritten until no rule finds a group, and the derivation to it."""
+    used = tuple(rules)
+    for rule in used:
+        if not isinstance(rule.left, Outputs):
+            message = f"The left side of {rule.name} is one term."
+            hint = "Use plica.rewrite.rewrite for it."
+            raise RuleRefused(Diagnostic("bad-rule", message, rule.place, suggestion=hint))
+    steps: list[DerivationStep] = []
+    current = module
+    for _ in range(ROUNDS):
+        taken = [_round(at, child, used) for at, child in enumerate(current._children)]
+        if not any(found for _, found in taken):
+            return current, Derivation(module, tuple(steps))
+        made = rebuild(current, tuple([child for child, _ in taken]))
+        assert isinstance(made, Module)
+        current = made
+        steps += [step for _, found in taken for step in found]
+    names = list(dict.fromkeys(step.rule.name for step in steps[-50:]))
+    message = "Rewriting of several outputs does not come to an end."
+    expected, found = "rules that decrease some measure", f"a cycle through {', '.join(names)}"
+    raise RuleRefused(Diagnostic("looping-rules", message, steps[-1].rule.place, expected, found))
+
+
+def _round(at: int, child: Term, rules: tuple[Rule, ...]) -> tuple[Term, list[DerivationStep]]:
+    """A function with every group that was found at once replaced in one sweep.
+
+    Groups are taken parts before wholes, and none that another taken one is computed from: so what
+    is joined never comes to depend on itself.
+    """
+    if not isinstance(child, Function):
+        return child, []
+    uses = _Uses(child)
+    sweep = RewriteSweep("down")
+    become: dict[Term, DerivationStep] = {}
+    taken: set[Expr] = set()
+    below: set[Expr] = set()
+    for rule in rules:
+        assert isinstance(rule.left, Outputs)
+        for way, (_, matcher) in zip(alternatives(rule.left), rule.matchers, strict=True):
+            assert isinstance(way, Outputs)
+            for group in uses.groups(way):
+                if not taken.isdisjoint(group) or not below.isdisjoint(group):
+                    continue
+                parts = _parts(rule, matcher, group)
+                if parts is None:
+                    continue
+                taken.update(group)
+                below |= uses.below(group)
+                for old, new in zip(group, parts, strict=True):
+                    if new is not old:
+                        site = len(become) + 1
+                        become[old] = DerivationStep(rule, old, new, (at,), sweep, site)
+    if not become:
+        return child, []
+    made = rebuild_top_down(
+        lambda node: become[node].after if node in become else node, lambda _old, _new: None, child
+    )
+    return made, list(become.values())
+
+
+def _parts(rule: Rule, matcher: Matcher, group: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
+    """What the terms of a group become, None where the rule does not apply."""
+    whole = Tuple(group)
+    made = rule.apply(matcher, whole)
+    if made is None:
+        return None
+    wrong = types_differ(whole, made)
+    if wrong is not None:
+        message = f"The sides of {rule.name} cannot have one type."
+        raise RuleRefused(Diagnostic("rule-types", message, rule.place, found=wrong))
+    assert isinstance(made, Expr)
+    numbers = range(len(group))
+    parts = made.items if isinstance(made, Tuple) else tuple(Project(made, n) for n in numbers)
+    changed = {old for old, new in zip(group, parts, strict=True) if new is not old}
+    if changed & set(expressions(*parts)):
+        message = f"The right side of {rule.name} holds what it replaces."
+        expected = "terms made of the parts of the left side"
+        raise RuleRefused(Diagnostic("looping-rules", message, rule.place, expected))
+    return parts if changed else None

@@ -1,0 +1,182 @@
+"""Recursive patterns: a step that says `again`, and where it ends.
+
+    recursive("chain", lambda again: either(relu(again), tanh(again)), ends=exp(x))
+
+matches `exp(a)`, `relu(exp(a))`, `tanh(relu(exp(a)))` and so on.  Each turn takes the first
+alternative that fits, those of the step before the end.  The holes of the step are filled anew on
+each turn, and `m.chain` holds the turns; those of `ends` are holes as any others, and a right side
+that is a term can use them.  A pattern is a finite term in which `again` is a name: printing ends.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.type.term import tensor
+>>> from plica.rewrite.match import match
+>>> from plica.rewrite.pattern import either, holes
+>>> a, b, c = (Var(Name(name), tensor((2,), "f32")) for name in "abc")
+>>> (x,) = holes("x")
+>>> found = match(recursive("sum", lambda again: either(again + again, x)), (a + b) + (c + b))
+>>> [str(turn.x.name) for turn in found.sum if "x" in turn.filling]
+['a', 'c', 'b']
+>>> found.sum.fold(lambda turn, inside: sum(inside) or 1)      # b counts twice
+4
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import attrs
+
+from plica.core.diagnostic import RuleRefused
+from plica.core.fold import post_order
+from plica.core.term import Term, rebuild
+from plica.ir.graph.expression import Expr
+from plica.rewrite.pattern import (
+    Again,
+    Hole,
+    Recursive,
+    Rest,
+    alternatives,
+    bound_names,
+    hole_names,
+    once,
+    recursions,
+    word,
+)
+from plica.runtime.error import Diagnostic, Place
+
+TURNS: Final = (1, 2, 0, 3, 4)
+"""How many turns are written out for an instance, the simplest first."""
+
+
+def recursive(name: str, step: Callable[[Any], Any], ends: Any = None) -> Any:
+    """What `step` matches, where `again` stands for all of it once more, or what `ends` matches.
+
+    `m.name` are the turns, outermost first: `turn.x` is what fills a hole on that turn, and
+    `m.name.fold(f)` calls `f(turn, results of the turns inside)`, once for each distinct one.
+    """
+    called: object = step  # whatever a user gives
+    if not callable(called):
+        hint = "lambda again: either(relu(again), x)"
+        raise _refused(word(name), "has a function for its step", "a function", repr(step), hint)
+    again = Again(word(name))
+    body = step(again)
+    for each in (body,) if ends is None else (body, ends):
+        if not isinstance(each, Expr):
+            raise _refused(again.name, "is made of expressions", "a pattern", repr(each))
+    made = Recursive(again.name, body, () if ends is None else (ends,))
+    for reason in _wrong(made, again):
+        raise reason
+    return made
+
+
+def _wrong(made: Recursive, again: Again) -> Iterator[RuleRefused]:
+    """Why something can be no recursive pattern."""
+    name = made.name
+    for end in made.ends:
+        if any(isinstance(node, Again) for node in post_order(end)):
+            yield _refused(name, "ends in what does not go on", "no again in ends", "again")
+    ways = alternatives(made.step)
+    if again in ways:
+        found = "again alone, which is the same term for ever"
+        yield _refused(name, "takes a step", "an operator around again", found)
+    if not any(_goes_on(way, again) for way in ways):
+        hint = "Without it an ordinary pattern does."
+        yield _refused(name, "says again somewhere in its step", "again", repr(made.step), hint)
+    if not made.ends and all(_goes_on(way, again) for way in ways):
+        hint = f'either(..., x), or recursive("{name}", ..., ends=x)'
+        yield _refused(name, "ends", "an alternative without again, or ends=", "none", hint)
+    if any(isinstance(node, Again) and node is not again for node in once(made.step)):
+        yield _refused(name, "says again of itself only", f"the again of {name}", "that of another")
+    if any(type(node).binds for each in (made.step, *made.ends) for node in post_order(each)):
+        yield _refused(name, "binds no variables", "operators around holes", "a let or a function")
+    twice = hole_names(made.step) & frozenset[str]().union(*map(hole_names, made.ends))
+    if twice - {name}:
+        yield _shared(name, twice - {name}, None)
+
+
+def _goes_on(way: Term, again: Again) -> bool:
+    return again in post_order(way)
+
+
+def _refused(
+    name: str, message: str, expected: str, found: str, hint: str | None = None
+) -> RuleRefused:
+    told = f"The recursive pattern {name} {message}."
+    return RuleRefused(Diagnostic("bad-rule", told, None, expected, found, hint))
+
+
+def _shared(name: str, holes: frozenset[str], place: Place | None) -> RuleRefused:
+    message = f"Holes of the step of {name} are filled anew on each turn, so nothing else has them."
+    hint = "A hole of ends= is the same on all turns; or compare the turns in when=."
+    found = ", ".join(sorted(holes))
+    return RuleRefused(Diagnostic("bad-rule", message, place, "holes of its own", found, hint))
+
+
+def check_recursions(left: Term, place: Place | None) -> None:
+    """Refuse a left side whose recursive patterns share what is their own, or stand in scopes."""
+    found = recursions(left)
+    if not found:
+        return
+    taken = bound_names(left)
+    for each in found:
+        own = hole_names(each.step) - {each.name}
+        if own & taken:
+            raise _shared(each.name, own & taken, place)
+        if each.name in taken:
+            message = f"The left side has two things of the name {each.name}."
+            raise RuleRefused(Diagnostic("bad-rule", message, place, "another name", each.name))
+        taken |= own | {each.name}
+    if any(type(node).binds for node in post_order(left)):
+        message = f"The recursive pattern {found[0].name} stands beside bound variables."
+        expected = "operators around holes"
+        raise RuleRefused(Diagnostic("bad-rule", message, place, expected, "a let or a function"))
+
+
+def unrolled(pattern: Term, choose: Callable[[Any], Any]) -> Term:
+    """An ordinary pattern: some turns of each recursion written out, the holes of each by a name of
+    their own.  Recursion over a pattern, and a few turns deep."""
+    if not recursions(pattern):
+        return pattern
+    return _Unrolling(choose).part(pattern)
+
+
+class _Unrolling:
+    """Turns are numbered as they come."""
+
+    def __init__(self, choose: Callable[[Any], Any]) -> None:
+        self.choose, self.numbers = choose, itertools.count()
+        self.made: dict[Recursive, Term] = {}
+
+    def part(self, node: Term) -> Term:
+        """A part of the pattern that is matched once."""
+        if isinstance(node, Recursive):
+            if node not in self.made:
+                self.made[node] = self.turn(node, self.choose(TURNS))
+            return self.made[node]
+        return rebuild(node, tuple(map(self.part, node._children)))
+
+    def turn(self, of: Recursive, left: int) -> Term:
+        """A turn with so many others inside."""
+        again = Again(of.name)
+        ways = alternatives(of.step)
+        if left:
+            step = self.choose([way for way in ways if _goes_on(way, again)])
+        else:
+            stops = [way for way in ways if not _goes_on(way, again)]
+            ends = [way for end in of.ends for way in alternatives(end)]
+            step = self.choose([*stops, *ends])
+            if step in ends:
+                return self.part(step)
+        return self._step(step, of, left, next(self.numbers))
+
+    def _step(self, node: Term, of: Recursive, left: int, number: int) -> Term:
+        if isinstance(node, Again):
+            return self.turn(of, left - 1)
+        if isinstance(node, Recursive):
+            return self.turn(node, self.choose(TURNS))
+        if isinstance(node, Hole | Rest):
+            return attrs.evolve(node, name=f"{node.name}_{number}")
+        return rebuild(node, tuple(self._step(kid, of, left, number) for kid in node._children))

@@ -1,0 +1,146 @@
+"""Turns: what a recursive pattern matches, one turn for each place where its step or its end fits.
+
+    recursive("sum", lambda again: either(again + again, x))      on (a + b) + c
+    five turns: (a + b) + c, a + b, a, b, c
+
+Which alternative fits at a term depends on the term alone, so it is decided once for each distinct
+term, with an explicit stack: deep programs and shared terms cost what they have of distinct terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence, Set
+from typing import Any, Generic, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
+
+from attrs import frozen
+
+from plica.core.term import Term, leaf_key
+
+M = TypeVar("M")
+R = TypeVar("R")
+# Any: what fills a hole is a term, the value of an attribute, or what a recursion matched.
+Filling: TypeAlias = dict[str, Any]
+Matcher: TypeAlias = Callable[[Any, Filling], bool]
+NOWHERE = -1
+"""The number of the alternative at a term that none fits."""
+
+
+@frozen(eq=False)
+class RecursionTurns(Generic[M]):
+    """The turns of a recursion, each before those inside it; a term that occurs twice is one turn.
+
+    A turn is a match: `turn.x` fills the hole `x` there.  `terms` are the terms of the turns,
+    `inside` those that each says `again` of, `patterns` the alternatives that each took.
+    """
+
+    terms: tuple[Term, ...]
+    turns: tuple[M, ...]
+    inside: tuple[tuple[Term, ...], ...]
+    patterns: tuple[Term, ...]
+
+    def __len__(self) -> int:
+        return len(self.turns)
+
+    def __iter__(self) -> Iterator[M]:
+        return iter(self.turns)
+
+    def __getitem__(self, at: int) -> M:
+        return self.turns[at]
+
+    def fold(self, f: Callable[[M, tuple[R, ...]], R]) -> R:
+        """`f` of each turn and of what it gave for the turns inside, once for each distinct one."""
+        done: dict[Term, R] = {}
+        for term, turn, inside in zip(
+            reversed(self.terms), reversed(self.turns), reversed(self.inside), strict=True
+        ):
+            done[term] = f(turn, tuple([done[each] for each in inside]))
+        return done[self.terms[0]]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether a hole that is used twice can be both."""
+    return one is other or leaf_key(one) == leaf_key(other)
+
+
+class RecursiveMatcher(Generic[M]):
+    """Binds a name to the turns of a recursion; holes in `whole` are the same on all of them."""
+
+    def __init__(
+        self,
+        name: str,
+        steps: Sequence[tuple[Term, Matcher]],
+        whole: Set[str],
+        turn_of: Callable[[Filling], M],
+    ) -> None:
+        self.name, self.steps, self.whole, self.turn_of = name, steps, whole, turn_of
+        self._chosen: WeakKeyDictionary[Term, int] = WeakKeyDictionary()
+
+    def __call__(self, term: Any, filling: Filling) -> bool:
+        """Whether the recursion matches a term, with the filling that comes of it."""
+        if not isinstance(term, Term) or self._decided(term) == NOWHERE:
+            return False
+        if self.name in filling:
+            return bool(filling[self.name].terms[0] is term)
+        found = self._gathered(term)
+        for own in found.values():
+            for hole in self.whole & own.keys():
+                if not _same(filling.setdefault(hole, own[hole]), own[hole]):
+                    return False
+        filling[self.name] = RecursionTurns(
+            tuple(found),
+            tuple([self.turn_of(own) for own in found.values()]),
+            tuple([own[self.name] for own in found.values()]),
+            tuple([self.steps[self._chosen[node]][0] for node in found]),
+        )
+        return True
+
+    def _decided(self, root: Term) -> int:
+        """The number of the alternative that fits."""
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            missing = () if node in self._chosen else self._choose(node)
+            stack.extend(missing)
+            if not missing:
+                stack.pop()
+        return self._chosen[root]
+
+    def _choose(self, node: Term) -> tuple[Term, ...]:
+        """Choose the first alternative that fits, or say what must be decided before."""
+        for number in range(len(self.steps)):
+            filling = self._filled(node, number)
+            if filling is None:
+                continue
+            parts: tuple[Term, ...] = filling[self.name]
+            missing = tuple([part for part in parts if part not in self._chosen])
+            if missing:
+                return missing
+            if all(self._chosen[part] != NOWHERE for part in parts):
+                self._chosen[node] = number
+                return ()
+        self._chosen[node] = NOWHERE
+        return ()
+
+    def _filled(self, node: Term, number: int) -> Filling | None:
+        filling: Filling = {}
+        if not self.steps[number][1](node, filling):
+            return None
+        return {self.name: (), **filling}
+
+    def _gathered(self, root: Term) -> dict[Term, Filling]:
+        """What fills the holes on each turn, a turn before those inside it."""
+        order: list[Term] = []
+        found: dict[Term, Filling] = {}
+        stack: list[tuple[Term, bool]] = [(root, False)]
+        while stack:
+            node, leaving = stack.pop()
+            if leaving:
+                order.append(node)
+            elif node not in found:
+                filling = self._filled(node, self._chosen[node])
+                assert filling is not None  # it was, when it was decided
+                found[node] = filling
+                stack.append((node, True))
+                stack.extend((part, False) for part in reversed(filling[self.name]))
+        return {node: found[node] for node in reversed(order)}

@@ -1,0 +1,45 @@
+"""Donation: inputs that a call gives away, and whose memory holds a result afterwards.
+
+What is donated must be an array that can be written in place, and nobody else's: no other input may
+lie in the same memory.
+
+>>> from plica.runtime.port import Port
+>>> x = Port("x", (2,), "f32", np.dtype("float32"))
+>>> face = Interface((("x", 0),), (x,), (x,), True, (), ((0, 0),))
+>>> given = np.zeros(2, np.float32)
+>>> check_donated(face, [given], [given])
+>>> check_donated(face, [given], [[0.0, 0.0]])
+Traceback (most recent call last):
+plica.runtime.error.InputError: x: Input 'x' is donated, and cannot be written in place. ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from plica.runtime.error import Diagnostic, InputError, Place
+from plica.runtime.interface import Interface
+from plica.runtime.port import Array
+
+
+def check_donated(of: Interface, arrays: Sequence[Array], values: Sequence[object]) -> None:
+    """Refuse donated inputs that cannot be written over; `values` is what the caller gave."""
+    own = {id(each) for each in values}
+    wrong: list[Diagnostic] = []
+    for old, _ in of.donated:
+        port, array = of.inputs[old], arrays[old]
+        place = Place(node=port.name)
+        if id(array) not in own or not array.flags.writeable:
+            message = f"Input {port.name!r} is donated, and cannot be written in place."
+            expected = f"a contiguous, writeable numpy array, {port.type}"
+            found = "a read-only array" if id(array) in own else "what must be copied first"
+            hint = "Give x.copy(), or what the last call returned."
+            wrong.append(Diagnostic("input-type", message, place, expected, found, hint))
+        for at, other in enumerate(arrays):
+            if at != old and np.may_share_memory(array, other):
+                message = f"Input {port.name!r} is donated, and {of.inputs[at].name!r} lies in it."
+                wrong.append(Diagnostic("input-type", message, place, "memory of its own"))
+    if wrong:
+        raise InputError(wrong[0], *wrong[1:])

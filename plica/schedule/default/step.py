@@ -1,0 +1,56 @@
+"""Steps: the primitives that trace templates are written with, each loaded at its first use.
+
+A template names a dozen of them, and the trace for one kernel takes a few.
+
+>>> block("C").kind
+'block'
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import late
+
+__all__ = [
+    "annotate",
+    "block",
+    "compute_at",
+    "decompose_padding",
+    "decompose_reduction",
+    "fuse",
+    "loop_partition",
+    "loops",
+    "merge_loops",
+    "parallel",
+    "reorder",
+    "reverse_compute_at",
+    "set_scope",
+    "split",
+    "tensorize",
+    "unroll",
+    "vectorize",
+]
+
+if TYPE_CHECKING:
+    from plica.schedule.primitive import (
+        annotate,
+        block,
+        compute_at,
+        decompose_padding,
+        decompose_reduction,
+        fuse,
+        loop_partition,
+        loops,
+        merge_loops,
+        parallel,
+        reorder,
+        reverse_compute_at,
+        set_scope,
+        split,
+        tensorize,
+        unroll,
+        vectorize,
+    )
+else:
+    globals().update({name: late(f"plica.schedule.primitive:{name}") for name in __all__})
