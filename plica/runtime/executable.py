@@ -188,8 +188,14 @@ class Executable:
         return "\n".join(lines)
 
     def trace(self, kernel: str) -> KernelTrace:
-        """How a kernel was scheduled, by its name as a profile shows it; it prints as Python."""
+        """How a kernel was scheduled, by its name as a profile shows it; it prints as Python.
+
+        Where only one kernel is meant, the name may lack the digits at its end.
+        """
         found = {each.kernel: each for each in self.artefact.record().traces}
+        meant = [each for each in found if each.rpartition("_")[0] == kernel]
+        if kernel not in found and len(meant) == 1:
+            (kernel,) = meant
         if kernel not in found:
             near = get_close_matches(kernel, found, n=1)
             hint = f"Did you mean '{near[0]}'?" if near else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
 from plica.cli.fuzz.verb import ToldCase, add_verb, drive, tell
-from plica.cli.named_pack import named_contract, named_packs, named_pass
+from plica.cli.named_pack import named_contract, named_function, named_packs, named_pass
 
 if TYPE_CHECKING:
     from plica.ir.graph.module import Module
@@ -22,6 +22,7 @@ examples:
   plica fuzz graph --examples 2000
   plica fuzz graph --rules my_rules.py --seed 7
   plica fuzz graph --pass my_pass.py:PASS
+  plica fuzz graph --programs mine.py:programs --oracle mine.py:no_slower
   plica fuzz graph --seconds 600 --jobs 8 --corpus found/ --keep-going
   plica fuzz graph --plant              a wrong rule is planted, and must be found
   plica fuzz graph --plant pass         as is a mistake in a pass
@@ -39,6 +40,11 @@ def configure(verbs: Any) -> None:
     parser.add_argument("--pass", action="append", default=[], dest="passes",
                         metavar="NAME|FILE.py:NAME",
                         help="try this pass alone, by name or in a file; repeatable")  # fmt: skip
+    parser.add_argument("--programs", metavar="FILE.py:NAME",
+                        help="a function from a random.Random to modules to try")  # fmt: skip
+    parser.add_argument("--oracle", metavar="FILE.py:NAME",
+                        help="a function that says why a module made of another is wrong: "
+                             "(before, after, inputs) to a text or None")  # fmt: skip
     parser.add_argument("--contract", default="exact",
                         help="rules within this float contract are used (exact)")  # fmt: skip
     parser.add_argument("--native", type=int, default=0, metavar="K",
@@ -101,6 +107,8 @@ def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) 
         whole=arguments.compiled,
         every=every,
         focus=[rule for pack in extra for rule in pack.within(contract)],
+        programs=named_function(arguments.programs) if arguments.programs else None,
+        oracle=named_function(arguments.oracle) if arguments.oracle else None,
         say=say,
     )
 

@@ -76,7 +76,8 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
         "operators": report.operators,
         "settings": report.settings,
         "models": {"compiled": report.compiled, "runs compared": report.runs,
-                   "with an open batch": report.batches, "rounded": report.rounded},
+                   "with an open batch": report.batches,
+                   "with sizes known late": report.late, "rounded": report.rounded},
         "refused": report.refused,
         "peers that differ from each other": report.peers,
     }  # fmt: skip
@@ -131,7 +132,8 @@ def _print(report: OnnxFuzzReport, written: Path | None) -> None:
     counted = (
         f"{report.examples} models, seed {report.seed}: {report.operators.total()} nodes of "
         f"{len(report.operators)} operators, versions {versions}, {report.batches} with an open "
-        f"batch; {report.compiled} compiled, {report.runs} runs compared, {report.rounded} "
+        f"batch, {report.late} with sizes that are known when they run; {report.compiled} "
+        f"compiled, {report.runs} runs compared, {report.rounded} "
         f"differ by rounding alone, {report.refused.total()} refused."
     )
     each, wrong = report.finding, None

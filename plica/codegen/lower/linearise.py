@@ -182,6 +182,7 @@ class _Maker:
             thunks=tuple(self.thunks),
             origins=tuple([self.origins.get(key) for key in self.kernels]),
             passed_over=tuple(self.passed_over),
+            digests=tuple(self.kernels),
             donated=tuple([
                 (self.slots[old].index, self.slots[new].index)
                 for old, new in self.donated.items() if new >= 0
