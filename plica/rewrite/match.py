@@ -140,7 +140,19 @@ def match(pattern: Term, term: Term) -> PatternMatch | None:
 
 def compiled(pattern: Term) -> tuple[tuple[Head, Matcher], ...]:
     """A matcher for each alternative, with the head that its terms must have."""
-    return tuple((head(each), _whole(each)) for each in alternatives(pattern))
+    return tuple((head(each), _late(each)) for each in alternatives(pattern))
+
+
+def _late(pattern: Term) -> Matcher:
+    """A matcher that is made when it is first asked: most rules of a table never are."""
+    known: list[Matcher] = []
+
+    def matcher(term: Any, filling: Filling) -> bool:
+        if not known:
+            known.append(_whole(pattern))
+        return known[0](term, filling)
+
+    return matcher
 
 
 def _whole(pattern: Term) -> Matcher:

@@ -212,13 +212,15 @@ def _improve(module: Any, machine: Any, plain: bool, level: int = 2) -> None:
 
 
 def _few_passes() -> Any:
-    """What loops that were scheduled still need."""
+    """What loops that were scheduled still need.
+
+    Numbering values or combining instructions finds little, as the fold writes an address once, and
+    takes longer than all of these; what it finds, instruction selection finds too.
+    """
     passes = binding.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.add_sroa_pass()
     passes.add_simplify_cfg_pass()
-    # Numbering values finds little (the fold writes an address once) and takes longest of all.
-    passes.add_instruction_combine_pass()
     passes.add_global_dead_code_eliminate_pass()
     return passes
 
