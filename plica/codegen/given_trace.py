@@ -1,10 +1,10 @@
 """Given traces: schedules that somebody wrote, put on kernels of a program by name.
 
-    plica.compile(model, schedules={"k3_matmul": trace})
+    plica.compile(model, schedules={"matmul": trace})
 
-A kernel is known by what a profile calls it; where only one is meant, also by that without its
-number, by its operators, or by one of its blocks.  A trace begins where the default schedule of the
-kernel begins: `exe.trace(name).before`.
+A kernel is known by what a profile calls it; where only one is meant, also by that without the
+digits at its end, by its operators, or by one of its blocks.  A trace begins where the default
+schedule of the kernel begins: `exe.trace(name).before`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from attrs import evolve
 
 from plica.codegen.lower.extern_call import called_symbol
 from plica.codegen.lower.kernel_call import all_written
-from plica.codegen.program import Chunks, KernelOrigin, Launch, Program, kernel_name
+from plica.codegen.program import Chunks, KernelOrigin, Launch, Program, kernel_name, plain_name
 from plica.core.diagnostic import did_you_mean
 from plica.ir.graph.expression import Call, Expr, Function
 from plica.ir.loop.stages import kernel_of
@@ -87,11 +87,10 @@ def beginning(program: Program, number: int) -> Kernel:
 
 def _spellings(program: Program, number: int) -> set[str]:
     """What else a kernel may be called."""
-    full = kernel_name(number, program)
     origin = program.origins[number] if program.origins else None
     kernel = program.kernels[number] if origin is None else origin.kernel
     labels = {str(each.label) for each in statements(kernel.body) if isinstance(each, Block)}
-    return {full.partition("_")[2], program.names[number], *labels}
+    return {plain_name(number, program), program.names[number], *labels}
 
 
 def _launches(program: Program, number: int) -> list[Launch]:

@@ -19,11 +19,12 @@ program nests as deep as the model does while this data stays flat.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
 from plica.core.diagnostic import CompilerBug
+from plica.core.digest import digest
 from plica.ir.graph.expression import Call, Const, Expr, Var
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.loop.statement import Kernel
@@ -180,6 +181,8 @@ class Program:
     """Inputs and the outputs that are written over them, by their numbers."""
     passed_over: tuple[str, ...] = field(default=(), eq=False, repr=False)
     """Schedules that promised more but could not be lowered, by kernel, and why."""
+    digests: tuple[str, ...] = field(default=(), eq=False, repr=False)
+    """Of kernels as they were when the program was made: what they are called by."""
 
     def space(self, space: Space) -> tuple[Slot, ...]:
         """The slots of one space, in order of their index."""
@@ -203,7 +206,22 @@ def launches(program: Program) -> tuple[Launch, ...]:
     return tuple([s for steps in program.regions for s in steps if isinstance(s, Launch)])
 
 
+NAME_DIGITS: Final = 8
+LONGEST_NAME: Final = 40
+
+
 def kernel_name(number: int, program: Program) -> str:
-    """The name of a kernel's function."""
-    plain = "".join(c if c.isalnum() else "_" for c in program.names[number])
-    return f"k{number}_{plain}"
+    """The name of a kernel's function: the same in every program that it is part of.
+
+    It is what the kernel does and the beginning of its digest, never its number.
+    """
+    word = plain_name(number, program)
+    known = program.digests[number] if program.digests else digest(program.kernels[number])
+    return f"{word}_{known[:NAME_DIGITS]}"
+
+
+def plain_name(number: int, program: Program) -> str:
+    """What a kernel does, in one word, which others may have too."""
+    letters = [each if each.isalnum() and each.isascii() else "_" for each in program.names[number]]
+    word = "".join(letters)[:LONGEST_NAME]
+    return word if word[:1].isalpha() else f"k_{word}"

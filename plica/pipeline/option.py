@@ -152,7 +152,7 @@ def schedules_of(given: object) -> tuple[tuple[str, GivenSchedule], ...]:
     if given is None:
         return ()
     if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given):
-        message, expected = "Schedules are given by the name of the kernel.", "{'k0_matmul': trace}"
+        message, expected = "Schedules are given by the name of the kernel.", "{'matmul': trace}"
         raise UnsupportedError(Diagnostic("unsupported", message, None, expected, repr(given)))
     return tuple(sorted([(name, _schedule(name, each)) for name, each in given.items()], key=_name))
 

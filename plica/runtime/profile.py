@@ -1,12 +1,12 @@
 """Profiles: where the time of a call goes, launch by launch.
 
->>> rows = (ProfileRow("k0_dense", 2, 3e-3, 1_000_000, 4_000), ProfileRow("k1_relu", 2, 1e-3, 0,
+>>> rows = (ProfileRow("dense_3f1b", 2, 3e-3, 1_000_000, 4_000), ProfileRow("relu_07c2", 2, 1e-3, 0,
 ...     8_000))
 >>> print(Profile(rows, 2, 4e-3, peak=10.0))
-kernel    calls  median us  least us  spread  share  GFLOP/s   GB/s   roof
-k0_dense      1     1500.0    1500.0      0%    75%     0.67   0.00   6.7%
-k1_relu       1      500.0     500.0      0%    25%     0.00   0.02   0.0%
-total               2000.0    2000.0      0%   100%
+kernel      calls  median us  least us  spread  share  GFLOP/s   GB/s   roof
+dense_3f1b      1     1500.0    1500.0      0%    75%     0.67   0.00   6.7%
+relu_07c2       1      500.0     500.0      0%    25%     0.00   0.02   0.0%
+total                 2000.0    2000.0      0%   100%
 
 What takes longest comes first.  Rates and shares are of the median of the runs, which one
 interruption does not spoil; the roof is of the best.  Times are those of whole launches, the

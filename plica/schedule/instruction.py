@@ -244,9 +244,14 @@ def kind_of(name: str) -> type[Instruction] | None:
 
 
 def kinds() -> Mapping[str, type[Instruction]]:
-    """Every kind of instruction by name, those of installed packages too."""
+    """Every kind of instruction by name, those of installed packages too.
+
+    They come in the order of their names, whatever was imported first: who draws from them by a
+    seed draws the same in every process.
+    """
     load_all("plica.schedule.primitive")
-    return {**_kinds, **{each.kind: each for each in INSTRUCTIONS.all()}}
+    every = {**_kinds, **{each.kind: each for each in INSTRUCTIONS.all()}}
+    return dict(sorted(every.items()))
 
 
 def _is_kind(of: object) -> bool:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.core.digest import digest
 from plica.ir.loop.index_map import IndexMap, index_map
+from plica.ir.loop.scalar import index
+from plica.ir.loop.statement import For, Kernel, Store
+from plica.ir.loop.statement import block as part
+from plica.ir.loop.tensor import axis, buffer
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import dim_var
+from plica.ir.type.dtype import f32
 from plica.schedule import block, do, transform_layout
 from plica.schedule.do import Body
 from tests.conftest import Golden
@@ -41,7 +49,11 @@ def test_meaning(program: Program, layout: IndexMap, data: st.DataObject) -> Non
     @do
     def schedule() -> Body:
         yield roughened(data, "A1", "C")
-        label, side = data.draw(st.sampled_from((("C", "read"), ("C", "write"), ("D", "read"))))
+        label, side = data.draw(
+            st.sampled_from((
+                ("C", "read"), ("C", "write"), ("D", "read"), ("A1", "read"), ("D", "write"),
+            ))
+        )  # fmt: skip
         pad = data.draw(st.sampled_from((None, 0, 1)))
         yield transform_layout((yield block(label)), side, 0, layout, pad)
 
@@ -72,18 +84,60 @@ def test_text(golden: Golden) -> None:
     golden(show_kernel(plain) + "\n" + show_kernel(filled), "transform_layout")
 
 
-def asked(label: str, side: str, number: int, of: IndexMap) -> Body:
-    yield transform_layout((yield block(label)), side, number, of)
+def test_a_parameter_is_copied_and_copied_back(golden: Golden) -> None:
+    layout = index_map(lambda i, j: (j // 2, i, j % 2))
+
+    read, written = (
+        after(matmul(), partial(asked, "C", side, 0, layout)) for side in ("read", "write")
+    )
+    golden(show_kernel(read) + "\n" + show_kernel(written), "transform_layout_parameter")
+
+
+@pytest.mark.parametrize("vouched", [False, True])
+def test_all_elements_are_tried_where_nothing_is_shown(vouched: bool) -> None:
+    mixed, met = index_map(lambda i, j: (7 * i + 5 * j,)), index_map(lambda i, j: (i + j,))
+    kernel = product_and_relu(5, 4, 3)
+    assert digest(after(kernel, lambda: asked("C", "write", 0, mixed, vouched))) != digest(kernel)
+    assert refusal(kernel, lambda: asked("C", "write", 0, met, vouched)) == "injective"
+
+
+def test_who_knows_better_vouches() -> None:
+    mixed = index_map(lambda i, j: (7 * i + 5 * j,))
+    kernel = product_and_relu(dim_var("m"), 4, 3)
+    assert refusal(kernel, lambda: asked("C", "write", 0, mixed)) == "injective"
+    assert after(kernel, lambda: asked("C", "write", 0, mixed, True), m=5) is not kernel
+
+
+def asked(
+    label: str,
+    side: str,
+    number: int,
+    of: IndexMap,
+    vouched: bool = False,
+    *,
+    pad: int | None = None,
+) -> Body:
+    yield transform_layout((yield block(label)), side, number, of, pad, assume_injective=vouched)
 
 
 def test_refusals() -> None:
     swap, flat = index_map(lambda i, j: (j, i)), index_map(lambda i, j: (i + j,))
     strange = index_map(lambda i, j: (i, j * dim_var("other")))
     kernel = product_and_relu()
-    assert refusal(matmul(), lambda: asked("C", "write", 0, swap)) == "intermediate"
     assert refusal(kernel, lambda: asked("C", "both", 0, swap)) == "side"
     assert refusal(kernel, lambda: asked("C", "read", 2, swap)) == "read-index"
     assert refusal(kernel, lambda: asked("C", "write", 1, swap)) == "write-index"
     assert refusal(kernel, lambda: asked("C", "write", 0, index_map(lambda i: i))) == "rank"
     assert refusal(kernel, lambda: asked("C", "write", 0, flat)) == "injective"
     assert refusal(kernel, lambda: asked("C", "write", 0, strange)) == "map-dims"
+    mixed, wild = index_map(lambda i, j: (7 * i + 5 * j,)), index_map(lambda i, j: (i * i, j))
+    small = product_and_relu(5, 4, 3)
+    assert refusal(small, lambda: asked("C", "write", 0, mixed, pad=0)) == "pad"
+    assert refusal(small, lambda: asked("C", "write", 0, wild)) == "image"
+
+
+def test_an_output_that_is_not_written_whole_is_refused() -> None:
+    x, y, i, v = buffer("x", (6,), f32), buffer("y", (6,), f32), axis("i"), axis("v")
+    copy = part("B", (v,), (4,), "s", (i,), Store(y, (v,), x[v]))
+    kernel = Kernel((), (x, y), 1, For(i, index(4), "serial", copy))
+    assert refusal(kernel, lambda: asked("B", "write", 0, index_map(lambda i: 2 * i))) == "covered"

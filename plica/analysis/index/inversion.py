@@ -15,8 +15,12 @@ is not all of the box `image_shape`, `padding` says at which indices nothing cam
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 from attrs import frozen
 
+from plica.analysis.index.certificate import MOST_POINTS
 from plica.analysis.index.context import EMPTY, FALSE, Context
 from plica.analysis.index.digit import Digits, reach
 from plica.analysis.index.iteration import IterationMap, iteration_map
@@ -25,7 +29,12 @@ from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop.index_map import IndexMap
 from plica.ir.loop.scalar import Eq, Le, Lit, Lt, Not, Or, Scalar, ScalarVar, index
+from plica.ir.loop.tensor import Compute
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
+from plica.runtime.late import late
+
+evaluate = late("plica.ir.interpret.evaluate:evaluate")
 
 
 @frozen(eq=False)
@@ -76,6 +85,27 @@ def is_bijective(of: IndexMap, shape: tuple[Scalar, ...]) -> bool:
     """Whether a map takes the box of a shape, one to one, to the whole box `image_shape`."""
     image = image_shape(of, shape)
     return image is not None and _map(of, shape, image).bijective
+
+
+def are_apart(of: IndexMap, shape: tuple[Scalar, ...]) -> bool | None:
+    """Whether different indices in a shape come to different places, by trying all of them.
+
+    None where a size is not known, or there are too many to try.
+
+    >>> from plica.ir.loop.index_map import index_map
+    >>> box = (index(3), index(5))
+    >>> are_apart(index_map(lambda i, j: (i + 3 * j,)), box), are_apart(index_map(max), box)
+    (True, False)
+    """
+    sizes = [known(each) for each in shape]
+    count = math.prod([each for each in sizes if each is not None])
+    if None in sizes or count > MOST_POINTS:
+        return None
+    if not of.results or count == 0:
+        return count <= 1
+    places = [evaluate(Compute((), of.vars, shape, each), []) for each in of.results]
+    rows = np.stack([each.reshape(-1) for each in places], axis=1)
+    return len(np.unique(rows, axis=0)) == count
 
 
 def _map(of: IndexMap, shape: tuple[Scalar, ...], image: tuple[Scalar, ...]) -> IterationMap:

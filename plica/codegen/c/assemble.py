@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from plica.codegen.c import toolchain
-from plica.codegen.c.program import fold, kernel_name
+from plica.codegen.c.program import fold
 from plica.codegen.interface import aligned_bytes, interface, tenants
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
-from plica.codegen.program import Launch, Program
+from plica.codegen.program import Launch, Program, kernel_name
 from plica.codegen.road import Job, Lowered, record
 from plica.runtime.artefact import Artefact, ArtefactMachine, Launched
 from plica.runtime.error import Diagnostic, UnsupportedError

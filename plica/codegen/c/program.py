@@ -13,7 +13,7 @@ from typing import Final
 from plica.codegen.c.dialect import C99, HEAD, helpers
 from plica.codegen.c.kernel import FunctionText, function
 from plica.codegen.memory_plan import WorkspacePlan
-from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Space
+from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Space, kernel_name
 from plica.core.diagnostic import CompilerBug
 
 ENTRY: Final = "plica_main"
@@ -39,13 +39,6 @@ def fold(program: Program, plan: WorkspacePlan) -> str:
     if any(isinstance(step, Copy) for steps in program.regions for step in steps):
         used |= {"p_copy"}
     return "\n".join([HEAD, helpers(used), *[each.text for each in kernels], *regions])
-
-
-def kernel_name(number: int, program: Program) -> str:
-    """The name of a kernel's function."""
-    name = program.names[number]
-    plain = "".join([each if each.isalnum() and each.isascii() else "_" for each in name])
-    return f"k{number}_{plain}"
 
 
 def _regions(program: Program, plan: WorkspacePlan) -> list[str]:
@@ -110,4 +103,4 @@ def _pointer(number: int, program: Program, plan: WorkspacePlan) -> str:
     return f"table[{base + slot.index}]"
 
 
-__all__ = ["C99", "ENTRY", "FunctionText", "fold", "kernel_name"]
+__all__ = ["C99", "ENTRY", "FunctionText", "fold"]

@@ -45,9 +45,7 @@ def unit(program: Program, gpu: Gpu | None = None) -> Unit:
     _check_choices(program)
     codes: list[KernelCode] = []
     for number, kernel in enumerate(program.kernels):
-        codes.append(
-            fold(kernel, f"k{number}_{_word(program.names[number])}", program.names[number])
-        )
+        codes.append(fold(kernel, kernel_name(number, program), program.names[number]))
         check(codes[-1].launches, gpu or Gpu(), program.names[number])
     steps: list[DeviceStep] = []
     launched: list[Launched] = []
@@ -130,7 +128,3 @@ def cubins(
                 store.put(key, code)
         codes.append(code)
     return tuple(codes)
-
-
-def _word(name: str) -> str:
-    return "".join([each if each.isalnum() and each.isascii() else "_" for each in name])[:40]

@@ -320,6 +320,7 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "reindex.map":        _map_or_none,
     "side":               lambda here, given: here.pick(("read", "write")),
     "pad":                lambda here, given: here.pick((None, None, 0)),
+    "assume_injective":   lambda here, given: False,  # nobody vouches for a random map
 }
 # fmt: on
 

@@ -9,10 +9,16 @@ Where the new shape has elements that no old one comes to, they are never touche
 at the beginning of the kernel fills them.  After a map that leaves no such elements, its inverse
 gives the program as it was.
 
+A parameter lies as the caller has it.  So that the kernel means the same, a buffer of its own takes
+its place in the kernel: a block at the beginning copies an input there, one at the end an output
+from there.
+
 Preconditions: `side` (read or write), `read-index` and `write-index` (the block has so many),
-`intermediate` (nobody outside the kernel sees the buffer), `rank` (the map takes its indices),
-`map-dims` (it speaks of dims of the kernel at most), `injective` (different elements come to
-different places), `element-accesses` (the buffer is loaded and stored by single elements).
+`rank` (the map takes its indices), `map-dims` (it speaks of dims of the kernel at most),
+`injective` (different elements come to different places; where sizes are known all of them are
+tried, and where they are not and nothing is shown, who says `assume_injective` vouches for it),
+`image` (the places have bounds that are seen), `pad` (where to fill is seen), `element-accesses`
+(the buffer is loaded and stored by single elements), `covered` (an output is written whole).
 """  # noqa: E501  # the call is one line
 
 from __future__ import annotations
@@ -24,21 +30,30 @@ from attrs import frozen
 from plica.analysis.dependence import scope_of
 from plica.analysis.enclosing import simple
 from plica.analysis.index import EMPTY, Context
-from plica.analysis.index.inversion import image_shape, inverse
-from plica.analysis.site import fresh_label, map_of, with_body, with_parts
+from plica.analysis.index.inversion import are_apart, image_shape, inverse
+from plica.analysis.region import Box
+from plica.analysis.site import (
+    allocate,
+    fresh_label,
+    fresh_names,
+    map_of,
+    with_body,
+    with_parts,
+)
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
+from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop.index_map import IndexMap
-from plica.ir.loop.scalar import Buffer, Load, Scalar, lit
-from plica.ir.loop.statement import STATEMENTS, TRUE, Alloc, Block, For, Kernel, Stmt, Store
+from plica.ir.loop.scalar import Buffer, Load, Scalar, index, lit
+from plica.ir.loop.statement import STATEMENTS, TRUE, Alloc, Block, For, Kernel, Stmt, Store, seq
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import stages
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.precondition import intermediate
 from plica.schedule.problem import Problem
-from plica.schedule.scope_edit import fresh_vars, front_of, nest_of, reworked
+from plica.schedule.scope_edit import copy_block, fresh_vars, front_of, nest_of, reworked
+from plica.schedule.touched_box import is_written
 
 
 @primitive("transform_layout")
@@ -51,37 +66,63 @@ class TransformLayout(Instruction):
     index: int
     map: IndexMap
     pad: int | float | None = None
+    assume_injective: bool = False
 
     def check(self, scene: Scene) -> Problem | None:
         buffer = buffer_of(scene, self.block, self.side, self.index)
         if isinstance(buffer, Problem):
             return buffer
-        problem = intermediate(scene, buffer)
-        if problem is not None:
-            return problem
         where = f"the buffer {buffer.name}"
         problem = unfit(self.map, scene.kernel, len(buffer.shape), where)
         if problem is not None:
             return problem
-        if inverse(self.map, buffer.shape) is None:
-            expected = "a map that takes different elements to different places"
-            return Problem("injective", where, expected, "that is not shown")
-        if buffer in free_vars(laid_out(scene.kernel.body, buffer, self.map, self.ranges(scene))):
+        problem = self.unproved(buffer, where)
+        if problem is not None:
+            return problem
+        new = self.place(scene, buffer)
+        if buffer in free_vars(laid_out(scene.kernel.body, buffer, new, self.map, EMPTY)):
             expected = "loads and stores of single elements"
             return Problem("element-accesses", where, expected, "a region")
+        if buffer in scene.kernel.params[scene.kernel.inputs :] and not _is_whole(scene, buffer):
+            return Problem("covered", where, "an output that is written whole", "that is not shown")
         return unsafe_after(self, scene)
+
+    def unproved(self, buffer: Buffer, where: str) -> Problem | None:
+        """Why the map is not known to take different elements to different places in a shape."""
+        if inverse(self.map, buffer.shape) is not None:
+            return None
+        expected = "a map that takes different elements to different places"
+        apart = are_apart(self.map, buffer.shape)
+        if not apart and (apart is False or not self.assume_injective):
+            shown = "that is not shown" if apart is None else "two come to one place"
+            return Problem("injective", where, expected, shown)
+        if image_shape(self.map, buffer.shape) is None:
+            return Problem("image", where, "places with bounds that are seen", "none are seen")
+        if self.pad is not None:
+            return Problem("pad", where, "a map whose inverse is seen", "none is seen")
+        return None
+
+    def place(self, scene: Scene, buffer: Buffer) -> Buffer:
+        """The buffer in its other layout: it has its name, unless a parameter has it."""
+        new = relaid(buffer, self.map)
+        if buffer not in scene.kernel.params:
+            return new
+        (name,) = fresh_names(scene.kernel, [Name(f"{buffer.name}_layout")])
+        return Buffer(name, new.shape, new.dtype, "global", (), new.align)
 
     def edit(self, scene: Scene) -> Edited:
         kernel = scene.kernel
         buffer = buffer_of(scene, self.block, self.side, self.index)
         assert isinstance(buffer, Buffer)
-        body = laid_out(kernel.body, buffer, self.map, self.ranges(scene))
+        place = self.place(scene, buffer)
+        body = laid_out(kernel.body, buffer, place, self.map, self.ranges(scene))
         new = with_body(kernel, body)
+        if buffer in kernel.params:
+            new = _copied(new, buffer, place, self.map)
         back = inverse(self.map, buffer.shape)
-        assert back is not None
-        if self.pad is None or back.exact:
+        if self.pad is None or back is None or back.exact:
             return Edited(new)
-        return Edited(_padded(new, relaid(buffer, self.map), back.map, back.padding, self.pad))
+        return Edited(_padded(new, place, back.map, back.padding, self.pad))
 
     def ranges(self, scene: Scene) -> Context:
         """What is known of all variables of the kernel: each has a name of its own."""
@@ -121,9 +162,8 @@ def relaid(buffer: Buffer, of: IndexMap) -> Buffer:
 
 
 @lru_cache(maxsize=256)
-def laid_out(body: Stmt, buffer: Buffer, of: IndexMap, ranges: Context) -> Stmt:
-    """The body with a buffer in another layout; a region of it that was declared goes away."""
-    new = relaid(buffer, of)
+def laid_out(body: Stmt, buffer: Buffer, new: Buffer, of: IndexMap, ranges: Context) -> Stmt:
+    """The body with another buffer for one, by a map of indices; declared regions of it go away."""
 
     def at(indices: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
         return tuple([simple(each, within(each, ranges)) for each in of.apply(indices)])
@@ -164,6 +204,30 @@ def all_ranges(kernel: Kernel) -> Context:
     return found
 
 
+def _is_whole(scene: Scene, output: Buffer) -> bool:
+    """Whether a block outside of all others is shown to write each element of an output."""
+    box = Box(output, tuple([index(0)] * len(output.shape)), output.shape, False)
+    every = stages(scene.kernel.body).values()
+    return any(output in each.writes and is_written(each, (), box, EMPTY) for each in every)
+
+
+def _copied(kernel: Kernel, param: Buffer, place: Buffer, of: IndexMap) -> Kernel:
+    """The kernel with what takes the place of a parameter, filled first or copied from last."""
+    variables = fresh_vars(kernel, "v", len(param.shape))
+    there, here = (place, of.apply(variables)), (param, variables)
+    is_input = param in kernel.params[: kernel.inputs]
+    target, source = (there, here) if is_input else (here, there)
+    label = fresh_label(kernel, str(place.name))
+    extents = zip(variables, param.shape, strict=True)
+    copy = copy_block(label, target, source, extents)
+    nest = nest_of(kernel, copy, [None] * len(variables), EMPTY)
+    if is_input:
+        body = reworked(kernel.body, lambda block: block, front_of(kernel.body), nest)
+    else:
+        body = seq(kernel.body, nest)
+    return allocate(with_body(kernel, body), (place,))
+
+
 def _padded(
     kernel: Kernel, buffer: Buffer, back: IndexMap, padding: Scalar, value: int | float
 ) -> Kernel:
@@ -188,8 +252,13 @@ def _padded(
     return with_body(kernel, body)
 
 
-def transform_layout(
-    block: Handle, side: str, index: int, map: IndexMap, pad: int | float | None = None
+def transform_layout(  # noqa: PLR0917  # as the instruction has them
+    block: Handle,
+    side: str,
+    index: int,
+    map: IndexMap,
+    pad: int | float | None = None,
+    assume_injective: bool = False,
 ) -> Instruction:
     """The elements of a buffer that a block reads or writes lie in another order, everywhere."""
-    return TransformLayout(block, side, index, map, pad)
+    return TransformLayout(block, side, index, map, pad, assume_injective)
