@@ -74,7 +74,8 @@ def _var(name: str, shape: tuple[int, ...]) -> Var:
 def gemms(random: Random, count: int) -> Iterator[ShareCase]:
     """Square products, then drawn ones."""
     sizes = [(n, n, n) for n in (512, 1024, 2048)]
-    sizes += [tuple([random.randint(300, 1400) for _ in range(3)]) for _ in range(count)]
+    drawn = random.randint
+    sizes += [(drawn(300, 1400), drawn(300, 1400), drawn(300, 1400)) for _ in range(count)]
     for m, k, n in sizes:
         x, w = _var("x", (m, k)), _var("w", (k, n))
         yield _case(

@@ -111,7 +111,7 @@ def drawn(random: Random) -> tuple[str, Module]:
     import numpy as np
 
     def size(low: int, high: int) -> int:
-        return round(low * (high / low) ** random.random())
+        return int(low * float(high / low) ** random.random())
 
     def var(name: str, *shape: int) -> Var:
         return Var(Name(name), tensor(shape, "f32"))
@@ -156,14 +156,14 @@ def drawn(random: Random) -> tuple[str, Module]:
     stride = random.choice((1, 1, 2))
     if kind == "pool":
         x = var("x", 1, c, side, side)
-        attrs = (
+        pooled = (
             ("ceil_mode", False),
             ("dilation", 1),
             ("kernel", (3, 3)),
             ("padding", 1),
             ("strides", stride),
         )
-        return f"pool {c}x{side} /{stride}", _main((x,), Apply("nn.max_pool", (x,), attrs))
+        return f"pool {c}x{side} /{stride}", _main((x,), Apply("nn.max_pool", (x,), pooled))
     groups = c if kind == "depthwise" else 1
     o = c if groups > 1 else o
     x = var("x", 1, c, side, side)

@@ -451,4 +451,5 @@ def _together(of: Roles, tile: RegisterTile, machine: Machine) -> int:
     most = machine.cache(2) // 2 // row
     if tiles <= most or most < 1:
         return 0
-    return -(-tiles // -(-tiles // most))
+    # A group with empty tiles at its end would have loops whose ends vary: no sums in registers.
+    return max([each for each in range(-(-most // 4), most + 1) if tiles % each == 0], default=0)
