@@ -121,7 +121,7 @@ def measured(made: onnx.ModelProto, arrays: list[Any], threads: int) -> dict[str
     error_ = apart(found, wanted)
     if error_ > TOLERANCE:
         (meant, *_) = ReferenceEvaluator(made).run(None, feed)
-        error_ = apart(found, meant)
+        error_ = apart(found, np.asarray(meant))
     clock = time.thread_time if threads == 1 else time.perf_counter
     theirs, mine = timed([lambda: peer.run(None, feed), lambda: ours(*arrays)], clock)
     return {
@@ -143,8 +143,8 @@ def refusals(seed: int, numbers: Iterable[int], threads: int) -> int:
         text, made, _ = drawn(seed, number)
         try:
             passed = lower(plica.from_onnx(made), DEFAULT_CONTRACT, (), target).program.passed_over
-        except plica.PlicaError as error:
-            passed = (str(error).splitlines()[0],)
+        except plica.UnsupportedError:  # as where sizes become known while it runs
+            continue
         cases, count = cases + 1, count + len(passed)
         for each in passed:
             print(f"{number:4d} {text}: {each}", flush=True)

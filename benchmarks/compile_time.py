@@ -8,19 +8,23 @@ processes it starts, after imports; `wall` is on as many cores as there are, wit
 is `effort="fast"`, and how much slower its code is.  `warm` is another process with the store of an
 earlier one, and `edited` the same after the weights of one layer were changed; both begin when
 numpy and onnx are imported and count what Plica imports.  `--rows` are models of so many layers, no
-two of which have the same sizes: time for each should not depend on how many there are.
+two of which have the same sizes: time for each should not depend on how many there are.  Processes
+find Plica's bytecode, as they do where it is installed.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter, process_time
@@ -149,9 +153,21 @@ PEERS: Final = {
 """What loads a file elsewhere, and prints how long that took."""
 
 
+@lru_cache(maxsize=1)
+def bytecode() -> dict[str, str]:
+    """What says where bytecode is; a process before all others has written it there."""
+    folder = tempfile.mkdtemp(prefix="plica-bytecode-")
+    atexit.register(shutil.rmtree, folder)
+    found = {"PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
+    line = [sys.executable, __file__, "--measure", "cold", "chain1", "default"]
+    given = {**os.environ, **found, "PLICA_CACHE": "off", "PLICA_JOBS": "1"}
+    subprocess.run(line, env=given, capture_output=True, check=True)
+    return found
+
+
 def elsewhere(what: str, *words: str, store: str = "off", jobs: str = "") -> dict[str, Any]:
     """A figure from a new process."""
-    given = {**os.environ, "PLICA_CACHE": store, "PLICA_CACHE_AUDIT": "0"}
+    given = {**os.environ, "PLICA_CACHE": store, "PLICA_CACHE_AUDIT": "0", **bytecode()}
     if jobs:
         given["PLICA_JOBS"] = jobs
     line = [sys.executable, __file__, "--measure", what, *words]

@@ -1,6 +1,7 @@
 """Cliffs on a GPU: operators and blocks that nobody named, drawn by a seed, beside torch.
 
     python benchmarks/gpu_cliffs.py --seed SEED [--n 60] [--first 0] [--seconds 420] [--json FILE]
+                                    [--families reduction moved …]
     python benchmarks/gpu_cliffs.py --merge FILE …
 
 Each is a small network of torch, in f32, f16 or bf16, some with weights of i8; every family is as
@@ -19,7 +20,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -204,22 +205,23 @@ FAMILIES = (
 )  # fmt: skip
 
 
-def drawn(seed: int, number: int) -> tuple[str, Drawn]:
-    """The case of a number: a dtype, and a network with its inputs."""
+def drawn(seed: int, number: int, families: Sequence[str] = ()) -> tuple[str, Drawn]:
+    """The case of a number: a dtype, and a network with its inputs, of some families or of all."""
     random = Random((seed, number))
     kind = str(random.choice(["f32", "f16", "f16", "bf16"]))
-    family = FAMILIES[int(random.integers(len(FAMILIES)))]
+    wanted = [each for each in FAMILIES if not families or each.__name__ in families]
+    family = wanted[int(random.integers(len(wanted)))]
     return kind, family(random)
 
 
-def measured(seed: int, number: int) -> dict[str, Any]:
+def measured(seed: int, number: int, families: Sequence[str] = ()) -> dict[str, Any]:
     """One case: right first, then how long it takes."""
     import torch
     import torch.utils.dlpack
 
     torch.manual_seed(number)
     torch.backends.cudnn.allow_tf32 = False
-    kind, (name, whole, shapes) = drawn(seed, number)
+    kind, (name, whole, shapes) = drawn(seed, number, families)
     dtype = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[kind]
     row: dict[str, Any] = {"number": number, "name": f"{kind} {name}", "ratio": 0.0}
     whole = whole.eval().cuda().to(dtype)
@@ -277,6 +279,7 @@ def main() -> int:
     parser.add_argument("--n", type=int, default=60)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=420)
+    parser.add_argument("--families", nargs="*", default=[])
     parser.add_argument("--json", type=Path)
     parser.add_argument("--merge", nargs="*", type=Path)
     asked = parser.parse_args()
@@ -289,7 +292,7 @@ def main() -> int:
         if time.monotonic() - begin > asked.seconds:
             print(f"the next part begins with --first {number}")
             break
-        rows.append(measured(asked.seed, number))
+        rows.append(measured(asked.seed, number, asked.families))
         print(".", end="", flush=True)
         if asked.json:
             asked.json.write_text(json.dumps(rows))

@@ -25,7 +25,7 @@ def interpolated(m: Model) -> str:
     x = m.input(1, size(r, 1, 64), *shape)
     mode = str(r.choice(["nearest", "linear", "cubic"] if rank == 2 else ["nearest", "linear"]))
     where = str(r.choice(["asymmetric", "half_pixel", "align_corners", "pytorch_half_pixel"]))
-    how = {"mode": mode, "coordinate_transformation_mode": where}
+    how: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": where}
     if mode == "nearest":
         how["nearest_mode"] = str(r.choice(["floor", "ceil", "round_prefer_floor"]))
     scales = [1, 1] + [float(r.choice([0.5, 2.0, 1.25, 3.0])) for _ in shape]
@@ -110,7 +110,7 @@ def folded(m: Model) -> str:
     )
     kind = str(r.choice(FOLDS))
     if kind in ("ReduceSum", "ReduceMax") and r.random() < 0.4:
-        dtype = r.choice([np.int32, np.int64])
+        dtype = (np.int32, np.int64)[int(r.integers(0, 2))]
         x = m.given(r.integers(-100, 100, shape).astype(dtype))
     else:
         x = m.input(*shape, positive=True)
@@ -166,8 +166,8 @@ def scattered(m: Model) -> str:
             return m.node("GatherND", x, places, batch_dims=1)
         case _:
             table = m.normal(size(r, 10, 5000), size(r, 1, 200))
-            rows = int(m.weights[-1].dims[0])
-            return m.node("Gather", table, m.given(r.integers(0, rows, (size(r, 1, 8), 50))))
+            most = int(m.weights[-1].dims[0])
+            return m.node("Gather", table, m.given(r.integers(0, most, (size(r, 1, 8), 50))))
 
 
 def rearranged(m: Model) -> str:
@@ -230,7 +230,7 @@ def whole_numbers(m: Model) -> str:
     """Arithmetic of integers, casts and logic."""
     r = m.random
     shape = sizes(r, int(r.integers(1, 4)), 1 << 10, 1 << 19)
-    dtype = r.choice([np.int32, np.int64, np.uint8, np.int8])
+    dtype = (np.int32, np.int64, np.uint8, np.int8)[int(r.integers(0, 4))]
     x = m.given(r.integers(1, 100, shape).astype(dtype))
     y = m.given(r.integers(1, 100, shape).astype(dtype))
     match int(r.integers(0, 5)):

@@ -89,6 +89,7 @@ nav:
       - ONNX: onnx.md
       - PyTorch: torch.md
       - Deploying: deploy.md
+      - The machine: machine.md
       - Plain C: c.md
       - GPUs: gpu.md
       - Accelerators: accel.md

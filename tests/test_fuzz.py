@@ -96,3 +96,43 @@ def test_each_own_rule_is_tried_first(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_no_examples_are_refused() -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["fuzz", "graph", "--examples", "0"])
+
+
+def test_programs_and_oracles_of_ones_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MINE)
+    words = ["fuzz", "graph", "--examples", "1", "--rules", "mine.py"]
+    asked = [*words, "--programs", "mine.py:programs", "--oracle", "mine.py:no_sums"]
+    assert main([*asked, "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)["finding"]
+    assert (found["kind"], found["rule"], found["reason"]) == ("oracle", "double", "a sum came in")
+    for wrong, said in (("mine.py:nothing", "no function 'nothing'"), ("mine", "by its file")):
+        assert main([*words, "--oracle", wrong]) == 2
+        assert said in capsys.readouterr().err
+    assert main([*words, "--programs", "mine.py:numbers"]) != 0
+    assert "gives modules" in capsys.readouterr().err
+
+
+MINE = """
+import plica
+from plica.rewrite import holes, pack, rule
+
+(x,) = holes("x")
+TWICE = pack("twice", rule("double", x * 2, x + x), version="1")
+
+def programs(random):
+    size = random.randrange(1, 4)
+    return plica.from_text(f'''
+@plica.function
+def main(v: Tensor[({size},), f32]):
+    return op.exp(v) * 2.0
+''')
+
+def no_sums(before, after, inputs):
+    return "a sum came in" if str(after).count("+") > str(before).count("+") else None
+
+def numbers(random):
+    return 3
+"""

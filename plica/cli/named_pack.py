@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from plica.runtime.error import Diagnostic, Place, PlicaError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from plica.ir.passes import Pass
     from plica.rewrite.contract import Contract
     from plica.rewrite.pack import Pack
@@ -117,3 +119,21 @@ def _broken(name: str, error: BaseException) -> Diagnostic:
     if isinstance(error, SyntaxError):
         return Diagnostic("broken-file", "The file is no Python.", at, found=error.msg)
     return Diagnostic("broken-file", "The file fails when it is run.", at, found=said(error))
+
+
+def named_function(name: str) -> Callable[..., Any]:  # Any: whatever a user's function takes
+    """The function written so: FILE.py:NAME."""
+    from plica.core.diagnostic import did_you_mean
+
+    file, _, word = name.rpartition(":")
+    if not file.endswith(".py"):
+        message = "A function is named by its file."
+        raise WrongUsage(Diagnostic("unknown-pass", message, None, "FILE.py:NAME", name))
+    found: dict[str, Callable[..., Any]] = {
+        key: each for key, each in _made_by(file).items() if callable(each)
+    }
+    if word not in found:
+        message, near = f"The file has no function {word!r}.", did_you_mean(word, found)
+        told = Diagnostic("unknown-pass", message, Place(file=file), ", ".join(found), word, near)
+        raise WrongUsage(told)
+    return found[word]

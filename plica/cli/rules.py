@@ -160,7 +160,8 @@ def explain_rule(arguments: argparse.Namespace) -> int:
         data = {"rule": rule.name, "applies": [shown(each) for each in applied], "misses": rows}
         print(json.dumps(data, indent=2))
         return 0
-    print(f"{rule.name} applies at {len(applied)} places of {arguments.model}.")
+    places = "1 place" if len(applied) == 1 else f"{len(applied)} places"
+    print(f"{rule.name} applies at {places} of {arguments.model}.")
     for each in applied[: arguments.most]:
         print(f"  {shown(each)}")
     if not missed:
@@ -168,7 +169,7 @@ def explain_rule(arguments: argparse.Namespace) -> int:
     elif len(most) < len(missed):
         print(f"The {len(most)} nearest of {len(missed)} near misses:")
     else:
-        print(f"{len(missed)} near misses:")
+        print("1 near miss:" if len(missed) == 1 else f"{len(missed)} near misses:")
     for miss in most:
         print(f"  {shown(miss.term)}\n    {miss}")
     return 0

@@ -21,7 +21,6 @@ from plica.runtime.error import Diagnostic, InputError, Place
 
 if TYPE_CHECKING:
     from plica.ir.graph.module import Module
-    from plica.ir.loop.statement import Kernel
     from plica.schedule.trace import Trace
 
 EPILOG: Final = """\
@@ -197,8 +196,7 @@ def bisect(arguments: argparse.Namespace) -> int:
         return 0
     _line(f"step {found.number} is the first bad one: {described(found.step)}", "bold red")
     _line(f"asked {found.asked} times, for {len(trace)} steps", "dim")
-    before, after = (kernel_of(each, str(name.name))[2] for each in (found.before, found.after))
-    for line in _difference(before, after, str(name.name)):
+    for line in found.changes:
         _line(f"    {line}", COLOURS.get(line[:1]))
     return 1
 
@@ -342,15 +340,6 @@ def _write_program(module: Module, output: str | None) -> int:
     if source.constants:
         _refuse(output, "The program has constants too large for its text.", "small constants")
     return _write(source.text, output)
-
-
-def _difference(before: Kernel, after: Kernel, name: str) -> list[str]:
-    from difflib import unified_diff
-
-    from plica.ir.text.show.kernel import show_kernel
-
-    old, new = (show_kernel(each, name).splitlines() for each in (before, after))
-    return list(unified_diff(old, new, "before", "after", lineterm="", n=2))
 
 
 def _code(text: str, language: str) -> int:

@@ -36,7 +36,6 @@ from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
 from plica.pipeline.compiled import compiled
-from plica.pipeline.donated import DONATED, with_donated
 from plica.pipeline.extern_source import GivenExtern, checked_externs, externs_of
 from plica.pipeline.option import (
     check_options,
@@ -67,6 +66,7 @@ if TYPE_CHECKING:
     from plica.codegen.lower.kernel_call import check_called
     from plica.ir.text.script import Scripted
     from plica.pipeline.background import BackgroundExecutable
+    from plica.pipeline.donated import with_donated
     from plica.pipeline.staged import compile_staged
     from plica.pipeline.torch_source import TorchExecutable, module_of_program
     from plica.search.record import RecordSource
@@ -76,6 +76,7 @@ else:  # few compile kernels, or in the background
     compile_staged = late("plica.pipeline.staged:compile_staged")
     TorchExecutable = late("plica.pipeline.torch_source:TorchExecutable")
     module_of_program = late("plica.pipeline.torch_source:module_of_program")
+    with_donated = late("plica.pipeline.donated:with_donated")
 
 
 Compilable: TypeAlias = (
@@ -202,7 +203,7 @@ def _opened(module: Specialised, request: Request, specialise: bool) -> Executab
     try:
         opened = compiled(module.whole, request)
     except (UnsupportedError, LoweringRefused):
-        if request.schedules or attr(module.whole.main_function(), DONATED):
+        if request.schedules or attr(module.whole.main_function(), "donated"):
             raise
         return module  # some operator of it, or the schedule of a kernel, must know its sizes
     assert isinstance(opened, OpenExecutable)

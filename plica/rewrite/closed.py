@@ -63,10 +63,19 @@ def value_of(term: Expr) -> np.ndarray[Any, Any] | None:
     return _computed(term) if is_closed(term) else None
 
 
-def is_finite(term: Expr) -> bool:
-    """Whether a closed term has neither nan nor inf, so that a product with it may move."""
-    value = value_of(term)
-    return value is not None and bool(np.isfinite(value.astype(np.float64)).all())
+def are_finite(*factors: Expr) -> bool:
+    """Whether closed terms are finite, and the products of their elements would be, too."""
+    largest = 1.0
+    for each in factors:
+        value = value_of(each)
+        if value is None:
+            return False
+        if value.dtype.kind in "biu":  # integers wrap alike in any order
+            continue
+        with np.errstate(over="ignore"):
+            largest *= float(np.abs(value.astype(np.float64)).max(initial=0.0))
+            largest = float(np.asarray(largest).astype(value.dtype))
+    return bool(np.isfinite(largest))
 
 
 @lru_cache(maxsize=512)

@@ -27,7 +27,7 @@ from plica.ir.graph.expression import Expr
 from plica.ir.graph.module import Module
 from plica.rewrite.binder import bound_holes, loose_binders
 from plica.rewrite.contract import KNOWN, Contract, exact, named
-from plica.rewrite.instantiate import Plan, right_side
+from plica.rewrite.instantiate import late_right_side
 from plica.rewrite.match import compiled
 from plica.rewrite.pattern import (
     Dominator,
@@ -69,7 +69,11 @@ def rule(
     left side occurs; `instances` is a function that, given one that picks from a sequence, gives
     what fills some of the holes, `lambda choose: {"k": (k := choose(range(4))), "n": k + 1}`.
     """
-    made = tabled(name, left, right, when=when, float=float)
+    place = _caller()
+    wrong = findings(name, left, right, when=when, float=float, place=place)
+    if wrong:
+        raise RuleRefused(*wrong)
+    made = _made(name, left, right, place, when=when, float=float)
     made = evolve(made, examples=_examples(made, examples), instances=_fillings(made, instances))
     if not isinstance(left, Dominator):  # a region has no instances to look at
         reason = probe(made)
@@ -87,10 +91,38 @@ def tabled(
     when: Guard | None = None,
     float: Contract | str = exact,
 ) -> Rule:
-    """A rule of one of Plica's own tables: tests have tried it, so no instance is made at birth."""
-    place = _caller()
+    """A rule of one of Plica's own tables: tests look for what is wrong with it, and try it, so
+    that nothing is asked when the table is loaded."""
+    return _made(name, left, right, _caller(), when=when, float=float)
+
+
+def _made(
+    name: str,
+    left: Term,
+    right: Any,
+    place: Place | None,
+    *,
+    when: Guard | None,
+    float: Contract | str,
+) -> Rule:
     right = several(right) if isinstance(left, Outputs) else right
-    build: Plan | None = None
+    contract = named(float) if isinstance(float, str) else float
+    assert contract is not None
+    build = late_right_side(left, right) if isinstance(right, Term) else None
+    return Rule(name, left, right, contract, when, place, compiled(left), build)
+
+
+def findings(
+    name: str,
+    left: Any,
+    right: Any,
+    *,
+    when: Guard | None = None,
+    float: Contract | str = exact,
+    place: Place | None = None,
+) -> list[Diagnostic]:
+    """Why something cannot be a rule, as far as its two sides tell."""
+    right = several(right) if isinstance(left, Outputs) else right
     wrong: list[Diagnostic] = []
     contract = named(float) if isinstance(float, str) else float
     given: object = name  # whatever a user gives
@@ -100,7 +132,6 @@ def tabled(
     if not isinstance(contract, Contract):
         message = f"The float contract of {name} is not known."
         wrong.append(Diagnostic("bad-rule", message, place, KNOWN, repr(float)))
-        contract = exact
     if isinstance(left, Term) and not isinstance(left, Dominator):
         wrong.extend(_two_demands(name, left, place))
     if not isinstance(left, Term) or type(left).hole:
@@ -110,16 +141,13 @@ def tabled(
         wrong.append(Diagnostic("bad-rule", message, place, "an operator around holes", met))
     elif isinstance(right, Term):
         wrong.extend(_unbound(name, left, right, place))
-        build = None if wrong else right_side(left, right)
     elif not callable(right):
         message = f"The right side of {name} must be a term or a function of the match."
         wrong.append(Diagnostic("bad-rule", message, place, None, repr(right)))
     if when is not None and not callable(when):
         message = f"The guard of {name} must be a function of the match."
         wrong.append(Diagnostic("bad-rule", message, place, None, repr(when)))
-    if wrong:
-        raise RuleRefused(*wrong)
-    return Rule(name, left, right, contract, when, place, compiled(left), build)
+    return wrong
 
 
 def _examples(of: Rule, given: Any) -> tuple[Module | Expr, ...]:  # Any: what a user gives

@@ -71,20 +71,26 @@ class PatternMatch:
 
     def __getitem__(self, hole: Any) -> Any:
         """What fills a hole, by the hole itself: `m[x]`."""
-        return self.filling[hole if isinstance(hole, str) else hole.name]
+        name = hole if isinstance(hole, str) else hole.name
+        if name not in self.filling:
+            raise KeyError(self._no_hole(name))
+        return self.filling[name]
+
+    def _no_hole(self, name: str) -> str:
+        return f"The pattern has no hole {name!r}; it has {', '.join(self.filling) or 'none'}."
 
     def __getattr__(self, name: str) -> Any:
         if name in self.filling:
             return self.filling[name]
         if name in ASKED:
             return partial(ASKED[name], self)
-        raise AttributeError(f"The pattern has no hole {name!r}.")
+        raise AttributeError(self._no_hole(name))
 
 
 def _type(of: PatternMatch, what: Any) -> Type:
     """`m.type(x)`: the type of what fills a hole, or of an expression."""
     name = what if isinstance(what, str) else what.name if isinstance(what, Hole) else None
-    value = what if name is None else of.filling[name]
+    value = what if name is None else of[name]
     if not isinstance(value, Expr):
         message, hint = "Only an expression has a type.", "An attribute is its value: m.axis."
         raise RuleRefused(Diagnostic("bad-rule", message, None, "an expression", repr(value), hint))
@@ -134,7 +140,19 @@ def match(pattern: Term, term: Term) -> PatternMatch | None:
 
 def compiled(pattern: Term) -> tuple[tuple[Head, Matcher], ...]:
     """A matcher for each alternative, with the head that its terms must have."""
-    return tuple((head(each), _whole(each)) for each in alternatives(pattern))
+    return tuple((head(each), _late(each)) for each in alternatives(pattern))
+
+
+def _late(pattern: Term) -> Matcher:
+    """A matcher that is made when it is first asked: most rules of a table never are."""
+    known: list[Matcher] = []
+
+    def matcher(term: Any, filling: Filling) -> bool:
+        if not known:
+            known.append(_whole(pattern))
+        return known[0](term, filling)
+
+    return matcher
 
 
 def _whole(pattern: Term) -> Matcher:

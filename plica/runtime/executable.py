@@ -24,7 +24,6 @@ import numpy as np
 
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, to_members
-from plica.runtime.donation import check_donated
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.interface import Interface, Shape
@@ -33,6 +32,7 @@ from plica.runtime.port import Array, Port
 from plica.runtime.stats import CallCounter, Stats
 
 if TYPE_CHECKING:
+    from plica.runtime.donation import check_donated
     from plica.runtime.notebook import table
     from plica.runtime.profile import Profile, ProfileRow, Speeds, measured_peak, measured_speeds
     from plica.runtime.record import KernelTrace
@@ -45,6 +45,7 @@ else:
     ProfileRow = late("plica.runtime.profile:ProfileRow")
     measured_peak = late("plica.runtime.profile:measured_peak")
     measured_speeds = late("plica.runtime.profile:measured_speeds")
+    check_donated = late("plica.runtime.donation:check_donated")
 
 __all__ = ["Executable", "Interface", "Shape", "address_of"]
 

@@ -10,10 +10,13 @@ trace is taken to be good, and a step that breaks it is not mended by later ones
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import unified_diff
 
 from attrs import frozen
 
 from plica.ir.graph.module import Module
+from plica.runtime.notebook import preformatted
+from plica.schedule.diff import described
 from plica.schedule.replay import ReplayState, begin, kernel_of, states, with_kernel
 from plica.schedule.trace import Program, Step, Trace, check_traces
 
@@ -27,6 +30,19 @@ class Culprit:
     before: Module
     after: Module
     asked: int
+
+    @property
+    def changes(self) -> list[str]:
+        """What the step did to the program, as a unified difference of its text."""
+        old, new = (str(each).splitlines() for each in (self.before, self.after))
+        return list(unified_diff(old, new, "before", "after", lineterm="", n=2))
+
+    def __str__(self) -> str:
+        head = f"Step {self.number} is the first bad one: {described(self.step)}"
+        return "\n".join([f"{head} (asked {self.asked} times).", *self.changes])
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
 
 def bisect(

@@ -1,23 +1,24 @@
 """Smaller cases: of a kernel, a trace and data that go wrong, the least part that still does.
 
 First steps of the trace go, then statements of the kernel with the buffers nobody needs then, then
-extents become less, then numbers become zero.  What is tried must keep a value: the interpreter
-says so, which checks bounds and what was never written.
+operations of what is stored, then extents become less, then numbers become zero.  What is tried
+must keep a value: the interpreter says so, which checks bounds and what was never written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from attrs import evolve, frozen
 
 from plica.core.binding import free_vars
-from plica.core.fold import map_bottom_up
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
 from plica.ir.interpret.value import Array
-from plica.ir.loop.scalar import Buffer, Lit, index
-from plica.ir.loop.statement import Alloc, Block, For, Kernel, Seq, Stmt, seq, statements
+from plica.ir.loop.scalar import Buffer, Lit, Scalar, dtype_of, index
+from plica.ir.loop.statement import Alloc, Block, For, Kernel, Seq, Stmt, Store, seq, statements
 from plica.ir.loop.verify import well_formed
 from plica.ir.type.size import shape_of
 from plica.rewrite.fuzz.driver import least
@@ -38,6 +39,7 @@ class ScheduledCase:
 
 
 C = TypeVar("C", bound=ScheduledCase)
+T = TypeVar("T", bound=Term)
 
 
 def minimal(trace: Trace, fails: Callable[[Trace], bool]) -> Trace:
@@ -71,6 +73,10 @@ def smaller(of: C) -> Iterator[C]:
         trace = _without_blocks(of.trace, [_blocks(each) for each in parts], number)
         if trace is not None:
             yield from _rebuilt(of, allocs, seq(*kept), trace)
+    for plain in _plainer(body):
+        for each in _rebuilt(of, allocs, plain, of.trace):
+            if not well_formed(each.kernel):
+                yield each
     for extent in sorted({e for e in _extents(of.kernel) if e > 1}, reverse=True):
         for less in (1, 2, extent // 2, extent - 1):
             if less < extent:
@@ -80,6 +86,27 @@ def smaller(of: C) -> Iterator[C]:
             arrays = list(of.arrays)
             arrays[number] = np.zeros_like(array)
             yield evolve(of, arrays=tuple(arrays))
+
+
+def _plainer(body: Stmt) -> Iterator[Stmt]:
+    """A body in which one operation is one of its operands; a running sum goes on being one."""
+    for store in [each for each in statements(body) if isinstance(each, Store)]:
+        for node in reversed(post_order(store.value)):
+            if not isinstance(node, Scalar) or not dtype_of(node).is_float:
+                continue
+            for kid in node._children:
+                if isinstance(kid, Scalar) and dtype_of(kid) is dtype_of(node):
+                    value = _replaced(store.value, node, kid)
+                    if (store.buffer in free_vars(value)) == (
+                        store.buffer in free_vars(store.value)
+                    ):
+                        made = evolve(store, value=value)
+                        yield _replaced(body, store, made)
+
+
+def _replaced(term: T, old: Term, new: Term) -> T:
+    made: Any = map_bottom_up(lambda node: new if node is old else node, term)
+    return made  # type: ignore[no-any-return]  # a part of it is another, of the same kind
 
 
 def _opened(body: Stmt) -> tuple[list[Buffer], Stmt]:

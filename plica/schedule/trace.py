@@ -64,8 +64,14 @@ class Trace(Term):
         """What was decided, by the number of the step."""
         return {i: s.decision for i, s in enumerate(self.steps) if s.decision is not None}
 
-    def with_decision(self, number: int, decision: Decision) -> Trace:
-        """The trace with exactly that decision changed."""
+    def with_decision(
+        self, number: int, decision: Decision, program: Program | None = None
+    ) -> Trace:
+        """The trace with exactly that decision changed.
+
+        A trace does not know which extents its loops have; with a `program` the step is asked
+        there, and what it does not accept raises `ScheduleRefused` at once.
+        """
         if type(number) is not int or not 0 <= number < len(self.steps):
             found = f"{len(self.steps)} steps"
             raise ValueError(f"There is no step {number!r} in a trace of {found}.")
@@ -74,8 +80,10 @@ class Trace(Term):
             raise ValueError(f"Step {number} ({step.instruction.kind}) decides nothing.")
         if not is_decision(decision):
             raise ValueError(f"A decision is a tuple of integers, not {decision!r}.")
-        changed = Step(step.instruction, decision)
-        return Trace((*self.steps[:number], changed, *self.steps[number + 1 :]))
+        changed = Trace((*self.steps[:number], Step(step.instruction, decision)))
+        if program is not None:
+            late("plica.schedule.replay:replay")(changed, program)
+        return Trace((*changed.steps, *self.steps[number + 1 :]))
 
     def only(self, kept: tuple[int, ...]) -> Trace | None:
         """Some of the steps, in order, with handles renumbered; None if one needs what is gone."""

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from plica import op
+from plica.analysis.index import rules as index_rules
+from plica.analysis.index import simplify
 from plica.core.diagnostic import RuleRefused
 from plica.core.name import Name
 from plica.ir.graph.expression import Var, const
@@ -27,6 +29,11 @@ from plica.rewrite import (
     rule,
 )
 from plica.rewrite.contract import named
+from plica.rewrite.layout import rules as layout_rules
+from plica.rewrite.make import findings
+from plica.rewrite.packs import all_packs
+from plica.rewrite.quantise import realise, recognise
+from plica.rewrite.rule import Rule
 
 x, y = holes("x y")
 (c,) = constants("c")
@@ -126,3 +133,30 @@ def test_predicates_are_given_values() -> None:
     kept = rule("kept", relu(x * wide), relu(x) * wide, float=reassociates)
     assert kept.at(relu(a * const(2.0, "f32"))) is not None
     assert kept.at(relu(a * const(-2.0, "f32"))) is None
+
+
+def _tables() -> list[Rule]:
+    """The rules of Plica's own tables: those of packs, and those that stand in modules."""
+    found: list[object] = [each.rules for each in all_packs().values()]
+    for module in (index_rules, simplify, layout_rules, realise, recognise):
+        found += vars(module).values()
+    rules: dict[Rule, None] = {}
+    while found:
+        each = found.pop()
+        if isinstance(each, Rule):
+            rules[each] = None
+        elif isinstance(each, tuple | list):
+            found += each
+    return list(rules)
+
+
+def test_nothing_is_wrong_with_tabled_rules() -> None:
+    """Their tables are loaded without asking."""
+    rules = [each for each in _tables() if not each.is_pass]
+    assert len(rules) > 300
+    wrong = [
+        each.message
+        for of in rules
+        for each in findings(of.name, of.left, of.right, when=of.when, float=of.contract)
+    ]
+    assert wrong == []

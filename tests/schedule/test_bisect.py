@@ -14,8 +14,9 @@ from plica.analysis.site import map_of
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.runtime.error import InputError
-from plica.schedule import Handle, Step, Trace, bisect, blame, minimise, unannotate
+from plica.schedule import Handle, Step, Trace, bisect, blame, loops, minimise, unannotate
 from plica.schedule.minimise import simpler, without
+from plica.schedule.primitive.block import GetBlock
 from plica.schedule.problem import Problem
 from plica.schedule.replay import ReplayState, begin, kernel_of, taken
 from plica.schedule.trace import renumbered
@@ -174,3 +175,11 @@ def test_an_empty_trace_is_minimal() -> None:
     assert minimise(Trace(()), matmul(), lambda module: True) is Trace(())
     with pytest.raises(InputError, match="not-good"):
         minimise(Trace(()), matmul(), lambda module: False)
+
+
+def test_a_culprit_prints_as_the_step_and_what_it_did() -> None:
+    trace = spoiled(Trace((Step(GetBlock(0, "ssr+init")), Step(loops(Handle(0, 0, "block"))))), 1)
+    text = str(bisect(trace, matmul(), wrong))
+    assert text.startswith("Step 1 is the first bad one: foreign_spoil")
+    assert "\n+" in text
+    assert "Module(" not in text

@@ -76,6 +76,9 @@ def test_seeds_and_decisions() -> None:
     assert fixed.with_decision(2, (6, 4)).decisions() == {2: (6, 4)}
     with pytest.raises(ScheduleRefused, match="support"):
         replay(fixed.with_decision(2, (5, 4)), matmul(24))
+    with pytest.raises(ScheduleRefused, match="2 factors of 24"):
+        fixed.with_decision(2, (5, 4), matmul(24))
+    assert fixed.with_decision(2, (6, 4), matmul(24)) is fixed.with_decision(2, (6, 4))
     with pytest.raises(ValueError, match="decides nothing"):
         fixed.with_decision(0, (1,))
 

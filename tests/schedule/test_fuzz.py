@@ -7,18 +7,26 @@ import re
 from importlib import import_module
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+import plica
 from plica.cli import main
 from plica.core.diagnostic import EvaluationError
+from plica.core.fold import post_order
 from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Load
+from plica.ir.text.show.kernel import show_kernel
+from plica.schedule import block, do, loops, split, trace_of, vectorize
 from plica.schedule import precondition as pose
+from plica.schedule.do import Body
 from plica.schedule.fuzz import differs, fuzz
 from plica.schedule.generate import random_case, untried, walk
 from plica.schedule.instruction import kinds
-from plica.schedule.replay import scheduled
+from plica.schedule.replay import kernel_of, scheduled
+from plica.schedule.smaller import ScheduledCase, smallest
 from plica.schedule.trace import Trace
 from tests.conftest import PROFILE
 from tests.schedule.mutation import MUTATIONS, Mutation, forget
@@ -71,6 +79,42 @@ def test_planted_bugs_are_found(mutation: Mutation, monkeypatch: pytest.MonkeyPa
     assert found is not None
     assert found.step == mutation.kind
     assert found.kind != "meaning" or len(found.trace) <= 10
+
+
+def test_a_case_is_shrunk_in_kernel_shape_and_data() -> None:
+    """What has nothing to do with the mistake goes: blocks, operations, sizes, numbers."""
+    kernel = kernel_of(plica.from_text("""
+@plica.kernel
+def k(A: Buffer[(6, 8), f32], B: Buffer[(6, 8), f32],
+      C: Buffer[(6, 8), f32], D: Buffer[(6, 8), f32]):
+    for i, j in grid(6, 8):
+        with block("C", spatial=(i, j)):
+            C[i, j] = exp(A[i, j] * 2.0) + B[i, j]
+    for i, j in grid(6, 8):
+        with block("D", spatial=(i, j)):
+            D[i, j] = B[i, j] * 3.0
+"""))[2]  # fmt: skip
+    data = tuple(np.arange(48, dtype=np.float32).reshape(6, 8) for _ in range(2))
+
+    @do
+    def steps() -> Body:
+        c = yield block("C")
+        i, j = yield loops(c)
+        yield split(i, (None, 2))
+        yield vectorize(j)
+
+    def fails(case: ScheduledCase) -> bool:  # the vectorised copy of A is to blame
+        loads = [each for each in post_order(case.kernel) if isinstance(each, Load)]
+        kinds = {step.instruction.kind for step in case.trace.steps}
+        return "vectorize" in kinds and any(str(each.buffer.name) == "A" for each in loads)
+
+    least = smallest(ScheduledCase(kernel, data, trace_of(steps, kernel)), fails)
+    text = show_kernel(least.kernel, "k")
+    assert "C[i, j] = A[i, j]" in text
+    assert "B: Buffer" not in text
+    assert "grid(1, 1)" in text
+    assert not least.arrays[0].any()
+    assert [step.instruction.kind for step in least.trace.steps] == ["block", "loops", "vectorize"]
 
 
 def test_there_are_enough() -> None:

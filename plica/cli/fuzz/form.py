@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
-from plica.cli.progress import progress
+from plica.cli.fuzz.verb import ToldCase, add_verb, drive, tell
 
 if TYPE_CHECKING:
     from plica.codegen.form_fuzz import FormReport
@@ -25,30 +23,16 @@ examples:
 # Any: what argparse's subparsers are has no public name.
 def configure(verbs: Any) -> None:
     """The options of the verb."""
-    parser = verbs.add_parser(
-        "form",
-        help="stages through the forms, trace templates and lowering passes, interpreted",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_campaign(parser, "cases")
+    about = "stages through the forms, trace templates and lowering passes, interpreted"
+    parser = add_verb(verbs, "form", "stages", about, EPILOG, fuzz_form)
     parser.add_argument("--plant", choices=("form", "template", "pass"),
                         help="plant a mistake in a form, a trace template or a lowering pass: "
                              "it must be found and blamed")  # fmt: skip
-    parser.set_defaults(verb=fuzz_form)
 
 
 def fuzz_form(arguments: argparse.Namespace) -> int:
     """Exit code 1 where stages mean something else after a form, a template or a pass."""
-    if in_jobs(arguments):
-        return begin("form", arguments)
-    with progress("stages", examples_of(arguments)) as say:
-        report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
-    if arguments.json:
-        print(json.dumps(report.to_data(), indent=2))
-    else:
-        _print(report)
-    return 0 if report.finding is None else 1
+    return drive("form", "stages", arguments, _fuzzed, _print)
 
 
 def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> FormReport:
@@ -86,22 +70,15 @@ KIND: Final = FuzzKind("form", "stages", 1_000, 10, share, every=every)
 
 
 def _print(report: FormReport) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(
+    counted = (
         f"{report.examples} stages of {len(report.kinds)} kinds, seed {report.seed}: "
         f"{len(report.forms)} forms applied {sum(report.forms.values())} times, "
         f"{len(report.templates)} templates {sum(report.templates.values())} times."
     )
-    found = report.finding
-    if found is None:
-        console.print("[green]All mean afterwards what they meant before.[/]")
-        return
-    after = "" if found.level == "form" else f", after the form {found.form}"
-    console.print(
-        f"[red]Wrong:[/] case {found.case}: the {found.level} {found.guilty}{after} ", end=""
-    )
-    print(found.reason)
-    console.print("The smallest stages that show it:\n")
-    print(found.stages)
+    each, wrong = report.finding, None
+    if each is not None:
+        after = "" if each.level == "form" else f", after the form {each.form}"
+        place = f"case {each.case}: the {each.level} {each.guilty}{after}"
+        title = "The smallest stages that show it:\n"
+        wrong = ToldCase(place, each.reason, str(each.stages), title)
+    tell([counted], "All mean afterwards what they meant before.", wrong)

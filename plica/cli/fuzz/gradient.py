@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
-from plica.cli.progress import progress
+from plica.cli.fuzz.verb import ToldCase, add_verb, check_names, drive, tell
 
 if TYPE_CHECKING:
     from plica.rewrite.fuzz.gradient import GradientFuzzReport
@@ -24,40 +22,20 @@ examples:
 # Any: what argparse's subparsers are has no public name.
 def configure(verbs: Any) -> None:
     """The options of the verb."""
-    parser = verbs.add_parser(
-        "gradient",
-        help="programs of differentiable operators; gradients beside finite differences",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_campaign(parser, "programs")
+    about = "programs of differentiable operators; gradients beside finite differences"
+    parser = add_verb(verbs, "gradient", "programs", about, EPILOG, fuzz_gradient)
     parser.add_argument("--operator", action="append", default=[], metavar="NAME",
                         help="try this operator; repeatable (all, in turn)")  # fmt: skip
     parser.add_argument("--native", type=int, default=5, metavar="K",
                         help="compile and run every K-th gradient too (5; 0: none)")  # fmt: skip
-    parser.set_defaults(verb=fuzz_gradient)
 
 
 def fuzz_gradient(arguments: argparse.Namespace) -> int:
     """Exit code 1 where a gradient is not what differences say, or its code gives another."""
-    from plica.core.diagnostic import did_you_mean
     from plica.rewrite.fuzz.gradient.table import differentiable
-    from plica.runtime.error import Diagnostic, InputError
 
-    for each in arguments.operator:
-        if each not in differentiable():
-            message = f"There is no differentiable operator {each!r}."
-            hint = did_you_mean(each, differentiable())
-            raise InputError(Diagnostic("unbound-name", message, suggestion=hint))
-    if in_jobs(arguments):
-        return begin("gradient", arguments)
-    with progress("programs", examples_of(arguments)) as say:
-        report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
-    if arguments.json:
-        print(json.dumps(report.to_data(), indent=2))
-    else:
-        _print(report)
-    return 0 if report.finding is None else 1
+    check_names(arguments.operator, differentiable(), "differentiable operator")
+    return drive("gradient", "programs", arguments, _fuzzed, _print)
 
 
 def _fuzzed(
@@ -108,19 +86,12 @@ KIND: Final = FuzzKind("gradient", "programs", 6_000, 40, share, asked, every)
 
 
 def _print(report: GradientFuzzReport) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(
+    counted = (
         f"{report.examples} programs, seed {report.seed}, of {len(report.operators)} operators; "
         f"{report.forward} in forward mode too, {report.compiled} compiled; "
         f"{sum(report.skipped.values())} drawn without a slope."
     )
-    found = report.finding
-    if found is None:
-        console.print("[green]All slopes are what differences say.[/]")
-        return
-    console.print(f"[red]Wrong:[/] case {found.case}: {found.op}: ", end="")
-    print(found.reason)
-    console.print("A smallest case, as a test:\n")
-    print(found.pytest)
+    each, wrong = report.finding, None
+    if each is not None:
+        wrong = ToldCase(f"case {each.case}: {each.op}", each.reason, each.pytest)
+    tell([counted], "All slopes are what differences say.", wrong)

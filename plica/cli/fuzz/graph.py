@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
-from plica.cli.named_pack import named_contract, named_packs, named_pass
-from plica.cli.progress import progress
+from plica.cli.fuzz.verb import ToldCase, add_verb, drive, tell
+from plica.cli.named_pack import named_contract, named_function, named_packs, named_pass
 
 if TYPE_CHECKING:
     from plica.ir.graph.module import Module
@@ -24,6 +22,7 @@ examples:
   plica fuzz graph --examples 2000
   plica fuzz graph --rules my_rules.py --seed 7
   plica fuzz graph --pass my_pass.py:PASS
+  plica fuzz graph --programs mine.py:programs --oracle mine.py:no_slower
   plica fuzz graph --seconds 600 --jobs 8 --corpus found/ --keep-going
   plica fuzz graph --plant              a wrong rule is planted, and must be found
   plica fuzz graph --plant pass         as is a mistake in a pass
@@ -34,18 +33,18 @@ examples:
 # Any: what argparse's subparsers are has no public name.
 def configure(verbs: Any) -> None:
     """The options of the verb."""
-    parser = verbs.add_parser(
-        "graph",
-        help="modules through the passes and rule packs of the graph language",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_campaign(parser, "modules")
+    about = "modules through the passes and rule packs of the graph language"
+    parser = add_verb(verbs, "graph", "modules", about, EPILOG, fuzz_graph)
     parser.add_argument("--rules", action="append", default=[], metavar="PACK|FILE.py",
                         help="one more pack, by name or in a Python file; repeatable")  # fmt: skip
     parser.add_argument("--pass", action="append", default=[], dest="passes",
                         metavar="NAME|FILE.py:NAME",
                         help="try this pass alone, by name or in a file; repeatable")  # fmt: skip
+    parser.add_argument("--programs", metavar="FILE.py:NAME",
+                        help="a function from a random.Random to modules to try")  # fmt: skip
+    parser.add_argument("--oracle", metavar="FILE.py:NAME",
+                        help="a function that says why a module made of another is wrong: "
+                             "(before, after, inputs) to a text or None")  # fmt: skip
     parser.add_argument("--contract", default="exact",
                         help="rules within this float contract are used (exact)")  # fmt: skip
     parser.add_argument("--native", type=int, default=0, metavar="K",
@@ -56,27 +55,27 @@ def configure(verbs: Any) -> None:
     parser.add_argument("--plant", nargs="?", choices=("rule", "pass"), const="rule",
                         help="plant a wrong rule, or a mistake in a pass: "
                              "it must be found and named (rule)")  # fmt: skip
-    parser.set_defaults(verb=fuzz_graph)
 
 
 def fuzz_graph(arguments: argparse.Namespace) -> int:
     """Exit code 1 where a module is changed in meaning, ill formed or refused by a pass."""
     contract = named_contract(arguments.contract)
     _say_unused(_extra(arguments), contract)
-    if in_jobs(arguments):
-        return begin("graph", arguments)
-    with progress("modules", examples_of(arguments)) as say:
-        report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
-    idle = [each.name for each in map(named_pass, arguments.passes)
-            if not report.fired.get(each.name)]  # fmt: skip
-    if arguments.json:
-        print(json.dumps(report.to_data(), indent=2))
-    else:
+
+    def idle(report: GraphFuzzReport) -> list[str]:
+        named = map(named_pass, arguments.passes)
+        return [each.name for each in named if not report.fired.get(each.name)]
+
+    def show(report: GraphFuzzReport) -> None:
         _print(report)
-        for name in idle:
+        for name in idle(report):
             print(f"NOT TESTED: none of {report.examples} modules was changed by {name}. "
                   "Give its Pass patterns to look for: looks_for=(op.exp(x),).")  # fmt: skip
-    return 0 if report.finding is None and not idle else 1
+
+    def wrong(report: GraphFuzzReport) -> bool:
+        return report.finding is not None or bool(idle(report))
+
+    return drive("graph", "modules", arguments, _fuzzed, show, wrong=wrong)
 
 
 def _extra(arguments: argparse.Namespace) -> list[Pack]:
@@ -108,6 +107,8 @@ def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) 
         whole=arguments.compiled,
         every=every,
         focus=[rule for pack in extra for rule in pack.within(contract)],
+        programs=named_function(arguments.programs) if arguments.programs else None,
+        oracle=named_function(arguments.oracle) if arguments.oracle else None,
         say=say,
     )
 
@@ -262,22 +263,15 @@ def _nested(flat: Iterator[Any], of: Type | None) -> Any:
 
 
 def _print(report: GraphFuzzReport) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-
-    console = Console(highlight=False)
     uses = sum(report.fired.values())
-    console.print(
+    counted = (
         f"{report.examples} modules under the contract {report.contract}, seed {report.seed}: "
         f"{len(report.fired)} rules used {uses} times, {report.undefined} without a value, "
         f"{report.rounded} differ by rounding alone, {report.compiled} compiled, "
         f"{report.refused} times a pass refused."
     )
-    found = report.finding
-    if found is None:
-        console.print("[green]All mean afterwards what they meant before.[/]")
-        return
-    name = f"the rule {found.rule} of {found.stage}" if found.rule else found.stage
-    console.print(f"[red]Wrong:[/] {escape(name)}: {escape(found.reason)}")
-    console.print("A smallest case, as a test:\n")
-    print(found.pytest)
+    each, wrong = report.finding, None
+    if each is not None:
+        name = f"the rule {each.rule} of {each.stage}" if each.rule else each.stage
+        wrong = ToldCase(name, each.reason, each.pytest)
+    tell([counted], "All mean afterwards what they meant before.", wrong)

@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
+from plica.cli.fuzz.every import examples_of
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
-from plica.cli.progress import progress
+from plica.cli.fuzz.verb import ToldCase, add_verb, drive, tell
 
 if TYPE_CHECKING:
     from plica.codegen.fuzz import KernelFuzzReport as KernelReport
@@ -27,13 +27,8 @@ Kernels run in processes of their own: one that dies is a finding, and the rest 
 # Any: what argparse's subparsers are has no public name.
 def configure(verbs: Any) -> None:
     """The options of the verb."""
-    parser = verbs.add_parser(
-        "kernel",
-        help="kernels through random traces, lowering and LLVM, run natively",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_campaign(parser, "kernels")
+    about = "kernels through random traces, lowering and LLVM, run natively"
+    parser = add_verb(verbs, "kernel", "kernels", about, EPILOG, fuzz_kernel)
     parser.add_argument("--length", type=int, default=6, help="steps tried for each (6)")
     parser.add_argument("--guard", action="store_true",
                         help="put every array next to memory that is not there, "
@@ -44,7 +39,6 @@ def configure(verbs: Any) -> None:
     parser.add_argument("--target", default="cpu",
                         help="the target whose code runs: cpu, c, or cuda on the GPU of "
                              "this machine (cpu)")  # fmt: skip
-    parser.set_defaults(verb=fuzz_kernel)
 
 
 def fuzz_kernel(arguments: argparse.Namespace) -> int:
@@ -53,15 +47,7 @@ def fuzz_kernel(arguments: argparse.Namespace) -> int:
         return _fuzz_on_gpu(arguments)
     if arguments.plant == "emitter" and arguments.target != "cpu":
         _refuse_plant("A mistake is planted in the emitter of LLVM.", arguments.target)
-    if in_jobs(arguments):
-        return begin("kernel", arguments)
-    with progress("kernels", examples_of(arguments)) as say:
-        report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
-    if arguments.json:
-        print(json.dumps(report.to_data(), indent=2))
-    else:
-        _print(report)
-    return 0 if report.finding is None else 1
+    return drive("kernel", "kernels", arguments, _fuzzed, _print)
 
 
 def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> KernelReport:
@@ -127,23 +113,16 @@ def _refuse_plant(message: str, found: str) -> NoReturn:
 
 
 def _print(report: KernelReport) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False)
     loops = ", ".join(f"{n} {kind}" for kind, n in report.loops.items())
     guarded = ", every array guarded at its end and at its start" if report.guard else ""
-    console.print(
+    counted = (
         f"{report.examples} kernels, seed {report.seed}, run natively after "
         f"{sum(report.steps.values())} steps of {len(report.steps)} kinds{guarded}."
     )
-    console.print(f"Loops: {loops or 'none'}.")
-    for reason, times in report.skipped.items():
-        console.print(f"Not run: {reason} ({times}).")
-    found = report.finding
-    if found is None:
-        console.print("[green]All compute what they mean.[/]")
-        return
-    console.print(f"[red]Wrong ({found.kind}):[/] case {found.case}: {found.guilty}: ", end="")
-    print(found.reason)
-    console.print("A smallest case, as a test:\n")
-    print(found.pytest)
+    skipped = [f"Not run: {reason} ({times})." for reason, times in report.skipped.items()]
+    each, wrong = report.finding, None
+    if each is not None:
+        place = f"case {each.case}: {each.guilty}"
+        wrong = ToldCase(place, each.reason, each.pytest, kind=each.kind)
+    lines = [counted, f"Loops: {loops or 'none'}.", *skipped]
+    tell(lines, "All compute what they mean.", wrong)

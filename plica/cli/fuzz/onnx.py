@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from plica.cli.fuzz.corpus import FILES
-from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
-from plica.cli.progress import progress
+from plica.cli.fuzz.verb import ToldCase, add_verb, drive, tell
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -32,18 +30,12 @@ examples:
 # Any: what argparse's subparsers are has no public name.
 def configure(verbs: Any) -> None:
     """The options of the verb."""
-    parser = verbs.add_parser(
-        "onnx",
-        help="ONNX models of random operators, interpreted and compiled, beside onnxruntime",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_campaign(parser, "models")
+    about = "ONNX models of random operators, interpreted and compiled, beside onnxruntime"
+    parser = add_verb(verbs, "onnx", "models", about, EPILOG, fuzz_onnx)
     parser.add_argument("--native", type=int, default=1, metavar="K",
                         help="compile and run every K-th model too (1; 0: none)")  # fmt: skip
     parser.add_argument("--save", type=Path, default=Path(), metavar="FOLDER",
                         help="where a model that goes wrong is written (.)")  # fmt: skip
-    parser.set_defaults(verb=fuzz_onnx)
 
 
 def native(model: ModelProto, contract: str | None, threads: int) -> Executable:
@@ -55,17 +47,18 @@ def native(model: ModelProto, contract: str | None, threads: int) -> Executable:
 
 def fuzz_onnx(arguments: argparse.Namespace) -> int:
     """Exit code 1 where a model gives another result than onnxruntime, or crashes."""
-    if in_jobs(arguments):
-        return begin("onnx", arguments)
-    with progress("models", examples_of(arguments)) as say:
-        report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
-    written = None if report.finding is None else report.finding.save(arguments.save)
-    if arguments.json:
-        data = report.to_data()
-        print(json.dumps(data | {"saved": None if written is None else str(written)}, indent=2))
-    else:
-        _print(report, written)
-    return 0 if report.finding is None else 1
+
+    def written(report: OnnxFuzzReport) -> Path | None:
+        return None if report.finding is None else report.finding.save(arguments.save)
+
+    def data(report: OnnxFuzzReport) -> dict[str, Any]:
+        path = written(report)
+        return report.to_data() | {"saved": None if path is None else str(path)}
+
+    def show(report: OnnxFuzzReport) -> None:
+        _print(report, written(report))
+
+    return drive("onnx", "models", arguments, _fuzzed, show, data)
 
 
 def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> OnnxFuzzReport:
@@ -83,7 +76,8 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
         "operators": report.operators,
         "settings": report.settings,
         "models": {"compiled": report.compiled, "runs compared": report.runs,
-                   "with an open batch": report.batches, "rounded": report.rounded},
+                   "with an open batch": report.batches,
+                   "with sizes known late": report.late, "rounded": report.rounded},
         "refused": report.refused,
         "peers that differ from each other": report.peers,
     }  # fmt: skip
@@ -134,20 +128,16 @@ KIND: Final = FuzzKind("onnx", "models", 10_000, 15, share, needs=("onnx", "onnx
 
 
 def _print(report: OnnxFuzzReport, written: Path | None) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=True)
     versions = f"{min(report.opsets)} to {max(report.opsets)}" if report.opsets else "none"
-    console.print(
+    counted = (
         f"{report.examples} models, seed {report.seed}: {report.operators.total()} nodes of "
         f"{len(report.operators)} operators, versions {versions}, {report.batches} with an open "
-        f"batch; {report.compiled} compiled, {report.runs} runs compared, {report.rounded} "
+        f"batch, {report.late} with sizes that are known when they run; {report.compiled} "
+        f"compiled, {report.runs} runs compared, {report.rounded} "
         f"differ by rounding alone, {report.refused.total()} refused."
     )
-    found = report.finding
-    if found is None:
-        console.print("[green]All give what onnxruntime gives.[/]")
-        return
-    console.print(f"[red]Wrong:[/] {found.way}, {' '.join(found.nodes)}: ", end="")
-    print(found.reason)
-    print(f"The smallest model that shows it: {written}")
+    each, wrong = report.finding, None
+    if each is not None:
+        place = f"{each.way}, {' '.join(each.nodes)}"
+        wrong = ToldCase(place, each.reason, str(written), "The smallest model that shows it:")
+    tell([counted], "All give what onnxruntime gives.", wrong)

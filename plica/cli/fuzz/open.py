@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
-from plica.cli.progress import progress
+from plica.cli.fuzz.verb import ToldCase, add_verb, drive, tell
 from plica.cli.rules import count
 
 if TYPE_CHECKING:
@@ -29,16 +28,10 @@ Programs run in processes of their own: one that dies is a finding, and the rest
 # Any: what argparse's subparsers are has no public name.
 def configure(verbs: Any) -> None:
     """The options of the verb."""
-    parser = verbs.add_parser(
-        "open",
-        help="programs with open sizes, compiled once, at several sizes and under other names",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_campaign(parser, "programs")
+    about = "programs with open sizes, compiled once, at several sizes and under other names"
+    parser = add_verb(verbs, "open", "programs", about, EPILOG, fuzz_open)
     parser.add_argument("--length", type=count, default=6, help="operators of each, at most (6)")
     parser.add_argument("--findings", type=count, default=1, help="stop after so many (1)")
-    parser.set_defaults(verb=fuzz_open)
 
 
 def open_code(module: Module, threads: int, contract: str | None) -> Executable:
@@ -57,15 +50,7 @@ def open_code(module: Module, threads: int, contract: str | None) -> Executable:
 
 def fuzz_open(arguments: argparse.Namespace) -> int:
     """Exit code 1 where the code of a program gives another result than its meaning, or dies."""
-    if in_jobs(arguments):
-        return begin("open", arguments)
-    with progress("programs", examples_of(arguments)) as say:
-        report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
-    if arguments.json:
-        print(json.dumps(report.to_data(), indent=2))
-    else:
-        _print(report)
-    return 1 if report.findings else 0
+    return drive("open", "programs", arguments, _fuzzed, _print, wrong=attrgetter("findings"))
 
 
 def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> Report:
@@ -109,21 +94,16 @@ KIND: Final = FuzzKind("open", "programs", 500, 4, share)
 
 
 def _print(report: Report) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=True)
     dims = ", ".join(f"{report.dims[n]} with {n} dims" for n in sorted(report.dims))
-    console.print(
+    counted = (
         f"{report.examples} programs, seed {report.seed} ({dims}): {report.operators.total()} "
         f"operators of {len(report.operators)} kinds; {report.compiled} have one code, which was "
         f"compared at {report.runs} sizes; {report.without_value} sizes have no value."
     )
-    for reason, times in report.refused.most_common():
-        console.print(f"No one code: {reason} ({times})", markup=False)
-    if not report.findings:
-        console.print("[green]All compute what they mean.[/]")
-    for found in report.findings:
-        console.print(f"[red]Wrong ({found.kind}):[/] case {found.case}: ", end="")
-        print(found.reason)
-        console.print("A smallest case, as a script:\n")
-        print(found.script)
+    refused = [f"No one code: {why} ({times})" for why, times in report.refused.most_common()]
+    title = "A smallest case, as a script:\n"
+    wrong = [
+        ToldCase(f"case {each.case}", each.reason, each.script, title, each.kind)
+        for each in report.findings
+    ]
+    tell([counted, *refused], "All compute what they mean.", *wrong)

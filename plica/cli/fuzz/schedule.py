@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
-from plica.cli.progress import progress
+from plica.cli.fuzz.verb import ToldCase, add_verb, check_names, drive, tell
 
 if TYPE_CHECKING:
     from plica.schedule.fuzz import ScheduleFuzzReport as ScheduleReport
@@ -24,39 +22,19 @@ examples:
 # Any: what argparse's subparsers are has no public name.
 def configure(verbs: Any) -> None:
     """The options of the verb."""
-    parser = verbs.add_parser(
-        "schedule",
-        help="kernels through random traces of every kind of instruction",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_campaign(parser, "kernels")
+    about = "kernels through random traces of every kind of instruction"
+    parser = add_verb(verbs, "schedule", "kernels", about, EPILOG, fuzz_schedule)
     parser.add_argument("--length", type=int, default=8, help="steps tried for each (8)")
     parser.add_argument("--focus", action="append", default=[], metavar="KIND",
                         help="try this kind of instruction more often; repeatable")  # fmt: skip
-    parser.set_defaults(verb=fuzz_schedule)
 
 
 def fuzz_schedule(arguments: argparse.Namespace) -> int:
     """Exit code 1 where a trace changes what a kernel means, crashes, or is refused in silence."""
-    from plica.core.diagnostic import did_you_mean
-    from plica.runtime.error import Diagnostic, InputError
     from plica.schedule.instruction import kinds
 
-    for each in arguments.focus:
-        if each not in kinds():
-            message = f"There is no instruction {each!r}."
-            hint = did_you_mean(each, kinds())
-            raise InputError(Diagnostic("unbound-name", message, suggestion=hint))
-    if in_jobs(arguments):
-        return begin("schedule", arguments)
-    with progress("kernels", examples_of(arguments)) as say:
-        report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
-    if arguments.json:
-        print(json.dumps(report.to_data(), indent=2))
-    else:
-        _print(report)
-    return 0 if report.finding is None else 1
+    check_names(arguments.focus, kinds(), "instruction")
+    return drive("schedule", "kernels", arguments, _fuzzed, _print)
 
 
 def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> ScheduleReport:
@@ -95,13 +73,12 @@ KIND: Final = FuzzKind("schedule", "kernels", 10_000, 50, share, asked, every)
 
 
 def _print(report: ScheduleReport) -> None:
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    console = Console(highlight=False)
     done = sum(report.taken.values())
     words = sum(map(len, report.refused.values()))
-    console.print(
+    counted = (
         f"{report.examples} kernels, seed {report.seed}: {done} steps of {len(report.taken)} kinds "
         f"taken, {sum(sum(each.values()) for each in report.refused.values())} refused "
         f"for {words} preconditions."
@@ -110,15 +87,9 @@ def _print(report: ScheduleReport) -> None:
     for kind in sorted({*report.taken, *report.refused}):
         why = ", ".join(f"{word} {n}" for word, n in report.refused.get(kind, {}).items())
         table.add_row(kind, str(report.taken.get(kind, 0)), why)
-    console.print(table)
-    if report.untried:
-        console.print(f"[yellow]Never tried:[/] {', '.join(report.untried)}")
-    found = report.finding
-    if found is None:
-        console.print("[green]All mean afterwards what they meant before.[/]")
-        return
-    console.print(f"[red]Wrong:[/] {found.step} in case {found.case}: ", end="")
-    print(found.reason)
-    print("\n".join(found.trace))
-    console.print("A smallest case, as a test:\n")
-    print(found.pytest)
+    never = [Text(f"Never tried: {', '.join(report.untried)}", "yellow")] if report.untried else []
+    each, wrong = report.finding, None
+    if each is not None:
+        reason = "\n".join((each.reason, *each.trace))
+        wrong = ToldCase(f"{each.step} in case {each.case}", reason, each.pytest)
+    tell([counted, table, *never], "All mean afterwards what they meant before.", wrong)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.fuzz.every import add_campaign, begin, examples_of, in_jobs
 from plica.cli.fuzz.share import FoundCase, FuzzKind, FuzzShare, Say
-from plica.cli.progress import progress
+from plica.cli.fuzz.verb import ToldCase, add_verb, drive, tell
 
 if TYPE_CHECKING:
     import torch
@@ -28,16 +26,10 @@ WAYS: Final = ("plica.compile", "torch.compile")
 # Any: what argparse's subparsers are has no public name.
 def configure(verbs: Any) -> None:
     """The options of the verb."""
-    parser = verbs.add_parser(
-        "torch",
-        help="programs of torch, exported and compiled and by torch.compile, beside torch",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_campaign(parser, "programs")
+    about = "programs of torch, exported and compiled and by torch.compile, beside torch"
+    parser = add_verb(verbs, "torch", "programs", about, EPILOG, fuzz_torch)
     parser.add_argument("--way", action="append", default=[], choices=WAYS,
                         help="compile in this way (both, by turns)")  # fmt: skip
-    parser.set_defaults(verb=fuzz_torch)
 
 
 def exported(module: torch.nn.Module) -> Callable[..., Any]:
@@ -66,15 +58,7 @@ def fuzz_torch(arguments: argparse.Namespace) -> int:
         message = "Programs are compared with torch, which is not installed."
         hint = "Install it: pip install torch."
         raise UnsupportedError(Diagnostic("missing-tool", message, None, "torch", None, hint))
-    if in_jobs(arguments):
-        return begin("torch", arguments)
-    with progress("programs", examples_of(arguments)) as say:
-        report = _fuzzed(arguments, arguments.first, examples_of(arguments), say)
-    if arguments.json:
-        print(json.dumps(report.to_data(), indent=2))
-    else:
-        _print(report)
-    return 0 if report.finding is None else 1
+    return drive("torch", "programs", arguments, _fuzzed, _print)
 
 
 def _fuzzed(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> TorchFuzzReport:
@@ -117,22 +101,14 @@ KIND: Final = FuzzKind("torch", "programs", 2_000, 10, share, every=every, needs
 
 
 def _print(report: TorchFuzzReport) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=True)
     ways = ", ".join(f"{n} by {name}" for name, n in sorted(report.ways.items()))
-    console.print(
+    counted = (
         f"{report.examples} programs, seed {report.seed} ({ways}): {report.calls.total()} calls of "
         f"{len(report.calls)} functions; {report.refused.total()} refused, {report.rounded} "
         "differ by rounding alone."
     )
-    for reason, times in report.refused.most_common():
-        console.print(f"Refused: {reason} ({times})", markup=False)
-    found = report.finding
-    if found is None:
-        console.print("[green]All give what torch gives.[/]")
-        return
-    console.print(f"[red]Wrong:[/] case {found.case}, {found.way}: ", end="")
-    print(found.reason)
-    console.print("A smallest case, as a test:\n")
-    print(found.pytest)
+    refused = [f"Refused: {why} ({times})" for why, times in report.refused.most_common()]
+    each, wrong = report.finding, None
+    if each is not None:
+        wrong = ToldCase(f"case {each.case}, {each.way}", each.reason, each.pytest)
+    tell([counted, *refused], "All give what torch gives.", wrong)

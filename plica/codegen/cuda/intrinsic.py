@@ -162,11 +162,12 @@ def invocation(
     if lane is None:
         raise _misplaced(call, "no loop over the threads of a warp around it")
     left, right = bool(hints["left"]), bool(hints["right"])
-    high, wide = _sizes(a)[0], _sizes(b)[0]
-    if min(high, wide) < 2 or wide % 2:
-        raise _misplaced(call, f"{high} x {wide} squares, where both are 2 at least and even")
+    high, wide = int(hints["high"]), int(hints["wide"])
+    if wide < 2 or wide % 2:
+        raise _misplaced(call, f"{wide} squares across, where an even number can be")
     # Where the number in the warp goes, in elements, and what it must be.
-    ai, half, ak, ae = _steps(a)
+    *between, half, ak, ae = _steps(a, 4 if high > 1 else 3)
+    (ai,) = between or (0,)
     bj, bk, *near = _steps(b)
     be, pair = near if not right else reversed(near)
     rows, columns = (8, 1) if left else (1, 8), (8, 1) if right else (1, 8)
@@ -215,14 +216,14 @@ def _sizes(of: Region) -> list[int]:
     return [each for each in sizes if each is not None and each != 1]
 
 
-def _steps(of: Region) -> list[int]:
+def _steps(of: Region, axes: int = 4) -> list[int]:
     """How far elements are from the next, along each axis of a region that has several."""
     found, step = list[int](), 1
     for extent, size in reversed([*zip(of.extents, of.buffer.shape, strict=True)]):
         if known(extent) != 1:
             found.insert(0, step)
         step *= known(size) or 1
-    if of.buffer.strides or len(found) != 4:
+    if of.buffer.strides or len(found) != axes:
         raise CompilerBug(f"A region of {of.buffer.name} is not one of squares.")
     return found
 

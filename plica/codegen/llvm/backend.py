@@ -101,7 +101,7 @@ def _here(target: Target) -> bool:
 
 CPU: Final = Backend(
     "cpu",
-    "Processors, by LLVM: cpu, or one described in full, cpu triple=… cpu=… features=…",
+    "Processors, by LLVM: cpu, cpu:NAME, or one described in full, cpu triple=… features=…",
     find_target,
     PAGES,
     build,

@@ -199,7 +199,11 @@ def _parsed(text: str) -> Any:
 
 def _improve(module: Any, machine: Any, plain: bool, level: int = 2) -> None:
     """Optimise a module; all of LLVM's passes are needed only where loops are plain."""
-    builder = _pass_builder(machine, plain, level)
+    # One for each module: a run leaves its maker pointers into its own stack (llvmlite 0.50), so a
+    # second run from elsewhere would be wrong.
+    options = binding.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = plain
+    builder = binding.create_pass_builder(machine, options)
     passes = builder.getModulePassManager() if plain else _few_passes()
     passes.run(module, builder)
     # `close` frees nothing: the class takes the empty `_dispose` of its first base (llvmlite 0.50).
@@ -207,22 +211,16 @@ def _improve(module: Any, machine: Any, plain: bool, level: int = 2) -> None:
     passes.detach()
 
 
-@lru_cache(maxsize=64)
-def _pass_builder(machine: Any, vectorising: bool, level: int) -> Any:
-    """LLVM's maker of passes for a machine, once: llvmlite never frees all of one."""
-    options = binding.create_pipeline_tuning_options(speed_level=level)
-    options.loop_vectorization = vectorising
-    return binding.create_pass_builder(machine, options)
-
-
 def _few_passes() -> Any:
-    """What loops that were scheduled still need."""
+    """What loops that were scheduled still need.
+
+    Numbering values or combining instructions finds little, as the fold writes an address once, and
+    takes longer than all of these; what it finds, instruction selection finds too.
+    """
     passes = binding.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.add_sroa_pass()
     passes.add_simplify_cfg_pass()
-    # Numbering values finds little (the fold writes an address once) and takes longest of all.
-    passes.add_instruction_combine_pass()
     passes.add_global_dead_code_eliminate_pass()
     return passes
 

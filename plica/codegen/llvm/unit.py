@@ -27,10 +27,10 @@ from plica.codegen.llvm.fold import (
     variants,
 )
 from plica.codegen.llvm.kernel import Text
+from plica.codegen.lower.passes import digest_of
 from plica.codegen.program import Program
 from plica.codegen.target import Target
 from plica.codegen.workers import GroupTask, Workers, together
-from plica.core.digest import digest
 from plica.core.memo import Memo
 from plica.ir.loop.statement import Kernel
 from plica.runtime.host import cores
@@ -76,7 +76,7 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
     for number, over in used:
         kernel, source = program.kernels[number], program.names[number]
         options = f"{over} {contract and target.has_fma} {signless} {level}"
-        key = key_of("kernel", digest(kernel), options, *facts_of(target))
+        key = key_of("kernel", digest_of(kernel), options, *facts_of(target))
         keys.append(key)
         again = GroupTask(
             source, entry_of, (kernel, over, _name(key), target, contract, signless, level)

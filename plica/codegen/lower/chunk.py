@@ -33,7 +33,7 @@ from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.graph.expression import Function, Var
+from plica.ir.graph.expression import Apply, Function, Var
 from plica.ir.graph.module import module
 from plica.ir.graph.shape_specialisation import sized
 from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar
@@ -71,8 +71,11 @@ class ChunkRows:
 def rows_of(function: Function) -> ChunkRows | None:
     """The rows of a fused function, None where it has none, or is open in more than their number.
 
-    Sizes of the first axes are dims, each of which stands nowhere else.
+    Sizes of the first axes are dims, each of which stands nowhere else.  A size that is asserted
+    of something cannot be that of a part of it.
     """
+    if any(isinstance(each, Apply) and each.op == "match_shape" for each in post_order(function)):
+        return None
     kernel = plain(function).kernel
     out = kernel.params[-1]
     dims = []

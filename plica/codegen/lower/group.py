@@ -16,7 +16,7 @@ from attrs import frozen
 
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import AnyTarget, backend_of
-from plica.codegen.lower.passes import LOWERED, LOWERING, lowered
+from plica.codegen.lower.passes import LOWERED, LOWERED_DIGESTS, LOWERING, digest_of, lowered
 from plica.codegen.lower.scheduled import Scheduled, Scheduler
 from plica.codegen.lower.step import steps_below
 from plica.codegen.program import KernelOrigin
@@ -55,6 +55,8 @@ class KeptGroup(Term):
     """The lowered kernel of a group, what it reads, and what is made of constants for it."""
 
     kernel: Kernel
+    lowered: str
+    """The digest of that, and below the one of the kernel before it was lowered."""
     digest: str
     reads: tuple[int | Buffer, ...]
     source: str
@@ -196,8 +198,10 @@ def _key(function: Function, facts: Facts, job: Job) -> str:
 def _written(of: Scheduled) -> bytes:
     """A group as two lines: what every compilation asks for, and where it comes from."""
     apart, origin = of.hoisted, of.origin
+    kernel = of.kernel if origin is None else lowered(of.kernel, passes=PASSES)
     kept = KeptGroup(
-        of.kernel if origin is None else lowered(of.kernel, passes=PASSES),
+        kernel,
+        digest_of(kernel),
         of.digest,
         of.reads,
         of.source,
@@ -224,6 +228,7 @@ def _read(data: bytes) -> Scheduled | None:
     if not isinstance(kept, KeptGroup):
         return None
     LOWERED.tell((kept.kernel, PASSES), kept.kernel)  # it is lowered already
+    LOWERED_DIGESTS.tell(kept.kernel, kept.lowered)
     return Scheduled(
         kept.kernel, kept.digest, kept.reads, kept.source, KeptOrigin(rest) if rest else None,
         kept, kept.params, kept.passed_over, dict(zip(kept.dims, kept.sizes, strict=True)),

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import evolve, field, frozen
 
-from plica.codegen.lower.donate import check_donated, written_over_input
 from plica.codegen.lower.region import RegionTree
 from plica.codegen.lower.scheduled import Scheduled, Scheduler, plain, processor, read_by
 from plica.codegen.lower.step import Value, leaves, made_by, shown, steps_below
@@ -50,6 +49,7 @@ from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
     from plica.codegen.lower.chunk import ChunkRows, chunk, row_bytes, rows_of, sizes_of
+    from plica.codegen.lower.donate import check_donated, written_over_input
     from plica.codegen.lower.kernel_call import all_written, called_kernel
 else:  # few graphs call kernels
     all_written = late("plica.codegen.lower.kernel_call:all_written")
@@ -58,6 +58,8 @@ else:  # few graphs call kernels
     row_bytes = late("plica.codegen.lower.chunk:row_bytes")
     rows_of = late("plica.codegen.lower.chunk:rows_of")
     sizes_of = late("plica.codegen.lower.chunk:sizes_of")
+    check_donated = late("plica.codegen.lower.donate:check_donated")
+    written_over_input = late("plica.codegen.lower.donate:written_over_input")
 
 PLAIN: Final = processor(None, exact)
 """Plain loops for every kernel."""

@@ -29,6 +29,7 @@ from plica.ir.type.infer import infer
 from plica.rewrite.fuse import FusionLimits, fuse
 from plica.rewrite.graph import find_pass
 from plica.rewrite.pack import Pack
+from plica.rewrite.packs.byte_product import BYTE_PRODUCTS
 from plica.rewrite.packs.winograd import Costs, winograd_for
 from plica.rewrite.rule_pass import Setting, rules
 from plica.runtime.late import late
@@ -48,6 +49,15 @@ def winograd_on(setting: Setting) -> Sequence[Pack]:
     rates = machine.rates
     return (winograd_for(Costs(machine.lanes(f32), machine.cache(2), rates.fma, rates.far)),)
 
+
+def bytes_on(setting: Setting) -> Sequence[Pack]:
+    """Products of bytes as such, where the processor that the job is for has an instruction."""
+    machine = setting.machine if isinstance(setting, Job) else None
+    return (BYTE_PRODUCTS,) if isinstance(machine, Machine) and machine.dot is not None else ()
+
+
+BYTES: Final = rules("bytes", "Products of bytes are made of the bytes themselves.", bytes_on)
+"""What must see how a model restores bytes, before constants are computed."""
 
 WIDE: Final = Pipeline((
     rules("widen", "Narrow floats are multiplied as wide ones.", "wide"),

@@ -26,6 +26,7 @@ from plica.codegen.lower.reuse import reuse
 from plica.codegen.lower.tidy import tidy
 from plica.codegen.lower.vectorise import vectorise
 from plica.core.diagnostic import did_you_mean
+from plica.core.digest import digest
 from plica.core.memo import Memo
 from plica.ir.loop.statement import Block, For, Kernel, Stmt, statements
 from plica.ir.loop.summation import spelled_within
@@ -166,6 +167,15 @@ def lower(kernel: Kernel, target: Target = "cpu") -> Kernel:
 
 LOWERED: Final[Memo[tuple[Kernel, tuple[Pass, ...]], Kernel]] = Memo(4096)
 """Kernels after some passes: those that models share are lowered once."""
+
+
+LOWERED_DIGESTS: Final[Memo[Kernel, str]] = Memo(4096)
+"""The digests of lowered kernels, by which their code is kept."""
+
+
+def digest_of(kernel: Kernel) -> str:
+    """The digest of a lowered kernel, reckoned once."""
+    return LOWERED_DIGESTS.found(kernel, partial(digest, kernel))
 
 
 def lowered(kernel: Kernel, passes: tuple[Pass, ...]) -> Kernel:

@@ -36,6 +36,9 @@ BROADCAST: Final = frozenset(
 
 ASSERTED: Final = frozenset({"MatMul", "Concat"})
 
+LOSSES: Final = frozenset({"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"})
+"""Those whose second input is a class for each place of the first."""
+
 VECTORS: Final = {
     "BatchNormalization": 7,
     "InstanceNormalization": 6,
@@ -45,9 +48,12 @@ VECTORS: Final = {
 """Those whose inputs after the first are vectors over one axis of it, from which version on."""
 
 
+HANDLED: Final = BROADCAST | ASSERTED | LOSSES | VECTORS.keys() | {"GatherElements"}
+
+
 def agree(node: OnnxNode) -> None:
     """Give a node inputs of sizes that agree, where that takes a look at the sizes of a call."""
-    if node.proto.op_type not in BROADCAST | ASSERTED | VECTORS.keys() | {"GatherElements"}:
+    if node.proto.op_type not in HANDLED:
         return
     values = [each for each in node.inputs if each is not None]
     if len(values) < 2 or len(values) < len(node.inputs):
@@ -61,7 +67,16 @@ def agree(node: OnnxNode) -> None:
     elif kind == "MatMul" and min(map(len, shapes)) > 1:
         left, right = shapes
         inner = left[-1]
-        node.inputs = (values[0], _matched(values[1], (*right[:-2], inner, right[-1])))
+        sides = (values[0], _matched(values[1], (*right[:-2], inner, right[-1])))
+        outer = [each[:-2] for each in shapes]
+        if all(outer) and _differ(outer):
+            whole = common_shape(node, outer)
+            sides = (_spread(node, sides[0], (*whole, *left[-2:])),
+                     _spread(node, sides[1], (*whole, inner, right[-1])))  # fmt: skip
+        node.inputs = sides
+    elif kind in LOSSES and len(shapes[1]) == len(shapes[0]) - 1 > 0:
+        target = _matched(values[1], (shapes[0][0], *shapes[0][2:]))
+        node.inputs = (values[0], target, *values[2:])
     elif kind == "GatherElements" and len({len(each) for each in shapes}) == 1:
         axis = node.integer("axis", 0) % max(len(shapes[0]), 1)
         node.inputs = (_cut(values[0], shapes[1], axis), values[1])

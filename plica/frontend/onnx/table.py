@@ -23,7 +23,7 @@ from plica.runtime.error import UnsupportedError
 FILES: Final = (
     "linear", "window", "shape", "elementwise", "part", "pool", "norm", "reduction", "index",
     "create", "quantise", "resize", "control", "scan", "recurrent", "sample", "signal", "detect",
-    "loss", "sequence",
+    "loss", "sequence", "ngram", "determinant",
 )  # fmt: skip
 """The files of `plica.frontend.onnx.row`, the commonest operators first."""
 
@@ -71,12 +71,12 @@ _WHY: Final[dict[str, tuple[str, ...]]] = {
         "RandomUniformLike",
     ),
     "there are no strings": (
-        "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer",
+        "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit",
     ),
     "a sequence has a length that is known when it is read": ("SequenceMap",),
     "it reads files of images": ("ImageDecoder",),
     "it has no definition yet": (
-        "BitCast", "Det", "MaxRoiPool",
+        "MaxRoiPool",
     ),
 }  # fmt: skip
 

@@ -4,8 +4,7 @@ The definitions are `plica.ir.loop.formula`'s, each product rounded before anyth
 under the contract `exact` native code does the same, and has the same bits.  In f64 they mean what
 numpy says.
 
->>> exp = defined("exp", np.exp)
->>> exp(np.float32([0, 1])), bool(exp(1.0) == np.exp(1.0))
+>>> by_formula("exp", np.exp, np.float32([0, 1])), bool(by_formula("exp", np.exp, 1.0) == np.e)
 (array([1.      , 2.718282], dtype=float32), True)
 """
 
@@ -115,16 +114,11 @@ def _turns() -> tuple[Any, Any]:
     return np.array(high), np.array(low)
 
 
-def defined(name: str, wide: Function) -> Function:
+def by_formula(name: str, wide: Function, x: Any) -> Any:
     """The function of a name: by its formula in f32, and as numpy has it in f64."""
-    formula = FORMULAS[name]
-
-    def on_arrays(x: Any) -> Any:
-        array = np.asarray(x)
-        if array.dtype != np.float32:
-            return wide(x)
-        with np.errstate(all="ignore"):
-            made = formula(ArrayNumber(array.reshape(-1))).array  # of numbers numpy warns
-        return made.reshape(array.shape)[()]
-
-    return on_arrays
+    array = np.asarray(x)
+    if array.dtype != np.float32:
+        return wide(x)
+    with np.errstate(all="ignore"):
+        made = FORMULAS[name](ArrayNumber(array.reshape(-1))).array  # of numbers numpy warns
+    return made.reshape(array.shape)[()]

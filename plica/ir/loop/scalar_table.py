@@ -13,16 +13,22 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from plica.ir.loop import scalar_interval as interval
 from plica.ir.loop import scalar_meaning as meaning
-from plica.ir.loop.array_formula import defined
 from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar_row import FLAT, INTEGERS, NUMBERS, ScalarRow, every, laws
 from plica.runtime.element import Kind
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.loop.array_formula import by_formula
+else:
+    by_formula = late("plica.ir.loop.array_formula:by_formula")
 
 ANY: Final[tuple[Kind, ...]] = (*NUMBERS, "bool")
 WHOLE: Final[tuple[Kind, ...]] = (*INTEGERS, "bool")
@@ -120,7 +126,7 @@ OPERATOR_ROWS: Final = (
 def _library(name: str, derivative: Any, array: Any = None, range: Any = None, **more: Any) -> ScalarRow:
     """A function of the C library: in f32 with an `f` at the end."""
     means = array or getattr(np, name)
-    return ScalarRow(name, defined(name, means) if name in FORMULAS else means, range=range, derivative=derivative,
+    return ScalarRow(name, partial(by_formula, name, means) if name in FORMULAS else means, range=range, derivative=derivative,
                      llvm={"float": f"@{name}"}, c={"float": f"{name}{{e}}({{0}})"}, **more)
 
 

@@ -6,7 +6,8 @@ of some rule, on which a small program grows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any, Final, TypeAlias
 
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ from plica.ir.type.term import FuncType, TupleType
 from plica.rewrite.check.data import array
 from plica.rewrite.check.instance import instance
 from plica.rewrite.rule import Rule
+from plica.runtime.error import wrong_argument
 
 Case: TypeAlias = tuple[Module, tuple[Any, ...]]  # Any: arrays, or tuples of them
 
@@ -68,6 +70,27 @@ def cases(
         return known, tuple(array(each, lambda options: pick(draw, options)) for each in types)
     known = infer(draw(static_modules()) if made is None else made)
     return known, draw(inputs_for(known, finite))
+
+
+Programs: TypeAlias = Callable[[Random], Any]
+"""From a source of choices to a module or a function of a script, or to one and its inputs.  Any:
+whatever a user's generator gives."""
+
+
+@st.composite
+def made_by(draw: DrawFn, programs: Programs) -> Case:
+    """A case of somebody's own generator, with values for its inputs where it gives none."""
+    given = programs(draw(st.randoms(use_true_random=False)))
+    program, inputs = given if isinstance(given, tuple) else (given, None)
+    found = getattr(program, "module", program)  # of a decorated function
+    if not isinstance(found, Module):
+        hint = "def programs(random): return plica.from_text(...)"
+        raise wrong_argument("A generator of programs gives modules.", "a module", program, hint)
+    known = infer(found)
+    types = [type_of(param) for param in known.main_function().params]
+    if inputs is not None:
+        return known, tuple(inputs)
+    return known, tuple(array(each, lambda options: pick(draw, options)) for each in types)
 
 
 def of_programs(rules: Sequence[Rule]) -> list[Rule]:

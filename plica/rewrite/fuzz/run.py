@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
@@ -31,7 +31,7 @@ from plica.ir.passes import Pass
 from plica.ir.type.infer import infer
 from plica.rewrite.check.report import as_comment, text
 from plica.rewrite.contract import Contract, exact
-from plica.rewrite.fuzz.case import Case, cases, of_programs
+from plica.rewrite.fuzz.case import Case, Programs, cases, made_by, of_programs
 from plica.rewrite.fuzz.difference import Compiled, Meaning
 from plica.rewrite.fuzz.driver import ENDLESS, TOO_LONG, campaign, one_case
 from plica.rewrite.fuzz.report import as_pytest
@@ -49,11 +49,15 @@ CRASHES: Final = (
 """What a stage with a mistake in it ends with."""
 
 
+Oracle: TypeAlias = Callable[[Any, Module, Any], "str | None"]
+"""From a module, what was made of it, and inputs, to why that is wrong; None where it is right."""
+
+
 @attrs.frozen
 class StageFinding:
     """A smallest module that a stage does wrong."""
 
-    kind: Literal["meaning", "crash", "ill-formed", "native", "endless"]
+    kind: Literal["meaning", "crash", "ill-formed", "native", "endless", "oracle"]
     stage: str
     rule: str | None
     reason: str
@@ -102,6 +106,8 @@ def fuzz(
     every: int = 0,
     focus: Sequence[Rule | Expr] = (),
     whole: bool = False,
+    programs: Programs | None = None,
+    oracle: Oracle | None = None,
     say: Callable[[str], None] | None = None,
 ) -> GraphFuzzReport:
     """Modules through the stages; with `native` every so many-th is compiled and run as well.
@@ -109,6 +115,8 @@ def fuzz(
     The rules and patterns of `focus`, and those that a pass among the stages looks for, are tried
     first, one after another, and then in every other module; where modules are of the `whole`
     language, all have closures, data or recursion to choose from.
+    `programs` makes modules of somebody's own, from a `random.Random`; an `oracle` says why a
+    module that was made of another is wrong, besides what the interpreter says.
     `say` is told of each module as its turn comes.
     """
     counts: Counter[str] = Counter()
@@ -122,6 +130,8 @@ def fuzz(
         meaning = Meaning(module, inputs, contract)
         history, refused = _through(stages, module)
         _compare(meaning, history, stages)
+        if oracle is not None:
+            _ask(oracle, meaning, history, stages)
         compiled = 0
         if native is not None and every and meaning.defined and number % every == every - 1:
             compiled = _compiled(native, meaning, history.module)
@@ -135,6 +145,7 @@ def fuzz(
     def one(number: int) -> StageFinding | None:
         wanted = _turn(of_programs(sought), number)
         drawn = cases(rules, wanted, exact < contract, whole)
+        drawn = drawn if programs is None else made_by(programs)
         try:
             one_case(partial(judged, number), drawn, seed, number, WrongCase)
         except WrongCase as wrong:
@@ -205,7 +216,10 @@ def _crash(stage: Stage, error: Exception, before: Module) -> StageFinding:
 
 
 def _finding(
-    kind: Literal["crash", "ill-formed", "native"], stage: str, reason: str, module: Module
+    kind: Literal["crash", "ill-formed", "native", "oracle"],
+    stage: str,
+    reason: str,
+    module: Module,
 ) -> StageFinding:
     words = as_comment(f"{stage}: {reason}")
     return StageFinding(kind, stage, None, reason, f'{words}\nSOURCE = """\n{text(module)}\n"""\n')
@@ -220,6 +234,20 @@ def _compare(meaning: Meaning, history: History, stages: Sequence[Stage]) -> Non
     why = Meaning(found.before, meaning.inputs, meaning.contract).differs(found.after) or reason
     text = as_pytest(name, why, (found.before, found.after), meaning.inputs, meaning.contract)
     raise WrongCase(StageFinding("meaning", found.stage, found.rule, why, text))
+
+
+def _ask(oracle: Oracle, meaning: Meaning, history: History, stages: Sequence[Stage]) -> None:
+    """What somebody's own oracle says of the result, with the step that is to blame."""
+
+    def wrong(module: Module) -> str | None:
+        return oracle(history.derivation.source, module, meaning.inputs)
+
+    reason = wrong(history.module)
+    if reason is None or not history.derivation.steps:
+        return
+    found = blame(history, stages, lambda module: wrong(module) is None)
+    made = _finding("oracle", found.rule or found.stage, wrong(found.after) or reason, found.before)
+    raise WrongCase(attrs.evolve(made, stage=found.stage, rule=found.rule))
 
 
 def _compiled(native: Compiled, meaning: Meaning, module: Module) -> bool:

@@ -16,7 +16,7 @@ from plica.ir.graph.module import Module
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import FuncType
 from plica.rewrite.graph.alpha_rename import alpha_renamed, with_selves
-from plica.rewrite.graph.need import without_unused
+from plica.rewrite.graph.dead import without_unused
 from plica.rewrite.graph.scope_placement import (
     ScopePlacement,
     ValuePlace,

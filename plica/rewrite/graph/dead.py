@@ -10,6 +10,17 @@ of a local function when that function needs the parameter.  The language is pur
 needed can go; if computing it would have failed, the program now does not.
 
 Laws: `remove_dead(remove_dead(m)) is remove_dead(m)`; what is not dead stays the same object.
+
+Of one function, `without_unused` drops the lets that nobody needs: a chain of lets that only use
+one another, a recursive function that only calls itself.  What a let captures that nobody needs
+does not count: passes that ask what is captured, shared or recursive first drop such lets.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.type.term import tensor
+>>> x, y = (Var(Name(name), tensor((2,), "f32")) for name in "xy")
+>>> function = Function((), (), (x,), None, Let(y, x + x, x))
+>>> without_unused(function).body is x
+True
 """
 
 from __future__ import annotations
@@ -19,7 +30,7 @@ from typing import Any
 import attrs
 
 from plica.core.binding import free_vars
-from plica.ir.graph.expression import Call, Expr, Function, Let, Var
+from plica.ir.graph.expression import Apply, Call, Expr, Function, Let, Var
 from plica.ir.graph.module import Module
 from plica.ir.type.infer import infer
 from plica.ir.type.term import FuncType
@@ -165,3 +176,48 @@ class _Alive:
                 stack.extend(self._args(node))
             else:
                 stack.extend(operands(node))
+
+
+class Need:
+    """The expressions a function needs, and its lets by variable; binders are apart."""
+
+    def __init__(self, function: Function) -> None:
+        self.lets: dict[Var, Let] = {}
+        self.seen: set[Expr] = set()
+        stack: list[Expr] = [function.body]
+        pop, see, seen = stack.pop, self.seen.add, self.seen
+        while stack:
+            node = pop()
+            if node in seen:
+                continue
+            see(node)
+            if isinstance(node, Apply):
+                stack.extend(node.args)
+            elif isinstance(node, Let):
+                self.lets[node.var] = node
+                stack.append(node.body)
+            elif isinstance(node, Var):
+                if node in self.lets:
+                    stack.append(self.lets[node].value)
+            else:
+                stack.extend(operands(node))
+
+    def is_all(self) -> bool:
+        """Whether every let is needed."""
+        return all(var in self.seen for var in self.lets)
+
+
+def without_unused(function: Function) -> Function:
+    """The function, whose binders are apart, without the lets that nobody needs."""
+    need = Need(function)
+    if need.is_all():
+        return function
+    memo: dict[Expr, Expr] = {}
+    for node in expressions(function.body):
+        if node not in need.seen:
+            continue
+        if isinstance(node, Let) and node.var not in need.seen:
+            memo[node] = memo[node.body]
+        else:
+            memo[node] = with_operands(node, tuple([memo[part] for part in operands(node)]))
+    return attrs.evolve(function, body=memo[function.body])

@@ -28,7 +28,7 @@ from plica.ir.op.normalize import (
     layer_norm,
     rms_norm,
 )
-from plica.rewrite.closed import closed, is_finite, varying
+from plica.rewrite.closed import are_finite, closed, varying
 from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
@@ -61,13 +61,8 @@ def unpacked(record: Operator, **ranks: int | tuple[int, ...]) -> Rule:
 
 
 def scales_join(found: PatternMatch) -> bool:
-    """Whether no scale, and not both at once, makes infinity of what neither made it of alone."""
-    return is_finite(found.m * found.s)
-
-
-def unshifts(found: PatternMatch) -> bool:
-    """Whether the shift can be scaled alone: zero times infinity is no number."""
-    return is_finite(found.m * found.s) and is_finite(found.s)
+    """Whether no product of scales is infinite: times zero it is no number."""
+    return are_finite(found.m, found.s)
 
 
 scaled = either((x * m) * s, s * (x * m))
@@ -84,7 +79,7 @@ INFERENCE: Final[Pack] = pack(
     unpacked(group_norm,    x=(3, 4, 5), gamma=1, beta=1),
     unpacked(l2_normalize),
     rule("join-scales",     scaled,  x * (m * s),         float=reassociates, when=scales_join),
-    rule("unshift-scaled",  shifted, x * s + (b - m * s), float=reassociates, when=unshifts),
+    rule("unshift-scaled",  shifted, x * s + (b - m * s), float=reassociates, when=scales_join),
     version="1",
     doc="What training needed is written out or dropped.",
 )

@@ -23,7 +23,7 @@ import numpy as np
 from plica.core.term import Term
 from plica.ir.graph.expression import const
 from plica.ir.type.dim import known
-from plica.rewrite.closed import is_finite
+from plica.rewrite.closed import are_finite
 from plica.rewrite.contract import Contract, exact, reassociates, signless_zero
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
@@ -192,7 +192,7 @@ REDUCTION: Final[Pack] = pack(
     *map(laws, ("sum", "prod", "max", "min", "all", "any")),
     rule("sum-of-broadcast",    *shaped(sum_(broadcast_to(x, t), a, u),  counted),           float=reassociates),
     rule("sum-of-negative",     sum_(-x, a, u),                          -sum_(x, a, u),     float=signless_zero),
-    rule("sum-of-scaled",       sum_(x * q, a, u),                       scaled_after,       float=reassociates, when=lambda m: is_finite(m.q)),
+    rule("sum-of-scaled",       sum_(x * q, a, u),                       scaled_after,       float=reassociates, when=lambda m: are_finite(m.q)),
     rule("max-of-negative",     max_(-f, a, u),                          -min_(f, a, u)),
     rule("min-of-negative",     min_(-f, a, u),                          -max_(f, a, u)),
     rule("max-of-relu",         max_(relu(x), a, u),                     relu(max_(x, a, u))),

@@ -46,7 +46,7 @@ from plica.ir.type.dim import known, same_dim
 from plica.ir.type.dtype import DType
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType
-from plica.rewrite.closed import closed, is_closed, is_finite, value_of, varying
+from plica.rewrite.closed import are_finite, closed, is_closed, value_of, varying
 from plica.rewrite.contract import reassociates
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.fold import fold_constants
@@ -234,12 +234,13 @@ def around(layer: LinearLayer) -> Iterator[Rule]:
         return (
             lies_along(m.s, channel_out(layer.settings(m)), whole)
             and (added is None or shape_of(whole + added) == shape_of(whole))
-            and is_finite(m.s)
+            and are_finite(m.w, m.s)
+            and (added is None or are_finite(added, m.s))
         )
 
     def scales_data(m: PatternMatch) -> bool:
         axis = channel_in(layer.settings(m))
-        return lies_along(m.s, axis, m.x) and is_finite(m.s)
+        return lies_along(m.s, axis, m.x) and are_finite(m.w, m.s)
 
     def shifts_data(m: PatternMatch) -> bool:
         values = layer.settings(m)

@@ -40,7 +40,7 @@ from plica.ir.type.dtype import f32, f64
 from plica.rewrite.contract import exact, reassociates
 from plica.runtime.late import late
 from plica.schedule.default.contraction import Contraction, contraction, merged
-from plica.schedule.default.depthwise import is_window, window_schedule, windowed
+from plica.schedule.default.depthwise import holds_rows, is_window, window_schedule, windowed
 from plica.schedule.default.dot_product_schedule import dot_form, dot_schedule
 from plica.schedule.default.elementwise import elementwise_form, elementwise_schedule
 from plica.schedule.default.estimate import (
@@ -182,6 +182,16 @@ def _window(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     return windowed(found, machine) if is_window(found, machine) else None
 
 
+def _window_columns(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    """A window so wide that rows would not stay in registers until all windows have read them."""
+    found = _contraction(of, facts, again=True)
+    if found is None or found.weight is None or (found.run and found.depth > prod(found.run)):
+        return None
+    if not is_window(found, machine) or holds_rows(found, machine):
+        return None
+    return windowed(found, machine, by_columns=True)
+
+
 def _pooled(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     """A reduction of rows that has no weight is one of rows before it is a window."""
     found = contraction(of)
@@ -268,6 +278,8 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(dot_form), 4),
     Form("split-groups", "Groups of channels become an axis.", exact, _groups, 5),
     Form("row-pools", "Sums without a weight go along rows.", reassociates, _one(_pooled), 6),
+    Form("window-columns", "Wide windows are summed column after column.", reassociates,
+         _one(_window_columns), 6),
     Form("window", "Windows over one channel read rows as they lie.", exact, _one(_window), 7),
     Form("lanes-over-n", "Lanes over outputs; the weight is packed.", exact, _over_n, BY_COST),
     Form("lanes-over-row", "Lanes over a row of the result.", exact, _over_rows, BY_COST),

@@ -29,7 +29,7 @@ rows above and below are known when the code is made, as the first and the last 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import ceil, prod
 
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
@@ -84,8 +84,8 @@ MOST = 36
 SPARE = 6
 """Registers for what is read."""
 
-LEAST = 2
-"""Sums under way at once, at least."""
+OVERLAP = 2
+"""Tiles that a processor has under way at once, as it goes on before the last one is done."""
 
 NARROW = 4
 """Vectors of fewer lanes are none, and lanes farther apart are read one by one."""
@@ -102,6 +102,21 @@ def is_window(of: Contraction, machine: Machine) -> bool:
     if any(row in _terms(place) for place in of.data.indices[:-1]):
         return False
     return 1 <= _terms(of.data.indices[-1]).get(row, 0) <= NARROW
+
+
+def holds_rows(of: Contraction, machine: Machine) -> bool:
+    """Whether registers hold what windows of a tile read until the last of them has read it.
+
+    Row after row, that is a vector for each column of a window and each row of a tile.
+    """
+    taps = [of.sizes[each] for each in of.k]
+    high = sums_under_way(machine)
+    return (taps[-1] + 2) * high <= machine.registers if len(taps) > 1 else True
+
+
+def sums_under_way(machine: Machine) -> int:
+    """With fewer sums the units for products wait, and each row that is read serves less."""
+    return ceil(machine.rates.latency * machine.rates.fma / OVERLAP)
 
 
 def serial_terms(taps: Sequence[int]) -> int:
@@ -130,13 +145,16 @@ def window_tile(taps: int, rows: int, row: int, machine: Machine, most: int) -> 
     while lanes > NARROW and lanes // 2 >= row:
         lanes //= 2
     room = max(machine.registers - taps - SPARE, machine.registers // 4)
-    high = max(LEAST, min(room, MOST // taps))
+    high = max(sums_under_way(machine), min(room, MOST // taps))
     tiles = -(-rows // high)
     return -(-rows // tiles), lanes
 
 
-def windowed(of: Contraction, machine: Machine) -> Stages:
-    """The stages, in which data is read only where it is inside; rows and columns fill tiles."""
+def windowed(of: Contraction, machine: Machine, *, by_columns: bool = False) -> Stages:
+    """The stages, in which data is read only where it is inside; rows and columns fill tiles.
+
+    If `by_columns`, the places of a window are summed column after column.
+    """
     used = {each.name for each in (*of.inputs, of.reduced)} | {each.name for each in of.sizes}
     row, column = of.axes[-1], of.axes[-2]
     steps = of.sizes[column] if column in of.m else 1
@@ -153,7 +171,8 @@ def windowed(of: Contraction, machine: Machine) -> Stages:
         sizes[column] = -(-sizes[column] // high) * high
     data = inside(of, sizes)
     body = data if of.weight is None else Mul(data, of.weight)
-    extents = tuple([index(sizes[each]) for each in of.k])
+    terms = tuple(reversed(of.k)) if by_columns else of.k
+    extents = tuple([index(sizes[each]) for each in terms])
     shape = tuple([index(sizes[each]) for each in of.axes])
     window = Buffer(fresh(Name("window"), used), shape, of.reduced.dtype)
 
@@ -166,7 +185,7 @@ def windowed(of: Contraction, machine: Machine) -> Stages:
     assert isinstance(value, Scalar)
     whole = tuple([index(of.sizes[each]) for each in of.axes])
     out = Buffer(fresh(Name("out"), used | {window.name}), whole, dtype_of(value))
-    total = Each(window, of.axes, Reduce(of.combiner, of.k, extents, body))
+    total = Each(window, of.axes, Reduce(of.combiner, terms, extents, body))
     return stages(of.inputs, (total, Each(out, of.axes, value)))
 
 

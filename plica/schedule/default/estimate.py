@@ -128,11 +128,11 @@ def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
     lanes = fewest_lanes(of.sizes[row], machine.lanes(of.reduced.dtype))
     vectors = -(-of.sizes[row] // lanes)
     steps = of.sizes[of.n[-1]] if of.n else 1
-    if not of.n:
+    if not of.n and of.weight is None:
         if of.depth > WINDOW:
             return []
         tile = RegisterTile(1, 1)
-    else:
+    else:  # also where one row is multiplied: what lies in rows is read as it lies
         tile = best_tile(vectors, steps, machine.registers, machine.rates)
     lines = _lines(of, row, lanes)
     each = cost(tile, vectors, steps, lines, machine.rates) * of.depth + vectors * steps

@@ -153,7 +153,8 @@ def roles(kernel: Kernel) -> Roles | None:
     mine, theirs = (weight, data) if blocked else (data, weight)
     rest = spatial[:-1]
     steps = next((at for at in reversed(rest) if only(at, theirs, mine)), None)
-    sliding = not blocked and steps is None
+    few = prod([extents[at] for at in terms]) <= MOST_SLIDING
+    sliding = not blocked and steps is None and few  # many terms are no window, but a long sum
     if sliding:
         steps = next((at for at in reversed(rest) if only(at, data, weight)), None)
     others = [at for at in rest if at != steps]

@@ -20,7 +20,7 @@ from typing import Final
 from plica.analysis.enclosing import simple
 from plica.core.binding import substitute
 from plica.core.term import Term
-from plica.ir.loop.scalar import Add, Buffer, Lit, Load, Lt, Mul, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import Add, Buffer, Lit, Load, Lt, Min, Mul, Scalar, ScalarVar, index
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, loads, stages, with_element
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
@@ -162,8 +162,12 @@ class WinogradWriter:
 
     def strips(self, whole: int, many: int, body: Callable[[Scalar], Stmt]) -> Stmt:
         """So many at a time until the end; the last may overlap those before it."""
-        parts = self.nest((whole // many, "serial"), body=lambda at: body(at * many))
-        return seq(parts, body(index(whole - many))) if whole % many else parts
+        last = index(whole - many)
+
+        def part(at: Scalar) -> Stmt:
+            return body(Min(at * many, last) if whole % many else at * many)
+
+        return self.nest((-(-whole // many), "serial"), body=part)
 
     def nest(self, *levels: tuple[int, LoopKind], body: Callable[..., Stmt]) -> Stmt:
         """Loops, one in another."""

@@ -16,6 +16,7 @@ import plica
 from plica.frontend.onnx import from_onnx
 from plica.frontend.onnx.family import ModelFamily
 from plica.runtime.error import PlicaError
+from tests.frontend.onnx.build import model as built
 from tests.frontend.onnx.build import runtime
 
 Array = np.ndarray[Any, Any]
@@ -234,3 +235,22 @@ def test_bad_numbers_name_the_dim_and_the_input() -> None:
         far(ints(1 << 40, 1 << 40))
     assert large.value.code == "no-memory"
     np.testing.assert_array_equal(exe(rows(3, 4), ints(4, 3)), rows(3, 4).reshape(4, 3))
+
+
+def test_sides_of_a_branch_have_known_sizes_that_differ() -> None:
+    sides = []
+    for name, stop in (("yes", 1), ("no", 16)):
+        stored = {f"{name}_a": 0, f"{name}_b": stop, f"{name}_c": 0}
+        sides.append(helper.make_graph(
+            [helper.make_node("Slice", ["x", *stored], [f"{name}_part"]),
+             helper.make_node("Neg", [f"{name}_part"], [f"{name}_out"])],
+            name, [], [helper.make_tensor_value_info(f"{name}_out", 1, [None, 3])],
+            [numpy_helper.from_array(np.array([v]), k) for k, v in stored.items()],
+        ))  # fmt: skip
+    node = helper.make_node("If", ["c"], ["y"], then_branch=sides[0], else_branch=sides[1])
+    x = np.arange(60, dtype=np.float32).reshape(20, 3)
+    whole = built([node], {"x": x, "c": np.array(True)}, ["y"])
+    exe = plica.compile(whole, threads=1, cache=False)
+    for condition, stop in ((True, 1), (False, 16)):
+        np.testing.assert_array_equal(exe(x=x, c=np.array(condition)), -x[:stop])
+    assert exe.stats.at_call == 0

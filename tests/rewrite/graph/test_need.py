@@ -7,7 +7,7 @@ from plica.ir.graph.expression import Let
 from plica.ir.graph.module import Module
 from plica.ir.type.infer import infer
 from plica.rewrite.graph.alpha_rename import alpha_renamed
-from plica.rewrite.graph.need import without_unused
+from plica.rewrite.graph.dead import without_unused
 from tests.rewrite.graph.law import WHOLE, let_chain, text, wide_lets
 from tests.strategies import modules
 

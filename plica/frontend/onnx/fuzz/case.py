@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from plica.frontend.onnx.fuzz.kind import KINDS, KnownTensor, NodeKind, RowChoice
+from plica.frontend.onnx.fuzz.late import BY_VALUE, LATE, other_value
 from plica.frontend.onnx.fuzz.peer import OLDEST, Array, answers, model_of, newest, one_node
 
 if TYPE_CHECKING:
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 
 MOST_ELEMENTS: Final = 2_000
 MOST_AXES: Final = 5
+LATE_CASES: Final = 0.45
+"""How many of the models without an open batch learn sizes when they run."""
+
+OTHERS: Final = 3
+"""So many more sets of inputs, with other values and sizes, such a model is given."""
+
 LARGEST: Final = 1e4
 """Numbers stay below this, far from what overflows in one order of adding and not in another."""
 
@@ -49,6 +56,8 @@ class ModelCase:
     opset: int
     given: tuple[Mapping[str, Array], ...]
     batch: str | None = None
+    late: bool = False
+    """Whether integers that say sizes are inputs, and differ from one set to the next."""
 
     @property
     def model(self) -> ModelProto:
@@ -70,10 +79,12 @@ def random_case(seed: int, most: int = 10) -> ModelCase:
     shape = random.choice(SHAPES)
     inputs = {"x": _values(random, shape)}
     batch = "n" if random.random() < 0.3 else None
+    apart = Random(f"{seed} late")  # so that all other cases stay what they are
+    late = batch is None and apart.random() < LATE_CASES
     if random.random() < 0.4:
         inner = [1 if random.random() < 0.3 else size for size in shape]
         inputs["z"] = _values(random, (shape[0] if batch else inner[0], *inner[1:]))
-    growth = _Growth(random, opset, inputs)
+    growth = _Growth(random, opset, inputs, late)
     for _ in range(random.randrange(1, most + 1)):
         growth.grow()
     if not growth.nodes:
@@ -85,13 +96,21 @@ def random_case(seed: int, most: int = 10) -> ModelCase:
             given.append(
                 {name: _values(random, (size, *each.shape[1:])) for name, each in inputs.items()}
             )
-    case = ModelCase(tuple(growth.nodes), growth.stored, outputs, opset, tuple(given), batch)
-    return _with_batches_that_work(case)
+    if late:
+        given = [{**inputs, **growth.said}]
+        choice = RowChoice(apart, opset, ())
+        for _ in range(OTHERS):
+            values = {name: _values(apart, each.shape) for name, each in inputs.items()}
+            said = {name: other_value(choice, each) for name, each in growth.said.items()}
+            given.append({**values, **said})
+    nodes = tuple(growth.nodes)
+    case = ModelCase(nodes, growth.stored, outputs, opset, tuple(given), batch, late)
+    return _with_inputs_that_work(case)
 
 
-def _with_batches_that_work(case: ModelCase) -> ModelCase:
+def _with_inputs_that_work(case: ModelCase) -> ModelCase:
     """Without the sizes at which the model has no meaning: it may hold the batch in a constant."""
-    if case.batch is None:
+    if case.batch is None and not case.late:
         return case
     # Every value is looked at: what overflows on the way is no fair question either.
     named = tuple(name for node in case.nodes for name in node.output)
@@ -103,6 +122,8 @@ def _with_batches_that_work(case: ModelCase) -> ModelCase:
             values = {**each, **case.stored, **dict(zip(named, found, strict=True))}
             if all(_is_fair(node, values) for node in case.nodes):
                 kept.append(each)
+    if case.late:
+        return attrs.evolve(case, given=tuple(kept) or case.given[:1])
     if len(kept) < 2 or kept[0] is not case.given[0]:
         return attrs.evolve(case, batch=None, given=case.given[:1])
     return attrs.evolve(case, given=tuple(kept))
@@ -119,8 +140,12 @@ def _values(random: Random, shape: tuple[int, ...]) -> Array:
 class _Growth:
     """A model that grows."""
 
-    def __init__(self, random: Random, opset: int, inputs: Mapping[str, Array]) -> None:
+    def __init__(
+        self, random: Random, opset: int, inputs: Mapping[str, Array], late: bool = False
+    ) -> None:
         self.random, self.opset = random, opset
+        self.kinds = {**KINDS, **LATE} if late else KINDS
+        self.late, self.said = late, dict[str, Array]()  # inputs that say sizes
         self.known = [KnownTensor(name, array, True) for name, array in inputs.items()]
         self.nodes: list[NodeProto] = []
         self.stored: dict[str, Array] = {}
@@ -132,7 +157,7 @@ class _Growth:
             # What was made last is taken most often: models are deep rather than wide.
             back = min(int(self.random.expovariate(0.7)), len(self.known) - 1)
             x = self.known[-1 - back]
-            fitting = [each for each in KINDS.values() if _fits(each, x)]
+            fitting = [each for each in self.kinds.values() if _fits(each, x)]
             weights = [each.weight for each in fitting]
             if fitting and self.add(self.random.choices(fitting, weights)[0], x):
                 return
@@ -153,6 +178,7 @@ class _Growth:
         outputs = [f"v{number}" if at == 0 else f"v{number}_{at}" for at in range(drawn.outputs)]
         node = helper.make_node(drawn.kind, names, outputs, name=f"n{number}", **drawn.attrs)
         tensors = [each for each in drawn.inputs if isinstance(each, KnownTensor)]
+        tensors += drawn.reads
         arrays = {each.name: each.array for each in tensors} | constants
         if not _is_fair(node, arrays) or (kind.jumps and not all(each.exact for each in tensors)):
             return False
@@ -161,8 +187,12 @@ class _Growth:
             return False
         exact = kind.keeps and all(each.exact for each in tensors)
         self.nodes.append(node)
-        self.stored |= constants
-        self._used.update(names)
+        said = {}
+        if self.late and drawn.kind in BY_VALUE and self.random.random() < 0.8:
+            said = {name: each for name, each in constants.items() if each.dtype in (bool, int)}
+        self.said |= said
+        self.stored |= {name: each for name, each in constants.items() if name not in said}
+        self._used.update(names, [each.name for each in drawn.reads])
         self.known += [KnownTensor(name, np.asarray(each), exact)
                        for name, each in zip(outputs, found, strict=True)]  # fmt: skip
         return True
@@ -183,6 +213,10 @@ def _is_fair(node: NodeProto, values: Mapping[str, Array]) -> bool:
         return False
     if node.op_type == "RoiAlign" and values[node.input[2]].max() >= len(values[node.input[0]]):
         return False
+    if node.op_type == "Compress":  # conditions may be too few, and not too many
+        x, flags = (values[name] for name in node.input)
+        axis = next((each.i for each in node.attribute if each.name == "axis"), None)
+        return len(flags) <= (x.size if axis is None else x.shape[axis])
     at = POLES.get(node.op_type)
     if at is None:
         return True

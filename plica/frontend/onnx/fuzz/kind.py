@@ -35,6 +35,7 @@ class Drawn:
     inputs: tuple[KnownTensor | Array, ...]  # an array is a new constant
     attrs: dict[str, Any] = attrs.Factory(dict)
     outputs: int = 1
+    reads: tuple[KnownTensor, ...] = ()  # what graphs inside of it take from outside
 
 
 @attrs.frozen(eq=False)

@@ -75,9 +75,23 @@ def by_reference(model: ModelProto, given: Mapping[str, Array]) -> list[Array] |
         return None
 
 
+def read_by(node: NodeProto) -> list[str]:
+    """What a node reads, graphs inside of it included."""
+    found = dict.fromkeys(name for name in node.input if name)
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            inside = attribute.g
+            own = {each.name for each in (*inside.input, *inside.initializer)}
+            own |= {name for each in inside.node for name in each.output}
+            found |= dict.fromkeys(
+                name for each in inside.node for name in read_by(each) if name not in own
+            )
+    return list(found)
+
+
 def one_node(node: NodeProto, given: Mapping[str, Array], opset: int) -> list[Array] | None:
     """What one node gives on these arrays."""
-    names = [name for name in dict.fromkeys(node.input) if name]
+    names = read_by(node)
     return answers(model_of([node], {name: given[name] for name in names}, node.output, {}, opset),
                    {name: given[name] for name in names})  # fmt: skip
 

@@ -18,11 +18,12 @@ import numpy as np
 
 from plica.core.diagnostic import CompilerBug
 from plica.frontend.onnx.fuzz.case import ModelCase, random_case
-from plica.frontend.onnx.fuzz.peer import Array, answers, by_reference, model_of
+from plica.frontend.onnx.fuzz.peer import Array, answers, by_reference, model_of, read_by
 from plica.frontend.onnx.importer import from_onnx
 from plica.ir.interpret.interpreter import interpret
 from plica.rewrite.fuzz.driver import ENDLESS, TOO_LONG, campaign
 from plica.runtime.error import PlicaError, UnsupportedError
+from plica.runtime.executable import Executable
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -74,6 +75,8 @@ class OnnxFuzzReport:
     compiled: int = 0
     runs: int = 0
     batches: int = 0
+    late: int = 0
+    """Models with sizes that are known when they run."""
     refused: Counter[str] = attrs.Factory(Counter)
     rounded: int = 0
     settings: Counter[str] = attrs.Factory(Counter)
@@ -92,6 +95,7 @@ class OnnxFuzzReport:
             "compiled": self.compiled,
             "runs": self.runs,
             "batches": self.batches,
+            "late": self.late,
             "refused": dict(sorted(self.refused.items())),
             "rounded": self.rounded,
             "settings": dict(sorted(self.settings.items())),
@@ -132,6 +136,7 @@ def fuzz(
         report.operators.update(case.operators)
         report.opsets[case.opset] += 1
         report.batches += case.batch is not None
+        report.late += case.late
         ways: dict[str, Run] = {"interpreted": interpreted}
         if compiled is not None and number % every == 0:
             random = Random(f"{place} compiled")
@@ -178,6 +183,8 @@ def _tried(case: ModelCase, run: Run, report: OnnxFuzzReport | None = None) -> s
                 continue
             if wrong is not None:
                 return wrong
+        if isinstance(callee, Executable) and callee.stats.at_call:
+            return "it is compiled when it is called"
     except UnsupportedError as error:
         if report is not None:
             report.refused[error.diagnostics[0].message] += 1
@@ -248,10 +255,10 @@ def _parts(case: ModelCase) -> Iterator[ModelCase]:
 
 def _alone(case: ModelCase, nodes: Any, values: Mapping[str, Array]) -> ModelCase:
     made = [name for node in nodes for name in node.output]
-    read = dict.fromkeys(name for node in nodes for name in node.input if name)
+    read = dict.fromkeys(name for node in nodes for name in read_by(node))
     stored = {name: case.stored[name] for name in read if name in case.stored}
     given = {name: values[name] for name in read if name not in stored and name not in made}
-    used = {name for node in nodes for name in node.input}
+    used = {name for node in nodes for name in read_by(node)}
     outputs = tuple(name for name in made if name not in used)
     return ModelCase(tuple(nodes), stored, outputs, case.opset, (given,))
 

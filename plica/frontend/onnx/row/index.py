@@ -15,7 +15,7 @@ from plica.frontend.onnx.row.index_by_value import (
     unique_by_value,
 )
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, axis_in, dtype, like, rank, shape, to
-from plica.frontend.onnx.run_time import Piece, amount, pieces, size_from
+from plica.frontend.onnx.run_time import Piece, amount, matched, pieces, prefix, size_from
 from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.arrange import reverse_sequence
@@ -24,11 +24,12 @@ from plica.ir.op.create import iota
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, mod, subtract
 from plica.ir.op.index import gather_nd, length, take, take_along_axis, where
+from plica.ir.op.join import concat
 from plica.ir.op.put import COMBINE, scatter_elements, scatter_nd
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape
 from plica.ir.op.top_k import topk
-from plica.ir.type.dim import known
+from plica.ir.type.dim import known, same_dim
 from plica.ir.type.dtype import i64
 
 
@@ -115,8 +116,19 @@ def _reduction(node: OnnxNode) -> str:
 
 def _scatter_elements(node: OnnxNode) -> Expr:
     axis = axis_in(node, node.integer("axis", 0), node.rank())
-    kind = _reduction(node)
-    return scatter_elements(node.x(0), node.x(1), node.x(2), axis=axis, reduction=kind)
+    return _scattered(node, node.x(0), axis, 0)
+
+
+def _scattered(node: OnnxNode, x: Expr, axis: int, first: int) -> Expr:
+    """x with updates; along other axes, from the first on, the indices may be shorter than x: what
+    lies past them, which is seen when the model runs, stays as it is."""
+    for at, (mine, other) in enumerate(zip(shape(x), node.shape(1), strict=True)):
+        numbers = known(mine) is not None and known(other) is not None
+        if at >= first and at != axis and not numbers and not same_dim(mine, other):
+            part = _scattered(node, prefix(x, other, at), axis, at + 1)
+            rest = slice_(x, (other,), (None,), None, (at,))
+            return matched(concat((part, rest), axis=at), shape(x))
+    return scatter_elements(x, node.x(1), node.x(2), axis=axis, reduction=_reduction(node))
 
 
 def _scatter_nd(node: OnnxNode) -> Expr:

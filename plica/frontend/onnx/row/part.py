@@ -15,16 +15,18 @@ from plica.frontend.onnx.row.shape_by_value import (
     triangle_by_value,
 )
 from plica.frontend.onnx.row.word import Made, Row, axes_in, axis_in, dtype, rank, shape
-from plica.frontend.onnx.run_time import is_known, pieces
-from plica.ir.graph.expression import Expr, Project
+from plica.frontend.onnx.run_time import amount, at_least_zero, ceiling, is_known, pieces
+from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.cut import slice_, tril, triu
+from plica.ir.op.elementwise import floor_divide, minimum, multiply, subtract
 from plica.ir.op.join import concat, split
 from plica.ir.op.pad import pad
 from plica.ir.op.pixel import depth_to_space, space_to_depth
 from plica.ir.op.repeat import tile
 from plica.ir.op.shape import reshape, transpose
-from plica.ir.type.dim import greater, known
+from plica.ir.type.dim import greater, known, normal_dim
+from plica.ir.type.dtype import i64
 
 MOST_PARTS: Final = 64
 """What is split into more parts is cut part by part."""
@@ -56,6 +58,8 @@ def _split(node: OnnxNode) -> Made:
             if count > MOST_PARTS:
                 message = "Split into so many parts needs an axis of known size."
                 node.unsupported(message, f"at most {MOST_PARTS}", str(count))
+            if known(normal_dim(shape(x)[axis] % count)) != 0:
+                return split_by_value(node, x, axis, _shares(node, shape(x)[axis], count))
             parts = split(x, count, axis=axis)
             return [Project(parts, at) for at in range(count)]
         part = -(-whole // count)
@@ -75,6 +79,17 @@ def _split(node: OnnxNode) -> Made:
         return [slice_(x, (a,), (b,), None, (axis,)) for a, b in zip(starts, ends, strict=True)]
     parts = split(x, ends[:-1], axis=axis)
     return [Project(parts, at) for at in range(count)]
+
+
+def _shares(node: OnnxNode, of: Scalar, count: int) -> list[Expr]:
+    """The lengths of so many parts of an open size: the last are shorter, or empty, if need be;
+    older versions want parts of one length, which together are asserted to be the whole."""
+    size, number = amount(of), const(count, i64)
+    if node.opset < 18:
+        return [floor_divide(size, number)] * count
+    each = ceiling(size, number)
+    starts = [multiply(each, const(at, i64)) for at in range(count)]
+    return [minimum(each, at_least_zero(subtract(size, start))) for start in starts]
 
 
 def _slice(node: OnnxNode) -> Expr:

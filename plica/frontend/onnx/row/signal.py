@@ -44,6 +44,23 @@ def transform(x: Expr, length: int, bins: int, inverse: bool) -> list[Expr]:
     ]
 
 
+def from_half(x: Expr, length: int) -> Expr:
+    """The real signal of such a length whose spectrum begins with the last axis of x.
+
+    The other half of the spectrum is its mirror image: what stands for two counts twice.
+    """
+    bins = length // 2 + 1
+    times = np.full(bins, 2.0)
+    times[0] = 1.0
+    if length % 2 == 0:
+        times[-1] = 1.0
+    angle = 2 * np.pi * (np.outer(np.arange(bins), np.arange(length)) % length) / length
+    scale, of = times[:, None] / length, dtype(x)
+    cosine, sine = (const((part(angle) * scale).astype(of.numpy)) for part in (np.cos, np.sin))
+    real, imaginary = (reshape(slice_(x, (n,), (n + 1,)), shape(x)[1:]) for n in (0, 1))
+    return subtract(matmul(real, cosine), matmul(imaginary, sine))
+
+
 def _dft(node: OnnxNode) -> Expr:
     x = node.x(0)
     inverse, onesided = node.flag("inverse"), node.flag("onesided")
@@ -55,15 +72,20 @@ def _dft(node: OnnxNode) -> Expr:
     sizes = node.sizes(0)
     if at == rank(x) - 1 or sizes[-1] not in (1, 2):
         node.malformed("A signal ends with its parts.", "a last axis of 1 or 2", str(sizes))
-    if inverse and onesided:
-        node.unsupported("The inverse of half a spectrum is not supported.", "onesided=0")
-    length = sizes[at] if node.value(1) is None else int(node.scalar(1))
+    halved = inverse and onesided
+    if halved and sizes[-1] != 2:
+        node.malformed("Half a spectrum has two parts.", "a last axis of 2", str(sizes))
+    whole = 2 * (sizes[at] - 1) if halved else sizes[at]
+    length = whole if node.value(1) is None else int(node.scalar(1))
     if not 0 < length <= LONGEST:
         node.unsupported("A transform is too long.", f"1 to {LONGEST}", str(length))
     inner = moveaxis(in_f32(x), (rank(x) - 1, at), (0, rank(x) - 1))
-    inner = _fitted(inner, length)
     bins = length // 2 + 1 if onesided else length
-    made = stack(tuple(transform(inner, length, bins, inverse)), axis=0)
+    inner = _fitted(inner, bins if halved else length)
+    if halved:
+        made = expand_dims(from_half(inner, length), axis=(0,))
+    else:
+        made = stack(tuple(transform(inner, length, bins, inverse)), axis=0)
     return to(moveaxis(made, (0, rank(x) - 1), (rank(x) - 1, at)), dtype(x))
 
 

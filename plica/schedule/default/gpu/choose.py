@@ -14,7 +14,7 @@ plainest last, so that whoever lowers takes the first that can be lowered.
 ...     "sum", (64,), lambda k: Cast(x[m, k], f32) * Cast(w[k, n], f32)))
 >>> facts = Facts((False, True), (), reassociates)
 >>> found = next(candidates(stages((x, w), (dense,)), facts, Gpu()))
->>> found.form.form, "cuda.mma_f16_2x4" in found.trace.to_python()
+>>> found.form.form, "cuda.mma_f16_1x2" in found.trace.to_python()
 ('tensor-core-tiles', True)
 """
 
@@ -52,11 +52,13 @@ from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.octet import as_they_lie, in_octets, is_plain
 from plica.schedule.default.gpu.operand import NARROW, Operands, operands
 from plica.schedule.default.gpu.product import ProductTile
+from plica.schedule.default.gpu.split_reduction import split_reductions
 from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule
 from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.default.gpu.tensor_core_meaning import Along
 from plica.schedule.default.gpu.thread import (
     elementwise_schedule,
+    launch_by_launch,
     plain_threads,
     row_schedule,
     shared_sums,
@@ -112,6 +114,8 @@ WARPS: Final = (
     Warps(2, 2, 4, 8, 2, ahead=3),
     Warps(2, 2, 4, 4, 2, ahead=3),
     Warps(2, 2, 2, 4, 2, ahead=3),
+    Warps(2, 2, 1, 4, 4, ahead=3),
+    Warps(2, 2, 1, 2, 4, ahead=3),
 )
 """Tiles from large to small."""
 
@@ -263,6 +267,12 @@ def _online(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
         yield attention_cost(chain, tile, gpu), partial(attention_tiles, chain, tile)
 
 
+def _in_parts(of: Stages, gpu: Gpu) -> Iterator[Made]:
+    found = split_reductions(of, gpu)
+    if found is not None:
+        yield found
+
+
 def _as_they_are(of: Stages, *, sums: bool | None) -> Iterator[Made]:
     """The stages themselves: with sums, without any, or whatever they are."""
     has_sums = any(reductions(each) for each in of.stages)
@@ -284,12 +294,14 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
          partial(_tiles, parts=PARTS[1:]), BY_COST),
     Form("transpose-tiles", "Squares are transposed in shared memory; else vectors of neighbours.",
          exact, lambda of, _, gpu: _as_they_are(of, sums=False), 9),
+    Form("split-reductions", "Few results of many terms are made in parts, then joined.",
+         reassociates, lambda of, _, gpu: _in_parts(of, gpu), 10),
     Form("block-rows", "Each row by the threads of a block.", reassociates,
-         lambda of, _, gpu: _as_they_are(of, sums=True), 10),
-    Form("shared-sums", "Long sums by the threads of a warp or a block.", reassociates,
          lambda of, _, gpu: _as_they_are(of, sums=True), 11),
+    Form("shared-sums", "Long sums by the threads of a warp or a block.", reassociates,
+         lambda of, _, gpu: _as_they_are(of, sums=True), 12),
     Form("thread-elements", "Each element by a thread.", exact,
-         lambda of, _, gpu: _as_they_are(of, sums=None), 12),
+         lambda of, _, gpu: _as_they_are(of, sums=None), 13),
 )
 # fmt: on
 """What stages may be made into, those of the lowest rank first."""
@@ -309,6 +321,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "product-tiles": lambda of, gpu: product_schedule(of, gpu, (*TILES, HIGH)),
     "split-sums": lambda of, gpu: product_schedule(of, gpu, (*TILES, HIGH)),
     "transpose-tiles": _of_kernel(elementwise_schedule),
+    "split-reductions": _of_kernel(launch_by_launch),
     "block-rows": _of_kernel(row_schedule),
     "shared-sums": _of_kernel(shared_sums),
     "thread-elements": _of_kernel(plain_threads),

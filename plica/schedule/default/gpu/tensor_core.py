@@ -61,7 +61,7 @@ LANES: Final = 32
 class Warps:
     """Warps down and across a tile, squares of a warp down and across, and steps of 16 terms.
 
-    There are two of each at least, and of squares across a multiple of four.  Where warps multiply
+    There are two of each at least, but squares down may be one.  Where warps multiply
     `together`, down and across are groups of four, squares down are 64 rows each, squares across a
     multiple of eight, and there are four steps.
     """
@@ -80,10 +80,11 @@ class Warps:
     @property
     def cut(self) -> tuple[Digits, Digits, Digits]:
         """The digits of rows, columns and terms."""
-        rows: Digits = (("by", 0), ("wm", self.down), ("i", self.high), ("half", 2), ("g", OCTET))
+        # One square is no digit: regions of intrinsics would not tell it.
+        high = (("i", self.high),) if self.high > 1 else ()
+        rows: Digits = (("by", 0), ("wm", self.down), *high, ("half", 2), ("g", OCTET))
         columns: Digits = (("bx", 0), ("wn", self.across), ("j", self.wide), ("t", QUADS), ("pair", 2))  # fmt: skip  # noqa: E501
-        if self.together:  # one square is no digit: regions of intrinsics would not tell it
-            high = ((("i", self.high),) if self.high > 1 else ())  # fmt: skip
+        if self.together:
             wide = (("j", self.wide // OCTET),) if self.wide > OCTET else ()
             rows = (("by", 0), ("wm", self.down), *high, ("w", GROUP), ("half", 2), ("g", OCTET))
             columns = (("bx", 0), ("wn", self.across), *wide, ("o", OCTET), ("t", QUADS), ("pair", 2))  # fmt: skip  # noqa: E501
@@ -94,14 +95,15 @@ class Warps:
 
         Squares of 8 x 8 elements lie together; where warps multiply together, rows of 64 elements.
         """
+        i = "i" * (self.high > 1)
         if self.together:
             left = "w half g s h e" if along[0] else "s h e w half g"
             right = "o t pair s h e" if along[1] else "s h e o t pair"
-            i, j = "i" * (self.high > 1), "j" * (self.wide > OCTET)
+            j = "j" * (self.wide > OCTET)
             order = f"by q wm {i} {left}", f"bx q wn {j} {right}"
         else:
             left, right = "g e" if along[0] else "e g", "t pair e" if along[1] else "e t pair"
-            order = f"by q s wm i half h {left}", f"bx q s wn j h {right}"
+            order = f"by q s wm {i} half h {left}", f"bx q s wn j h {right}"
         return DigitLayout(*self.cut, tuple(order[0].split()), tuple(order[1].split()))
 
     @property
@@ -171,7 +173,8 @@ def tensor_core(of: Warps, along: Along, blocks: Blocks, dtype: DType) -> Body:
             yield fetched(copy, of, along[which], which)
     yield vectorize((yield loops(result))[-1])
     yield decompose_reduction(c, at["q"])
-    yield tensorize(at["s" if of.together else "i"], of.multiplies(along, dtype).name)
+    first = "s" if of.together else own[0]
+    yield tensorize(at[first], of.multiplies(along, dtype).name)
     if not of.together:
         yield unroll(at["s"])
     if of.ahead:
@@ -187,20 +190,25 @@ def fetched(copy: Handle, of: Warps, along: bool, which: int) -> Body:
     Eight threads write 8 x 8 elements that lie together; four such groups of a warp read what are
     neighbours.
     """
-    s, w, *between = (yield loops(copy))[-7:]
+    squares: tuple[Handle, ...] = ()
+    halves: tuple[Handle, ...] = ()
     if which == 0:
-        i, half, h, *near = between
+        s, w, *between, half, h, row, eight = (yield loops(copy))[-6 - (of.high > 1) :]
+        squares, halves = tuple(between), (half,)
     else:
-        i, h, *near = between
+        s, w, j, h, *near = (yield loops(copy))[-7:]
         first = 0 if along else 1
         near[first : first + 2] = [(yield fuse(*near[first : first + 2]))]
-    row, eight = near
+        squares, (row, eight) = (j,), near
     if along:
         more, few = yield split(s, (None, 2))
-        yield reorder(more, *([half] if which == 0 else []), w, i, few, h, row, eight)
-        rest, lane = (yield fuse(w, i)), (yield fuse(few, h, row))
+        # All warps have a square each: of one square down, both halves.
+        mine, others = (squares, halves) if squares else (halves, ())
+        yield reorder(more, *others, w, *mine, few, h, row, eight)
+        rest, lane = (yield fuse(w, *mine)), (yield fuse(few, h, row))
     else:
-        octets = (yield fuse(i, half)) if which == 0 else i
+        inner = (*squares, *halves)
+        octets = inner[0] if len(inner) == 1 else (yield fuse(*inner))
         more, few = yield split(octets, (None, LANES // OCTET))
         yield reorder(more, s, w, h, few, row, eight)
         rest, lane = (yield fuse(s, w, h)), (yield fuse(few, row))

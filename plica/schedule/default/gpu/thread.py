@@ -15,14 +15,18 @@ from functools import lru_cache
 from itertools import product as product_of
 from typing import Final
 
+from plica.core.binding import free_vars
 from plica.core.collector import paused
-from plica.ir.loop.statement import Kernel
+from plica.core.fold import post_order
+from plica.ir.loop.scalar import Load
+from plica.ir.loop.statement import Block, Kernel
 from plica.schedule.dataflow import stages as flow
 from plica.schedule.default.gpu.cooperative_reduction import across, down
 from plica.schedule.default.gpu.elementwise import elementwise
 from plica.schedule.default.gpu.machine import Gpu
-from plica.schedule.default.gpu.row import by_rows, kept_rows, reads_along, reads_once, rowed
+from plica.schedule.default.gpu.row import by_rows, kept_rows, reads_once, rowed
 from plica.schedule.default.gpu.shape import BlockStage, inlined, stages
+from plica.schedule.default.gpu.split_reduction import is_along
 from plica.schedule.default.gpu.thread_map import spread, spread_apart
 from plica.schedule.default.gpu.transpose import tiled_transpose, transpose_of
 from plica.schedule.do import Body, DoBlock, do, run
@@ -94,7 +98,7 @@ def shared_sums(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
     bare = _bare(kernel)
     if bare is None:
         return None
-    before, inner, left = bare
+    _, inner, left = bare
     sums = [each for each in left if each.reduce]
     blocks = flow(inner.body)
     if not sums or any(
@@ -102,19 +106,41 @@ def shared_sums(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
         for each in sums
     ):
         return None
+    return launch_by_launch(kernel, gpu)
+
+
+def launch_by_launch(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
+    """The schedule of stages one after another: threads share long sums, and have short ones."""
+    bare = _bare(kernel)
+    if bare is None:
+        return None
+    before, inner, left = bare
+    blocks = flow(inner.body)
+    *first, last = left
+    ends: tuple[BlockStage, ...] = ()
+    if first and not last.reduce and first[-1].terms < MANY and first[-1].spatial == last.spatial:
+        ends = (first.pop(),)
 
     @do
     def together() -> Body:
         yield before
-        for each in left:
-            if not each.reduce:
-                yield spread(each, (), gpu)
-            elif reads_along(blocks[each.label].block):
+        for each in (*first, last):
+            if each.terms < MANY:  # or none
+                yield spread(each, ends if each is last else (), gpu)
+            elif reads_near(blocks[each.label].block):
                 yield across(each, gpu)
             else:
                 yield down(each, gpu)
 
     return recorded(together(), kernel)
+
+
+def reads_near(node: Block) -> bool:
+    """Whether neighbours along the last axis of a sum are neighbours in all that is read of it."""
+    terms = [v for v, kind in zip(node.vars, node.kinds, strict=True) if kind == "reduce"]
+    read = [each for each in post_order(node.body) if isinstance(each, Load)]
+    found = [each for each in read if not free_vars(each).isdisjoint(terms)]
+    return bool(found) and all(is_along(each, terms[-1]) for each in found)
 
 
 def plain_threads(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:

@@ -84,6 +84,7 @@ def made(of: Stages, warps: Warps, parts: int = 1) -> tuple[Trace, Kernel]:
     [
         (SMALL, (True, False)),
         (Warps(2, 2, 2, 4, 2, ahead=3), (False, True)),
+        (Warps(2, 2, 1, 2, 4, ahead=3), (True, False)),
         pytest.param(Warps(2, 2, 2, 4, 4, ahead=2), (True, True), marks=MORE),
         pytest.param(Warps(2, 2, 2, 4, 4, ahead=0), (False, False), marks=MORE),
         (Warps(1, 1, 1, 8, 4, ahead=2, together=True, near=2), (True, False)),
@@ -209,7 +210,7 @@ def test_warps_multiply_together_where_they_can() -> None:
 def test_large_tiles_where_there_are_enough() -> None:
     of = matrices(256, 256, 64, (True, False))
     few, many = best(of, Gpu()), best(of, Gpu(processors=4))
-    assert "cuda.mma_f16_2x4_kn" in few.trace.to_python()
+    assert "cuda.mma_f16_1x2_kn" in few.trace.to_python()
     assert "cuda.mma_f16_4x8_kn" in many.trace.to_python()
 
 

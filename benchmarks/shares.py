@@ -1,0 +1,232 @@
+"""Shares: which part of what this machine can do default schedules reach, on one core.
+
+    python benchmarks/shares.py [--seed S] [--n N] [--rounds R] [names …]
+
+    gemm         multiply-adds beside those that wait for nothing; both sides are inputs, so that
+                 packing counts; 512, 1024 and 2048, and sizes that are drawn
+    depthwise    beside the slower of its multiply-adds at the peak and a copy of as many bytes
+    move         transposes, concats and elementwise chains beside a copy of as many bytes
+
+The peak and copies are the probes of `plica doctor --measure`, timed in turns with each case, by
+processor time; the least of all rounds counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from random import Random
+from time import thread_time_ns
+from typing import Any, Final
+
+import numpy as np
+from attrs import frozen
+
+import plica
+from plica.codegen.llvm import probe, toolchain
+from plica.core.name import Name
+from plica.ir.graph.expression import Apply, Expr, Function, Var, const
+from plica.ir.graph.module import Module, module
+from plica.ir.type.term import tensor
+from plica.runtime.artefact import aligned_array
+from plica.runtime.link import link
+
+Array = np.ndarray[Any, Any]
+
+FAMILIES: Final = ("gemm", "depthwise", "move")
+FLOORS: Final = {"gemm": 0.85, "depthwise": 0.75, "move": 0.85}
+_TURNS: Final = 20_000
+_PROBE: Final = ctypes.CFUNCTYPE(
+    ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64
+)
+
+
+@frozen
+class ShareCase:
+    """A module, its inputs, and the multiply-adds and bytes that it needs at least."""
+
+    family: str
+    name: str
+    module: Module
+    inputs: tuple[Array, ...]
+    products: int
+    bytes: int
+
+
+def _case(  # noqa: PLR0917  # as the record
+    family: str, name: str, body: Expr, params: Sequence[Var], shapes: Sequence[tuple[int, ...]],
+    products: int, moved: int,
+) -> ShareCase:  # fmt: skip
+    main = Var(Name("main"), None)
+    random = np.random.default_rng(1)
+    given = tuple([random.standard_normal(each).astype(np.float32) for each in shapes])
+    whole = module({main: Function((), (), tuple(params), None, body)}, main)
+    return ShareCase(family, name, whole, given, products, 4 * moved)
+
+
+def _var(name: str, shape: tuple[int, ...]) -> Var:
+    return Var(Name(name), tensor(shape, "f32"))
+
+
+def gemms(random: Random, count: int) -> Iterator[ShareCase]:
+    """Square products, then drawn ones."""
+    sizes = [(n, n, n) for n in (512, 1024, 2048)]
+    sizes += [tuple([random.randint(300, 1400) for _ in range(3)]) for _ in range(count)]
+    for m, k, n in sizes:
+        x, w = _var("x", (m, k)), _var("w", (k, n))
+        yield _case(
+            "gemm", f"{m} x {k} x {n}", Apply("matmul", (x, w)), (x, w), ((m, k), (k, n)),
+            m * k * n, m * k + k * n + m * n,
+        )  # fmt: skip
+
+
+def depthwise(random: Random, count: int) -> Iterator[ShareCase]:
+    """Depthwise convolutions as they are drawn."""
+    for _ in range(count):
+        c, side = random.randint(16, 512), random.randint(7, 112)
+        window, stride = random.choice((3, 3, 5, 7)), random.choice((1, 1, 2))
+        out = (side - 1) // stride + 1
+        x = _var("x", (1, c, side, side))
+        weight = const(np.ones((c, 1, window, window), np.float32))
+        attrs = (("dilation", 1), ("groups", c), ("padding", window // 2), ("strides", stride))
+        yield _case(
+            "depthwise", f"{c} x {side}^2, window {window}, stride {stride}",
+            Apply("nn.conv", (x, weight), attrs), (x,), ((1, c, side, side),),
+            c * out * out * window * window, c * (side * side + out * out),
+        )  # fmt: skip
+
+
+def moves(random: Random, count: int) -> Iterator[ShareCase]:
+    """Transposes, concats and elementwise chains of drawn sizes."""
+    for _ in range(count):
+        kind = random.choice(("transpose", "transpose-inner", "concat", "elementwise"))
+        a, b, c = random.randint(8, 400), random.randint(8, 400), random.randint(1, 40)
+        shape = (c, a, b)
+        x, y = _var("x", shape), _var("y", shape)
+        size, name = a * b * c, f"{kind} {c} x {a} x {b}"
+        if kind == "transpose":
+            body: Expr = Apply("transpose", (x,), (("axes", (0, 2, 1)),))
+            yield _case("move", name, body, (x,), (shape,), 0, 2 * size)
+        elif kind == "transpose-inner":
+            body = Apply("transpose", (x,), (("axes", (1, 0, 2)),))
+            yield _case("move", name, body, (x,), (shape,), 0, 2 * size)
+        elif kind == "concat":
+            body = Apply("concat", (x, y), (("axis", random.choice((0, 1, 2))),))
+            yield _case("move", name, body, (x, y), (shape, shape), 0, 4 * size)
+        else:
+            body = Apply("nn.relu", (x * 2.0 + 1.0,))
+            yield _case("move", name, body, (x,), (shape,), 0, 2 * size)
+
+
+DRAWN: Final[dict[str, Callable[[Random, int], Iterator[ShareCase]]]] = {
+    "gemm": gemms, "depthwise": depthwise, "move": moves,
+}  # fmt: skip
+
+
+class Roofs:
+    """The probes of this machine."""
+
+    def __init__(self) -> None:
+        host = toolchain.host()
+        self.bits = host.vector_bits
+        self.code = link((toolchain.emit(probe.text(host, self.bits), host),))
+        self.fma = _PROBE(self.code.address(f"fma_{self.bits}"))
+        self.copy = _PROBE(self.code.address(f"copy_{self.bits}"))
+        self.room = aligned_array(1 << 13)
+        self.best = float("inf")
+
+    def peak(self) -> float:
+        """Nanoseconds of a multiply-add of one lane."""
+        start = thread_time_ns()
+        self.fma(_TURNS, self.room.ctypes.data, self.room.ctypes.data, 1)
+        taken = (thread_time_ns() - start) / (_TURNS * probe.WORK * self.bits // 32)
+        self.best = min(self.best, taken)  # of all cases: it is the machine's, not a case's
+        return self.best
+
+    def sides(self, moved: int) -> tuple[Array, Array]:
+        """Where a copy that moves so many bytes in all goes to, and where it comes from."""
+        step = self.bits // 2
+        size = max(step, moved // 2 // step * step)
+        to, given = aligned_array(size), aligned_array(size)
+        to[:], given[:] = 1, 2
+        return to, given
+
+    def copied(self, to: Array, given: Array) -> float:
+        """Nanoseconds of a byte that is read or written: the faster of two ways to copy."""
+        turns = max(1, (1 << 20) // to.size)
+        start = thread_time_ns()
+        self.copy(turns, to.ctypes.data, given.ctypes.data, to.size)
+        between = thread_time_ns()
+        for _ in range(turns):
+            np.copyto(to, given)
+        taken = min(between - start, thread_time_ns() - between)
+        return taken / (2 * to.size * turns)
+
+
+def share_of(case: ShareCase, roofs: Roofs, rounds: int) -> tuple[float, float, float]:
+    """The share that is reached, and its two bounds in microseconds: products, bytes."""
+    exe = plica.compile(case.module, threads=1, cache=False)
+    peak = copied = best = float("inf")
+    exe(*case.inputs)
+    calls = 1
+    while True:  # calls of a sample: long beside what a call of Python takes
+        start = thread_time_ns()
+        for _ in range(calls):
+            exe(*case.inputs)
+        if thread_time_ns() - start > 2_000_000:
+            break
+        calls *= 2
+    empty, sides = overhead(), roofs.sides(case.bytes)
+    for _ in range(rounds):
+        peak, copied = min(peak, roofs.peak()), min(copied, roofs.copied(*sides))
+        start = thread_time_ns()
+        for _ in range(calls):
+            exe(*case.inputs)
+        best = min(best, (thread_time_ns() - start) / calls - empty)
+    products, moved = case.products * peak, case.bytes * copied
+    return max(products, moved) / best, products / 1e3, moved / 1e3
+
+
+@lru_cache(maxsize=1)
+def overhead() -> float:
+    """Nanoseconds of a call that computes one number."""
+    x = _var("x", (1,))
+    main = Var(Name("main"), None)
+    exe = plica.compile(module({main: Function((), (), (x,), None, x + 1.0)}, main), threads=1)
+    given = np.zeros(1, np.float32)
+    least = float("inf")
+    for _ in range(50):
+        start = thread_time_ns()
+        for _ in range(100):
+            exe(given)
+        least = min(least, (thread_time_ns() - start) / 100)
+    return least
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the share of every case, and of each family how many reach the floor."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=FAMILIES)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--n", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=9)
+    asked = parser.parse_args(arguments)
+    roofs = Roofs()
+    for family in asked.names:
+        reached = []
+        for case in DRAWN[family](Random(asked.seed), asked.n):
+            share, products, moved = share_of(case, roofs, asked.rounds)
+            reached.append(share)
+            bound = f"{products:9.1f} us of products, {moved:9.1f} us of bytes"
+            print(f"{family:10} {case.name:36} {share:6.1%}   {bound}", flush=True)
+        floor = FLOORS[family]
+        many = sum(each >= floor for each in reached)
+        print(f"{family:10} {many} of {len(reached)} reach {floor:.0%}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

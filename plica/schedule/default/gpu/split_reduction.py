@@ -1,0 +1,170 @@
+"""Split reductions: few results of many terms, made in parts by all processors, then joined.
+
+    y[i] = min over k of x[i, k]   -->   part[i, p] = min over q of x[i, p * 128 + q]     launch 1
+                                         y[i]       = min over p of part[i, p]            launch 2
+
+One block of threads reads no faster than one processor can.  Where the blocks that results give
+are fewer than processors, and what they read is much, one axis of the terms is cut into parts that
+fill the machine; what is left of the last part is the combiner's identity.  Parts of one result are
+neighbours where its terms are, else those of neighbouring results.
+
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f32
+>>> x = buffer("x", (1 << 20,), f32)
+>>> least = stage("y", (), lambda: reduce("min", (1 << 20,), lambda k: x[k]))
+>>> split = split_reductions(stages((x,), (least,)), Gpu())
+>>> [[known(size) for size in each.outs[0].shape] for each in split.stages]
+[[1024], []]
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from attrs import frozen
+
+from plica.analysis.index import EMPTY, can_prove
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.scalar import (
+    Buffer,
+    Eq,
+    Load,
+    Lt,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.ir.loop.stage import Each, Stage
+from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
+from plica.ir.type.dim import known
+from plica.schedule.default.gpu.cost import LATENCY, LAUNCH, STREAM
+from plica.schedule.default.gpu.machine import Gpu
+
+BLOCKS: Final = 8
+"""Blocks of threads that a processor has under way."""
+
+LEAST: Final = {True: 1024, False: 64}
+"""Terms of a part, at least: where they are neighbours, and where those of other results are."""
+
+RATE: Final = {True: STREAM, False: STREAM / 3}
+"""Bytes that one block reads in a cycle: a row in vectors, or the terms of 32 results."""
+
+
+@frozen(eq=False)
+class Parts:
+    """How a reduction is cut: the axis, in how many parts of how many terms, and how they lie."""
+
+    axis: ScalarVar
+    count: int
+    length: int
+    near: bool
+    """Whether neighbouring terms are neighbours in memory."""
+
+
+def split_reductions(of: Stages, gpu: Gpu) -> Stages | None:
+    """Stages with large reductions in parts; None where none is worth it."""
+    names = Names(of)
+    names.used.add(of.result.name)
+    made: list[Stage] = []
+    for each in of.stages:
+        made += _split(each, names, gpu) if isinstance(each, Each) else [each]
+    return stages(of.inputs, made, of.outputs) if len(made) > len(of.stages) else None
+
+
+def _split(of: Each, names: Names, gpu: Gpu) -> list[Stage]:
+    sizes = {axis: known(size) for axis, size in zip(of.axes, of.out.shape, strict=True)}
+    before: list[Stage] = []
+    joined: dict[Term, Term] = {}
+    for node in reductions(of.value):
+        own = tuple([axis for axis in of.axes if axis in free_vars(node)])
+        many = [sizes[axis] for axis in own]
+        if free_vars(node) - _buffers(node) - {*own} or None in many or reductions(node.body):
+            continue  # inside of another one, or its size is open
+        parts = parts_of(node, prod(size or 0 for size in many), gpu)
+        if parts is None:
+            continue
+        p, s = names.var("p"), names.var("s")
+        shape = [index(size or 0) for size in many]
+        extent = index(parts.count)
+        box = (*shape, extent) if parts.near else (extent, *shape)
+        part = Buffer(names.name("part"), box, dtype_of(node.body))
+        axes = (*own, p) if parts.near else (p, *own)
+        before.append(Each(part, axes, _part(node, parts, p)))
+        place = (*own, s) if parts.near else (s, *own)
+        joined[node] = Reduce(node.combiner, (s,), (extent,), Load(part, place))
+    if not joined:
+        return [of]
+    value = map_bottom_up(lambda node: joined.get(node, node), of.value)
+    assert isinstance(value, Scalar)
+    return [*before, Each(of.out, of.axes, value)]
+
+
+def _buffers(of: Term) -> frozenset[Term]:
+    return frozenset([each for each in free_vars(of) if isinstance(each, Buffer)])
+
+
+def _part(of: Reduce, parts: Parts, p: ScalarVar) -> Reduce:
+    """One part of a reduction."""
+    place = p * parts.length + parts.axis
+    body = substitute(of.body, {parts.axis: place})
+    assert isinstance(body, Scalar)
+    whole = dict(zip(of.axes, of.extents, strict=True))
+    size = whole[parts.axis]
+    if known(size) != parts.count * parts.length:
+        identity, _ = MEANING[of.combiner]
+        body = Select(Lt(place, size), body, identity(dtype_of(of.body)))
+    extents = tuple([index(parts.length) if axis is parts.axis else whole[axis]
+                     for axis in of.axes])  # fmt: skip
+    return Reduce(of.combiner, of.axes, extents, body)
+
+
+def parts_of(of: Reduce, results: int, gpu: Gpu) -> Parts | None:
+    """How a reduction with so many results is cut, None where that would take longer."""
+    extents = {axis: known(size) or 0 for axis, size in zip(of.axes, of.extents, strict=True)}
+    terms = prod(extents.values())
+    read = [each for each in loads(of.body) if not free_vars(each).isdisjoint(of.axes)]
+    if of.runs or not terms or not results or not read:
+        return None
+    near = all(is_along(each, of.axes[-1]) for each in read)
+    size = results * terms * sum(each.buffer.dtype.bytes for each in read)
+    blocks = results if near else -(-results // gpu.warp)
+    most = min(-(-gpu.processors * BLOCKS // blocks), terms // LEAST[near])
+    if near:  # what is read at once stays together
+        whole = {**extents, of.axes[-1]: extents[of.axes[-1]] // gpu.threads}
+    else:
+        whole = extents
+    axis = max(of.axes, key=lambda each: min(whole[each], most))  # the first of those
+    count, length = _cut(extents[axis], min(most, whole[axis]))
+    if count < 2:
+        return None
+    now, then = (
+        size / min(many * RATE[near], gpu.processors * STREAM) for many in (blocks, blocks * count)
+    )
+    return Parts(axis, count, length, near) if then + LAUNCH + LATENCY < now else None
+
+
+def _cut(size: int, most: int) -> tuple[int, int]:
+    """So many parts at most, and how long they are; equal ones if there are such."""
+    even = next((n for n in range(most, most // 2, -1) if n > 1 and size % n == 0), 0)
+    length = size // even if even else -(-size // max(1, most))
+    return -(-size // length), length
+
+
+def is_along(of: Load, axis: ScalarVar) -> bool:
+    """Whether neighbours along an axis are neighbours in what is read, if that depends on it."""
+    if axis not in free_vars(of):
+        return True
+    *others, last = of.indices
+    if any(axis in free_vars(each) for each in others):
+        return False
+    after = substitute(last, {axis: axis + 1})
+    assert isinstance(after, Scalar)
+    return can_prove(Eq(after, last + 1), EMPTY)
