@@ -46,9 +46,10 @@ def test_a_cache_is_updated_in_place_and_no_copy_is_made() -> None:
         np.testing.assert_array_equal(k, expected)
         np.testing.assert_allclose(scores, q @ expected.transpose(0, 2, 1), rtol=1e-5, atol=1e-5)
         new = new + 1
-    moved = {each.kernel.rpartition("_")[0]: each.bytes for each in exe.artefact.launches}
-    assert moved.pop("nn_batch_matmul") >= k.nbytes  # which reads the cache once
-    assert sum(moved.values()) < k.nbytes / 2
+    moved = [each.bytes for each in exe.artefact.launches]
+    product = max(moved)
+    assert k.nbytes <= product < 2 * k.nbytes  # which reads the cache once
+    assert sum(moved) - product < k.nbytes / 2
 
 
 def test_an_artefact_updates_in_place_too(tmp_path: Any) -> None:

@@ -59,7 +59,7 @@ RATE: Final = {True: STREAM, False: STREAM / 3}
 
 
 @frozen(eq=False)
-class Parts:
+class ReductionParts:
     """How a reduction is cut: the axis, in how many parts of how many terms, and how they lie."""
 
     axis: ScalarVar
@@ -111,7 +111,7 @@ def _buffers(of: Term) -> frozenset[Term]:
     return frozenset([each for each in free_vars(of) if isinstance(each, Buffer)])
 
 
-def _part(of: Reduce, parts: Parts, p: ScalarVar) -> Reduce:
+def _part(of: Reduce, parts: ReductionParts, p: ScalarVar) -> Reduce:
     """One part of a reduction."""
     place = p * parts.length + parts.axis
     body = substitute(of.body, {parts.axis: place})
@@ -126,7 +126,7 @@ def _part(of: Reduce, parts: Parts, p: ScalarVar) -> Reduce:
     return Reduce(of.combiner, of.axes, extents, body)
 
 
-def parts_of(of: Reduce, results: int, gpu: Gpu) -> Parts | None:
+def parts_of(of: Reduce, results: int, gpu: Gpu) -> ReductionParts | None:
     """How a reduction with so many results is cut, None where that would take longer."""
     extents = {axis: known(size) or 0 for axis, size in zip(of.axes, of.extents, strict=True)}
     terms = prod(extents.values())
@@ -148,7 +148,7 @@ def parts_of(of: Reduce, results: int, gpu: Gpu) -> Parts | None:
     now, then = (
         size / min(many * RATE[near], gpu.processors * STREAM) for many in (blocks, blocks * count)
     )
-    return Parts(axis, count, length, near) if then + LAUNCH + LATENCY < now else None
+    return ReductionParts(axis, count, length, near) if then + LAUNCH + LATENCY < now else None
 
 
 def _cut(size: int, most: int) -> tuple[int, int]:
