@@ -29,7 +29,7 @@ from plica.ir.graph.expression import (
     Var,
 )
 from plica.ir.graph.module import DataDef, Extern, Module
-from plica.ir.loop.scalar import BINARY, COMPARISON, Scalar, ScalarVar
+from plica.ir.loop.scalar import BINARY, COMPARISON, Pair, Scalar, ScalarVar
 from plica.ir.loop.statement import Kernel, Stmt
 from plica.ir.type.dtype import DTYPES
 from plica.ir.type.term import FuncType, TensorType, static_shape
@@ -124,7 +124,7 @@ WANTED = {
 
 def test_modules_cover_the_language() -> None:
     seen = Counter(
-        each for whole in collect(modules(externs=True), 120) for each in features(whole)
+        each for whole in collect(modules(externs=True), 200) for each in features(whole)
     )
     assert {each for each in WANTED if not seen[each]} == set()
     assert sum(bool(seen[f"constant of {each}"]) for each in DTYPES) > len(DTYPES) / 2
@@ -182,5 +182,6 @@ def test_scalars_and_statements_are_all_covered() -> None:
     nodes = {node for each in (*loops, *collect(computes(), 200)) for node in post_order(each)}
     seen = {type(node) for node in nodes}
     assert seen >= {*BINARY, *COMPARISON, *get_args(Stmt)}
-    own = {each for each in Scalar.__subclasses__() if "__attrs_attrs__" in each.__dict__}
+    every = {*Scalar.__subclasses__(), *Pair.__subclasses__()} - {Pair}
+    own = {each for each in every if "__attrs_attrs__" in each.__dict__}
     assert seen >= {each for each in own if each.__module__ == "plica.ir.loop.scalar"}

@@ -50,7 +50,19 @@ from plica.ir.loop.scalar import (
 from plica.ir.loop.statement import For, Kernel, Store
 from plica.ir.loop.tensor import axis, buffer, compute, reduce
 from plica.ir.type.dim import dim_var
-from plica.ir.type.dtype import COMPUTED, DTYPES, DType, bool_, f16, f32, f64, i8, i32, i64
+from plica.ir.type.dtype import (
+    COMPUTED,
+    DTYPES,
+    DType,
+    bool_,
+    f4e2m1fn,
+    f16,
+    f32,
+    f64,
+    i8,
+    i32,
+    i64,
+)
 from tests.codegen.native import (
     PRECISION,
     assert_close,
@@ -178,6 +190,8 @@ def test_functions_of_the_library(of: DType) -> None:
     ]
     # Far from zero the library's own argument reduction decides: compare near it.
     near = abs(values.astype(np.float64)) <= 100
+    if of.numpy == f4e2m1fn.numpy:  # nan becomes a zero here, of a sign that processors differ in
+        near &= values.astype(np.float64) > 0
     for name, whole, found in zip(UNARY_FLOAT, wholes, native_all(wholes, values), strict=True):
         expected = evaluate(whole, (values,))
         (assert_close if name in LIBRARY else assert_same)(found[near], expected[near])

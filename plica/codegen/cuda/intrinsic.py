@@ -162,7 +162,7 @@ def invocation(
     if lane is None:
         raise _misplaced(call, "no loop over the threads of a warp around it")
     left, right = bool(hints["left"]), bool(hints["right"])
-    high, wide = int(hints["high"]), int(hints["wide"])
+    high, wide = int(str(hints["high"])), int(str(hints["wide"]))
     if wide < 2 or wide % 2:
         raise _misplaced(call, f"{wide} squares across, where an even number can be")
     # Where the number in the warp goes, in elements, and what it must be.

@@ -58,7 +58,7 @@ def renamed(machine: Accelerator) -> Accelerator:
     def operation(of: Operation) -> Operation:
         does = of.does
         if isinstance(does, Move):
-            does = evolve(does, scope=scopes[does.scope])
+            does = evolve(does, scope=scopes[does.scope], kind=scopes.get(does.kind, ""))
         elif isinstance(does, Sweep):
             reads = tuple([reach(each) for each in does.reads])
             does = evolve(does, writes=reach(does.writes), reads=reads)

@@ -60,9 +60,9 @@ def test_all_unsupported_operators_are_listed_with_their_nodes() -> None:
 
 
 def test_an_operator_whose_definition_needs_what_is_missing_is_listed_with_the_others() -> None:
-    nodes = [node("Bernoulli", ["x"], ["a"], "first"), node("Det", ["x"], ["b"], "second")]
+    nodes = [node("Bernoulli", ["x"], ["a"], "first"), node("ImageDecoder", ["x"], ["b"], "second")]
     error = refused(model(nodes, {"x": X}, ["a"]), UnsupportedError, "first", "second", "random")
-    assert [each.found for each in error.diagnostics] == ["Bernoulli", "Det"]
+    assert [each.found for each in error.diagnostics] == ["Bernoulli", "ImageDecoder"]
 
 
 def test_definitions_of_the_standard_are_made_of_what_is_read() -> None:

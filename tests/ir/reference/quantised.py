@@ -77,7 +77,8 @@ def _three(draw: Draw) -> Any:
 def _quantise_case(draw: Draw, _: str) -> Case:
     x, scale, zero = _three(draw)
     kind, into = draw(st.sampled_from((f32, f64))), draw(st.sampled_from(STORED))
-    low, high = draw(st.sampled_from(((None, None), (0, 7), (3, 100))))
+    within = [each for each in ((0, 1), (0, 7), (3, 100)) if each[1] <= into.bounds[1]]
+    low, high = draw(st.sampled_from(((None, None), *within)))
     args = (
         draw(array(kind, x, wild=True)),
         draw(array(kind, scale, wild=True)),
