@@ -38,6 +38,11 @@ from plica.rewrite.mutate.mutant import Mutant, right_of
 GUARDS: Final[dict[str, str]] = {
     "joined": "the equation holds of all shapes, since broadcasting is associative; "
     "the guard keeps a constant from growing",
+    **dict.fromkeys(
+        ["summed", "multiplied"],
+        "broadcasting is associative, and a case that overflows is not held against a rule that "
+        "reassociates; the guard keeps constants from growing, and from overflowing",
+    ),
 }
 """Guards that say what is worth doing, and why a rule is right without them."""
 KNOWN: Final[dict[tuple[str, str], str]] = {

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from plica.rewrite.closed import are_finite
 from plica.rewrite.contract import reassociates, signless_zero
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
@@ -76,6 +77,17 @@ def joined(match: PatternMatch) -> bool:
     return covers(a, b) or covers(b, a)
 
 
+def summed(match: PatternMatch) -> bool:
+    """Whether two constants can be one, and neither their sum nor their difference overflows."""
+    return joined(match) and are_finite(match.c + match.e) and are_finite(match.c - match.e)
+
+
+def multiplied(match: PatternMatch) -> bool:
+    """Whether two constants can be one, and the square of neither overflows: then what is smaller
+    than a root of the largest number overflows with neither, nor do they with one another."""
+    return joined(match) and are_finite(match.c, match.c) and are_finite(match.e, match.e)
+
+
 # fmt: off
 # ruff: noqa: E501  # a rule is one line
 SUMS: Final = (
@@ -93,10 +105,10 @@ SUMS: Final = (
     rule("negative-subtract",        negative(x - y),                 y - x,                        float=signless_zero),
     rule("integer-add-back",         *spread((n - m) + m,             n)),
     rule("integer-subtract-back",    *spread((n + m) - m,             n)),
-    rule("add-constants",            (x + c) + e,                     evaluated(x + w, c + e),      float=reassociates, when=joined),
-    rule("constant-minus-sum",       c - (x + e),                     evaluated(w - x, c - e),      float=reassociates, when=joined),
-    rule("constant-minus-minus",     c - (e - x),                     evaluated(x + w, c - e),      float=reassociates, when=joined),
-    rule("add-to-constant-minus",    (c - x) + e,                     evaluated(w - x, c + e),      float=reassociates, when=joined),
+    rule("add-constants",            (x + c) + e,                     evaluated(x + w, c + e),      float=reassociates, when=summed),
+    rule("constant-minus-sum",       c - (x + e),                     evaluated(w - x, c - e),      float=reassociates, when=summed),
+    rule("constant-minus-minus",     c - (e - x),                     evaluated(x + w, c - e),      float=reassociates, when=summed),
+    rule("add-to-constant-minus",    (c - x) + e,                     evaluated(w - x, c + e),      float=reassociates, when=summed),
 )
 PRODUCTS: Final = (
     rule("multiply-one",             x * 1,                           x),
@@ -115,7 +127,7 @@ PRODUCTS: Final = (
     rule("divide-negative",          f / (-g),                        -(f / g)),
     rule("negative-reciprocal",      reciprocal(-f),                  -reciprocal(f)),
     rule("multiply-reciprocal",      f * reciprocal(g),               f / g,                        float=reassociates),
-    rule("multiply-constants",       (x * c) * e,                     evaluated(x * w, c * e),      float=reassociates, when=joined),
+    rule("multiply-constants",       (x * c) * e,                     evaluated(x * w, c * e),      float=reassociates, when=multiplied),
     rule("mul-distribute",           x * y + x * z,                   x * (y + z),                  float=reassociates),
     rule("mul-distribute-right",     y * x + z * x,                   (y + z) * x,                  float=reassociates),
     rule("floor-divide-one",         n // 1,                          n),

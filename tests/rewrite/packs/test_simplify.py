@@ -5,17 +5,23 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plica.core.diagnostic import EvaluationError
+from plica.core.name import Name
 from plica.ir.graph.check import check
+from plica.ir.graph.expression import Var, const
 from plica.ir.graph.module import Module
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.interpret.value import Closure, NativeFunction
-from plica.ir.type.infer import infer
+from plica.ir.type.infer import infer, infer_expr
+from plica.ir.type.term import tensor
 from plica.rewrite import exact, pack, rewrite
 from plica.rewrite.check.compare import difference
+from plica.rewrite.packs.algebra import ALGEBRA
 from plica.rewrite.packs.simplify import SIMPLIFY
 from tests.rewrite.packs.dense import dense_modules
 from tests.strategies import EXTERNS, inputs_for, modules, static_modules
@@ -76,3 +82,18 @@ def test_all_rules_end_in_a_normal_form(data: st.DataObject) -> None:
     assert [step.rule.name for step in derivation.steps] == []
     assert again is after
     assert simplified(before) is after
+
+
+@pytest.mark.parametrize("large", [3e38, -3e38, np.inf, -np.inf, np.nan])
+def test_constants_are_joined_where_nothing_overflows(large: float) -> None:
+    x = Var(Name("x"), tensor((2,), "f32"))
+
+    def steps(*numbers: float) -> set[str]:
+        c, e = (const([2.0, each], "f32") for each in numbers)
+        forms = x * c * e, x + c + e, c - (x + e), c - (e - x), (c - x) + e
+        derivations = [rewrite(infer_expr(each), ALGEBRA)[1] for each in forms]
+        return {step.rule.name for each in derivations for step in each.steps}
+
+    assert len(steps(3.0, -0.5)) == 5
+    assert not steps(large, 3e38)
+    assert "multiply-constants" not in steps(large, -0.007)  # 6 * 3e38 is infinite
