@@ -91,7 +91,6 @@ class _Cutter:
                 raise refused("An input is no tensor.", str(each.type))
             self.registers[each] = len(self.registers)
         self.hosts = host_parts(main.body)
-        self.taken = {str(each.name) for each in main.params}
 
     def block(self, root: Expr, given: Mapping[Expr, Expr]) -> StepBlock:
         """The steps that give the tensors of an expression; `given` are there already."""
@@ -378,9 +377,7 @@ class _BlockCutter:
             return ChooseBlock(self._register(self.plain[event.condition]), then, orelse, outputs)
         assert isinstance(event.value, Function)
         assert isinstance(event.body, Call)
-        carried = []
-        for param in event.value.params:
-            carried.append(self.whole.register(param))
+        carried = [self.whole.register(each) for each in event.value.params]
         turn = turn_of(event)
         test, body, end = (self.whole.block(each, given) for each in turn)
         start = [self._register(self.plain[each]) for each in event.body.args]

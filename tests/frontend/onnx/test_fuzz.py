@@ -14,6 +14,7 @@ from hypothesis import settings
 import plica
 from plica.cli import main as command
 from plica.frontend.onnx.fuzz import fuzz, random_case
+from plica.frontend.onnx.fuzz.case import ModelCase
 from plica.frontend.onnx.fuzz.run import interpreted
 
 EXAMPLES: Final = min(600, settings().max_examples)
@@ -77,6 +78,25 @@ def test_what_is_planted_is_found_and_made_small(
     path = report.finding.save(tmp_path)
     assert [each.op_type for each in onnx.load(path).graph.node] == [operator]
     assert np.load(path.with_suffix(".npz")).files
+
+
+def test_a_finding_has_the_inputs_that_go_wrong() -> None:
+    def planted(model: onnx.ModelProto, contract: str | None, threads: int) -> Callable[..., Any]:
+        def run(**given: Any) -> Any:
+            if len(given.get("x", ())) == 3:
+                raise LookupError("planted")
+            return interpreted(model)(**given)
+
+        return run
+
+    number = next(each for each in range(200) if _is_for(random_case(each), 3))
+    report = fuzz(1, compiled=planted, first=number)
+    assert report.finding is not None
+    assert len(report.finding.given["x"]) == 3
+
+
+def _is_for(case: ModelCase, last: int) -> bool:
+    return len(case.given[0]["x"]) != last == len(case.given[-1]["x"])
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:

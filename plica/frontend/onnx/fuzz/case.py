@@ -213,7 +213,7 @@ def _is_fair(node: NodeProto, values: Mapping[str, Array]) -> bool:
         scores, classes = (np.shape(values[name]) for name in node.input[:2])
         return (scores[0], *scores[2:]) == classes
     if node.op_type == "GroupNormalization":  # a scale for each channel
-        return values[node.input[0]].shape[1:2] == values[node.input[1]].shape
+        return np.shape(values[node.input[0]])[1:2] == np.shape(values[node.input[1]])
     if node.op_type == "RoiAlign" and values[node.input[2]].max() >= len(values[node.input[0]]):
         return False
     if node.op_type == "Compress":  # conditions may be too few, and not too many
