@@ -62,6 +62,10 @@ CASES = {
                     "op.logsumexp(op.concat((x, x), axis=0), axis=1)"),
     "round":       ("x[n m 3] y[3 n m] -> [3 n m]",
                     "op.transpose(op.mean(x, axis=1, keepdims=True), (2, 0, 1)) + y"),
+    "rows of few": ("x[n 2 3 5] -> [n 2 3]",
+                    "op.min(x - op.mean(x, axis=(2, 3), keepdims=True), axis=3)"),
+    "several sums": ("x[n 2 3 5] -> [n 2 5]",
+                    "op.sum(x * op.rsqrt(op.var(x, axis=(2, 3), keepdims=True) + 1.0), axis=2)"),
     "chosen":      ("x[n 3] c[bool] -> [n 3]",     "op.exp(x) if c else x * 2.0"),
     # Kernels that differ in the name of a dim only: each launch says which dims it means.
     "two means":   ("x[n 3 h w] -> [n 3 1 1]",

@@ -64,7 +64,7 @@ REACHED: Final = {
     "columns": ("lanes-over-row", "column-panels"),
     "window": ("lanes-over-n", "lanes-over-row"),
     "grouped": ("split-groups",),
-    "depthwise": ("window",),
+    "depthwise": ("window", "window-columns"),
     "pool": ("window", "lanes-over-row"),
     "reduction": ("row-pools", "partial-sums"),
     "chain": ("row-chain",),

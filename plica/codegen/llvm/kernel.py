@@ -307,8 +307,12 @@ class _Statements:
         """Memory for a buffer; the same where an unrolled loop comes to it again."""
         values, buffer = self.values, of.buffer
         if buffer not in self.own:
-            count = max(1, place_of(buffer, "").span)
-            self.own[buffer] = values.reserve(memory(buffer.dtype), count)
+            place = place_of(buffer, "")
+            for size in (*place.shape, *place.strides):
+                if not isinstance(size, int):
+                    message = "The size of a buffer is not known before its kernel is launched."
+                    raise refused(message, buffer.name, "a number", str(size))
+            self.own[buffer] = values.reserve(memory(buffer.dtype), max(1, place.span))
         values.access.places[buffer] = place_of(buffer, self.own[buffer])
         return (of.body,)
 

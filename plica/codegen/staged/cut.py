@@ -101,8 +101,12 @@ class _Cutter:
         """A new register."""
         name = Name(hint, len(self.registers))
         var = Var(name, of)
-        self.registers[var] = len(self.registers)
+        self.register(var)
         return var
+
+    def register(self, of: Var) -> int:
+        """The register of a variable; a loop that both sides of a branch run has its own once."""
+        return self.registers.setdefault(of, len(self.registers))
 
     def depends(self, value: Expr) -> tuple[str, ...]:
         """The inputs that a value is computed from."""
@@ -124,6 +128,7 @@ class _BlockCutter:
         self.demands: list[_Demand] = [_Demand()]
         self.pending: set[ScalarVar] = set()
         self.results: dict[Expr, tuple[Var, ...]] = {}  # registers of what the host does
+        self.since: dict[Var, int] = {}  # the demand after which they are there
 
     # --- what is demanded ------------------------------------------------------------------------
 
@@ -234,6 +239,7 @@ class _BlockCutter:
                 raise refused("What a branch or a loop gives is no tensor.", str(each))
             made.append(self.whole.fresh("kept", each))
         self.results[node] = tuple(made)
+        self.since |= dict.fromkeys(made, len(self.demands) - 1)
         self.plain[node] = Tuple(tuple(made)) if isinstance(of, TupleType) else made[0]
         self._next()
 
@@ -313,7 +319,7 @@ class _BlockCutter:
                 continue
             seen.add(node)
             plain = self.plain.get(node)
-            if isinstance(plain, Var):
+            if isinstance(plain, Var) and self.since.get(plain, -1) < number:
                 found[node] = plain
             elif plain is not None and self._is_earlier(plain, number + 1):
                 self.kept[plain] = None
@@ -374,8 +380,7 @@ class _BlockCutter:
         assert isinstance(event.body, Call)
         carried = []
         for param in event.value.params:
-            self.whole.registers[param] = number = len(self.whole.registers)
-            carried.append(number)
+            carried.append(self.whole.register(param))
         turn = turn_of(event)
         test, body, end = (self.whole.block(each, given) for each in turn)
         start = [self._register(self.plain[each]) for each in event.body.args]

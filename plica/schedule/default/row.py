@@ -80,8 +80,6 @@ def rows_of(of: Stages) -> int | None:
     for each in every:
         if each.out.shape[:rows] != sizes[:rows]:
             return None
-        if isinstance(each.value, Reduce) and any(known(n) != 1 for n in each.out.shape[rows:]):
-            return None
         for load in loads(each.value):
             if load.buffer in made and not _at_row(load, each, rows):
                 return None
@@ -140,6 +138,8 @@ class _Chain:
         value = _filled(of.value, self.known_)
         units: dict[Term, Term] = {axis: index(0) for axis in of.axes[self.rows :]}
         if isinstance(value, Reduce):
+            if any(known(size) != 1 for size in rest):
+                return None  # there are several of them in a row
             cut = in_parts(value, self.machine, self.most)
             if cut is None:
                 return None

@@ -353,6 +353,14 @@ def test_loops_of_other_machines_are_refused() -> None:
             emit(Kernel((), (x,), 0, loop), "k")
 
 
+def test_memory_of_a_kernel_has_a_size_that_is_known() -> None:
+    n, i = ScalarVar(Name("n"), i64), axis("i")
+    x, own = buffer("x", (n,), f32), buffer("own", (n,), f32)
+    fill = For(i, n, "serial", Store(own, (i,), Lit(0, f32)))
+    with pytest.raises(LoweringRefused, match="own: The size of a buffer is not known"):
+        emit(Kernel((n,), (x,), 0, Alloc(own, fill)), "k")
+
+
 @pytest.mark.parametrize("source", [f16, f32, f64], ids=str)
 @pytest.mark.parametrize("to", [i8, u8, i16, u16, i32, u32, i64, u64], ids=str)
 def test_integers_of_floats_saturate_in_every_lane(source: DType, to: DType) -> None:

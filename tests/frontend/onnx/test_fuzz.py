@@ -47,6 +47,13 @@ def test_random_models_give_what_onnxruntime_gives() -> None:
     assert report.runs >= EXAMPLES
 
 
+@pytest.mark.parametrize("number", [24243, 33967])
+def test_sizes_that_only_onnxruntime_takes_are_no_question(number: int) -> None:
+    """Scales for other channels than there are, and classes for other places."""
+    report = fuzz(1, seed=77001, first=number)
+    assert report.finding is None, report.finding
+
+
 def test_a_case_is_the_same_for_the_same_seed() -> None:
     one, two = (random_case(5).model.SerializeToString() for _ in range(2))
     assert one == two

@@ -94,7 +94,8 @@ def windows(draw: DrawFn, kind: str = "all", least: int = LEAST) -> StagesCase:
     axes = Axes()
     dtype = draw(st.sampled_from((f32, f32, f64)))
     one = draw(st.booleans())  # a single axis of places
-    taps = [1, draw(st.integers(1, 3))] if one else [draw(st.integers(1, 3)) for _ in range(2)]
+    lengths = st.sampled_from((3, 5, 7, 1, 2)) if kind == "single" else st.integers(1, 3)
+    taps = [1, draw(lengths)] if one else [draw(lengths) for _ in range(2)]
     out = [1 if one else draw(st.integers(1, 8)), draw(st.sampled_from((1, 5, 8, 16, 21, 37)))]
     batch = axes(draw(st.sampled_from((1, 1, 2))))
     channels = draw(st.sampled_from((1, 2, 3, 6, 8)))
