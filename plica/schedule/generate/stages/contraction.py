@@ -61,8 +61,11 @@ def products(
     if parts[2] and layout != "any":
         parts[2][-1] = draw(st.sampled_from((8, 12, 16, 24, 33)))
     if layout == "octets":
-        parts = [[8 * draw(st.integers(1, 3)) if n else size for size in each]
-                 for n, each in enumerate(parts)]  # fmt: skip
+        most = 4 * least
+        eights = iter(axis_sizes(draw, sum(counts[1:]), most, (8, 16, 24)))
+        parts[1:] = [[next(eights) for _ in each] for each in parts[1:]]
+        room = most // prod(map(prod, parts[1:]))
+        parts[0] = [min(size, room) for size in parts[0]]
     if prod(map(prod, parts)) < least:  # one axis grows, so that there is enough to do
         grown = parts[draw(st.integers(1, 3))] or parts[1]
         grown[-1] *= -(-least // prod(map(prod, parts)))
