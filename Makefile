@@ -10,6 +10,8 @@ PY     := $(BIN)/python
 PIP    := $(PY) -m pip install --quiet --no-compile
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Processes that tests start find bytecode, whatever the environment says of it.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: conformance properties help test lint types imports pytest demo docs fuzz bench setup clean
 

@@ -390,3 +390,23 @@ def test_a_simple_module_needs_no_name() -> None:
 
     made = plica.compile(module({main: Function((), (), (v,), None, v * 2.0)}, main), effort="fast")
     assert np.asarray(made(np.ones((8, 32), np.float32))).sum() == 512
+
+
+NAMESAKE = """
+# plica 1
+import plica
+from plica import op
+from plica.op import nn
+from plica.script import Tensor, f32
+
+
+@plica.function
+def main(x: Tensor[("SIZE", "SIZE"), f32]) -> Tensor[("SIZE", "SIZE"), f32]:
+    return op.exp(nn.softmax(nn.dense(x, x)))
+"""
+
+
+@pytest.mark.parametrize("size", ["i", "k"])
+def test_a_size_may_be_called_as_an_axis_is(size: str) -> None:
+    module = from_text(NAMESAKE.replace("SIZE", size))
+    lower(module, target=target_of("cpu"), checks=StateChecks())

@@ -34,7 +34,7 @@ from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine, candidates
 from plica.schedule.hoist import hoist
 
-LABEL: Final = re.compile(r"^(k\d+_[\w.$]*):", re.MULTILINE)
+LABEL: Final = re.compile(r"^(\w+_[0-9a-f]{8})([\w.$]*):", re.MULTILINE)
 END: Final = re.compile(r"^\.Lfunc_end\d+:", re.MULTILINE)
 RUNS: Final = 5
 """How often a kernel is timed at a step; the least counts."""
@@ -147,7 +147,7 @@ def assembly(of: Study, films: int | None = None) -> dict[str, str]:
     found: dict[str, str] = {}
     for match in LABEL.finditer(text):
         end = END.search(text, match.end())
-        name = match[1].split(".")[0]
+        name = match[1]
         body = text[match.start() : end.start() if end else len(text)]
         kept = [line for line in body.splitlines() if not line.lstrip().startswith((".cfi", ".p2"))]
         found[name] = (found.get(name, "") + "\n" + "\n".join(kept)).lstrip("\n")

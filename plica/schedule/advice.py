@@ -12,6 +12,7 @@ ADVICE: Final[dict[str, str]] = {
     "affine": "Simplify the bindings: split and fuse only by factors that divide.",
     "alignment": "Give an alignment that is a power of two.",
     "alive": "Take the step before the one that took it away, or use the handle that one gave.",
+    "allocated": "Take the step before the one that allocates the buffer for a part of the kernel.",
     "alone": "Move what else stands there away first: compute_at, or split the loop apart.",
     "annotated": "Annotate it first, or leave unannotate out.",
     "around": "Name a loop that stands around the block.",

@@ -2,7 +2,8 @@
 
 Steps that move data are thought of as serial: what a block reads is there when it runs.  Where
 loops are parallel, vectorized or bound to threads, it must be asked again whether their iterations
-meet, and whether a buffer that each thread or block has to itself is used in one launch only.
+meet, and whether a buffer that each thread or block has to itself is used in one launch only.  And
+where a buffer is allocated for a part of the kernel, whether nothing outside of it uses it.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import Store, seq
@@ -23,9 +24,18 @@ from functools import lru_cache
 from plica.analysis.access import accesses
 from plica.analysis.dependence import conflicts
 from plica.analysis.site import map_of
+from plica.core.binding import free_vars
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.statement import THREADS, For, Kernel, Stmt, substatements
+from plica.ir.loop.statement import (
+    THREADS,
+    Alloc,
+    For,
+    Kernel,
+    Stmt,
+    statements,
+    substatements,
+)
 from plica.schedule.instruction import Instruction, Scene
 from plica.schedule.launch import safe_threads
 from plica.schedule.order import is_own
@@ -35,10 +45,15 @@ IN_TURN = ("serial", "unrolled")
 
 
 def unsafe_after(step: Instruction, scene: Scene) -> Problem | None:
-    """Why a step, legal for serial loops, is not for the loops there are."""
-    if scene.late or not _has_concurrent(scene.kernel):
+    """Why a step, legal for serial loops and buffers of the whole kernel, is not for those here."""
+    concurrent = not scene.late and _has_concurrent(scene.kernel)
+    if not concurrent and not _has_inner_buffers(scene.kernel):
         return None
-    return unsafe(Scene(step.edit(scene).kernel, scene.outputs))
+    kernel = step.edit(scene).kernel
+    problem = _out_of_sight(kernel)
+    if problem is not None or not concurrent:
+        return problem
+    return unsafe(Scene(kernel, scene.outputs))
 
 
 def unsafe(scene: Scene) -> Problem | None:
@@ -62,6 +77,24 @@ def unsafe(scene: Scene) -> Problem | None:
 
 def _has_concurrent(kernel: Kernel) -> bool:
     return any(site.node.kind not in IN_TURN for site in map_of(kernel).loops.values())
+
+
+@lru_cache(maxsize=64)
+def _has_inner_buffers(kernel: Kernel) -> bool:
+    """Whether a buffer is allocated for a part of the kernel only."""
+    body = kernel.body
+    while isinstance(body, Alloc):
+        body = body.body
+    return any(isinstance(each, Alloc) for each in statements(body))
+
+
+def _out_of_sight(kernel: Kernel) -> Problem | None:
+    """A buffer that is used outside of the part of the kernel it is allocated for."""
+    lost = sorted(str(each.name) for each in free_vars(kernel) if isinstance(each, Buffer))
+    if not lost:
+        return None
+    expected = "blocks that stay where the buffers they use are allocated"
+    return Problem("allocated", f"the buffer {lost[0]}", expected, "a block outside")
 
 
 @lru_cache(maxsize=64)

@@ -25,6 +25,7 @@ Each answers None, or the precondition that is broken, so that a check is a chai
     spatial-loop       a loop that feeds only spatial variables
     same-scope         two blocks in one scope
     scope              a memory scope that somebody declared
+    allocated          blocks inside the allocations of the buffers they use
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import Kernel, Store, block

@@ -80,7 +80,7 @@ def test_the_peer_knows_every_operator_that_is_drawn() -> None:
         seen.update(node.op for node in post_order(body) if isinstance(node, Apply))
 
     for number in range(60):
-        one_case(one, open_cases(), 3, number)
+        one_case(one, open_cases(), 3, number, AssertionError)
     assert seen <= set(MEANING)
     assert len(seen) > 20
 

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 import plica
 from plica.codegen.staged.cut import cut
 from plica.core.diagnostic import IllTyped, ScriptError
+from plica.rewrite.graph import find_pass
 from plica.runtime import archive
 from plica.runtime.error import ArtefactError, EvaluationError, PlicaError, UnsupportedError
 from plica.runtime.staged.artefact import NAME
 from plica.runtime.staged.executable import StagedExecutable
-from plica.runtime.staged.program import HostCall, MeasureDim, RunSegment
+from plica.runtime.staged.program import HostCall, MeasureDim, RunSegment, check_registers
 
 Array = np.ndarray[Any, Any]
 
@@ -137,6 +138,32 @@ def main(x: Tensor[("n",), f32], count: i64) -> Tensor[("n",), f32]:
 """)
     with pytest.raises(UnsupportedError, match="calls itself in another way"):
         plica.compile(module, threads=1)
+
+
+LOOP = """
+@plica.function
+def doubled(x: Tensor[("n",), f32], count: i64) -> Tensor[("n",), f32]:
+    def turn(left: i64, y: Tensor[("n",), f32]) -> Tensor[("n",), f32]:
+        return turn(left - 1, y + y) if left > 0 else y
+    return turn(count, x)
+
+@plica.function
+def main(x: Tensor[("n",), f32], count: i64, again: bool):
+    z = doubled(x, count)
+    return """
+
+
+@pytest.mark.parametrize("result", ["z * x if again else z - x", "(z * x if again else x), z"])
+def test_a_loop_is_for_the_branches_that_use_it(result: str) -> None:
+    """Both sides run it, or a branch needs it before all others do."""
+    module = find_pass("inline")(plica.from_text(LOOP + result + "\n"))
+    check_registers(cut(module).program, 3, ("n",))
+    exe = plica.compile(module, threads=1, effort="fast", cache=False)
+    assert isinstance(exe, StagedExecutable)
+    for again in (False, True):
+        args = np.arange(3, dtype=np.float32), np.int64(2), np.bool_(again)
+        for mine, other in zip(exe(*args), plica.interpret(module, *args), strict=True):
+            np.testing.assert_array_equal(mine, other)
 
 
 def test_it_is_saved_and_loaded(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ from plica.ir.loop.scalar import (
     Load,
     Lt,
     Max,
+    Reduce,
     Scalar,
     Select,
     dtype_of,
@@ -42,6 +44,7 @@ from plica.ir.loop.stage import Each, placeholder, stage
 from plica.ir.loop.stages import Stages, kernel_of, stages
 from plica.ir.loop.statement import For
 from plica.ir.loop.tensor import reduce
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64, i8, i32, u8
 from plica.ir.type.term import tensor
 from plica.rewrite.contract import exact, reassociates
@@ -50,6 +53,7 @@ from plica.schedule.default.gpu import GPU_FORMS, Gpu
 from plica.schedule.default.gpu import candidates as gpu_candidates
 from plica.schedule.form import FORM_RULES, Apply, Facts, Form, installed, reach
 from plica.schedule.generate.stages import GPU_KINDS, KINDS, StagesCase, shape_of
+from plica.schedule.generate.stages.kind import MANY
 from plica.schedule.unlowered import run_unlowered
 from tests.library import Library
 
@@ -60,7 +64,7 @@ REACHED: Final = {
     "columns": ("lanes-over-row", "column-panels"),
     "window": ("lanes-over-n", "lanes-over-row"),
     "grouped": ("split-groups",),
-    "depthwise": ("window",),
+    "depthwise": ("window", "window-columns"),
     "pool": ("window", "lanes-over-row"),
     "reduction": ("row-pools", "partial-sums"),
     "chain": ("row-chain",),
@@ -452,3 +456,12 @@ def test_a_template_schedules_what_it_knows(
     of, arrays = make()
     case = StagesCase(of, Facts((False,) * len(arrays), contract=reassociates), arrays)
     assert judge(case, machine, FormWay())[1][template] > 0
+
+
+@given(st.sampled_from(("octets", "deep")).flatmap(lambda name: GPU_KINDS[name]()))
+def test_what_is_drawn_for_tiles_does_not_take_long(of: StagesCase) -> None:
+    fold = of.stages.stages[0]
+    assert isinstance(fold, Each)
+    assert isinstance(fold.value, Reduce)
+    sizes = [known(size) for size in (*fold.out.shape, *fold.value.extents)]
+    assert prod(size or 0 for size in sizes) <= 4 * MANY

@@ -91,7 +91,6 @@ class _Cutter:
                 raise refused("An input is no tensor.", str(each.type))
             self.registers[each] = len(self.registers)
         self.hosts = host_parts(main.body)
-        self.taken = {str(each.name) for each in main.params}
 
     def block(self, root: Expr, given: Mapping[Expr, Expr]) -> StepBlock:
         """The steps that give the tensors of an expression; `given` are there already."""
@@ -101,8 +100,12 @@ class _Cutter:
         """A new register."""
         name = Name(hint, len(self.registers))
         var = Var(name, of)
-        self.registers[var] = len(self.registers)
+        self.register(var)
         return var
+
+    def register(self, of: Var) -> int:
+        """The register of a variable; a loop that both sides of a branch run has its own once."""
+        return self.registers.setdefault(of, len(self.registers))
 
     def depends(self, value: Expr) -> tuple[str, ...]:
         """The inputs that a value is computed from."""
@@ -124,6 +127,7 @@ class _BlockCutter:
         self.demands: list[_Demand] = [_Demand()]
         self.pending: set[ScalarVar] = set()
         self.results: dict[Expr, tuple[Var, ...]] = {}  # registers of what the host does
+        self.since: dict[Var, int] = {}  # the demand after which they are there
 
     # --- what is demanded ------------------------------------------------------------------------
 
@@ -234,6 +238,7 @@ class _BlockCutter:
                 raise refused("What a branch or a loop gives is no tensor.", str(each))
             made.append(self.whole.fresh("kept", each))
         self.results[node] = tuple(made)
+        self.since |= dict.fromkeys(made, len(self.demands) - 1)
         self.plain[node] = Tuple(tuple(made)) if isinstance(of, TupleType) else made[0]
         self._next()
 
@@ -313,7 +318,7 @@ class _BlockCutter:
                 continue
             seen.add(node)
             plain = self.plain.get(node)
-            if isinstance(plain, Var):
+            if isinstance(plain, Var) and self.since.get(plain, -1) < number:
                 found[node] = plain
             elif plain is not None and self._is_earlier(plain, number + 1):
                 self.kept[plain] = None
@@ -372,10 +377,7 @@ class _BlockCutter:
             return ChooseBlock(self._register(self.plain[event.condition]), then, orelse, outputs)
         assert isinstance(event.value, Function)
         assert isinstance(event.body, Call)
-        carried = []
-        for param in event.value.params:
-            self.whole.registers[param] = number = len(self.whole.registers)
-            carried.append(number)
+        carried = [self.whole.register(each) for each in event.value.params]
         turn = turn_of(event)
         test, body, end = (self.whole.block(each, given) for each in turn)
         start = [self._register(self.plain[each]) for each in event.body.args]

@@ -14,10 +14,12 @@ Mul(Load(Buffer(...), (ScalarVar(...))), Lit(2.0, DType('f32')))
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 
 from attrs import frozen
 
+from plica.core.binding import free_vars
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop.scalar import Buffer, Combiner, Reduce, Runs, Scalar, ScalarVar, dtype_of
@@ -56,9 +58,9 @@ def compute(
     inputs: Iterable[Buffer], shape: Iterable[DimLike], body: Callable[..., Scalar]
 ) -> Compute:
     """The tensor of the given shape whose element at `i, j, …` is `body(i, j, …)`."""
-    sizes = tuple(dim(size) for size in shape)
-    axes = tuple(axis("i", number) for number in range(len(sizes)))
-    return Compute(tuple(inputs), axes, sizes, body(*axes))
+    sizes, read = tuple(dim(size) for size in shape), tuple(inputs)
+    axes = _axes("i", len(sizes), _open((*sizes, *[size for each in read for size in each.shape])))
+    return Compute(read, axes, sizes, body(*axes))
 
 
 def reduce(
@@ -70,8 +72,26 @@ def reduce(
 ) -> Scalar:
     """`body(k, …)` combined over the box; nested reductions need different axis names.
 
-    Floats are joined one by one, or in runs (`plica.ir.loop.summation`).
+    Floats are joined one by one, or in runs (`plica.ir.loop.summation`).  An open size of what is
+    read may be called as an axis would be: then the axis gets another name.
     """
     sizes = tuple(dim(size) for size in extents)
-    axes = tuple(axis(name, number) for number in range(len(sizes)))
-    return Reduce(combiner, axes, sizes, body(*axes), runs)
+    axes = _axes(name, len(sizes), _open(sizes))
+    made = body(*axes)
+    read = [each for each in free_vars(made) if isinstance(each, Buffer)]
+    taken = _open((*sizes, *[size for each in read for size in each.shape]))
+    if not taken.isdisjoint(axes):
+        axes = _axes(name, len(sizes), taken)
+        made = body(*axes)
+    return Reduce(combiner, axes, sizes, made, runs)
+
+
+def _open(sizes: Iterable[Scalar]) -> frozenset[Term]:
+    """The dims that sizes are made of."""
+    return frozenset[Term]().union(*map(free_vars, sizes))
+
+
+def _axes(name: str, count: int, taken: frozenset[Term]) -> tuple[ScalarVar, ...]:
+    """So many index variables, none of which is taken."""
+    every = (each for number in itertools.count() if (each := axis(name, number)) not in taken)
+    return tuple(itertools.islice(every, count))

@@ -13,6 +13,7 @@ element is a case of its own.
 from __future__ import annotations
 
 import random
+import re
 from math import prod
 from typing import Final
 
@@ -48,25 +49,22 @@ KNOWN: Final[dict[tuple[str, str], str]] = {
     ("tile-once", "any when of ones"): "x has the type of the tile only where nothing is repeated, "
     "or where nothing is there",
     **dict.fromkeys(
-        [("fast-softmax", "any dtypes of x"), ("fast-log-softmax", "any dtypes of x")],
-        "its error is one of f32 in every float dtype, and 1e-4 is claimed; others have no softmax",
+        [(f"fast-{name}", "any dtypes of x") for name in ("softmax", "log-softmax", "erf")],
+        "its error is one of f32 in every float dtype, and 1e-4 is claimed; others are refused",
     ),
     (
         "take-at-known-place",
         "any dtypes of n",
     ): "an index is its number in every integer dtype, and take takes no others",
-    ("ones-is-broadcast", "elements one place on"): "all elements are one number",
-    ("zeros-is-broadcast", "elements one place on"): "all elements are one number",
-    ("ones-like-is-broadcast", "elements one place on"): "all elements are one number",
-    ("zeros-like-is-broadcast", "elements one place on"): "all elements are one number",
-    ("full-is-broadcast", "elements one place on"): "all elements are one number",
-    ("full-like-is-broadcast", "elements one place on"): "all elements are one number",
     ("ones-is-broadcast", "argument of broadcast_to through bf16"): "one is a number of bf16",
     ("ones-is-broadcast", "argument of broadcast_to through f16"): "one is a number of f16",
     ("ones-is-broadcast", "argument of broadcast_to through i32"): "one is a number of i32",
     ("ones-like-is-broadcast", "argument of broadcast_to through bf16"): "one is a number of bf16",
     ("sign-negative", "product of the flip"): "signs are 1, 0, -1 and nan: no product is rounded",
     ("sign-negative", "product of the transpose"): "no product of signs is rounded",
+    ("sign-negative", "sum of the flip"): "no sum of so few signs is rounded",
+    ("sign-negative", "sum of the transpose"): "no sum of so few signs is rounded",
+    ("reshape-of-widened", "any dtypes of n"): "a reshape moves elements, whatever they are",
     (
         "max-pool-pad-relu",
         "exact for signless_zero",
@@ -86,6 +84,9 @@ KNOWN: Final[dict[tuple[str, str], str]] = {
     ),
 }
 """Mutants of single rules that are right, and why."""
+SHAPES: Final = ("full_like", "zeros_like", "ones_like")
+"""Operators that ask an argument for its shape alone."""
+FILLED: Final = frozenset({"full", "zeros", "ones", *SHAPES})
 CASES: Final = 1_000_000
 INSTANCES: Final = 12
 LENGTH: Final = 1 << 14
@@ -98,6 +99,12 @@ def proof_of(mutant: Mutant) -> str | None:
         return str(verdict) if isinstance(verdict, Proved) else None
     if _gives_back(mutant):
         return "what it gives is the very term that it is given"
+    if re.fullmatch(r"logical_(\w+) becomes bitwise_\1", mutant.what):
+        return "a logical operator takes truth values alone, and of these the bits are the values"
+    if any(mutant.what.startswith(f"argument of {name} through") for name in SHAPES):
+        return "the elements of the argument are not asked for"
+    if mutant.what == "elements one place on" and _is_filled(mutant):
+        return "all elements are one number"
     known = KNOWN.get((mutant.base, mutant.what))
     if known is not None:
         return known
@@ -115,13 +122,33 @@ def _gives_back(mutant: Mutant) -> bool:
     """Whether both sides are one term: an operator has become that of the left side, say."""
     if mutant.kind != "operator" or mutant.rule.when is not None:
         return False
-    source = random.Random(mutant.name)
-    found = [instance(mutant.rule.left, reader(source.randbytes(TAPE))) for _ in range(INSTANCES)]
-    terms = [each.term for each in found if each is not None]
-    ways = [(each, match(mutant.rule.left, each)) for each in terms]
+    ways = [(each, match(mutant.rule.left, each)) for each in _instances(mutant)]
     return bool(ways) and all(
         filled is not None and right_of(mutant.rule, filled) is each for each, filled in ways
     )
+
+
+def _is_filled(mutant: Mutant) -> bool:
+    """Whether what is moved one place on is one number throughout, in every way it is written."""
+    made = [mutant.rule.at(each) for each in _instances(mutant)]
+    moved = [each for each in made if isinstance(each, Apply)]
+    return bool(moved) and all(each.op == "roll" and _is_one_number(each.args[0]) for each in moved)
+
+
+def _is_one_number(term: Expr) -> bool:
+    if not isinstance(term, Apply):
+        return False
+    if term.op == "broadcast_to":
+        inner = type_of(term.args[0])
+        return isinstance(inner, TensorType) and not inner.shape
+    return term.op in FILLED
+
+
+def _instances(mutant: Mutant) -> list[Expr]:
+    """Some terms that the left side of a mutant may match."""
+    source = random.Random(mutant.name)
+    found = [instance(mutant.rule.left, reader(source.randbytes(TAPE))) for _ in range(INSTANCES)]
+    return [each.term for each in found if each is not None]
 
 
 def cases_without_difference(mutant: Mutant, wanted: int = CASES) -> int:

@@ -19,7 +19,8 @@ not around the block), those of a complete block or a reduction, those of settle
 (each instance of the block runs), `sole-writer`, `written-before`, `intermediate` (the block is no
 output), `has-consumers`, `consumers-under` (all readers are in the loop), `finished` (no reader
 sees part of a reduction), `index` (the place is legal), `covered` (what the block reads at its new
-place has been written; in a block, what is read was written there).
+place has been written; in a block, what is read was written there), `allocated` (the buffers it
+uses are, around the loop).
 """
 
 from __future__ import annotations

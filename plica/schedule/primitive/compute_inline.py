@@ -15,7 +15,8 @@ variables, each once), `intermediate` (nobody outside the kernel sees the buffer
 `same-scope` (the buffer is used in one scope), `has-consumers`, `written-before` (they come after),
 `element-reads` (they load single elements inside blocks), those of settled values (what the block
 reads is the same later on: `stage-pipeline`, `finished`), `names` (no reduction in a consumer binds
-a variable of the expression), `covered` (in a block: what is read was written there).
+a variable of the expression), `covered` (in a block: what is read was written there), `allocated`
+(its readers stand where the buffers it reads are allocated).
 """
 
 from __future__ import annotations

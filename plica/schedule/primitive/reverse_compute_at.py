@@ -17,7 +17,8 @@ block runs), `sole-writer`, `written-before`, `producers-under` (one at least is
 `available` (the others come before the loop), `finished` (reductions are through in an iteration),
 `one-place` (what is made there is read at one place, by which the variables are known, and the same
 for every input), `whole-reduction` (no part of a reduction), `covered` (an iteration writes all of
-the box it writes to, and what is read is in one of these), `index` (the place is legal).
+the box it writes to, and what is read is in one of these), `index` (the place is legal),
+`allocated` (the buffers the block uses are, around the loop).
 """
 
 from __future__ import annotations

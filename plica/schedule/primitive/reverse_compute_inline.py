@@ -19,7 +19,8 @@ reads one buffer that is written in the scope), `plain-load` (at its variables, 
 that is read), `affine` (each instance of the block runs), `unread-before` (nobody before it reads
 what it writes), `element-writes` (the producer stores single elements), `inside` (where the
 producer makes more than is read, it must be at its variables), `names` (no reduction in the block
-binds a variable of the producer).
+binds a variable of the producer), `allocated` (the producer stands where the buffers of the block
+are allocated).
 """
 
 from __future__ import annotations

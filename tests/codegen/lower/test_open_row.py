@@ -111,6 +111,6 @@ def test_layers_that_differ_in_their_sizes_alone_are_one_kernel() -> None:
 
     made = of(("n", 16, "h", "w"), deep)
     exe = plica.compile(made, cache=False, threads=1)
-    assert exe.source("llvm").count("define internal void @k") == 1
+    assert exe.source("llvm").count("define internal void @nn_conv") == 1
     x = np.random.default_rng(5).normal(size=(2, 16, 21, 37)).astype(np.float32)
     np.testing.assert_allclose(exe(x), plica.interpret(made, x), rtol=1e-4, atol=1e-5)

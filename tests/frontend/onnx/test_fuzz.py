@@ -14,6 +14,7 @@ from hypothesis import settings
 import plica
 from plica.cli import main as command
 from plica.frontend.onnx.fuzz import fuzz, random_case
+from plica.frontend.onnx.fuzz.case import ModelCase
 from plica.frontend.onnx.fuzz.run import interpreted
 
 EXAMPLES: Final = min(600, settings().max_examples)
@@ -47,6 +48,13 @@ def test_random_models_give_what_onnxruntime_gives() -> None:
     assert report.runs >= EXAMPLES
 
 
+@pytest.mark.parametrize("number", [24243, 33967])
+def test_sizes_that_only_onnxruntime_takes_are_no_question(number: int) -> None:
+    """Scales for other channels than there are, and classes for other places."""
+    report = fuzz(1, seed=77001, first=number)
+    assert report.finding is None, report.finding
+
+
 def test_a_case_is_the_same_for_the_same_seed() -> None:
     one, two = (random_case(5).model.SerializeToString() for _ in range(2))
     assert one == two
@@ -70,6 +78,25 @@ def test_what_is_planted_is_found_and_made_small(
     path = report.finding.save(tmp_path)
     assert [each.op_type for each in onnx.load(path).graph.node] == [operator]
     assert np.load(path.with_suffix(".npz")).files
+
+
+def test_a_finding_has_the_inputs_that_go_wrong() -> None:
+    def planted(model: onnx.ModelProto, contract: str | None, threads: int) -> Callable[..., Any]:
+        def run(**given: Any) -> Any:
+            if len(given.get("x", ())) == 3:
+                raise LookupError("planted")
+            return interpreted(model)(**given)
+
+        return run
+
+    number = next(each for each in range(200) if _is_for(random_case(each), 3))
+    report = fuzz(1, compiled=planted, first=number)
+    assert report.finding is not None
+    assert len(report.finding.given["x"]) == 3
+
+
+def _is_for(case: ModelCase, last: int) -> bool:
+    return len(case.given[0]["x"]) != last == len(case.given[-1]["x"])
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from hypothesis import given
+from hypothesis import strategies as st
 
 from plica.core.binding import free_vars
 from plica.core.digest import alpha_equal
+from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.ir.loop.scalar import Lit, Reduce
+from plica.ir.loop.scalar import Lit, Load, Reduce
 from plica.ir.loop.tensor import Compute, axis, buffer, compute, reduce
 from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import f32, i32, i64
@@ -44,3 +46,17 @@ def test_shapes_are_made_of_dims() -> None:
     found = buffer("x", (2, n + 0, 3), i32)
     assert found.shape == (Lit(2, i64), n, Lit(3, i64))
     assert found.name == Name("x")
+
+
+@given(st.sampled_from("ik"), st.integers(0, 2))
+def test_an_axis_is_no_dim(hint: str, number: int) -> None:
+    n = axis(hint, number)  # a size that is called as an axis would be
+    x = buffer("x", (n, n), f32)
+    far = compute((x,), (n,), lambda i: reduce("sum", (n, 2), lambda k, j: x[i, n - 1 - k] * j))
+    assert isinstance(far.body, Reduce)
+    axes = (*far.axes, *far.body.axes)
+    assert n not in axes
+    assert len(set(axes)) == 3
+    assert free_vars(far) == {n}
+    (read,) = [each for each in post_order(far.body) if isinstance(each, Load)]
+    assert read.indices == (far.axes[0], n - 1 - far.body.axes[0])

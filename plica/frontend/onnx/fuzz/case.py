@@ -209,8 +209,11 @@ def _fits(kind: NodeKind, x: KnownTensor) -> bool:
 
 def _is_fair(node: NodeProto, values: Mapping[str, Array]) -> bool:
     """Whether a node asks for nothing near a pole, nor for what the peer reads past its end."""
-    if node.op_type.endswith("Loss") and len(values[node.input[0]]) != len(values[node.input[1]]):
-        return False
+    if node.op_type.endswith("Loss"):  # a class for each place
+        scores, classes = (np.shape(values[name]) for name in node.input[:2])
+        return (scores[0], *scores[2:]) == classes
+    if node.op_type == "GroupNormalization":  # a scale for each channel
+        return np.shape(values[node.input[0]])[1:2] == np.shape(values[node.input[1]])
     if node.op_type == "RoiAlign" and values[node.input[2]].max() >= len(values[node.input[0]]):
         return False
     if node.op_type == "Compress":  # conditions may be too few, and not too many

@@ -232,6 +232,8 @@ def _difference(mine: Array, other: Array) -> str | None:
 
 def smallest(case: ModelCase, run: Run, reason: str) -> tuple[ModelCase, str | None]:
     """The fewest nodes that go wrong alone, and why; no reason where it is rounding that grew."""
+    alone = (attrs.evolve(case, given=(each,)) for each in case.given)
+    case = next((each for each in alone if _tried(each, run) is not None), case)
     for each in _parts(case):
         found = _tried(each, run)
         if found is not None:

@@ -170,12 +170,14 @@ def followed(
     return [fold, axes.stage("y", order, value)], read
 
 
-def axis_sizes(draw: DrawFn, count: int, most: int = MOST) -> list[int]:
-    """Sizes whose product is not too large."""
+def axis_sizes(
+    draw: DrawFn, count: int, most: int = MOST, sizes: tuple[int, ...] = SIZES
+) -> list[int]:
+    """Sizes whose product is not too large; the least of them leave room for one another."""
     found: list[int] = []
-    for _ in range(count):
-        room = most // prod(found)
-        found.append(draw(st.sampled_from([size for size in SIZES if size <= room])))
+    for rest in range(count - 1, -1, -1):
+        room = most // prod(found) // min(sizes) ** rest
+        found.append(draw(st.sampled_from([size for size in sizes if size <= room])))
     return found
 
 

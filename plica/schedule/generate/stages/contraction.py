@@ -61,8 +61,11 @@ def products(
     if parts[2] and layout != "any":
         parts[2][-1] = draw(st.sampled_from((8, 12, 16, 24, 33)))
     if layout == "octets":
-        parts = [[8 * draw(st.integers(1, 3)) if n else size for size in each]
-                 for n, each in enumerate(parts)]  # fmt: skip
+        most = 4 * least
+        eights = iter(axis_sizes(draw, sum(counts[1:]), most, (8, 16, 24)))
+        parts[1:] = [[next(eights) for _ in each] for each in parts[1:]]
+        room = most // prod(map(prod, parts[1:]))
+        parts[0] = [min(size, room) for size in parts[0]]
     if prod(map(prod, parts)) < least:  # one axis grows, so that there is enough to do
         grown = parts[draw(st.integers(1, 3))] or parts[1]
         grown[-1] *= -(-least // prod(map(prod, parts)))
@@ -91,7 +94,8 @@ def windows(draw: DrawFn, kind: str = "all", least: int = LEAST) -> StagesCase:
     axes = Axes()
     dtype = draw(st.sampled_from((f32, f32, f64)))
     one = draw(st.booleans())  # a single axis of places
-    taps = [1, draw(st.integers(1, 3))] if one else [draw(st.integers(1, 3)) for _ in range(2)]
+    lengths = st.sampled_from((3, 5, 7, 1, 2)) if kind == "single" else st.integers(1, 3)
+    taps = [1, draw(lengths)] if one else [draw(lengths) for _ in range(2)]
     out = [1 if one else draw(st.integers(1, 8)), draw(st.sampled_from((1, 5, 8, 16, 21, 37)))]
     batch = axes(draw(st.sampled_from((1, 1, 2))))
     channels = draw(st.sampled_from((1, 2, 3, 6, 8)))
