@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import plica
 from plica.core.digest import digest
 from plica.ir.loop.index_map import IndexMap, index_map
 from plica.ir.loop.scalar import index
@@ -19,6 +20,7 @@ from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import f32
 from plica.schedule import block, do, transform_layout
 from plica.schedule.do import Body
+from plica.schedule.replay import kernel_of
 from tests.conftest import Golden
 from tests.schedule.hostile import after, keeps, refusal
 from tests.schedule.kernel import matmul, product_and_relu, stencil
@@ -141,3 +143,21 @@ def test_an_output_that_is_not_written_whole_is_refused() -> None:
     copy = part("B", (v,), (4,), "s", (i,), Store(y, (v,), x[v]))
     kernel = Kernel((), (x, y), 1, For(i, index(4), "serial", copy))
     assert refusal(kernel, lambda: asked("B", "write", 0, index_map(lambda i: 2 * i))) == "covered"
+
+
+def test_what_an_intrinsic_takes_as_it_lies_is_refused_in_any_shape() -> None:
+    program = plica.from_text("""
+@plica.kernel
+def kernel(x: Buffer[(2, 2), f32], w: Buffer[(2, 2), f32], z: Buffer[(2, 2), f32]):
+    y = alloc(Buffer[(2, 2), f32])
+    for i, j in grid(2, 2):
+        with block("y", spatial=(i, j)):
+            y[i, j] = x[i, j] + 1.0
+    with block("z"):
+        reads(y[0:2, 0:2], w[0:2, 0:2], z[0:2, 0:2])
+        writes(z[0:2, 0:2])
+        invoke("fuzz.product_f32", y[0:2, 0:2], w[0:2, 0:2], z[0:2, 0:2], 2, 2, 2)
+""")
+    for layout in (lambda i, j: (j, i), lambda i, j: (i // 2, j, i % 2)):
+        turn = partial(asked, "y", "write", 0, index_map(layout))
+        assert refusal(kernel_of(program)[2], turn) == "element-accesses"

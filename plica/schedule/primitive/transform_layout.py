@@ -40,7 +40,7 @@ from plica.analysis.site import (
     with_body,
     with_parts,
 )
-from plica.core.binding import free_vars, substitute
+from plica.core.binding import free_vars, rename, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
@@ -79,7 +79,8 @@ class TransformLayout(Instruction):
         problem = self.unproved(buffer, where)
         if problem is not None:
             return problem
-        new = self.place(scene, buffer)
+        (other,) = fresh_names(scene.kernel, [buffer.name])  # or its shape may be what it was
+        new = rename(self.place(scene, buffer), other)
         if buffer in free_vars(laid_out(scene.kernel.body, buffer, new, self.map, EMPTY)):
             expected = "loads and stores of single elements"
             return Problem("element-accesses", where, expected, "a region")
