@@ -16,6 +16,7 @@ region holds all that is touched and maybe more, never more than the buffer held
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 from attrs import frozen
@@ -52,7 +53,8 @@ State: TypeAlias = tuple[Context, frozenset[ScalarVar]]
 def compact(kernel: Kernel) -> Kernel:
     """The kernel with buffers no larger than they need be."""
     start: State = (outermost(kernel), frozenset())
-    return with_body(kernel, walked(kernel.body, start, _down, _up))
+    up = partial(_up, frozenset(kernel.dims))
+    return with_body(kernel, walked(kernel.body, start, _down, up))
 
 
 def _down(stmt: Stmt, state: State) -> tuple[Stmt, tuple[State, ...]]:
@@ -62,7 +64,7 @@ def _down(stmt: Stmt, state: State) -> tuple[Stmt, tuple[State, ...]]:
     return stmt, tuple([(each, lanes) for each in contexts(stmt, context)])
 
 
-def _up(stmt: Stmt, parts: tuple[Stmt, ...], state: State) -> Stmt:
+def _up(dims: frozenset[ScalarVar], stmt: Stmt, parts: tuple[Stmt, ...], state: State) -> Stmt:
     if not isinstance(stmt, Alloc) or not _has_numbers(stmt.buffer):
         return with_substatements(stmt, parts)
     body, buffer = parts[0], stmt.buffer
@@ -70,7 +72,7 @@ def _up(stmt: Stmt, parts: tuple[Stmt, ...], state: State) -> Stmt:
         return with_substatements(stmt, parts)
     context, lanes = state
     shared = scope(buffer.scope).reach in ("block", "warp")
-    spans = _spans(buffer, body, context, lanes if shared else frozenset())
+    spans = _spans(buffer, body, context, lanes if shared else frozenset(), dims)
     if spans is None or all(each is None for each in spans):
         return Alloc(buffer, body)
     shape = [
@@ -178,7 +180,11 @@ def _places(
 
 
 def _spans(
-    buffer: Buffer, body: Stmt, context: Context, lanes: frozenset[ScalarVar]
+    buffer: Buffer,
+    body: Stmt,
+    context: Context,
+    lanes: frozenset[ScalarVar],
+    dims: frozenset[ScalarVar],
 ) -> list[AxisSpan | None] | None:
     places = _places(body, buffer, context)
     if not places:
@@ -195,8 +201,10 @@ def _spans(
         for every in (places, alike):
             along = dict.fromkeys([(p.first[at], p.last[at], p.context) for p in every])
             span = _span(list(along), inner, size, context)
-            if span is not None:
+            # What is longer in one iteration than in another has the length that it had.
+            if span is not None and free_vars(span.extent) <= dims:
                 break
+            span = None
         spans.append(span)
     return spans
 

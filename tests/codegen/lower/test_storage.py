@@ -23,7 +23,7 @@ from plica.ir.loop.statement import NOTHING, Alloc, For, Kernel, Seq, Store, seq
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.loop.verify import peak_bytes
 from plica.ir.text.show import show_kernel
-from plica.ir.type.dim import dim_var
+from plica.ir.type.dim import dim_var, known
 from plica.ir.type.dtype import DType, i32, i64
 from tests.codegen.lower.kernels import assert_same, read
 from tests.conftest import Golden
@@ -208,6 +208,24 @@ def lanes(x: Buffer[(8,), i32], y: Buffer[(8, 4), i32]):
 def test_conditions_on_memory_prove_nothing() -> None:
     kernel = read(PARTLY.format(where="x[0, j] < 9", read="vj"))
     assert isinstance(sink_buffers(kernel).body, Alloc)
+
+
+def test_what_is_longer_in_one_iteration_than_in_another_stays_as_long_as_it_was() -> None:
+    kernel = read("""
+def ends(x: Buffer[(8,), i32], y: Buffer[(8,), i32]):
+    for i in range(8):
+        t = alloc(Buffer[(8,), i32])
+        for j in range(8 - i % 4):
+            t[i % 4 + j] = x[i % 4 + j] * 2
+        for j1 in range(8 - i % 4):
+            y[i] = t[i % 4 + j1]
+""")
+    small = compact(kernel)
+    (found,) = [each for each in statements(small.body) if isinstance(each, Alloc)]
+    assert [known(each) for each in found.buffer.shape] == [8]
+    array = np.arange(3, 11, dtype=np.int32)
+    (made,) = run_native(lower(kernel), [array])
+    np.testing.assert_array_equal(made, np.full(8, 2 * array[7]))
 
 
 # --- flat buffers --------------------------------------------------------------------------------
