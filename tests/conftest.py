@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -43,6 +44,8 @@ os.environ["PLICA_CACHE"] = "off"
 os.environ["PLICA_CACHE_AUDIT"] = "0"  # and tests of the audit say what they audit
 os.environ["PLICA_JOBS"] = "1"  # tests of the pool say how many
 
+# A package that a test edits within a second would be found as it was.
+sys.dont_write_bytecode = True
 # Terms that live as long as the run are not looked through again and again: a sixth of its time.
 gc.set_threshold(50_000, 20, 50)
 
