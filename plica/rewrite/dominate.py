@@ -47,7 +47,7 @@ from plica.rewrite.graph.dominator import PostDominators
 from plica.rewrite.graph.walk import operands
 from plica.rewrite.match import Filling, Matcher, PatternMatch, compiled
 from plica.rewrite.pattern import Dominator, dominates
-from plica.rewrite.rule import Rule
+from plica.rewrite.rule import Rule, all_of_kind
 from plica.runtime.error import Diagnostic
 
 __all__ = ["DominatedRegion", "applied", "dominates", "regions", "rewrite_dominated"]
@@ -184,12 +184,7 @@ def rewrite_dominated(module: Module, rules: Iterable[Rule]) -> tuple[Module, De
 
     In a round each expression is in one region at most; of two that overlap the outer is taken.
     """
-    used = tuple(rules)
-    for rule in used:
-        if not isinstance(rule.left, Dominator):
-            message = f"The left side of {rule.name} is no region."
-            hint = "Use plica.rewrite.rewrite for it."
-            raise RuleRefused(Diagnostic("bad-rule", message, rule.place, suggestion=hint))
+    used = all_of_kind(rules, Dominator, "is no region")
     steps: list[DerivationStep] = []
     current = module
     for _ in range(ROUNDS):

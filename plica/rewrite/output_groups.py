@@ -32,7 +32,7 @@ from plica.rewrite.graph.walk import expressions, operands
 from plica.rewrite.match import Filling, Matcher, covered, part_matcher
 from plica.rewrite.outputs import edge
 from plica.rewrite.pattern import Outputs, alternatives
-from plica.rewrite.rule import Rule
+from plica.rewrite.rule import Rule, all_of_kind
 from plica.runtime.error import Diagnostic
 
 ROUNDS: Final = 100
@@ -137,12 +137,7 @@ def _standing(part: Term, pattern: Term, term: Term) -> list[Expr]:
 
 def rewrite_outputs(module: Module, rules: Iterable[Rule]) -> tuple[Module, Derivation]:
     """The module rewritten until no rule finds a group, and the derivation to it."""
-    used = tuple(rules)
-    for rule in used:
-        if not isinstance(rule.left, Outputs):
-            message = f"The left side of {rule.name} is one term."
-            hint = "Use plica.rewrite.rewrite for it."
-            raise RuleRefused(Diagnostic("bad-rule", message, rule.place, suggestion=hint))
+    used = all_of_kind(rules, Outputs, "is one term")
     steps: list[DerivationStep] = []
     current = module
     for _ in range(ROUNDS):

@@ -7,7 +7,7 @@ floating point is said by its contract.  Rules are made, and checked, by `plica.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -112,3 +112,14 @@ class Rule:
 
     def __repr__(self) -> str:
         return f"Rule({self.name!r})"
+
+
+def all_of_kind(rules: Iterable[Rule], kind: type[Term], otherwise: str) -> tuple[Rule, ...]:
+    """The rules, whose left sides are all of a kind that is looked for in whole programs."""
+    found = tuple(rules)
+    for rule in found:
+        if not isinstance(rule.left, kind):
+            message = f"The left side of {rule.name} {otherwise}."
+            hint = "Use plica.rewrite.rewrite for it."
+            raise RuleRefused(Diagnostic("bad-rule", message, rule.place, suggestion=hint))
+    return found
