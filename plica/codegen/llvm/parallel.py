@@ -15,10 +15,10 @@ from typing import TypeAlias
 from attrs import evolve
 
 from plica.analysis.constant_bound import Interval
+from plica.codegen.llvm.dialect import register
 from plica.codegen.llvm.lane import TRUE, LaneValue
 from plica.codegen.llvm.loop_context import OpenLoop
 from plica.codegen.llvm.pool import PARALLEL
-from plica.codegen.llvm.spelling import register
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.binding import free_vars
