@@ -7,7 +7,6 @@ explain MODEL --road` what each pass of one took, gave and cost for a model.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import Command, json_text

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from plica.ir.graph.module import Module
     from plica.schedule.trace import Trace
 
+TRACE: Final = ending(".json", ".py")
+
 EPILOG: Final = """\
 examples:
   plica trace show best.json --program matmul.py
@@ -64,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         found.set_defaults(verb=run)
         return found
 
-    def output(sub: Any, what: str, kind: Callable[[str], Path] = ending(".json", ".py")) -> None:
+    def output(sub: Any, what: str, kind: Callable[[str], Path] = TRACE) -> None:
         sub.add_argument("-o", "--output", type=kind, metavar="FILE",
                          help=f"write the {what} there")  # fmt: skip
 
