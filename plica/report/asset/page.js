@@ -164,7 +164,7 @@ function showInspector() {
         `${(launch.operations / launch.seconds / 1e9).toFixed(1)} GFLOP/s; gives `,
         h('code', {}, launch.shape.join(' × ') || 'a scalar')),
       h('p', {id: 'sources'}, 'Operators of the model: ',
-        [...launchSources(of, launch)].map((each) => [nodeLink(of, each), ' '])));
+        sourceLinks(of, [...launchSources(of, launch)])));
   }
   if (of.kind !== 'model' && films().length > 1) {
     const choice = (key, label) => h('label', {}, `${label} `, h('select', {'data-choice': key,
@@ -393,7 +393,8 @@ function search(query) {
   change({query});
   if (query && of.graph) {
     for (const node of graphAt(of.graph, Math.min(state.step, frames())).keys()) {
-      if (hits(of, node, query)) found.push(['node', named(of, node), of.graph.nodes[node][1],
+      const [label, type] = of.graph.nodes[node], name = named(of, node);
+      if (hits(of, node, query)) found.push(['node', name, name === label ? type : `${label} ${type}`,
         () => { if (!inGraph()) go(frames()); selectNode(node); focusNode(node); }]);
     }
   }
