@@ -285,16 +285,20 @@ function tuningPanel(of) {
 
 function futurePanel(of) {
   const shown = h('div', {id: 'future'});
+  const pick = (chosen) => {
+    shown.replaceChildren(...compared(of, chosen));
+    [...list.children].forEach((each, at) =>
+      each.setAttribute('aria-selected', of.futures[at] === chosen));
+  };
   const list = h('div', {class: 'tabs'}, of.futures.map((each) => h('button', {
-    'data-future': each.step, onclick: () => shown.replaceChildren(...compared(of, each))},
+    'data-future': each.step, onclick: () => pick(each)},
   `step ${each.step}: ${each.title}`)));
   const said = h('p', {class: 'soft'}, of.futures.length ? 'What would have become of the model?'
     : 'This page holds no futures; plica explore MODEL --fork STEP puts some into it.');
   const parts = [said, list];
   if (live) parts.push(h('p', {}, h('button', {id: 'fork', onclick: () => fork(of, shown)},
     'Fork here: go on without this step')));
-  if (of.futures.length) setTimeout(() => shown.childElementCount ||
-    shown.replaceChildren(...compared(of, of.futures[0])));
+  if (of.futures.length) setTimeout(() => shown.childElementCount || pick(of.futures[0]));
   return h('div', {}, ...parts, shown);
 }
 function compared(of, future) {
