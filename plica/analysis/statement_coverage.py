@@ -24,7 +24,7 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.loop.scalar import Buffer, Eq, Le, Lit, Load, Lt, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import Buffer, Eq, Le, Lit, Load, Lt, Scalar, ScalarVar, Select, index
 from plica.ir.loop.statement import (
     TRUE,
     Bind,
@@ -111,7 +111,7 @@ def _touches(root: Stmt, buffer: Buffer) -> Iterator[CoveredAccess | None]:
                 pass
         for scalar in direct_scalars(stmt):
             if buffer in free_vars(scalar):
-                yield from _loads(scalar, buffer, way, values)
+                yield from _loads(scalar, buffer, stmt, way, values)
         steps, inner = _steps(stmt, values)
         stack.extend(
             (each, (*way, step), inner)
@@ -147,16 +147,33 @@ def _opaque(term: Scalar) -> bool:
 
 
 def _loads(
-    root: Scalar, buffer: Buffer, way: tuple[AccessStep, ...], values: Mapping[Term, Scalar]
+    root: Scalar,
+    buffer: Buffer,
+    stmt: Stmt,
+    way: tuple[AccessStep, ...],
+    values: Mapping[Term, Scalar],
 ) -> Iterator[CoveredAccess | None]:
+    """The loads of a term of a statement; what a choice does not take counts as not read."""
     bound = {kid for node in post_order(root) if type(node).binds for kid in node._children}
-    for node in post_order(root):
+    stack: list[tuple[Term, tuple[AccessStep, ...]]] = [(root, ())]
+    seen: set[tuple[Term, tuple[Scalar | None, ...]]] = set()
+    while stack:
+        node, guards = stack.pop()
+        key = node, tuple([each.guard for each in guards])
+        if key in seen or buffer not in free_vars(node):
+            continue
+        seen.add(key)
         if isinstance(node, Load) and node.buffer is buffer:
             if not bound.isdisjoint(free_vars(node)):  # an axis of a reduction in the term
                 yield None
             else:
-                # Guards inside the term are not looked at: the load counts as always done.
-                yield _touch(node.indices, False, way, values)
+                yield _touch(node.indices, False, (*way, *guards), values)
+        if isinstance(node, Select) and not _opaque(node.condition):
+            holds = _in_loops(node.condition, values)
+            stack.append((node.then, (*guards, AccessStep(stmt, 0, guard=holds))))
+            stack.append((node.orelse, (*guards, AccessStep(stmt, 1, guard=negated(holds)))))
+        else:
+            stack.extend((kid, guards) for kid in node._children if isinstance(kid, Scalar))
 
 
 def _steps(stmt: Stmt, values: dict[Term, Scalar]) -> tuple[list[AccessStep], dict[Term, Scalar]]:
