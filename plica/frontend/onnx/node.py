@@ -32,11 +32,11 @@ from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, NodeProto
+    from onnx import AttributeProto, GraphProto, NodeProto, TypeProto
 
 _KINDS: Final = {
     "float": 1, "int": 2, "string": 3, "tensor": 4, "graph": 5,
-    "floats": 6, "ints": 7, "strings": 8,
+    "floats": 6, "ints": 7, "strings": 8, "type": 13,
 }  # fmt: skip
 
 
@@ -256,6 +256,8 @@ class OnnxNode:
                 return found.g
             case "floats":
                 return tuple(float(each) for each in found.floats)
+            case "type":
+                return found.tp
             case "ints":
                 return tuple(int(each) for each in found.ints)
             case _:
@@ -294,6 +296,11 @@ class OnnxNode:
     def tensor(self, name: str) -> Array | None:
         """A stored tensor, None where it is not given."""
         value: Array | None = self._attribute(name, "tensor", None)
+        return value
+
+    def type_given(self, name: str) -> TypeProto | None:
+        """A type, None where it is not given."""
+        value: TypeProto | None = self._attribute(name, "type", None)
         return value
 
     def ignore(self, *names: str) -> None:

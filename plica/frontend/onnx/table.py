@@ -73,7 +73,6 @@ _WHY: Final[dict[str, tuple[str, ...]]] = {
     "there are no strings": (
         "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit",
     ),
-    "a sequence has a length that is known when it is read": ("SequenceMap",),
     "it reads files of images": ("ImageDecoder",),
     "it has no definition yet": (
         "MaxRoiPool",
