@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -203,7 +203,7 @@ def _port(given: object) -> ListPort:
     raise damaged("An input or output in the artefact is damaged.", repr(given)[:80])
 
 
-def _is_shape(given: object) -> bool:
+def _is_shape(given: object) -> TypeGuard[Sequence[int | str]]:
     return isinstance(given, list | tuple) and all(
         isinstance(each, str) or (type(each) is int and 0 <= each < 1 << 48) for each in given
     )

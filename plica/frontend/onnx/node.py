@@ -28,6 +28,7 @@ from plica.ir.graph.expression import Const, Expr, LetDim, Var
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.op.relation import Shape
 from plica.ir.type.dim import known
+from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
@@ -216,12 +217,12 @@ class OnnxNode:
     def undecided(self, what: str, value: TensorValue) -> NoReturn:
         """Something must be known to read the model, and depends on what it is run on."""
         inputs = tuple(sorted({str(v.name) for v in free_vars(value.expr) if isinstance(v, Var)}))
-        named = ", ".join(map(repr, inputs))
+        named, told = ", ".join(map(repr, inputs)), str(type_of(value.expr))
         known_late = f"{what} is only known when the model runs"
         message = f"{known_late}; it depends on {named}." if inputs else f"{known_late}."
         place = Place(node=self.place)
         raise NeedsValue(
-            Diagnostic("unknown-value", message, place, "a constant", str(value.type), SAY_VALUES),
+            Diagnostic("unknown-value", message, place, "a constant", told, SAY_VALUES),
             inputs=inputs,
         )
 

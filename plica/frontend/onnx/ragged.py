@@ -31,7 +31,7 @@ from plica.frontend.onnx.value import (
     TensorValue,
 )
 from plica.frontend.word import along, dtype, rank, shape, to
-from plica.ir.graph.expression import Expr, Tuple, const
+from plica.ir.graph.expression import Const, Expr, Tuple, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.comparison import less, less_equal, logical_and
 from plica.ir.op.create import full
@@ -101,6 +101,8 @@ def as_ragged(place: str, value: TensorValue) -> RaggedValue:
 def held(node: OnnxNode, value: OptionValue) -> RaggedValue:
     """What an option holds; that it holds something is seen when the model runs."""
     there, elements, table = value.parts
+    if isinstance(there, Const) and bool(there.numpy()):
+        return ragged(elements, table, value.of, value.rank)
     count = amount(shape(table)[0])
     size = node.measured(where(there, count, const(-1, i64)), "there")
     return ragged(elements, matched(table, (size, index(WIDTH))), value.of, value.rank)

@@ -140,7 +140,8 @@ def verdict_of(case: Case) -> Verdict:
         module, fixed = specialised(model, given)
     except UnsupportedError:
         return "refused"
-    found = interpret(module, **{name: given[name] for name in given if name not in fixed})
+    rest: dict[str, Any] = {name: given[name] for name in given if name not in fixed}
+    found = interpret(module, **rest)
     _compare(found, outputs, case)
     return "specialised" if fixed else "passed"
 
@@ -170,7 +171,8 @@ def _compare(found: Any, outputs: list[Any], case: Case) -> None:
     assert len(results) == len(outputs), "another number of outputs"
     for mine, other in zip(results, outputs, strict=True):
         if other is None or isinstance(other, list):
-            assert type(mine) is type(other) and len(mine or ()) == len(other or ())
+            assert type(mine) is type(other)
+            assert len(mine or ()) == len(other or ())
             for each, wanted in zip(mine or (), other or (), strict=True):
                 _same(each, wanted, case)
         else:

@@ -216,7 +216,8 @@ def _recursive(
     body = node.graph("body")
     lists = [at for at, each in enumerate(state) if isinstance(each, SequenceValue | RaggedValue)]
     if any(isinstance(each, OptionValue) for each in state):
-        node.unsupported("A loop of unknown length carries no optionals.", "a tensor", "optional")
+        told = TensorValue(Tuple(tuple(e.expr for e in (count, going) if e is not None)))
+        node.undecided("How often a loop runs that carries an optional", told)
     bases = [as_ragged(node.place, state[at]) for at in lists]
     start = [const(0, i64), const(True) if going is None else as_scalar(going.expr)]
     start += [each.expr for at, each in enumerate(state) if at not in lists]
@@ -245,7 +246,7 @@ def _recursive(
         return Turn(next_, [each.expr for each in found[1 + len(state) :]], added)
 
     if not scans and not lists:
-        return repeated(node, start, test, lambda *e: turn_of(*e).state, region)[2:]
+        return [*repeated(node, start, test, lambda *e: turn_of(*e).state, region)[2:]]
     ends: list[Expr] = []
     if lists or not (limit is not None and _never_ends(body) and going is None):
         sizes = [const(0, i64)] * (2 * len(lists))
