@@ -24,21 +24,8 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
+from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Eq, Le, Lit, Load, Lt, Scalar, ScalarVar, index
-from plica.ir.loop.statement import (
-    TRUE,
-    Bind,
-    Block,
-    Branch,
-    For,
-    Invoke,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    While,
-    substatements,
-)
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type.dim import from_polynomial, known, polynomial
 from plica.ir.type.dtype import i64
@@ -48,7 +35,7 @@ from plica.ir.type.dtype import i64
 class AccessStep:
     """One statement around an access: which of its substatements, and what that adds."""
 
-    stmt: Stmt
+    stmt: st.Stmt
     position: int
     loop: tuple[ScalarVar, Scalar] | None = None
     guard: Scalar | None = None
@@ -72,7 +59,7 @@ class CoveredAccess:
         return start
 
 
-def covered(inside: Stmt, buffer: Buffer, context: Context = EMPTY) -> bool:
+def covered(inside: st.Stmt, buffer: Buffer, context: Context = EMPTY) -> bool:
     """Whether each run of a statement reads of a buffer only what it has written before."""
     touches = list(_touches(inside, buffer))
     if any(each is None for each in touches):
@@ -86,26 +73,26 @@ def covered(inside: Stmt, buffer: Buffer, context: Context = EMPTY) -> bool:
     )
 
 
-def touches_buffer(stmt: Stmt, buffer: Buffer) -> bool:
+def touches_buffer(stmt: st.Stmt, buffer: Buffer) -> bool:
     """Whether a statement reads or writes a buffer somewhere."""
     return buffer in free_vars(stmt)
 
 
-def _touches(root: Stmt, buffer: Buffer) -> Iterator[CoveredAccess | None]:
+def _touches(root: st.Stmt, buffer: Buffer) -> Iterator[CoveredAccess | None]:
     """The accesses of a buffer; None for one that is not understood."""
-    stack: list[tuple[Stmt, tuple[AccessStep, ...], dict[Term, Scalar]]] = [(root, (), {})]
+    stack: list[tuple[st.Stmt, tuple[AccessStep, ...], dict[Term, Scalar]]] = [(root, (), {})]
     while stack:
         stmt, way, values = stack.pop()
         if buffer not in free_vars(stmt):
             continue
         match stmt:
-            case Store(target, indices, _) if target is buffer:
+            case st.Store(target, indices, _) if target is buffer:
                 yield _touch(indices, True, way, values)
-            case Invoke(_, operands):
+            case st.Invoke(_, operands):
                 for each in operands:
-                    if isinstance(each, Region) and each.buffer is buffer:
+                    if isinstance(each, st.Region) and each.buffer is buffer:
                         yield _read_whole(each, stmt, way, values)
-            case While():
+            case st.While():
                 yield None
             case _:
                 pass
@@ -115,7 +102,7 @@ def _touches(root: Stmt, buffer: Buffer) -> Iterator[CoveredAccess | None]:
         steps, inner = _steps(stmt, values)
         stack.extend(
             (each, (*way, step), inner)
-            for each, step in reversed(list(zip(substatements(stmt), steps, strict=True)))
+            for each, step in reversed(list(zip(st.substatements(stmt), steps, strict=True)))
         )
 
 
@@ -131,7 +118,7 @@ def _touch(
 
 
 def _read_whole(
-    of: Region, call: Invoke, way: tuple[AccessStep, ...], values: Mapping[Term, Scalar]
+    of: st.Region, call: st.Invoke, way: tuple[AccessStep, ...], values: Mapping[Term, Scalar]
 ) -> CoveredAccess | None:
     """An intrinsic may read all of a region, and may have written none of it."""
     places: list[Scalar] = []
@@ -159,24 +146,26 @@ def _loads(
                 yield _touch(node.indices, False, way, values)
 
 
-def _steps(stmt: Stmt, values: dict[Term, Scalar]) -> tuple[list[AccessStep], dict[Term, Scalar]]:
-    count = len(substatements(stmt))
+def _steps(
+    stmt: st.Stmt, values: dict[Term, Scalar]
+) -> tuple[list[AccessStep], dict[Term, Scalar]]:
+    count = len(st.substatements(stmt))
     match stmt:
-        case For(var, extent):
+        case st.For(var, extent):
             return [AccessStep(stmt, 0, (var, _in_loops(extent, values)))], values
-        case Branch(condition):
+        case st.Branch(condition):
             holds = None if _opaque(condition) else _in_loops(condition, values)
             contrary = None if holds is None else negated(holds)
             return [AccessStep(stmt, 0, guard=holds), AccessStep(stmt, 1, guard=contrary)], values
-        case Block():
+        case st.Block():
             bindings = tuple([_in_loops(each, values) for each in stmt.bindings])
-            plain = stmt.predicate is not TRUE and not _opaque(stmt.predicate)
+            plain = stmt.predicate is not st.TRUE and not _opaque(stmt.predicate)
             guard = _in_loops(stmt.predicate, values) if plain else None
             inner = dict(values)
             inner.update(zip(stmt.vars, bindings, strict=True))
             steps = [AccessStep(stmt, at, guard=guard, bindings=bindings) for at in range(count)]
             return steps, inner
-        case Bind(var, value):
+        case st.Bind(var, value):
             inner = dict(values)
             if not _opaque(value):
                 inner[var] = _in_loops(value, values)
@@ -206,9 +195,9 @@ def _comes_before(write: CoveredAccess, read: CoveredAccess, start: Context) -> 
     if one.position >= two.position:
         return False
     context = read.context(start)
-    if isinstance(one.stmt, Block):
+    if isinstance(one.stmt, st.Block):
         return _init_before(write, read, shared, context)
-    if not isinstance(one.stmt, Seq):
+    if not isinstance(one.stmt, st.Seq):
         return False
     return _reaches(write, read, write.way[shared + 1 :], context)
 
@@ -253,8 +242,8 @@ def _is_unclear(step: AccessStep) -> bool:
     """Whether a statement runs what is inside under a condition that reads memory."""
     if step.guard is not None:
         return False
-    return isinstance(step.stmt, Branch) or (
-        isinstance(step.stmt, Block) and step.stmt.predicate is not TRUE
+    return isinstance(step.stmt, st.Branch) or (
+        isinstance(step.stmt, st.Block) and step.stmt.predicate is not st.TRUE
     )
 
 
@@ -311,7 +300,7 @@ def _init_before(write: CoveredAccess, read: CoveredAccess, shared: int, context
     """Whether a block's init has written what its body reads, in this run."""
     step = write.way[shared]
     block = step.stmt
-    assert isinstance(block, Block)
+    assert isinstance(block, st.Block)
     loops = {each.loop[0]: each.loop for each in write.way[:shared] if each.loop is not None}
     kinds = zip(step.bindings, block.kinds, strict=True)
     reducing = [binding for binding, kind in kinds if kind == "reduce"]
@@ -341,8 +330,8 @@ def _init_before(write: CoveredAccess, read: CoveredAccess, shared: int, context
     )
 
 
-def _is_loop(stmt: Stmt, variables: frozenset[Term]) -> TypeGuard[For]:
-    return isinstance(stmt, For) and stmt.var in variables
+def _is_loop(stmt: st.Stmt, variables: frozenset[Term]) -> TypeGuard[st.For]:
+    return isinstance(stmt, st.For) and stmt.var in variables
 
 
 def _proved(condition: Scalar, context: Context) -> bool:

@@ -15,19 +15,7 @@ from collections.abc import Callable, Collection
 
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Attribute, Operator, Through, Values
-from plica.ir.loop.scalar import (
-    Add,
-    Buffer,
-    Div,
-    Lt,
-    Max,
-    Min,
-    Mul,
-    Scalar,
-    Select,
-    Sub,
-    like,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import attribute, axis, choice, real
 from plica.ir.op.cotangent import sum_, where
@@ -41,7 +29,7 @@ from plica.ir.type.term import TensorType
 
 def _activation(
     name: str,
-    value: Callable[..., Scalar],
+    value: Callable[..., sc.Scalar],
     doc: str,
     *attributes: Attribute,
     onnx: tuple[str, ...] = (),
@@ -66,53 +54,53 @@ def _alpha(default: float) -> Attribute:
     return attribute("alpha", real, default)
 
 
-def _zero(x: Scalar) -> Scalar:
-    return like(0, x)
+def _zero(x: sc.Scalar) -> sc.Scalar:
+    return sc.like(0, x)
 
 
-def logistic(x: Scalar) -> Scalar:
+def logistic(x: sc.Scalar) -> sc.Scalar:
     """1 / (1 + exp(-x))."""
-    return Div(like(1, x), Add(like(1, x), call("exp", Sub(_zero(x), x))))
+    return sc.Div(sc.like(1, x), sc.Add(sc.like(1, x), call("exp", sc.Sub(_zero(x), x))))
 
 
-def soft_plus(x: Scalar) -> Scalar:
+def soft_plus(x: sc.Scalar) -> sc.Scalar:
     """log(1 + exp(x)) without overflow."""
-    small = call("log1p", call("exp", Sub(_zero(x), call("abs", x))))
-    return Add(Max(x, _zero(x)), small)
+    small = call("log1p", call("exp", sc.Sub(_zero(x), call("abs", x))))
+    return sc.Add(sc.Max(x, _zero(x)), small)
 
 
-def _clamped(x: Scalar, low: float, high: float) -> Scalar:
-    return Min(Max(x, like(low, x)), like(high, x))
+def _clamped(x: sc.Scalar, low: float, high: float) -> sc.Scalar:
+    return sc.Min(sc.Max(x, sc.like(low, x)), sc.like(high, x))
 
 
-def _leaky(attrs: Values, x: Scalar) -> Scalar:
-    return Select(Lt(x, _zero(x)), Mul(x, like(attrs["alpha"], x)), x)
+def _leaky(attrs: Values, x: sc.Scalar) -> sc.Scalar:
+    return sc.Select(sc.Lt(x, _zero(x)), sc.Mul(x, sc.like(attrs["alpha"], x)), x)
 
 
-def _elu(x: Scalar, alpha: float, scale: float = 1.0, stretch: float = 1.0) -> Scalar:
+def _elu(x: sc.Scalar, alpha: float, scale: float = 1.0, stretch: float = 1.0) -> sc.Scalar:
     """`scale * (x or alpha * (exp(x / stretch) - 1) below zero)`."""
-    inner = x if stretch == 1.0 else Div(x, like(stretch, x))
-    below = Mul(call("expm1", inner), like(alpha, x))
-    bent = Select(Lt(x, _zero(x)), below, x)
-    return bent if scale == 1.0 else Mul(bent, like(scale, x))
+    inner = x if stretch == 1.0 else sc.Div(x, sc.like(stretch, x))
+    below = sc.Mul(call("expm1", inner), sc.like(alpha, x))
+    bent = sc.Select(sc.Lt(x, _zero(x)), below, x)
+    return bent if scale == 1.0 else sc.Mul(bent, sc.like(scale, x))
 
 
-def _gelu(attrs: Values, x: Scalar) -> Scalar:
-    half, one = like(0.5, x), like(1, x)
+def _gelu(attrs: Values, x: sc.Scalar) -> sc.Scalar:
+    half, one = sc.like(0.5, x), sc.like(1, x)
     if attrs["approximate"] == "tanh":
-        cube = Mul(Mul(Mul(x, x), x), like(0.044715, x))
-        bent = call("tanh", Mul(Add(x, cube), like(math.sqrt(2 / math.pi), x)))
+        cube = sc.Mul(sc.Mul(sc.Mul(x, x), x), sc.like(0.044715, x))
+        bent = call("tanh", sc.Mul(sc.Add(x, cube), sc.like(math.sqrt(2 / math.pi), x)))
     else:
-        bent = call("erf", Mul(x, like(1 / math.sqrt(2), x)))
-    return Mul(Mul(x, half), Add(one, bent))
+        bent = call("erf", sc.Mul(x, sc.like(1 / math.sqrt(2), x)))
+    return sc.Mul(sc.Mul(x, half), sc.Add(one, bent))
 
 
-def _hard_sigmoid(attrs: Values, x: Scalar) -> Scalar:
-    return _clamped(Add(Mul(x, like(attrs["alpha"], x)), like(attrs["beta"], x)), 0, 1)
+def _hard_sigmoid(attrs: Values, x: sc.Scalar) -> sc.Scalar:
+    return _clamped(sc.Add(sc.Mul(x, sc.like(attrs["alpha"], x)), sc.like(attrs["beta"], x)), 0, 1)
 
 
-def _hard_swish(x: Scalar) -> Scalar:
-    return Mul(x, _clamped(Add(Mul(x, like(1 / 6, x)), like(0.5, x)), 0, 1))
+def _hard_swish(x: sc.Scalar) -> sc.Scalar:
+    return sc.Mul(x, _clamped(sc.Add(sc.Mul(x, sc.like(1 / 6, x)), sc.like(0.5, x)), 0, 1))
 
 
 def _gelu_slope(attrs: Values, d: Expr, y: Expr, x: Expr) -> Expr:
@@ -142,7 +130,7 @@ def _within(d: Expr, x: Expr, low: float, high: float) -> Expr:
 
 
 relu = _activation(
-    "nn.relu", lambda x: Max(x, _zero(x)), "max(x, 0).", onnx=("Relu",), admits=NUMBER,
+    "nn.relu", lambda x: sc.Max(x, _zero(x)), "max(x, 0).", onnx=("Relu",), admits=NUMBER,
     aliases=("relu",), slope=lambda d, y, x: where(y > 0, d, 0))  # fmt: skip
 relu6 = _activation(
     "nn.relu6",
@@ -201,13 +189,13 @@ sigmoid = _activation(
 )
 log_sigmoid = _activation(
     "nn.log_sigmoid",
-    lambda x: Sub(_zero(x), soft_plus(Sub(_zero(x), x))),
+    lambda x: sc.Sub(_zero(x), soft_plus(sc.Sub(_zero(x), x))),
     "The logarithm of sigmoid.",
     slope=lambda d, y, x: d * sigmoid(-x),
 )
 silu = _activation(
     "nn.silu",
-    lambda x: Div(x, Add(like(1, x), call("exp", Sub(_zero(x), x)))),
+    lambda x: sc.Div(x, sc.Add(sc.like(1, x), call("exp", sc.Sub(_zero(x), x)))),
     "x * sigmoid(x).",
     onnx=("Swish",),
     aliases=("nn.swish",),
@@ -222,7 +210,7 @@ softplus = _activation(
 )
 softsign = _activation(
     "nn.softsign",
-    lambda x: Div(x, Add(like(1, x), call("abs", x))),
+    lambda x: sc.Div(x, sc.Add(sc.like(1, x), call("abs", x))),
     "x / (1 + |x|).",
     onnx=("Softsign",),
     slope=lambda d, y, x: d / square(absolute(x) + 1),
@@ -251,14 +239,14 @@ hard_tanh = _activation(
 )
 mish = _activation(
     "nn.mish",
-    lambda x: Mul(x, call("tanh", soft_plus(x))),
+    lambda x: sc.Mul(x, call("tanh", soft_plus(x))),
     "x * tanh(softplus(x)).",
     onnx=("Mish",),
     slope=_mish_slope,
 )
 thresholded_relu = _activation(
     "nn.thresholded_relu",
-    lambda attrs, x: Select(Lt(like(attrs["alpha"], x), x), x, _zero(x)),
+    lambda attrs, x: sc.Select(sc.Lt(sc.like(attrs["alpha"], x), x), x, _zero(x)),
     "x where it is above alpha, otherwise 0.",
     _alpha(1.0),
     onnx=("ThresholdedRelu",),
@@ -275,12 +263,12 @@ def _channel_rule(name: str, attrs: Values, x: TensorType, vector: TensorType) -
     return x
 
 
-def _prelu_body(attrs: Values, out: TensorType, x: Buffer, slope: Buffer) -> Compute:
+def _prelu_body(attrs: Values, out: TensorType, x: sc.Buffer, slope: sc.Buffer) -> Compute:
     at = axis_of("nn.prelu", attrs["axis"], len(out.shape))
 
-    def element(*i: Scalar) -> Scalar:
+    def element(*i: sc.Scalar) -> sc.Scalar:
         value = x[i]
-        return Select(Lt(value, _zero(value)), Mul(value, slope[i[at]]), value)
+        return sc.Select(sc.Lt(value, _zero(value)), sc.Mul(value, slope[i[at]]), value)
 
     return compute((x, slope), out.shape, element)
 
