@@ -38,18 +38,8 @@ else:
     ScalarPrinter = late("plica.ir.text.show.scalar:ScalarPrinter")
 
 COMMUTATIVE: Final = (
-    sc.Add,
-    sc.Mul,
-    sc.Min,
-    sc.Max,
-    sc.And,
-    sc.Or,
-    sc.BitAnd,
-    sc.BitOr,
-    sc.BitXor,
-    sc.Eq,
-    sc.Ne,
-)
+    sc.Add, sc.Mul, sc.Min, sc.Max, sc.And, sc.Or, sc.BitAnd, sc.BitOr, sc.BitXor, sc.Eq, sc.Ne,
+)  # fmt: skip
 MOST_WAYS: Final = 16
 MOST_STEPS: Final = 4_000
 """How many ways of pairing the sides of operations are looked at."""

@@ -7,35 +7,11 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "EMPTY",
-    "INDEX_RULES",
-    "ByInstance",
-    "Context",
-    "Fails",
-    "ForAll",
-    "Holds",
-    "InWindow",
-    "Interval",
-    "OpenQuestion",
-    "Range",
-    "Residue",
-    "RuleGuard",
-    "RuleVerdict",
-    "Undecided",
-    "Within",
-    "WrongRule",
-    "bounds",
-    "can_prove",
-    "certify",
-    "decide",
-    "decide_equal",
-    "given",
-    "holds",
-    "modular",
-    "prove_rule",
-    "simplified",
-    "simplify",
-]
+    "EMPTY", "INDEX_RULES", "ByInstance", "Context", "Fails", "ForAll", "Holds", "InWindow",
+    "Interval", "OpenQuestion", "Range", "Residue", "RuleGuard", "RuleVerdict", "Undecided",
+    "Within", "WrongRule", "bounds", "can_prove", "certify", "decide", "decide_equal", "given",
+    "holds", "modular", "prove_rule", "simplified", "simplify",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.analysis.index.bounds import bounds

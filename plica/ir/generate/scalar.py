@@ -21,14 +21,8 @@ from plica.ir.type.dtype import DType, bool_, f32, i64
 
 ARITHMETIC: Final = (sc.Add, sc.Sub, sc.Mul, sc.Min, sc.Max)
 INTEGER_ONLY: Final = (
-    sc.FloorDiv,
-    sc.FloorMod,
-    sc.BitAnd,
-    sc.BitOr,
-    sc.BitXor,
-    sc.ShiftLeft,
-    sc.ShiftRight,
-)
+    sc.FloorDiv, sc.FloorMod, sc.BitAnd, sc.BitOr, sc.BitXor, sc.ShiftLeft, sc.ShiftRight,
+)  # fmt: skip
 
 
 def literals(dtype: DType) -> st.SearchStrategy[sc.Scalar]:

@@ -36,19 +36,9 @@ from plica.runtime.error import Diagnostic, InputError
 from plica.runtime.port import number_text
 
 __all__ = [
-    "Array",
-    "Closure",
-    "DataValue",
-    "NativeFunction",
-    "Value",
-    "arity",
-    "build",
-    "conforms",
-    "dim_var",
-    "equations",
-    "same_value",
-    "sketch",
-]
+    "Array", "Closure", "DataValue", "NativeFunction", "Value", "arity", "build", "conforms",
+    "dim_var", "equations", "same_value", "sketch",
+]  # fmt: skip
 
 Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is the tensor type's
 
