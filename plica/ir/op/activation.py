@@ -133,125 +133,77 @@ relu = _activation(
     "nn.relu", lambda x: sc.Max(x, _zero(x)), "max(x, 0).", onnx=("Relu",), admits=NUMBER,
     aliases=("relu",), slope=lambda d, y, x: where(y > 0, d, 0))  # fmt: skip
 relu6 = _activation(
-    "nn.relu6",
-    lambda x: _clamped(x, 0, 6),
-    "x between 0 and 6.",
-    admits=NUMBER,
+    "nn.relu6", lambda x: _clamped(x, 0, 6), "x between 0 and 6.", admits=NUMBER,
     slope=lambda d, y, x: _within(d, x, 0, 6),
-)
+)  # fmt: skip
 leaky_relu = _activation(
-    "nn.leaky_relu",
-    _leaky,
-    "x, or alpha * x below 0.",
-    _alpha(0.01),
-    onnx=("LeakyRelu",),
+    "nn.leaky_relu", _leaky, "x, or alpha * x below 0.", _alpha(0.01), onnx=("LeakyRelu",),
     slope=lambda attrs, d, y, x: where(x < 0, d * attrs["alpha"], d),
-)
+)  # fmt: skip
 elu = _activation(
-    "nn.elu",
-    lambda attrs, x: _elu(x, attrs["alpha"]),
-    "x, or alpha * (exp(x) - 1) below 0.",
-    _alpha(1.0),
-    onnx=("Elu",),
+    "nn.elu", lambda attrs, x: _elu(x, attrs["alpha"]), "x, or alpha * (exp(x) - 1) below 0.",
+    _alpha(1.0), onnx=("Elu",),
     slope=lambda attrs, d, y, x: where(x < 0, d * (y + attrs["alpha"]), d),
-)
+)  # fmt: skip
 celu = _activation(
-    "nn.celu",
-    lambda attrs, x: _elu(x, attrs["alpha"], stretch=attrs["alpha"]),
-    "x, or alpha * (exp(x / alpha) - 1) below 0.",
-    _alpha(1.0),
-    onnx=("Celu",),
+    "nn.celu", lambda attrs, x: _elu(x, attrs["alpha"], stretch=attrs["alpha"]),
+    "x, or alpha * (exp(x / alpha) - 1) below 0.", _alpha(1.0), onnx=("Celu",),
     slope=lambda attrs, d, y, x: where(x < 0, d * exp(x / attrs["alpha"]), d),
-)
+)  # fmt: skip
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 selu = _activation(
-    "nn.selu",
-    lambda x: _elu(x, SELU_ALPHA, SELU_SCALE),
-    "The scaled exponential linear unit.",
+    "nn.selu", lambda x: _elu(x, SELU_ALPHA, SELU_SCALE), "The scaled exponential linear unit.",
     onnx=("Selu",),
     slope=lambda d, y, x: where(x < 0, d * (y + SELU_ALPHA * SELU_SCALE), d * SELU_SCALE),
-)
+)  # fmt: skip
 gelu = _activation(
-    "nn.gelu",
-    _gelu,
+    "nn.gelu", _gelu,
     "x times the probability that a normal variable is below x; or its tanh approximation.",
-    attribute("approximate", choice("none", "tanh"), "none"),
-    onnx=("Gelu",),
-    slope=_gelu_slope,
-)
+    attribute("approximate", choice("none", "tanh"), "none"), onnx=("Gelu",), slope=_gelu_slope,
+)  # fmt: skip
 sigmoid = _activation(
-    "nn.sigmoid",
-    logistic,
-    "1 / (1 + exp(-x)).",
-    onnx=("Sigmoid",),
-    aliases=("sigmoid",),
+    "nn.sigmoid", logistic, "1 / (1 + exp(-x)).", onnx=("Sigmoid",), aliases=("sigmoid",),
     slope=lambda d, y, x: d * (y * (1 - y)),
-)
+)  # fmt: skip
 log_sigmoid = _activation(
-    "nn.log_sigmoid",
-    lambda x: sc.Sub(_zero(x), soft_plus(sc.Sub(_zero(x), x))),
-    "The logarithm of sigmoid.",
-    slope=lambda d, y, x: d * sigmoid(-x),
-)
+    "nn.log_sigmoid", lambda x: sc.Sub(_zero(x), soft_plus(sc.Sub(_zero(x), x))),
+    "The logarithm of sigmoid.", slope=lambda d, y, x: d * sigmoid(-x),
+)  # fmt: skip
 silu = _activation(
-    "nn.silu",
-    lambda x: sc.Div(x, sc.Add(sc.like(1, x), call("exp", sc.Sub(_zero(x), x)))),
-    "x * sigmoid(x).",
-    onnx=("Swish",),
-    aliases=("nn.swish",),
-    slope=_silu_slope,
-)
+    "nn.silu", lambda x: sc.Div(x, sc.Add(sc.like(1, x), call("exp", sc.Sub(_zero(x), x)))),
+    "x * sigmoid(x).", onnx=("Swish",), aliases=("nn.swish",), slope=_silu_slope,
+)  # fmt: skip
 softplus = _activation(
-    "nn.softplus",
-    soft_plus,
-    "log(1 + exp(x)).",
-    onnx=("Softplus",),
+    "nn.softplus", soft_plus, "log(1 + exp(x)).", onnx=("Softplus",),
     slope=lambda d, y, x: d * sigmoid(x),
-)
+)  # fmt: skip
 softsign = _activation(
-    "nn.softsign",
-    lambda x: sc.Div(x, sc.Add(sc.like(1, x), call("abs", x))),
-    "x / (1 + |x|).",
-    onnx=("Softsign",),
-    slope=lambda d, y, x: d / square(absolute(x) + 1),
-)
+    "nn.softsign", lambda x: sc.Div(x, sc.Add(sc.like(1, x), call("abs", x))), "x / (1 + |x|).",
+    onnx=("Softsign",), slope=lambda d, y, x: d / square(absolute(x) + 1),
+)  # fmt: skip
 hard_sigmoid = _activation(
-    "nn.hard_sigmoid",
-    _hard_sigmoid,
-    "alpha * x + beta between 0 and 1.",
-    _alpha(0.2),
-    attribute("beta", real, 0.5),
-    onnx=("HardSigmoid",),
+    "nn.hard_sigmoid", _hard_sigmoid, "alpha * x + beta between 0 and 1.", _alpha(0.2),
+    attribute("beta", real, 0.5), onnx=("HardSigmoid",),
     slope=lambda attrs, d, y, x: _within(d * attrs["alpha"], y, 0, 1),
-)
+)  # fmt: skip
 hard_swish = _activation(
-    "nn.hard_swish",
-    _hard_swish,
-    "x * hard_sigmoid(x, 1/6, 1/2).",
-    onnx=("HardSwish",),
+    "nn.hard_swish", _hard_swish, "x * hard_sigmoid(x, 1/6, 1/2).", onnx=("HardSwish",),
     slope=lambda d, y, x: where(x < -3, 0, where(x > 3, d, d * (x / 3 + 0.5))),
-)
+)  # fmt: skip
 hard_tanh = _activation(
-    "nn.hard_tanh",
-    lambda x: _clamped(x, -1, 1),
-    "x between -1 and 1.",
+    "nn.hard_tanh", lambda x: _clamped(x, -1, 1), "x between -1 and 1.",
     slope=lambda d, y, x: _within(d, x, -1, 1),
-)
+)  # fmt: skip
 mish = _activation(
-    "nn.mish",
-    lambda x: sc.Mul(x, call("tanh", soft_plus(x))),
-    "x * tanh(softplus(x)).",
-    onnx=("Mish",),
-    slope=_mish_slope,
-)
+    "nn.mish", lambda x: sc.Mul(x, call("tanh", soft_plus(x))), "x * tanh(softplus(x)).",
+    onnx=("Mish",), slope=_mish_slope,
+)  # fmt: skip
 thresholded_relu = _activation(
     "nn.thresholded_relu",
     lambda attrs, x: sc.Select(sc.Lt(sc.like(attrs["alpha"], x), x), x, _zero(x)),
-    "x where it is above alpha, otherwise 0.",
-    _alpha(1.0),
-    onnx=("ThresholdedRelu",),
+    "x where it is above alpha, otherwise 0.", _alpha(1.0), onnx=("ThresholdedRelu",),
     slope=lambda attrs, d, y, x: where(x > attrs["alpha"], d, 0),
-)
+)  # fmt: skip
 
 # --- with a vector of weights --------------------------------------------------------------------
 
@@ -279,16 +231,11 @@ def _prelu(attrs: Values, x: Expr, slope: Expr) -> Expr:
 
 
 prelu = primitive(
-    "nn.prelu",
-    ("x", "slope"),
-    lambda attrs, *types: _channel_rule("nn.prelu", attrs, *types),
-    _prelu_body,
-    "x, or slope * x below 0, with a slope for each channel.",
-    attributes=(attribute("axis", axis, 1),),
-    admits=FLOAT,
-    onnx=("PRelu",),
+    "nn.prelu", ("x", "slope"), lambda attrs, *types: _channel_rule("nn.prelu", attrs, *types),
+    _prelu_body, "x, or slope * x below 0, with a slope for each channel.",
+    attributes=(attribute("axis", axis, 1),), admits=FLOAT, onnx=("PRelu",),
     gradient=Through(_prelu),
-)
+)  # fmt: skip
 
 
 def _bias_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, bias: Expr) -> list[Expr | None]:
@@ -299,9 +246,7 @@ def _bias_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, bias: Expr) -> list
 
 
 bias_add = composite(
-    "nn.bias_add",
-    ("x", "bias"),
-    lambda attrs, *types: _channel_rule("nn.bias_add", attrs, *types),
+    "nn.bias_add", ("x", "bias"), lambda attrs, *types: _channel_rule("nn.bias_add", attrs, *types),
     lambda attrs, x, bias: add(
         x,
         beside(
@@ -310,11 +255,9 @@ bias_add = composite(
             len(tensor_of(x).shape),
         ),
     ),
-    "x plus a bias for each channel.",
-    attributes=(attribute("axis", axis, 1),),
-    admits=NUMBER,
+    "x plus a bias for each channel.", attributes=(attribute("axis", axis, 1),), admits=NUMBER,
     gradient=_bias_pullback,
-)
+)  # fmt: skip
 
 
 def _dropout_rule(attrs: Values, x: TensorType) -> TensorType:
@@ -325,13 +268,9 @@ def _dropout_rule(attrs: Values, x: TensorType) -> TensorType:
 
 
 dropout = primitive(
-    "nn.dropout",
-    ("x",),
-    _dropout_rule,
+    "nn.dropout", ("x",), _dropout_rule,
     lambda attrs, out, x: compute((x,), out.shape, lambda *i: x[i]),
     "x itself: nothing is dropped when a model is used.",
-    attributes=(attribute("rate", real, 0.5),),
-    admits=FLOAT,
-    onnx=("Dropout",),
+    attributes=(attribute("rate", real, 0.5),), admits=FLOAT, onnx=("Dropout",),
     gradient=lambda attrs, d, y, x: [d],
-)
+)  # fmt: skip

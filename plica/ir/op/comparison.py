@@ -60,24 +60,14 @@ bitwise_xor = binary(
     "bitwise_xor", sc.BitXor, "The bits set in one.", admits=INTEGER | BOOL, onnx=("BitwiseXor",)
 )
 bitwise_not = unary(
-    "bitwise_not",
-    inverted,
-    "The bits not set.",
-    admits=INTEGER | BOOL,
-    onnx=("BitwiseNot",),
+    "bitwise_not", inverted, "The bits not set.", admits=INTEGER | BOOL, onnx=("BitwiseNot",),
     aliases=("invert", "bitwise_invert"),
-)
+)  # fmt: skip
 left_shift = binary(
-    "left_shift",
-    sc.ShiftLeft,
-    "x with its bits moved up by y; 0 where y is the width or more.",
-    admits=INTEGER,
-    aliases=("bitwise_left_shift",),
-)
+    "left_shift", sc.ShiftLeft, "x with its bits moved up by y; 0 where y is the width or more.",
+    admits=INTEGER, aliases=("bitwise_left_shift",),
+)  # fmt: skip
 right_shift = binary(
-    "right_shift",
-    sc.ShiftRight,
-    "x with its bits moved down by y, the sign filling in.",
-    admits=INTEGER,
-    aliases=("bitwise_right_shift",),
-)
+    "right_shift", sc.ShiftRight, "x with its bits moved down by y, the sign filling in.",
+    admits=INTEGER, aliases=("bitwise_right_shift",),
+)  # fmt: skip

@@ -128,10 +128,7 @@ def _slice_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | Non
 
 
 slice_ = primitive(
-    "slice",
-    ("x",),
-    _slice_rule,
-    _slice_body,
+    "slice", ("x",), _slice_rule, _slice_body,
     "x[start:stop:step] along axes, as Python slices; None is an open end.",
     attributes=(
         attribute("starts", bounds),
@@ -139,10 +136,8 @@ slice_ = primitive(
         attribute("steps", optional(integers), None),
         attribute("axes", axes, None),
     ),
-    onnx=("Slice",),
-    aliases=("strided_slice",),
-    gradient=_slice_pullback,
-)
+    onnx=("Slice",), aliases=("strided_slice",), gradient=_slice_pullback,
+)  # fmt: skip
 
 
 # --- and back ------------------------------------------------------------------------------------
@@ -179,16 +174,13 @@ def _unslice_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
 
 
 unslice = primitive(
-    "unslice",
-    ("x",),
-    _unslice_rule,
-    _unslice_body,
+    "unslice", ("x",), _unslice_rule, _unslice_body,
     "The transpose of slice: x where such a slice of the shape would read, zeros elsewhere.",
     attributes=(*slice_.attributes, attribute("shape", dims)),
     gradient=lambda attrs, d, y, x: [
         slice_(d, **{each.name: attrs[each.name] for each in slice_.attributes})
     ],
-)
+)  # fmt: skip
 
 
 def _diagonal_axes(attrs: Values, rank: int) -> tuple[int, int]:
@@ -240,10 +232,7 @@ def _diagonal_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | 
 
 
 diagonal = primitive(
-    "diagonal",
-    ("x",),
-    _diagonal_rule,
-    _diagonal_body,
+    "diagonal", ("x",), _diagonal_rule, _diagonal_body,
     "The diagonal of two axes, as the last axis.",
     attributes=(
         attribute("offset", integer, 0),
@@ -251,7 +240,7 @@ diagonal = primitive(
         attribute("axis2", axis, 1),
     ),
     gradient=_diagonal_pullback,
-)
+)  # fmt: skip
 
 
 def _triangle_rule(attrs: Values, x: TensorType) -> TensorType:
@@ -272,21 +261,13 @@ def _triangle_body(lower: bool) -> Body:
 
 
 tril: Operator = primitive(
-    "tril",
-    ("x",),
-    _triangle_rule,
-    _triangle_body(True),
+    "tril", ("x",), _triangle_rule, _triangle_body(True),
     "The lower triangle of the last two axes up to diagonal k, zeros elsewhere.",
-    attributes=(attribute("k", integer, 0),),
-    onnx=("Trilu",),
+    attributes=(attribute("k", integer, 0),), onnx=("Trilu",),
     gradient=lambda attrs, d, y, x: [tril(d, attrs["k"])],
-)
+)  # fmt: skip
 triu: Operator = primitive(
-    "triu",
-    ("x",),
-    _triangle_rule,
-    _triangle_body(False),
+    "triu", ("x",), _triangle_rule, _triangle_body(False),
     "The upper triangle of the last two axes from diagonal k, zeros elsewhere.",
-    attributes=(attribute("k", integer, 0),),
-    gradient=lambda attrs, d, y, x: [triu(d, attrs["k"])],
-)
+    attributes=(attribute("k", integer, 0),), gradient=lambda attrs, d, y, x: [triu(d, attrs["k"])],
+)  # fmt: skip

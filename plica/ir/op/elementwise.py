@@ -217,88 +217,53 @@ def _power_slope(d: Expr, z: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
 add = binary("add", sc.Add, "x + y.", onnx=("Add",))
 subtract = binary("subtract", sc.Sub, "x - y.", onnx=("Sub",), aliases=("sub",))
 multiply = binary(
-    "multiply",
-    sc.Mul,
-    "x * y.",
-    onnx=("Mul",),
-    aliases=("mul",),
-)
+    "multiply", sc.Mul, "x * y.", onnx=("Mul",), aliases=("mul",),
+)  # fmt: skip
 divide = binary(
-    "divide",
-    sc.Div,
-    "x / y of floats.",
-    admits=FLOAT,
-    onnx=("Div",),
+    "divide", sc.Div, "x / y of floats.", admits=FLOAT, onnx=("Div",),
     aliases=("div", "true_divide"),
-)
+)  # fmt: skip
 floor_divide = binary(
     "floor_divide", floor_quotient, "x / y rounded down; integers by zero give 0.", slope=FLAT
 )
 trunc_divide = binary(
-    "trunc_divide",
-    trunc_quotient,
-    "x / y rounded towards zero; integers by zero give 0.",
+    "trunc_divide", trunc_quotient, "x / y rounded towards zero; integers by zero give 0.",
     slope=FLAT,
-)
+)  # fmt: skip
 mod = binary(
-    "mod",
-    modulo,
-    "The remainder of floor_divide: it has the sign of y.",
-    onnx=("Mod",),
-    aliases=("remainder", "floor_mod"),
-    slope=lambda d, z, x, y: (d, -(d * floor_divide(x, y))),
-)
+    "mod", modulo, "The remainder of floor_divide: it has the sign of y.", onnx=("Mod",),
+    aliases=("remainder", "floor_mod"), slope=lambda d, z, x, y: (d, -(d * floor_divide(x, y))),
+)  # fmt: skip
 fmod = binary(
-    "fmod",
-    trunc_modulo,
-    "The remainder of trunc_divide: it has the sign of x.",
-    aliases=("trunc_mod",),
-    slope=lambda d, z, x, y: (d, -(d * trunc_divide(x, y))),
-)
+    "fmod", trunc_modulo, "The remainder of trunc_divide: it has the sign of x.",
+    aliases=("trunc_mod",), slope=lambda d, z, x, y: (d, -(d * trunc_divide(x, y))),
+)  # fmt: skip
 power = binary(
-    "power",
-    sc.Pow,
-    "x to the power y; a negative power of an integer is 0.",
-    onnx=("Pow",),
-    aliases=("pow",),
-    slope=_power_slope,
-)
+    "power", sc.Pow, "x to the power y; a negative power of an integer is 0.", onnx=("Pow",),
+    aliases=("pow",), slope=_power_slope,
+)  # fmt: skip
 maximum = binary("maximum", sc.Max, "The greater; nan if either is.", onnx=("Max",))
 minimum = binary("minimum", sc.Min, "The lesser; nan if either is.", onnx=("Min",))
 fmax = binary(
-    "fmax",
-    ignoring_nan(sc.Max),
-    "The greater; a nan gives way to the other side.",
+    "fmax", ignoring_nan(sc.Max), "The greater; a nan gives way to the other side.",
     slope=slope_of(ROWS["Max"]),
-)
+)  # fmt: skip
 fmin = binary(
-    "fmin",
-    ignoring_nan(sc.Min),
-    "The lesser; a nan gives way to the other side.",
+    "fmin", ignoring_nan(sc.Min), "The lesser; a nan gives way to the other side.",
     slope=slope_of(ROWS["Min"]),
-)
+)  # fmt: skip
 arctan2 = binary(
-    "arctan2",
-    lambda y, x: call("atan2", y, x),
-    "The angle of the point (second, first argument).",
-    admits=FLOAT,
-    aliases=("atan2",),
-    slope=slope_of(ROWS["atan2"]),
-)
+    "arctan2", lambda y, x: call("atan2", y, x), "The angle of the point (second, first argument).",
+    admits=FLOAT, aliases=("atan2",), slope=slope_of(ROWS["atan2"]),
+)  # fmt: skip
 copysign = binary(
-    "copysign",
-    lambda x, y: call("copysign", x, y),
-    "The size of x with the sign of y.",
-    admits=FLOAT,
-    slope=slope_of(ROWS["copysign"]),
-)
+    "copysign", lambda x, y: call("copysign", x, y), "The size of x with the sign of y.",
+    admits=FLOAT, slope=slope_of(ROWS["copysign"]),
+)  # fmt: skip
 logaddexp = binary(
-    "logaddexp",
-    widened(log_add_exp),
-    "log(exp(x) + exp(y)) without overflow.",
-    admits=FLOAT,
+    "logaddexp", widened(log_add_exp), "log(exp(x) + exp(y)) without overflow.", admits=FLOAT,
     slope=lambda d, z, x, y: (d * exp(x - z), d * exp(y - z)),
-)
+)  # fmt: skip
 
 # --- with attributes -----------------------------------------------------------------------------
 
@@ -317,16 +282,11 @@ def _cast_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None
 
 
 cast = primitive(
-    "cast",
-    ("x",),
-    _cast_rule,
-    _cast_body,
+    "cast", ("x",), _cast_rule, _cast_body,
     "x in another dtype; floats saturate in integers, and nan gives 0.",
-    attributes=(attribute("dtype", dtype),),
-    onnx=("Cast",),
-    aliases=("astype",),
+    attributes=(attribute("dtype", dtype),), onnx=("Cast",), aliases=("astype",),
     gradient=_cast_pullback,
-)
+)  # fmt: skip
 
 
 def _clip_bounds(attrs: Values, x: TensorType) -> None:
@@ -349,16 +309,11 @@ def _clip_slope(attrs: Values, d: Expr, y: Expr, x: Expr) -> Expr:
 
 
 clip = pointwise(
-    "clip",
-    ("x",),
-    _clipped,
+    "clip", ("x",), _clipped,
     "x within bounds; nan stays nan, and where min is above max the result is max.",
     attributes=(
         attribute("min", optional(number), None),
         attribute("max", optional(number), None),
     ),
-    fits=_clip_bounds,
-    admits=NUMBER,
-    onnx=("Clip",),
-    slope=_clip_slope,
-)
+    fits=_clip_bounds, admits=NUMBER, onnx=("Clip",), slope=_clip_slope,
+)  # fmt: skip

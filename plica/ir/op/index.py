@@ -77,15 +77,10 @@ def _where_pullback(attrs: Values, d: Expr, y: Expr, *args: Expr) -> list[Expr |
 
 
 where = primitive(
-    "where",
-    ("condition", "x", "y"),
-    _where_rule,
-    _where_body,
-    "The element of x where the condition holds, otherwise that of y.",
-    like=(1, 2),
-    onnx=("Where",),
-    gradient=_where_pullback,
-)
+    "where", ("condition", "x", "y"), _where_rule, _where_body,
+    "The element of x where the condition holds, otherwise that of y.", like=(1, 2),
+    onnx=("Where",), gradient=_where_pullback,
+)  # fmt: skip
 
 # --- gathering -----------------------------------------------------------------------------------
 
@@ -113,16 +108,11 @@ def _take_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, indices: Expr) -> l
 
 
 take = primitive(
-    "take",
-    ("x", "indices"),
-    _take_rule,
-    _take_body,
+    "take", ("x", "indices"), _take_rule, _take_body,
     "The slices of x along an axis that the indices name.",
-    attributes=(attribute("axis", axis, 0), MODE),
-    like=(0,),
-    onnx=("Gather",),
+    attributes=(attribute("axis", axis, 0), MODE), like=(0,), onnx=("Gather",),
     gradient=_take_pullback,
-)
+)  # fmt: skip
 
 
 def _along_rule(attrs: Values, x: TensorType, indices: TensorType) -> TensorType:
@@ -164,17 +154,11 @@ def _along_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, indices: Expr) -> 
 
 
 take_along_axis = primitive(
-    "take_along_axis",
-    ("x", "indices"),
-    _along_rule,
-    _along_body,
+    "take_along_axis", ("x", "indices"), _along_rule, _along_body,
     "For each index, the element of x at the same place but for that axis.",
-    attributes=(AXIS, MODE),
-    like=(0,),
-    onnx=("GatherElements",),
-    aliases=("gather", "gather_elements"),
-    gradient=_along_pullback,
-)
+    attributes=(AXIS, MODE), like=(0,), onnx=("GatherElements",),
+    aliases=("gather", "gather_elements"), gradient=_along_pullback,
+)  # fmt: skip
 
 
 def _nd_rule(attrs: Values, x: TensorType, indices: TensorType) -> TensorType:
@@ -237,16 +221,11 @@ def length(x: Expr, at: int) -> Expr:
 
 
 gather_nd = primitive(
-    "gather_nd",
-    ("x", "indices"),
-    _nd_rule,
-    _nd_body,
+    "gather_nd", ("x", "indices"), _nd_rule, _nd_body,
     "The elements or slices of x at places given by the last axis of the indices.",
-    attributes=(attribute("batch_dims", natural, 0),),
-    like=(0,),
-    onnx=("GatherND",),
+    attributes=(attribute("batch_dims", natural, 0),), like=(0,), onnx=("GatherND",),
     gradient=Through(_nd_by_take),
-)
+)  # fmt: skip
 
 # --- one place in a row --------------------------------------------------------------------------
 
@@ -272,10 +251,7 @@ def _one_hot_body(attrs: Values, out: TensorType, indices: Buffer) -> Compute:
 
 
 one_hot = primitive(
-    "one_hot",
-    ("indices",),
-    _one_hot_rule,
-    _one_hot_body,
+    "one_hot", ("indices",), _one_hot_rule, _one_hot_body,
     "`on` at each index along a new axis, `off` elsewhere; an index outside gives no `on`.",
     attributes=(
         attribute("depth", size),
@@ -285,4 +261,4 @@ one_hot = primitive(
         attribute("off", number, 0),
     ),
     onnx=("OneHot",),
-)
+)  # fmt: skip

@@ -76,16 +76,10 @@ def _concat_pullback(attrs: Values, d: Expr, y: Expr, *given: Expr) -> list[Expr
 
 
 concat = primitive(
-    "concat",
-    ("*values",),
-    _concat_rule,
-    _concat_body,
-    "Tensors one after the other along an axis.",
-    attributes=(attribute("axis", axis, 0),),
-    onnx=("Concat",),
-    aliases=("concatenate",),
-    gradient=_concat_pullback,
-)
+    "concat", ("*values",), _concat_rule, _concat_body,
+    "Tensors one after the other along an axis.", attributes=(attribute("axis", axis, 0),),
+    onnx=("Concat",), aliases=("concatenate",), gradient=_concat_pullback,
+)  # fmt: skip
 
 
 def _stack_rule(attrs: Values, *given: TensorType) -> TensorType:
@@ -119,14 +113,9 @@ def _stack_pullback(attrs: Values, d: Expr, y: Expr, *given: Expr) -> list[Expr 
 
 
 stack = primitive(
-    "stack",
-    ("*values",),
-    _stack_rule,
-    _stack_body,
-    "Tensors of one shape along a new axis.",
-    attributes=(attribute("axis", axis, 0),),
-    gradient=_stack_pullback,
-)
+    "stack", ("*values",), _stack_rule, _stack_body, "Tensors of one shape along a new axis.",
+    attributes=(attribute("axis", axis, 0),), gradient=_stack_pullback,
+)  # fmt: skip
 
 # --- cutting apart -------------------------------------------------------------------------------
 
@@ -190,12 +179,8 @@ def _split_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | Non
 
 
 split = primitive(
-    "split",
-    ("x",),
-    _split_rule,
-    _split_body,
+    "split", ("x",), _split_rule, _split_body,
     "x in several equal parts along an axis, or cut before the given ascending indices.",
     attributes=(attribute("indices_or_sections", _sections), attribute("axis", axis, 0)),
-    onnx=("Split",),
-    gradient=_split_pullback,
-)
+    onnx=("Split",), gradient=_split_pullback,
+)  # fmt: skip

@@ -137,15 +137,10 @@ def _across(x: Expr, of: TensorType) -> Expr:
 
 
 matmul = primitive(
-    "matmul",
-    ("x", "y"),
-    _matmul_rule,
-    _matmul_body,
+    "matmul", ("x", "y"), _matmul_rule, _matmul_body,
     "The product of matrices, of the last two axes; the others broadcast, as in numpy.",
-    admits=rel.NUMBER,
-    onnx=("MatMul",),
-    gradient=_matmul_pullback,
-)
+    admits=rel.NUMBER, onnx=("MatMul",), gradient=_matmul_pullback,
+)  # fmt: skip
 
 # --- dense layers --------------------------------------------------------------------------------
 
@@ -167,20 +162,16 @@ def _dense_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, weight: Expr) -> l
 
 
 dense = primitive(
-    "nn.dense",
-    ("x", "weight"),
-    _dense_rule,
+    "nn.dense", ("x", "weight"), _dense_rule,
     lambda attrs, out, x, weight: sum_of_products(
         (x, weight),
         out.shape,
         x.shape[-1:],
         lambda i, k: (x[(*i[:-1], *k)], weight[(i[-1], *k)]),
     ),
-    "x @ weight.T, with the weight as (out, in).",
-    admits=rel.NUMBER,
-    aliases=("nn.linear",),
+    "x @ weight.T, with the weight as (out, in).", admits=rel.NUMBER, aliases=("nn.linear",),
     gradient=_dense_pullback,
-)
+)  # fmt: skip
 
 
 def _turned(shape: rel.Shape, transposed: bool) -> rel.Shape:
@@ -233,15 +224,11 @@ def _batch_pullback(attrs: Values, d: Expr, z: Expr, x: Expr, y: Expr) -> list[E
 
 
 batch_matmul = primitive(
-    "nn.batch_matmul",
-    ("x", "y"),
-    _batch_rule,
-    _batch_body,
+    "nn.batch_matmul", ("x", "y"), _batch_rule, _batch_body,
     "Products of matrices (batch, m, k) and (batch, k, n), each side transposed if asked.",
     attributes=(attribute("transpose_x", flag, False), attribute("transpose_y", flag, False)),
-    admits=rel.NUMBER,
-    gradient=_batch_pullback,
-)
+    admits=rel.NUMBER, gradient=_batch_pullback,
+)  # fmt: skip
 
 # --- einsum --------------------------------------------------------------------------------------
 
@@ -337,13 +324,8 @@ def _on_diagonals(value: Expr, own: str, part: str, sizes: dict[str, Scalar]) ->
 
 
 einsum = primitive(
-    "einsum",
-    ("*values",),
-    _einsum_rule,
-    _einsum_body,
+    "einsum", ("*values",), _einsum_rule, _einsum_body,
     'A sum of products written with letters: "ij,jk->ik".',
-    attributes=(attribute("equation", text),),
-    admits=rel.NUMBER,
-    onnx=("Einsum",),
+    attributes=(attribute("equation", text),), admits=rel.NUMBER, onnx=("Einsum",),
     gradient=_einsum_pullback,
-)
+)  # fmt: skip

@@ -92,19 +92,12 @@ def _log_softmax_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr
 
 
 softmax = _along(
-    "nn.softmax",
-    _softmax,
-    "exp(x) / sum(exp(x)) along an axis.",
-    "Softmax",
-    _softmax_pullback,
-)
+    "nn.softmax", _softmax, "exp(x) / sum(exp(x)) along an axis.", "Softmax", _softmax_pullback,
+)  # fmt: skip
 log_softmax = _along(
-    "nn.log_softmax",
-    _log_softmax,
-    "The logarithm of softmax along an axis.",
-    "LogSoftmax",
+    "nn.log_softmax", _log_softmax, "The logarithm of softmax along an axis.", "LogSoftmax",
     _log_softmax_pullback,
-)
+)  # fmt: skip
 
 # --- norms ---------------------------------------------------------------------------------------
 
@@ -146,15 +139,11 @@ def _batch_norm(attrs: Values, x: Expr, *vectors: Expr) -> Expr:
 
 
 batch_norm = composite(
-    "nn.batch_norm",
-    ("x", "gamma", "beta", "mean", "variance"),
-    _batch_norm_rule,
-    _batch_norm,
+    "nn.batch_norm", ("x", "gamma", "beta", "mean", "variance"), _batch_norm_rule, _batch_norm,
     "(x - mean) / sqrt(variance + epsilon) * gamma + beta, with given statistics.",
-    attributes=(attribute("axis", axis, 1), _EPSILON),
-    admits=rel.FLOAT,
+    attributes=(attribute("axis", axis, 1), _EPSILON), admits=rel.FLOAT,
     onnx=("BatchNormalization",),
-)
+)  # fmt: skip
 
 
 def _tail(name: str, attrs: Values, x: TensorType, *weights: TensorType) -> TensorType:
@@ -185,25 +174,16 @@ def _rms_norm(attrs: Values, x: Expr, gamma: Expr) -> Expr:
 
 
 layer_norm = composite(
-    "nn.layer_norm",
-    ("x", "gamma", "beta"),
-    lambda attrs, *types: _tail("nn.layer_norm", attrs, *types),
-    _layer_norm,
+    "nn.layer_norm", ("x", "gamma", "beta"),
+    lambda attrs, *types: _tail("nn.layer_norm", attrs, *types), _layer_norm,
     "x normalised over the axes from `axis` on, times gamma plus beta.",
-    attributes=(AXIS, _EPSILON),
-    admits=rel.FLOAT,
-    onnx=("LayerNormalization",),
-)
+    attributes=(AXIS, _EPSILON), admits=rel.FLOAT, onnx=("LayerNormalization",),
+)  # fmt: skip
 rms_norm = composite(
-    "nn.rms_norm",
-    ("x", "gamma"),
-    lambda attrs, *types: _tail("nn.rms_norm", attrs, *types),
-    _rms_norm,
-    "x divided by its root mean square over the axes from `axis` on, times gamma.",
-    attributes=(AXIS, _EPSILON),
-    admits=rel.FLOAT,
-    onnx=("RMSNormalization",),
-)
+    "nn.rms_norm", ("x", "gamma"), lambda attrs, *types: _tail("nn.rms_norm", attrs, *types),
+    _rms_norm, "x divided by its root mean square over the axes from `axis` on, times gamma.",
+    attributes=(AXIS, _EPSILON), admits=rel.FLOAT, onnx=("RMSNormalization",),
+)  # fmt: skip
 
 
 def _channels(name: str, x: TensorType, weights: tuple[TensorType, ...]) -> None:
@@ -251,25 +231,16 @@ def _group_norm(attrs: Values, x: Expr, gamma: Expr, beta: Expr) -> Expr:
 
 
 instance_norm = composite(
-    "nn.instance_norm",
-    ("x", "gamma", "beta"),
-    _instance_rule,
-    _instance_norm,
+    "nn.instance_norm", ("x", "gamma", "beta"), _instance_rule, _instance_norm,
     "Each channel of each example normalised by itself, times gamma plus beta.",
-    attributes=(_EPSILON,),
-    admits=rel.FLOAT,
-    onnx=("InstanceNormalization",),
-)
+    attributes=(_EPSILON,), admits=rel.FLOAT, onnx=("InstanceNormalization",),
+)  # fmt: skip
 group_norm = composite(
-    "nn.group_norm",
-    ("x", "gamma", "beta"),
-    _group_rule,
-    _group_norm,
+    "nn.group_norm", ("x", "gamma", "beta"), _group_rule, _group_norm,
     "Groups of channels of each example normalised together, times gamma plus beta.",
-    attributes=(attribute("groups", positive), _EPSILON),
-    admits=rel.FLOAT,
+    attributes=(attribute("groups", positive), _EPSILON), admits=rel.FLOAT,
     onnx=("GroupNormalization",),
-)
+)  # fmt: skip
 
 
 def _l2_rule(attrs: Values, x: TensorType) -> TensorType:
@@ -287,14 +258,11 @@ def _l2_normalize(attrs: Values, x: Expr) -> Expr:
 
 
 l2_normalize = composite(
-    "nn.l2_normalize",
-    ("x",),
-    _l2_rule,
-    _l2_normalize,
+    "nn.l2_normalize", ("x",), _l2_rule, _l2_normalize,
     "x / sqrt(max(sum(x²), epsilon)) over axes.",
     attributes=(attribute("axis", integers, (-1,)), attribute("epsilon", real, 1e-12)),
     admits=rel.FLOAT,
-)
+)  # fmt: skip
 
 
 def _lrn_rule(attrs: Values, x: TensorType) -> TensorType:
@@ -342,10 +310,7 @@ def _lrn(attrs: Values, x: Expr) -> Expr:
 
 
 lrn = primitive(
-    "nn.lrn",
-    ("x",),
-    _lrn_rule,
-    _lrn_body,
+    "nn.lrn", ("x",), _lrn_rule, _lrn_body,
     "x / (bias + alpha / size * sum of squares over near channels) ** beta.",
     attributes=(
         attribute("size", positive),
@@ -353,7 +318,5 @@ lrn = primitive(
         attribute("beta", real, 0.75),
         attribute("bias", real, 1.0),
     ),
-    admits=rel.FLOAT,
-    onnx=("LRN",),
-    gradient=Through(_lrn),
-)
+    admits=rel.FLOAT, onnx=("LRN",), gradient=Through(_lrn),
+)  # fmt: skip

@@ -107,14 +107,10 @@ def _merge_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
 
 
 merge_runs = primitive(
-    "merge_runs",
-    ("x",),
-    lambda attrs, x: TensorType(_last(x, "merge_runs"), i64),
-    _merge_body,
+    "merge_runs", ("x",), lambda attrs, x: TensorType(_last(x, "merge_runs"), i64), _merge_body,
     "Places that merge neighbouring sorted runs of a width along the last axis, two by two.",
-    attributes=(attribute("width", positive), _DESCENDING),
-    admits=NUMBER,
-)
+    attributes=(attribute("width", positive), _DESCENDING), admits=NUMBER,
+)  # fmt: skip
 
 
 def _last(x: TensorType, name: str) -> Shape:
@@ -151,14 +147,10 @@ def _search_body(attrs: Values, out: TensorType, sorted_: sc.Buffer, x: sc.Buffe
 
 
 searchsorted = primitive(
-    "searchsorted",
-    ("sorted", "x"),
-    _search_rule,
-    _search_body,
+    "searchsorted", ("sorted", "x"), _search_rule, _search_body,
     "Where each x belongs in an ascending last axis: before its equals (left) or after (right).",
-    attributes=(attribute("side", choice("left", "right"), "left"),),
-    admits=NUMBER,
-)
+    attributes=(attribute("side", choice("left", "right"), "left"),), admits=NUMBER,
+)  # fmt: skip
 
 # --- sorting -------------------------------------------------------------------------------------
 
@@ -211,14 +203,10 @@ def _places_by_counting(keys: Expr, descending: bool) -> Expr:
 
 
 argsort = composite(
-    "argsort",
-    ("x",),
-    lambda attrs, x: TensorType(_sort_rule(attrs, x).shape, i64),
-    _argsort,
+    "argsort", ("x",), lambda attrs, x: TensorType(_sort_rule(attrs, x).shape, i64), _argsort,
     "The places of the elements along an axis in their order; equals keep theirs, nan is greatest.",
-    attributes=(AXIS, _DESCENDING),
-    admits=_ORDERED,
-)
+    attributes=(AXIS, _DESCENDING), admits=_ORDERED,
+)  # fmt: skip
 
 
 def _sort_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
@@ -231,15 +219,10 @@ def _taken(x: Expr, places: Expr, at: int) -> Expr:
 
 
 sort = composite(
-    "sort",
-    ("x",),
-    _sort_rule,
-    lambda attrs, x: _taken(x, argsort(x, **attrs), attrs["axis"]),
-    "The elements along an axis in their order; nan is greatest.",
-    attributes=(AXIS, _DESCENDING),
-    admits=_ORDERED,
-    gradient=_sort_pullback,
-)
+    "sort", ("x",), _sort_rule, lambda attrs, x: _taken(x, argsort(x, **attrs), attrs["axis"]),
+    "The elements along an axis in their order; nan is greatest.", attributes=(AXIS, _DESCENDING),
+    admits=_ORDERED, gradient=_sort_pullback,
+)  # fmt: skip
 
 
 # --- as many as there are ------------------------------------------------------------------------
@@ -304,15 +287,11 @@ def _unique(attrs: Values, x: Expr) -> Expr:
 
 
 unique = composite(
-    "unique",
-    ("x",),
-    _unique_rule,
-    _unique,
+    "unique", ("x",), _unique_rule, _unique,
     "The different elements of x, the first place of each, for each element which it is, how often "
     "each comes, and how many there are: what lies past that has count 0.",
-    attributes=(attribute("sorted", flag, True),),
-    admits=_ORDERED,
-)
+    attributes=(attribute("sorted", flag, True),), admits=_ORDERED,
+)  # fmt: skip
 
 
 def unravelled(flat: Expr, sizes: Sequence[Expr]) -> list[Expr]:
@@ -345,10 +324,7 @@ def _argwhere(attrs: Values, x: Expr) -> Expr:
 
 
 argwhere = composite(
-    "argwhere",
-    ("x",),
-    _argwhere_rule,
-    _argwhere,
+    "argwhere", ("x",), _argwhere_rule, _argwhere,
     "The places of what is not zero, a row each, and how many there are: rows past that hold -1.",
     admits=_ORDERED,
-)
+)  # fmt: skip

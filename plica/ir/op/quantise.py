@@ -150,35 +150,21 @@ def _fixed_body(
 
 
 quantise = primitive(
-    "quantise",
-    ("x", "scale", "zero"),
-    _quantise_rule,
-    _quantise_body,
+    "quantise", ("x", "scale", "zero"), _quantise_rule, _quantise_body,
     "The integers nearest to x / scale + zero, of the zero's dtype, at least low, at most high.",
     attributes=(
         _ROUNDING,
         attribute("low", optional(integer), None),
         attribute("high", optional(integer), None),
     ),
-    admits=SCALES,
-    like=(0, 1),
-    aliases=("quantize",),
-)
+    admits=SCALES, like=(0, 1), aliases=("quantize",),
+)  # fmt: skip
 dequantise = primitive(
-    "dequantise",
-    ("x", "scale", "zero"),
-    _dequantise_rule,
-    _dequantise_body,
-    "(x - zero) * scale: the numbers that integers stand for.",
-    like=(),
-    aliases=("dequantize",),
-)
+    "dequantise", ("x", "scale", "zero"), _dequantise_rule, _dequantise_body,
+    "(x - zero) * scale: the numbers that integers stand for.", like=(), aliases=("dequantize",),
+)  # fmt: skip
 fixed_multiply = primitive(
-    "fixed_multiply",
-    ("x", "multiplier", "shift"),
-    _fixed_rule,
-    _fixed_body,
+    "fixed_multiply", ("x", "multiplier", "shift"), _fixed_rule, _fixed_body,
     "x * multiplier / 2^shift of i32, rounded to the nearest; the shift is held in 0 to 62.",
-    attributes=(_ROUNDING,),
-    admits=frozenset({i32}),
-)
+    attributes=(_ROUNDING,), admits=frozenset({i32}),
+)  # fmt: skip

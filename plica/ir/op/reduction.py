@@ -150,41 +150,21 @@ def _prod_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None
 
 
 sum_ = _reduction(
-    "sum",
-    "sum",
-    "The sum over axes, in the dtype of x.",
-    rel.NUMBER,
-    onnx=("ReduceSum",),
+    "sum", "sum", "The sum over axes, in the dtype of x.", rel.NUMBER, onnx=("ReduceSum",),
     gradient=_sum_pullback,
-)
+)  # fmt: skip
 prod = _reduction(
-    "prod",
-    "prod",
-    "The product over axes, in the dtype of x.",
-    rel.NUMBER,
-    onnx=("ReduceProd",),
+    "prod", "prod", "The product over axes, in the dtype of x.", rel.NUMBER, onnx=("ReduceProd",),
     gradient=_prod_pullback,
-)
+)  # fmt: skip
 max_ = _reduction(
-    "max",
-    "max",
-    "The greatest over axes; nan if any is.",
-    rel.NUMBER,
-    nonempty=True,
-    onnx=("ReduceMax",),
-    aliases=("amax",),
-    gradient=_extreme_pullback,
-)
+    "max", "max", "The greatest over axes; nan if any is.", rel.NUMBER, nonempty=True,
+    onnx=("ReduceMax",), aliases=("amax",), gradient=_extreme_pullback,
+)  # fmt: skip
 min_ = _reduction(
-    "min",
-    "min",
-    "The least over axes; nan if any is.",
-    rel.NUMBER,
-    nonempty=True,
-    onnx=("ReduceMin",),
-    aliases=("amin",),
-    gradient=_extreme_pullback,
-)
+    "min", "min", "The least over axes; nan if any is.", rel.NUMBER, nonempty=True,
+    onnx=("ReduceMin",), aliases=("amin",), gradient=_extreme_pullback,
+)  # fmt: skip
 all_ = _reduction("all", "all", "Whether all hold.", rel.BOOL)
 any_ = _reduction("any", "any", "Whether any holds.", rel.BOOL)
 
@@ -249,12 +229,8 @@ def _products(attrs: Values, x: Expr) -> Expr:
 
 
 cumsum = _running(
-    "cumsum",
-    "sum",
-    "The sum up to each place along an axis.",
-    _cumsum_pullback,
-    onnx=("CumSum",),
-)
+    "cumsum", "sum", "The sum up to each place along an axis.", _cumsum_pullback, onnx=("CumSum",),
+)  # fmt: skip
 cumprod = _running(
     "cumprod", "prod", "The product up to each place along an axis.", Through(_products)
 )
@@ -347,32 +323,22 @@ def _log_sum_exp_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr
 
 
 mean = _statistic(
-    "mean",
-    lambda attrs, x, axes: average(x, axes, attrs["keepdims"]),
-    "The mean over axes of floats; of nothing it is nan.",
-    onnx=("ReduceMean",),
+    "mean", lambda attrs, x, axes: average(x, axes, attrs["keepdims"]),
+    "The mean over axes of floats; of nothing it is nan.", onnx=("ReduceMean",),
     gradient=_mean_pullback,
-)
+)  # fmt: skip
 var = _statistic(
-    "var",
-    lambda attrs, x, axes: spread(x, axes, attrs["keepdims"], attrs["ddof"]),
-    "The variance over axes; ddof is subtracted from the count.",
-    ddof=True,
-)
+    "var", lambda attrs, x, axes: spread(x, axes, attrs["keepdims"], attrs["ddof"]),
+    "The variance over axes; ddof is subtracted from the count.", ddof=True,
+)  # fmt: skip
 std = _statistic(
-    "std",
-    lambda attrs, x, axes: ew.sqrt(spread(x, axes, attrs["keepdims"], attrs["ddof"])),
-    "The standard deviation over axes; ddof is subtracted from the count.",
-    ddof=True,
-)
+    "std", lambda attrs, x, axes: ew.sqrt(spread(x, axes, attrs["keepdims"], attrs["ddof"])),
+    "The standard deviation over axes; ddof is subtracted from the count.", ddof=True,
+)  # fmt: skip
 logsumexp = _statistic(
-    "logsumexp",
-    _log_sum_exp,
-    "log(sum(exp(x))) over axes without overflow.",
-    nonempty=True,
-    onnx=("ReduceLogSumExp",),
-    gradient=_log_sum_exp_pullback,
-)
+    "logsumexp", _log_sum_exp, "log(sum(exp(x))) over axes without overflow.", nonempty=True,
+    onnx=("ReduceLogSumExp",), gradient=_log_sum_exp_pullback,
+)  # fmt: skip
 
 
 # --- where the extreme is ------------------------------------------------------------------------
@@ -431,8 +397,6 @@ argmax = _position(
     "ArgMax",
 )
 argmin = _position(
-    "argmin",
-    min_,
-    "The first place of the least along an axis (or the last); nan counts as least.",
-    "ArgMin",
-)
+    "argmin", min_,
+    "The first place of the least along an axis (or the last); nan counts as least.", "ArgMin",
+)  # fmt: skip

@@ -136,16 +136,12 @@ def _inside(x: Expr, here: list[Expr]) -> tuple[Expr, Expr]:
 
 
 deformable_conv2d = composite(
-    "nn.deformable_conv2d",
-    ("x", "offset", "mask", "weight"),
-    _deformed_rule,
+    "nn.deformable_conv2d", ("x", "offset", "mask", "weight"), _deformed_rule,
     lambda attrs, *given: narrow(_deformed(attrs, *map(widen, given)), tensor_of(given[0]).dtype),
     "A convolution whose taps are moved by offsets (y, x) and scaled by a mask; between pixels it "
     "interpolates, outside there are zeros.",
-    attributes=conv.attributes,
-    admits=FLOAT,
-    onnx=("DeformConv",),
-)
+    attributes=conv.attributes, admits=FLOAT, onnx=("DeformConv",),
+)  # fmt: skip
 
 # --- at all displacements ------------------------------------------------------------------------
 
@@ -204,10 +200,7 @@ def _spots(attrs: Values, box: tuple[int, Scalar, Scalar]) -> Expr:
 
 
 correlation = composite(
-    "nn.correlation",
-    ("x", "y"),
-    _correlation_rule,
-    _correlation,
+    "nn.correlation", ("x", "y"), _correlation_rule, _correlation,
     "The mean product (or distance) of windows of x with those of y at each displacement.",
     attributes=(
         attribute("kernel", positive, 1),
@@ -218,4 +211,4 @@ correlation = composite(
         attribute("multiply", flag, True),
     ),
     admits=FLOAT,
-)
+)  # fmt: skip

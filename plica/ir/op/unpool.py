@@ -63,15 +63,10 @@ def _spatial(of: Expr) -> tuple[sc.Scalar, ...]:
 
 
 window_sum = primitive(
-    "nn.window_sum",
-    ("x",),
-    lambda attrs, x: pool_rule("nn.window_sum", attrs, x),
-    _sum_body,
-    "The sum of each window; padding counts as zeros.",
-    attributes=WINDOW,
-    admits=NUMBER,
+    "nn.window_sum", ("x",), lambda attrs, x: pool_rule("nn.window_sum", attrs, x), _sum_body,
+    "The sum of each window; padding counts as zeros.", attributes=WINDOW, admits=NUMBER,
     gradient=lambda attrs, d, y, x: [window_spread(d, **settings(attrs), size=_spatial(x))],
-)
+)  # fmt: skip
 
 
 def _whole(name: str, attrs: Values, x: TensorType) -> TensorType:
@@ -157,15 +152,11 @@ def _spread_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
 
 
 window_spread: Operator = primitive(
-    "nn.window_spread",
-    ("x",),
-    lambda attrs, x: _whole("nn.window_spread", attrs, x),
-    _spread_body,
+    "nn.window_spread", ("x",), lambda attrs, x: _whole("nn.window_spread", attrs, x), _spread_body,
     "The transpose of nn.window_sum: each place has the sum of the windows it lies in.",
-    attributes=(*WINDOW, _SIZE),
-    admits=NUMBER,
+    attributes=(*WINDOW, _SIZE), admits=NUMBER,
     gradient=lambda attrs, d, y, x: [window_sum(d, **settings(attrs))],
-)
+)  # fmt: skip
 
 # --- one place of each window --------------------------------------------------------------------
 
@@ -211,14 +202,10 @@ def _first_body(attrs: Values, out: TensorType, x: sc.Buffer, value: sc.Buffer) 
 
 
 window_first = primitive(
-    "nn.window_first",
-    ("x", "value"),
-    _first_rule,
-    _first_body,
+    "nn.window_first", ("x", "value"), _first_rule, _first_body,
     "Which place of its window, counted through it, is the first that holds a value.",
-    attributes=WINDOW,
-    admits=NUMBER,
-)
+    attributes=WINDOW, admits=NUMBER,
+)  # fmt: skip
 
 
 def _take_rule(attrs: Values, x: TensorType, places: TensorType) -> TensorType:
@@ -278,27 +265,17 @@ def _put_body(attrs: Values, out: TensorType, x: sc.Buffer, places: sc.Buffer) -
 
 
 window_take = primitive(
-    "nn.window_take",
-    ("x", "places"),
-    _take_rule,
-    _take_body,
-    "The element of each window at a place, counted through the window.",
-    attributes=WINDOW,
-    admits=NUMBER,
-    like=(0,),
+    "nn.window_take", ("x", "places"), _take_rule, _take_body,
+    "The element of each window at a place, counted through the window.", attributes=WINDOW,
+    admits=NUMBER, like=(0,),
     gradient=lambda attrs, d, y, x, places: [
         window_put(d, places, **settings(attrs), size=_spatial(x)),
         None,
     ],
-)
+)  # fmt: skip
 window_put: Operator = primitive(
-    "nn.window_put",
-    ("x", "places"),
-    _put_rule,
-    _put_body,
+    "nn.window_put", ("x", "places"), _put_rule, _put_body,
     "The transpose of nn.window_take: each value is added at a place of its window.",
-    attributes=(*WINDOW, _SIZE),
-    admits=NUMBER,
-    like=(0,),
+    attributes=(*WINDOW, _SIZE), admits=NUMBER, like=(0,),
     gradient=lambda attrs, d, y, x, places: [window_take(d, places, **settings(attrs)), None],
-)
+)  # fmt: skip
