@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
+from typing import Unpack
 
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Attribute, Operator, Through, Values
@@ -21,7 +22,15 @@ from plica.ir.op.attribute import attribute, axis, choice, real
 from plica.ir.op.cotangent import sum_, where
 from plica.ir.op.elementwise import absolute, add, call, erf, exp, square, tanh
 from plica.ir.op.normalize import beside
-from plica.ir.op.record import Derivative, composite, pointwise, primitive, tensor_of, widened
+from plica.ir.op.record import (
+    Derivative,
+    Named,
+    composite,
+    pointwise,
+    primitive,
+    tensor_of,
+    widened,
+)
 from plica.ir.op.relation import FLOAT, NUMBER, axis_of, rank_is, refuse, same
 from plica.ir.type.dtype import DType
 from plica.ir.type.term import TensorType
@@ -32,22 +41,14 @@ def _activation(
     value: Callable[..., sc.Scalar],
     doc: str,
     *attributes: Attribute,
-    onnx: tuple[str, ...] = (),
-    aliases: tuple[str, ...] = (),
     admits: Collection[DType] = FLOAT,
     slope: Derivative | None = None,
+    **named: Unpack[Named],
 ) -> Operator:
     return pointwise(
-        name,
-        ("x",),
-        widened(value),
-        doc,
-        attributes=attributes,
-        admits=admits,
-        onnx=onnx,
-        aliases=aliases,
-        slope=slope,
-    )
+        name, ("x",), widened(value), doc,
+        attributes=attributes, admits=admits, slope=slope, **named,
+    )  # fmt: skip
 
 
 def _alpha(default: float) -> Attribute:

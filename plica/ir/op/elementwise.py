@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Unpack
 
 from plica.ir.graph.expression import Const, Expr
 from plica.ir.graph.operator import FLAT, Flat, Operator, Values
@@ -25,6 +25,7 @@ from plica.ir.op.cotangent import equal, where, word
 from plica.ir.op.division import floor_quotient, modulo, trunc_modulo, trunc_quotient
 from plica.ir.op.record import (
     Derivative,
+    Named,
     as_dtype,
     pointwise,
     primitive,
@@ -67,9 +68,8 @@ def unary(
     *,
     admits: Collection[DType] = FLOAT,
     result: DType | None = None,
-    onnx: tuple[str, ...] = (),
-    aliases: tuple[str, ...] = (),
     slope: Derivative | Flat | None = None,
+    **named: Unpack[Named],
 ) -> Operator:
     """Register an operator of one argument: a scalar function, or the name of an intrinsic."""
 
@@ -80,15 +80,7 @@ def unary(
     if slope is None and isinstance(value, str):
         slope = slope_of(ROWS[value])
     return pointwise(
-        name,
-        ("x",),
-        function,
-        doc,
-        result=result,
-        admits=admits,
-        onnx=onnx,
-        aliases=aliases,
-        slope=slope,
+        name, ("x",), function, doc, result=result, admits=admits, slope=slope, **named
     )
 
 
@@ -99,23 +91,14 @@ def binary(
     *,
     admits: Collection[DType] = NUMBER,
     result: DType | None = None,
-    onnx: tuple[str, ...] = (),
-    aliases: tuple[str, ...] = (),
     slope: Derivative | Flat | None = None,
+    **named: Unpack[Named],
 ) -> Operator:
     """Register an operator of two arguments that broadcast; a class has the slope of its row."""
     if slope is None and isinstance(value, type):
         slope = slope_of(ROWS[value.__name__])
     return pointwise(
-        name,
-        ("x", "y"),
-        value,
-        doc,
-        result=result,
-        admits=admits,
-        onnx=onnx,
-        aliases=aliases,
-        slope=slope,
+        name, ("x", "y"), value, doc, result=result, admits=admits, slope=slope, **named
     )
 
 

@@ -13,9 +13,10 @@ sum of floats is made in runs (`plica.ir.loop.summation`).  Over an empty axis a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Unpack
 
 from plica.ir.graph.expression import Expr
-from plica.ir.graph.operator import Gradient, Operator, Through, Values
+from plica.ir.graph.operator import Operator, Through, Values
 from plica.ir.loop.scalar import Buffer, Combiner, Le, Lit, Scalar, Select, index
 from plica.ir.loop.tensor import Compute, compute, reduce
 from plica.ir.op import elementwise as ew
@@ -25,7 +26,7 @@ from plica.ir.op.comparison import equal, logical_or
 from plica.ir.op.cotangent import broadcast_to, spread_back
 from plica.ir.op.create import iota, iota_like, size
 from plica.ir.op.index import where
-from plica.ir.op.record import as_dtype, composite, plus, primitive, scalar, tensor_of
+from plica.ir.op.record import Described, as_dtype, composite, plus, primitive, scalar, tensor_of
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import DType, f32, f64, i64
@@ -97,26 +98,14 @@ def _reduction(
     admits: Collection[DType],
     *,
     nonempty: bool = False,
-    onnx: tuple[str, ...] = (),
-    aliases: tuple[str, ...] = (),
-    gradient: Gradient | None = None,
+    **said: Unpack[Described],
 ) -> Operator:
     def body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
         axes = rel.axes_of(name, attrs["axis"], len(x.shape))
         return folded(x, combiner, axes, attrs["keepdims"], out.shape)
 
-    return primitive(
-        name,
-        ("x",),
-        _rule(name, nonempty=nonempty),
-        body,
-        doc,
-        attributes=(AXES, KEEPDIMS),
-        admits=admits,
-        onnx=onnx,
-        aliases=aliases,
-        gradient=gradient,
-    )
+    said["attributes"] = (AXES, KEEPDIMS)
+    return primitive(name, ("x",), _rule(name, None, nonempty), body, doc, admits=admits, **said)
 
 
 def _sum_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
@@ -171,9 +160,7 @@ any_ = _reduction("any", "any", "Whether any holds.", rel.BOOL)
 # --- running totals ------------------------------------------------------------------------------
 
 
-def _running(
-    name: str, combiner: Combiner, doc: str, gradient: Gradient, onnx: tuple[str, ...] = ()
-) -> Operator:
+def _running(name: str, combiner: Combiner, doc: str, **said: Unpack[Described]) -> Operator:
     def rule(attrs: Values, x: TensorType) -> TensorType:
         rel.axis_of(name, attrs["axis"], len(x.shape))
         return x
@@ -194,21 +181,9 @@ def _running(
 
         return compute((x,), out.shape, element)
 
-    return primitive(
-        name,
-        ("x",),
-        rule,
-        body,
-        doc,
-        attributes=(
-            attribute("axis", axis),
-            attribute("exclusive", flag, False),
-            attribute("reverse", flag, False),
-        ),
-        admits=rel.NUMBER,
-        onnx=onnx,
-        gradient=gradient,
-    )
+    ways = (attribute(word, flag, False) for word in ("exclusive", "reverse"))
+    said["attributes"] = (attribute("axis", axis), *ways)
+    return primitive(name, ("x",), rule, body, doc, admits=rel.NUMBER, **said)
 
 
 def _cumsum_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
@@ -229,10 +204,11 @@ def _products(attrs: Values, x: Expr) -> Expr:
 
 
 cumsum = _running(
-    "cumsum", "sum", "The sum up to each place along an axis.", _cumsum_pullback, onnx=("CumSum",),
+    "cumsum", "sum", "The sum up to each place along an axis.",
+    onnx=("CumSum",), gradient=_cumsum_pullback,
 )  # fmt: skip
 cumprod = _running(
-    "cumprod", "prod", "The product up to each place along an axis.", Through(_products)
+    "cumprod", "prod", "The product up to each place along an axis.", gradient=Through(_products)
 )
 
 # --- statistics ----------------------------------------------------------------------------------
@@ -277,26 +253,16 @@ def _statistic(
     *,
     ddof: bool = False,
     nonempty: bool = False,
-    onnx: tuple[str, ...] = (),
-    gradient: Gradient | None = None,
+    **said: Unpack[Described],
 ) -> Operator:
     def decomposed(attrs: Values, x: Expr) -> Expr:
         of = tensor_of(x)
         axes = rel.axes_of(name, attrs["axis"], len(of.shape))
         return narrow(build(attrs, widen(x), axes), of.dtype)
 
-    extra = (attribute("ddof", integer, 0),) if ddof else ()
-    return composite(
-        name,
-        ("x",),
-        _rule(name, nonempty=nonempty),
-        decomposed,
-        doc,
-        attributes=(AXES, KEEPDIMS, *extra),
-        admits=rel.FLOAT,
-        onnx=onnx,
-        gradient=gradient,
-    )
+    said["attributes"] = (AXES, KEEPDIMS, *((attribute("ddof", integer, 0),) if ddof else ()))
+    rule = _rule(name, nonempty=nonempty)
+    return composite(name, ("x",), rule, decomposed, doc, admits=rel.FLOAT, **said)
 
 
 def _log_sum_exp(attrs: Values, x: Expr, axes: tuple[int, ...]) -> Expr:
@@ -374,19 +340,9 @@ def _position(name: str, extreme: Operator, doc: str, onnx: str) -> Operator:
         pick = max_ if last else min_
         return pick(where(hit, places, nowhere), axis=(at,), keepdims=keepdims)
 
+    given = (attribute("axis", optional(axis), None), KEEPDIMS, attribute("last", flag, False))
     return composite(
-        name,
-        ("x",),
-        rule,
-        build,
-        doc,
-        attributes=(
-            attribute("axis", optional(axis), None),
-            KEEPDIMS,
-            attribute("last", flag, False),
-        ),
-        admits=rel.NUMBER,
-        onnx=(onnx,),
+        name, ("x",), rule, build, doc, attributes=given, admits=rel.NUMBER, onnx=(onnx,)
     )
 
 
