@@ -234,10 +234,7 @@ def _renamed(
 
 
 def _moved(
-    variables: tuple[Any, ...],
-    scoped: tuple[Any, ...],
-    used: set[Name],
-    kept: frozenset[Name],
+    variables: tuple[Any, ...], scoped: tuple[Any, ...], used: set[Name], kept: frozenset[Name]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Variables under names of their own, and what they are bound in."""
     moved: dict[Term, Term] = {}

@@ -21,14 +21,7 @@ if TYPE_CHECKING:
     from plica.analysis.index.interval import Interval
     from plica.analysis.index.knowledge import Residue
     from plica.analysis.index.modular import modular
-    from plica.analysis.index.prove import (
-        Fails,
-        Holds,
-        Undecided,
-        can_prove,
-        decide,
-        decide_equal,
-    )
+    from plica.analysis.index.prove import Fails, Holds, Undecided, can_prove, decide, decide_equal
     from plica.analysis.index.rules import INDEX_RULES
     from plica.analysis.index.simplify import simplified, simplify
     from plica.analysis.index.verdict import (

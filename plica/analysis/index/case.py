@@ -94,10 +94,7 @@ def _branches(
             if choice is None:
                 return [(rest, (*done, _constraint(first)))]
             return [
-                (
-                    (*said, *(replaced(each, choice, by) for each in (first, *rest))),
-                    done,
-                )
+                ((*said, *(replaced(each, choice, by) for each in (first, *rest))), done)
                 for said, by in _sides(choice)
             ]
         case _:  # an unknown bool

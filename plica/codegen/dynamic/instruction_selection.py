@@ -298,10 +298,7 @@ class _Body:
         """A choice; in tail position its regions leave the routine."""
         if isinstance(node, ex.If):
             (condition,) = self.values(node.condition, steps)
-            then, orelse = (
-                self.region(node.then, tail=tail),
-                self.region(node.orelse, tail=tail),
-            )
+            then, orelse = (self.region(node.then, tail=tail), self.region(node.orelse, tail=tail))
             targets = () if tail else self.several(type_of(node))
             steps.append(ChooseStep(condition, then, orelse, targets))
             return targets

@@ -282,10 +282,7 @@ def _packed(of: _Product, lanes: int, names: Names) -> tuple[Each, sc.Load]:
     rest = [n for n in range(len(places)) if n != at]
     terms = of.reduction.axes
     shared = [n for n in rest if places[n] not in terms]
-    inside = sorted(
-        [n for n in rest if places[n] in terms],
-        key=lambda n: terms.index(places[n]),
-    )
+    inside = sorted([n for n in rest if places[n] in terms], key=lambda n: terms.index(places[n]))
     axes = {n: names.var("u") for n in rest}
     order = [*shared, -1, *inside]
     sizes = [sc.index(-(-count // lanes)) if n < 0 else shape[n] for n in order]

@@ -23,13 +23,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.codegen.lower.loop_order import NEAR, LoopOrder, loops_around, replaced
-from plica.codegen.lower.nest import (
-    StoredElement,
-    in_order,
-    in_registers,
-    open_sizes,
-    stored,
-)
+from plica.codegen.lower.nest import StoredElement, in_order, in_registers, open_sizes, stored
 from plica.codegen.lower.open_tile import without_units
 from plica.core.binding import free_vars, substitute
 from plica.core.term import Term

@@ -28,10 +28,7 @@ from plica.ir.type.dtype import i64
 from plica.ir.type.term import DataName, DataType, FuncType, TensorType, TupleType, Type, TypeVar
 
 DEPTH: Final = 4
-EXTERNS: Final[Mapping[str, Callable[..., Any]]] = {
-    "first": lambda x, y: x,
-    "same": lambda x: x,
-}
+EXTERNS: Final[Mapping[str, Callable[..., Any]]] = {"first": lambda x, y: x, "same": lambda x: x}
 """What the extern symbols of generated modules mean, for an interpreter."""
 
 Definitions: TypeAlias = list[tuple[Defined, Definition]]

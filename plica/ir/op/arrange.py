@@ -17,16 +17,7 @@ from plica.ir.graph.expression import Expr, Tuple
 from plica.ir.graph.operator import Values
 from plica.ir.loop.layout import Layout, layout_of
 from plica.ir.loop.scalar import Scalar, index
-from plica.ir.op.attribute import (
-    attribute,
-    axis,
-    choice,
-    integers,
-    many,
-    number,
-    positive,
-    text,
-)
+from plica.ir.op.attribute import attribute, axis, choice, integers, many, number, positive, text
 from plica.ir.op.comparison import less
 from plica.ir.op.create import iota, iota_like
 from plica.ir.op.elementwise import add, cast, multiply, subtract

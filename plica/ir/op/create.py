@@ -13,19 +13,8 @@ from collections.abc import Callable
 from plica.ir.graph.operator import FLAT, Operator, Values
 from plica.ir.loop.scalar import Add, Buffer, Eq, Lit, Mul, Scalar, Select, index
 from plica.ir.loop.tensor import Compute, compute
-from plica.ir.op.attribute import (
-    attribute,
-    axes,
-    axis,
-    dims,
-    dtype,
-    integer,
-    number,
-    optional,
-)
-from plica.ir.op.attribute import (
-    size as size_reader,
-)
+from plica.ir.op.attribute import attribute, axes, axis, dims, dtype, integer, number, optional
+from plica.ir.op.attribute import size as size_reader
 from plica.ir.op.record import as_dtype, plus, primitive
 from plica.ir.op.relation import axes_of, axis_of, literal, refuse
 from plica.ir.type.dim import product

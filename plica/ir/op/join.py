@@ -17,12 +17,7 @@ from plica.ir.graph.operator import Values
 from plica.ir.loop.scalar import Buffer, Eq, Lt, Scalar, Select, index
 from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op import relation as rel
-from plica.ir.op.attribute import (
-    attribute,
-    axis,
-    dims,
-    positive,
-)
+from plica.ir.op.attribute import attribute, axis, dims, positive
 from plica.ir.op.cotangent import reshape, slice_
 from plica.ir.op.record import plus, primitive, tensor_of, times, tuple_of
 from plica.ir.type.dim import greater, known, lesser, normal_dim, quotient, same_dim
@@ -147,8 +142,7 @@ def _split_rule(attrs: Values, x: TensorType) -> TupleType:
     return tuple_of(
         [
             TensorType(
-                (*x.shape[:at], _nonnegative(normal_dim(stop - start)), *x.shape[at + 1 :]),
-                x.dtype,
+                (*x.shape[:at], _nonnegative(normal_dim(stop - start)), *x.shape[at + 1 :]), x.dtype
             )
             for start, stop in pairwise(cuts)
         ]

@@ -20,15 +20,7 @@ from plica.ir.loop.scalar import Buffer, Mul, Runs, Scalar, index
 from plica.ir.loop.tensor import Compute, compute, reduce
 from plica.ir.op import relation as rel
 from plica.ir.op.attribute import attribute, flag, text
-from plica.ir.op.cotangent import (
-    broadcast_to,
-    equal,
-    reshape,
-    transpose,
-    unbroadcast,
-    where,
-    word,
-)
+from plica.ir.op.cotangent import broadcast_to, equal, reshape, transpose, unbroadcast, where, word
 from plica.ir.op.record import as_dtype, primitive, read, tensor_of
 from plica.ir.type.dim import product, same_dim
 from plica.ir.type.term import TensorType

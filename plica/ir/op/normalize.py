@@ -21,14 +21,7 @@ from plica.ir.op import relation as rel
 from plica.ir.op.attribute import AXIS, attribute, axis, integers, positive, real
 from plica.ir.op.cotangent import slice_
 from plica.ir.op.pad import guarded, pad
-from plica.ir.op.record import (
-    as_dtype,
-    composite,
-    plus,
-    primitive,
-    scalar,
-    tensor_of,
-)
+from plica.ir.op.record import as_dtype, composite, plus, primitive, scalar, tensor_of
 from plica.ir.op.reduction import average, max_, narrow, spread, sum_, widen
 from plica.ir.op.shape import reshape
 from plica.ir.type.dim import known, product, quotient
@@ -42,11 +35,7 @@ _EPSILON = attribute("epsilon", real, 1e-5)
 
 
 def _along(
-    name: str,
-    build: Callable[[Expr, tuple[int]], Expr],
-    doc: str,
-    onnx: str,
-    gradient: Gradient,
+    name: str, build: Callable[[Expr, tuple[int]], Expr], doc: str, onnx: str, gradient: Gradient
 ) -> Operator:
     def rule(attrs: Values, x: TensorType) -> TensorType:
         rel.axis_of(name, attrs["axis"], len(x.shape))

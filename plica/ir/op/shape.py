@@ -18,24 +18,9 @@ from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator, Values
 from plica.ir.loop.scalar import Buffer, FloorDiv, FloorMod, Scalar, index
 from plica.ir.loop.tensor import Compute, compute
-from plica.ir.op.attribute import (
-    AXES,
-    attribute,
-    axes,
-    axis,
-    dims,
-    integers,
-    new_shape,
-)
+from plica.ir.op.attribute import AXES, attribute, axes, axis, dims, integers, new_shape
 from plica.ir.op.record import composite, plus, primitive, tensor_of, times
-from plica.ir.op.relation import (
-    Shape,
-    axes_of,
-    axis_of,
-    need,
-    refuse,
-    shown,
-)
+from plica.ir.op.relation import Shape, axes_of, axis_of, need, refuse, shown
 from plica.ir.type.dim import dim_var, known, normal_dim, product, quotient, same_dim
 from plica.ir.type.term import TensorType
 

@@ -25,14 +25,7 @@ from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.ir.graph import expression as ex
-from plica.ir.graph.module import (
-    ConstructorDef,
-    DataDef,
-    Defined,
-    Definition,
-    Module,
-    constructors,
-)
+from plica.ir.graph.module import ConstructorDef, DataDef, Defined, Definition, Module, constructors
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.op.create import zeros, zeros_like
 from plica.ir.type import term as ty

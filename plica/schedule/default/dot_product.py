@@ -51,12 +51,7 @@ from plica.ir.type.dtype import DType, i8, i32
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import names_of, span
 from plica.schedule.default.machine import QUAD, Dot
-from plica.schedule.default.quantised import (
-    QUADS_NEAR,
-    QuantisedContraction,
-    quantised,
-    stored,
-)
+from plica.schedule.default.quantised import QUADS_NEAR, QuantisedContraction, quantised, stored
 from plica.schedule.default.tile import RegisterTile
 
 __all__ = ["Dot", "dotted", "quantised"]

@@ -220,10 +220,7 @@ def _without_division(
     scale = Select(Lt(size, Lit(2.0**-100, f32)), high, far)
     kept = Buffer(names.name("stage"), sizes, f32)
     turned = Buffer(names.name("stage"), sizes, f32)
-    stages = [
-        Each(kept, rows, scale),
-        Each(turned, rows, Div(one, right * Load(kept, rows))),
-    ]
+    stages = [Each(kept, rows, scale), Each(turned, rows, Div(one, right * Load(kept, rows)))]
     return left * Load(turned, rows) * Load(kept, rows), stages
 
 

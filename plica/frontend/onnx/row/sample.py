@@ -123,10 +123,7 @@ def _inside(
 
 
 def _summed(
-    x: Expr,
-    axes: list[list[tuple[Expr, Expr | None]]],
-    sizes: tuple[int, ...],
-    zeros: bool,
+    x: Expr, axes: list[list[tuple[Expr, Expr | None]]], sizes: tuple[int, ...], zeros: bool
 ) -> Expr:
     """The weighted sum over the places of all axes together."""
     images = moveaxis(in_f32(x), (1,), (rank(x) - 1,))

@@ -6,12 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from plica.frontend.torch.node import TorchNode
-from plica.frontend.torch.row.word import (
-    Row,
-    casted,
-    constant,
-    opmath,
-)
+from plica.frontend.torch.row.word import Row, casted, constant, opmath
 from plica.frontend.word import dtype, like
 from plica.ir.graph.expression import Expr
 from plica.ir.op import elementwise as ew
@@ -28,13 +23,7 @@ from plica.ir.op.activation import (
     selu,
     silu,
 )
-from plica.ir.op.comparison import (
-    greater,
-    greater_equal,
-    less,
-    less_equal,
-    logical_and,
-)
+from plica.ir.op.comparison import greater, greater_equal, less, less_equal, logical_and
 from plica.ir.op.index import where
 
 

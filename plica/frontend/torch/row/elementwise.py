@@ -22,9 +22,7 @@ from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.op import comparison as compare
 from plica.ir.op import elementwise as ew
-from plica.ir.op.activation import (
-    sigmoid,
-)
+from plica.ir.op.activation import sigmoid
 from plica.ir.op.create import full_like
 from plica.ir.op.index import where
 from plica.ir.type.dtype import bool_, i64

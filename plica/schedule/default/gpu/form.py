@@ -221,10 +221,7 @@ class _Number:
 
 
 def _number(
-    of: Digits,
-    size: int,
-    names: Names,
-    first: tuple[int, tuple[Scalar, int] | None] | None = None,
+    of: Digits, size: int, names: Names, first: tuple[int, tuple[Scalar, int] | None] | None = None
 ) -> _Number:
     """The number of a row, a column or a term; `first` is how often its first digit goes, and in
     which of several parts."""
