@@ -14,31 +14,9 @@ from functools import cached_property
 
 from attrs import define, field, frozen
 
+from plica.codegen.dynamic import program as dp
 from plica.codegen.dynamic.kernel import Launchable, choose, choose_written, viewed
 from plica.codegen.dynamic.layout import fields, span, width
-from plica.codegen.dynamic.program import (
-    Build,
-    CallStep,
-    Cell,
-    ChooseStep,
-    Constant,
-    DynamicProgram,
-    End,
-    Failure,
-    FallThrough,
-    FieldStep,
-    ForceStep,
-    KernelCall,
-    OpenCell,
-    Routine,
-    RoutineRegion,
-    SelectClause,
-    SelectStep,
-    Size,
-    Step,
-    Tail,
-    Yield,
-)
 from plica.codegen.dynamic.tree import Place, Row, Test, tree
 from plica.codegen.lower.scheduled import Scheduler
 from plica.codegen.program import KernelOrigin
@@ -57,7 +35,7 @@ from plica.ir.type.term import DataType, Type
 
 def select_instructions(
     module: Module, kernels: Mapping[ex.Var, ex.Function], by: Scheduler
-) -> DynamicProgram:
+) -> dp.DynamicProgram:
     """The program of a module in A-normal form, whose calls of `kernels` are operators."""
     whole = _Whole(module, kernels, by)
     assert module.main is not None
@@ -66,7 +44,7 @@ def select_instructions(
         whole.todo.pop().write()
     made = [whole.routines[number] for number in range(len(whole.routines))]
     found = list(whole.kernels.values())
-    return DynamicProgram(
+    return dp.DynamicProgram(
         tuple(made),
         entry,
         tuple([kernel for _, kernel, _ in found]),
@@ -95,12 +73,12 @@ class _Whole:
     named: Mapping[ex.Var, ex.Function]
     by: Scheduler
     numbers: dict[ex.Var, int] = field(factory=dict)
-    routines: dict[int, Routine] = field(factory=dict)
+    routines: dict[int, dp.Routine] = field(factory=dict)
     todo: list[_Body] = field(factory=list)
     constants: dict[ex.Const, int] = field(factory=dict)
     kernels: dict[str, tuple[int, Kernel, str]] = field(factory=dict)
     origins: dict[str, KernelOrigin] = field(factory=dict)
-    failures: dict[Failure, int] = field(factory=dict)
+    failures: dict[dp.Failure, int] = field(factory=dict)
     made: int = 0
 
     @cached_property
@@ -138,7 +116,7 @@ class _Whole:
             made.add_cell(each, thunks[each], owned=False)
         return made
 
-    def failure(self, failure: Failure) -> int:
+    def failure(self, failure: dp.Failure) -> int:
         return self.failures.setdefault(failure, len(self.failures))
 
     def constant(self, of: ex.Const) -> int:
@@ -157,10 +135,10 @@ class _Body:
     registers: int = 0
     env: dict[ex.Var, tuple[int, ...]] = field(factory=dict)
     thunks: dict[ex.Var, Thunk] = field(factory=dict)
-    cells: list[Cell] = field(factory=list)
+    cells: list[dp.Cell] = field(factory=list)
     cell_of: dict[ex.Var, int] = field(factory=dict)
     immortal: set[int] = field(factory=set)
-    regions: dict[int, RoutineRegion] = field(factory=dict)
+    regions: dict[int, dp.RoutineRegion] = field(factory=dict)
     todo: list[tuple[int, ex.Expr, bool]] = field(factory=list)
     opened: int = 0
 
@@ -169,14 +147,14 @@ class _Body:
         self.region(self.body, tail=True)
         while self.todo:
             number, body, tail = self.todo.pop()
-            steps: list[Step] = []
+            steps: list[dp.Step] = []
             while isinstance(body, ex.Let):
                 self.bind(body.var, body.value, steps)
                 body = body.body
-            end = self.end(body, steps) if tail else Yield(self.values(body, steps))
-            self.regions[number] = RoutineRegion(tuple(steps), end, tail)
+            end = self.end(body, steps) if tail else dp.Yield(self.values(body, steps))
+            self.regions[number] = dp.RoutineRegion(tuple(steps), end, tail)
         regions = tuple([self.regions[number] for number in range(self.opened)])
-        self.whole.routines[self.number] = Routine(
+        self.whole.routines[self.number] = dp.Routine(
             self.name,
             self.params,
             self.registers,
@@ -200,23 +178,23 @@ class _Body:
         self.todo.append((self.opened - 1, body, tail))
         return self.opened - 1
 
-    def bind(self, var: ex.Var, value: ex.Expr, steps: list[Step]) -> None:
+    def bind(self, var: ex.Var, value: ex.Expr, steps: list[dp.Step]) -> None:
         """Give a variable its registers."""
         if isinstance(value, ex.Function):
             self.postpone(var, value, steps)
         else:
             self.env[var] = self.values(value, steps)
 
-    def end(self, node: ex.Expr, steps: list[Step]) -> End:
+    def end(self, node: ex.Expr, steps: list[dp.Step]) -> dp.End:
         """What a region in tail position ends with."""
         if isinstance(node, ex.If | ex.Match):
             self.branch(node, steps, tail=True)
-            return FallThrough()
+            return dp.FallThrough()
         if isinstance(node, ex.Call) and self.is_routine(node.callee):
             assert isinstance(node.callee, ex.Var)
             args = self.every(node.args, steps)
-            return Tail(self.whole.routine(node.callee), args)
-        return Yield(self.values(node, steps))
+            return dp.Tail(self.whole.routine(node.callee), args)
+        return dp.Yield(self.values(node, steps))
 
     def is_routine(self, callee: ex.Expr) -> bool:
         return (
@@ -226,10 +204,10 @@ class _Body:
             and callee not in self.thunks
         )
 
-    def every(self, nodes: tuple[ex.Expr, ...], steps: list[Step]) -> tuple[int, ...]:
+    def every(self, nodes: tuple[ex.Expr, ...], steps: list[dp.Step]) -> tuple[int, ...]:
         return tuple([register for each in nodes for register in self.values(each, steps)])
 
-    def values(self, node: ex.Expr, steps: list[Step]) -> tuple[int, ...]:
+    def values(self, node: ex.Expr, steps: list[dp.Step]) -> tuple[int, ...]:
         """The registers of a value, after the steps it takes."""
         match node:
             case ex.Var():
@@ -237,7 +215,7 @@ class _Body:
             case ex.Const():
                 target = self.fresh()
                 self.immortal.add(target)
-                steps.append(Constant(target, self.whole.constant(node)))
+                steps.append(dp.Constant(target, self.whole.constant(node)))
                 return (target,)
             case ex.Tuple(items):
                 return self.every(items, steps)
@@ -252,11 +230,11 @@ class _Body:
                 raise CompilerBug(f"{type(node).__name__} is left in A-normal form.")
 
     def call(
-        self, node: ex.Call, callee: ex.Expr, args: tuple[ex.Expr, ...], steps: list[Step]
+        self, node: ex.Call, callee: ex.Expr, args: tuple[ex.Expr, ...], steps: list[dp.Step]
     ) -> tuple[int, ...]:
         if isinstance(callee, ex.Constructor):
             target = self.fresh()
-            steps.append(Build(target, callee.index, self.every(args, steps)))
+            steps.append(dp.Build(target, callee.index, self.every(args, steps)))
             return (target,)
         assert isinstance(callee, ex.Var)
         if callee in self.whole.named:
@@ -265,15 +243,15 @@ class _Body:
             return self.run(choose_written(self.whole.written[callee], callee, args), steps)
         if callee in self.thunks:
             targets = self.several(type_of(node))
-            steps.append(ForceStep(self.cell_of[callee], targets))
+            steps.append(dp.ForceStep(self.cell_of[callee], targets))
             return targets
         given = self.every(args, steps)
         targets = self.several(type_of(node))
-        steps.append(CallStep(self.whole.routine(callee), given, targets))
+        steps.append(dp.CallStep(self.whole.routine(callee), given, targets))
         return targets
 
     def launch(
-        self, function: ex.Function, args: tuple[ex.Expr, ...], steps: list[Step]
+        self, function: ex.Function, args: tuple[ex.Expr, ...], steps: list[dp.Step]
     ) -> tuple[int, ...]:
         """A kernel, or no step at all where a tensor is only looked at."""
         shown = viewed(function)
@@ -281,7 +259,7 @@ class _Body:
             return self.values(shown if isinstance(shown, ex.Const) else args[shown], steps)
         return self.run(choose(function, args, self.whole.by), steps)
 
-    def run(self, made: Launchable, steps: list[Step]) -> tuple[int, ...]:
+    def run(self, made: Launchable, steps: list[dp.Step]) -> tuple[int, ...]:
         """The step that runs a kernel."""
         if made.origin is not None:
             self.whole.origins.setdefault(made.digest, made.origin)
@@ -290,32 +268,36 @@ class _Body:
         inputs = self.every(made.reads, steps)
         target = self.fresh()
         scratch = tuple([index(size) for size in made.scratch])
-        output = Size(target, index(made.bytes))
-        steps.append(KernelCall(number, (), inputs, output, scratch, made.source))
+        output = dp.Size(target, index(made.bytes))
+        steps.append(dp.KernelCall(number, (), inputs, output, scratch, made.source))
         return (target,)
 
-    def branch(self, node: ex.If | ex.Match, steps: list[Step], *, tail: bool) -> tuple[int, ...]:
+    def branch(
+        self, node: ex.If | ex.Match, steps: list[dp.Step], *, tail: bool
+    ) -> tuple[int, ...]:
         """A choice; in tail position its regions leave the routine."""
         if isinstance(node, ex.If):
             (condition,) = self.values(node.condition, steps)
             then, orelse = (self.region(node.then, tail=tail), self.region(node.orelse, tail=tail))
             targets = () if tail else self.several(type_of(node))
-            steps.append(ChooseStep(condition, then, orelse, targets))
+            steps.append(dp.ChooseStep(condition, then, orelse, targets))
             return targets
         roots = self.values(node.value, steps)
         of = type_of(node.value)
-        clauses: list[SelectClause] = []
+        clauses: list[dp.SelectClause] = []
         rows: list[Row] = []
         for number, each in enumerate(node.clauses):
-            taken: list[FieldStep] = []
+            taken: list[dp.FieldStep] = []
             asked = self.asked(each.pattern, of, None, 0, roots, taken)
             rows.append((number, asked))
-            clauses.append(SelectClause(tuple(taken), self.region(each.body, tail=tail)))
+            clauses.append(dp.SelectClause(tuple(taken), self.region(each.body, tail=tail)))
         patterns = " or ".join([sketch_pattern(each.pattern) for each in node.clauses])
         message = "No clause of the match fits the value."
-        failure = self.whole.failure(Failure("match-failure", message, None, patterns or "nothing"))
+        failure = self.whole.failure(
+            dp.Failure("match-failure", message, None, patterns or "nothing")
+        )
         targets = () if tail else self.several(type_of(node))
-        steps.append(SelectStep(roots, tree(rows), tuple(clauses), failure, targets))
+        steps.append(dp.SelectStep(roots, tree(rows), tuple(clauses), failure, targets))
         return targets
 
     def asked(  # noqa: PLR0917  # a pattern, and where it stands
@@ -325,7 +307,7 @@ class _Body:
         inside: tuple[Place, int] | None,
         offset: int,
         roots: tuple[int, ...],
-        taken: list[FieldStep],
+        taken: list[dp.FieldStep],
     ) -> dict[Place, Test]:
         """The tags a pattern asks for, from the leaf `offset` on; its variables get registers.
 
@@ -341,7 +323,7 @@ class _Body:
                 found = self.several(of)
                 (root, path), count = inside
                 for number, target in enumerate(found):
-                    taken.append(FieldStep(target, roots[root], (*path, offset + number), count))
+                    taken.append(dp.FieldStep(target, roots[root], (*path, offset + number), count))
                 self.env[var] = found
                 return {}
             case ex.PTuple(items):
@@ -367,7 +349,7 @@ class _Body:
                 assert isinstance(data, DataDef)
                 return {place: Test(constructor.index, len(data.constructors), inner)}
 
-    def postpone(self, var: ex.Var, function: ex.Function, steps: list[Step]) -> None:
+    def postpone(self, var: ex.Var, function: ex.Function, steps: list[dp.Step]) -> None:
         """A cell for a value that is computed when it is needed."""
         if function.params or function.dims or function.types:
             raise CompilerBug(f"The function {var.name} is left where only thunks are.")
@@ -387,7 +369,7 @@ class _Body:
         body = self.whole.begun(label, params, needed, self.thunks, function.body)
         thunk = Thunk(body.number, params, needed, width(type_of(function.body)))
         self.add_cell(var, thunk, owned=True)
-        steps.append(OpenCell(self.cell_of[var]))
+        steps.append(dp.OpenCell(self.cell_of[var]))
 
     def add_cell(self, var: ex.Var, thunk: Thunk, *, owned: bool) -> None:
         """Know a thunk by its variable."""
@@ -395,4 +377,4 @@ class _Body:
         cells = tuple([self.cell_of[each] for each in thunk.thunks])
         self.thunks[var] = thunk
         self.cell_of[var] = len(self.cells)
-        self.cells.append(Cell(thunk.routine, args, cells, thunk.results, owned))
+        self.cells.append(dp.Cell(thunk.routine, args, cells, thunk.results, owned))
