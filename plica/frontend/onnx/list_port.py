@@ -16,7 +16,7 @@ from plica.core.name import Name
 from plica.frontend.onnx.dim import identifier
 from plica.frontend.onnx.ragged import as_option, as_ragged
 from plica.frontend.onnx.storage import dtype_of
-from plica.frontend.onnx.value import OptionValue, RaggedValue, SequenceValue, TensorValue
+from plica.frontend.onnx.value import OptionValue, RaggedValue, SequenceValue, TensorValue, is_list
 from plica.ir.graph.expression import Attrs, Expr, Tuple, Var, attr
 from plica.ir.graph.module import Module, module
 from plica.ir.type.dim import dim_var, known
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from onnx import TypeProto, ValueInfoProto
 
 
-def port_of(info: ValueInfoProto) -> ListPort | None:
-    """What a caller gives or gets, None where it is a tensor or nothing is said."""
+def list_port(info: ValueInfoProto) -> ListPort:
+    """What a caller gives or gets, of an input or output that is no tensor."""
     of: TypeProto = info.type
     option = of.HasField("optional_type")
     if option:
@@ -39,8 +39,6 @@ def port_of(info: ValueInfoProto) -> ListPort | None:
     listed = of.HasField("sequence_type")
     if listed:
         of = of.sequence_type.elem_type
-    if not option and not listed:
-        return None
     kind: ListKind = "list" if not option else "option of list" if listed else "option"
     if not of.HasField("tensor_type"):
         message = f"{info.name!r} holds no tensors."
@@ -113,9 +111,8 @@ def list_output(info: ValueInfoProto, value: TensorValue) -> Mapping[str, Expr]:
 
 def given_port(info: ValueInfoProto, value: TensorValue) -> ListPort:
     """What a caller gets: as the model says, or where it says nothing as it is."""
-    said = port_of(info)
-    if said is not None:
-        return said
+    if is_list(info):
+        return list_port(info)
     if isinstance(value, OptionValue):
         kind: ListKind = "option of list" if value.holds_list else "option"
     elif isinstance(value, SequenceValue | RaggedValue):
@@ -138,9 +135,9 @@ def list_ports(
     taken = {str(each.name): each.type for each in params}
     takes = []
     for info in declared:
-        port, of = port_of(info), taken.get(info.name)
-        if port is not None:
-            takes.append(port)
+        of = taken.get(info.name)
+        if is_list(info):
+            takes.append(list_port(info))
         elif isinstance(of, TensorType):
             takes.append(given_port(info, TensorValue(Var(Name(info.name), of))))
     values = [(each, scope.get(each.name)) for each in outputs]
