@@ -180,6 +180,32 @@ def test_what_is_not_shown_to_be_written_begins_as_zeros(
         assert np.asarray(exe(np.arange(8, dtype=np.float32))).tolist() == expected
 
 
+LAID = """
+@plica.kernel
+def laid(x: Buffer[(3, 4), f32{x}], y: Buffer[(3, 4), f32{y}]):
+    for i, j in grid(3, 4):
+        with block("y", spatial=(i, j)):
+            y[i, j] = x[i, j] * 2.0
+"""
+
+
+@pytest.mark.parametrize("x", ["", ", strides(1, 3)", ", strides(8, 2), align(64)"])
+@pytest.mark.parametrize("y", ["", ", strides(1, 3)", ", strides(-1, 5)", ", align(128)"])
+def test_parameters_lie_as_a_kernel_says_and_mean_their_elements(x: str, y: str) -> None:
+    program = plica.from_text(LAID.format(x=x, y=y))
+    value = np.arange(12, dtype=np.float32).reshape(3, 4)
+    exe = plica.compile(program, threads=1)
+    np.testing.assert_array_equal(exe(value), 2 * value)
+    np.testing.assert_array_equal(plica.interpret(program, value), 2 * value)
+
+
+@pytest.mark.parametrize("steps", ["1, 1", "2, 1", "0, 1", "4, -2"])
+def test_parameters_whose_elements_meet_are_refused(steps: str) -> None:
+    program = plica.from_text(LAID.format(x=f", strides({steps})", y=""))
+    with pytest.raises(plica.UnsupportedError, match="'x' are not shown to lie apart"):
+        plica.compile(program)
+
+
 def test_which_of_two_kernels_is_meant() -> None:
     one = written("for i in range(8):", "    y[i] = x[i]")
     (name,) = one.names
