@@ -74,6 +74,7 @@ ROWS: Final[Mapping[str, Row]] = {
     "full_like":        row.shaped(0, 2, lambda d, shape: {"value": 2, "dtype": "f64"}),
     "gather_nd":        row.gather_nd,
     "layout_transform": lambda d: ((d.real(1, 4, 2, 3),), {"source": "NCHW", "target": d.pick(("NHWC", "NCHW2c", "CNHW"))}),
+    "match_shape":      row.shaped(0, 3, lambda d, shape: {"shape": shape}),
     "matmul":           row.matrices,
     "matrix_set_diag":  row.diagonal_set,
     "meshgrid":         lambda d: ((d.real(d.size()), d.real(d.size())), {"indexing": d.pick(("ij", "xy"))}),
