@@ -16,7 +16,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from plica.analysis.index.bounds import bounds
+from plica.analysis.index.context import EMPTY
 from plica.analysis.statement import refused
+from plica.codegen.cuda.address import wide
 from plica.codegen.cuda.code import Extents, KernelCode, KernelLaunch, joined
 from plica.codegen.cuda.dialect import CUDA, WIDE
 from plica.codegen.cuda.intrinsic import LANE, come_together, invocation
@@ -111,6 +114,7 @@ class _Function:
         self.lane: ScalarVar | None = None
         self.warp: tuple[ScalarVar, int] | None = None
         self.around: dict[Term, int] = {}
+        self.context = EMPTY
         self.shared: list[tuple[str, Buffer]] = []
         self.maps: dict[TileMap, str] = {}
         come_together(nest)
@@ -196,8 +200,10 @@ class _Function:
         values, count = self.values, known(loop.extent)
         values.natural.add(loop.var)
         few = count is not None and count <= LANES  # more of them are a loop as any other
-        if count is not None:
-            self.around[ScalarVar(loop.var.name, i64)] = count
+        most = bounds(wide(loop.extent), self.context).high if count is None else count
+        if most is not None:
+            var = ScalarVar(loop.var.name, i64)
+            self.around[var], self.context = most, self.context.loop(var, most)
         if loop.kind in THREADS:
             return self._threads(loop)
         if loop.kind == "vectorized" and few and self.near.write(loop, count or 0):
@@ -260,7 +266,8 @@ class _Function:
             self.shared.append((word, buffer))
             return (of.body,)
         if reach == "thread" or (reach == "all" and count_of(buffer) <= FEW):
-            return clike.allocate(values, of)
+            self.waits.held.add(buffer)
+            return (*clike.allocate(values, of), partial(self.waits.held.discard, buffer))
         raise refused(
             "This memory is not there for threads.",
             buffer.name,

@@ -206,13 +206,16 @@ def copied(nest: Stmt, around: Mapping[Term, int]) -> TmaTile:
     if not plain or max(extents) > LONGEST or any(step * size % 16 for step in strides[1:]):
         raise _no_tile(stmt, f"a tile of {tuple(extents)} with steps of {tuple(strides)}")
     where = [(source, loops), *_places(rest, around)]
-    bounds = _bounds(stmt, guards, where, strides, sum(n for atoms, n in rest if not atoms))
+    begin = sum(n for atoms, n in rest if not atoms)
+    bounds = _bounds(stmt, guards, where, strides, begin)
     for stride in [step * count for step, count in bounds.items()]:
         if stride not in strides and any(factor % stride == 0 for _, factor in rest):
             strides.append(stride)  # what lies beyond the bound is along an axis of its own
             extents.append(1)
     if len(extents) > DEEPEST or any(step * size % 16 for step in strides[1:]):
         raise _no_tile(stmt, f"a tile of {tuple(extents)} with steps of {tuple(strides)}")
+    rest = [each for each in rest if each[0]]
+    rest += [((), step * count) for step, count in _digits(begin, strides).items() if count]
     axes = [(step, count, bounds.get(step)) for step, count in zip(strides, extents, strict=True)]
     sizes, begins = _found(stmt, load, rest, axes, around)
     return TmaTile(stmt, load, tuple(loops), tuple(extents), tuple(strides), sizes, begins)
@@ -269,10 +272,17 @@ def _bounds(
         if not stride or reach > step - stride or limit < 1:
             raise _no_tile(store, "a guard that is no bound of an axis")
         found[stride] = limit * (step // stride)
-    for stride in sorted(found, reverse=True):  # where a tile of a turn of its own begins
-        if begin and begin % stride == 0:
-            found[stride] += begin // stride
-            break
+    for stride, count in _digits(begin, strides).items():  # where the first tile begins
+        if stride in found:
+            found[stride] += count
+    return found
+
+
+def _digits(of: int, strides: Sequence[int]) -> dict[int, int]:
+    """How far a place is along each axis, those of the greatest strides first."""
+    found: dict[int, int] = {}
+    for stride in sorted(strides, reverse=True):
+        found[stride], of = divmod(of, stride)
     return found
 
 
@@ -311,7 +321,7 @@ def _found(
         if left:
             raise _no_tile(store, f"steps of {tuple(strides)}, which do not divide one another")
     parts: list[list[Product]] = [[] for _ in strides]
-    last = [extent - 1 for extent in extents]
+    first, last = [0] * len(strides), [extent - 1 for extent in extents]
     for atoms, factor in rest:
         axis = next(each for each in falling if factor % strides[each] == 0)
         parts[axis].append((atoms, factor // strides[axis]))
@@ -320,11 +330,14 @@ def _found(
             if atom not in around:
                 raise _no_tile(store, "a place that depends on more than loops")
             most *= around[atom] - 1
-        last[axis] += most
+        ends = last if most > 0 or not atoms else first
+        ends[axis] += most
+        if not atoms:
+            first[axis] += most
     for bound, size in zip(bounds, sizes, strict=True):
         if bound and size != bound:
             raise _no_tile(store, f"a guard at {bound} along an axis of {size}")
-    if any(factor < 0 for _, factor in rest) or any(
+    if any(each < 0 for each in first) or any(
         most >= size and not bound for most, size, bound in zip(last, sizes, bounds, strict=True)
     ):
         raise _no_tile(store, f"a tile that may reach outside of {load.buffer.name}")

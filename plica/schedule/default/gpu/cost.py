@@ -108,6 +108,37 @@ def attention_cost(of: Chain, tile: AttentionTile, gpu: Gpu) -> float:
     return -(-tiles // (beside * gpu.processors)) * slices * busy + ENDS
 
 
+SCORE: Final = 0.045
+"""Cycles of a processor for what is done to a score between two products of warps together."""
+
+RESCALE: Final = 0.0006
+"""And for each column of its values: sums are rescaled."""
+
+ALONE: Final = 900
+"""Cycles of a slice in which a group of warps waits, if there is no other beside it."""
+
+
+def group_attention_cost(of: Chain, tile: AttentionTile, gpu: Gpu) -> float:
+    """Two products around a softmax by warps that multiply together: groups hide each other."""
+    rows, deep, wide = of.size(of.row), of.size(of.depth), of.size(of.column)
+    tiles = prod(of.size(axis) for axis in of.batch) * -(-rows // tile.rows)
+    slices: float = -(-of.size(of.key) // tile.keys)
+    if seen_keys(of)[1] is not None:
+        slices *= 0.5 + 0.5 * min(1.0, tile.rows / rows)
+    registers = 24 + 0.45 * wide + 0.95 * tile.keys
+    shared = of.dtype.bytes * (tile.rows * deep + 2 * tile.keys * (deep + wide))
+    room = min(gpu.registers / (32 * tile.warps * registers), gpu.shared / shared)
+    score = (deep + wide) / 2048 + SCORE + RESCALE * wide
+
+    def slice_of(blocks: int) -> float:
+        groups = blocks * tile.warps / 4
+        return groups * 64 * tile.high * tile.keys * score + ALONE / groups
+
+    beside = max(1, int(room))
+    full, rest = divmod(-(-tiles // gpu.processors), beside)
+    return slices * (full * slice_of(beside) + (slice_of(rest) if rest else 0.0)) + ENDS
+
+
 # --- products of f32 ------------------------------------------------------------------------------
 
 NEAR: Final = 8
