@@ -14,6 +14,7 @@ each guard says that the place along an axis is inside of that.
 A copy is under way until a barrier in shared memory has counted its bytes.  A ring of those, one
 for each copy that may be under way, is gone through in order.
 
+>>> from plica.analysis.index.context import EMPTY
 >>> from plica.ir.type.dtype import f16
 >>> from plica.ir.loop.statement import For, Store
 >>> from plica.ir.loop.scalar import Buffer, index
@@ -22,7 +23,7 @@ for each copy that may be under way, is gone through in order.
 >>> tile = Buffer(x.name, (index(128), index(64)), f16, SWIZZLED)
 >>> store = Store(tile, (r, k), x[128 * b + r, k + 64])
 >>> copy = For(r, index(128), "serial", For(k, index(64), "serial", store))
->>> found = copied(copy, {b: 2})
+>>> found = copied(copy, EMPTY.loop(b, 2))
 >>> found.extents, found.strides, found.sizes
 ((64, 128), (1, 512), (512, 256))
 """
@@ -35,7 +36,8 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from plica.analysis.enclosing import simple
-from plica.analysis.index.context import conjuncts
+from plica.analysis.index.bounds import bounds
+from plica.analysis.index.context import Context, conjuncts
 from plica.analysis.statement import refused
 from plica.codegen.cuda.address import wide
 from plica.codegen.emit.expression import linear
@@ -60,7 +62,7 @@ ATOM: Final = 1024
 LONGEST, DEEPEST = 256, 5
 """Elements of a tile along an axis, and axes, at most."""
 
-Product: TypeAlias = tuple[tuple[Term, ...], int]
+Product: TypeAlias = tuple[tuple[Scalar, ...], int]
 """Some variables times a number."""
 
 _HEAD: Final = "__device__ __forceinline__"
@@ -174,8 +176,8 @@ def _touched(buffer: Buffer) -> Exception:
     return refused(message, buffer.name, "copies of tiles, and products of four warps", "another")
 
 
-def copied(nest: Stmt, around: Mapping[Term, int]) -> TmaTile:
-    """The tile that a nest copies; `around` are the extents of the variables around it."""
+def copied(nest: Stmt, around: Context) -> TmaTile:
+    """The tile that a nest copies; `around` says of the variables around it what they may be."""
     loops: dict[ScalarVar, int] = {}
     stmt = nest
     while isinstance(stmt, For):
@@ -205,7 +207,8 @@ def copied(nest: Stmt, around: Mapping[Term, int]) -> TmaTile:
     plain = strides[:1] == [1] and extents[0] * size == ROW and 1 < len(extents) <= DEEPEST
     if not plain or max(extents) > LONGEST or any(step * size % 16 for step in strides[1:]):
         raise _no_tile(stmt, f"a tile of {tuple(extents)} with steps of {tuple(strides)}")
-    where = [(source, loops), *_places(rest, around)]
+    own = dict[Term, int](source.items()), dict[Term, int](loops.items())
+    where: list[Factors] = [own, *_places(rest, around)]
     begin = sum(n for atoms, n in rest if not atoms)
     bounds = _bounds(stmt, guards, where, strides, begin)
     for stride in [step * count for step, count in bounds.items()]:
@@ -228,17 +231,23 @@ def _guarded(of: Scalar) -> tuple[Scalar, Sequence[Scalar]]:
     return of, ()
 
 
-Factors: TypeAlias = tuple[Mapping[ScalarVar, int], Mapping[ScalarVar, int]]
+Factors: TypeAlias = tuple[Mapping[Term, int], Mapping[Term, int]]
 """How far apart elements of neighbouring turns of some loops are, and how many turns there are."""
 
 
-def _places(rest: list[Product], around: Mapping[Term, int]) -> list[Factors]:
-    """The loops around that say where a tile begins."""
+def _places(rest: list[Product], around: Context) -> list[Factors]:
+    """What says where a tile begins, and how many values each of it has."""
     return [
-        ({atoms[0]: factor}, {atoms[0]: around.get(atoms[0], 0)})
+        ({atoms[0]: factor}, {atoms[0]: _most(atoms[0], around) + 1})
         for atoms, factor in rest
-        if len(atoms) == 1 and isinstance(atoms[0], ScalarVar)
+        if len(atoms) == 1 and _most(atoms[0], around) >= 0
     ]
+
+
+def _most(of: Scalar, around: Context) -> int:
+    """The greatest value of a term that is never negative; -1 where that is not known."""
+    low, high = bounds(of, around)
+    return -1 if low is None or low < 0 or high is None else high
 
 
 def _bounds(
@@ -263,7 +272,7 @@ def _bounds(
         said = {atoms[0]: factor for atoms, factor in terms.values() if len(atoms) == 1}
         if len(said) + bool(limit) != len(terms) or not all(var in steps for var in said):
             raise _no_tile(store, "a guard that is no bound")
-        ratios = {steps[var] / factor for var, factor in said.items()}  # type: ignore[index]  # loops, as was asked
+        ratios = {steps[var] / factor for var, factor in said.items()}
         step = int(ratios.pop()) if len(ratios) == 1 else 0
         stride = max([s for s in strides if step and step % s == 0], default=0)
         # Digits below those that the guard asks for may not reach the next one.
@@ -306,7 +315,7 @@ def _found(
     load: Load,
     rest: list[Product],
     axes: list[tuple[int, int, int | None]],
-    around: Mapping[Term, int],
+    around: Context,
 ) -> tuple[tuple[int, ...], tuple[tuple[Product, ...], ...]]:
     """How long the axes of a tensor are, and where in it a tile begins, which is inside but along
     axes that have a bound."""
@@ -327,9 +336,9 @@ def _found(
         parts[axis].append((atoms, factor // strides[axis]))
         most = factor // strides[axis]
         for atom in atoms:
-            if atom not in around:
+            if _most(atom, around) < 0:
                 raise _no_tile(store, "a place that depends on more than loops")
-            most *= around[atom] - 1
+            most *= _most(atom, around)
         ends = last if most > 0 or not atoms else first
         ends[axis] += most
         if not atoms:

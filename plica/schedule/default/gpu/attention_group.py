@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.core.term import Term
 from plica.ir.loop.invocation import TensorIntrinsic
-from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import Buffer, Load, Scalar, index
 from plica.ir.loop.stages import Stages
-from plica.ir.loop.statement import For, Invoke, LoopKind, Stmt, Store, seq
+from plica.ir.loop.statement import For, Invoke, Stmt, Store, seq
+from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType
 from plica.schedule.default.gpu.attention_chain import Chain
 from plica.schedule.default.gpu.attention_tile import (
@@ -34,16 +34,12 @@ from plica.schedule.default.gpu.warp_meaning import (
 PANEL: Final = 64
 """Elements of a row of 128 bytes."""
 
-BLOCKS: Final[tuple[LoopKind, ...]] = ("blockIdx.y", "blockIdx.z")
-"""Where lots are, from the last axis on."""
-
 
 def is_in_panels(of: Chain, tile: AttentionTile) -> bool:
-    """Whether sides are rows of whole panels that the copy engine may fetch, some of each."""
-    sizes = (of.size(of.depth), of.size(of.column))
+    """Whether sides are rows that the copy engine may fetch, some of each panel of keys."""
     plain = all(isinstance(each, Load) for each in (of.left, of.right, of.values))
     whole = -(-of.size(of.key) // PANEL) % (tile.keys // PANEL) == 0
-    return plain and whole and not any(each % PANEL for each in sizes) and len(of.batch) < 3
+    return plain and whole
 
 
 def group_attention_tiles(of: Chain, tile: AttentionTile) -> Stages:
@@ -65,15 +61,7 @@ def group_attention_intrinsics(
 class _GroupWriter(AttentionWriter):
     """Writes the statements for warps that multiply together."""
 
-    def _grid(self) -> tuple[Scalar, dict[Term, Term], list[tuple[ScalarVar, int, LoopKind]]]:
-        of, number = self.of, self.names.var("b")
-        blocks: list[tuple[ScalarVar, int, LoopKind]] = [(number, self.rows, "blockIdx.x")]
-        lots: dict[Term, Term] = {}
-        for axis, kind in zip(reversed(of.batch), BLOCKS, strict=False):
-            lot = self.names.var("z")
-            lots[axis] = lot
-            blocks.append((lot, of.size(axis), kind))
-        return number, lots, blocks
+    step = PANEL
 
     def _row(self, i: Scalar, half: Scalar) -> Scalar:
         group = (self.warp // GROUP * self.tile.high + i) * GROUP + self.warp % GROUP
@@ -91,36 +79,30 @@ class _GroupWriter(AttentionWriter):
 
     def _fetches(self, to: Buffer, element: Element, rows: int, columns: int) -> tuple[Stmt, ...]:
         """Tiles by the copy engine: panels of rows, of values 64 rows each."""
-        if to.name.hint != "value":
-            return (self._tile(to, element, (columns // PANEL, rows), None),)
-        shape = (columns // PANEL, PANEL)
-        return tuple([self._tile(to, element, shape, at) for at in range(rows // PANEL)])
+        value = to.name.hint == "value"
+        size = self.of.size(self.of.column if value else self.of.depth)
+        panels = [*range(columns // PANEL)] if size % PANEL else [None]
+        slabs = [*range(rows // PANEL)] if value else [None]
+        return tuple([self._tile(to, element, slab, at) for slab in slabs for at in panels])
 
-    def _tile(self, to: Buffer, element: Element, shape: tuple[int, int], slab: int | None) -> Stmt:
-        """Rows of some panels, one behind another."""
-        own = to.shape if slab is None else to.shape[1:]
-        axes = [self.names.var("n") for _ in own]
-        panel, *rest = axes
-        place: Scalar = index(0)
-        for var, size in zip(rest, own[1:], strict=True):
-            place = place * size + var
+    def _tile(self, to: Buffer, element: Element, slab: int | None, panel: int | None) -> Stmt:
+        """Rows of some panels, one behind another; of one where rows end inside of it."""
+        fixed: list[Scalar] = [] if slab is None else [index(slab)]
         row: Scalar = index(0 if slab is None else slab * PANEL)
-        column: Scalar = panel * PANEL
-        # Axes of a row are those that make 64 elements, from the last on.
-        inner, across = [*reversed([*zip(rest, own[1:], strict=True)])], 1
-        step = 1
-        for var, size in inner:
-            count = int(size.value)  # type: ignore[attr-defined]  # sizes are numbers
-            if across < PANEL:
-                column = column + var * across
-                across *= count
+        axes = [(self.names.var("n"), known(size) or 0) for size in to.shape[len(fixed) :]]
+        column: Scalar = axes[0][0] * PANEL
+        if panel is not None:
+            fixed, axes, column = [*fixed, index(panel)], axes[1:], index(panel * PANEL)
+        across = step = 1
+        for var, count in reversed(axes if panel is not None else axes[1:]):
+            if across < PANEL:  # axes of a row are the last ones
+                column, across = column + var * across, across * count
             else:
-                row = row + var * step
-                step *= count
-        starts = axes if slab is None else [index(slab), *axes]
-        body: Stmt = Store(to, tuple(starts), element(row, column))
-        for var, size in reversed([*zip(axes, own, strict=True)]):
-            body = For(var, size, "serial", body)
+                row, step = row + var * step, step * count
+        places = (*fixed, *[var for var, _ in axes])
+        body: Stmt = Store(to, places, element(row, column))
+        for var, count in reversed(axes):
+            body = For(var, index(count), "serial", body)
         return body
 
     def _products(self, sides: tuple[Buffer, Buffer, Buffer], part: Buffer) -> Stmt:

@@ -149,10 +149,13 @@ def attention_tiles(of: Chain, tile: AttentionTile) -> Stages:
 class AttentionWriter:
     """Writes the statements; knows the names, and where a thread is."""
 
+    step = STEP
+    """Of how many columns there are multiples."""
+
     def __init__(self, of: Chain, tile: AttentionTile) -> None:
         self.of, self.tile = of, tile
         self.names = _Names(of.of)
-        self.deep, self.wide = _up(of.size(of.depth), STEP), _up(of.size(of.column), STEP)
+        self.deep, self.wide = (_up(of.size(axis), self.step) for axis in (of.depth, of.column))
         self.warp, self.lane = (self.names.var(word) for word in ("w", "t"))
         self.rows = -(-of.size(of.row) // tile.rows)
         self.slices = -(-of.size(of.key) // tile.keys)

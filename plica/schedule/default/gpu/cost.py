@@ -120,7 +120,8 @@ ALONE: Final = 900
 
 def group_attention_cost(of: Chain, tile: AttentionTile, gpu: Gpu) -> float:
     """Two products around a softmax by warps that multiply together: groups hide each other."""
-    rows, deep, wide = of.size(of.row), of.size(of.depth), of.size(of.column)
+    rows = of.size(of.row)
+    deep, wide = (-(-of.size(axis) // 64) * 64 for axis in (of.depth, of.column))
     tiles = prod(of.size(axis) for axis in of.batch) * -(-rows // tile.rows)
     slices: float = -(-of.size(of.key) // tile.keys)
     if seen_keys(of)[1] is not None:
