@@ -88,6 +88,9 @@ def blocks_at_once(warps: Warps, gpu: Gpu) -> int:
 EXPONENT: Final = 6 / 128
 """Cycles of a processor for a score: scale, greatest, exponential, sum, rounding."""
 
+WAITING: Final = 1.4
+"""What was measured of such tiles, beside what their products and exponents would take."""
+
 RESIDENT: Final = 8
 """Warps with sums in all their registers that a processor runs at once."""
 
@@ -105,7 +108,7 @@ def attention_cost(of: Chain, tile: AttentionTile, gpu: Gpu) -> float:
     beside = min(max(1, RESIDENT // tile.warps), -(-tiles // gpu.processors))
     alone = 4 * tile.high * 16 * tile.keys * score
     busy = max(beside * (tile.rows * tile.keys * score + fetch), alone, LATENCY / 2)
-    return -(-tiles // (beside * gpu.processors)) * slices * busy + ENDS
+    return WAITING * -(-tiles // (beside * gpu.processors)) * slices * busy + ENDS
 
 
 SCORE: Final = 0.045
