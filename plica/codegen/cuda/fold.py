@@ -194,9 +194,9 @@ class _Function:
             return ()
         self.waits.enter(loop)
         values, count = self.values, known(loop.extent)
-        values.natural.add(loop.var)
         few = count is not None and count <= LANES  # more of them are a loop as any other
         if count is not None:
+            values.known.bound(loop.var, (0, max(0, count - 1)))
             self.around[ScalarVar(loop.var.name, i64)] = count
         if loop.kind in THREADS:
             return self._threads(loop)
