@@ -24,6 +24,7 @@ from plica.codegen.emit.scalar import (
     Row,
     Walk,
     fold,
+    known_around,
     nest,
     operands,
     order,
@@ -185,16 +186,7 @@ class Expressions:
 
     def _within(self, roots: Sequence[Scalar], frame: Frame[str]) -> Order[str]:
         """The order of a side: what is written around it is known there."""
-
-        def known(node: Scalar) -> str | None:
-            at: Frame[str] | None = frame
-            while at is not None:
-                value = at.value(node)
-                if value is not None:
-                    return value
-                at = at.outer
-            return None
-
+        known = known_around(frame)
         return order(roots, self._operands, self._row, self.literal, known)
 
     # --- rows ----------------------------------------------------------------------------------

@@ -15,7 +15,17 @@ from collections.abc import Sequence
 from plica.analysis.constant_bound import within
 from plica.codegen.emit.contraction import accumulations, factors, summed_factors
 from plica.codegen.emit.operator import operation
-from plica.codegen.emit.scalar import Frame, Order, OrderStep, Row, Walk, fold, nest, order
+from plica.codegen.emit.scalar import (
+    Frame,
+    Order,
+    OrderStep,
+    Row,
+    Walk,
+    fold,
+    known_around,
+    nest,
+    order,
+)
 from plica.codegen.llvm.access import MemoryEmitter, Size, nothing
 from plica.codegen.llvm.dialect import LLVM, literal, register
 from plica.codegen.llvm.evaluation_order import EvaluationOrder, of_literal, parts, recipe
@@ -144,20 +154,8 @@ class LlvmValues:
 
     def _within(self, roots: Sequence[Scalar], frame: Frame[LaneValue]) -> Order[LaneValue]:
         """The order of terms in a loop: a check that was made outside says nothing inside."""
-        around: list[tuple[Frame[LaneValue], set[Scalar]]] = []
-        at: Frame[LaneValue] | None = frame
-        while at is not None:
-            around.append((at, unsafe(at)))
-            at = at.outer
-
-        def known_(node: Scalar) -> LaneValue | None:
-            for scope, doubtful in around:
-                value = scope.value(node)
-                if value is not None and node not in doubtful:
-                    return value
-            return None
-
-        return order(roots, self._operands, self._row, of_literal, known_)
+        known_here = known_around(frame, unsafe)
+        return order(roots, self._operands, self._row, of_literal, known_here)
 
     def _row(self, node: Scalar) -> Row[LaneValue] | tuple[str, object]:
         """What writes a part."""
