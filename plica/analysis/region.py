@@ -224,8 +224,7 @@ def _independent(sizes: Mapping[sc.ScalarVar, sc.Scalar]) -> dict[sc.ScalarVar, 
             continue
         if not free_vars(size).intersection(sizes) <= found.keys():
             return None
-        ends = ends_of(size, found)
-        if ends is None:
+        if (ends := ends_of(size, found)) is None:
             return None
         found[var] = ends.high
     return found
@@ -300,8 +299,7 @@ def _of_sum(
         if moving is None:
             low, high = low + factor, high + factor
             continue
-        ends = memo[moving]
-        if ends is None:
+        if (ends := memo[moving]) is None:
             return None
         first, last = ends.low, ends.high
         size = simple(factor if coefficient > 0 else ZERO - factor)
@@ -345,8 +343,7 @@ def _order(a: sc.Scalar, b: sc.Scalar, context: Context) -> bool | None:
     """Whether `a <= b`, None where it depends or is not known."""
     if a is b:
         return True
-    difference = known(simple(b - a, context))
-    if difference is not None:
+    if (difference := known(simple(b - a, context))) is not None:
         return difference >= 0
     if can_prove(sc.Le(a, b), context):
         return True

@@ -109,8 +109,7 @@ def compete(
         ready: dict[str, tuple[_Worker, dict[str, Any]]] = {}
         for name in (OURS, *peers):
             progress(f"{name}: making the model ready")
-            absent = why_missing(PEERS[name])
-            if absent is not None:
+            if (absent := why_missing(PEERS[name])) is not None:
                 missing.append(Missing(name, absent))
                 continue
             words = (model, given, Path(folder) / f"{name}.npz", wanted)

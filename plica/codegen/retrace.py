@@ -196,8 +196,7 @@ def _text_problems(name: str, kernel: Kernel, texts: dict[str, str]) -> Iterator
     if name not in texts:
         yield WrongTrace(name, "There is no text of it.")
         return
-    differs = first_difference(show_kernel(kernel, name), texts[name])
-    if differs is not None:
+    if (differs := first_difference(show_kernel(kernel, name), texts[name])) is not None:
         expected, found = differs
         missing = "barrier" in expected and "barrier" not in found
         what = "A barrier is missing in its text." if missing else "Its text is another kernel's."

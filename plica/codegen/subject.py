@@ -127,8 +127,7 @@ def judge(
     With `guard` it runs twice, its arrays at one side and then at the other next to memory that is
     not there.  Code is made and run in a process of its own if `isolated`.
     """
-    made = scheduled(of)
-    if made is None:
+    if (made := scheduled(of)) is None:
         return Elsewhere("the schedule is refused")
     try:
         expected = meaning(of.kernel, of.arrays)
@@ -181,8 +180,7 @@ def compared(  # noqa: PLR0917  # what is compared with what
             return WrongCode("bounds", f"{error.diagnostics[0].message}{where}")
         except CompilerBug as error:
             return WrongCode("bounds", f"{error}{where}")
-        wrong = differs(code, results, expected, margins)
-        if wrong is not None:
+        if (wrong := differs(code, results, expected, margins)) is not None:
             return WrongCode("meaning", f"{wrong}{where}")
     return None
 

@@ -33,8 +33,7 @@ def post_order(*roots: Term) -> list[Term]:
     stack: list[Any] = list(reversed(roots))  # a term to visit, or one to leave and None
     push, pop, leave, see = stack.append, stack.pop, order.append, done.add
     while stack:
-        node = pop()
-        if node is None:
+        if (node := pop()) is None:
             leave(pop())
             continue
         if node in done:

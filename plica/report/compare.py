@@ -198,8 +198,7 @@ def _wrong_step(
 
     if good(of.lowered.final):
         return None
-    bad = first_bad(derivation, good)
-    if bad is None:
+    if (bad := first_bad(derivation, good)) is None:
         return None
     sources, _ = provenance(derivation).get(bad.step.before, ({}, {}))
     operators = [each for each in sources if isinstance(each, Apply)]

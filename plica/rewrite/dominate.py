@@ -257,8 +257,7 @@ def applied(rule: Rule, region: DominatedRegion, memo: dict[Term, Term] | None) 
     left = rule.left
     assert isinstance(left, Dominator)
     parent, child = now(region.parent), now(region.child)
-    ends = joint(left, parent, child)
-    if ends is None:
+    if (ends := joint(left, parent, child)) is None:
         return None
     filling = ends | {
         "parent": parent,
@@ -270,8 +269,7 @@ def applied(rule: Rule, region: DominatedRegion, memo: dict[Term, Term] | None) 
     made = rule.build(filling) if rule.build is not None else rule.right(PatternMatch(filling))  # type: ignore[operator]  # no plan: a function
     if made is None or made is child:
         return None
-    wrong = types_differ(child, made)
-    if wrong is not None:
+    if (wrong := types_differ(child, made)) is not None:
         message = f"The sides of {rule.name} cannot have one type."
         raise RuleRefused(Diagnostic("rule-types", message, rule.place, found=wrong))
     assert isinstance(made, Expr)

@@ -148,8 +148,7 @@ def _whole(pattern: Term) -> Matcher:
     matcher = part_matcher(pattern)
     if not any(type(node).binds for node in post_order(pattern)):
         return matcher
-    clear = is_clear(pattern)
-    if clear is None:
+    if (clear := is_clear(pattern)) is None:
         return matcher
     return lambda term, filling: matcher(term, filling) and clear(filling)
 

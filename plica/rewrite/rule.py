@@ -61,8 +61,7 @@ class Rule:
     def at(self, term: Term) -> Term | None:
         """The right side where the left side is `term`, None where the rule does not apply."""
         for _, matcher in self.matchers:
-            result = self.apply(matcher, term)
-            if result is not None:
+            if (result := self.apply(matcher, term)) is not None:
                 return result
         return None
 

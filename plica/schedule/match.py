@@ -146,8 +146,7 @@ def _nest_matches(
     fitting = False
     for order in permutations(straight):
         loops = [ours.loops[at] for at in order]
-        sizes = _sizes(loops, theirs.loops, state.sizes)
-        if sizes is None:
+        if (sizes := _sizes(loops, theirs.loops, state.sizes)) is None:
             continue
         fitting = True
         if order != straight and not any_order:
@@ -196,8 +195,7 @@ def _store_matches(
         regions = dict(state.regions)
         wrong = None
         for pair in (target, *pairs):
-            wrong = _placed(pair, theirs, of, state.sizes, regions)
-            if wrong is not None:
+            if (wrong := _placed(pair, theirs, of, state.sizes, regions)) is not None:
                 break
         yield evolve(state, regions=regions) if wrong is None else wrong
 
@@ -226,8 +224,7 @@ def _ways(ours: sc.Scalar, theirs: sc.Scalar) -> Iterator[Pairs | MatchFailure]:
             else:
                 yield _unlike(a, b, len(found))
             continue
-        kids = _operands(a, b)
-        if kids is None:
+        if (kids := _operands(a, b)) is None:
             yield _unlike(a, b, len(found))
             continue
         if isinstance(a, COMMUTATIVE):

@@ -175,8 +175,7 @@ def _ordered(trace: Trace, root: Kernel) -> Trace:
         place = number
         here: ReplayState | None = None
         for at in range(number - 1, -1, -1):
-            here = _swapped(trace, reached, number, at, here)
-            if here is None:
+            if (here := _swapped(trace, reached, number, at, here)) is None:
                 break
             if keys[at] > keys[number]:
                 place = at
@@ -195,8 +194,7 @@ def _commutes_down(trace: Trace, reached: list[ReplayState], number: int, place:
     """Whether a step commutes with those before it, down to a place."""
     here: ReplayState | None = None
     for at in range(number - 1, place - 1, -1):
-        here = _swapped(trace, reached, number, at, here)
-        if here is None:
+        if (here := _swapped(trace, reached, number, at, here)) is None:
             return False
     return True
 

@@ -55,8 +55,7 @@ def read(kind: object, fields: Mapping[str, Any], place: Place | None) -> Instru
         if field.name not in fields and field.default is attrs.NOTHING:
             refuse("bad-json", f"{kind} misses the field {field.name!r}.", place)
         values.append(fields.get(field.name, field.default))
-    wrong = misfit(cls, values)
-    if wrong is not None:
+    if (wrong := misfit(cls, values)) is not None:
         refuse("bad-json", wrong, place)
     try:
         return cls(*values)

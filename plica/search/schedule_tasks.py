@@ -63,8 +63,7 @@ def next_task(standings: Sequence[Standing]) -> int | None:
 
 def gain(of: Standing, among: Sequence[Standing]) -> float:
     """How many seconds of the whole one more batch promises."""
-    best = of.best[-1]
-    if best is None:
+    if (best := of.best[-1]) is None:
         # Nothing has worked yet: it is worth what the slowest piece is worth.
         known = [e.weight * e.best[-1] for e in among if e.best and e.best[-1] is not None]
         return max(known, default=1.0) / (1 + len(of.best))

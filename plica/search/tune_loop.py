@@ -214,8 +214,7 @@ def tuned(
     searches = [run.begun(each) for each in subjects]
     spent = 0
     while spent < trials and (seconds is None or clock() - start < seconds):
-        number = next_task([each.standing for each in searches])
-        if number is None:
+        if (number := next_task([each.standing for each in searches])) is None:
             break
 
         def told(course: Course, number: int = number) -> None:
@@ -249,8 +248,7 @@ def _batch(search: _Search, run: Run, most: int, told: Callable[[Course], None])
         told(course)
 
     for each in points:
-        kept = found[each]
-        if kept is not None:
+        if (kept := found[each]) is not None:
             course = _observed(course, each, kept)
     if len(missing) < len(points):
         told(course)

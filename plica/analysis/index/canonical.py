@@ -58,8 +58,7 @@ def rank(key: Key, known: Knowledge) -> tuple[object, ...]:
     Products with a variable that the context does not know come last, as they come.  Where nothing
     is known of anything, variables are nobody's but their names': these decide.
     """
-    found = known.ranks.get(key)
-    if found is not None:
+    if (found := known.ranks.get(key)) is not None:
         return found
     parts = key.atoms if isinstance(key, Product) else (key,)
     places: list[int] = []
@@ -70,8 +69,7 @@ def rank(key: Key, known: Knowledge) -> tuple[object, ...]:
         return known.ranks[key]
     for part in parts:
         for variable in free_vars(part):
-            place = known.order.get(variable)
-            if place is None:
+            if (place := known.order.get(variable)) is None:
                 known.ranks[key] = _LAST
                 return _LAST
             places.append(place)
@@ -139,8 +137,7 @@ def quotient(of: Polynomial, by: int, known: Knowledge, depth: int = 0) -> Polyn
             rest = _split(rest, common)[0]
             by //= common
             continue
-        narrowed = _without_low_part(rest, by, known)
-        if narrowed is not None:
+        if (narrowed := _without_low_part(rest, by, known)) is not None:
             rest, common, _ = narrowed
             by //= common
             continue
@@ -183,8 +180,7 @@ def remainder(of: Polynomial, by: int, known: Knowledge, depth: int = 0) -> Poly
             scale *= common
             by //= common
             continue
-        narrowed = _without_low_part(rest, by, known)
-        if narrowed is not None:
+        if (narrowed := _without_low_part(rest, by, known)) is not None:
             rest, common, low_part = narrowed
             offset = offset.plus(low_part, scale)
             scale *= common
@@ -200,8 +196,7 @@ def remainder(of: Polynomial, by: int, known: Knowledge, depth: int = 0) -> Poly
 
 def quotient_by(of: Polynomial, by: Polynomial, known: Knowledge) -> Polynomial | None:
     """`of // by` for a divisor that is no number; None where nothing can be pulled out."""
-    parts = _apart(of, by, known)
-    if parts is None:
+    if (parts := _apart(of, by, known)) is None:
         return None
     whole, rest = parts
     if not rest.terms and rest.constant == 0:
@@ -218,8 +213,7 @@ def quotient_by(of: Polynomial, by: Polynomial, known: Knowledge) -> Polynomial 
 
 def remainder_by(of: Polynomial, by: Polynomial, known: Knowledge) -> Polynomial | None:
     """`of % by` for a divisor that is no number; None where nothing can be left out."""
-    parts = _apart(of, by, known)
-    if parts is None:
+    if (parts := _apart(of, by, known)) is None:
         return None
     whole, rest = parts
     if not rest.terms and rest.constant == 0:
@@ -237,8 +231,7 @@ def gathered(of: Polynomial, known: Knowledge) -> Polynomial | None:
     while True:
         if not any(key.__class__ is FloorDiv or key.__class__ is FloorMod for key in of.terms):
             return of
-        smaller = _gathered_once(of, known)
-        if smaller is None:
+        if (smaller := _gathered_once(of, known)) is None:
             return of
         of = smaller
 

@@ -35,8 +35,7 @@ def contradiction(rows: Sequence[Polynomial]) -> list[Fraction] | None:
         if row.constant:
             equations[-1][column] = Fraction(-row.constant)
     right = [Fraction(0)] * len(places) + [Fraction(1)]
-    found = _solved(equations, right, len(rows))
-    if found is None:
+    if (found := _solved(equations, right, len(rows))) is None:
         return None
     return [found.get(column, Fraction(0)) for column in range(len(rows))]
 

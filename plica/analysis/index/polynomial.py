@@ -91,8 +91,7 @@ class Polynomial(NamedTuple):
         constant = 0
         for a, x in mine:
             for b, y in theirs:
-                key = _join(a, b)
-                if key is None:
+                if (key := _join(a, b)) is None:
                     constant += x * y
                 elif (new := total.get(key, 0) + x * y) != 0:
                     total[key] = new
@@ -139,8 +138,7 @@ def atom(of: Scalar) -> Polynomial:
 def polynomial(term: Scalar, memo: MutableMapping[Term, Polynomial] | None = None) -> Polynomial:
     """The polynomial of an index term; its atoms are subterms as they stand."""
     known = memo if memo is not None else {}
-    found = known.get(term)
-    if found is not None:
+    if (found := known.get(term)) is not None:
         return found
     stack: list[tuple[Scalar, bool]] = [(term, False)]
     while stack:

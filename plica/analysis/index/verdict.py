@@ -139,13 +139,11 @@ def certify(rule: Rule, filling: dict[str, Any], context: Context = EMPTY) -> bo
     Remembered by content: one proof serves every later use of the same instance.
     """
     before = plan(rule.left)(filling)
-    after = _right_side(rule, filling, context)
-    if after is None:
+    if (after := _right_side(rule, filling, context)) is None:
         return False
     claim = same(before, after)
     key = digest(claim) + digest(context)
-    known = _certified.get(key)
-    if known is None:
+    if (known := _certified.get(key)) is None:
         if len(_certified) > MOST_CERTIFIED:
             _certified.clear()
         known = _certified[key] = isinstance(decide(claim, context), Holds)

@@ -189,8 +189,7 @@ def _by_thumb(random: Random) -> tuple[FuzzSubject, Kernel] | str:
     of = _chain(random)
     plain = defined(of)
     gpu = Gpu(processors=4, warp=random.choice((4, 32)), threads=random.choice((8, 64, 256)))
-    found = threaded(plain, gpu)
-    if found is None:
+    if (found := threaded(plain, gpu)) is None:
         return "no rule of thumb schedules it"
     return FuzzSubject(plain, _values(plain, random), found[0], random.random() < 0.5), found[1]
 

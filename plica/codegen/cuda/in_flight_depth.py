@@ -155,8 +155,7 @@ def numbers(places: Sequence[Scalar], var: ScalarVar, turn: int) -> frozenset[in
     """What places are in a turn of a loop; None where that depends on more."""
     found = []
     for each in places:
-        number = known(valued(each, var, turn))
-        if number is None:
+        if (number := known(valued(each, var, turn))) is None:
             return None
         found.append(number)
     return frozenset(found)

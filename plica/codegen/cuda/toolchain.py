@@ -115,8 +115,7 @@ def _packaged() -> Iterator[Path]:
 
 @lru_cache(maxsize=1)
 def _library() -> ctypes.CDLL:
-    path = path_of()
-    if path is None:
+    if (path := path_of()) is None:
         message = "The compiler of CUDA C++ (NVRTC) is not here."
         hint = "Install it: pip install 'plica[cuda]'."
         raise UnsupportedError(Diagnostic("no-cuda", message, None, "libnvrtc", "none", hint))

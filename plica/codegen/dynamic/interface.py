@@ -113,8 +113,7 @@ class _Forms:
     def of(self, type: ty.Type | None, name: str) -> Form:
         match type:
             case ty.TensorType():
-                shape = ty.static_shape(type)
-                if shape is None:
+                if (shape := ty.static_shape(type)) is None:
                     message = f"{name}: the size of a tensor is not known when it is compiled."
                     hint = "Give numbers for the dims."
                     raise UnsupportedError(

@@ -103,8 +103,7 @@ def order(
                 numbers[node] = len(numbers)
                 start.append(literal(node))
                 continue
-            given = known(node)
-            if given is not None:
+            if (given := known(node)) is not None:
                 numbers[node] = len(numbers)
                 start.append(given)
                 continue
@@ -177,8 +176,7 @@ def fold(of: Order[V], within: Within[V] | None = None) -> Frame[V]:
                 found[number] = row(step, frame)
                 continue
             walk = row[1](step, frame)
-            inner = _advanced(walk, None, number, frame, within)
-            if inner is not None:
+            if (inner := _advanced(walk, None, number, frame, within)) is not None:
                 open_.append((number, walk))
                 frame = inner
                 break
@@ -188,8 +186,7 @@ def fold(of: Order[V], within: Within[V] | None = None) -> Frame[V]:
             number, walk = open_.pop()
             outer = frame.outer
             assert outer is not None
-            inner = _advanced(walk, frame, number, outer, within)
-            if inner is not None:
+            if (inner := _advanced(walk, frame, number, outer, within)) is not None:
                 open_.append((number, walk))
             frame = inner or outer
 

@@ -385,8 +385,7 @@ def _open(types: Sequence[tuple[Type, Type]], dims: Sequence[Term]) -> dict[Term
 
 def _with_sizes(name: str, attributes: ex.Attrs, sizes: Mapping[Term, int | Scalar]) -> ex.Attrs:
     """The attributes of an operator with a number for every dim, in canonical form."""
-    record = find(name)
-    if record is None:
+    if (record := find(name)) is None:
         raise CompilerBug(f"The operator {name} left the registry during compilation.")
     readers = {each.name: each.read for each in record.attributes}
     found = []

@@ -182,8 +182,7 @@ def elements(of: Each, out: sc.Buffer, after: StoredElement | None, free: bool =
         walk = LoopOrder(loops, of.axes, lanes.value, 0)
         return loops_around(loops, lanes.held(last_store(lanes.value, walk, out, after)))
     places, terms = (of.axes, []) if after is None else (after.indices, [after.value])
-    found = strips(of, places, terms)
-    if found is not None:
+    if (found := strips(of, places, terms)) is not None:
         return Seq(tuple([_walked(of, out, after, each) for each in found]))
     return _walked(of, out, after, _walk(of, after))
 

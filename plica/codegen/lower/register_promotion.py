@@ -45,8 +45,7 @@ def promote_to_registers(kernel: st.Kernel) -> st.Kernel:
         if not outermost or (isinstance(inside, st.For) and inside.kind.startswith("blockIdx")):
             return stmt
         assert isinstance(stmt, st.For)
-        made = _with_registers(inside, used)
-        if made is None:
+        if (made := _with_registers(inside, used)) is None:
             return stmt
         return st.For(stmt.var, stmt.extent, stmt.kind, made, stmt.annotations)
 

@@ -73,8 +73,7 @@ def arranged(held: Sequence[Buffer], stmts: Sequence[Stmt]) -> list[list[Buffer]
     order = sorted(held, key=lambda each: (spans[each], held.index(each)))
     groups: list[list[Buffer]] = []
     for each in order:
-        fit = next((g for g in groups if _fits(each, g, spans)), None)
-        if fit is None:
+        if (fit := next((g for g in groups if _fits(each, g, spans)), None)) is None:
             groups.append([each])
         else:
             fit.append(each)

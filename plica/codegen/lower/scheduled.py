@@ -277,8 +277,7 @@ def on_processor(
     if not whole.dims:
         bare = evolve(plain(function), passed_over=tuple(passed))
         return _with_kernel(bare, shared(bare.kernel) if machine.cores > 1 else bare.kernel)
-    tile = open_tile(whole, facts.constant, machine)
-    if tile is not None:
+    if (tile := open_tile(whole, facts.constant, machine)) is not None:
         return evolve(in_tiles(function, facts, tile), given=told.given)
     bare = evolve(plain(function), passed_over=tuple(passed), given=told.given)
     return _with_kernel(bare, open_windows(whole, machine) or nest(whole, facts.reassociates))

@@ -134,8 +134,7 @@ def _agrees(
                 "meaning", f"at {at} the code refuses: {error.diagnostics[0].message}"
             )
         runs += 1
-        wrong = _difference(found, expected, _truths(module, arrays, each))
-        if wrong is not None:
+        if (wrong := _difference(found, expected, _truths(module, arrays, each))) is not None:
             return CaseVerdict("meaning", f"at {at} {wrong}")
     return CaseVerdict("passed", runs=runs, without_value=without)
 

@@ -198,8 +198,7 @@ class TracedGraph:
         key = (part, sizes)
         if key not in self._code:
             self._code[key] = self._made(part, symbols)
-        code = self._code[key]
-        if code is None:
+        if (code := self._code[key]) is None:
             for node in part.nodes:
                 values[node] = _called(node, values)
             return

@@ -163,8 +163,7 @@ def _check_outputs(program: ExportedProgram) -> None:
     """Refuse programs that do more than compute their outputs."""
     wrong = []
     for spec in program.graph_signature.output_specs:
-        what = _EFFECTS.get(spec.kind.name)
-        if what is not None:
+        if (what := _EFFECTS.get(spec.kind.name)) is not None:
             target = str(spec.target or spec.arg.name)
             message = f"The program {what}, and a module only computes its outputs."
             hint = "Export the model in its mode of inference (model.eval()), without state."

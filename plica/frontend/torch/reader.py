@@ -94,8 +94,7 @@ class Reader:
             return self._inside(module, [_resolved(each, values) for each in rest])
         if str(target) in CONTROL:
             return self._control(node, values, said)
-        row = TABLE.get(name_of(target))
-        if row is None:
+        if (row := TABLE.get(name_of(target))) is None:
             raise UnsupportedError(missing(node))
         bound = _bound(node, target)
         given = {name: _resolved(each, values) for name, each in bound.items()}
@@ -142,8 +141,7 @@ class Reader:
     def _item(self, node: fx.Node, values: Values) -> Any:
         source: Any = node.args[0]
         at: Any = node.args[1]
-        found = values[source][at]
-        if found is None:
+        if (found := values[source][at]) is None:
             message = f"Output {at} of {source.target} is not supported."
             raise UnsupportedError(Diagnostic("unsupported", message, place_of(node)))
         return found

@@ -83,8 +83,7 @@ class _Checker:
             kind = type(value).__name__
             self._error(value, "type-conflict", f"{name.name} cannot name a {kind}.", stops=True)
         for node in post_order(value):
-            rule = _RULES.get(node.__class__)
-            if rule is not None:
+            if (rule := _RULES.get(node.__class__)) is not None:
                 rule(self, node)
         if not any(each.stops for each in self.found):
             for each in misuses(value, self.table.keys()):
@@ -129,8 +128,7 @@ class _Checker:
     def apply(self, node: ex.Apply) -> None:
         if not self._are(node, ex.Expr, node.args):
             return
-        operator = find(node.op)
-        if operator is None:
+        if (operator := find(node.op)) is None:
             message = f"There is no operator {node.op!r}."
             self._error(
                 node, "unknown-operator", message, suggestion=did_you_mean(node.op, names())
@@ -146,8 +144,7 @@ class _Checker:
                 found=str(count),
             )
         key = node.op, leaf_key(node.attrs)
-        problems = self.settings.get(key)
-        if problems is None:
+        if (problems := self.settings.get(key)) is None:
             problems = self.settings[key] = tuple(_attribute_problems(node))
         for code, message in (each.split(": ", 1) for each in problems):
             self._error(node, code, message)

@@ -191,8 +191,7 @@ def register(operator: Operator) -> Operator:
     The same record once more is nothing, and gives the first; another definition of the same name
     is refused: much that was computed with the first is still known.
     """
-    home = _home()
-    if home is not None:
+    if (home := _home()) is not None:
         load_records()  # a clash with one of Plica's own must be seen here
     if (operator.compute is None) == (operator.decompose is None):
         message = f"{operator.name} needs either a tensor expression or a decomposition."
@@ -257,8 +256,7 @@ def find(name: str) -> Operator | None:
 
     `acme.square` is looked for in the package whose entry point is `acme`.
     """
-    found = _known.get(name)
-    if found is not None:
+    if (found := _known.get(name)) is not None:
         return found
     space = name.partition(".")[0] if "." in name else ""
     if space in ("", *RESERVED):

@@ -63,8 +63,7 @@ class _Walk:
         while stack:
             task, node, extra = stack.pop()
             if task == ENTER:
-                known = depends.get(node)
-                if known is not None:
+                if (known := depends.get(node)) is not None:
                     if known not in self.alive or not self.forbidden.isdisjoint((node,)):
                         self._again(node, extra)
                     continue

@@ -172,8 +172,7 @@ class _Reader:
                 if isinstance(value, np.ma.MaskedArray):
                     self.masked(name, type, what)
                     return None
-                array = _array(value, type.dtype)
-                if array is None:
+                if (array := _array(value, type.dtype)) is None:
                     self.refuse("input-type", f"{what} is not a tensor.", name, sides)
                 elif isinstance(array, str):
                     message = f"{what} has the wrong element type."

@@ -330,8 +330,7 @@ def play(steps: list[Released], values: list[Any]) -> None:
 
 def number(size: sc.Scalar) -> int:
     """A size, which must be known by now."""
-    found = known(normal_dim(size))
-    if found is None:
+    if (found := known(normal_dim(size))) is None:
         raise CompilerBug("A tensor expression is evaluated while one of its sizes is unknown.")
     return found
 

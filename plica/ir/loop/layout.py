@@ -187,8 +187,7 @@ def cut_index(at: Scalar, blocks: Sequence[int]) -> list[Scalar]:
         if block == 1:
             parts.append(index(0))
             continue
-        number = known(at)
-        if number is not None:
+        if (number := known(at)) is not None:
             parts.append(index(number % block))
             at = index(number // block)
         else:

@@ -70,8 +70,7 @@ def _logical(op: str, layout: Layout, of: TensorType) -> TensorType:
     if len(of.shape) != len(layout.axes):
         message = f"{op}_laid: a tensor has another rank than its layout."
         refuse("shape-conflict", message, f"rank {len(layout.axes)}", str(of))
-    shape = layout.logical_shape(of.shape)
-    if shape is None:
+    if (shape := layout.logical_shape(of.shape)) is None:
         blocks = [str(block) for _, block in layout.axes if block]
         message = f"{op}_laid: an inner axis has another size than its block."
         refuse("shape-conflict", message, f"blocks of {', '.join(blocks)}", str(of))
@@ -96,8 +95,7 @@ def _derived(record: Operator) -> Operator:
         if isinstance(result, Mismatch):
             refuse(result.code, result.message, result.expected, result.found, result.suggestion)
         assert isinstance(result, TensorType)
-        shape = layouts[-1].shape_of(result.shape)
-        if shape is None:
+        if (shape := layouts[-1].shape_of(result.shape)) is None:
             message = f"{op}_laid: the blocks of {attrs['layouts'][-1]} do not divide the result."
             refuse("shape-conflict", message, "a multiple of each block", shown(result.shape))
         return TensorType(shape, result.dtype)

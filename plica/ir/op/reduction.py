@@ -323,8 +323,7 @@ def _position(name: str, extreme: Operator, doc: str, onnx: str) -> Operator:
 
     def build(attrs: Values, x: Expr) -> Expr:
         of = tensor_of(x)
-        at = attrs["axis"]
-        if at is None:
+        if (at := attrs["axis"]) is None:
             flat = reshape(x, (product(of.shape),))
             shape = reduced(of.shape, range(len(of.shape)), attrs["keepdims"])
             return reshape(along(flat, 0, attrs["last"], False), shape)

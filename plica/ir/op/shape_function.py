@@ -82,8 +82,7 @@ def _equations(of: ShapeFunction, shapes: Sequence[Shape]) -> list[Equation]:
 
 
 def _known(of: ShapeFunction, result: TensorType, sizes: Sizes) -> Shape:
-    shape = shape_of(result.shape, sizes)
-    if shape is None:
+    if (shape := shape_of(result.shape, sizes)) is None:
         message = f"A dim of the result of {of.name} depends on a size that was not given."
         raise EvaluationError(Diagnostic("input-missing", message, None, str(result)))
     if min(shape, default=0) < 0:

@@ -125,8 +125,7 @@ class Solver:
             return of
         trail: list[Unknown] = []
         while isinstance(of, Unknown):
-            bound = self.types.get(of)
-            if bound is None:
+            if (bound := self.types.get(of)) is None:
                 break
             trail.append(of)
             of = bound
@@ -145,8 +144,7 @@ class Solver:
 
     def is_known(self, of: Type) -> bool:
         """Whether a type holds no unknown of either kind, not even a solved one."""
-        answer = self.known.get(of)
-        if answer is not None:
+        if (answer := self.known.get(of)) is not None:
             return answer
         stack: list[Term] = [of]
         while stack:
@@ -267,8 +265,7 @@ class Solver:
         """Look again at the equations between dims that had to wait; those that fail."""
         waiting, self.equations = self.equations, []
         for a, b, found, expected, site in waiting:
-            why = self._dims(a, b, found, expected, site)
-            if why is not None:
+            if (why := self._dims(a, b, found, expected, site)) is not None:
                 yield Clash(why[0], self.resolve(found), self.resolve(expected), why[1]), site
 
     def _bind(self, a: Type, b: Type) -> tuple[str, str] | None:
@@ -288,8 +285,7 @@ class Solver:
                 self.weak[b] = ours if theirs is None else ours.joined(theirs)
             self._set(a, b)
             return None
-        number = self.weak.get(a)
-        if number is not None:
+        if (number := self.weak.get(a)) is not None:
             if not isinstance(b, TensorType):
                 return "type-conflict", "A number is a tensor of rank 0."
             if b.shape:
@@ -385,8 +381,7 @@ class Solver:
         if not open_:
             return "shape-conflict", _unequal(x, y)
         for unknown in open_:
-            solution = solved(Sub(x, y), unknown)
-            if solution is not None:
+            if (solution := solved(Sub(x, y), unknown)) is not None:
                 number = known(solution)
                 if number is not None and number < 0:
                     return "shape-conflict", f"A dim would have to be {number}."

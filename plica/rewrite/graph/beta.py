@@ -61,8 +61,7 @@ def beta(call: Call) -> Expr | None:
     function = call.callee
     if not isinstance(function, Function) or len(function.params) != len(call.args):
         return None
-    mapping = instantiation(function, call.args, call.types)
-    if mapping is None:
+    if (mapping := instantiation(function, call.args, call.types)) is None:
         return None
     supply = NameSupply(call)
     lets: list[tuple[Var, Expr]] = []

@@ -76,8 +76,7 @@ def _projected(node: ex.Project) -> Term | None:
 
 
 def _matched(node: ex.Match) -> Term | None:
-    found = chosen(node)
-    if found is None:
+    if (found := chosen(node)) is None:
         return None
     clause, bindings = found
     supply = NameSupply(node)

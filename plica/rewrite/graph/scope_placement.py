@@ -186,8 +186,7 @@ class ScopePlacement:
                 scope, use = outside, Use(use.direct, use.count, False, True)
         if is_atom(expr):
             return
-        place = self.places.get(expr)
-        if place is None:
+        if (place := self.places.get(expr)) is None:
             place = self.places[expr] = ValuePlace(
                 scope, use.direct, use.count, use.tail and use.count == 1, use.crossing
             )

@@ -206,8 +206,7 @@ _BY_NAME: Final = {joint.record.name: joint for joint in JOINTS}
 
 def _key(node: Apply, params: frozenset[Var]) -> Key | None:
     """What layers must share to be combined, None where a node is no such layer."""
-    joint = _BY_NAME.get(node.op)
-    if joint is None:
+    if (joint := _BY_NAME.get(node.op)) is None:
         return None
     data, weight = node.args
     if not (is_closed(weight) or weight in params):

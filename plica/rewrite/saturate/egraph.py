@@ -105,8 +105,7 @@ class EGraph:
 
     def _add(self, node: Term, kids: tuple[int, ...]) -> None:
         key = (shape_of(node), kids)
-        known = self._table.get(key)
-        if known is not None:
+        if (known := self._table.get(key)) is not None:
             like, number = known
             self.forest.join(node, like, None)
             self._ids[node] = number
@@ -163,8 +162,7 @@ class EGraph:
             key = self._canonical(old)
             if key != old:
                 self._table.pop(old, None)
-            other = self._table.get(key)
-            if other is None:
+            if (other := self._table.get(key)) is None:
                 self._table[key] = (term, owner)
             elif self.find(other[1]) != self.find(owner):
                 self.merge(term, other[0], None)

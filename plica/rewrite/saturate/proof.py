@@ -71,8 +71,7 @@ def derivation(
             made[node] = new
             continue
         graph.add(goal)
-        edges = graph.forest.explain(new, goal, limit - len(steps))
-        if edges is None:
+        if (edges := graph.forest.explain(new, goal, limit - len(steps))) is None:
             return None
         site = len(steps)
         steps.extend(
@@ -99,8 +98,7 @@ def shortened(start: Term, edges: list[Edge]) -> list[Edge]:
     places = {start: 0}
     for edge in edges:
         state = replaced(states[-1], edge.path, edge.after)
-        back = places.get(state)
-        if back is None:
+        if (back := places.get(state)) is None:
             places[state] = len(states)
             states.append(state)
             kept.append(edge)

@@ -54,8 +54,7 @@ class CudaExecutable(Executable):
         texts: Mapping[str, Callable[[], str]] | None = None,
         graph: bool = True,
     ) -> None:
-        program = artefact.device
-        if program is None:
+        if (program := artefact.device) is None:
             message = "This artefact is not for a GPU."
             raise UnsupportedError(
                 Diagnostic("unsupported", message, None, "cuda", str(artefact.machine))

@@ -130,8 +130,7 @@ def contraction(of: Stages, again: bool = False, other: bool = False) -> Contrac
         if not count:
             return None
         sizes[var] = count
-    product = product_of(body, sizes, other)
-    if product is None:
+    if (product := product_of(body, sizes, other)) is None:
         return None
     data, guards, fill, weight = product
     if weight is not None and data.buffer is weight.buffer:

@@ -79,8 +79,7 @@ def problem_of(scene: Scene, site: Site[For]) -> Problem | None:
         if not isinstance(stmt, For | Seq | Alloc):
             where, around = f"the loop {site.node.var.name}", f"a {type(stmt).__name__}"
             return Problem("rectangular", where, "nothing but loops around it", around)
-    inside = only_block(site.node)
-    if inside is not None:
+    if (inside := only_block(site.node)) is not None:
         place = scene.map.blocks[inside[1].label]
         problem = rectangular(place)
         if problem is None and inside[1].init is not None:
@@ -108,8 +107,7 @@ def only_block(loop: For) -> tuple[tuple[For, ...], Block] | None:
 @lru_cache(maxsize=512)
 def blockized(kernel: Kernel, site: Site[For]) -> Block | Problem:
     """The block that a loop becomes, or why it does not."""
-    inside = only_block(site.node)
-    if inside is None:
+    if (inside := only_block(site.node)) is None:
         return _around_several(kernel, site)
     return _Division(kernel, site, *inside).block()
 
@@ -168,8 +166,7 @@ class _Division:
             self.inside.vars, self.inside.extents, self.inside.kinds, self.inside.bindings,
             strict=True,
         ):  # fmt: skip
-            part = self.divided(kind, extent, value)
-            if part is None:
+            if (part := self.divided(kind, extent, value)) is None:
                 expected = f"{var.name} to be a multiple of what the loops inside make, and that"
                 return Problem("division", self.where, expected, "something else")
             parts.append(part)

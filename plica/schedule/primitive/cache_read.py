@@ -79,15 +79,13 @@ class CacheRead(Instruction):
         site = scene.block(self.block)
         scope = scope_of(scene.kernel, site)
         where = f"the block {site.node.label}"
-        odd = only_loops(scene, site)
-        if odd is not None:
+        if (odd := only_loops(scene, site)) is not None:
             return odd
         inputs = stages(scope)[site.node.label].inputs
         if not 0 <= self.index < len(inputs):
             found = f"number {self.index} of {len(inputs)}"
             return Problem("read-index", where, "the number of a buffer it only reads", found)
-        problem = known_scope(self.scope, where)
-        if problem is not None:
+        if (problem := known_scope(self.scope, where)) is not None:
             return problem
         spot = self.spot(scene)
         return spot if isinstance(spot, Problem) else None

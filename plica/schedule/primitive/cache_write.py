@@ -69,8 +69,7 @@ class CacheWrite(Instruction):
         site = scene.block(self.block)
         scope = scope_of(scene.kernel, site)
         where = f"the block {site.node.label}"
-        odd = only_loops(scene, site)
-        if odd is not None:
+        if (odd := only_loops(scene, site)) is not None:
             return odd
         writes = stages(scope)[site.node.label].writes
         if not 0 <= self.index < len(writes):

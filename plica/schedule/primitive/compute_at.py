@@ -85,8 +85,7 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> MovePla
     scene = Scene(kernel, {})
     site, target = scene.map.blocks[label], scene.map.loops[var]
     scope = scope_of(kernel, site)
-    problem = movable(scope, site, target)
-    if problem is not None:
+    if (problem := movable(scope, site, target)) is not None:
         return problem
     every = stages(scope)
     mine, loop = every[site.node.label], target.node
@@ -102,8 +101,7 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> MovePla
         if not is_under(each, loop):
             expected = f"all its readers in the loop {loop.var.name}"
             return Problem("consumers-under", where, expected, f"not {each.block.label}")
-        problem = unfinished(mine, common(mine, each))
-        if problem is not None:
+        if (problem := unfinished(mine, common(mine, each))) is not None:
             return problem
     makers = [
         each for each in every.values()

@@ -62,8 +62,7 @@ class MergeLoops(Instruction):
                 return Problem("depth", where, expected, f"{len(nest)}")
             values = {theirs.var: mine.var for mine, theirs in zip(first, nest, strict=True)}
             for mine, theirs in zip(first, nest, strict=True):
-                problem = plain_loop(theirs)
-                if problem is not None:
+                if (problem := plain_loop(theirs)) is not None:
                     return problem
                 extent = substitute(theirs.extent, values)
                 if not isinstance(extent, Scalar) or not same_dim(mine.extent, extent):

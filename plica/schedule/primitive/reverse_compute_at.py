@@ -83,8 +83,7 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> MovePla
     scene = Scene(kernel, {})
     site, target = scene.map.blocks[label], scene.map.loops[var]
     scope = scope_of(kernel, site)
-    problem = movable(scope, site, target)
-    if problem is not None:
+    if (problem := movable(scope, site, target)) is not None:
         return problem
     every = stages(scope)
     order = list(every)
@@ -138,8 +137,7 @@ def _spans(
     outer = context_of(above[: depth_of(above, ())])
     found: dict[ScalarVar, ValueSpan | None] | None = None
     for buffer, maker in makers:
-        problem = unfinished(maker, shared)
-        if problem is not None:
+        if (problem := unfinished(maker, shared)) is not None:
             return problem
         box = reached([maker], buffer, shared, context, written=True)
         every_read = reached([mine], buffer, (), outer, written=False)

@@ -69,8 +69,7 @@ class ReverseComputeInline(Instruction):
         every = list(stages(scope).values())
         mine = next(each for each in every if each.block is block)
         made = [b for b in mine.inputs if any(b in e.writes for e in every)]
-        problem = _between(scene, site, mine, every, made)
-        if problem is not None:
+        if (problem := _between(scene, site, mine, every, made)) is not None:
             return problem
         if not bindings_of(site).surjective:
             expected = "loops in which each instance of the block runs"

@@ -40,8 +40,7 @@ class SetScope(Instruction):
         buffer = written_by(scene, self.block, self.number)
         if isinstance(buffer, Problem):
             return buffer
-        problem = intermediate(scene, buffer)
-        if problem is not None:
+        if (problem := intermediate(scene, buffer)) is not None:
             return problem
         if not is_scope(self.scope):
             names = [each.name for each in scopes()]

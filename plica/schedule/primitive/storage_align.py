@@ -44,8 +44,7 @@ class StorageAlign(Instruction):
         buffer = written_by(scene, self.block, self.number)
         if isinstance(buffer, Problem):
             return buffer
-        problem = intermediate(scene, buffer)
-        if problem is not None:
+        if (problem := intermediate(scene, buffer)) is not None:
             return problem
         where, rank = f"the buffer {buffer.name}", len(buffer.shape)
         if buffer.strides:

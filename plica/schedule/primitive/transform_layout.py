@@ -66,11 +66,9 @@ class TransformLayout(Instruction):
         if isinstance(buffer, Problem):
             return buffer
         where = f"the buffer {buffer.name}"
-        problem = unfit(self.map, scene.kernel, len(buffer.shape), where)
-        if problem is not None:
+        if (problem := unfit(self.map, scene.kernel, len(buffer.shape), where)) is not None:
             return problem
-        problem = self.unproved(buffer, where)
-        if problem is not None:
+        if (problem := self.unproved(buffer, where)) is not None:
             return problem
         (other,) = fresh_names(scene.kernel, [buffer.name])  # or its shape may be what it was
         new = rename(self.place(scene, buffer), other)

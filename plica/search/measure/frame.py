@@ -38,11 +38,9 @@ def to_bytes(of: MessageFrame) -> bytes:
 
 def read(stream: IO[bytes]) -> MessageFrame | None:
     """The next frame; None where the stream ends, even in the middle of one."""
-    size = _exactly(stream, 8)
-    if size is None:
+    if (size := _exactly(stream, 8)) is None:
         return None
-    text = _exactly(stream, struct.unpack("<Q", size)[0])
-    if text is None:
+    if (text := _exactly(stream, struct.unpack("<Q", size)[0])) is None:
         return None
     head = json.loads(text)
     blobs = [_exactly(stream, int(each)) for each in head.pop("blobs")]

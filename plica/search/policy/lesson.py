@@ -57,8 +57,7 @@ def told(space: Space, lessons: Sequence[Lesson], likeness: Likeness) -> list[Po
     for lesson in near:
         mine: dict[Point, None] = {}
         for each in lesson.ranked:
-            found = transported(each, lesson.space, space)
-            if found is not None:
+            if (found := transported(each, lesson.space, space)) is not None:
                 mine[found] = None
             if len(mine) == TOLD:
                 break

@@ -50,8 +50,7 @@ LONGER: Final = 600
 
 
 def _size(of: Scalar) -> int:
-    found = known(of)
-    if found is None:
+    if (found := known(of)) is None:
         raise CompilerBug("A tensor of an open size came as far as native code.")
     return found
 

@@ -132,8 +132,7 @@ def _bound(value: Scalar | int, whole: Scalar, step: int, start: bool) -> Scalar
     """
     if isinstance(value, Scalar):
         return value
-    length = known(whole)
-    if length is None:
+    if (length := known(whole)) is None:
         if value >= (1 << 31) - 1:
             return None if (step > 0) != start else value
         if value <= -((1 << 31) - 1) and (step > 0) == start:

@@ -122,8 +122,7 @@ def _windows(node: OnnxNode, x: Expr, window: Slide, ceil: bool) -> Expr:
             if (number - 1) * stride >= before:
                 number -= 1
             extra[at] = (0, max(0, (number - 1) * stride + window.reach(at) - size))
-    channels = known(shape(x)[1])
-    if channels is None:
+    if (channels := known(shape(x)[1])) is None:
         node.unsupported("Dilations need a known number of channels.", "a number")
     ones = full(shape=(channels, 1, *window.kernel), value=1.0, dtype=dtype(x))
     return conv(

@@ -225,10 +225,8 @@ class ExpressionReader(OperatorReader):
                 parts = []
             given = tuple([self.read(part) for part in parts])
             callee = callee.value if parts else callee
-        found = self.operator_name(callee)
-        if found is not None:
-            operands = self.operands(node, found)
-            if operands is None:
+        if (found := self.operator_name(callee)) is not None:
+            if (operands := self.operands(node, found)) is None:
                 done.append(HOLE)
                 return
             name, args, attrs = operands
@@ -334,8 +332,7 @@ class ExpressionReader(OperatorReader):
 def operator_meant(name: str) -> str | None:
     """How a script writes the operator that Python calls by this name; None for no operator."""
     for each in (name, f"nn.{name}", PYTHONIC.get(name, "")):
-        record = find(each)
-        if record is not None:
+        if (record := find(each)) is not None:
             return record.name if record.name.startswith("nn.") else f"op.{record.name}"
     return None
 

@@ -96,8 +96,7 @@ class BodyReader(OptionReader):
                     value = yield self._if(node, condition, then, body[i + 1 :], None)
                     break
                 case ast.If() | ast.Match():
-                    name = _assigned(node)
-                    if name is None:
+                    if (name := _assigned(node)) is None:
                         self._no_choice(node)
                         continue
                     chosen = yield self.branches(node, name)
@@ -270,8 +269,7 @@ class BodyReader(OptionReader):
                 return ex.PTuple(tuple([self._pattern(item, names) for item in items]))
             case ast.MatchClass(cls, items, [], []):
                 inside = tuple([self._pattern(item, names) for item in items])
-                constructor = self.constructor(cls)
-                if constructor is None:
+                if (constructor := self.constructor(cls)) is None:
                     self._no_constructor(cls)
                     return ex.PAny()
                 pattern = ex.PConstructor(constructor, inside)
