@@ -260,8 +260,7 @@ def _reads(term: sc.Scalar) -> bool:
 def _has_lanes(root: sc.Scalar) -> bool:
     stack, seen = [root], {root}
     while stack:
-        node = stack.pop()
-        if isinstance(node, sc.Ramp | sc.Broadcast | sc.Shuffle):
+        if isinstance(node := stack.pop(), sc.Ramp | sc.Broadcast | sc.Shuffle):
             return True
         for kid in node._children:
             if isinstance(kid, sc.Scalar) and kid not in seen:

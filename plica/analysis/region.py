@@ -207,8 +207,7 @@ def ends_of(term: sc.Scalar, sizes: Mapping[sc.ScalarVar, sc.Scalar]) -> Ends | 
             memo[node] = Ends(ZERO, simple(sizes[node] - 1), True)
             continue
         parts = _parts(node)
-        missing = [part for part in parts if part not in memo]
-        if missing:
+        if missing := [part for part in parts if part not in memo]:
             stack += missing
         else:
             memo[node] = _ends(node, memo, sizes)
@@ -351,8 +350,7 @@ def _order(a: sc.Scalar, b: sc.Scalar, context: Context) -> bool | None:
 
 
 def _substituted(term: sc.Scalar, values: Mapping[Term, sc.Scalar]) -> sc.Scalar:
-    mine = {var: values[var] for var in free_vars(term) if var in values}
-    if not mine:
+    if not (mine := {var: values[var] for var in free_vars(term) if var in values}):
         return term
     found = substitute(term, mine)
     assert isinstance(found, sc.Scalar)

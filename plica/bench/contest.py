@@ -181,8 +181,7 @@ class _Worker:
     def answer(self) -> dict[str, Any]:
         """One line of JSON; `died` with the last words of a process that ended instead."""
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if line:
+        if line := self._process.stdout.readline():
             found: dict[str, Any] = json.loads(line)
             return found
         code = self._process.wait()

@@ -103,8 +103,7 @@ def fuzz(
     def one(number: int) -> NativeFinding | Skipped | None:
         if (drawn := subject(seed, number, length)) is None:
             return Skipped("the kernel is ill formed")
-        verdict = way.judge(drawn)
-        if isinstance(verdict, Elsewhere):
+        if isinstance(verdict := way.judge(drawn), Elsewhere):
             return Skipped(verdict.reason)
         steps.update(each.instruction.kind for each in drawn.trace.steps)
         loops.update(_loops(drawn))

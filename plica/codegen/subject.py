@@ -154,8 +154,7 @@ def judge(
 
     if not isolated or not can_part():
         return compared(code, of, expected, room, sides, entry) or Passed()
-    said = apart(work)
-    if isinstance(said, Died):
+    if isinstance(said := apart(work), Died):
         last = str(said).strip().splitlines()[-1:] or ["it says nothing"]
         return WrongCode("bounds" if said.how in ("SIGSEGV", "SIGBUS") else "crash", last[0])
     kind, _, reason = said.decode().partition(":")
@@ -255,8 +254,7 @@ def scheduled(of: FuzzSubject) -> Kernel | None:
     """The kernel after its trace; None where a step is refused."""
     state = begin(of.kernel)
     for step in of.trace.steps:
-        after = taken(state, step)
-        if isinstance(after, Problem):
+        if isinstance(after := taken(state, step), Problem):
             return None
         state = after
     return state.kernel

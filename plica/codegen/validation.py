@@ -149,8 +149,7 @@ def validated(program: Program, scheduler: Scheduler, bench: Bench) -> tuple[Val
             wrong.append(_wrong(name, retraced))
         tried, unrun = 0, ""
         for number in range(SAMPLES):
-            said = _tried(case, kernel, bench, bench.seed + number)
-            if isinstance(said, Diagnostic):
+            if isinstance(said := _tried(case, kernel, bench, bench.seed + number), Diagnostic):
                 wrong.append(_placed(said, name))
                 break
             if said:

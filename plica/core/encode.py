@@ -125,8 +125,7 @@ def _from_json(text: str | bytes, own: bool) -> Term:
                 suggestion="Upgrade plica to read this file.",
             )
         )
-    unknown = found.keys() - {"format", "version", "rows"}
-    if unknown:
+    if unknown := found.keys() - {"format", "version", "rows"}:
         _refuse("bad-json", f"Unknown keys {', '.join(sorted(map(repr, unknown)))}.")
     rows = found.get("rows")
     if not isinstance(rows, list):

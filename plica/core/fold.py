@@ -39,8 +39,7 @@ def post_order(*roots: Term) -> list[Term]:
         if node in done:
             continue
         see(node)
-        kids = node._children
-        if not kids:
+        if not (kids := node._children):
             leave(node)
             continue
         push(node)
@@ -66,8 +65,7 @@ def map_bottom_up(f: Callable[[Term], Term], root: Term) -> Term:
     memo: dict[Term, Term] = {}
     with paused():
         for node in post_order(root):
-            kids = node._children
-            if kids:
+            if kids := node._children:
                 new = tuple([memo[kid] for kid in kids])
                 memo[node] = f(node if new == kids else rebuild(node, new))
             else:

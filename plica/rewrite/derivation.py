@@ -267,8 +267,7 @@ def _normal(
         if type(node).variable:  # a leaf, as in the engine
             memo[node] = node
             continue
-        missing = [kid for kid in node._children if kid not in memo]
-        if missing:
+        if missing := [kid for kid in node._children if kid not in memo]:
             stack.append((node, None))
             stack.extend((kid, None) for kid in missing)
             continue

@@ -67,8 +67,7 @@ class Index:
     def candidates(self, term: Term) -> tuple[Entry, ...]:
         """The rules whose left side may be `term`, in their order."""
         key = _head(term)
-        entries = self.rows.get(key, self._general)
-        if not entries:
+        if not (entries := self.rows.get(key, self._general)):
             return entries
         kids = term._children
         if len(kids) > MOST:

@@ -207,8 +207,7 @@ def rewrite_dominated(module: Module, rules: Iterable[Rule]) -> tuple[Module, De
 
 def _round(module: Module, rules: tuple[Rule, ...]) -> tuple[Module, list[DerivationStep]]:
     """Every region that was found at once, replaced in one sweep."""
-    chosen = _disjoint(module, rules)
-    if not chosen:
+    if not (chosen := _disjoint(module, rules)):
         return module, []
     sweep = RewriteSweep("up")
     steps: list[DerivationStep] = []

@@ -114,8 +114,7 @@ def _settle(  # noqa: PLR0917  # it shares the state of a rewriting
         if type(node).variable:
             memo[node] = node
             continue
-        missing = [kid for kid in node._children if kid not in memo]
-        if missing:
+        if missing := [kid for kid in node._children if kid not in memo]:
             stack.append((node, None))
             stack.extend((kid, None) for kid in reversed(missing))
             continue

@@ -351,8 +351,7 @@ def _demands(of: pt.Hole) -> tuple[pt.Predicate, ...]:
 
 def _answering(when: pt.Predicate, name: str) -> pt.Predicate:
     def ask(value: Any) -> bool:
-        answer = when(value)
-        if isinstance(answer, Term):
+        if isinstance(answer := when(value), Term):
             raise no_bool(answer, f"The predicate of the hole {name}")
         return answer
 

@@ -72,8 +72,7 @@ class Rule:
             if not matcher(term, filling):
                 return None
             if self.when is not None:
-                answer = self.when(PatternMatch(filling))
-                if isinstance(answer, Term):
+                if isinstance(answer := self.when(PatternMatch(filling)), Term):
                     raise no_bool(answer, f"The guard of {self.name}", self.place)
                 if not answer:
                     return None

@@ -112,8 +112,7 @@ class RecursiveMatcher(Generic[M]):
             if (filling := self._filled(node, number)) is None:
                 continue
             parts: tuple[Term, ...] = filling[self.name]
-            missing = tuple([part for part in parts if part not in self._chosen])
-            if missing:
+            if missing := tuple([part for part in parts if part not in self._chosen]):
                 return missing
             if all(self._chosen[part] != NOWHERE for part in parts):
                 self._chosen[node] = number

@@ -204,8 +204,7 @@ def ill_fitting(what: Instruction) -> Problem | None:
 def _flat(value: Any) -> list[Any]:  # Any: whatever the field of an instruction holds
     found, stack = list[Any](), [value]
     while stack:
-        each = stack.pop()
-        if isinstance(each, tuple):
+        if isinstance(each := stack.pop(), tuple):
             stack.extend(reversed(each))
         else:
             found.append(each)

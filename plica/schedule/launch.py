@@ -236,8 +236,7 @@ def _units(root: For, tag: str) -> list[list[Access]]:
         if isinstance(stmt, For) and stmt.kind == tag:
             units.append(list(accesses(stmt)))
         elif isinstance(stmt, Block):
-            inside = [s for s in _loops_inside(stmt) if s.kind == tag]
-            if inside:
+            if any(each.kind == tag for each in _loops_inside(stmt)):
                 stack.extend(reversed(substatements(stmt)))
             else:
                 alone += accesses(stmt)
@@ -249,7 +248,6 @@ def _units(root: For, tag: str) -> list[list[Access]]:
 def _loops_inside(root: Stmt) -> Iterable[For]:
     stack: list[Stmt] = [root]
     while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, For):
+        if isinstance(stmt := stack.pop(), For):
             yield stmt
         stack.extend(substatements(stmt))

@@ -79,8 +79,7 @@ class Description:
 def described(intrinsic: TensorIntrinsic) -> Description | str:
     """The meaning as nests, or what in it cannot be matched."""
     meaning: Kernel = intrinsic.meaning
-    found = nests_of(meaning.body)
-    if isinstance(found, str):
+    if isinstance(found := nests_of(meaning.body), str):
         return found
     dims = {dim: sc.ScalarVar(Name("a size", at), i64) for at, dim in enumerate(meaning.dims)}
     nests = []
@@ -112,12 +111,10 @@ def matched(nests: Sequence[Nest], of: Description) -> IntrinsicMatch | MatchFai
                         break  # nothing that follows could rule it out
                 elif each.depth >= best.depth:
                     best = each
-        states = after[:MOST_WAYS]
-        if not states:
+        if not (states := after[:MOST_WAYS]):
             return best
     found = states[0]
-    missing = [param.name for param in of.params if param.name not in found.regions]
-    if missing:
+    if missing := [param.name for param in of.params if param.name not in found.regions]:
         return MatchFailure(f"a use of {missing[0]}", "none")
     if any(dim not in found.sizes for dim in of.dims):
         return MatchFailure("a loop for each dim of the intrinsic", "none for one of them")

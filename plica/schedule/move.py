@@ -166,8 +166,7 @@ def unavailable(
         for writer in every.values():
             if writer is old or buffer not in writer.writes:
                 continue
-            shared = common(writer, new)
-            if not shared:
+            if not (shared := common(writer, new)):
                 continue
             context = context_of(above[: depth_of(above, shared)])
             box = reached([new], buffer, shared, context, written=False)

@@ -207,8 +207,7 @@ def _swapped(
     moving, other = trace.steps[number], trace.steps[at]
     if any(handle.step == at for handle in handles(moving.instruction)):
         return None
-    early = taken(reached[at], moving)
-    if isinstance(early, Problem):
+    if isinstance(early := taken(reached[at], moving), Problem):
         return None
     if moving.instruction.pure and other.instruction.pure:
         return early
@@ -248,8 +247,7 @@ def spots(state: ReplayState) -> dict[Handle, Spot]:
     blocks = {label: number for number, label in enumerate(map_.blocks)}
     found: dict[Handle, Spot] = {}
     for handle in sorted(state.outputs, key=lambda each: (each.step, each.output)):
-        output = state.outputs[handle]
-        if isinstance(output, int):
+        if isinstance(output := state.outputs[handle], int):
             found[handle] = ("number", output)
         elif isinstance(output, Name):
             if output in blocks:

@@ -226,8 +226,7 @@ def known_scope(scope: str, where: str) -> Problem | None:
 
 def independent_iterations(scene: Scene, site: Site[For]) -> Problem | None:
     """A loop whose iterations may run in any order, or at once."""
-    met = conflicts(site.node)
-    if not met:
+    if not (met := conflicts(site.node)):
         return None
     names = ", ".join(str(each.name) for each in met)
     expected = "iterations that do not meet in memory"

@@ -96,8 +96,7 @@ def _travelled(
         )
     first: Problem | None = None
     for candidate, how in _options(here, number, asked, blocks, origin):
-        after = taken(here.state, candidate)
-        if isinstance(after, Problem):
+        if isinstance(after := taken(here.state, candidate), Problem):
             first = first or after
             continue
         said = "; ".join(each for each in (cut, how) if each)

@@ -51,11 +51,9 @@ class Standing:
 
 def next_task(standings: Sequence[Standing]) -> int | None:
     """The number of the piece to go on with; None where none has anything left."""
-    open_ = [n for n, each in enumerate(standings) if not each.finished]
-    if not open_:
+    if not (open_ := [n for n, each in enumerate(standings) if not each.finished]):
         return None
-    new = [n for n in open_ if not standings[n].best]
-    if new:
+    if new := [n for n in open_ if not standings[n].best]:
         return new[0]
     gains = [gain(standings[n], standings) for n in open_]
     return open_[gains.index(max(gains))]

@@ -305,8 +305,7 @@ def _decided(course: Course, run: Run) -> Course:
     timed = run.measurer.finals(course.subject.task, course.subject.space, points)
     for trial, each in enumerate(timed):
         run.database.put(run.record(course.subject, each, trial, FINAL))
-    order = ranked(timed)
-    if not order:
+    if not (order := ranked(timed)):
         return course
     winner = order[0]
     return evolve(course, winner=Observation(winner.point, winner.cost, "", winner.noise))

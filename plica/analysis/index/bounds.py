@@ -42,8 +42,7 @@ def of_term(term: sc.Scalar, known: Knowledge) -> Interval:
         if node in memo:
             stack.pop()
             continue
-        missing = [kid for kid in _parts(node, known) if kid not in memo]
-        if missing:
+        if missing := [kid for kid in _parts(node, known) if kid not in memo]:
             stack += missing
         else:
             stack.pop()
@@ -123,8 +122,7 @@ def mentions_data(term: sc.Scalar, known: Knowledge) -> bool:
             stack.pop()
             continue
         kids = _arithmetic_parts(node)
-        missing = [kid for kid in kids if kid not in memo]
-        if missing:
+        if missing := [kid for kid in kids if kid not in memo]:
             stack += missing
             continue
         stack.pop()

@@ -100,8 +100,7 @@ def _mark(root: Scalar, known: Knowledge) -> bytes:
             stack.pop()
             continue
         kids = [kid for kid in node._children if isinstance(kid, Scalar)]
-        missing = [kid for kid in kids if kid not in memo]
-        if missing:
+        if missing := [kid for kid in kids if kid not in memo]:
             stack += missing
             continue
         stack.pop()
@@ -141,8 +140,7 @@ def quotient(of: Polynomial, by: int, known: Knowledge, depth: int = 0) -> Polyn
             rest, common, _ = narrowed
             by //= common
             continue
-        inside = _single(rest)
-        if isinstance(inside, FloorDiv):
+        if isinstance(inside := _single(rest), FloorDiv):
             step = _literal(inside.right)
             if step is not None and step > 0 and step * by <= GREATEST:
                 rest = known.polynomial(inside.left).shifted(rest.constant * step)
@@ -282,8 +280,7 @@ def _congruent(a: Polynomial, b: Polynomial, modulus: int) -> bool:
 def _view(term: Scalar, known: Knowledge) -> tuple[Polynomial, int]:
     """A term as `value // step`; the step is 1 where it is no quotient."""
     of = known.polynomial(term)
-    inside = _single(of)
-    if isinstance(inside, FloorDiv):
+    if isinstance(inside := _single(of), FloorDiv):
         value, step = _quotient_view(inside, known)
         if step:
             return value.shifted(of.constant * step), step
@@ -353,8 +350,7 @@ def _without_low_part(
     """`of = g*high + low` with `g` a divisor of `by` and `0 <= low < g`; the greatest such g."""
     divisors = sorted({gcd(c, by) for c in of.terms.values()} - {1}, reverse=True)
     for g in divisors:
-        low = {k: c for k, c in of.terms.items() if c % g}
-        if not low:
+        if not (low := {k: c for k, c in of.terms.items() if c % g}):
             continue
         part = Polynomial(of.constant % g, low)
         least, most = of_polynomial(part, known)

@@ -155,8 +155,7 @@ def replaced(term: sc.Scalar, old: sc.Scalar, new: sc.Scalar) -> sc.Scalar:
         if not is_structure(node):
             memo[node] = node
             continue
-        missing = [k for k in node._children if isinstance(k, sc.Scalar) and k not in memo]
-        if missing:
+        if missing := [k for k in node._children if isinstance(k, sc.Scalar) and k not in memo]:
             stack += missing
             continue
         kids = tuple([memo[k] if isinstance(k, sc.Scalar) else k for k in node._children])

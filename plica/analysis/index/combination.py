@@ -107,15 +107,13 @@ def _pivot(
         if i != leave and times:
             right[i] -= times * right[leave]
             _subtract(row, head, times)
-    times = goal.get(enter)
-    if times:
+    if times := goal.get(enter):
         _subtract(goal, head, times)
 
 
 def _subtract(row: dict[int, Fraction], head: dict[int, Fraction], times: Fraction) -> None:
     for column, value in head.items():
-        new = row.get(column, Fraction(0)) - times * value
-        if new:
+        if new := row.get(column, Fraction(0)) - times * value:
             row[column] = new
         else:
             row.pop(column, None)

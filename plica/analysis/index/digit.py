@@ -128,8 +128,7 @@ class Digits:
             elif self.is_constant(node):
                 memo[node] = DigitSum((), normal_dim(node))
             elif isinstance(node, sc.Add | sc.Sub | sc.Mul | sc.FloorDiv | sc.FloorMod):
-                missing = [kid for kid in (node.left, node.right) if kid not in memo]
-                if missing:
+                if missing := [kid for kid in (node.left, node.right) if kid not in memo]:
                     stack += missing
                     continue
                 memo[node] = self._operation(node, memo[node.left], memo[node.right])

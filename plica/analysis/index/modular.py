@@ -40,8 +40,7 @@ def residue(term: Scalar, known: Knowledge) -> Residue:
         if node in memo:
             stack.pop()
             continue
-        missing = [kid for kid in _parts(node, known) if kid not in memo]
-        if missing:
+        if missing := [kid for kid in _parts(node, known) if kid not in memo]:
             stack += missing
         else:
             stack.pop()

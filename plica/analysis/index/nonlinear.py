@@ -98,8 +98,7 @@ def follows(condition: Scalar, context: Context, why: Nonlinear) -> bool:
 
 def polynomial_systems(condition: Scalar, context: Context) -> list[list[Polynomial]] | None:
     """The cases of the contrary as rows that are not negative, quotients being unknowns."""
-    systems = split(contrary(condition, context))
-    if isinstance(systems, int):
+    if isinstance(systems := split(contrary(condition, context)), int):
         return None
     work: list[System] = list(reversed(systems))
     found: list[list[Polynomial]] = []

@@ -60,8 +60,7 @@ class Polynomial(NamedTuple):
             return Polynomial(self.constant + factor * other.constant, self.terms)
         terms = dict(self.terms)
         for key, coefficient in other.terms.items():
-            total = terms.get(key, 0) + factor * coefficient
-            if total:
+            if total := terms.get(key, 0) + factor * coefficient:
                 terms[key] = total
             else:
                 terms.pop(key, None)

@@ -200,8 +200,7 @@ def _by_periods(condition: Scalar, context: Context) -> Answer:
 
 def _by_cases(condition: Scalar, context: Context) -> Answer:
     """Refute each case of the contrary."""
-    systems = split(contrary(condition, context))
-    if isinstance(systems, int):
+    if isinstance(systems := split(contrary(condition, context)), int):
         return Undecided(f"there are more than {systems} cases")
     found: list[Contradiction] = []
     for system in systems:
@@ -291,8 +290,7 @@ def _first(of: tuple[int, Scalar, int]) -> int:
 
 
 def _by_solver(condition: Scalar, context: Context) -> Answer:
-    answer = possible(contrary(condition, context))
-    if isinstance(answer, str):
+    if isinstance(answer := possible(contrary(condition, context)), str):
         return Undecided(answer)
     if answer is False:
         return Holds(BySolver("z3"))

@@ -187,8 +187,7 @@ def _has_branches(term: Scalar, known: Knowledge) -> bool:
             parts = list(known.polynomial(node).atoms())
         else:
             parts = [kid for kid in node._children if isinstance(kid, Scalar)]
-        missing = [part for part in parts if part not in memo]
-        if missing:
+        if missing := [part for part in parts if part not in memo]:
             stack += missing
         else:
             memo[node] = any(memo[part] for part in parts)
@@ -224,8 +223,7 @@ def _replaced(term: Scalar, changed: dict[Scalar, Scalar]) -> Scalar:
         if isinstance(node, ScalarVar | Lit | Select | And | Or | Reduce):
             memo[node] = node
             continue
-        missing = [k for k in node._children if isinstance(k, Scalar) and k not in memo]
-        if missing:
+        if missing := [k for k in node._children if isinstance(k, Scalar) and k not in memo]:
             stack += missing
             continue
         kids = tuple([memo[k] if isinstance(k, Scalar) else k for k in node._children])

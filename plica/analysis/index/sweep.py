@@ -180,8 +180,7 @@ def _rebuilt_sum(root: sc.Scalar, memo: dict[sc.Scalar, sc.Scalar]) -> sc.Scalar
         if node.__class__ not in SUM_RULES:
             made[node] = memo.get(node, node)
             continue
-        missing = [kid for kid in node._children if kid not in made]
-        if missing:
+        if missing := [kid for kid in node._children if kid not in made]:
             stack += missing  # type: ignore[arg-type]  # the sides of a sum are scalars
             continue
         made[node] = rebuild(node, tuple([made[kid] for kid in node._children]))  # type: ignore[index]  # a term keeps its sort

@@ -176,8 +176,7 @@ def _for_all(rule: Rule, left: Scalar, right: Scalar) -> RuleVerdict:
 
 def _in_window(rule: Rule, left: Scalar, right: Scalar, why: str) -> RuleVerdict:
     """Each instance with constants in the window, the other holes being unknowns."""
-    constants = [hole for hole in _holes(left) if hole.constraint.constant]
-    if not constants:
+    if not (constants := [hole for hole in _holes(left) if hole.constraint.constant]):
         return OpenQuestion(why)
     count = 0
     options = [_numbers(hole) for hole in constants]
@@ -240,8 +239,7 @@ def _by_instances(rule: Rule) -> RuleVerdict:
         after = _right_side(rule, filling, context)
         if after is None or after is before:
             continue
-        answer = decide(same(before, after), context)
-        if isinstance(answer, Fails):
+        if isinstance(answer := decide(same(before, after), context), Fails):
             return _wrong(filling, before, after, answer)
         count += isinstance(answer, Holds)
         undecided += isinstance(answer, Undecided)

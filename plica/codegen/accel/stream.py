@@ -84,10 +84,8 @@ def build(machine: Accelerator, flow: Flow, checked: bool = True) -> Stream:
             Tensor(MICRO, machine.micro.scope, _micro_at(machine, tensors), len(micro)),
         )
     stream = token.insert(machine, Stream(tuple(code), micro, tensors))
-    if checked:
-        faults = check(machine, stream)
-        if faults:
-            raise CompilerBug(f"the tokens of a stream do not keep it in step: {faults[0].text}")
+    if checked and (faults := check(machine, stream)):
+        raise CompilerBug(f"the tokens of a stream do not keep it in step: {faults[0].text}")
     return stream
 
 

@@ -35,8 +35,7 @@ def flat(stmts: Sequence[st.Stmt]) -> Iterator[st.Stmt]:
     """Statements one after another, whatever sequences they are in."""
     stack = [*reversed(stmts)]
     while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, st.Seq):
+        if isinstance(stmt := stack.pop(), st.Seq):
             stack.extend(reversed(stmt.stmts))
         else:
             yield stmt

@@ -125,8 +125,7 @@ def _library() -> ctypes.CDLL:
 
 
 def _ask(library: ctypes.CDLL, name: str, *args: object) -> None:
-    status = getattr(library, name)(*args)
-    if status:
+    if status := getattr(library, name)(*args):
         said = library.nvrtcGetErrorString(status).decode()
         raise CompileError(Diagnostic("cuda-compile", f"{name} failed.", None, "success", said))
 

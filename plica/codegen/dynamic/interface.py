@@ -83,8 +83,7 @@ def _holds_function(of: ty.Type | None, module: Module) -> bool:
     seen: set[ty.Type] = set()
     stack = [of]
     while stack:
-        each = stack.pop()
-        if isinstance(each, ty.FuncType):
+        if isinstance(each := stack.pop(), ty.FuncType):
             return True
         if each is None or each in seen:
             continue

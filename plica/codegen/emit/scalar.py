@@ -107,8 +107,7 @@ def order(
                 numbers[node] = len(numbers)
                 start.append(given)
                 continue
-            kids = operands_of(node)
-            if kids:
+            if kids := operands_of(node):
                 stack.append((node, kids))
                 stack.extend(kids[::-1])
                 continue

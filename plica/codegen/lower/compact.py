@@ -176,8 +176,7 @@ def _spans(
     lanes: frozenset[ScalarVar],
     dims: frozenset[ScalarVar],
 ) -> list[AxisSpan | None] | None:
-    places = _places(body, buffer, context)
-    if not places:
+    if not (places := _places(body, buffer, context)):
         return None
     loops = [each.var for each in _all_statements(body) if isinstance(each, st.For | st.Bind)]
     inner, plain = lanes.union(loops), context

@@ -189,8 +189,7 @@ def elements(of: Each, out: sc.Buffer, after: StoredElement | None, free: bool =
 
 def _walked(of: Each, out: sc.Buffer, after: StoredElement | None, walk: LoopOrder) -> Stmt:
     """The loops of a walk."""
-    reductions = exposed(walk.body)
-    if not reductions:
+    if not (reductions := exposed(walk.body)):
         last = walk.where(last_store(walk.body, walk, out, after))
         return loops_around(walk.loops, last, walk.kind)
     outer = walk.loops[: len(walk.loops) - walk.inside]

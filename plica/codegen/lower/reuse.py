@@ -49,8 +49,7 @@ def _shared(stmt: Alloc) -> Stmt:
     if not isinstance(body, Seq):
         return stmt
     tenants = arranged(held, body.stmts)
-    lost = clashes(tenants, body.stmts)
-    if lost:
+    if lost := clashes(tenants, body.stmts):
         raise CompilerBug(f"Sharing memory would lose what is in {lost[0].name}.")
     homes: dict[Buffer, Buffer] = {}
     for several in tenants:

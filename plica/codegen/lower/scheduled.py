@@ -248,8 +248,7 @@ def on_processor(
     """
     passed: list[str] = []
     if chosen is not None:
-        why_not = refused(chosen.kernel)
-        if not why_not:
+        if not (why_not := refused(chosen.kernel)):
             return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
         passed.append(f"the tuned schedule: {why_not}")
     forms = None if tables is None else tables.forms
@@ -258,14 +257,12 @@ def on_processor(
     without: list[tuple[Formed, Kernel]] = []
     for each in candidates(whole, facts, machine, forms):
         begun = kernel_of(hoist(each.stages, facts.constant).rest)
-        made = default_schedule(begun, machine, tables)
-        if isinstance(made, RefusedTemplate):
+        if isinstance(made := default_schedule(begun, machine, tables), RefusedTemplate):
             passed.append(f"{each.form}: {made}")
             without.append((each, begun))
             continue
         trace, kernel = made or fallback_schedule(begun, machine)
-        why_not = refused(kernel)
-        if not why_not:
+        if not (why_not := refused(kernel)):
             scheduled = from_form(function, facts, each.stages, trace, kernel)
             return evolve(scheduled, passed_over=tuple(passed), given=told.given)
         passed.append(f"{each.form}: {why_not}")

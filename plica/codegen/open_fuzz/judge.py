@@ -212,8 +212,7 @@ def _names_wrong(exe: Executable, of: Module, dims: tuple[str, ...]) -> str | No
         if tuple(port.shape) != shape:
             return f"the input {port.name} has sizes {port.shape} instead of {shape}"
     for port in exe.outputs:
-        strange = sorted({*_words(port.shape)} - {*dims, "min", "max"})
-        if strange:
+        if strange := sorted({*_words(port.shape)} - {*dims, "min", "max"}):
             return f"the output {port.name} speaks of {strange}"
     return None
 

@@ -88,8 +88,7 @@ def _imported(program: ExportedProgram, dims: dict[str, int]) -> Module:
     signature = program.graph_signature
     _check_outputs(program)
     root, graph = program.graph_module, program.graph
-    wrong = unsupported(root, graph)
-    if wrong:
+    if wrong := unsupported(root, graph):
         raise UnsupportedError(wrong[0], *wrong[1:])
     symbols = _symbols(program, dims)
     given: list[Any] = []

@@ -288,8 +288,7 @@ def _results(builder: Builder, scope: GenerationScope, depth: int) -> KnownExpre
     """A body whose result has several parts at times, so that little of it is in vain."""
     for _ in range(builder.count(1, 4 + 2 * depth)):
         grow(builder, scope, depth)
-    usable = [each for each in scope.pool[::-1] if is_first_order(each.type)]
-    if not usable:
+    if not (usable := [each for each in scope.pool[::-1] if is_first_order(each.type)]):
         wanted = builder.tensor_type()
         usable = [KnownExpression(choose(builder, scope, depth, wanted).expr, wanted)]
     parts = usable[: builder.count(1, 3)]

@@ -273,8 +273,7 @@ def grow_function(builder: Builder, scope: GenerationScope, depth: int) -> None:
 def grow_call(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A call of something that is known."""
     found = scope.having(lambda type: isinstance(type, FuncType))
-    found = [each for each in found if _cost(builder, each.expr) <= CALL_LIMIT]
-    if found:
+    if found := [each for each in found if _cost(builder, each.expr) <= CALL_LIMIT]:
         callee: KnownExpression = builder.choose(found[::-1])
         call_known(builder, scope, callee, depth)
 

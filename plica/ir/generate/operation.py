@@ -163,8 +163,7 @@ def matmul(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     if not found:
         return None
     x, t = pick(draw, found)
-    inner = t.shape[1]
-    if isinstance(inner, Lit):
+    if isinstance(inner := t.shape[1], Lit):
         weights = draw(constants(t.dtype, (int(inner.value), 2)))
         return _done(apply("matmul", x, weights), (t.shape[0], Lit(2, _INDEX)), t.dtype)
     turned = apply("transpose", x, (1, 0))

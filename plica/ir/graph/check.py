@@ -278,8 +278,7 @@ def variables_in(pattern: Term) -> tuple[Term, ...]:
     found: list[Term] = []
     stack = [pattern]
     while stack:
-        part = stack.pop()
-        if isinstance(part, ex.PVar):
+        if isinstance(part := stack.pop(), ex.PVar):
             found.append(part.var)
         elif isinstance(part, ex.PConstructor | ex.PTuple):
             stack.extend(reversed(part.items))
@@ -303,8 +302,7 @@ def _attribute_problems(node: ex.Apply) -> Iterator[str]:
         if name not in given:
             yield f"bad-attribute: {node.op} misses its attribute {name!r}."
             continue
-        value = attribute.read(given[name])
-        if isinstance(value, Mismatch):
+        if isinstance(value := attribute.read(given[name]), Mismatch):
             yield f"bad-attribute: {node.op}: {value.message}"
         elif leaf_key(value) != leaf_key(given[name]):
             yield f"bad-attribute: The attribute {name!r} of {node.op} is not in canonical form."

@@ -139,8 +139,7 @@ class Operator:
                 wrong.append(self._arity(f"{name} twice"))
             else:
                 values[name] = value
-        missing = [name for name in slots if name not in values]
-        if missing:
+        if missing := [name for name in slots if name not in values]:
             wrong.append(self._arity(f"no {' and no '.join(missing)}"))
         attributes = self._attributes(values, wrong)
         if wrong:
@@ -196,8 +195,7 @@ def register(operator: Operator) -> Operator:
     if (operator.compute is None) == (operator.decompose is None):
         message = f"{operator.name} needs either a tensor expression or a decomposition."
         raise OperatorRefused(Diagnostic("bad-operator", message, home))
-    taken = [name for name in (operator.name, *operator.aliases) if name in _known]
-    if taken:
+    if taken := [name for name in (operator.name, *operator.aliases) if name in _known]:
         first = _known[taken[0]]
         if first.name == operator.name and same_code(first, operator):
             return first

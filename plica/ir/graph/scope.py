@@ -144,8 +144,7 @@ class _Walk:
         if variable in self.forbidden:
             self.found[Misuse("recursive", variable, user)] = None
             return NONE
-        scopes = self.bound.get(variable)
-        if scopes:
+        if scopes := self.bound.get(variable):
             return scopes[-1]
         if variable not in self.outer:
             self.found[Misuse("unbound", variable, user)] = None

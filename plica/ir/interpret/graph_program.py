@@ -138,14 +138,12 @@ def executor(head: Apply, signature: Signature) -> Executor:
     pairs = zip(signature[::2], signature[1::2], strict=True)
     types = [TensorType(tuple([Lit(n, i64) for n in s]), dtype(d)) for s, d in pairs]
     values = dict(head.attrs)
-    result = record.relation(values, *types)
-    if isinstance(result, Mismatch):
+    if isinstance(result := record.relation(values, *types), Mismatch):
         raise _refusal(head.op, result)
     if record.compute is None:
         return _decomposed(record, values, types)
     buffers = [Buffer(Name("x", i), type.shape, type.dtype) for i, type in enumerate(types)]
-    computed = record.compute(values, *buffers)
-    if isinstance(computed, Compute):
+    if isinstance(computed := record.compute(values, *buffers), Compute):
         return _prepared(computed, buffers)
     parts = [_prepared(each, buffers) for each in computed]
     return lambda args: tuple([part(args) for part in parts])
@@ -208,8 +206,7 @@ def _dims_in(node: Apply) -> tuple[ScalarVar, ...]:
 
 def _at_sizes(node: Apply, dims: tuple[ScalarVar, ...], env: Mapping[Any, Any]) -> Attrs:
     """The attributes of a node with numbers for the dims in them, in canonical form."""
-    unknown = [str(each.name) for each in dims if each not in env]
-    if unknown:
+    if unknown := [str(each.name) for each in dims if each not in env]:
         raise EvaluationError(
             Diagnostic(
                 "cannot-infer",
@@ -224,8 +221,7 @@ def _at_sizes(node: Apply, dims: tuple[ScalarVar, ...], env: Mapping[Any, Any]) 
     readers = {each.name: each.read for each in record.attributes} if record else {}
     found = []
     for name, value in node.attrs:
-        value = readers[name](_with_numbers(value, numbers))
-        if isinstance(value, Mismatch):
+        if isinstance(value := readers[name](_with_numbers(value, numbers)), Mismatch):
             raise _refusal(node.op, value)
         found.append((name, value))
     return tuple(found)

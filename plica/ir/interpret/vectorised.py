@@ -77,8 +77,7 @@ def swept(loop: For, extent: int, machine: LoopMachine) -> bool:
 def _can_sweep(
     of: StoreNest, extents: list[int], storages: dict[Buffer, Storage], machine: LoopMachine
 ) -> bool:
-    tags = [each.kind for each in of.loops if each.kind in THREADS]
-    if tags:
+    if tags := [each.kind for each in of.loops if each.kind in THREADS]:
         if machine.launch is not None or len(set(tags)) != len(tags):
             return False
         if any(scope(each.buffer.scope).reach != "all" for each in storages.values()):

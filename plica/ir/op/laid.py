@@ -59,8 +59,7 @@ def layouts_in(op: str, words: Sequence[str]) -> tuple[Layout, ...]:
         refuse("bad-layout", message, f"{len(letters)} layouts", str(len(words)))
     found = []
     for word, logical in zip(words, letters, strict=True):
-        layout = layout_of(word, logical)
-        if isinstance(layout, str):
+        if isinstance(layout := layout_of(word, logical), str):
             refuse("bad-layout", f"{op}_laid: {layout}", f"a layout of {logical}", word)
         found.append(layout)
     return tuple(found)
@@ -91,8 +90,7 @@ def _derived(record: Operator) -> Operator:
     def rule(attrs: Values, *types: TensorType) -> TensorType:
         layouts = layouts_in(op, attrs["layouts"])
         logical = [_logical(op, *each) for each in zip(layouts, types, strict=False)]
-        result = record.relation(attrs, *logical)
-        if isinstance(result, Mismatch):
+        if isinstance(result := record.relation(attrs, *logical), Mismatch):
             refuse(result.code, result.message, result.expected, result.found, result.suggestion)
         assert isinstance(result, TensorType)
         if (shape := layouts[-1].shape_of(result.shape)) is None:

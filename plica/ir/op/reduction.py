@@ -125,8 +125,7 @@ def _extreme_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | N
 def _prod_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
     """The product of the others, which is right where some are zero."""
     shape = tensor_of(x).shape
-    axes = rel.axes_of("prod", attrs["axis"], len(shape))
-    if not axes:
+    if not (axes := rel.axes_of("prod", attrs["axis"], len(shape))):
         return [d]
     rest = [at for at in range(len(shape)) if at not in axes]
     order = (*rest, *axes)

@@ -46,8 +46,7 @@ class ShapeFunction:
 
 def shape_function(record: Operator, attributes: Values, *types: TensorType) -> ShapeFunction:
     """The shape function of an operator with these attributes at these types."""
-    found = record.relation(attributes, *types)
-    if isinstance(found, Mismatch):
+    if isinstance(found := record.relation(attributes, *types), Mismatch):
         raise IllTyped(
             Diagnostic(
                 found.code, found.message, None, found.expected, found.found, found.suggestion

@@ -66,8 +66,7 @@ def apply_rule(state: TypingState, instance: Instance) -> Type | None:
     key = (node.op, leaf_key(node.attrs) if node.attrs else (), *types)
     if (found := state.relations.get(key)) is not None:
         return found
-    result = operator.relation(dict(node.attrs), *types)
-    if isinstance(result, Mismatch):
+    if isinstance(result := operator.relation(dict(node.attrs), *types), Mismatch):
         state.report.mismatch(result, state.original(node))
         return POISON
     solver.is_known(result)
@@ -117,8 +116,7 @@ def project_rule(state: TypingState, instance: Instance) -> Type | None:
     node = state.nodes[instance]
     assert isinstance(node, ex.Project)
     (value,) = state.kids[instance]
-    of = state.typed(value)
-    if isinstance(of, TupleType):
+    if isinstance(of := state.typed(value), TupleType):
         if 0 <= node.index < len(of.items):
             return state.solver.find(of.items[node.index])
         message = f"A tuple of {len(of.items)} items has no item {node.index}."

@@ -136,8 +136,7 @@ class Solver:
     def size(self, of: Scalar) -> Scalar:
         """A dim with everything known put in."""
         while self.sizes and of.__class__ is not Lit:
-            solved = {v: self.sizes[v] for v in free_vars(of) if v in self.sizes}
-            if not solved:
+            if not (solved := {v: self.sizes[v] for v in free_vars(of) if v in self.sizes}):
                 break
             of = from_polynomial(polynomial(substitute(of, solved)))
         return of
@@ -148,13 +147,11 @@ class Solver:
             return answer
         stack: list[Term] = [of]
         while stack:
-            node = stack[-1]
-            if isinstance(node, TensorType | Unknown):
+            if isinstance(node := stack[-1], TensorType | Unknown):
                 self.known[node] = next(unknowns(node), None) is None
             elif node not in self.known:
                 later = [kid for kid in node._children if kid not in self.known]
-                later = [kid for kid in later if isinstance(kid, TYPES)]
-                if later:
+                if later := [kid for kid in later if isinstance(kid, TYPES)]:
                     stack.extend(later)
                     continue
                 self.known[node] = all(self.known.get(kid, True) for kid in node._children)
@@ -377,8 +374,7 @@ class Solver:
     ) -> tuple[str, str] | None:
         if x is y or same_dim(x, y):
             return None
-        open_ = [v for v in (*variables(x), *variables(y)) if is_open(v)]
-        if not open_:
+        if not (open_ := [v for v in (*variables(x), *variables(y)) if is_open(v)]):
             return "shape-conflict", _unequal(x, y)
         for unknown in open_:
             if (solution := solved(Sub(x, y), unknown)) is not None:

@@ -250,8 +250,7 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
         return Verdict(_alone(group.sink, group.of, limits) or "opaque", group.sink), None
     if len(group.spots) >= limits.size:
         return Verdict("size", group.sink), None
-    spot = _spot(value, users, group)
-    if isinstance(spot, Verdict):
+    if isinstance(spot := _spot(value, users, group), Verdict):
         return spot, None
     if spot.depth > limits.depth:
         return Verdict("depth", group.sink), None

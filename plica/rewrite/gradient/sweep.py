@@ -195,8 +195,7 @@ class BlockSweep:
     def _first_tensor(self, cotangent: ex.Expr) -> ex.Expr | None:
         stack = [cotangent]
         while stack:
-            node = stack.pop()
-            if isinstance(node, ex.Tuple):
+            if isinstance(node := stack.pop(), ex.Tuple):
                 stack.extend(reversed(node.items))
             elif isinstance(type_of(node), TensorType):
                 return node

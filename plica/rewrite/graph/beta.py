@@ -96,8 +96,7 @@ def canonical(op: str, attributes: Attrs) -> Attrs:
     readers = {each.name: each.read for each in record.attributes} if record else {}
     found = []
     for name, value in attributes:
-        new = readers[name](value)
-        if isinstance(new, Mismatch):
+        if isinstance(new := readers[name](value), Mismatch):
             raise CompilerBug(f"{op} does not accept its own {name}: {new.message}")
         found.append((name, new))
     return tuple(found)

@@ -178,8 +178,7 @@ def _one(group: tuple[Apply, ...], batch: bool) -> Expr | None:
     """The layers of a group as one, by the rule for so many."""
     *rules, in_batch = combining(len(group))
     for each in (in_batch, *rules) if batch else rules:
-        found = each.at(Tuple(group))
-        if isinstance(found, Expr):
+        if isinstance(found := each.at(Tuple(group)), Expr):
             return found
     return None
 

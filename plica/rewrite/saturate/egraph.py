@@ -95,8 +95,7 @@ class EGraph:
                 stack.pop()
                 continue
             kids = open_children(node)
-            missing = [kid for kid in kids if kid not in ids]
-            if missing:
+            if missing := [kid for kid in kids if kid not in ids]:
                 stack.extend(reversed(missing))
                 continue
             stack.pop()

@@ -59,8 +59,7 @@ def derivation(
             made[node] = node  # a variable stands in binders too: only its users change
             stack.pop()
             continue
-        missing = [kid for kid in open_children(node) if kid not in made]
-        if missing:
+        if missing := [kid for kid in open_children(node) if kid not in made]:
             stack.extend(reversed(missing))
             continue
         stack.pop()

@@ -160,8 +160,7 @@ class _State:
     def step(self, number: int, operands: tuple[int, ...]) -> None:
         """Execute one instruction."""
         kind = self.device.kinds[number]
-        does = kind.does
-        if isinstance(does, RowCopy):
+        if isinstance(does := kind.does, RowCopy):
             memory = self.of.held[does.memory]
             key = (number, operands)
             if key not in self.of.boxes:

@@ -285,8 +285,7 @@ class CudaExecutable(Executable):
 def handle_of(stream: object) -> int:
     """The handle of a stream: a number, or what torch, cupy and others have for it."""
     for word in ("cuda_stream", "ptr"):
-        found = getattr(stream, word, None)
-        if isinstance(found, int):
+        if isinstance(found := getattr(stream, word, None), int):
             return found
     said = getattr(stream, "__cuda_stream__", None)
     if callable(said):

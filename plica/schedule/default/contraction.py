@@ -126,8 +126,7 @@ def contraction(of: Stages, again: bool = False, other: bool = False) -> Contrac
         *zip(last.axes, last.shape, strict=True),
         *zip(body.axes, body.extents, strict=True),
     ):
-        count = known(size)
-        if not count:
+        if not (count := known(size)):
             return None
         sizes[var] = count
     if (product := product_of(body, sizes, other)) is None:

@@ -56,8 +56,7 @@ def rows_of(of: Stages) -> int | None:
         return None
     sizes = folds[0].out.shape
     count = max((at + 1 for at, size in enumerate(sizes) if known(size) != 1), default=0)
-    rows = max(count, min(1, len(sizes)))
-    if not rows:
+    if not (rows := max(count, min(1, len(sizes)))):
         return None
     made: set[sc.Buffer] = set()
     for each in every:

@@ -179,8 +179,7 @@ class _Division:
         divided = [part for part in parts if part.outer is not None]
         values = tuple([part.outer for part in divided if part.outer is not None])
         extents = tuple([part.extent for part in divided])
-        split = self.predicates(values, extents, own)
-        if isinstance(split, Problem):
+        if isinstance(split := self.predicates(values, extents, own), Problem):
             return split
         outer_predicate, inner_predicate = split
         waiting = iter(own)
@@ -244,8 +243,7 @@ class _Division:
                 outside.append(each)
                 continue
             moved = _at(each, {var: inverse[var] for var in self.outside if var in inverse})
-            left = [var for var in self.outside if var in free_vars(moved)]
-            if left:
+            if left := [var for var in self.outside if var in free_vars(moved)]:
                 expected = "a predicate that follows from the new block's variables"
                 found = f"it depends on the loop {left[0].name}"
                 return Problem("predicate", self.where, expected, found)

@@ -180,8 +180,7 @@ class CacheRead(StagedCopy):
             box = reached(readers, buffer, (), context, written=False)
             return CopySpot(front_of(scope), (), box)
         (writer,) = writers
-        place = after_writer(writer, readers)
-        if isinstance(place, Problem):
+        if isinstance(place := after_writer(writer, readers), Problem):
             return place
         shared = common(writer, readers[0])
         context = context_of(site.above[: depth_of(site.above, shared)])

@@ -62,8 +62,7 @@ class CacheWrite(StagedCopy):
         writer = every[site.node.label]
         where = f"the block {site.node.label}"
         others = [each for each in every.values() if each is not writer]
-        rivals = [str(each.block.label) for each in others if buffer in each.writes]
-        if rivals:
+        if rivals := [str(each.block.label) for each in others if buffer in each.writes]:
             expected = f"the only writer of {buffer.name}"
             return Problem("sole-writer", where, expected, ", ".join(rivals))
         users = [each for each in others if buffer in each.reads]

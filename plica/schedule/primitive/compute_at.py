@@ -93,8 +93,7 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> MovePla
         each for each in every.values()
         if is_under(each, loop) and not set(each.writes).isdisjoint(mine.inputs)
     ]  # fmt: skip
-    place = place_in(loop, where, index, makers, readers)
-    if isinstance(place, Problem):
+    if isinstance(place := place_in(loop, where, index, makers, readers), Problem):
         return place
     above = (*target.above, (loop, 0))
     context = context_of(above)
@@ -102,8 +101,7 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> MovePla
     boxes: list[Box] = []
     places: list[tuple[Scalar, ...]] = []
     for buffer in mine.writes:
-        mine_readers = [each for each in readers if buffer in each.inputs]
-        if not mine_readers:
+        if not (mine_readers := [each for each in readers if buffer in each.inputs]):
             continue
         # Threads that share the buffer share what any of them needs.
         together = tuple([each for each in shared if meets(each, buffer)])

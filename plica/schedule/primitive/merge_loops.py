@@ -52,8 +52,7 @@ class MergeLoops(Instruction):
     loops: tuple[Handle, ...]
 
     def check(self, scene: Scene) -> Problem | None:
-        found = self.nests(scene)
-        if isinstance(found, Problem):
+        if isinstance(found := self.nests(scene), Problem):
             return found
         first = found.loops[0]
         for nest in found.loops:

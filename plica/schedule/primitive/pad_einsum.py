@@ -105,8 +105,7 @@ class PadEinsum(Instruction):
     def edit(self, scene: Scene) -> Edited:
         site = scene.block(self.block)
         block, kernel = site.node, scene.kernel
-        wider = self.wider(block)
-        if not wider:
+        if not (wider := self.wider(block)):
             return Edited(kernel)
         factors = einsum(block)
         assert factors is not None  # as checked
@@ -154,8 +153,7 @@ def einsum(block: Block) -> tuple[sc.Load, ...] | None:
     factors: list[sc.Load] = []
     stack = [] if rest is None else [rest]
     while stack:
-        node = stack.pop()
-        if isinstance(node, sc.Mul):
+        if isinstance(node := stack.pop(), sc.Mul):
             stack += [node.right, node.left]
         elif isinstance(node, sc.Load):
             factors.append(node)

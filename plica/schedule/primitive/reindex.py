@@ -78,8 +78,7 @@ class Reindex(Instruction):
         block, where = site.node, f"the block {site.node.label}"
         if (odd := only_loops(scene, site)) is not None:
             return odd
-        buffer = buffer_of(scene, self.block, self.side, self.index)
-        if isinstance(buffer, Problem):
+        if isinstance(buffer := buffer_of(scene, self.block, self.side, self.index), Problem):
             return buffer
         problem = known_scope(self.scope, where)
         if problem is None and self.map is not None:
@@ -197,8 +196,7 @@ class Reindex(Instruction):
                 return front_of(scope)
             expected = f"all of {buffer.name} to be written before it is copied"
             return Problem("covered", where, expected, "that is not shown")
-        place = _apart(writers[0], [mine])
-        if isinstance(place, Problem):
+        if isinstance(place := _apart(writers[0], [mine]), Problem):
             return place
         box = reached([mine], buffer, (), EMPTY, written=False)
         if steady(writers[0].block) or not is_written(writers[0], (), box, EMPTY):

@@ -106,8 +106,7 @@ def _between(
 ) -> Problem | None:
     """What is wrong with the buffer through which the block gets its input."""
     block, where = mine.block, f"the block {mine.block.label}"
-    candidates = [each for each in made if _loads(block, each) is not None]
-    if not candidates:
+    if not any(_loads(block, each) is not None for each in made):
         expected = "an input that it loads at its variables, each once"
         word = "plain-load" if made else "one-producer"
         return Problem(word, where, expected, f"{len(made)} inputs made in the scope")

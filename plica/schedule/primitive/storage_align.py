@@ -41,8 +41,7 @@ class StorageAlign(Instruction):
     offset: int
 
     def check(self, scene: Scene) -> Problem | None:
-        buffer = written_by(scene, self.block, self.number)
-        if isinstance(buffer, Problem):
+        if isinstance(buffer := written_by(scene, self.block, self.number), Problem):
             return buffer
         if (problem := intermediate(scene, buffer)) is not None:
             return problem

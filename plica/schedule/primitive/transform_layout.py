@@ -62,8 +62,7 @@ class TransformLayout(Instruction):
     assume_injective: bool = False
 
     def check(self, scene: Scene) -> Problem | None:
-        buffer = buffer_of(scene, self.block, self.side, self.index)
-        if isinstance(buffer, Problem):
+        if isinstance(buffer := buffer_of(scene, self.block, self.side, self.index), Problem):
             return buffer
         where = f"the buffer {buffer.name}"
         if (problem := unfit(self.map, scene.kernel, len(buffer.shape), where)) is not None:

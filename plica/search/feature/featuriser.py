@@ -237,8 +237,7 @@ class Featuriser:
 
     def _like_another(self, which: Class) -> CompiledFeatures | None:
         """The formulas of another class, if a few points of this one are as they say."""
-        others = [each for each in self._classes.values() if each is not None]
-        if not others:
+        if not (others := [each for each in self._classes.values() if each is not None]):
             return None
         points, nests = self._examples(which, FEWER)
         if not points:

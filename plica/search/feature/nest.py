@@ -271,8 +271,7 @@ def reaches_of(index: sc.Scalar, sizes: Sizes, bound: Mapping[sc.ScalarVar, sc.S
         if node in forms:
             stack.pop()
             continue
-        missing = [each for each in _parts(node, bound) if each not in forms]
-        if missing:
+        if missing := [each for each in _parts(node, bound) if each not in forms]:
             stack += missing
             continue
         forms[node] = _form(node, forms, moves, sizes, bound)

@@ -54,8 +54,7 @@ def _exactly(stream: IO[bytes], size: int) -> bytes | None:
         return None
     parts: list[bytes] = []
     while size:
-        part = stream.read(size)
-        if not part:
+        if not (part := stream.read(size)):
             return None
         parts.append(part)
         size -= len(part)

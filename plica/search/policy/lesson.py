@@ -81,8 +81,7 @@ def transported(point: Point, of: Space, into: Space) -> Point | None:
 
 def nearest(of: Support, decision: Decision, default: Decision = ()) -> Decision:
     """The member that is most like a decision; the default where none has as many parts."""
-    alike = [each for each in of.members if len(each) == len(decision)]
-    if not alike:
+    if not (alike := [each for each in of.members if len(each) == len(decision)]):
         return default
     inner = 1 if isinstance(of, Tiles) and len(decision) > 1 else 0
     return min(alike, key=lambda each: (_apart(each[inner:], decision[inner:]), each))

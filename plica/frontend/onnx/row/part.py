@@ -186,8 +186,7 @@ def _pad(node: OnnxNode) -> Expr:
     modes = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
     if mode not in modes:
         node.malformed("Pad has no such mode.", ", ".join(modes), repr(mode))
-    cuts = {at: pair for at, pair in pairs.items() if min(pair) < 0}
-    if cuts:
+    if cuts := {at: pair for at, pair in pairs.items() if min(pair) < 0}:
         x = slice_(
             x,
             tuple(max(0, -low) for low, _ in cuts.values()),

@@ -85,8 +85,7 @@ class ScalarReader(CallReader):
         done: list[Any] = []  # Any: values, while steps are under way
         work: list[Work] = [root]
         while work:
-            item = work.pop()
-            if isinstance(item, tuple):
+            if isinstance(item := work.pop(), tuple):
                 build, count = item
                 cut = len(done) - count
                 made = build(done[cut:])

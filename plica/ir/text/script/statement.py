@@ -327,8 +327,7 @@ def _plain(node: ast.AugAssign) -> ast.Assign:
 def _returns(body: list[ast.stmt]) -> bool:
     """Whether a block ends by returning."""
     while body:
-        end = body[-1]
-        if isinstance(end, ast.Return):
+        if isinstance(end := body[-1], ast.Return):
             return True
         body = (
             end.body

@@ -163,8 +163,7 @@ def plain_threads(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
 @lru_cache(maxsize=256)
 def _bare(kernel: Kernel) -> tuple[DoBlock, Kernel, tuple[BlockStage, ...]] | None:
     """How blocks that can be computed where they are read are, the kernel then, and its blocks."""
-    every = stages(begin(kernel).kernel)
-    if not every:
+    if not (every := stages(begin(kernel).kernel)):
         return None
     before = inlined(tuple([each.label for each in every[:-1]]))
     bare = recorded(before, kernel)
