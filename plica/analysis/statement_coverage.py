@@ -5,7 +5,8 @@ may live inside, and iterations may have one each.
 
 For every read some write must come before it, and reach the same element: the loops around the
 write are solved for the element that is read, and everything else is a proof.  A block's init comes
-before its body if all iterations of the reduction are inside.
+before its body if all iterations of the reduction are inside.  An index that is read from memory
+may be any number with which the read is inside its buffer.
 """
 
 from __future__ import annotations
@@ -21,11 +22,38 @@ from plica.analysis.index.context import negated
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.statement import direct_scalars
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import post_order
+from plica.core.fold import map_top_down, post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.loop import statement as st
-from plica.ir.loop.scalar import Buffer, Eq, Le, Lit, Load, Lt, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import (
+    Buffer,
+    Cast,
+    Eq,
+    Le,
+    Lit,
+    Load,
+    Lt,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.ir.loop.statement import (
+    NOTHING,
+    TRUE,
+    Bind,
+    Block,
+    Branch,
+    For,
+    Invoke,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    While,
+    substatements,
+)
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type.dim import from_polynomial, known, polynomial
 from plica.ir.type.dtype import i64
@@ -35,7 +63,7 @@ from plica.ir.type.dtype import i64
 class AccessStep:
     """One statement around an access: which of its substatements, and what that adds."""
 
-    stmt: st.Stmt
+    stmt: Stmt
     position: int
     loop: tuple[ScalarVar, Scalar] | None = None
     guard: Scalar | None = None
@@ -59,7 +87,7 @@ class CoveredAccess:
         return start
 
 
-def covered(inside: st.Stmt, buffer: Buffer, context: Context = EMPTY) -> bool:
+def covered(inside: Stmt, buffer: Buffer, context: Context = EMPTY) -> bool:
     """Whether each run of a statement reads of a buffer only what it has written before."""
     touches = list(_touches(inside, buffer))
     if any(each is None for each in touches):
@@ -73,36 +101,36 @@ def covered(inside: st.Stmt, buffer: Buffer, context: Context = EMPTY) -> bool:
     )
 
 
-def touches_buffer(stmt: st.Stmt, buffer: Buffer) -> bool:
+def touches_buffer(stmt: Stmt, buffer: Buffer) -> bool:
     """Whether a statement reads or writes a buffer somewhere."""
     return buffer in free_vars(stmt)
 
 
-def _touches(root: st.Stmt, buffer: Buffer) -> Iterator[CoveredAccess | None]:
+def _touches(root: Stmt, buffer: Buffer) -> Iterator[CoveredAccess | None]:
     """The accesses of a buffer; None for one that is not understood."""
-    stack: list[tuple[st.Stmt, tuple[AccessStep, ...], dict[Term, Scalar]]] = [(root, (), {})]
+    stack: list[tuple[Stmt, tuple[AccessStep, ...], dict[Term, Scalar]]] = [(root, (), {})]
     while stack:
         stmt, way, values = stack.pop()
         if buffer not in free_vars(stmt):
             continue
         match stmt:
-            case st.Store(target, indices, _) if target is buffer:
+            case Store(target, indices, _) if target is buffer:
                 yield _touch(indices, True, way, values)
-            case st.Invoke(_, operands):
+            case Invoke(_, operands):
                 for each in operands:
-                    if isinstance(each, st.Region) and each.buffer is buffer:
+                    if isinstance(each, Region) and each.buffer is buffer:
                         yield _read_whole(each, stmt, way, values)
-            case st.While():
+            case While():
                 yield None
             case _:
                 pass
         for scalar in direct_scalars(stmt):
             if buffer in free_vars(scalar):
-                yield from _loads(scalar, buffer, way, values)
+                yield from _loads(scalar, buffer, stmt, way, values)
         steps, inner = _steps(stmt, values)
         stack.extend(
             (each, (*way, step), inner)
-            for each, step in reversed(list(zip(st.substatements(stmt), steps, strict=True)))
+            for each, step in reversed(list(zip(substatements(stmt), steps, strict=True)))
         )
 
 
@@ -117,8 +145,30 @@ def _touch(
     return CoveredAccess(tuple([_in_loops(each, values) for each in indices]), written, way)
 
 
+def _gathered(load: Load) -> tuple[list[Scalar], tuple[AccessStep, ...]]:
+    """Indices with a variable for each number that is read, and what is known of the places."""
+    read: dict[Term, ScalarVar] = {}
+
+    def one(node: Term) -> Term:
+        plain = node.value if isinstance(node, Cast) else node
+        if isinstance(plain, Load) and isinstance(node, Scalar) and dtype_of(node) is i64:
+            return read.setdefault(node, ScalarVar(Name("a number read", len(read)), i64))
+        return node
+
+    places: list[Scalar] = []
+    steps: list[AccessStep] = []
+    for size, each in zip(load.buffer.shape, load.indices, strict=True):
+        place = map_top_down(one, each) if _opaque(each) and dtype_of(each) is i64 else each
+        assert isinstance(place, Scalar)
+        if place is not each:
+            steps += [AccessStep(NOTHING, 0, guard=inside)
+                      for inside in (Le(index(0), place), Lt(place, size))]  # fmt: skip
+        places.append(place)
+    return places, tuple(steps)
+
+
 def _read_whole(
-    of: st.Region, call: st.Invoke, way: tuple[AccessStep, ...], values: Mapping[Term, Scalar]
+    of: Region, call: Invoke, way: tuple[AccessStep, ...], values: Mapping[Term, Scalar]
 ) -> CoveredAccess | None:
     """An intrinsic may read all of a region, and may have written none of it."""
     places: list[Scalar] = []
@@ -134,38 +184,54 @@ def _opaque(term: Scalar) -> bool:
 
 
 def _loads(
-    root: Scalar, buffer: Buffer, way: tuple[AccessStep, ...], values: Mapping[Term, Scalar]
+    root: Scalar,
+    buffer: Buffer,
+    stmt: Stmt,
+    way: tuple[AccessStep, ...],
+    values: Mapping[Term, Scalar],
 ) -> Iterator[CoveredAccess | None]:
+    """The loads of a term of a statement; what a choice does not take counts as not read."""
     bound = {kid for node in post_order(root) if type(node).binds for kid in node._children}
-    for node in post_order(root):
+    stack: list[tuple[Term, tuple[AccessStep, ...]]] = [(root, ())]
+    seen: set[tuple[Term, tuple[Scalar | None, ...]]] = set()
+    while stack:
+        node, guards = stack.pop()
+        key = node, tuple([each.guard for each in guards])
+        if key in seen or buffer not in free_vars(node):
+            continue
+        seen.add(key)
         if isinstance(node, Load) and node.buffer is buffer:
             if not bound.isdisjoint(free_vars(node)):  # an axis of a reduction in the term
                 yield None
             else:
-                # Guards inside the term are not looked at: the load counts as always done.
-                yield _touch(node.indices, False, way, values)
+                places, known_of = _gathered(node)
+                yield _touch(places, False, (*way, *guards, *known_of), values)
+        if isinstance(node, Select) and not _opaque(node.condition):
+            holds = _in_loops(node.condition, values)
+            stack.append((node.then, (*guards, AccessStep(stmt, 0, guard=holds))))
+            stack.append((node.orelse, (*guards, AccessStep(stmt, 1, guard=negated(holds)))))
+        else:
+            stack.extend((kid, guards) for kid in node._children if isinstance(kid, Scalar))
 
 
-def _steps(
-    stmt: st.Stmt, values: dict[Term, Scalar]
-) -> tuple[list[AccessStep], dict[Term, Scalar]]:
-    count = len(st.substatements(stmt))
+def _steps(stmt: Stmt, values: dict[Term, Scalar]) -> tuple[list[AccessStep], dict[Term, Scalar]]:
+    count = len(substatements(stmt))
     match stmt:
-        case st.For(var, extent):
+        case For(var, extent):
             return [AccessStep(stmt, 0, (var, _in_loops(extent, values)))], values
-        case st.Branch(condition):
+        case Branch(condition):
             holds = None if _opaque(condition) else _in_loops(condition, values)
             contrary = None if holds is None else negated(holds)
             return [AccessStep(stmt, 0, guard=holds), AccessStep(stmt, 1, guard=contrary)], values
-        case st.Block():
+        case Block():
             bindings = tuple([_in_loops(each, values) for each in stmt.bindings])
-            plain = stmt.predicate is not st.TRUE and not _opaque(stmt.predicate)
+            plain = stmt.predicate is not TRUE and not _opaque(stmt.predicate)
             guard = _in_loops(stmt.predicate, values) if plain else None
             inner = dict(values)
             inner.update(zip(stmt.vars, bindings, strict=True))
             steps = [AccessStep(stmt, at, guard=guard, bindings=bindings) for at in range(count)]
             return steps, inner
-        case st.Bind(var, value):
+        case Bind(var, value):
             inner = dict(values)
             if not _opaque(value):
                 inner[var] = _in_loops(value, values)
@@ -195,9 +261,9 @@ def _comes_before(write: CoveredAccess, read: CoveredAccess, start: Context) -> 
     if one.position >= two.position:
         return False
     context = read.context(start)
-    if isinstance(one.stmt, st.Block):
+    if isinstance(one.stmt, Block):
         return _init_before(write, read, shared, context)
-    if not isinstance(one.stmt, st.Seq):
+    if not isinstance(one.stmt, Seq):
         return False
     return _reaches(write, read, write.way[shared + 1 :], context)
 
@@ -242,8 +308,8 @@ def _is_unclear(step: AccessStep) -> bool:
     """Whether a statement runs what is inside under a condition that reads memory."""
     if step.guard is not None:
         return False
-    return isinstance(step.stmt, st.Branch) or (
-        isinstance(step.stmt, st.Block) and step.stmt.predicate is not st.TRUE
+    return isinstance(step.stmt, Branch) or (
+        isinstance(step.stmt, Block) and step.stmt.predicate is not TRUE
     )
 
 
@@ -300,7 +366,7 @@ def _init_before(write: CoveredAccess, read: CoveredAccess, shared: int, context
     """Whether a block's init has written what its body reads, in this run."""
     step = write.way[shared]
     block = step.stmt
-    assert isinstance(block, st.Block)
+    assert isinstance(block, Block)
     loops = {each.loop[0]: each.loop for each in write.way[:shared] if each.loop is not None}
     kinds = zip(step.bindings, block.kinds, strict=True)
     reducing = [binding for binding, kind in kinds if kind == "reduce"]
@@ -330,8 +396,8 @@ def _init_before(write: CoveredAccess, read: CoveredAccess, shared: int, context
     )
 
 
-def _is_loop(stmt: st.Stmt, variables: frozenset[Term]) -> TypeGuard[st.For]:
-    return isinstance(stmt, st.For) and stmt.var in variables
+def _is_loop(stmt: Stmt, variables: frozenset[Term]) -> TypeGuard[For]:
+    return isinstance(stmt, For) and stmt.var in variables
 
 
 def _proved(condition: Scalar, context: Context) -> bool:

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from plica.codegen.llvm.dialect import literal
 from plica.codegen.llvm.pool import llvm_text
-from plica.codegen.llvm.spelling import literal
+from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.formula import turns
 from plica.ir.type.dtype import DTYPES, DType, f32, f64
@@ -61,30 +62,32 @@ _TURN: Final = llvm_text("turn")
 _TURNS: Final = llvm_text("turns")
 
 
-def texts(
-    names: Iterable[tuple[str, int]], has_half: bool, fused: bool, scales: bool = False
-) -> list[str]:
-    """The definitions of helpers, each for so many lanes, in a fixed order."""
+def text(used: Iterable[tuple[str, int]], target: Target, contract: bool) -> str:
+    """The definitions of helpers, each for so many lanes, in a fixed order.
+
+    `contract` allows a product and a sum to be rounded once, where the machine does so.
+    """
     found: list[str] = []
-    wanted = sorted(set(names))
+    wanted = sorted(set(used))
+    fused = contract and target.has_fma
     waves = sorted({lanes for name, lanes in wanted if name in ("math.sin", "math.cos")})
     for part, table in zip(("high", "low"), turns() if waves else (), strict=False):
         numbers = ", ".join(f"double {literal(each, f64)}" for each in table)
         kind = f"[{len(table)} x double]"
         found.append(f"@plica.turns.{part} = private unnamed_addr constant {kind} [{numbers}]\n")
         found += [(_TURNS if n else _TURN).format(part=part, n=n) for n in waves]
-    found += [widened(_text(name, has_half, fused, scales), lanes) for name, lanes in wanted]
-    return found
+    found += [widened(_text(name, target, fused), lanes) for name, lanes in wanted]
+    return "\n".join(found)
 
 
-def _text(name: str, has_half: bool, fused: bool, scales: bool) -> str:
+def _text(name: str, target: Target, fused: bool) -> str:
     """A helper for one value."""
     family, _, which = name.partition(".")
     match family:
         case "bf16":
             return _BF16
         case "f16":
-            return _F16 if has_half else _F16_BY_BITS
+            return _F16 if target.has_half else _F16_BY_BITS
         case "odd":
             return _ODD
         case "power":
@@ -92,7 +95,7 @@ def _text(name: str, has_half: bool, fused: bool, scales: bool) -> str:
         case "floor":
             return _FLOOR.format(t={"f32": "float", "f64": "double"}[which], s=which)
         case "math":
-            return formula(which, fused, scales)
+            return formula(which, fused, target.has_scale)
         case _ if family in DTYPE_NAMES:
             return coded(DType(family))
         case _:

@@ -207,17 +207,6 @@ def _casted(node: OnnxNode, x: Expr, wanted: DType) -> Expr:
     return into_storage(node, x, wanted) if wanted.is_storage else ew.cast(x, wanted)
 
 
-def _bit_cast(node: OnnxNode) -> Expr:
-    """The bits of integers as other integers: casting wraps them around."""
-    x, wanted = node.x(), dtype_of(node.integer("to"), node.place)
-    if wanted.bytes != dtype(x).bytes:
-        expected = f"a type of {dtype(x).bytes} bytes"
-        node.malformed("BitCast keeps the size of elements.", expected, str(wanted))
-    if dtype(x).is_float or wanted.is_float or wanted is bool_:
-        node.unsupported("The bits of floats are not looked at.", "integers", str(wanted))
-    return ew.cast(x, wanted)
-
-
 def _cast_like(node: OnnxNode) -> Expr:
     return _casted(node, node.x(0), dtype(node.x(1)))
 
@@ -282,7 +271,6 @@ TABLE: Final[dict[str, Row]] = {
     "Shrink":          _shrink,
     "BitShift":        _bit_shift,
     "Cast":            _cast,
-    "BitCast":               _bit_cast,
     "CastLike":        _cast_like,
     "Where":           _where,
     "Softmax":         _softmax(lambda x, axis: softmax(x, axis=axis)),
