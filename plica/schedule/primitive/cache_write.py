@@ -32,9 +32,7 @@ from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction, Scene, primitive
 from plica.schedule.primitive.cache_read import CopySpot, StagedCopy, after_writer
 from plica.schedule.problem import Problem
-from plica.schedule.scope_edit import (
-    InsertionPoint,
-)
+from plica.schedule.scope_edit import InsertionPoint
 from plica.schedule.touched_box import is_written, reached
 
 
