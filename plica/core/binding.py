@@ -56,8 +56,7 @@ def bound_by(node: Term) -> list[tuple[str, tuple[str, ...], list[Term]]]:
 def fields_of_children(node: Term) -> Iterator[tuple[str, Term]]:
     """Each child with the field it sits in, in the order of `children`."""
     cls = node.__class__
-    fixed = _fixed_fields.get(cls)
-    if fixed is None:
+    if (fixed := _fixed_fields.get(cls)) is None:
         kinds = zip(field_names(cls), field_kinds(cls), strict=True)
         fixed = _fixed_fields[cls] = (
             ()
@@ -335,8 +334,7 @@ class _Scopes:
 
     def arriving(self, context: int) -> frozenset[Term]:
         """The variables of what is put in."""
-        found = self._arriving[context]
-        if found is None:
+        if (found := self._arriving[context]) is None:
             found = self._arriving[context] = _all_free(self.known[context].values())
         return found
 

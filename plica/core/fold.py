@@ -33,15 +33,13 @@ def post_order(*roots: Term) -> list[Term]:
     stack: list[Any] = list(reversed(roots))  # a term to visit, or one to leave and None
     push, pop, leave, see = stack.append, stack.pop, order.append, done.add
     while stack:
-        node = pop()
-        if node is None:
+        if (node := pop()) is None:
             leave(pop())
             continue
         if node in done:
             continue
         see(node)
-        kids = node._children
-        if not kids:
+        if not (kids := node._children):
             leave(node)
             continue
         push(node)
@@ -67,8 +65,7 @@ def map_bottom_up(f: Callable[[Term], Term], root: Term) -> Term:
     memo: dict[Term, Term] = {}
     with paused():
         for node in post_order(root):
-            kids = node._children
-            if kids:
+            if kids := node._children:
                 new = tuple([memo[kid] for kid in kids])
                 memo[node] = f(node if new == kids else rebuild(node, new))
             else:

@@ -146,8 +146,7 @@ def tell_fingerprint(store: ArtefactStore) -> None:
     if "" in FINGERPRINT:
         return
     key = key_of("fingerprint", compiler_stamp())
-    known = store.get(key)
-    if known is None:
+    if (known := store.get(key)) is None:
         store.put(key, fingerprint().encode())
     else:
         FINGERPRINT.tell("", known.decode())

@@ -57,8 +57,7 @@ def chosen(root: T, ranges: Ranges) -> T:
 
     def choose(node: Term) -> Term:
         while isinstance(node, Select):
-            said = _decided(node.condition, ranges)
-            if said is None:
+            if (said := _decided(node.condition, ranges)) is None:
                 break
             node = node.then if said else node.orelse
         return node

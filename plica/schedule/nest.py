@@ -69,8 +69,7 @@ def nests_of(root: Stmt, context: Context = EMPTY) -> tuple[Nest, ...] | str:
                 own.update([(var, _at(value, values)) for var, value in pairs])
                 stack.append((stmt.body, loops, own, inside))
                 if stmt.init is not None:
-                    kept = _begun(stmt, loops, own)
-                    if kept is None:
+                    if (kept := _begun(stmt, loops, own)) is None:
                         return f"an init of {stmt.label} that is not apart from its updates"
                     stack.append((stmt.init, kept, own, inside))
             case _:

@@ -71,8 +71,7 @@ class Lanes:
 
     def place(self, lanes: int) -> LlvmPlace:
         """Where operators of so many lanes stand; 0 for a single value."""
-        found = self._places.get(lanes)
-        if found is None:
+        if (found := self._places.get(lanes)) is None:
             found = self._places[lanes] = LlvmPlace(LLVM, self.w, lanes, self.naturals)
         return found
 

@@ -168,8 +168,7 @@ def _lowered(chain: ReductionChain, around: tuple[st.For, ...], used: set[Name])
         width = half
     result: st.Stmt = st.Store(update.into, update.indices, update.join(update.start, at(index(0))))
     private = scope(update.into.scope).reach == "thread"
-    conditions = [*each_element, *([] if private else [Eq(lane.var, index(0))])]
-    if conditions:
+    if conditions := [*each_element, *([] if private else [Eq(lane.var, index(0))])]:
         result = st.Branch(reduce(And, conditions), result, st.NOTHING)
     steps.append(result)
     if private:  # all read the first part, which is written again in the next round

@@ -259,8 +259,7 @@ def _before(access: IndexedAccess, var: ScalarVar) -> IndexedAccess:
     """An access of the iteration before."""
     other = ScalarVar(Name(f"{var.name.hint}_before", var.name.index), var.dtype)
     moved: dict[Term, Term] = {var: other}
-    indices = access.indices
-    if indices is not None:
+    if (indices := access.indices) is not None:
         indices = tuple([substitute(each, moved) for each in indices])  # type: ignore[misc]  # a term keeps its sort
     context = substitute(access.context, moved)
     assert isinstance(context, Context)

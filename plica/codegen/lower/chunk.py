@@ -86,8 +86,7 @@ def rows_of(function: Function) -> ChunkRows | None:
     if not dims or set(dims) != set(kernel.dims):
         return None
     count = len(dims)
-    places = _outermost(kernel, count)
-    if places is None:
+    if (places := _outermost(kernel, count)) is None:
         return None
     rowed: list[bool] = []
     for buffer in kernel.params:

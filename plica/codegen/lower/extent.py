@@ -36,8 +36,7 @@ _WORDS: Final[dict[type, str]] = {
 
 def extents_of_inputs(of: Function) -> Function:
     """The function with sizes asked of its parameters only."""
-    where = _places(of)
-    if not where:
+    if not (where := _places(of)):
         return of
 
     def change(node: Term) -> Term:
@@ -60,8 +59,7 @@ def _places(of: Function) -> dict[ScalarVar, Expr]:
     stack: list[Expr] = list(reversed(of.params))
     while stack:
         each = stack.pop()
-        kind = type_of(each)
-        if isinstance(kind, TupleType):
+        if isinstance(kind := type_of(each), TupleType):
             stack += [Project(each, at) for at in reversed(range(len(kind.items)))]
         elif isinstance(kind, TensorType):
             for axis, size in enumerate(kind.shape):

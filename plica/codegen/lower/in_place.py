@@ -47,8 +47,7 @@ def in_place(kernel: Kernel) -> Kernel:
         if not isinstance(node, Alloc):
             return node
         for out in results:
-            place = _place(node, out)
-            if place is not None:
+            if (place := _place(node, out)) is not None:
                 return _within(node.body, node.buffer, out, place)
         return node
 

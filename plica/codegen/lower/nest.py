@@ -182,16 +182,14 @@ def elements(of: Each, out: sc.Buffer, after: StoredElement | None, free: bool =
         walk = LoopOrder(loops, of.axes, lanes.value, 0)
         return loops_around(loops, lanes.held(last_store(lanes.value, walk, out, after)))
     places, terms = (of.axes, []) if after is None else (after.indices, [after.value])
-    found = strips(of, places, terms)
-    if found is not None:
+    if (found := strips(of, places, terms)) is not None:
         return Seq(tuple([_walked(of, out, after, each) for each in found]))
     return _walked(of, out, after, _walk(of, after))
 
 
 def _walked(of: Each, out: sc.Buffer, after: StoredElement | None, walk: LoopOrder) -> Stmt:
     """The loops of a walk."""
-    reductions = exposed(walk.body)
-    if not reductions:
+    if not (reductions := exposed(walk.body)):
         last = walk.where(last_store(walk.body, walk, out, after))
         return loops_around(walk.loops, last, walk.kind)
     outer = walk.loops[: len(walk.loops) - walk.inside]

@@ -102,8 +102,7 @@ class Builder:
     def type(self, scope: GenerationScope, depth: int = 2, functions: bool = True) -> Type:
         """A type that has a value in this scope, though maybe only one that is in it already."""
         kinds = ["tensor", "tensor", "tensor"]
-        here = [each.type for each in scope.pool if functions or is_first_order(each.type)]
-        if here:
+        if here := [each.type for each in scope.pool if functions or is_first_order(each.type)]:
             kinds.append("known")
         if depth > 0:
             kinds.append("tuple")

@@ -176,8 +176,7 @@ def _epilogue(
 
 def _known(value: Expr) -> Reading:
     """What is known of an operator; a tensor that no machine could hold is refused all the same."""
-    of = reading(value)
-    if of is None:
+    if (of := reading(value)) is None:
         raise CompilerBug(f"The operator {operator(value)} has no tensor expression.")
     elements = count(of.compute.shape) or 0  # where it is open, it is looked at when it is known
     if elements * of.compute.dtype.bytes > MOST_BYTES:

@@ -61,8 +61,7 @@ def beta(call: Call) -> Expr | None:
     function = call.callee
     if not isinstance(function, Function) or len(function.params) != len(call.args):
         return None
-    mapping = instantiation(function, call.args, call.types)
-    if mapping is None:
+    if (mapping := instantiation(function, call.args, call.types)) is None:
         return None
     supply = NameSupply(call)
     lets: list[tuple[Var, Expr]] = []
@@ -97,8 +96,7 @@ def canonical(op: str, attributes: Attrs) -> Attrs:
     readers = {each.name: each.read for each in record.attributes} if record else {}
     found = []
     for name, value in attributes:
-        new = readers[name](value)
-        if isinstance(new, Mismatch):
+        if isinstance(new := readers[name](value), Mismatch):
             raise CompilerBug(f"{op} does not accept its own {name}: {new.message}")
         found.append((name, new))
     return tuple(found)

@@ -148,8 +148,7 @@ def _composite(record: Operator, attrs: Attrs, types: Types, layout: Layout) -> 
     axes = _axes(given, layout.rank)
     if record.name in KEEPING and any(layout.blocks(axis) for axis in axes):
         return None
-    new = _renamed(attrs, layout)
-    if new is None:
+    if (new := _renamed(attrs, layout)) is None:
         return None
     if len(result.shape) == layout.rank:
         out = layout.with_unit_blocks(_units(result))

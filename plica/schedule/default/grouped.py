@@ -35,8 +35,7 @@ def by_group(of: Stages) -> Stages | None:
     every = [each for each in of.stages if isinstance(each, Each)]
     if len(every) != len(of.stages) or not every:
         return None
-    found = _group(every[0])
-    if found is None:
+    if (found := _group(every[0])) is None:
         return None
     axis, each = found
     names = Names(of)

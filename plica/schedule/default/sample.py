@@ -48,8 +48,7 @@ def sampled(of: Contraction) -> tuple[Each, Contraction] | None:
     names = names_of(of)
     shape = tuple([index(size) for size in sizes])
     room = Buffer(names.name("sampled"), shape, of.data.buffer.dtype)
-    found = merged(evolve(of, data=Load(room, (*around, i, j))))
-    if found is None:
+    if (found := merged(evolve(of, data=Load(room, (*around, i, j))))) is None:
         return None
     own = {each: names.var("a") for each in around}
     column = names.var("q")

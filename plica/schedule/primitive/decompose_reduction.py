@@ -53,8 +53,7 @@ class DecomposeReduction(Instruction):
         if loop not in site.loops:
             found = f"the loop {loop.var.name} is not"
             return Problem("around", where, "a loop around the block, in its scope", found)
-        problem = reduction_body(block)
-        if problem is not None:
+        if (problem := reduction_body(block)) is not None:
             return problem
         if not begins_at_zero(site):
             expected = "reduce variables that follow from loops of their own, 0 where these are"

@@ -49,8 +49,7 @@ class Fuse(Instruction):
         if len(loops) < 2:
             return Problem("count", "fuse", "at least two loops", f"{len(loops)}")
         for loop in loops:
-            problem = plain_loop(loop)
-            if problem is not None:
+            if (problem := plain_loop(loop)) is not None:
                 return problem
         for outer, inner in pairwise(loops):
             where = f"the loop {inner.var.name}"

@@ -52,8 +52,7 @@ class MergeLoops(Instruction):
     loops: tuple[Handle, ...]
 
     def check(self, scene: Scene) -> Problem | None:
-        found = self.nests(scene)
-        if isinstance(found, Problem):
+        if isinstance(found := self.nests(scene), Problem):
             return found
         first = found.loops[0]
         for nest in found.loops:
@@ -62,8 +61,7 @@ class MergeLoops(Instruction):
                 return Problem("depth", where, expected, f"{len(nest)}")
             values = {theirs.var: mine.var for mine, theirs in zip(first, nest, strict=True)}
             for mine, theirs in zip(first, nest, strict=True):
-                problem = plain_loop(theirs)
-                if problem is not None:
+                if (problem := plain_loop(theirs)) is not None:
                     return problem
                 extent = substitute(theirs.extent, values)
                 if not isinstance(extent, Scalar) or not same_dim(mine.extent, extent):

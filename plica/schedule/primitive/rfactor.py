@@ -70,14 +70,11 @@ class Rfactor(Instruction):
     def check(self, scene: Scene) -> Problem | None:
         loop = scene.loop(self.loop)
         where = f"the loop {loop.node.var.name}"
-        problem = plain_loop(loop.node)
-        if problem is not None:
+        if (problem := plain_loop(loop.node)) is not None:
             return problem
-        site = block_below(scene, loop)
-        if site is None:
+        if (site := block_below(scene, loop)) is None:
             return Problem("one-block", where, "one block inside it, and nothing else", "another")
-        problem = reduction_body(site.node)
-        if problem is not None:
+        if (problem := reduction_body(site.node)) is not None:
             return problem
         return self.shaped(scene, site, loop.node) or self.apart(scene, site, loop.node)
 

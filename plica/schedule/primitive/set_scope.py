@@ -37,11 +37,9 @@ class SetScope(Instruction):
     scope: str
 
     def check(self, scene: Scene) -> Problem | None:
-        buffer = written_by(scene, self.block, self.number)
-        if isinstance(buffer, Problem):
+        if isinstance(buffer := written_by(scene, self.block, self.number), Problem):
             return buffer
-        problem = intermediate(scene, buffer)
-        if problem is not None:
+        if (problem := intermediate(scene, buffer)) is not None:
             return problem
         if not is_scope(self.scope):
             names = [each.name for each in scopes()]
