@@ -180,6 +180,8 @@ def _after(of: Operands, layout: DigitLayout, part: Buffer, parts: int, names: N
 
     value = map_bottom_up(filled, of.value)
     assert isinstance(value, Scalar)
+    if axes != of.axes:  # what an epilogue says of places, too
+        value = of.put(value, where)
     out = Buffer(names.name("out"), shape, dtype_of(value))
     return [*made, Each(out, axes, value)]
 
