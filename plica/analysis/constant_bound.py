@@ -22,26 +22,7 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    Cast,
-    Eq,
-    FloorDiv,
-    FloorMod,
-    Le,
-    Lit,
-    Lt,
-    Max,
-    Min,
-    Mul,
-    Scalar,
-    ScalarVar,
-    Select,
-    Sub,
-    dtype_of,
-    row_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar_interval import hull
 from plica.ir.type.dim import Polynomial, polynomial
 from plica.ir.type.dtype import DType, i64
@@ -52,7 +33,9 @@ FACTS: Final = 64
 """How many facts are kept for a term; knowing fewer is safe."""
 
 
-def interval(root: Scalar, ranges: Mapping[Term, Interval], memo: dict[Term, Interval]) -> Interval:
+def interval(
+    root: sc.Scalar, ranges: Mapping[Term, Interval], memo: dict[Term, Interval]
+) -> Interval:
     """The least and greatest value an integer term may have; `memo` is for these ranges only."""
     stack = [root]
     while stack:
@@ -77,14 +60,14 @@ class Bounds:
     Those of literals are always the same.
     """
 
-    steps: tuple[tuple[Scalar, str, tuple[Scalar, ...]], ...]
+    steps: tuple[tuple[sc.Scalar, str, tuple[sc.Scalar, ...]], ...]
     literals: Mapping[Term, Interval]
 
 
-def bounds(roots: Iterable[Scalar]) -> Bounds:
+def bounds(roots: Iterable[sc.Scalar]) -> Bounds:
     """How the intervals of terms are found, to be gone through again for each of many ranges."""
-    found: list[tuple[Scalar, str, tuple[Scalar, ...]]] = []
-    done: set[Scalar] = set()
+    found: list[tuple[sc.Scalar, str, tuple[sc.Scalar, ...]]] = []
+    done: set[sc.Scalar] = set()
     stack = [(root, False) for root in roots]
     while stack:
         node, leaving = stack.pop()
@@ -95,9 +78,9 @@ def bounds(roots: Iterable[Scalar]) -> Bounds:
             done.add(node)
             stack.append((node, True))
             stack += [(kid, False) for kid in _operands(node) if kid not in done]
-    steps = tuple([step for step in found if not isinstance(step[0], Lit)])
+    steps = tuple([step for step in found if not isinstance(step[0], sc.Lit)])
     literals: dict[Term, Interval] = {
-        node: _here(node, [], {}) for node, _, _ in found if isinstance(node, Lit)
+        node: _here(node, [], {}) for node, _, _ in found if isinstance(node, sc.Lit)
     }
     return Bounds(steps, literals)
 
@@ -130,72 +113,72 @@ def fill(of: Bounds, ranges: Mapping[Term, Interval], memo: dict[Term, Interval]
         memo[node] = (low, high) if low >= _WHOLE[0] and high <= _WHOLE[1] else _WHOLE
 
 
-_WORDS: Final[dict[type, str]] = {Add: "add", Sub: "sub", Mul: "mul", ScalarVar: "var"}
+_WORDS: Final[dict[type, str]] = {sc.Add: "add", sc.Sub: "sub", sc.Mul: "mul", sc.ScalarVar: "var"}
 _WHOLE: Final = i64.bounds
 
 
-def _operands(node: Scalar) -> tuple[Scalar, ...]:
+def _operands(node: sc.Scalar) -> tuple[sc.Scalar, ...]:
     match node:
         case (
-            Add(left, right)
-            | Sub(left, right)
-            | Mul(left, right)
-            | FloorDiv(left, right)
-            | FloorMod(left, right)
-            | Min(left, right)
-            | Max(left, right)
-        ) if dtype_of(node).is_integer:
+            sc.Add(left, right)
+            | sc.Sub(left, right)
+            | sc.Mul(left, right)
+            | sc.FloorDiv(left, right)
+            | sc.FloorMod(left, right)
+            | sc.Min(left, right)
+            | sc.Max(left, right)
+        ) if sc.dtype_of(node).is_integer:
             return left, right
-        case Select(_, then, orelse) if dtype_of(node).is_integer:
+        case sc.Select(_, then, orelse) if sc.dtype_of(node).is_integer:
             return then, orelse
-        case Cast(value, to) if to.is_integer and dtype_of(value).kind != "float":
+        case sc.Cast(value, to) if to.is_integer and sc.dtype_of(value).kind != "float":
             return (value,)
         case _:
             return ()
 
 
-def _here(node: Scalar, kids: list[Interval], ranges: Mapping[Term, Interval]) -> Interval:
-    of = dtype_of(node)
+def _here(node: sc.Scalar, kids: list[Interval], ranges: Mapping[Term, Interval]) -> Interval:
+    of = sc.dtype_of(node)
     if of.is_float:
         return (0, 0)  # nobody asks: an index is an integer
     whole = of.bounds
     found: Interval = whole
     match node, kids:
-        case Lit(value, _), _:
+        case sc.Lit(value, _), _:
             found = (int(value), int(value))
-        case ScalarVar(), _:
+        case sc.ScalarVar(), _:
             found = ranges.get(node, whole)
-        case Select(), [one, two]:
+        case sc.Select(), [one, two]:
             found = hull(one, two)  # type: ignore[assignment]  # of integers
-        case Cast(), [only]:
+        case sc.Cast(), [only]:
             found = only
         case _, [one, two]:
-            row = row_of(node)
+            row = sc.row_of(node)
             of_row = None if row is None or row.range is None else row.range(one, two)
             found = whole if of_row is None else of_row  # type: ignore[assignment]  # of integers
     return found if whole[0] <= found[0] and found[1] <= whole[1] else whole
 
 
 @lru_cache(maxsize=1024)  # copies of an unrolled loop ask again
-def facts_of(condition: Scalar) -> tuple[Polynomial, ...]:
+def facts_of(condition: sc.Scalar) -> tuple[Polynomial, ...]:
     """Polynomials that are not negative where the condition holds."""
     found: list[Polynomial] = []
     stack = [condition]
     while stack and len(found) < FACTS:
         node = stack.pop()
         match node:
-            case And(left, right):
+            case sc.And(left, right):
                 stack += [right, left]
-            case Le(left, right) if _is_index(left):
+            case sc.Le(left, right) if _is_index(left):
                 found.append(polynomial(right - left))
-            case Lt(left, right) if _is_index(left):
+            case sc.Lt(left, right) if _is_index(left):
                 found.append(polynomial(right - left - 1))
-            case Eq(left, right) if _is_index(left):
+            case sc.Eq(left, right) if _is_index(left):
                 found += [polynomial(right - left), polynomial(left - right)]
     return tuple(found)
 
 
-def implied(term: Scalar, facts: Iterable[Polynomial]) -> bool:
+def implied(term: sc.Scalar, facts: Iterable[Polynomial]) -> bool:
     """Whether some fact shows by itself that an index term is not negative."""
     ours = polynomial(term)
     for fact in facts:
@@ -208,6 +191,6 @@ def implied(term: Scalar, facts: Iterable[Polynomial]) -> bool:
     return False
 
 
-def _is_index(node: Scalar) -> bool:
-    of: DType = dtype_of(node)
+def _is_index(node: sc.Scalar) -> bool:
+    of: DType = sc.dtype_of(node)
     return of.kind == "int" and of.bits == 64

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from functools import partial
 from itertools import product
 from math import isnan
 from typing import Final
 
+from plica.codegen.emit.clike_operator import SPECIALS, TextPlace, by_template
 from plica.codegen.emit.coded import Words, conversions
-from plica.codegen.emit.dialect import Dialect
-from plica.codegen.emit.operator import operation
+from plica.codegen.emit.dialect import Dialect, decimal
 from plica.codegen.emit.prelude import HELPERS, extreme, instance
 from plica.ir.type.dtype import DTYPES, DType, f32, f64, i64
 
@@ -131,13 +132,14 @@ def _special(bits: int, of: DType) -> str:
     return "NAN" if isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
 
 
-C99: Final = Dialect(
+C99: Final[Dialect[TextPlace]] = Dialect(
     "c",
     _TYPES,
     {"bool": "unsigned char"},
-    special=_special,
+    real=partial(decimal, special=_special),
     reserved=_RESERVED,
-    operator=operation,
+    written=by_template,
+    specials=SPECIALS,
     helpers=helpers,
     allocation="{type} {name}[{count}] = {{0}};",
     failure="failed = true;",

@@ -14,11 +14,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from plica.codegen.cuda.prelude import text
-from plica.codegen.emit.dialect import Dialect
-from plica.codegen.emit.operator import operation
+from plica.codegen.emit.clike_operator import SPECIALS, TextPlace, by_template
+from plica.codegen.emit.dialect import Dialect, decimal
 from plica.ir.type.dtype import DType, f32, f64, i64
 
 __all__ = ["CUDA", "WIDE", "f32", "i64"]
@@ -64,25 +65,19 @@ def _template(helper: str, dtypes: Sequence[DType], types: Sequence[str]) -> tup
     return helper, f"{helper}<{', '.join(types)}>" if types else helper
 
 
-def _extreme(word: str, of: DType, sides: Sequence[str]) -> str:
-    one, two = sides
-    if of.bits >= 32:
-        return f"{word}({one}, {two})"
-    return f"({one} {'<' if word == 'min' else '>'} {two} ? {one} : {two})"
-
-
-CUDA: Final = Dialect(
+CUDA: Final[Dialect[TextPlace]] = Dialect(
     "cuda",
     _TYPES,
     {"bool": "unsigned char"},
-    special=_special,
+    real=partial(decimal, special=_special),
     reserved=_RESERVED,
-    operator=operation,
+    written=by_template,
+    specials=SPECIALS,
     products={"f32": "__fmul_rn({}, {})", "f64": "__dmul_rn({}, {})"},
     helper=_template,
     helpers=text,
     conversion=_conversion,
-    extreme=_extreme,
+    extremes=dict.fromkeys(("i32", "i64", "u32", "u64"), "{word}({0}, {1})"),
     allocation=f"alignas({WIDE}) {{type}} {{name}}[{{count}}];",
     unroll="#pragma unroll",
     barrier="__syncthreads();",

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from plica.analysis.constant_bound import Interval, interval
+from plica.codegen.emit.clike_operator import TextPlace
 from plica.codegen.emit.contraction import summed_factors
-from plica.codegen.emit.dialect import Dialect
+from plica.codegen.emit.dialect import Dialect, Way
 from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
+from plica.codegen.emit.operator import operation, unpacked
 from plica.codegen.emit.scalar import (
     Frame,
     Order,
@@ -34,6 +36,8 @@ from plica.ir.loop.scalar import (
     And,
     Buffer,
     Cast,
+    FloorDiv,
+    FloorMod,
     Lit,
     Load,
     Or,
@@ -55,7 +59,7 @@ LONGEST: Final = 96
 class Expressions:
     """Writes values; knows the names of variables, buffers and what has been computed."""
 
-    def __init__(self, dialect: Dialect, lines: Lines, names: Identifiers) -> None:
+    def __init__(self, dialect: Dialect[TextPlace], lines: Lines, names: Identifiers) -> None:
         self.dialect, self.lines, self.names = dialect, lines, names
         self.vars: dict[ScalarVar, str] = {}
         self.buffers: dict[Buffer, str] = {}
@@ -116,17 +120,6 @@ class Expressions:
         kind = self.dialect.register(dtype_of(var))
         self.lines.open(self.dialect.loop.format(type=kind, name=name, extent=count))
 
-    def packed(self, value: str, of: DType) -> str:
-        """A value as it is stored."""
-        return self.call(f"p_pack_{of.name}", (), (value,)) if of.is_coded else value
-
-    def unpacked(self, element: str, buffer: Buffer) -> str:
-        """The value of an element of a buffer."""
-        of = buffer.dtype
-        if of.is_coded:
-            return self.call(f"p_unpack_{of.name}", (), (element,))
-        return f"({element} != 0)" if of is bool_ else element
-
     # --- what operators ask --------------------------------------------------------------------
 
     def help(self, name: str) -> str:
@@ -140,6 +133,20 @@ class Expressions:
         needed, called = self.dialect.helper(helper, dtypes, types)
         self.helpers.add(needed)
         return f"{called}({', '.join(args)})"
+
+    def converted(self, way: Way, value: str, of: DType) -> str:
+        """A value of a dtype that has no register of its own, by a helper."""
+        return self.call(f"p_{way}_{of.name}", (), (value,))
+
+    def divides_naturals(self, node: FloorDiv | FloorMod) -> bool:
+        """Whether neither side of a quotient is negative, nor the right one 0."""
+        by = node.right
+        return (
+            isinstance(by, Lit)
+            and by.value > 0
+            and not self.is_read(node)
+            and self.is_natural(node.left)
+        )
 
     def is_read(self, node: Scalar) -> bool:
         """Whether a term depends on memory."""
@@ -224,7 +231,7 @@ class Expressions:
     def _load(self, step: OrderStep, frame: Frame[str]) -> str:
         node, (at, *checked) = step.node, frame.operands(step)
         element = self.dialect.element.format(buffer=self.buffers[node.buffer], at=at)
-        value = self.unpacked(element, node.buffer)
+        value = unpacked(element, node.buffer.dtype, self)
         if not checked:
             return self.named(node, value)
         counts = [count for _, count in self.unproved(node.buffer, node.indices)]
@@ -239,7 +246,7 @@ class Expressions:
         return name
 
     def _operator(self, step: OrderStep, frame: Frame[str]) -> str:
-        return self.named(step.node, self.dialect.operator(step.node, frame.operands(step), self))
+        return self.named(step.node, operation(step.node, frame.operands(step), self))
 
     def named(self, node: Scalar, text: str) -> str:
         """A text, or a name for it where it is long or used again."""
@@ -283,7 +290,7 @@ class Expressions:
         inner = yield (node.body,)
         joined = join(node.body, node.body)
         _count(joined, self._uses, self._reads)
-        lines.do(f"{name} = {dialect.operator(joined, [name, inner.results[0]], self)};")
+        lines.do(f"{name} = {operation(joined, [name, inner.results[0]], self)};")
         for _ in node.axes:
             lines.close()
         return name

@@ -15,10 +15,10 @@ from typing import TypeAlias
 from attrs import evolve
 
 from plica.analysis.constant_bound import Interval
+from plica.codegen.llvm.dialect import register
 from plica.codegen.llvm.lane import TRUE, LaneValue
 from plica.codegen.llvm.loop_context import OpenLoop
 from plica.codegen.llvm.pool import PARALLEL
-from plica.codegen.llvm.spelling import register
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.binding import free_vars
@@ -85,6 +85,7 @@ def share(  # noqa: PLR0917  # a loop, and where it stands
         _report(inner, f"%p{len(params)}")
         params.append(("ptr", "ptr nonnull", _flag(outer)))
     w.do("ret void")
+    inner.close()
     outer.w.helpers.update(w.helpers)
     outer.w.functions.update(w.functions)
     _call(outer, f"{name}.chunk", [(kind, text) for kind, _, text in params], count)
