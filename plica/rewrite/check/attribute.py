@@ -23,6 +23,7 @@ from plica.rewrite.check.data import Shape, sizes
 
 WORDS: Final = (
     "constant", "edge", "reflect", "symmetric", "wrap", "raise", "clip", "none", "tanh",
+    "replace", "add", "mul", "max", "min",
 )  # fmt: skip
 """What attributes that are a choice of words may be."""
 
