@@ -69,6 +69,11 @@ class Lanes:
         self._known: dict[str, str] = {}
         self._order: list[str] = []
 
+    def close(self) -> None:
+        """Forget where operators stand: that knows who asks."""
+        self._places.clear()
+        del self.naturals
+
     def place(self, lanes: int) -> LlvmPlace:
         """Where operators of so many lanes stand; 0 for a single value."""
         if (found := self._places.get(lanes)) is None:

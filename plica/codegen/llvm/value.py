@@ -77,6 +77,7 @@ class LlvmValues:
         """Forget how terms are written, which refers back to this: else only a collection of
         rings would free all that was written with it."""
         self._recipes.clear()
+        self.lanes.close()
         del self.access.size
 
     # --- memory --------------------------------------------------------------------------------
