@@ -21,6 +21,7 @@ from plica.schedule import block as find
 from plica.schedule import (
     do,
     loops,
+    parallel,
     reorder,
     replay,
     rfactor,
@@ -309,6 +310,36 @@ def test_a_program_with_data_calls_kernels_of_one_result() -> None:
     text = text.replace("twice(x)", "twice(x)[0]").replace("twice(total(b))", "twice(total(b))[1]")
     with pytest.raises(plica.UnsupportedError, match="which has not one result"):
         plica.compile(plica.from_text(text))
+
+
+@pytest.mark.parametrize("lanes", [(0,), (0, 1), (1,)])
+def test_a_loop_around_others_is_made_vectors_of_as_it_stands(lanes: tuple[int, ...]) -> None:
+    program = matmul(37, 5, 9)
+
+    @do
+    def outer() -> Any:
+        around = yield loops((yield find("C")))
+        for each in lanes:
+            yield vectorize(around[each])
+
+    run = plica.compile(replay(trace_of(outer, program), program), cache=False)
+    a, b = (np.random.default_rng(3).normal(size=each).astype("f4") for each in ((37, 5), (5, 9)))
+    assert np.allclose(run(a, b), a @ b, atol=1e-5)
+    assert re.search(r"<\d+ x float>", run.source("llvm"))
+
+
+def test_a_loop_of_cores_inside_of_vectors_is_refused_by_its_name() -> None:
+    program = matmul(8, 4, 8)
+
+    @do
+    def wrong() -> Any:
+        i, j, _ = yield loops((yield find("C")))
+        yield vectorize(i)
+        yield parallel(j)
+
+    with pytest.raises(plica.PlicaError, match="a parallel loop j inside") as caught:
+        plica.compile(replay(trace_of(wrong, program), program), cache=False)
+    assert caught.value.__context__ is None  # that nothing was kept of it says nothing to anybody
 
 
 def test_loops_of_threads_are_for_gpus() -> None:

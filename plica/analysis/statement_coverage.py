@@ -35,6 +35,7 @@ from plica.ir.loop.scalar import (
     Lt,
     Scalar,
     ScalarVar,
+    Select,
     dtype_of,
     index,
 )
@@ -125,7 +126,7 @@ def _touches(root: Stmt, buffer: Buffer) -> Iterator[CoveredAccess | None]:
                 pass
         for scalar in direct_scalars(stmt):
             if buffer in free_vars(scalar):
-                yield from _loads(scalar, buffer, way, values)
+                yield from _loads(scalar, buffer, stmt, way, values)
         steps, inner = _steps(stmt, values)
         stack.extend(
             (each, (*way, step), inner)
@@ -183,17 +184,34 @@ def _opaque(term: Scalar) -> bool:
 
 
 def _loads(
-    root: Scalar, buffer: Buffer, way: tuple[AccessStep, ...], values: Mapping[Term, Scalar]
+    root: Scalar,
+    buffer: Buffer,
+    stmt: Stmt,
+    way: tuple[AccessStep, ...],
+    values: Mapping[Term, Scalar],
 ) -> Iterator[CoveredAccess | None]:
+    """The loads of a term of a statement; what a choice does not take counts as not read."""
     bound = {kid for node in post_order(root) if type(node).binds for kid in node._children}
-    for node in post_order(root):
+    stack: list[tuple[Term, tuple[AccessStep, ...]]] = [(root, ())]
+    seen: set[tuple[Term, tuple[Scalar | None, ...]]] = set()
+    while stack:
+        node, guards = stack.pop()
+        key = node, tuple([each.guard for each in guards])
+        if key in seen or buffer not in free_vars(node):
+            continue
+        seen.add(key)
         if isinstance(node, Load) and node.buffer is buffer:
             if not bound.isdisjoint(free_vars(node)):  # an axis of a reduction in the term
                 yield None
             else:
-                # Guards inside the term are not looked at: the load counts as always done.
                 places, known_of = _gathered(node)
-                yield _touch(places, False, (*way, *known_of), values)
+                yield _touch(places, False, (*way, *guards, *known_of), values)
+        if isinstance(node, Select) and not _opaque(node.condition):
+            holds = _in_loops(node.condition, values)
+            stack.append((node.then, (*guards, AccessStep(stmt, 0, guard=holds))))
+            stack.append((node.orelse, (*guards, AccessStep(stmt, 1, guard=negated(holds)))))
+        else:
+            stack.extend((kid, guards) for kid in node._children if isinstance(kid, Scalar))
 
 
 def _steps(stmt: Stmt, values: dict[Term, Scalar]) -> tuple[list[AccessStep], dict[Term, Scalar]]:

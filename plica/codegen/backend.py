@@ -123,7 +123,7 @@ class Backend:
     """How the kernels for such a machine are chosen: by these tables, or as tuning found."""
     lowering: Pipeline = field(factory=lambda: LOWERING["cpu"])
     """The kernel passes: from scheduled blocks to what is emitted."""
-    dialect: Dialect | None = None
+    dialect: Dialect[Any] | None = None  # Any: of its own places
     """How it writes types, operators, memory and loops, where that is a table of words."""
     encode: Callable[[Kernel, Any], str] | None = None  # Any: of its own kind
     """The code of one lowered kernel as text: by its dialect, or of its instructions."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from plica.codegen.cuda.address import VECTORS, certain, lanes_of
 from plica.codegen.cuda.dialect import WIDE
 from plica.codegen.emit.expression import Expressions, mentions
+from plica.codegen.emit.operator import packed, unpacked
 from plica.core.term import Term
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar, Select, dtype_of
@@ -120,9 +121,10 @@ class VectorAccess:
         for lane in range(count):
             values.vars[var] = values.dialect.literal(lane, dtype_of(var))
             given: dict[Term, str] = {
-                load: values.unpacked(f"{into}[{lane}]", load.buffer) for load, into in read.items()
+                load: unpacked(f"{into}[{lane}]", load.buffer.dtype, values)
+                for load, into in read.items()
             }
-            found = values.packed(values.of(value, given), store.buffer.dtype)
+            found = packed(values.of(value, given), store.buffer.dtype, values)
             lines.do(f"{word}[{lane}] = {found};")
 
     def _reserve(self, name: str, buffer: Buffer, count: int) -> None:

@@ -9,7 +9,7 @@ A target takes these and puts its own in their place: loops over threads, memory
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.scalar import index
 >>> from plica.ir.loop.tensor import axis, buffer
->>> plain = Dialect("plain", {"i64": "long", "f32": "float"}, suffixes={})
+>>> plain = Dialect("plain", {"i64": "long", "f32": "float"}, integer=lambda n, of: str(n))
 >>> values = Expressions(plain, Lines(), Identifiers())
 >>> y, i = buffer("y", (3,), f32), axis("i")
 >>> values.buffers[y] = "y"
@@ -26,10 +26,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 
-from plica.analysis.constant_bound import interval
 from plica.analysis.statement import refused
 from plica.codegen.emit.contraction import products
 from plica.codegen.emit.expression import Expressions
+from plica.codegen.emit.operator import packed
 from plica.codegen.emit.statement import Row, Step
 from plica.ir.loop.scalar import Buffer, Lit, dtype_of
 from plica.ir.loop.statement import NOTHING, Alloc, Barrier, Bind, Branch, For, Store
@@ -60,7 +60,7 @@ def loop(values: Expressions, of: For, unroll: bool = False) -> Sequence[Step]:
 
 def _store(values: Expressions, of: Store) -> None:
     values.contracted |= products(of.buffer, of.value)
-    found = values.packed(values.of(of.value), of.buffer.dtype)
+    found = packed(values.of(of.value), of.buffer.dtype, values)
     doubtful = values.unproved(of.buffer, of.indices)
     if not doubtful:
         values.lines.do(f"{values.place(of.buffer, of.indices)} = {found};")
@@ -94,9 +94,7 @@ def _bind(values: Expressions, of: Bind) -> Sequence[Step]:
     values.lines.do(dialect.value.format(type=kind, name=name, text=text))
     values.vars[of.var] = name
     if dtype_of(of.var).is_integer:
-        values.ranges[of.var] = interval(of.value, values.ranges, {})
-    if values.is_natural(of.value):
-        values.natural.add(of.var)
+        values.known.bound(of.var, values.known.interval(of.value))
     return (of.body,)
 
 

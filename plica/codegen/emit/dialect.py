@@ -1,8 +1,9 @@
 """Dialect: how one target writes types, literals, operators, memory and loops; a row each.
 
-The folds of this folder walk over kernels and scalars and ask the dialect for every word.  Targets
-with braces (CUDA, C, …) are such tables, most of whose rows are the same: `evolve` one to get the
-next.  LLVM's text has registers for expressions; it fills the rows of the folds themselves.
+The folds of this folder walk over kernels and scalars and ask the dialect for every word.  All
+targets whose code is text are such tables of one shape (`plica.codegen.c.dialect`, `.cuda.dialect`,
+`.llvm.dialect`), so that what one writes for a thing stands beside what another does.  Those with
+braces share most rows: they are what a row is unless it says otherwise.
 
 >>> plain = Dialect("plain", {"i32": "int", "f32": "float"})
 >>> plain.register(f32), plain.literal(0.5, f32), plain.literal(-1, i32)
@@ -10,9 +11,8 @@ next.  LLVM's text has registers for expressions; it fills the rows of the folds
 >>> plain.loop.format(type="int", name="i", extent="4")
 'for (int i = 0; i < 4; ++i)'
 
-What an operator asks of the place it stands in is a `OperatorPlace`; the row `operator` answers
-with the
-text of the operator on the texts of its operands.
+What an operator asks of the place it stands in is an `OperatorPlace`; what a dialect's own
+operators ask beyond that is for the target to say (`P`).
 """
 
 from __future__ import annotations
@@ -20,45 +20,53 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from attrs import field, frozen
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.loop.scalar import Scalar
+from plica.ir.loop.scalar import FloorDiv, FloorMod, Scalar
+from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.type.dtype import DType, bool_, f32, f64, i32
-from plica.runtime.element import Kind
 
-__all__ = ["Dialect", "Operator", "OperatorPlace", "f32", "i32"]
+__all__ = ["Dialect", "OperatorPlace", "SpecialOperator", "Way", "f32", "i32"]
+
+Way = Literal["pack", "unpack", "round"]
+"""From a value to its code in memory, back, and both."""
 
 
 class OperatorPlace(Protocol):
     """Where an operator stands: what it may call, and what is known there."""
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> Dialect[Any]:  # Any: of places such as this one
         """The words of the target."""
 
-    def call(self, helper: str, dtypes: Sequence[DType], args: Sequence[str]) -> str:
-        """The call of a helper for some dtypes, which is then written out."""
+    def converted(self, way: Way, value: str, of: DType) -> str:
+        """A value of a dtype that has no register of its own, by a helper."""
 
-    def is_natural(self, node: Scalar) -> bool:
-        """Whether an index term is shown not to be negative."""
-
-    def is_read(self, node: Scalar) -> bool:
-        """Whether a term depends on memory, so that an integer may be any, and wraps around."""
-
-    def is_contracted(self, node: Scalar) -> bool:
-        """Whether a product may be rounded together with the sum it is added to."""
+    def divides_naturals(self, node: FloorDiv | FloorMod) -> bool:
+        """Whether neither side of a quotient is negative, nor the right one 0."""
 
 
-Operator: TypeAlias = Callable[[Scalar, Sequence[str], OperatorPlace], str]
-"""The text of a scalar operator on the texts of its operands, at a site."""
+P = TypeVar("P")
+"""The places in which a dialect's operators stand."""
+
+SpecialOperator: TypeAlias = Callable[[Scalar, DType, Sequence[str], P], "str | None"]
+"""The value of an operator of a dtype on those of its operands; None where the row's word says."""
 
 
-def _none(node: Scalar, operands: Sequence[str], site: OperatorPlace) -> str:
-    raise CompilerBug(f"The dialect {site.dialect.name} has no operators.")
+def _no_words(word: str, row: ScalarRow, of: DType, operands: Sequence[str], place: P) -> str:
+    raise CompilerBug(f"There are no words for {row.name} of {of}.")
+
+
+def _itself(value: str, of: DType, place: P) -> str:
+    return value
+
+
+def _not_zero(value: str, of: DType, place: P) -> str:
+    return f"({value} != 0)"
 
 
 def _named(helper: str, dtypes: Sequence[DType], types: Sequence[str]) -> tuple[str, str]:
@@ -67,15 +75,7 @@ def _named(helper: str, dtypes: Sequence[DType], types: Sequence[str]) -> tuple[
     return name, name
 
 
-def _compared(word: str, of: DType, sides: Sequence[str]) -> str:
-    """The lesser (`min`) or greater of two integers, by a comparison."""
-    one, two = sides
-    if one == two:
-        return one
-    return f"({one} {'<' if word == 'min' else '>'} {two} ? {one} : {two})"
-
-
-def _no_helpers(used: Iterable[str]) -> str:
+def _no_helpers(used: Iterable[Any]) -> str:
     return ""
 
 
@@ -86,8 +86,27 @@ def _bits(bits: int, of: DType) -> str:
 _SUFFIXES: Final = {"i64": "LL", "u64": "ULL", "u32": "U"}
 
 
+def suffixed(value: int, of: DType) -> str:
+    """An integer whose end says its type."""
+    low = of.bounds[0]
+    if value == low and low < 0 and of.bits >= 32:  # its size is no value of the type
+        return f"({suffixed(low + 1, of)} - 1)"
+    return f"{value}{_SUFFIXES.get(of.name, '')}"
+
+
+def decimal(value: float, of: DType, special: Callable[[int, DType], str] = _bits) -> str:
+    """A float as a decimal; what none says is given by its bits."""
+    if of is f64:
+        bits = int.from_bytes(struct.pack("<d", value), "little")
+        return repr(float(value)) if isfinite(value) else special(bits, f64)
+    single = np.float32(value)
+    if np.isfinite(single):
+        return f"{single!s}f"
+    return special(int(single.view(np.uint32)), f32)
+
+
 @frozen(eq=False)
-class Dialect:
+class Dialect(Generic[P]):
     """The words of a target; texts in braces are templates."""
 
     name: str
@@ -96,29 +115,38 @@ class Dialect:
     """The type of a value, by the name of its dtype; of what is computed in another, that one's."""
     elements: Mapping[str, str] = field(factory=dict)
     """The type of an element in memory, where that is another."""
-    suffixes: Mapping[str, str] = field(factory=lambda: _SUFFIXES)
-    """How an integer literal of a dtype ends."""
-    special: Callable[[int, DType], str] = _bits
-    """A float that no decimal says, by its bits."""
+    lanes: str = ""
+    """The type of several lanes of a type, where there is one."""
+    splat: str = ""
+    """A literal in every lane."""
+    integer: Callable[[int, DType], str] = suffixed
+    real: Callable[[float, DType], str] = decimal
     reserved: frozenset[str] = frozenset()
     """Words that cannot be names."""
     # --- operators and helpers
-    operator: Operator = _none
-    templates: Mapping[str, Mapping[Kind, str]] = field(factory=dict)
-    """Operators that are written otherwise than their rows say, by name and kind."""
+    written: Callable[[str, ScalarRow, DType, Sequence[str], P], str] = _no_words
+    """An operator on its operands, by the word of its row for their dtype."""
+    specials: Mapping[str, SpecialOperator[P]] = field(factory=dict)
+    """What no word says, by the name of the operator."""
     products: Mapping[str, str] = field(factory=dict)
     """A product of floats that is rounded by itself, by dtype; where `*` always is, nothing."""
     helper: Callable[[str, Sequence[DType], Sequence[str]], tuple[str, str]] = _named
     """A helper for some dtypes (and types): the name of its text, and how it is called."""
-    helpers: Callable[[Iterable[str]], str] = _no_helpers
-    """The text of the helpers of these names, and of what they need, in a fixed order."""
+    helpers: Callable[..., str] = _no_helpers
+    """The text of the helpers that are used, and of what they need, in a fixed order; where they
+    differ by machine, for what a machine has."""
     conversion: Callable[[str, str], str] = "({0})({1})".format
     """A value as one of a type."""
-    extreme: Callable[[str, DType, Sequence[str]], str] = _compared
-    """The lesser (`min`) or greater (`max`) of two integers."""
+    extremes: Mapping[str, str] = field(factory=dict)
+    """The lesser (`min`) or greater (`max`) of two integers, by dtype; where there is no function
+    for it, nothing."""
     # --- memory
     element: str = "{buffer}[{at}]"
     allocation: str = "{type} {name}[{count}];"
+    stored: Callable[[str, DType, P], str] = _itself
+    """A value as an element of another type."""
+    loaded: Callable[[str, DType, P], str] = _not_zero
+    """An element of another type as a value."""
     # --- statements
     value: str = "const {type} {name} = {text};"
     variable: str = "{type} {name};"
@@ -132,33 +160,27 @@ class Dialect:
     inside: str = "(unsigned long long)({at}) < {count}ULL"
     """Whether an index is not negative and below a number."""
 
-    def register(self, of: DType) -> str:
-        """The type of a value."""
-        return self.registers[of.computed.name]
+    def register(self, of: DType, lanes: int = 0) -> str:
+        """The type of a value, or of so many lanes of it."""
+        kind = self.registers.get(of.name) or self.registers[of.computed.name]
+        return self.lanes.format(type=kind, lanes=lanes) if lanes else kind
 
-    def memory(self, of: DType) -> str:
-        """The type of an element of a buffer."""
+    def memory(self, of: DType, lanes: int = 0) -> str:
+        """The type of an element of a buffer, or of so many."""
         if of.is_coded:
-            return self.registers[f"u{8 * of.bytes}"]
-        return self.elements.get(of.name) or self.registers[of.name]
+            kind = self.registers[f"u{8 * of.bytes}"]
+        else:
+            kind = self.elements.get(of.name) or self.registers[of.name]
+        return self.lanes.format(type=kind, lanes=lanes) if lanes else kind
 
     def cast(self, of: DType, value: str) -> str:
         """A value as one of a dtype."""
         return self.conversion(self.register(of), value)
 
-    def literal(self, value: bool | int | float, of: DType) -> str:
-        """A value as it is written; what no decimal says is given by its bits."""
+    def literal(self, value: bool | int | float, of: DType, lanes: int = 0) -> str:
+        """A value as it is written, or in every of so many lanes."""
         if of is bool_:
-            return "true" if value else "false"
-        if not of.is_float:
-            low = of.bounds[0]
-            if value == low and low < 0 and of.bits >= 32:  # its size is no value of the type
-                return f"({self.literal(low + 1, of)} - 1)"
-            return f"{int(value)}{self.suffixes.get(of.name, '')}"
-        if of is f64:
-            bits = int.from_bytes(struct.pack("<d", value), "little")
-            return repr(float(value)) if isfinite(value) else self.special(bits, f64)
-        single = np.float32(value)
-        if np.isfinite(single):
-            return f"{single!s}f"
-        return self.special(int(single.view(np.uint32)), f32)
+            text = "true" if value else "false"
+        else:
+            text = self.real(value, of) if of.is_float else self.integer(int(value), of)
+        return self.splat.format(type=self.register(of), text=text) if lanes else text

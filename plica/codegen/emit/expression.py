@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from plica.analysis.constant_bound import Interval, interval
+from plica.analysis.constant_bound import KnownBounds
+from plica.codegen.emit.clike_operator import TextPlace
 from plica.codegen.emit.contraction import summed_factors
-from plica.codegen.emit.dialect import Dialect
+from plica.codegen.emit.dialect import Dialect, Way
 from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
+from plica.codegen.emit.operator import operation, unpacked
 from plica.codegen.emit.scalar import (
     Frame,
     Order,
@@ -22,6 +24,7 @@ from plica.codegen.emit.scalar import (
     Row,
     Walk,
     fold,
+    known_around,
     nest,
     operands,
     order,
@@ -33,7 +36,8 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import (
     And,
     Buffer,
-    Cast,
+    FloorDiv,
+    FloorMod,
     Lit,
     Load,
     Or,
@@ -46,7 +50,7 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type.dim import evaluate, polynomial
-from plica.ir.type.dtype import DType, bool_, i64
+from plica.ir.type.dtype import DType, bool_
 
 LONGEST: Final = 96
 """An expression that is longer gets a name."""
@@ -55,15 +59,12 @@ LONGEST: Final = 96
 class Expressions:
     """Writes values; knows the names of variables, buffers and what has been computed."""
 
-    def __init__(self, dialect: Dialect, lines: Lines, names: Identifiers) -> None:
+    def __init__(self, dialect: Dialect[TextPlace], lines: Lines, names: Identifiers) -> None:
         self.dialect, self.lines, self.names = dialect, lines, names
         self.vars: dict[ScalarVar, str] = {}
         self.buffers: dict[Buffer, str] = {}
         self.helpers: set[str] = set()
-        self.natural: set[Term] = set()
-        """Variables that are never negative."""
-        self.ranges: dict[Term, Interval] = {}
-        """Between which numbers variables are."""
+        self.known = KnownBounds()
         self.contracted: set[Scalar] = set()
         """Products that may be rounded together with the running sums they are added to."""
         self._uses: dict[Term, int] = {}
@@ -94,11 +95,10 @@ class Expressions:
         """
         found: list[tuple[Scalar, int]] = []
         for at, size in zip(indices, buffer.shape, strict=True) if self.dialect.failure else ():
-            low, high = interval(at, self.ranges, {})
             count = evaluate(size, {})
             if count is None:
                 raise CompilerBug(f"The buffer {buffer.name} has a symbolic dim.")
-            if low < 0 or high >= count:
+            if not self.known.is_inside(at, count):
                 found.append((at, count))
         return found
 
@@ -109,23 +109,11 @@ class Expressions:
 
     def open(self, var: ScalarVar, extent: Scalar) -> None:
         """Begin a loop; the lines' `close` ends it."""
-        self.natural.add(var)
         count = self.of(extent)
-        self.ranges[var] = (0, max(0, interval(extent, self.ranges, {})[1] - 1))
+        self.known.bound(var, (0, max(0, self.known.interval(extent)[1] - 1)))
         name = self.vars[var] = self.names.of(var.name, var)
         kind = self.dialect.register(dtype_of(var))
         self.lines.open(self.dialect.loop.format(type=kind, name=name, extent=count))
-
-    def packed(self, value: str, of: DType) -> str:
-        """A value as it is stored."""
-        return self.call(f"p_pack_{of.name}", (), (value,)) if of.is_coded else value
-
-    def unpacked(self, element: str, buffer: Buffer) -> str:
-        """The value of an element of a buffer."""
-        of = buffer.dtype
-        if of.is_coded:
-            return self.call(f"p_unpack_{of.name}", (), (element,))
-        return f"({element} != 0)" if of is bool_ else element
 
     # --- what operators ask --------------------------------------------------------------------
 
@@ -141,6 +129,14 @@ class Expressions:
         self.helpers.add(needed)
         return f"{called}({', '.join(args)})"
 
+    def converted(self, way: Way, value: str, of: DType) -> str:
+        """A value of a dtype that has no register of its own, by a helper."""
+        return self.call(f"p_{way}_{of.name}", (), (value,))
+
+    def divides_naturals(self, node: FloorDiv | FloorMod) -> bool:
+        """Whether neither side of a quotient is negative, nor the right one 0."""
+        return self.known.divides_naturals(node)
+
     def is_read(self, node: Scalar) -> bool:
         """Whether a term depends on memory."""
         return self._reads[node]
@@ -148,17 +144,6 @@ class Expressions:
     def is_contracted(self, node: Scalar) -> bool:
         """Whether a product may be rounded together with the sum it is added to."""
         return node in self.contracted
-
-    def is_natural(self, node: Scalar) -> bool:
-        """Whether an index term is shown not to be negative, by its form alone."""
-        return all(
-            isinstance(each, Load) is False
-            and (not isinstance(each, Lit) or each.value >= 0)
-            and (not isinstance(each, ScalarVar) or each in self.natural)
-            and (type(each).__name__ in _GROWING or (isinstance(each, Cast) and each.dtype is i64))
-            for each in post_order(node)
-            if isinstance(each, Scalar)
-        )
 
     # --- the order in which parts are written --------------------------------------------------
 
@@ -201,16 +186,7 @@ class Expressions:
 
     def _within(self, roots: Sequence[Scalar], frame: Frame[str]) -> Order[str]:
         """The order of a side: what is written around it is known there."""
-
-        def known(node: Scalar) -> str | None:
-            at: Frame[str] | None = frame
-            while at is not None:
-                value = at.value(node)
-                if value is not None:
-                    return value
-                at = at.outer
-            return None
-
+        known = known_around(frame)
         return order(roots, self._operands, self._row, self.literal, known)
 
     # --- rows ----------------------------------------------------------------------------------
@@ -224,7 +200,7 @@ class Expressions:
     def _load(self, step: OrderStep, frame: Frame[str]) -> str:
         node, (at, *checked) = step.node, frame.operands(step)
         element = self.dialect.element.format(buffer=self.buffers[node.buffer], at=at)
-        value = self.unpacked(element, node.buffer)
+        value = unpacked(element, node.buffer.dtype, self)
         if not checked:
             return self.named(node, value)
         counts = [count for _, count in self.unproved(node.buffer, node.indices)]
@@ -239,7 +215,7 @@ class Expressions:
         return name
 
     def _operator(self, step: OrderStep, frame: Frame[str]) -> str:
-        return self.named(step.node, self.dialect.operator(step.node, frame.operands(step), self))
+        return self.named(step.node, operation(step.node, frame.operands(step), self))
 
     def named(self, node: Scalar, text: str) -> str:
         """A text, or a name for it where it is long or used again."""
@@ -283,7 +259,7 @@ class Expressions:
         inner = yield (node.body,)
         joined = join(node.body, node.body)
         _count(joined, self._uses, self._reads)
-        lines.do(f"{name} = {dialect.operator(joined, [name, inner.results[0]], self)};")
+        lines.do(f"{name} = {operation(joined, [name, inner.results[0]], self)};")
         for _ in node.axes:
             lines.close()
         return name
@@ -297,12 +273,6 @@ def _count(root: Scalar, uses: dict[Term, int], reads: dict[Term, bool]) -> None
             reads[node] = isinstance(node, Load) or any(reads[kid] for kid in below)
             for kid in below:
                 uses[kid] = uses.get(kid, 0) + 1
-
-
-_GROWING: Final = frozenset(
-    {"Lit", "ScalarVar", "Add", "Mul", "FloorDiv", "FloorMod", "Min", "Max"}
-)
-"""Terms that are not negative where what they are made of is not."""
 
 
 def linear(buffer: Buffer, indices: Sequence[Scalar]) -> Scalar:

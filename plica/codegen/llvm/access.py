@@ -13,10 +13,11 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from plica.codegen.emit.operator import packed, unpacked
+from plica.codegen.llvm.dialect import literal, memory, register
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant, valued, wrapped
-from plica.codegen.llvm.scalar import pack, unpack
-from plica.codegen.llvm.spelling import literal, memory, register
 from plica.codegen.llvm.transpose import RegisterTranspose
+from plica.codegen.llvm.writer import SHORT
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.scalar import Buffer, Scalar
@@ -164,7 +165,7 @@ class MemoryEmitter:
         else:
             stored = self._masked(buffer, at, inside.text, sound)
         if not self.places[buffer].is_plain:
-            stored = unpack(lanes.w, stored, buffer.dtype, n)
+            stored = unpacked(stored, buffer.dtype, lanes.place(n))
         return valued((stored, None if n else 0, 0))
 
     def _where(self, inside: LaneValue, kind: str, read: Callable[[], str]) -> str:
@@ -231,7 +232,7 @@ class MemoryEmitter:
         kind = f"<{n} x {one}>"
         if mask is None:
             return self._fetched(at, f"load {kind}, ptr {place}, align {align}")
-        name = f"@llvm.masked.load.v{n}{_SHORT.get(one, one)}.p0"
+        name = f"@llvm.masked.load.v{n}{SHORT.get(one, one)}.p0"
         rest = f"<{n} x i1> {mask}, {kind} zeroinitializer"
         return self._fetched(at, f"call {kind} {name}(ptr align {align} {place}, {rest})")
 
@@ -306,7 +307,7 @@ class MemoryEmitter:
             return turned
         lanes, w, n = self.lanes, self.lanes.w, self.lanes.count
         one, align = memory(buffer.dtype), buffer.dtype.bytes
-        kind, short = f"<{n} x {one}>", _SHORT.get(one, one)
+        kind, short = f"<{n} x {one}>", SHORT.get(one, one)
         rest = f"<{n} x i1> {mask}, {kind} zeroinitializer"
         pointer = self.places[buffer].pointer
         where = lanes.vector(at, i64)
@@ -348,7 +349,9 @@ class MemoryEmitter:
         if buffer.scope == "local":
             self.turner.forget(where.pointer)
         if not n:
-            stored = lanes.scalar(value) if where.is_plain else pack(w, lanes.scalar(value), of)
+            stored = lanes.scalar(value)
+            if not where.is_plain:
+                stored = packed(stored, of, lanes.place(0))
             place = self.address(buffer, at, sound)
             w.do(f"store {kind} {stored}, ptr {place}, align {align}")
             return
@@ -356,7 +359,7 @@ class MemoryEmitter:
             raise CompilerBug(f"All lanes of a vectorized loop write one element of {buffer.name}.")
         stored = lanes.vector(value, of)
         if not where.is_plain:
-            stored = pack(w, stored, of, n)
+            stored = packed(stored, of, lanes.place(n))
         if mask != TRUE:
             self._store_masked(buffer, at, stored, lanes.vector(mask, bool_))
             return
@@ -372,7 +375,7 @@ class MemoryEmitter:
         """Write the lanes in which a condition holds."""
         w, n = self.lanes.w, self.lanes.count
         one, align = memory(buffer.dtype), buffer.dtype.bytes
-        kind, short = f"<{n} x {one}>", _SHORT.get(one, one)
+        kind, short = f"<{n} x {one}>", SHORT.get(one, one)
         if at.step == 1:
             place = f"ptr align {align} {self.address(buffer, at, False)}"
             name = f"@llvm.masked.store.v{n}{short}.p0"
@@ -389,10 +392,6 @@ _FIRST: Final = constant(0)
 
 def _none(of: Scalar) -> LaneValue:
     raise CompilerBug(f"The size {of!r} is open, and there is no value for it.")
-
-
-_SHORT: Final = {"float": "f32", "double": "f64"}
-"""How the types that have another name are called in the names of LLVM's functions."""
 
 
 def nothing(buffer: Buffer) -> LaneValue:

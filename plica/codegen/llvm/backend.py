@@ -10,6 +10,7 @@ from attrs import evolve
 from plica.codegen.backend import Backend, Texts
 from plica.codegen.interface import aligned_bytes, interface
 from plica.codegen.llvm import toolchain
+from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.fold import fold
 from plica.codegen.llvm.page import PAGES
 from plica.codegen.llvm.processor import find_target
@@ -107,6 +108,7 @@ CPU: Final = Backend(
     build,
     texts_of,
     machine=machine_of,
+    dialect=LLVM,
     encode=_kernel_text,
     settled=find_target,
     described=Target.described,

@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from plica.codegen.emit.operator import operation
 from plica.codegen.emit.scalar import operands
-from plica.codegen.llvm.scalar import operate
-from plica.codegen.llvm.writer import LlvmWriter
+from plica.codegen.llvm.dialect import LLVM
+from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.ir.loop.scalar import Add, Lit, Mul, Scalar, ScalarVar, Sub
@@ -31,6 +32,7 @@ class Checked:
 
     def __init__(self, w: LlvmWriter, dims: Mapping[ScalarVar, str]) -> None:
         self.w = w
+        self.place = LlvmPlace(LLVM, w)
         self.failed = "false"
         self.negative = "false"
         self._known: dict[Scalar, str] = {}
@@ -49,7 +51,7 @@ class Checked:
             kids = [self._known[each] for each in operands(node)]
             word = WORDS.get(type(node))
             if word is None:
-                self._known[node] = operate(self.w, node, kids)
+                self._known[node] = operation(node, kids, self.place)
             else:
                 self._known[node] = self.combined(word, kids[0], kids[1])
         return self._known[of]

@@ -21,8 +21,8 @@ from attrs import frozen
 from plica.analysis.constant_bound import Bounds, bounds
 from plica.codegen.emit.contraction import factors
 from plica.codegen.emit.scalar import Order, operands
+from plica.codegen.llvm.dialect import literal
 from plica.codegen.llvm.lane import LaneValue, constant
-from plica.codegen.llvm.spelling import literal
 from plica.ir.loop.scalar import (
     COMPARISON,
     FloorDiv,

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import frozen
 
-from plica.codegen.llvm import helper, pool, profile
+from plica.codegen.llvm import pool, profile
+from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.kernel import Text, emit
 from plica.codegen.llvm.writer import LlvmWriter, declarations
 from plica.codegen.memory_plan import WorkspacePlan
@@ -81,7 +82,7 @@ def fold(
     parts = [
         f'target triple = "{target.triple}"',
         *declarations(functions),
-        *helper.texts(helpers, target.has_half, contract and target.has_fma, target.has_scale),
+        *([LLVM.helpers(helpers, target, contract)] if helpers else []),
         *("\n".join(each.lines) for each in texts.values()),
         *regions(program, plan, callees).functions(),
         profile.clock(target.triple),
@@ -121,7 +122,6 @@ def kernel_text(  # noqa: PLR0917  # as `emit`
 
 def alone(text: Text, name: str, target: Target, contract: bool = False) -> str:
     """A module of one kernel, which others can call."""
-    fused = contract and target.has_fma
     lines = [
         line.replace("define internal", "define hidden", 1) if f" @{name}(" in line else line
         for line in text.lines
@@ -131,7 +131,7 @@ def alone(text: Text, name: str, target: Target, contract: bool = False) -> str:
         [
             f'target triple = "{target.triple}"',
             *declarations(dict(text.functions)),
-            *helper.texts(set(text.helpers), target.has_half, fused, target.has_scale),
+            *([LLVM.helpers(text.helpers, target, contract)] if text.helpers else []),
             *([pool.DECLARATION] if text.shares else []),
             *lines,
             "",

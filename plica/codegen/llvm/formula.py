@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from attrs import frozen
 
-from plica.codegen.llvm.spelling import literal
+from plica.codegen.llvm.dialect import literal
 from plica.ir.loop.formula import FORMULAS, Bitwise, CarriedNumber, Order
 from plica.ir.type.dtype import DType, f32, f64, i32
 

@@ -19,15 +19,13 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
-from plica.analysis.constant_bound import Interval, facts_of
+from plica.analysis.constant_bound import OPEN, Interval, facts_of, within
 from plica.analysis.statement import refused
 from plica.codegen.emit.statement import Row, Step, write
 from plica.codegen.llvm.access import place_of
-from plica.codegen.llvm.fetch import fetch, fetch_next
+from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant
-from plica.codegen.llvm.loop_context import OPEN, within
 from plica.codegen.llvm.scope import negated
-from plica.codegen.llvm.spelling import memory
 from plica.codegen.llvm.tail import mask, padded
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import LlvmWriter
@@ -50,9 +48,12 @@ from plica.ir.type.dim import Polynomial, known
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
+    from plica.codegen.llvm.fetch import fetch, fetch_next
     from plica.codegen.llvm.invoke import invoke
     from plica.codegen.llvm.parallel import can_share, share
 else:
+    fetch = late("plica.codegen.llvm.fetch:fetch")
+    fetch_next = late("plica.codegen.llvm.fetch:fetch_next")
     invoke = late("plica.codegen.llvm.invoke:invoke")
     can_share = late("plica.codegen.llvm.parallel:can_share")
     share = late("plica.codegen.llvm.parallel:share")
@@ -129,6 +130,7 @@ def emit(  # noqa: PLR0917  # what is known of where it will run
         w.do("ret void")
     result = "void" if values.fails is None else "i1"
     facts = statements_.told(width)
+    values.close()
     return Text(
         lines=(
             *statements_.bodies,
@@ -223,7 +225,8 @@ class _Statements:
             case "serial" | "parallel" | "vectorized" | "unrolled":
                 self.plain = self.plain or not _has_loops(loop.body)
                 opened = around.open(loop.var, extent, bounds)
-                fetch_next(self.values, loop, count, self.open)
+                if "fetch_next" in dict(loop.annotations):
+                    fetch_next(self.values, loop, count, self.open)
                 self.open.append((loop.var, count))
                 inside = self._known(loop.body, within(loop.var, loop.extent))
                 return *inside, partial(around.close, opened), self._closed
@@ -274,7 +277,8 @@ class _Statements:
             return (rest,)
         around = self.around
         opened = around.open(loop.var, constant(done), (done, done), strip)
-        fetch(self.values, loop, strip)
+        if "fetch" in dict(loop.annotations):
+            fetch(self.values, loop, strip)
         around.spread(loop.var, around.vars[loop.var], strip)
         return loop.body, around.gather, partial(around.close, opened), rest
 

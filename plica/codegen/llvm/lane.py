@@ -18,9 +18,10 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
-from plica.codegen.llvm.spelling import flag, literal, register, wide
-from plica.codegen.llvm.writer import LlvmWriter
+from plica.codegen.llvm.dialect import LLVM, literal, register
+from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter
 from plica.core.diagnostic import CompilerBug
+from plica.ir.loop.scalar import FloorDiv, FloorMod
 from plica.ir.type.dtype import DType, bool_, i64
 
 
@@ -63,8 +64,17 @@ class Lanes:
     def __init__(self, w: LlvmWriter) -> None:
         self.w = w
         self.count = 0
+        self.naturals: Callable[[FloorDiv | FloorMod], bool] = lambda node: False
+        self._places: dict[int, LlvmPlace] = {}
         self._known: dict[str, str] = {}
         self._order: list[str] = []
+
+    def place(self, lanes: int) -> LlvmPlace:
+        """Where operators of so many lanes stand; 0 for a single value."""
+        found = self._places.get(lanes)
+        if found is None:
+            found = self._places[lanes] = LlvmPlace(LLVM, self.w, lanes, self.naturals)
+        return found
 
     # --- what is remembered --------------------------------------------------------------------
 
@@ -131,7 +141,7 @@ class Lanes:
         """One value in every lane."""
         if not text.startswith("%"):
             return f"splat ({kind} {text})"
-        many = wide(kind, self.count)
+        many = f"<{self.count} x {kind}>"
         one = self.pure(f"insertelement {many} poison, {kind} {text}, i64 0")
         zero = f"<{self.count} x i32> zeroinitializer"
         return self.pure(f"shufflevector {many} {one}, {many} poison, {zero}")
@@ -195,7 +205,9 @@ class Lanes:
         if a in (TRUE, FALSE):
             return FALSE if a == TRUE else TRUE
         n = 0 if a.is_uniform else self.count
-        return LaneValue(self.w.let(f"xor {flag(n)} {a.text}, {literal(True, bool_, n)}"), a.step)
+        return LaneValue(
+            self.w.let(f"xor {register(bool_, n)} {a.text}, {literal(True, bool_, n)}"), a.step
+        )
 
     def some(self, a: LaneValue) -> str:
         """Whether a condition holds in any lane."""
@@ -208,7 +220,7 @@ class Lanes:
         if a.is_uniform and b.is_uniform:
             return LaneValue(self.w.let(f"{word} i1 {a.text}, {b.text}"))
         left, right = self.vector(a, bool_), self.vector(b, bool_)
-        return LaneValue(self.w.let(f"{word} {flag(self.count)} {left}, {right}"), None)
+        return LaneValue(self.w.let(f"{word} {register(bool_, self.count)} {left}, {right}"), None)
 
 
 def wrapped(number: int) -> int:

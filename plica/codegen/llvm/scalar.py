@@ -1,391 +1,310 @@
 """Scalar operations in LLVM's text: the meaning `plica.ir.loop.scalar` states, for every operand.
 
-Every operation takes a number of lanes, `n`: 0 for a single value, otherwise all operands are
-vectors of so many lanes and so is the result.  Nothing here can trap or be undefined (divisions by
-zero, shifts, casts out of range are guarded): both sides of a `Select` may be computed.
+A place (`LlvmPlace`) says how many lanes all operands and the result have.  Nothing here can trap
+or be undefined (divisions by zero, shifts, casts out of range are guarded): both sides of a
+`Select` may be computed.  An operator is the word of its row or, by name, one of `SPECIALS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
-from plica.codegen.llvm.spelling import flag, literal, memory, register, suffix, wide
-from plica.codegen.llvm.writer import LlvmWriter
+from plica.codegen.emit.dialect import SpecialOperator
+from plica.codegen.emit.operator import rounded
+from plica.codegen.llvm.writer import LlvmPlace
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.formula import FORMULAS
-from plica.ir.loop.scalar import (
-    Cast,
-    FloorDiv,
-    FloorMod,
-    Intrinsic,
-    Not,
-    Scalar,
-    Select,
-    dtype_of,
-    row_of,
-)
+from plica.ir.loop.scalar import Cast, FloorDiv, FloorMod, Intrinsic, Scalar
 from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.type.dtype import DType, bool_, f32, f64, i8, i32
-from plica.runtime.element import Kind
 
 
-def operate(
-    w: LlvmWriter, node: Scalar, kids: Sequence[str], natural: bool = False, n: int = 0
-) -> str:
-    """The value of a node from those of its operands.
-
-    `natural` says that both operands of a quotient or remainder are known not to be negative, and
-    the right one not to be zero.
-    """
-    match node:
-        case FloorDiv() | FloorMod():
-            return _floor(w, isinstance(node, FloorDiv), dtype_of(node), kids, natural, n)
-        case Cast(value, to):
-            return cast(w, kids[0], dtype_of(value), to, n)
-        case Select():
-            kind = register(dtype_of(node), n)
-            return w.let(f"select {flag(n)} {kids[0]}, {kind} {kids[1]}, {kind} {kids[2]}")
-        case Not():
-            return w.let(f"xor {flag(n)} {kids[0]}, {literal(True, bool_, n)}")
-    row = row_of(node)
-    if row is None:
-        raise CompilerBug(f"{node!r} is no operation on scalars.")
-    of = dtype_of(_first(node))
-    word = row.llvm.get(of.kind)
-    if word is not None:
-        return _by_word(w, row, word, of, kids, n)
-    special = _SPECIAL.get(row.name)
-    if special is None or not (of.kind in (*row.takes, *_ALSO.get(row.name, ())) or row.is_bool):
-        raise CompilerBug(f"{row.name} has no meaning for {of}.")
-    return special(w, of, kids, n)
-
-
-def _first(node: Scalar) -> Scalar:
-    """The operand whose dtype says which code an operator has."""
-    return node.args[0] if isinstance(node, Intrinsic) else node._children[0]  # type: ignore[return-value]  # a scalar
-
-
-def _by_word(  # noqa: PLR0917  # what is written, and of what
-    w: LlvmWriter, row: ScalarRow, word: str, of: DType, kids: Sequence[str], n: int
-) -> str:
+def by_word(word: str, row: ScalarRow, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
     """What the word of a row says (`plica.ir.loop.scalar_row`)."""
     if not word:
         return kids[0]
-    kind = register(of, n)
-    args = [(kind, each) for each in kids[: row.arity]]
+    kind = p.register(of)
     if not word.startswith("@"):
-        found = w.let(f"{word} {kind} {', '.join(kids[: row.arity])}")
-    elif word.startswith("@llvm."):
-        found = w.call(f"{word[1:]}.{suffix(of, n)}", kind, args)
-    elif row.name in FORMULAS and of is not f64:
-        found = w.help(f"math.{row.name}", f"plica.{row.name}.f32", kind, args, n)
-    else:
-        one, name = register(of), word[1:] if of is f64 else f"{word[1:]}f"
-        singles = [(one, each) for _, each in args]
-        found = by_lane(
-            w, n, one, singles, lambda *each: w.call(name, one, [(one, x) for x in each])
-        )
-    return rounded(w, found, of, n) if row.rounds and not row.is_bool else found
+        return p.let(f"{word} {kind} {', '.join(kids)}")
+    if word.startswith("@llvm."):
+        return p.intrinsic(word.removeprefix("@llvm."), of, kids)
+    if row.name in FORMULAS and of is not f64:
+        return p.help(f"math.{row.name}", f"{row.name}.f32", ("float", "float"), kids)
+    return _library(word[1:], of, kids, p)
 
 
-def rounded(w: LlvmWriter, value: str, of: DType, n: int = 0) -> str:
-    """The value as its dtype holds it, after an operation in f32."""
-    if not of.is_narrow:
-        return value
-    return w.help(
-        of.name, f"plica.round.{of.name}", wide("float", n), [(wide("float", n), value)], n
-    )
+def _library(name: str, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
+    """A function of the C library, on one lane after another."""
+    one, called = p.dialect.register(of), name if of is f64 else f"{name}f"
+    return p.by_lane(one, kids, lambda *each: p.call(called, one, each))
 
 
-def unpack(w: LlvmWriter, stored: str, of: DType, n: int = 0) -> str:
-    """What was loaded, as a value in a register."""
+def loaded(stored: str, of: DType, p: LlvmPlace) -> str:
+    """What was loaded, where its register has another type."""
+    kind, own = p.wide(p.dialect.memory(of)), p.register(of)
     if of is bool_:
-        return w.let(f"icmp ne {wide('i8', n)} {stored}, {literal(0, i8, n)}")
-    if of.is_narrow:
-        args = [(memory(of, n), stored)]
-        return w.help(of.name, f"plica.unpack.{of.name}", wide("float", n), args, n)
-    if of.bits < 8:
-        return w.let(f"trunc {memory(of, n)} {stored} to {register(of, n)}")
-    return stored
+        return p.let(f"icmp ne {kind} {stored}, {p.literal(0, i8)}")
+    return p.let(f"trunc {kind} {stored} to {own}")
 
 
-def pack(w: LlvmWriter, value: str, of: DType, n: int = 0) -> str:
-    """A value as it is stored."""
-    if of is bool_:
-        return w.let(f"zext {flag(n)} {value} to {wide('i8', n)}")
-    if of.is_narrow:
-        args = [(wide("float", n), value)]
-        return w.help(of.name, f"plica.pack.{of.name}", memory(of, n), args, n)
-    if of.bits < 8:
-        return w.let(f"zext {register(of, n)} {value} to {memory(of, n)}")
-    return value
+def stored(value: str, of: DType, p: LlvmPlace) -> str:
+    """A value as it is stored, where that has another type."""
+    return p.let(f"zext {p.register(of)} {value} to {p.wide(p.dialect.memory(of))}")
 
 
-def by_lane(
-    w: LlvmWriter, n: int, result: str, args: Sequence[tuple[str, str]], of_one: Callable[..., str]
-) -> str:
-    """An operation on single values for each lane in turn; the types are those of one lane."""
-    if not n:
-        return of_one(*[value for _, value in args])
-    found = "poison"
-    for lane in range(n):
-        kids = [w.let(f"extractelement <{n} x {k}> {v}, i64 {lane}") for k, v in args]
-        one = of_one(*kids)
-        found = w.let(f"insertelement <{n} x {result}> {found}, {result} {one}, i64 {lane}")
-    return found
-
-
-def multiply_add(w: LlvmWriter, terms: Sequence[str], of: DType, n: int = 0) -> str:
+def multiply_add(terms: Sequence[str], of: DType, p: LlvmPlace) -> str:
     """`a * b + c` of three terms, rounded once."""
-    kind = register(of, n)
-    return w.call(f"llvm.fma.{suffix(of, n)}", kind, [(kind, each) for each in terms])
+    return p.intrinsic("fma", of, terms)
 
 
-def _floor(  # noqa: PLR0917  # and whether it is natural
-    w: LlvmWriter, quotient: bool, of: DType, kids: Sequence[str], natural: bool, n: int = 0
-) -> str:
+def _select(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
+    return p.select(kids[0], p.register(of), kids[1], kids[2])
+
+
+def _not(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
+    return p.let(f"xor {p.flag} {kids[0]}, {p.literal(True, bool_)}")
+
+
+def _floor(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
+    assert isinstance(node, FloorDiv | FloorMod)
+    quotient = isinstance(node, FloorDiv)
     a, b = kids
-    kind = register(of, n)
     if of.is_float:
-        end = suffix(of)
-        name = f"plica.{'floordiv' if quotient else 'floormod'}.{end}"
-        found = w.help(f"floor.{end}", name, kind, [(kind, a), (kind, b)], n)
-        return rounded(w, found, of, n)
+        one = p.dialect.register(of)
+        end = "f64" if of is f64 else "f32"
+        name = f"{'floordiv' if quotient else 'floormod'}.{end}"
+        return rounded(p.help(f"floor.{end}", name, (one, one), (a, b)), of, p)
     if of is bool_:
         raise CompilerBug("Bools have no quotient.")
-    if natural:
-        return w.let(f"{'udiv' if quotient else 'urem'} {kind} {a}, {b}")
-    nil = literal(0, of, n)
-    zero = w.let(f"icmp eq {kind} {b}, {nil}")
+    kind, nil = p.register(of), p.literal(0, of)
+    if p.divides_naturals(node):
+        return p.let(f"{'udiv' if quotient else 'urem'} {kind} {a}, {b}")
+    zero = p.let(f"icmp eq {kind} {b}, {nil}")
     if of.kind == "uint":
-        safe = w.let(f"select {flag(n)} {zero}, {kind} {literal(1, of, n)}, {kind} {b}")
-        found = w.let(f"{'udiv' if quotient else 'urem'} {kind} {a}, {safe}")
-        return w.let(f"select {flag(n)} {zero}, {kind} {nil}, {kind} {found}")
-    minus = w.let(f"icmp eq {kind} {b}, {literal(-1, of, n)}")
-    special = w.let(f"or {flag(n)} {zero}, {minus}")
-    safe = w.let(f"select {flag(n)} {special}, {kind} {literal(1, of, n)}, {kind} {b}")
-    q = w.let(f"sdiv {kind} {a}, {safe}")
-    back = w.let(f"mul {kind} {q}, {safe}")
-    r = w.let(f"sub {kind} {a}, {back}")
-    some = w.let(f"icmp ne {kind} {r}, {nil}")
-    signs = w.let(f"xor {kind} {r}, {safe}")
-    differ = w.let(f"icmp slt {kind} {signs}, {nil}")
-    down = w.let(f"and {flag(n)} {some}, {differ}")
+        safe = p.select(zero, kind, p.literal(1, of), b)
+        found = p.let(f"{'udiv' if quotient else 'urem'} {kind} {a}, {safe}")
+        return p.select(zero, kind, nil, found)
+    minus = p.let(f"icmp eq {kind} {b}, {p.literal(-1, of)}")
+    special = p.let(f"or {p.flag} {zero}, {minus}")
+    safe = p.select(special, kind, p.literal(1, of), b)
+    q = p.let(f"sdiv {kind} {a}, {safe}")
+    back = p.let(f"mul {kind} {q}, {safe}")
+    r = p.let(f"sub {kind} {a}, {back}")
+    some = p.let(f"icmp ne {kind} {r}, {nil}")
+    signs = p.let(f"xor {kind} {r}, {safe}")
+    differ = p.let(f"icmp slt {kind} {signs}, {nil}")
+    down = p.let(f"and {p.flag} {some}, {differ}")
     if quotient:
-        step = w.let(f"sext {flag(n)} {down} to {kind}")
-        floor = w.let(f"add {kind} {q}, {step}")
-        turned = w.let(f"sub {kind} {nil}, {a}")
-        either = w.let(f"select {flag(n)} {minus}, {kind} {turned}, {kind} {floor}")
-        return w.let(f"select {flag(n)} {zero}, {kind} {nil}, {kind} {either}")
-    step = w.let(f"select {flag(n)} {down}, {kind} {safe}, {kind} {nil}")
-    floor = w.let(f"add {kind} {r}, {step}")
-    return w.let(f"select {flag(n)} {special}, {kind} {nil}, {kind} {floor}")
+        step = p.let(f"sext {p.flag} {down} to {kind}")
+        floor = p.let(f"add {kind} {q}, {step}")
+        turned = p.let(f"sub {kind} {nil}, {a}")
+        return p.select(zero, kind, nil, p.select(minus, kind, turned, floor))
+    step = p.select(down, kind, safe, nil)
+    return p.select(special, kind, nil, p.let(f"add {kind} {r}, {step}"))
 
 
-def _extreme(  # and which
-    w: LlvmWriter, greatest: bool, of: DType, kids: Sequence[str], n: int = 0
-) -> str:
-    a, b = kids
-    kind = register(of, n)
+def _extreme(word: str, node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
+    """The lesser (`min`) or greater (`max`) of two."""
     if of.is_float:
-        name = f"llvm.{'maximum' if greatest else 'minimum'}.{suffix(of, n)}"
+        kind = p.register(of)
+        args = [(kind, each) for each in kids]
         # A machine's own instruction seldom tells 0 from -0.
-        return w.call(name, f"nsz {kind}" if w.signless else kind, [(kind, a), (kind, b)])
+        result = f"nsz {kind}" if p.w.signless else kind
+        return p.w.call(f"llvm.{word}imum.{p.suffix(of)}", result, args)
     if of is bool_:
-        return w.let(f"{'or' if greatest else 'and'} {flag(n)} {a}, {b}")
-    sign = "s" if of.kind == "int" else "u"
-    name = f"llvm.{sign}{'max' if greatest else 'min'}.{suffix(of, n)}"
-    return w.call(name, kind, [(kind, a), (kind, b)])
+        return p.let(f"{'or' if word == 'max' else 'and'} {p.flag} {kids[0]}, {kids[1]}")
+    return p.intrinsic(f"{'s' if of.kind == 'int' else 'u'}{word}", of, kids)
 
 
-def _power(w: LlvmWriter, of: DType, kids: Sequence[str], n: int = 0) -> str:
-    a, b = kids
-    one = register(of)
-    args = [(one, a), (one, b)]
+def _power(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
     if of.is_float:
-        name = "pow" if of is f64 else "powf"
-        found = by_lane(w, n, one, args, lambda x, y: w.call(name, one, [(one, x), (one, y)]))
-        return rounded(w, found, of, n)
+        return rounded(_library("pow", of, kids, p), of, p)
     if of is bool_:
         raise CompilerBug("Bools have no power.")
-    helper, name = f"power.{one}", f"plica.power.{one}"
-    found = by_lane(w, n, one, args, lambda x, y: w.help(helper, name, one, [(one, x), (one, y)]))
+    one = p.dialect.register(of)
+    single = LlvmPlace(p.dialect, p.w)
+    name = f"power.{one}"
+    found = p.by_lane(one, kids, lambda *each: single.help(name, name, (one, one), each))
     if of.kind == "uint":
         return found
-    kind, nil = register(of, n), literal(0, of, n)
-    negative = w.let(f"icmp slt {kind} {b}, {nil}")
-    return w.let(f"select {flag(n)} {negative}, {kind} {nil}, {kind} {found}")
+    kind, nil = p.register(of), p.literal(0, of)
+    return p.select(p.let(f"icmp slt {kind} {kids[1]}, {nil}"), kind, nil, found)
 
 
-def _shift(w: LlvmWriter, left: bool, of: DType, kids: Sequence[str], n: int = 0) -> str:
+def _shift(word: str, node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str | None:
+    if not of.is_integer:
+        return None
     a, b = kids
-    kind = register(of, n)
-    fits = w.let(f"icmp ult {kind} {b}, {literal(of.bits, of, n)}")
-    arithmetic = not left and of.kind == "int"
-    far = literal(of.bits - 1 if arithmetic else 0, of, n)
-    nil = literal(0, of, n)
-    by = w.let(f"select {flag(n)} {fits}, {kind} {b}, {kind} {far}")
-    word = "shl" if left else ("ashr" if arithmetic else "lshr")
-    moved = w.let(f"{word} {kind} {a}, {by}")
-    return moved if arithmetic else w.let(f"select {flag(n)} {fits}, {kind} {moved}, {kind} {nil}")
+    kind = p.register(of)
+    fits = p.let(f"icmp ult {kind} {b}, {p.literal(of.bits, of)}")
+    arithmetic = word == "shr" and of.kind == "int"
+    by = p.select(fits, kind, b, p.literal(of.bits - 1 if arithmetic else 0, of))
+    if arithmetic:
+        return p.let(f"ashr {kind} {a}, {by}")
+    moved = p.let(f"{'shl' if word == 'shl' else 'lshr'} {kind} {a}, {by}")
+    return p.select(fits, kind, moved, p.literal(0, of))
 
 
-def cast(w: LlvmWriter, value: str, source: DType, to: DType, n: int = 0) -> str:
+def _cast(node: Scalar, source: DType, kids: Sequence[str], p: LlvmPlace) -> str:
     """A value in another dtype."""
+    assert isinstance(node, Cast)
+    (value,), to = kids, node.dtype
     if source is to:
         return value
-    before, after = register(source, n), register(to, n)
+    before, after = p.register(source), p.register(to)
     if to is bool_:
         if source.is_float:
-            return w.let(f"fcmp une {before} {value}, {literal(0.0, source, n)}")
-        return w.let(f"icmp ne {before} {value}, {literal(0, source, n)}")
+            return p.let(f"fcmp une {before} {value}, {p.literal(0.0, source)}")
+        return p.let(f"icmp ne {before} {value}, {p.literal(0, source)}")
     match source.kind, to.kind:
         case "float", "float":
-            return _refloat(w, value, source, to, n)
+            return _refloat(value, source, to, p)
         case "float", "int" | "uint":
-            if n and to.bits >= 8:
-                return _saturated(w, value, source, to, n)
+            if p.lanes and to.bits >= 8:
+                return _saturated(value, source, to, p)
             sign = "s" if to.kind == "int" else "u"
-            name = f"llvm.fpto{sign}i.sat.{suffix(to, n)}.{suffix(source, n)}"
-            return w.call(name, after, [(before, value)])
+            name = f"llvm.fpto{sign}i.sat.{p.suffix(to)}.{p.suffix(source)}"
+            return p.w.call(name, after, [(before, value)])
         case _, "float":
             word = "sitofp" if source.kind == "int" else "uitofp"
-            return rounded(w, w.let(f"{word} {before} {value} to {after}"), to, n)
+            return rounded(p.let(f"{word} {before} {value} to {after}"), to, p)
         case _:
             if source.bits == to.bits:
                 return value
             narrower = to.bits < source.bits
             wider = "sext" if source.kind == "int" else "zext"
-            return w.let(f"{'trunc' if narrower else wider} {before} {value} to {after}")
+            return p.let(f"{'trunc' if narrower else wider} {before} {value} to {after}")
 
 
-def _saturated(w: LlvmWriter, value: str, source: DType, to: DType, n: int) -> str:
+def _saturated(value: str, source: DType, to: DType, p: LlvmPlace) -> str:
     """Integers of floats in lanes: the nearest there is of what is too large, 0 of nan.
 
     LLVM's own instruction for that would be made for one lane after another.
     """
-    wide_ = f64 if source is f64 else f32
-    before, (low, high) = register(source, n), to.bounds
+    wide = f64 if source is f64 else f32
+    before, (low, high) = p.register(source), to.bounds
     middle = to if to.bits >= 32 else i32
-    between = register(middle, n)
-    digits = 53 if wide_ is f64 else 24
+    between = p.register(middle)
+    digits = 53 if wide is f64 else 24
     most = high if high < 2**digits else high + 1 - 2 ** (high.bit_length() - digits)
     bounded = value
     for word, bound in (("ogt", low), ("olt", most)):
-        text = literal(float(bound), wide_, n)
-        inside = w.let(f"fcmp {word} {before} {bounded}, {text}")
-        bounded = w.let(f"select {flag(n)} {inside}, {before} {bounded}, {before} {text}")
+        text = p.literal(float(bound), wide)
+        inside = p.let(f"fcmp {word} {before} {bounded}, {text}")
+        bounded = p.select(inside, before, bounded, text)
     word = "fptosi" if middle.kind == "int" else "fptoui"
-    found = w.let(f"{word} {before} {bounded} to {between}")
+    found = p.let(f"{word} {before} {bounded} to {between}")
     for test, where, other in (
-        (most < high, f"fcmp oge {before} {value}, {literal(float(high + 1), wide_, n)}", high),
+        (most < high, f"fcmp oge {before} {value}, {p.literal(float(high + 1), wide)}", high),
         (low != 0, f"fcmp uno {before} {value}, {value}", 0),  # else it is the least already
     ):
         if test:
-            text = literal(other, middle, n)
-            found = w.let(f"select {flag(n)} {w.let(where)}, {between} {text}, {between} {found}")
+            found = p.select(p.let(where), between, p.literal(other, middle), found)
     if middle is to:
         return found
-    return w.let(f"trunc {between} {found} to {register(to, n)}")
+    return p.let(f"trunc {between} {found} to {p.register(to)}")
 
 
-def _refloat(w: LlvmWriter, value: str, source: DType, to: DType, n: int = 0) -> str:
+def _refloat(value: str, source: DType, to: DType, p: LlvmPlace) -> str:
     if to is f64:
-        return w.let(f"fpext {wide('float', n)} {value} to {wide('double', n)}")
+        return p.let(f"fpext {p.wide('float')} {value} to {p.wide('double')}")
     if source is f64:
         if to.is_narrow and not to.row.by_way_of_f32:
-            value = w.help("odd", "plica.odd", wide("float", n), [(wide("double", n), value)], n)
+            value = p.help("odd", "odd", ("double", "float"), (value,))
         else:
-            value = w.let(f"fptrunc {wide('double', n)} {value} to {wide('float', n)}")
-    return rounded(w, value, to, n)
+            value = p.let(f"fptrunc {p.wide('double')} {value} to {p.wide('float')}")
+    return rounded(value, to, p)
 
 
-def _classify(w: LlvmWriter, name: str, of: DType, value: str, n: int = 0) -> str:
+def _classify(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
+    """Whether a number is none (`isnan`), or infinite."""
     if not of.is_float:
-        return literal(False, bool_, n)
-    kind = register(of, n)
-    if name == "isnan":
-        return w.let(f"fcmp uno {kind} {value}, {literal(0.0, of, n)}")
-    size = w.call(f"llvm.fabs.{suffix(of, n)}", kind, [(kind, value)])
-    return w.let(f"fcmp oeq {kind} {size}, {literal(float('inf'), of, n)}")
+        return p.literal(False, bool_)
+    assert isinstance(node, Intrinsic)
+    kind = p.register(of)
+    if node.name == "isnan":
+        return p.let(f"fcmp uno {kind} {kids[0]}, {p.literal(0.0, of)}")
+    size = p.intrinsic("fabs", of, kids)
+    return p.let(f"fcmp oeq {kind} {size}, {p.literal(float('inf'), of)}")
 
 
-def _sign(w: LlvmWriter, of: DType, value: str, n: int = 0) -> str:
-    kind = register(of, n)
+def _sign(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
+    (value,), kind = kids, p.register(of)
     if of.is_float:
-        zero = literal(0.0, of, n)
-        more = w.let(f"fcmp ogt {kind} {value}, {zero}")
-        less = w.let(f"fcmp olt {kind} {value}, {zero}")
-        nan = w.let(f"fcmp uno {kind} {value}, {zero}")
-        one = w.let(f"select {flag(n)} {more}, {kind} {literal(1.0, of, n)}, {kind} {zero}")
-        two = w.let(f"select {flag(n)} {less}, {kind} {literal(-1.0, of, n)}, {kind} {one}")
-        return w.let(f"select {flag(n)} {nan}, {kind} {value}, {kind} {two}")
+        zero = p.literal(0.0, of)
+        more = p.let(f"fcmp ogt {kind} {value}, {zero}")
+        less = p.let(f"fcmp olt {kind} {value}, {zero}")
+        nan = p.let(f"fcmp uno {kind} {value}, {zero}")
+        one = p.select(more, kind, p.literal(1.0, of), zero)
+        return p.select(nan, kind, value, p.select(less, kind, p.literal(-1.0, of), one))
     if of is bool_:
         return value
-    nil = literal(0, of, n)
-    some = w.let(f"icmp ne {kind} {value}, {nil}")
-    plus = w.let(f"zext {flag(n)} {some} to {kind}")
+    nil = p.literal(0, of)
+    some = p.let(f"icmp ne {kind} {value}, {nil}")
+    plus = p.let(f"zext {p.flag} {some} to {kind}")
     if of.kind == "uint":
         return plus
-    less = w.let(f"icmp slt {kind} {value}, {nil}")
-    return w.let(f"select {flag(n)} {less}, {kind} {literal(-1, of, n)}, {kind} {plus}")
+    return p.select(p.let(f"icmp slt {kind} {value}, {nil}"), kind, p.literal(-1, of), plus)
 
 
-def _absolute(w: LlvmWriter, of: DType, kids: Sequence[str], n: int = 0) -> str:
-    kind, nil = register(of, n), literal(0, of, n)
-    less = w.let(f"icmp slt {kind} {kids[0]}, {nil}")
-    turned = w.let(f"sub {kind} {nil}, {kids[0]}")
-    return w.let(f"select {flag(n)} {less}, {kind} {turned}, {kind} {kids[0]}")
+def _absolute(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str | None:
+    if of.kind != "int":
+        return None
+    kind, nil = p.register(of), p.literal(0, of)
+    less = p.let(f"icmp slt {kind} {kids[0]}, {nil}")
+    turned = p.let(f"sub {kind} {nil}, {kids[0]}")
+    return p.select(less, kind, turned, kids[0])
 
 
-def _inverse_root(w: LlvmWriter, of: DType, kids: Sequence[str], n: int = 0) -> str:
-    kind = register(of, n)
-    root = rounded(w, w.call(f"llvm.sqrt.{suffix(of, n)}", kind, [(kind, kids[0])]), of, n)
-    return rounded(w, w.let(f"fdiv {kind} {literal(1.0, of, n)}, {root}"), of, n)
+def _inverse_root(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str | None:
+    if not of.is_float:
+        return None
+    root = rounded(p.intrinsic("sqrt", of, kids), of, p)
+    return rounded(p.let(f"fdiv {p.register(of)} {p.literal(1.0, of)}, {root}"), of, p)
 
 
-def _truncated(  # and which
-    w: LlvmWriter, quotient: bool, of: DType, kids: Sequence[str], n: int = 0
-) -> str:
+def _truncated(
+    quotient: bool, node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace
+) -> str | None:
     """The quotient towards 0, or the remainder with the sign of the left side; 0 by 0."""
+    if not of.is_integer:
+        return None
     a, b = kids
-    kind = register(of, n)
-    nil = literal(0, of, n)
-    zero = w.let(f"icmp eq {kind} {b}, {nil}")
+    kind, nil = p.register(of), p.literal(0, of)
+    zero = p.let(f"icmp eq {kind} {b}, {nil}")
     special, by_minus_one = zero, nil
     if of.kind == "int":
-        minus = w.let(f"icmp eq {kind} {b}, {literal(-1, of, n)}")
-        special = w.let(f"or {flag(n)} {zero}, {minus}")
+        minus = p.let(f"icmp eq {kind} {b}, {p.literal(-1, of)}")
+        special = p.let(f"or {p.flag} {zero}, {minus}")
         if quotient:
-            turned = w.let(f"sub {kind} {nil}, {a}")
-            by_minus_one = w.let(f"select {flag(n)} {minus}, {kind} {turned}, {kind} {nil}")
-    safe = w.let(f"select {flag(n)} {special}, {kind} {literal(1, of, n)}, {kind} {b}")
+            turned = p.let(f"sub {kind} {nil}, {a}")
+            by_minus_one = p.select(minus, kind, turned, nil)
+    safe = p.select(special, kind, p.literal(1, of), b)
     sign = "s" if of.kind == "int" else "u"
-    found = w.let(f"{sign}{'div' if quotient else 'rem'} {kind} {a}, {safe}")
-    return w.let(f"select {flag(n)} {special}, {kind} {by_minus_one}, {kind} {found}")
+    found = p.let(f"{sign}{'div' if quotient else 'rem'} {kind} {a}, {safe}")
+    return p.select(special, kind, by_minus_one, found)
 
 
-_SPECIAL: Final[dict[str, Callable[[LlvmWriter, DType, Sequence[str], int], str]]] = {
-    "Min": lambda w, of, kids, n: _extreme(w, False, of, kids, n),
-    "Max": lambda w, of, kids, n: _extreme(w, True, of, kids, n),
+SPECIALS: Final[dict[str, SpecialOperator[LlvmPlace]]] = {
+    "FloorDiv": _floor,
+    "FloorMod": _floor,
+    "Min": partial(_extreme, "min"),
+    "Max": partial(_extreme, "max"),
     "Pow": _power,
-    "ShiftLeft": lambda w, of, kids, n: _shift(w, True, of, kids, n),
-    "ShiftRight": lambda w, of, kids, n: _shift(w, False, of, kids, n),
-    "isnan": lambda w, of, kids, n: _classify(w, "isnan", of, kids[0], n),
-    "isinf": lambda w, of, kids, n: _classify(w, "isinf", of, kids[0], n),
-    "sign": lambda w, of, kids, n: _sign(w, of, kids[0], n),
+    "ShiftLeft": partial(_shift, "shl"),
+    "ShiftRight": partial(_shift, "shr"),
+    "Not": _not,
+    "Select": _select,
+    "Cast": _cast,
+    "isnan": _classify,
+    "isinf": _classify,
+    "sign": _sign,
     "abs": _absolute,
     "rsqrt": _inverse_root,
-    "fmod": lambda w, of, kids, n: _truncated(w, False, of, kids, n),
-    "truncdiv": lambda w, of, kids, n: _truncated(w, True, of, kids, n),
-    "truncmod": lambda w, of, kids, n: _truncated(w, False, of, kids, n),
+    "fmod": partial(_truncated, False),
+    "truncdiv": partial(_truncated, True),
+    "truncmod": partial(_truncated, False),
 }
 """Operators that are several instructions: what no word of a row says."""
-
-_ALSO: Final[dict[str, tuple[Kind, ...]]] = {
-    "Min": ("bool",),
-    "Max": ("bool",),
-    "fmod": ("int", "uint"),
-}
-"""Kinds that special code has besides those that scripts write."""

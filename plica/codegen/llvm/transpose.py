@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 from attrs import frozen
 
 from plica.codegen.llvm.lane import Lanes
+from plica.codegen.llvm.writer import SHORT
 from plica.core.diagnostic import CompilerBug
 
 BLOCK: Final = 16
@@ -132,9 +133,6 @@ def _columns(rounds: list[tuple[Exchange, ...]], count: int, width: int) -> tupl
     return tuple([found[column] for column in range(count)])
 
 
-_FLOATS: Final = {"float": "f32", "double": "f64"}
-
-
 @lru_cache(maxsize=512)
 def _mask(lanes: tuple[int, ...]) -> str:
     """Which lanes a row is made of."""
@@ -173,8 +171,8 @@ class RegisterTranspose:
             rows = [row(at) for at in range(count)]
             for number_, each in enumerate(how.rounds):
                 rows = self._exchanged(rows, each, many)
-                if self.fenced and number_ == 1 and len(how.rounds) > 2 and kind in _FLOATS:
-                    rows = [self._fenced(each, many, f"v{width}{_FLOATS[kind]}") for each in rows]
+                if self.fenced and number_ == 1 and len(how.rounds) > 2 and kind in SHORT:
+                    rows = [self._fenced(each, many, f"v{width}{SHORT[kind]}") for each in rows]
             for name, at in zip(known, how.columns, strict=True):
                 self.lanes.remember(name, rows[at])
             self._made.setdefault(of, []).extend(known)

@@ -12,17 +12,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from plica.analysis.constant_bound import within
 from plica.codegen.emit.contraction import accumulations, factors, summed_factors
-from plica.codegen.emit.scalar import Frame, Order, OrderStep, Row, Walk, fold, nest, order
+from plica.codegen.emit.operator import operation
+from plica.codegen.emit.scalar import (
+    Frame,
+    Order,
+    OrderStep,
+    Row,
+    Walk,
+    fold,
+    known_around,
+    nest,
+    order,
+)
 from plica.codegen.llvm.access import MemoryEmitter, Size, nothing
+from plica.codegen.llvm.dialect import LLVM, literal, register
 from plica.codegen.llvm.evaluation_order import EvaluationOrder, of_literal, parts, recipe
-from plica.codegen.llvm.free_value import EASY, easy, is_natural, summed
+from plica.codegen.llvm.free_value import EASY, easy, summed
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue, constant, valued, wrapped
-from plica.codegen.llvm.loop_context import FAR, LoopContext, within
-from plica.codegen.llvm.scalar import multiply_add, operate
+from plica.codegen.llvm.loop_context import FAR, LoopContext
+from plica.codegen.llvm.scalar import multiply_add
 from plica.codegen.llvm.scope import outside, unsafe
-from plica.codegen.llvm.spelling import flag as flag_of
-from plica.codegen.llvm.spelling import literal, register
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
@@ -30,8 +41,6 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import (
     Add,
     Buffer,
-    FloorDiv,
-    FloorMod,
     Lit,
     Load,
     Mul,
@@ -55,6 +64,7 @@ class LlvmValues:
         self.fused = fused
         self.lanes = Lanes(w)
         self.around = LoopContext(self.lanes)
+        self.lanes.naturals = self.around.divides_naturals
         self.access = MemoryEmitter(self.lanes)
         self.access.size = self._size
         self.registers: list[str] = []  # lines that reserve memory in the function's first block
@@ -63,13 +73,19 @@ class LlvmValues:
         self._recipes: dict[tuple[Scalar, ...], EvaluationOrder] = {}
         self._contracted: frozenset[Scalar] = frozenset()  # sums that are rounded with a product
 
+    def close(self) -> None:
+        """Forget how terms are written, which refers back to this: else only a collection of
+        rings would free all that was written with it."""
+        self._recipes.clear()
+        del self.access.size
+
     # --- memory --------------------------------------------------------------------------------
 
     def reserve(self, kind: str, count: int = 1) -> str:
         """Memory of the function itself."""
         name = self.w.fresh().replace("%", "%own.")
-        whole = kind if count == 1 else f"[{count} x {kind}]"
-        self.registers.append(f"  {name} = alloca {whole}, align 64")
+        row = LLVM.variable if count == 1 else LLVM.allocation
+        self.registers.append(f"  {row.format(type=kind, name=name, count=count)}")
         return name
 
     def store(self, buffer: Buffer, indices: Sequence[Scalar], value: Scalar) -> None:
@@ -117,7 +133,7 @@ class LlvmValues:
             else:
                 size = self._size(count)
                 most = lanes.vector(size, i64) if n else lanes.scalar(size)
-            fits = f"icmp ult {register(i64, n)} {text}, {most}"
+            fits = LLVM.inside.format(type=register(i64, n), at=text, count=most)
             found = lanes.both(found, LaneValue(self.w.let(fits), None if n else 0))
         return found
 
@@ -144,20 +160,8 @@ class LlvmValues:
 
     def _within(self, roots: Sequence[Scalar], frame: Frame[LaneValue]) -> Order[LaneValue]:
         """The order of terms in a loop: a check that was made outside says nothing inside."""
-        around: list[tuple[Frame[LaneValue], set[Scalar]]] = []
-        at: Frame[LaneValue] | None = frame
-        while at is not None:
-            around.append((at, unsafe(at)))
-            at = at.outer
-
-        def known_(node: Scalar) -> LaneValue | None:
-            for scope, doubtful in around:
-                value = scope.value(node)
-                if value is not None and node not in doubtful:
-                    return value
-            return None
-
-        return order(roots, self._operands, self._row, of_literal, known_)
+        known_here = known_around(frame, unsafe)
+        return order(roots, self._operands, self._row, of_literal, known_here)
 
     def _row(self, node: Scalar) -> Row[LaneValue] | tuple[str, object]:
         """What writes a part."""
@@ -217,14 +221,13 @@ class LlvmValues:
         value = easy(node, found, self.around)
         if value is not None:
             return value
-        natural = isinstance(node, FloorDiv | FloorMod) and is_natural(node, self.around)
         texts, n = self._texts(step[4], found)
-        return valued((operate(self.w, node, texts, natural, n), None if n else 0, 0))
+        return valued((operation(node, texts, self.lanes.place(n)), None if n else 0, 0))
 
     def _plain(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         """What always takes an instruction."""
         texts, n = self._texts(step[4], frame.operands(step))
-        return valued((operate(self.w, step[2], texts, False, n), None if n else 0, 0))
+        return valued((operation(step[2], texts, self.lanes.place(n)), None if n else 0, 0))
 
     def _operands(self, node: Scalar) -> tuple[Scalar, ...]:
         return parts(node, self._contracted)
@@ -247,8 +250,10 @@ class LlvmValues:
 
     def _fused(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         """A running sum and a product, rounded once."""
-        (a, b, c), n = self._texts(step[4], frame.operands(step))
-        return valued((multiply_add(self.w, (a, b, c), dtype_of(step[2]), n), None if n else 0, 0))
+        terms, n = self._texts(step[4], frame.operands(step))
+        return valued(
+            (multiply_add(terms, dtype_of(step[2]), self.lanes.place(n)), None if n else 0, 0)
+        )
 
     def _load(
         self, buffer: Buffer, indices: Sequence[Scalar], found: Sequence[LaneValue]
@@ -287,7 +292,7 @@ class LlvmValues:
             return _start(node)
         n = self._width(node)
         of = dtype_of(node)
-        kind, flags = register(of, n), flag_of(n)
+        kind, flags = register(of, n), register(bool_, n)
         total, flag = self.reserve(kind), self.reserve(flags)
         first = _start(node)
         text = lanes.vector(first, of) if n else lanes.scalar(first)
@@ -311,10 +316,10 @@ class LlvmValues:
             w.do(f"store {flags} {lanes.vector(now, bool_) if n else now.text}, ptr {flag}")
         so_far = w.let(f"load {kind}, ptr {total}")
         if len(texts) == 2:
-            joined = multiply_add(w, (*texts, so_far), of, n)
+            joined = multiply_add((*texts, so_far), of, lanes.place(n))
         else:
             _, join = MEANING[node.combiner]
-            joined = operate(w, join(node.body, node.body), [so_far, *texts], n=n)
+            joined = operation(join(node.body, node.body), [so_far, *texts], lanes.place(n))
         w.do(f"store {kind} {joined}, ptr {total}")
         for loop in reversed(loops):
             around.close(loop)

@@ -13,7 +13,12 @@ declare float @tanf(float) nounwind willreturn memory(none)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from plica.codegen.emit.dialect import Dialect, Way
+from plica.ir.loop.scalar import FloorDiv, FloorMod
+from plica.ir.type.dtype import DType
 
 
 class LlvmWriter:
@@ -69,6 +74,91 @@ class LlvmWriter:
         self.helpers.add((helper, lanes))
         end = f".v{lanes}" if lanes else ""
         return self.let(f"call {result} @{name}{end}({', '.join(f'{k} {v}' for k, v in args)})")
+
+
+SHORT: Final = {"float": "f32", "double": "f64"}
+"""Types that are called otherwise in the names of LLVM's functions."""
+
+
+class LlvmPlace:
+    """Where an operator stands: what it is written by, and how many lanes all of it has.
+
+    No lanes (0): a single value.  `naturals` tells of a quotient that neither side is negative, nor
+    the right one 0.
+    """
+
+    __slots__ = ("_kinds", "dialect", "divides_naturals", "flag", "lanes", "let", "w")
+
+    def __init__(
+        self,
+        dialect: Dialect[LlvmPlace],
+        w: LlvmWriter,
+        lanes: int = 0,
+        naturals: Callable[[FloorDiv | FloorMod], bool] = lambda node: False,
+    ) -> None:
+        self.dialect, self.w, self.lanes = dialect, w, lanes
+        self.divides_naturals = naturals
+        self.let = w.let
+        self.flag = self.wide("i1")
+        """The type of a condition."""
+        self._kinds: dict[DType, str] = {}
+
+    def wide(self, kind: str) -> str:
+        """The type of all lanes of a kind."""
+        lanes = self.lanes
+        return self.dialect.lanes.format(type=kind, lanes=lanes) if lanes else kind
+
+    def register(self, of: DType) -> str:
+        """The type of a value."""
+        found = self._kinds.get(of)
+        if found is None:
+            found = self._kinds[of] = self.dialect.register(of, self.lanes)
+        return found
+
+    def literal(self, value: float, of: DType) -> str:
+        """A constant."""
+        return self.dialect.literal(value, of, self.lanes)
+
+    def suffix(self, of: DType) -> str:
+        """How the names of LLVM's functions on such values end."""
+        kind = self.dialect.register(of)
+        short = SHORT.get(kind, kind)
+        return f"v{self.lanes}{short}" if self.lanes else short
+
+    def select(self, when: str, kind: str, one: str, two: str) -> str:
+        """One of two values of a type."""
+        return self.let(f"select {self.flag} {when}, {kind} {one}, {kind} {two}")
+
+    def call(self, name: str, kind: str, args: Sequence[str]) -> str:
+        """Call a pure function from values of a type to one, whose name ends with no type."""
+        return self.w.call(name, kind, [(kind, each) for each in args])
+
+    def intrinsic(self, name: str, of: DType, args: Sequence[str]) -> str:
+        """Call a function of LLVM's own on values of a dtype."""
+        return self.call(f"llvm.{name}.{self.suffix(of)}", self.register(of), args)
+
+    def help(self, helper: str, name: str, kinds: tuple[str, str], args: Sequence[str]) -> str:
+        """Call a helper from values of a type of one lane to one of another."""
+        before, after = (self.wide(kind) for kind in kinds)
+        given = [(before, each) for each in args]
+        return self.w.help(helper, f"plica.{name}", after, given, self.lanes)
+
+    def converted(self, way: Way, value: str, of: DType) -> str:
+        """A value of a dtype that has no register of its own, by a helper."""
+        own, code = self.dialect.register(of), self.dialect.memory(of)
+        kinds = {"pack": (own, code), "unpack": (code, own), "round": (own, own)}[way]
+        return self.help(of.name, f"{way}.{of.name}", kinds, (value,))
+
+    def by_lane(self, kind: str, args: Sequence[str], of_one: Callable[..., str]) -> str:
+        """An operation from single values of a type to one, for each lane in turn."""
+        if not self.lanes:
+            return of_one(*args)
+        found, many = "poison", self.wide(kind)
+        for lane in range(self.lanes):
+            kids = [self.let(f"extractelement {many} {each}, i64 {lane}") for each in args]
+            one = of_one(*kids)
+            found = self.let(f"insertelement {many} {found}, {kind} {one}, i64 {lane}")
+        return found
 
 
 def declarations(functions: Mapping[str, tuple[str, tuple[str, ...]]]) -> list[str]:

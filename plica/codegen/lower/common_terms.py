@@ -51,7 +51,8 @@ def _shared(seq: Seq, used: set[Name]) -> Stmt:
     found = Counter[Scalar]()
     for each in seq.stmts:
         inner = frozenset(_bound(each))
-        found.update({term for term in _costly(each) if free_vars(term).isdisjoint(inner)})
+        terms = [term for term in _costly(each) if free_vars(term).isdisjoint(inner)]
+        found.update([*dict.fromkeys(terms)])  # each once, in order: the same text every time
     shared = [term for term, count in found.items() if count > 1]
     values: dict[Scalar, ScalarVar] = {}
     for term in shared:

@@ -36,6 +36,7 @@ from plica.core.collector import paused
 from plica.core.diagnostic import Malformed
 from plica.core.name import Name
 from plica.frontend.onnx.convert import (
+    LISTS,
     NodeConverter,
     Scope,
     check_expansion,
@@ -46,13 +47,13 @@ from plica.frontend.onnx.convert import (
     opset_versions,
 )
 from plica.frontend.onnx.dim import Dims
-from plica.frontend.onnx.model import Opened, open_model
+from plica.frontend.onnx.model import Opened, is_list, open_model
 from plica.frontend.onnx.node import NeedsValue, measuring, name_of
 from plica.frontend.onnx.schema import schema_of
 from plica.frontend.onnx.storage import MOST_AXES, dtype_of
 from plica.frontend.onnx.table import REASONS, TABLES, MissingOperators
-from plica.frontend.onnx.value import SequenceValue, TensorValue
-from plica.ir.graph.expression import Expr, Function, Tuple, Var, const
+from plica.frontend.onnx.value import TensorValue
+from plica.ir.graph.expression import Attrs, Expr, Function, Tuple, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.type.dim import dim_var
@@ -65,7 +66,11 @@ if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto
 
     from plica.frontend.onnx.expand import has_definition
-else:
+    from plica.frontend.onnx.list_port import list_input, list_output, list_ports
+else:  # few models have lists
+    list_input = late("plica.frontend.onnx.list_port:list_input")
+    list_output = late("plica.frontend.onnx.list_port:list_output")
+    list_ports = late("plica.frontend.onnx.list_port:list_ports")
     has_definition = late("plica.frontend.onnx.expand:has_definition")
 
 OLDEST: Final = 6
@@ -126,12 +131,18 @@ def imported(
     declared = [each for each in graph.input if each.name not in stored]
     shapes = _Shapes(declared, dims, fixed)
     params: list[Var] = []
+    names = {*Dims(declared).names}
     scope: Scope = ChainMap({})
     scope.update(stored)
     for each in declared:
         if not each.name or (each.name in scope):
             message = "An input of the model has no name of its own."
             raise Malformed(Diagnostic("bad-model", message, Place(node=each.name or "graph")))
+        if is_list(each):
+            made, value = list_input(each, names)
+            params += made
+            scope[each.name] = value
+            continue
         of = shapes.type(each)
         if each.name in fixed:
             scope[each.name] = _fixed(each.name, fixed.pop(each.name), of)
@@ -143,14 +154,19 @@ def imported(
         message = "A value is fixed for an input that the model does not have."
         there = ", ".join(each.name for each in declared) or "no inputs"
         raise InputError(Diagnostic("input-unknown", message, None, there, unknown))
-    converter = NodeConverter(opened.folder, functions, Dims(declared).names, measures)
+    converter = NodeConverter(opened.folder, functions, names, measures)
     converter.nodes(graph.node, scope, opsets)
     if converter.errors:
         raise combined(converter.errors)
-    return _module(graph, params, scope, converter), scope
+    made_lists = [isinstance(scope.get(each.name), LISTS) for each in graph.output]
+    listed = any(made_lists) or any(map(is_list, (*declared, *graph.output)))
+    told = list_ports(declared, graph.output, scope, params) if listed else ()
+    return _module(graph, params, scope, converter, told), scope
 
 
-def _module(graph: GraphProto, params: list[Var], scope: Scope, converter: NodeConverter) -> Module:
+def _module(  # what a module is made of
+    graph: GraphProto, params: list[Var], scope: Scope, converter: NodeConverter, told: Attrs
+) -> Module:
     outputs: list[Expr] = []
     names: list[str] = []
     for each in graph.output:
@@ -158,11 +174,11 @@ def _module(graph: GraphProto, params: list[Var], scope: Scope, converter: NodeC
         if value is None:
             message = f"Nothing makes the output {each.name!r}."
             raise Malformed(Diagnostic("bad-model", message, Place(node=each.name or "graph")))
-        if isinstance(value, SequenceValue):
-            message = f"The output {each.name!r} is a sequence."
-            place = Place(node=each.name)
-            wrong = Diagnostic("unsupported", message, place, "a tensor", value.word)
-            raise UnsupportedError(wrong)
+        if isinstance(value, LISTS) or is_list(each):
+            made = list_output(each, value)
+            outputs += made.values()
+            names += made
+            continue
         _check_output(each, value)
         outputs.append(value.expr)
         names.append(each.name)
@@ -180,7 +196,7 @@ def _module(graph: GraphProto, params: list[Var], scope: Scope, converter: NodeC
     free = free_vars(body)
     used |= dict.fromkeys(each for each in converter.sizes if each in free)
     main = Var(Name("main"), None)
-    attrs = (("outputs", tuple(names)),)
+    attrs = (*told, ("outputs", tuple(names)))
     return infer(module({main: Function(tuple(used), (), tuple(params), None, body, attrs)}, main))
 
 

@@ -107,6 +107,52 @@ class SequenceValue(TensorValue):
         return f"seq(tensor({self.of.row.onnx_name}))"
 
 
+@attrs.frozen(eq=False)
+class RaggedValue(TensorValue):
+    """Tensors of which it is not known how many there are (`plica.runtime.ragged`).
+
+    How many axes each has is known, or they differ in that, too (None).
+    """
+
+    of: DType = f32
+    rank: int | None = None
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        """The elements, and the table of shapes."""
+        assert isinstance(self.expr, Tuple)
+        return self.expr.items
+
+    @property
+    def word(self) -> str:
+        """The type as the standard writes it."""
+        return f"seq(tensor({self.of.row.onnx_name}))"
+
+
+@attrs.frozen(eq=False)
+class OptionValue(RaggedValue):
+    """A tensor or a sequence that may not be there: a bool, then its parts."""
+
+    holds_list: bool = False
+
+    @property
+    def word(self) -> str:
+        """The type as the standard writes it."""
+        tensor = f"tensor({self.of.row.onnx_name})"
+        return f"optional(seq({tensor}))" if self.holds_list else f"optional({tensor})"
+
+
+@attrs.frozen(eq=False)
+class GrowingValue(RaggedValue):
+    """A sequence that a loop of unknown length carries, in a turn of it: what the turn appends."""
+
+    @property
+    def slot(self) -> int:
+        """Which of the sequences of the loop it is."""
+        assert isinstance(self.parts[0], Const)
+        return int(self.parts[0].numpy())
+
+
 def as_objects(values: object, shape: tuple[int, ...]) -> Array:
     """An array of objects, whatever numpy would make of them."""
     flat = np.empty(math.prod(shape), object)

@@ -88,6 +88,10 @@ class ScalarRow:
     """Associative as integers and bools; floats only up to rounding."""
     unit: Unit | None = None
 
+    def words(self, dialect: str) -> Mapping[Kind, str]:
+        """How a dialect writes it, by the kind of what it takes."""
+        return self.llvm if dialect == "llvm" else self.dialects.get(dialect, self.c)
+
 
 def every(text: str, kinds: tuple[Kind, ...] = ("float", "int", "uint", "bool")) -> dict[Kind, str]:
     """The same text for each kind."""

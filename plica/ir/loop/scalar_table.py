@@ -40,8 +40,9 @@ def _numbers(integers: Any, floats: Any = None, bools: Any = None) -> dict[Kind,
     return found | ({"float": floats} if floats else {}) | ({"bool": bools} if bools else {})
 
 
-def _by_kind(floats: str, signed: str, unsigned: str, bools: str) -> dict[Kind, str]:
-    return {"float": floats, "int": signed, "uint": unsigned, "bool": bools}
+def _by_kind(floats: str, signed: str, unsigned: str, bools: str = "") -> dict[Kind, str]:
+    found: dict[Kind, str] = {"float": floats, "int": signed, "uint": unsigned}
+    return found | ({"bool": bools} if bools else {})
 
 
 def _compare(name: str, sign: str, how: Any, array: Any, *words: str) -> ScalarRow:
@@ -88,17 +89,17 @@ OPERATOR_ROWS: Final = (
               sign="/", binds=10, cost="divide", llvm={"float": "fdiv"}, c={"float": "({0} / {1})"},
               derivative=lambda f, d, z, x, y: (d / y, -(d * z / y))),
     ScalarRow("FloorDiv", np.floor_divide, NUMBERS, 2, numbers=_numbers(lambda a, b: a // b if b else 0), is_exact=True,
-              sign="//", binds=10, cost="divide", c=_by_kind("@p_floordiv_float", "@p_floordiv", "@p_floordiv", ""),
+              sign="//", binds=10, cost="divide", c=_by_kind("@p_floordiv_float", "@p_floordiv", "@p_floordiv"),
               range=interval.quotient, derivative=FLAT),
     ScalarRow("FloorMod", np.remainder, NUMBERS, 2, numbers=_numbers(lambda a, b: a % b if b else 0), is_exact=True,
-              sign="%", binds=10, cost="divide", c=_by_kind("@p_floormod_float", "@p_floormod", "@p_floormod", ""),
+              sign="%", binds=10, cost="divide", c=_by_kind("@p_floormod_float", "@p_floormod", "@p_floormod"),
               range=interval.remainder),
     ScalarRow("Min", meaning.array_least, NUMBERS, 2, numbers=_numbers(min, meaning.number_least, operator.and_), is_exact=True, rounds=False,
               word="min", cost="compare", range=interval.least, derivative=_extreme_slope, laws=_LATTICE, unit="greatest"),
     ScalarRow("Max", meaning.array_greatest, NUMBERS, 2, numbers=_numbers(max, meaning.number_greatest, operator.or_), is_exact=True, rounds=False,
               word="max", cost="compare", range=interval.greatest, derivative=_extreme_slope, laws=_LATTICE, unit="least"),
     ScalarRow("Pow", meaning.array_power, NUMBERS, 2, numbers=_numbers(meaning.number_power),
-              word="pow", c=_by_kind("pow{e}({0}, {1})", "@p_power", "@p_power", "")),
+              word="pow", c=_by_kind("pow{e}({0}, {1})", "@p_power", "@p_power")),
     ScalarRow("BitAnd", np.bitwise_and, WHOLE, 2, numbers=_numbers(operator.and_, None, operator.and_), is_exact=True,
               sign="&", binds=7, cost="logic", llvm=every("and", WHOLE), c=every("{0} & {1}", WHOLE), laws=_LATTICE),
     ScalarRow("BitOr", np.bitwise_or, WHOLE, 2, numbers=_numbers(operator.or_, None, operator.or_), is_exact=True,

@@ -37,13 +37,14 @@ OWN: Final[dict[str, str]] = {
     "winograd": "plica.rewrite.packs.winograd:WINOGRAD",
     "transposed": "plica.rewrite.packs.transposed:TRANSPOSED",
     "view": "plica.rewrite.packs.view:VIEW",
+    "views": "plica.rewrite.packs.view:VIEWS",
     "wide": "plica.rewrite.packs.wide:WIDE",
 }
 """Where each of Plica's own packs is."""
 
 ABOUT: Final[dict[str, frozenset[str]]] = {
     "padding": frozenset({"pad"}),
-    "scatter": frozenset({"scatter_nd", "scatter_elements"}),
+    "scatter": frozenset({"scatter_nd", "scatter_elements", "argwhere"}),
     "transposed": frozenset({"nn.conv_transpose"}),
 }
 """Operators of which every left side of a pack has one: without them it need not be loaded."""

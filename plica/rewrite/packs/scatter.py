@@ -1,11 +1,13 @@
 """Scatter: values that are put at places by one look at each of them, in turn.
 
-    before:  scatter_nd(x, i, u, reduction="add")
-    after:   x + scatter_sum(u, the rows that i names, size)
+    before:  scatter_nd(x, i, u, how)
+    after:   scatter_rows(x as a table of rows, the rows that i names, u as rows, how)
 
-    before:  scatter_nd(x, i, u)
-    after:   where(last >= 0, take(u, last), x)      last = last_index(the rows that i names, size)
-             where(place == the row that i names, u, x)                       where i is but a few
+    before:  scatter_elements(x, i, u, axis, how)
+    after:   the same with rows of one element
+
+    before:  argwhere(x)
+    after:   scatter_rows(-1, how many that are not zero come before each, its place), and the last
 
 What these operators are written out as compares every place with every value, or brings values into
 order first: on a processor that goes through them one by one the other way costs less.
@@ -13,7 +15,7 @@ order first: on a processor that goes through them one by one the other way cost
 Measure: each rule removes an operator that puts values at places.
 
 >>> [rule.name for rule in SCATTER][:2]
-['scatter-nd-replaced', 'scatter-nd-added']
+['scatter-nd-put', 'scatter-nd-joined']
 """
 
 from __future__ import annotations
@@ -22,19 +24,23 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, Final
 
-from plica.ir.graph.expression import Expr
-from plica.ir.op.comparison import equal, greater_equal
-from plica.ir.op.create import iota, iota_like
+import numpy as np
+
+from plica.ir.graph.expression import Expr, Tuple, const
+from plica.ir.op.comparison import less, less_equal, logical_and, not_equal
+from plica.ir.op.create import full, iota_like
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, maximum, multiply
+from plica.ir.op.elementwise import add, cast, multiply, subtract
 from plica.ir.op.index import take, where
-from plica.ir.op.order import ZERO
+from plica.ir.op.join import stack
+from plica.ir.op.order import ZERO, argwhere
 from plica.ir.op.put import scatter_elements, scatter_nd
 from plica.ir.op.record import scalar
+from plica.ir.op.reduction import cumsum
 from plica.ir.op.relation import NUMBER
-from plica.ir.op.scatter import last_index, scatter_sum
+from plica.ir.op.scatter import scatter_rows
 from plica.ir.op.shape import reshape
-from plica.ir.type.dtype import i64
+from plica.ir.type.dtype import bool_, i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape
 from plica.rewrite.contract import reassociates
@@ -43,8 +49,8 @@ from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
 
-FEW: Final = 4
-"""So many values are put at their places one by one."""
+ZEROS: Final = const(np.zeros(2, np.int64))
+"""What is taken from it is nothing; whoever takes from behind it is refused."""
 
 
 def _sizes(*values: Expr) -> list[tuple[int, ...]] | None:
@@ -60,10 +66,7 @@ def _sizes(*values: Expr) -> list[tuple[int, ...]] | None:
 
 
 def _rows(m: PatternMatch) -> tuple[Expr, Expr, Expr] | None:
-    """x as a table of rows, which row each of the indices names, and the updates as rows.
-
-    Taking the numbers of places refuses indices that are outside, and counts from the end.
-    """
+    """x as a table of rows, which row each of the indices names, and the updates as rows."""
     shapes = _sizes(m.x, m.i, m.u)
     if shapes is None:
         return None
@@ -74,9 +77,20 @@ def _rows(m: PatternMatch) -> tuple[Expr, Expr, Expr] | None:
     named = []
     for at in range(depth):
         column = reshape(slice_(columns, (at,), (at + 1,), axes=(1,)), (count,))
-        named.append(take(iota((whole[at],)), column))
+        named.append(_places(column, whole[at]))
     rows = _linear(named, whole[:depth])
     return reshape(m.x, (outer, inner)), rows, reshape(m.u, (count, inner))
+
+
+def _places(indices: Expr, size: int) -> Expr:
+    """The places that indices name along an axis: they may count from its end.
+
+    One that is outside is refused.
+    """
+    given, below, whole = cast(indices, i64), scalar(-size, i64), scalar(size, i64)
+    inside = logical_and(less_equal(below, given), less(given, whole))
+    nothing = take(ZEROS, where(inside, ZERO, scalar(2, i64)))
+    return add(where(less(given, ZERO), add(given, whole), given), nothing)
 
 
 def _linear(places: Sequence[Expr], sizes: Sequence[int]) -> Expr:
@@ -94,7 +108,7 @@ def _elements(m: PatternMatch) -> tuple[Expr, Expr, Expr] | None:
         return None
     whole, given, _ = shapes
     at = m.a % len(whole)
-    along = take(iota((whole[at],)), m.i)
+    along = _places(m.i, whole[at])
     places = [along if other == at else iota_like(along, axis=other) for other in range(len(whole))]
     linear, count = _linear(places, whole), prod(given)
     return (
@@ -102,39 +116,6 @@ def _elements(m: PatternMatch) -> tuple[Expr, Expr, Expr] | None:
         reshape(linear, (count,)),
         reshape(m.u, (count, 1)),
     )
-
-
-def _added(of: tuple[Expr, Expr, Expr] | None, m: PatternMatch) -> Expr | None:
-    if of is None:
-        return None
-    table, rows, updates = of
-    size, _ = _shape(table)
-    return reshape(add(table, scatter_sum(updates, rows, size)), _shape(m.x))
-
-
-def _replaced(of: tuple[Expr, Expr, Expr] | None, m: PatternMatch) -> Expr | None:
-    if of is None:
-        return None
-    table, rows, updates = of
-    size, _ = _shape(table)
-    (count,) = _shape(rows)
-    if count <= FEW:
-        return reshape(_one_by_one(table, rows, updates), _shape(m.x))
-    last = last_index(rows, size)
-    taken = take(updates, maximum(last, ZERO), mode="clip")
-    named = reshape(greater_equal(last, ZERO), (size, 1))
-    return reshape(where(named, taken, table), _shape(m.x))
-
-
-def _one_by_one(table: Expr, rows: Expr, updates: Expr) -> Expr:
-    """A table of which few rows are replaced: whoever is named by a row takes its update."""
-    size, _ = _shape(table)
-    places = iota((size,))
-    for at in range(*_shape(rows)):
-        one = reshape(slice_(rows, (at,), (at + 1,)), ())
-        named = reshape(equal(places, one), (size, 1))
-        table = where(named, slice_(updates, (at,), (at + 1,), axes=(0,)), table)
-    return table
 
 
 def _shape(of: Expr) -> tuple[int, ...]:
@@ -145,35 +126,69 @@ def _shape(of: Expr) -> tuple[int, ...]:
     return found
 
 
-def rows_replaced(m: PatternMatch) -> Expr | None:
-    return _replaced(_rows(m), m)
+def rows_put(m: PatternMatch) -> Expr | None:
+    return _put(_rows(m), m)
 
 
-def rows_added(m: PatternMatch) -> Expr | None:
-    return _added(_rows(m), m)
+def elements_put(m: PatternMatch) -> Expr | None:
+    return _put(_elements(m), m)
 
 
-def elements_replaced(m: PatternMatch) -> Expr | None:
-    return _replaced(_elements(m), m)
+def _put(of: tuple[Expr, Expr, Expr] | None, m: PatternMatch) -> Expr | None:
+    """Rows that are put into a table, or joined with its own."""
+    if of is None:
+        return None
+    table, rows, updates = of
+    return reshape(scatter_rows(table, rows, updates, reduction=m.how), _shape(m.x))
 
 
-def elements_added(m: PatternMatch) -> Expr | None:
-    return _added(_elements(m), m)
+def is_ordered(how: str) -> bool:
+    """Whether the order in which values are joined changes a float."""
+    return how in ("add", "mul")
+
+
+def is_free(how: str) -> bool:
+    """Whether one of the values is what stays."""
+    return not is_ordered(how)
+
+
+def places_put(m: PatternMatch) -> Expr | None:
+    """Each place is put behind those of what is not zero before it; what is zero puts -1.
+
+    So whatever is not zero comes after all others that are put where it is put.
+    """
+    shapes = _sizes(m.x)
+    if shapes is None or not shapes[0]:
+        return None
+    (shape,) = shapes
+    count, rank, of = prod(shape), len(shape), type_of(m.x)
+    assert isinstance(of, TensorType)
+    flags = m.x if of.dtype is bool_ else not_equal(m.x, scalar(0, of.dtype))
+    hits, none = cast(reshape(flags, (count,)), i64), scalar(-1, i64)
+    running = cumsum(hits, axis=0)
+    places = [where(flags, iota_like(m.x, axis=axis), none) for axis in range(rank)]
+    updates = reshape(stack(tuple(places), axis=rank), (count, rank))
+    last = reshape(slice_(running, (count - 1,), (count,)), ())
+    rows = subtract(running, hits)
+    return Tuple((scatter_rows(full((count, rank), -1, i64), rows, updates), last))
 
 
 x, i, u, a = holes("x i u a")
-y: Any = hole("x", dtypes=NUMBER)  # Any: as all holes
-rows_put, rows_sum = scatter_nd(x, i, u, "replace"), scatter_nd(y, i, u, "add")
-put, added = scatter_elements(x, i, u, a, "replace"), scatter_elements(y, i, u, a, "add")
+y: Any = hole("x", dtypes=(*NUMBER, bool_))  # Any: as all holes
+one: Any = hole("how", when=is_free)
+sums: Any = hole("how", when=is_ordered)
 
 # fmt: off
 SCATTER: Final[Pack] = pack(
     "scatter",
-    rule("scatter-nd-replaced",       rows_put, rows_replaced),
-    rule("scatter-nd-added",          rows_sum, rows_added,     float=reassociates),
-    rule("scatter-elements-replaced", put,      elements_replaced),
-    rule("scatter-elements-added",    added,    elements_added, float=reassociates),
-    version="1",
+    rule("scatter-nd-put",          scatter_nd(x, i, u, one),           rows_put),
+    rule("scatter-nd-joined",       scatter_nd(x, i, u, sums),          rows_put,
+         float=reassociates),
+    rule("scatter-elements-put",    scatter_elements(x, i, u, a, one),  elements_put),
+    rule("scatter-elements-joined", scatter_elements(x, i, u, a, sums), elements_put,
+         float=reassociates),
+    rule("argwhere-put",            argwhere(y),                        places_put),
+    version="2",
     doc="Values are put at places by one look at each of them.",
 )
 # fmt: on

@@ -8,9 +8,9 @@ turned around.  Such a phase is a group of channels, and the results of all lie 
     after:   nn.conv(the pixels that each phase reads, windows of 2 x 2, groups=4), in turns
 
 Where phases have different numbers of taps each is a convolution of its own, and one without taps
-is zeros.  Of an image of one pixel every result has one tap: that is a product of matrices.  Few
-outputs of many channels are a product of matrices too, of all taps with all pixels: what a phase
-adds up are rows of that.
+is zeros.  Where one alone has taps its results are spread, with zeros between them.  Of an image of
+one pixel every result has one tap: that is a product of matrices.  Few outputs of many channels are
+a product of matrices too, of all taps with all pixels: what a phase adds up are rows of that.
 
 Measure: each rule removes a transposed convolution.
 
@@ -22,18 +22,18 @@ Measure: each rule removes a transposed convolution.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
-from plica.ir.graph.expression import Expr
+from plica.ir.graph.expression import Expr, const
 from plica.ir.op.convolution import conv, conv_transpose
 from plica.ir.op.create import zeros
-from plica.ir.op.cut import slice_
+from plica.ir.op.cut import slice_, unslice
 from plica.ir.op.elementwise import add
 from plica.ir.op.join import concat
 from plica.ir.op.linear import matmul
@@ -41,9 +41,9 @@ from plica.ir.op.pad import pad
 from plica.ir.op.relation import FLOAT
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.op.window import Window, windows
-from plica.ir.type.dtype import DType
+from plica.ir.type.dtype import DType, f32
 from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, static_shape
+from plica.ir.type.term import TensorType, static_shape, tensor
 from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
@@ -51,6 +51,7 @@ from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
 
 Sizes: TypeAlias = tuple[int, ...]
+Choose: TypeAlias = Callable[[Sequence[Any]], Any]  # Any: whatever the sequence holds
 
 MOST: Final = 32
 """So many phases, at most."""
@@ -161,6 +162,13 @@ def by_phases(m: PatternMatch) -> Expr | None:
             of.sliding, of.data[2:], of.weight[2:], of.result[2:], strict=True
         )
     ]
+    rests = [[at for at, phase in enumerate(axis) if phase.taps > 0] for axis in axes]
+    if all(len(each) == 1 for each in rests):
+        return spread(m, of, axes, [rest for (rest,) in rests])
+    if all(each == list(range(each[0], each[-1] + 1)) for each in rests):
+        axes = [[axis[at] for at in each] for axis, each in zip(axes, rests, strict=True)]
+    else:
+        rests = [list(range(step)) for step in of.steps]
     room, data = with_room(m.x, of, axes)
     every = list(product(*axes))
 
@@ -177,7 +185,24 @@ def by_phases(m: PatternMatch) -> Expr | None:
             for phase in every
         ]  # fmt: skip
         whole = concat(tuple(parts), axis=1)
-    return between(whole, of)
+    return between(whole, of, rests)
+
+
+def spread(
+    m: PatternMatch, of: Transposed, axes: Sequence[Sequence[Phase]], rests: Sequence[int]
+) -> Expr:
+    """The results of the one phase that has taps, so many apart; there is nothing between them."""
+    phase = []
+    for axis, rest, length, result, step in zip(
+        axes, rests, of.lengths, of.result[2:], of.steps, strict=True
+    ):
+        missing = length - -(-(result - rest) // step)
+        phase.append(evolve(axis[rest], stop=axis[rest].stop - missing))
+    room, data = with_room(m.x, of, [[each] for each in phase])
+    part = cut(data, of, [p.start - at for p, at in zip(phase, room, strict=True)], phase)
+    results = conv(part, turned(m.w, of, phase), groups=of.groups)
+    ends = (None,) * len(phase)
+    return unslice(results, tuple(rests), ends, of.steps, axes=of.spatial, shape=of.result)
 
 
 def empty(of: Transposed) -> Expr:
@@ -221,15 +246,25 @@ def turned(w: Expr, of: Transposed, phase: Sequence[Phase]) -> Expr:
     return reshape(swapped, (of.groups * outputs, channels // of.groups, *taps))
 
 
-def between(whole: Expr, of: Transposed) -> Expr:
-    """Results of all phases in turns along each axis, without those that are too many."""
+def between(whole: Expr, of: Transposed, rests: Sequence[Sequence[int]] | None = None) -> Expr:
+    """Results of all phases in turns along each axis, without those that are too many.
+
+    If only neighbours among them are there, which leave such rests, the others are zeros.
+    """
     rank, (batch, outputs) = len(of.steps), of.result[:2]
-    every = reshape(whole, (batch, *of.steps, outputs, *of.lengths))
+    kept = rests or [range(step) for step in of.steps]
+    every = reshape(whole, (batch, *map(len, kept), outputs, *of.lengths))
     order = [0, rank + 1]
     for axis in range(rank):
         order += [rank + 2 + axis, axis + 1]
     sizes = tuple([length * step for length, step in zip(of.lengths, of.steps, strict=True)])
-    joined = reshape(transpose(every, tuple(order)), (batch, outputs, *sizes))
+    turns = transpose(every, tuple(order))
+    if any(len(each) < step for each, step in zip(kept, of.steps, strict=True)):
+        sides: list[tuple[int, int]] = [(0, 0), (0, 0)]
+        for each, step in zip(kept, of.steps, strict=True):
+            sides += [(0, 0), (each[0], step - 1 - each[-1])]
+        turns = pad(turns, tuple(sides))
+    joined = reshape(turns, (batch, outputs, *sizes))
     if sizes == of.result[2:]:
         return joined
     return slice_(joined, (0,) * rank, of.result[2:], axes=of.spatial)
@@ -308,6 +343,43 @@ def of_a_pixel(m: PatternMatch) -> Expr | None:
     return reshape(matmul(reshape(m.x, of.data[:2]), taps), of.result)
 
 
+# --- what the rules are tried on ------------------------------------------------------------------
+
+
+def few_outputs(choose: Choose) -> dict[str, Any]:
+    """Few outputs of many channels, which nothing but this would draw."""
+    rank = choose((1, 2))
+    outputs = choose((1, 2))
+    channels = MANY * outputs + choose((0, 1, 5))
+    taps, pixels = ([choose((1, 2, 3)) for _ in range(rank)] for _ in range(2))
+    stride, before = choose((1, 2, 3)), choose((0, 0, 1))
+    return {
+        "x": tensor((choose((1, 2)), channels, *pixels), f32),
+        "w": drawn((channels, outputs, *taps), choose),
+        "strides": stride, "padding": min(before, min(taps) - 1),
+        "dilation": 1, "groups": 1, "more": choose((0, stride - 1)),
+    }  # fmt: skip
+
+
+def one_pixel(choose: Choose) -> dict[str, Any]:
+    """One pixel of several channels, sometimes of more than one block of a sum."""
+    rank, channels = choose((1, 2)), choose((2, 3, 5, 130))
+    taps = [choose((1, 2, 3)) for _ in range(rank)]
+    return {
+        "x": tensor((choose((1, 2)), channels, *[1] * rank), f32),
+        "w": drawn((channels, choose((1, 2, 3)), *taps), choose),
+        "strides": choose((1, 2)), "padding": 0, "dilation": 1, "groups": 1, "more": 0,
+    }  # fmt: skip
+
+
+def drawn(shape: Sizes, choose: Choose) -> Expr:
+    """Weights of full mantissas, or of so few digits that their products are exact."""
+    source = np.random.default_rng(choose(range(1 << 16)))
+    digits = choose((None, 3, 3))
+    values = source.uniform(-2, 2, shape)
+    return const((values if digits is None else np.rint(values * digits)).astype(np.float32))
+
+
 pixel = conv_transpose(x, known, strides, padding, dense, groups, more)
 few = conv_transpose(x, known, strides, padding, dense, groups, more)
 whole = conv_transpose(x, w, apart, padding, dense, groups, more)
@@ -315,10 +387,10 @@ whole = conv_transpose(x, w, apart, padding, dense, groups, more)
 # fmt: off
 TRANSPOSED: Final[Pack] = pack(
     "transposed",
-    rule("conv-transpose-pixel",   pixel, of_a_pixel, float=reassociates),
-    rule("conv-transpose-product", few,   by_product, float=reassociates),
+    rule("conv-transpose-pixel",   pixel, of_a_pixel, float=reassociates, instances=one_pixel),
+    rule("conv-transpose-product", few,   by_product, float=reassociates, instances=few_outputs),
     rule("conv-transpose-phases",  whole, by_phases,  float=reassociates),
-    version="1",
+    version="2",
     doc="Transposed convolutions become ordinary ones.",
 )
 # fmt: on

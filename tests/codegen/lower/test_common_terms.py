@@ -36,6 +36,13 @@ def test_what_two_statements_compute_is_computed_once() -> None:
     assert_same(before, after)
 
 
+def test_terms_are_bound_as_they_come_in_the_text() -> None:
+    wanted = [ROW // by for by in range(2, 12)]
+    both = sum((X[each] for each in wanted[1:]), X[wanted[0]])
+    after = common_terms(kernel(Store(Y, (ROW,), both), Store(Z, (ROW,), both)))
+    assert [each.value for each in bindings(after)] == wanted
+
+
 def test_a_term_inside_another_goes_with_it() -> None:
     whole = HIGH * 2 % 3
     before = kernel(Store(Y, (ROW,), X[whole]), Store(Z, (ROW,), X[whole]))

@@ -132,6 +132,9 @@ def partly(x: Buffer[("n", 4), i32], y: Buffer[("n", 4), i32]):
         ("j < 3", "vj", False),
         ("j < 3 or i < 1", "vj", False),
         ("j < 3", "vj // 2", True),
+        ("j < 3", "vj] if vj < 3 else t[0", True),  # what is not taken is not read
+        ("j < 3", "vj] if 0 < vj else t[0", False),
+        ("j < 3", "0] if 0 < vj else t[vj", True),
     ],
 )
 def test_a_buffer_moves_in_only_if_all_that_is_read_was_written(

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from plica.codegen.dynamic.program import DynamicProgram, KernelCall
-from plica.codegen.llvm import helper, pool
+from plica.codegen.llvm import pool
+from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.dynamic.convention import name_of, passed, word_at
 from plica.codegen.llvm.dynamic.routine import RoutineEmitter
 from plica.codegen.llvm.dynamic.support import has_tail_calls, meta, text
@@ -50,7 +51,7 @@ def whole_text(
         [
             f'target triple = "{target.triple}"',
             *declarations(functions),
-            *helper.texts(helpers, target.has_half, contract and target.has_fma, target.has_scale),
+            *([LLVM.helpers(helpers, target, contract)] if helpers else []),
             *["\n".join(each.lines) for each in texts],
             *_routines(program, callees, target),
             *([pool.text(target.triple)] if any(each.shares for each in texts) else []),

@@ -132,6 +132,7 @@ ROWS: Final[Mapping[str, Row]] = {
     "roll":             row.shaped(1, 3, lambda d, shape: {"shift": d.random.randint(-2, 2), "axis": d.axis(len(shape))}),
     "scatter_elements": row.put_elements,
     "scatter_nd":       row.put_nd,
+    "scatter_rows":     row.put_rows,
     "scatter_sum":      row.scatter_sum,
     "scatter_sum_along_axis": row.scatter_along,
     "sequence_mask":    row.sequences(value=1),
