@@ -52,7 +52,7 @@ def _pad_rule(attrs: Values, x: TensorType) -> TensorType:
 def _mirrored(at: Scalar, size: Scalar, mode: str) -> Scalar:
     """The place in an axis that a place outside of it repeats."""
     if mode == "edge":
-        return Max(index(0), Min(at, size - 1))
+        return Max(index(0), Min(at, normal_dim(size - 1)))
     if mode == "wrap":
         return FloorMod(at, size)
     # A reflection has a period: there and back, without the ends twice or with them.
@@ -126,17 +126,12 @@ def _repeated(x: Expr, at: int, before: int, whole: Scalar, mode: str) -> Expr:
 
 
 pad = primitive(
-    "pad",
-    ("x",),
-    _pad_rule,
-    _pad_body,
+    "pad", ("x",), _pad_rule, _pad_body,
     "x surrounded by a constant, its edge, its mirror image or its repetition.",
     attributes=(
         attribute("pad_width", _pad_width),
         attribute("mode", choice("constant", "edge", "reflect", "symmetric", "wrap"), "constant"),
         attribute("constant_values", number, 0),
     ),
-    onnx=("Pad",),
-    aliases=("nn.pad",),
-    gradient=_pad_pullback,
-)
+    onnx=("Pad",), aliases=("nn.pad",), gradient=_pad_pullback,
+)  # fmt: skip

@@ -104,17 +104,9 @@ else:
     general_schedule = late("plica.schedule.default.general:general_schedule")
 
 __all__ = [
-    "FORMS",
-    "PROCESSOR",
-    "RefusedTemplate",
-    "candidates",
-    "default_schedule",
-    "default_trace",
-    "fallback_schedule",
-    "formed",
-    "hoist",
-    "kernel_of",
-]
+    "FORMS", "PROCESSOR", "RefusedTemplate", "candidates", "default_schedule", "default_trace",
+    "fallback_schedule", "formed", "hoist", "kernel_of",
+]  # fmt: skip
 
 FEWEST = 2048
 """Fewer products than that are not worth a schedule."""
