@@ -51,39 +51,12 @@ _FACE: Final[dict[str, str]] = {
 }
 
 __all__ = [
-    "ArtefactError",
-    "InputError",
-    "Module",
-    "PlicaError",
-    "UnsupportedError",
-    "__version__",
-    "alpha_equal",
-    "check",
-    "checkpoint",
-    "compile",
-    "connect",
-    "data",
-    "digest",
-    "extern",
-    "first_difference",
-    "from_onnx",
-    "from_text",
-    "from_torch",
-    "function",
-    "grad",
-    "interpret",
-    "jvp",
-    "kernel",
-    "load",
-    "op",
-    "quantise",
-    "script",
-    "time",
-    "training",
-    "tune",
-    "value_and_grad",
-    "vjp",
-]
+    "ArtefactError", "InputError", "Module", "PlicaError", "UnsupportedError", "__version__",
+    "alpha_equal", "check", "checkpoint", "compile", "connect", "data", "digest", "extern",
+    "first_difference", "from_onnx", "from_text", "from_torch", "function", "grad", "interpret",
+    "jvp", "kernel", "load", "op", "quantise", "script", "time", "training", "tune",
+    "value_and_grad", "vjp",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica import op, script, training

@@ -26,14 +26,7 @@ from plica.search.measure import TrialLimits
 from plica.search.pool.measurer import PoolMeasurer
 from plica.search.record import Database
 from plica.search.target import tuning_of
-from plica.search.tune import (
-    USUAL,
-    Tuned,
-    TuneOptions,
-    not_by_kernels,
-    tuned_kernel,
-    tuned_module,
-)
+from plica.search.tune import USUAL, Tuned, TuneOptions, not_by_kernels, tuned_kernel, tuned_module
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -57,6 +57,27 @@ def test_wrong_words_are_wrong_usage(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        (["compile", "m.onnx"], ".plica or .so"),
+        (["quantise", "m.onnx"], ".plica"),
+        (["run", "m.plica"], ".npz"),
+        (["explain", "m.onnx"], ".html"),
+        (["explore", "m.onnx"], ".html"),
+        (["demo"], ".html"),
+        (["trace", "minimise", "a.json", "m.py"], ".json or .py"),
+    ],
+)
+def test_a_file_to_write_ends_as_what_it_holds(
+    capsys: pytest.CaptureFixture[str], words: list[str], known: str
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([*words, "-o", "b.xyz"])
+    assert caught.value.code == 2
+    assert f"'b.xyz' does not end with {known}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("words", "named"),
     [
         (["--threads", "2"], "--threads"),

@@ -21,6 +21,7 @@ from plica.schedule import block as find
 from plica.schedule import (
     do,
     loops,
+    parallel,
     reorder,
     replay,
     rfactor,
@@ -179,6 +180,32 @@ def test_what_is_not_shown_to_be_written_begins_as_zeros(
         assert np.asarray(exe(np.arange(8, dtype=np.float32))).tolist() == expected
 
 
+LAID = """
+@plica.kernel
+def laid(x: Buffer[(3, 4), f32{x}], y: Buffer[(3, 4), f32{y}]):
+    for i, j in grid(3, 4):
+        with block("y", spatial=(i, j)):
+            y[i, j] = x[i, j] * 2.0
+"""
+
+
+@pytest.mark.parametrize("x", ["", ", strides(1, 3)", ", strides(8, 2), align(64)"])
+@pytest.mark.parametrize("y", ["", ", strides(1, 3)", ", strides(-1, 5)", ", align(128)"])
+def test_parameters_lie_as_a_kernel_says_and_mean_their_elements(x: str, y: str) -> None:
+    program = plica.from_text(LAID.format(x=x, y=y))
+    value = np.arange(12, dtype=np.float32).reshape(3, 4)
+    exe = plica.compile(program, threads=1)
+    np.testing.assert_array_equal(exe(value), 2 * value)
+    np.testing.assert_array_equal(plica.interpret(program, value), 2 * value)
+
+
+@pytest.mark.parametrize("steps", ["1, 1", "2, 1", "0, 1", "4, -2"])
+def test_parameters_whose_elements_meet_are_refused(steps: str) -> None:
+    program = plica.from_text(LAID.format(x=f", strides({steps})", y=""))
+    with pytest.raises(plica.UnsupportedError, match="'x' are not shown to lie apart"):
+        plica.compile(program)
+
+
 def test_which_of_two_kernels_is_meant() -> None:
     one = written("for i in range(8):", "    y[i] = x[i]")
     (name,) = one.names
@@ -283,6 +310,36 @@ def test_a_program_with_data_calls_kernels_of_one_result() -> None:
     text = text.replace("twice(x)", "twice(x)[0]").replace("twice(total(b))", "twice(total(b))[1]")
     with pytest.raises(plica.UnsupportedError, match="which has not one result"):
         plica.compile(plica.from_text(text))
+
+
+@pytest.mark.parametrize("lanes", [(0,), (0, 1), (1,)])
+def test_a_loop_around_others_is_made_vectors_of_as_it_stands(lanes: tuple[int, ...]) -> None:
+    program = matmul(37, 5, 9)
+
+    @do
+    def outer() -> Any:
+        around = yield loops((yield find("C")))
+        for each in lanes:
+            yield vectorize(around[each])
+
+    run = plica.compile(replay(trace_of(outer, program), program), cache=False)
+    a, b = (np.random.default_rng(3).normal(size=each).astype("f4") for each in ((37, 5), (5, 9)))
+    assert np.allclose(run(a, b), a @ b, atol=1e-5)
+    assert re.search(r"<\d+ x float>", run.source("llvm"))
+
+
+def test_a_loop_of_cores_inside_of_vectors_is_refused_by_its_name() -> None:
+    program = matmul(8, 4, 8)
+
+    @do
+    def wrong() -> Any:
+        i, j, _ = yield loops((yield find("C")))
+        yield vectorize(i)
+        yield parallel(j)
+
+    with pytest.raises(plica.PlicaError, match="a parallel loop j inside") as caught:
+        plica.compile(replay(trace_of(wrong, program), program), cache=False)
+    assert caught.value.__context__ is None  # that nothing was kept of it says nothing to anybody
 
 
 def test_loops_of_threads_are_for_gpus() -> None:

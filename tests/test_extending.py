@@ -6,14 +6,13 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.extensions import MISTAKES, plant, trial
 from plica.cli import main
 from plica.extending import KINDS, ExtensionPackage, ExtensionVerdict, check_package, find_package
 from plica.extending import new_package as new
@@ -23,41 +22,8 @@ from plica.schedule import instruction
 
 ROOT = Path(__file__).parents[1]
 
-MISTAKES = {
-    "rule-pack": ("op.ceil(x)),\n", "op.floor(x)),\n", "acme-rule-pack-floor-of-ceil"),
-    "operator": ("cotangent * 2.0 *", "cotangent *", "gradient"),
-    "pass": ("op.add(left, op.negative(right))", "op.add(left, right)", "acme-pass"),
-    "primitive": ('"unrolled", loop.body', '"parallel", loop.body', "acme_primitive.unrolled"),
-    "form": ("*axes), value)", "*axes), value + value)", "acme-form-unit-axis"),
-    "target": (
-        '"fold-winograd")',
-        '"fold-winograd").insert(Pass("wrong", "A mistake.", wrong), before="fuse")',
-        "acme-target",
-    ),
-    # All else follows from the declaration: what can be wrong is that it contradicts itself.
-    "accelerator": ('"total", 9', '"total", 4', "acme_accelerator"),
-}
 FEW = {"rule-pack": 12, "operator": 12, "pass": 16, "primitive": 10, "form": 13, "target": 8,
        "accelerator": 1}  # fmt: skip
-WRONG_PASS = """
-from plica import op
-from plica.core.fold import map_bottom_up
-from plica.ir.graph.expression import Apply
-from plica.ir.passes import Pass
-from plica.ir.type.infer import infer
-
-
-def wrong(module):
-    def changed(node):
-        match node:
-            case Apply("subtract" | "add", (left, right)):
-                return op.multiply(left, right)
-        return node
-
-    return infer(map_bottom_up(changed, module))
-
-
-PAGE = """
 
 
 def forget() -> None:
@@ -90,19 +56,14 @@ def test_a_new_package_is_right_and_a_mistake_in_it_is_found(kind: str, tmp_path
     good = checked(package, few)
     assert good
     assert [str(each) for each in good if not each.good] == []
-    source = package / package.name.replace("-", "_") / f"{KINDS[kind].file}.py"
-    old, planted, guilty = MISTAKES[kind]
-    text = source.read_text()
-    assert old in text
-    if kind == "target":
-        text = text.replace("PAGE = ", WRONG_PASS)
-    source.write_text(text.replace(old, planted))
-    for name in [each for each in sys.modules if each.partition(".")[0] == source.parent.name]:
+    plant(kind, package)
+    inside = package.name.replace("-", "_")
+    for name in [each for each in sys.modules if each.partition(".")[0] == inside]:
         del sys.modules[name]
     forget()
     (found,) = [each for each in checked(package, 3 * few) if not each.good]
     assert found.word == ("broken" if kind == "accelerator" else "refuted")
-    assert guilty in found.name
+    assert MISTAKES[kind][2] in found.name
     assert bool(found.example) is (kind != "accelerator")
     assert len(found.example.splitlines()) < 80  # it was made small
     if kind == "accelerator":
@@ -123,31 +84,12 @@ def test_its_own_tests_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", list(KINDS))
-def test_it_installs_into_a_fresh_environment(kind: str, tmp_path: Path) -> None:
-    package = new(kind, f"acme-{kind}", tmp_path)
-    venv.create(tmp_path / "env", with_pip=True)
-    python = tmp_path / "env" / "bin" / "python"
-    (site,) = (tmp_path / "env" / "lib").glob("python*/site-packages")
-    here = sysconfig.get_paths()["purelib"]  # what Plica needs, without a network
-    (site / "beside.pth").write_text(f"{ROOT}\n{here}\n")
-
-    def run(*words: str) -> str:
-        done = subprocess.run(
-            [str(python), "-m", *words],
-            cwd=tmp_path,
-            env={**os.environ, "PLICA_CACHE": "off", "PYTHONPATH": ""},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    run("pip", "install", "--no-deps", "--no-build-isolation", "-q", str(package))
-    said = run("plica", "check", package.name, "--examples", "24")
-    assert f"{package.name} 0.1: 1 entry points" in said
-    run("pytest", "-q", "-p", "no:cacheprovider", str(package))
+def test_every_kind_in_one_fresh_environment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trial(tmp_path, 16, linked=True)
+    said = capsys.readouterr().out
+    assert said.count("its own tests pass") == said.count(" mistake: ") == len(KINDS)
 
 
 # --- refusals -------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 >>> from plica.ir.loop.statement import For, Store
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> x, y, i, o = buffer("x", (12,), f32), buffer("y", (12,), f32), axis("i"), axis("o")
->>> body = For(i, index(4), "serial", Store(y, (o * 4 + i,), x[o * 4 + i]))
+>>> body = For(i, sc.index(4), "serial", Store(y, (o * 4 + i,), x[o * 4 + i]))
 >>> [(str(each.buffer.name), each.written, len(each.inner)) for each in accesses(body)]
 [('y', True, 1), ('x', False, 1)]
 
@@ -23,31 +23,8 @@ from attrs import evolve, frozen
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    Broadcast,
-    Buffer,
-    Load,
-    Ramp,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Shuffle,
-    index,
-)
-from plica.ir.loop.statement import (
-    TRUE,
-    Alloc,
-    Bind,
-    Block,
-    Branch,
-    For,
-    Invoke,
-    Region,
-    Stmt,
-    Store,
-    While,
-    substatements,
-)
+from plica.ir.loop import scalar as sc
+from plica.ir.loop import statement as st
 from plica.ir.type.dtype import i64
 from plica.runtime.late import late
 
@@ -56,23 +33,23 @@ if TYPE_CHECKING:
 else:
     find_intrinsic = late("plica.ir.loop.invocation:find_intrinsic")
 
-Inner: TypeAlias = "tuple[tuple[ScalarVar, Scalar], ...]"
-Known: TypeAlias = "Mapping[Term, Scalar | None]"
+Inner: TypeAlias = "tuple[tuple[sc.ScalarVar, sc.Scalar], ...]"
+Known: TypeAlias = "Mapping[Term, sc.Scalar | None]"
 
-ZERO: Final = index(0)
-ONE: Final = index(1)
+ZERO: Final = sc.index(0)
+ONE: Final = sc.index(1)
 
 
 @frozen(eq=False)
 class Access:
     """A box of a buffer, at every point of the loops `inner`; None where it depends on data."""
 
-    buffer: Buffer
-    starts: tuple[Scalar | None, ...]
-    extents: tuple[Scalar, ...]
+    buffer: sc.Buffer
+    starts: tuple[sc.Scalar | None, ...]
+    extents: tuple[sc.Scalar, ...]
     inner: Inner
     written: bool
-    facts: tuple[Scalar, ...]  # predicates of blocks inside the statement
+    facts: tuple[sc.Scalar, ...]  # predicates of blocks inside the statement
     certain: bool  # no guard is in the way inside the statement
 
 
@@ -82,90 +59,90 @@ class _Place:
 
     known: Known
     inner: Inner
-    own: frozenset[Buffer]
-    facts: tuple[Scalar, ...] = ()
+    own: frozenset[sc.Buffer]
+    facts: tuple[sc.Scalar, ...] = ()
     certain: bool = True
 
 
 @lru_cache(maxsize=1024)
-def accesses(root: Stmt) -> tuple[Access, ...]:
+def accesses(root: st.Stmt) -> tuple[Access, ...]:
     """Every access of a statement, in the order of the text; a block's free of its bindings."""
     return _walked((root,), _Place({}, (), frozenset()))
 
 
 @lru_cache(maxsize=1024)
-def unbound(block: Block) -> Block:
+def unbound(block: st.Block) -> st.Block:
     """The block wherever it may stand: bound to nothing, under no condition.
 
     What is said of it alone is found once, whatever loops steps of a schedule move it into.
     """
-    fields = [getattr(block, name) for name in Block._fields]
-    fields[Block._fields.index("bindings")] = (ZERO,) * len(block.vars)
-    fields[Block._fields.index("predicate")] = TRUE
-    return Block(*fields)
+    fields = [getattr(block, name) for name in st.Block._fields]
+    fields[st.Block._fields.index("bindings")] = (ZERO,) * len(block.vars)
+    fields[st.Block._fields.index("predicate")] = st.TRUE
+    return st.Block(*fields)
 
 
-def inside(block: Block) -> tuple[Access, ...]:
+def inside(block: st.Block) -> tuple[Access, ...]:
     """The accesses of a block in terms of its own variables."""
     return _inside(unbound(block))
 
 
 @lru_cache(maxsize=1024)
-def _inside(block: Block) -> tuple[Access, ...]:
-    roots: list[Stmt] = [block.body] if block.init is None else [block.init, block.body]
+def _inside(block: st.Block) -> tuple[Access, ...]:
+    roots: list[st.Stmt] = [block.body] if block.init is None else [block.init, block.body]
     return _walked(tuple(roots), _Place({}, (), frozenset()))
 
 
-def _walked(roots: tuple[Stmt, ...], start: _Place) -> tuple[Access, ...]:
+def _walked(roots: tuple[st.Stmt, ...], start: _Place) -> tuple[Access, ...]:
     found: list[Access] = []
     stack = [(root, start) for root in reversed(roots)]
     while stack:
         stmt, here = stack.pop()
         deeper = here
-        scalars: tuple[Scalar, ...] = ()
+        scalars: tuple[sc.Scalar, ...] = ()
         match stmt:
-            case For(var, extent):
+            case st.For(var, extent):
                 scalars = (extent,)
                 deeper = _looped(here, (var,), (extent,))
-            case Block():
+            case st.Block():
                 scalars = (stmt.predicate, *stmt.bindings)
                 values = zip(stmt.vars, stmt.bindings, strict=True)
-                meant: dict[Term, Scalar | None] = {
+                meant: dict[Term, sc.Scalar | None] = {
                     var: _value(value, here.known) for var, value in values
                 }
                 deeper = evolve(here, known={**here.known, **meant})
-                if stmt.predicate is not TRUE:
+                if stmt.predicate is not st.TRUE:
                     fact = _value(stmt.predicate, here.known)
                     facts = here.facts if fact is None else (*here.facts, fact)
                     deeper = evolve(deeper, facts=facts, certain=False)
-            case Bind(var, value):
+            case st.Bind(var, value):
                 scalars = (value,)
                 new = {**here.known, var: _value(value, here.known)}
                 deeper = evolve(here, known=new)
-            case Branch(condition) | While(condition):
+            case st.Branch(condition) | st.While(condition):
                 scalars = (condition,)
                 deeper = evolve(here, certain=False)
-            case Alloc(buffer):
+            case st.Alloc(buffer):
                 deeper = evolve(here, own=here.own | {buffer})
-            case Store(buffer, indices, value):
+            case st.Store(buffer, indices, value):
                 scalars = (value, *indices)
                 if buffer not in here.own:
                     found.append(_element(buffer, indices, here, written=True))
-            case Invoke():
+            case st.Invoke():
                 found += _invoked(stmt, here)
                 for each in stmt.operands:
-                    parts = (each,) if isinstance(each, Scalar) else each.starts + each.extents
+                    parts = (each,) if isinstance(each, sc.Scalar) else each.starts + each.extents
                     scalars += parts
             case _:
                 pass
         found += _loads(scalars, here)
-        stack.extend([(each, deeper) for each in reversed(substatements(stmt))])
+        stack.extend([(each, deeper) for each in reversed(st.substatements(stmt))])
     return tuple(found)
 
 
-def _loads(roots: tuple[Scalar, ...], here: _Place) -> list[Access]:
+def _loads(roots: tuple[sc.Scalar, ...], here: _Place) -> list[Access]:
     found: list[Access] = []
-    seen: set[tuple[Scalar, Inner]] = set()
+    seen: set[tuple[sc.Scalar, Inner]] = set()
     stack = [(root, here) for root in reversed(roots)]
     while stack:
         node, place = stack.pop()
@@ -173,30 +150,32 @@ def _loads(roots: tuple[Scalar, ...], here: _Place) -> list[Access]:
             continue
         seen.add((node, place.inner))
         match node:
-            case Load(buffer, indices):
+            case sc.Load(buffer, indices):
                 if buffer not in place.own:
                     found.append(_element(buffer, indices, place, written=False))
                 stack.extend([(each, place) for each in reversed(indices)])
-            case Reduce(_, axes, extents, body):
+            case sc.Reduce(_, axes, extents, body):
                 stack.append((body, _looped(place, axes, extents)))
             case _:
-                kids = [kid for kid in node._children if isinstance(kid, Scalar)]
+                kids = [kid for kid in node._children if isinstance(kid, sc.Scalar)]
                 stack.extend([(kid, place) for kid in reversed(kids)])
     return found
 
 
-def _element(buffer: Buffer, indices: tuple[Scalar, ...], here: _Place, *, written: bool) -> Access:
+def _element(
+    buffer: sc.Buffer, indices: tuple[sc.Scalar, ...], here: _Place, *, written: bool
+) -> Access:
     """An element, or the elements that an index of several lanes means."""
     inner = here.inner
-    starts: list[Scalar | None] = []
+    starts: list[sc.Scalar | None] = []
     for each in indices:
-        start: Scalar | None = each
+        start: sc.Scalar | None = each
         match each:
-            case Ramp(base, stride, lanes):
-                lane = ScalarVar(_unused(indices, inner), i64)
-                inner = (*inner, (lane, index(lanes)))
+            case sc.Ramp(base, stride, lanes):
+                lane = sc.ScalarVar(_unused(indices, inner), i64)
+                inner = (*inner, (lane, sc.index(lanes)))
                 start = base + stride * lane
-            case Broadcast(value, _):
+            case sc.Broadcast(value, _):
                 start = value
             case _:
                 pass
@@ -204,12 +183,12 @@ def _element(buffer: Buffer, indices: tuple[Scalar, ...], here: _Place, *, writt
     return _box(buffer, starts, [ONE] * len(starts), inner, here, written=written)
 
 
-def _invoked(stmt: Invoke, here: _Place) -> list[Access]:
+def _invoked(stmt: st.Invoke, here: _Place) -> list[Access]:
     found = []
     meaning = find_intrinsic(stmt.name)
     params = None if meaning is None else meaning.meaning.params
     for at, each in enumerate(stmt.operands):
-        if not isinstance(each, Region):
+        if not isinstance(each, st.Region):
             continue
         modes = [False, True]
         if params is not None and meaning is not None and at < len(params):
@@ -217,8 +196,8 @@ def _invoked(stmt: Invoke, here: _Place) -> list[Access]:
             modes = sorted(set(of))
         if each.buffer in here.own:
             continue
-        starts: list[Scalar | None] = []
-        extents: list[Scalar] = []
+        starts: list[sc.Scalar | None] = []
+        extents: list[sc.Scalar] = []
         for start, extent in zip(each.starts, each.extents, strict=True):
             size = _value(extent, here.known)
             starts.append(None if size is None else _value(start, here.known))
@@ -229,9 +208,9 @@ def _invoked(stmt: Invoke, here: _Place) -> list[Access]:
 
 
 def _box(
-    buffer: Buffer,
-    starts: list[Scalar | None],
-    extents: list[Scalar],
+    buffer: sc.Buffer,
+    starts: list[sc.Scalar | None],
+    extents: list[sc.Scalar],
     inner: Inner,
     here: _Place,
     *,
@@ -244,13 +223,13 @@ def _box(
     return Access(buffer, tuple(starts), tuple(sizes), inner, written, here.facts, here.certain)
 
 
-def _value(term: Scalar, known: Known) -> Scalar | None:
+def _value(term: sc.Scalar, known: Known) -> sc.Scalar | None:
     """What a term means outside, None where that depends on data."""
     if _reads(term):
         return None
     if not known:
         return term
-    mine: dict[Term, Scalar] = {}
+    mine: dict[Term, sc.Scalar] = {}
     for var in free_vars(term):
         if var in known:
             value = known[var]
@@ -258,11 +237,11 @@ def _value(term: Scalar, known: Known) -> Scalar | None:
                 return None
             mine[var] = value
     found = substitute(term, mine) if mine else term
-    assert isinstance(found, Scalar)
+    assert isinstance(found, sc.Scalar)
     return found
 
 
-def _looped(here: _Place, axes: tuple[ScalarVar, ...], extents: tuple[Scalar, ...]) -> _Place:
+def _looped(here: _Place, axes: tuple[sc.ScalarVar, ...], extents: tuple[sc.Scalar, ...]) -> _Place:
     """The place inside loops; a loop whose extent depends on data is itself such."""
     known, inner = dict(here.known), list(here.inner)
     for var, extent in zip(axes, extents, strict=True):
@@ -275,26 +254,26 @@ def _looped(here: _Place, axes: tuple[ScalarVar, ...], extents: tuple[Scalar, ..
     return evolve(here, known=known, inner=tuple(inner))
 
 
-def _reads(term: Scalar) -> bool:
-    return any(isinstance(each, Buffer) for each in free_vars(term))
+def _reads(term: sc.Scalar) -> bool:
+    return any(isinstance(each, sc.Buffer) for each in free_vars(term))
 
 
 @lru_cache(maxsize=4096)
-def _has_lanes(root: Scalar) -> bool:
+def _has_lanes(root: sc.Scalar) -> bool:
     stack, seen = [root], {root}
     while stack:
         node = stack.pop()
-        if isinstance(node, Ramp | Broadcast | Shuffle):
+        if isinstance(node, sc.Ramp | sc.Broadcast | sc.Shuffle):
             return True
         for kid in node._children:
-            if isinstance(kid, Scalar) and kid not in seen:
+            if isinstance(kid, sc.Scalar) and kid not in seen:
                 seen.add(kid)
                 stack.append(kid)
     return False
 
 
-def _unused(indices: tuple[Scalar, ...], inner: Inner) -> Name:
+def _unused(indices: tuple[sc.Scalar, ...], inner: Inner) -> Name:
     used = {var.name for var, _ in inner}
     for each in indices:
-        used |= {var.name for var in free_vars(each) if isinstance(var, ScalarVar)}
+        used |= {var.name for var in free_vars(each) if isinstance(var, sc.ScalarVar)}
     return fresh(Name("lane"), used)

@@ -84,15 +84,13 @@ def races(kernel: Kernel) -> tuple[Race, ...]:
         if not isinstance(loop, For) or loop.kind not in AT_ONCE:
             continue
         for buffer in conflicts(loop):
-            if loop.kind != "parallel" and buffer.scope != "global":
-                continue  # each block of threads has its own
             if (
                 has_blocks
                 and buffer not in kernel.params
                 and not _is_seen_outside(every, loop, buffer)
             ):
                 continue
-            race = _race(loop, buffer)
+            race = race_of(loop, buffer)
             if race is not None:
                 found.append(race)
     return tuple(found)
@@ -115,7 +113,10 @@ def _is_seen_outside(every: list[Stmt], loop: For, buffer: Buffer) -> bool:
     return any(buffer in free_vars(each) for each in alone)
 
 
-def _race(loop: For, buffer: Buffer) -> Race | None:
+def race_of(loop: For, buffer: Buffer) -> Race | None:
+    """The first race that is found of a loop through a buffer that its iterations share."""
+    if loop.kind not in AT_ONCE or (loop.kind != "parallel" and buffer.scope != "global"):
+        return None  # each block of threads has its own
     choosy = _is_chosen(loop, buffer)
     touched = [
         each for each in accesses(loop.body)

@@ -3,7 +3,7 @@
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> x, y, k = buffer("x", (3,), f32), buffer("y", (), f32), axis("k")
->>> reducer(Store(y, (), Add(y[()], x[k])))
+>>> reducer(Store(y, (), sc.Add(y[()], x[k])))
 'sum'
 
 An operation that is named here may be applied in any order; floating-point sums and products then
@@ -16,27 +16,14 @@ from functools import lru_cache
 from typing import Final
 
 from plica.core.binding import free_vars
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    BitAnd,
-    BitOr,
-    BitXor,
-    Load,
-    Max,
-    Min,
-    Mul,
-    Or,
-    Scalar,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import Alloc, Block, For, Invoke, Seq, Stmt, Store, substatements
 from plica.ir.type.dtype import bool_
 
 # fmt: off
-OPERATIONS: Final[dict[type[Scalar], str]] = {
-    Add: "sum",  Mul: "prod",   Max: "max",     Min: "min",
-    And: "all",  Or: "any",     BitAnd: "and",  BitOr: "or",  BitXor: "xor",
+OPERATIONS: Final[dict[type[sc.Scalar], str]] = {
+    sc.Add: "sum",  sc.Mul: "prod",   sc.Max: "max",     sc.Min: "min",
+    sc.And: "all",  sc.Or: "any",     sc.BitAnd: "and",  sc.BitOr: "or",  sc.BitXor: "xor",
 }
 # fmt: on
 
@@ -69,16 +56,16 @@ def reducer(root: Stmt) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def update(store: Store) -> Scalar | None:
+def update(store: Store) -> sc.Scalar | None:
     """What is combined with the element by a store that updates it: `e` of `y[i] = y[i] + e`."""
     value = store.value
     if type(value) not in OPERATIONS:
         return None
     left, right = value.left, value.right  # type: ignore[attr-defined]  # every operation has both
-    old = Load(store.buffer, store.indices)
+    old = sc.Load(store.buffer, store.indices)
     if left is old:
         return right  # type: ignore[no-any-return]  # a field of a node that is known
-    if right is old and not (isinstance(value, And | Or) and dtype_of(left) is bool_):
+    if right is old and not (isinstance(value, sc.And | sc.Or) and sc.dtype_of(left) is bool_):
         return left  # type: ignore[no-any-return]  # a field of a node that is known
     return None
 

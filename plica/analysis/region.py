@@ -4,7 +4,7 @@
 >>> from plica.ir.loop.statement import For, Store
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> x, y, i, o = buffer("x", (14,), f32), buffer("y", (12,), f32), axis("i"), axis("o")
->>> stencil = For(i, index(4), "serial", Store(y, (o * 4 + i,), x[o * 4 + i] + x[o * 4 + i + 2]))
+>>> stencil = For(i, sc.index(4), "serial", Store(y, (o * 4 + i,), x[o * 4 + i] + x[o * 4 + i + 2]))
 >>> reads, writes = boxes(stencil)
 >>> [str(each.buffer.name) for each in reads], reads[0].extents[0], reads[0].exact
 (['x'], Lit(6, DType('i64')), True)
@@ -31,20 +31,7 @@ from plica.analysis.index.polynomial import Polynomial, Product, polynomial
 from plica.analysis.site import Site
 from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    Add,
-    Buffer,
-    FloorDiv,
-    FloorMod,
-    Le,
-    Max,
-    Min,
-    Mul,
-    Scalar,
-    ScalarVar,
-    Sub,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import Block, Region, Stmt
 from plica.ir.type.dim import known, quotient
 
@@ -53,9 +40,9 @@ from plica.ir.type.dim import known, quotient
 class Box:
     """`extents` elements from `starts` along each dimension of a buffer."""
 
-    buffer: Buffer
-    starts: tuple[Scalar, ...]
-    extents: tuple[Scalar, ...]
+    buffer: sc.Buffer
+    starts: tuple[sc.Scalar, ...]
+    extents: tuple[sc.Scalar, ...]
     exact: bool
 
     @property
@@ -63,7 +50,7 @@ class Box:
         return Region(self.buffer, self.starts, self.extents)
 
     @property
-    def lasts(self) -> tuple[Scalar, ...]:
+    def lasts(self) -> tuple[sc.Scalar, ...]:
         """The last element along each dimension."""
         pairs = zip(self.starts, self.extents, strict=True)
         return tuple([simple(start + extent - 1) for start, extent in pairs])
@@ -72,8 +59,8 @@ class Box:
 class Ends(NamedTuple):
     """The least and the greatest value of an index."""
 
-    low: Scalar
-    high: Scalar
+    low: sc.Scalar
+    high: sc.Scalar
     exact: bool
 
 
@@ -94,7 +81,7 @@ def _block_boxes(block: Block) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
 
 
 def boxes_under(
-    site: Site[Block], cut: ScalarVar | None, context: Context = EMPTY
+    site: Site[Block], cut: sc.ScalarVar | None, context: Context = EMPTY
 ) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
     """What a block reads and writes in one iteration of the loop `cut` around it.
 
@@ -109,14 +96,14 @@ def boxes_under(
 
 @lru_cache(maxsize=2048)
 def _under(block: Block, inner: Inner, context: Context) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
-    values: dict[Term, Scalar] = dict(zip(block.vars, block.bindings, strict=True))
+    values: dict[Term, sc.Scalar] = dict(zip(block.vars, block.bindings, strict=True))
     return _both(accesses_inside(block), values, inner, context)
 
 
 def _both(
-    touched: Iterable[Access], values: Mapping[Term, Scalar], inner: Inner, context: Context
+    touched: Iterable[Access], values: Mapping[Term, sc.Scalar], inner: Inner, context: Context
 ) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
-    found: tuple[dict[Buffer, Box], dict[Buffer, Box]] = ({}, {})
+    found: tuple[dict[sc.Buffer, Box], dict[sc.Buffer, Box]] = ({}, {})
     for access in touched:
         mine = found[access.written]
         box = relaxed(access, values, inner, context)
@@ -126,12 +113,12 @@ def _both(
 
 
 def relaxed(
-    access: Access, values: Mapping[Term, Scalar], inner: Inner, context: Context = EMPTY
+    access: Access, values: Mapping[Term, sc.Scalar], inner: Inner, context: Context = EMPTY
 ) -> Box:
     """The box of an access over all points of some loops, where variables have these values."""
     sizes = dict(inner) | {var: _substituted(extent, values) for var, extent in access.inner}
-    starts: list[Scalar] = []
-    extents: list[Scalar] = []
+    starts: list[sc.Scalar] = []
+    extents: list[sc.Scalar] = []
     exact = True
     triples = zip(access.starts, access.extents, access.buffer.shape, strict=True)
     for start, extent, size in triples:
@@ -153,7 +140,7 @@ def relaxed(
     return Box(access.buffer, tuple(starts), tuple(extents), exact)
 
 
-def _within(context: Context, sizes: Mapping[ScalarVar, Scalar]) -> Context:
+def _within(context: Context, sizes: Mapping[sc.ScalarVar, sc.Scalar]) -> Context:
     for var, size in sizes.items():
         context = context.loop(var, size)
     return context
@@ -163,8 +150,8 @@ def hull(a: Box, b: Box, context: Context = EMPTY) -> Box:
     """The least box around two of one buffer."""
     if a.starts == b.starts and a.extents == b.extents:
         return a if a.exact else b
-    starts: list[Scalar] = []
-    extents: list[Scalar] = []
+    starts: list[sc.Scalar] = []
+    extents: list[sc.Scalar] = []
     for at, (one, two) in enumerate(zip(a.starts, b.starts, strict=True)):
         low = _least(one, two, context)
         high = _greatest(one + a.extents[at], two + b.extents[at], context)
@@ -175,8 +162,8 @@ def hull(a: Box, b: Box, context: Context = EMPTY) -> Box:
 
 def clipped(box: Box, context: Context = EMPTY) -> Box:
     """The part of a box that lies in its buffer."""
-    starts: list[Scalar] = []
-    extents: list[Scalar] = []
+    starts: list[sc.Scalar] = []
+    extents: list[sc.Scalar] = []
     for start, extent, size in zip(box.starts, box.extents, box.buffer.shape, strict=True):
         low = _greatest(start, ZERO, context)
         high = _least(start + extent, size, context)
@@ -192,21 +179,21 @@ def covers(outer: Box, inner: Box, context: Context = EMPTY) -> bool:
     for (a, wide), (b, narrow) in zip(outer_ends, inner_ends, strict=True):
         if a is b and wide is narrow:
             continue
-        for condition in (Le(a, b), Le(b + narrow, a + wide)):
+        for condition in (sc.Le(a, b), sc.Le(b + narrow, a + wide)):
             if not can_prove(condition, context):
                 return False
     return True
 
 
-def ends_of(term: Scalar, sizes: Mapping[ScalarVar, Scalar]) -> Ends | None:
+def ends_of(term: sc.Scalar, sizes: Mapping[sc.ScalarVar, sc.Scalar]) -> Ends | None:
     """The ends of an index over `0 <= var < size`, None where they are not found."""
-    if any(isinstance(each, Buffer) for each in free_vars(term)):
+    if any(isinstance(each, sc.Buffer) for each in free_vars(term)):
         return None
     if any(not free_vars(size).isdisjoint(sizes) for size in sizes.values()):
         apart = _independent(sizes)
         found = None if apart is None else ends_of(term, apart)
         return None if found is None else Ends(found.low, found.high, False)
-    memo: dict[Scalar, Ends | None] = {}
+    memo: dict[sc.Scalar, Ends | None] = {}
     stack = [term]
     while stack:
         node = stack[-1]
@@ -216,7 +203,7 @@ def ends_of(term: Scalar, sizes: Mapping[ScalarVar, Scalar]) -> Ends | None:
         if free_vars(node).isdisjoint(sizes):
             memo[node] = Ends(node, node, True)
             continue
-        if isinstance(node, ScalarVar):
+        if isinstance(node, sc.ScalarVar):
             memo[node] = Ends(ZERO, simple(sizes[node] - 1), True)
             continue
         parts = _parts(node)
@@ -228,9 +215,9 @@ def ends_of(term: Scalar, sizes: Mapping[ScalarVar, Scalar]) -> Ends | None:
     return memo[term]
 
 
-def _independent(sizes: Mapping[ScalarVar, Scalar]) -> dict[ScalarVar, Scalar] | None:
+def _independent(sizes: Mapping[sc.ScalarVar, sc.Scalar]) -> dict[sc.ScalarVar, sc.Scalar] | None:
     """Sizes that do not depend on other loops: at most what they are anywhere."""
-    found: dict[ScalarVar, Scalar] = {}
+    found: dict[sc.ScalarVar, sc.Scalar] = {}
     for var, size in sizes.items():  # outermost first, so those it depends on are found already
         if free_vars(size).isdisjoint(sizes):
             found[var] = size
@@ -244,36 +231,41 @@ def _independent(sizes: Mapping[ScalarVar, Scalar]) -> dict[ScalarVar, Scalar] |
     return found
 
 
-def _parts(node: Scalar) -> list[Scalar]:
+def _parts(node: sc.Scalar) -> list[sc.Scalar]:
     """The terms whose ends give those of a node."""
     match node:
-        case Add() | Sub() | Mul():
+        case sc.Add() | sc.Sub() | sc.Mul():
             whole = polynomial(node)
             return list(dict.fromkeys(whole.atoms())) if node not in whole.terms else []
-        case FloorDiv(left, right) | FloorMod(left, right) | Min(left, right) | Max(left, right):
+        case (
+            sc.FloorDiv(left, right)
+            | sc.FloorMod(left, right)
+            | sc.Min(left, right)
+            | sc.Max(left, right)
+        ):
             return [left, right]
         case _:
             return []
 
 
 def _ends(
-    node: Scalar, memo: Mapping[Scalar, Ends | None], sizes: Mapping[ScalarVar, Scalar]
+    node: sc.Scalar, memo: Mapping[sc.Scalar, Ends | None], sizes: Mapping[sc.ScalarVar, sc.Scalar]
 ) -> Ends | None:
     match node:
-        case Add() | Sub() | Mul():
+        case sc.Add() | sc.Sub() | sc.Mul():
             whole = polynomial(node)
             return None if node in whole.terms else _of_sum(whole, memo, sizes)
-        case FloorDiv(left, right):
+        case sc.FloorDiv(left, right):
             ends = memo[left]
             if ends is None or not free_vars(right).isdisjoint(sizes) or not is_natural(right):
                 return None
             return Ends(ends.low // right, ends.high // right, ends.exact)
-        case FloorMod(left, right):
+        case sc.FloorMod(left, right):
             ends = memo[left]
             if ends is None or not free_vars(right).isdisjoint(sizes):
                 return None
             return _of_remainder(left, right, ends, sizes)
-        case Min(left, right) | Max(left, right):
+        case sc.Min(left, right) | sc.Max(left, right):
             a, b = memo[left], memo[right]
             if a is None or b is None:
                 return None
@@ -284,15 +276,17 @@ def _ends(
 
 
 def _of_sum(
-    whole: Polynomial, memo: Mapping[Scalar, Ends | None], sizes: Mapping[ScalarVar, Scalar]
+    whole: Polynomial,
+    memo: Mapping[sc.Scalar, Ends | None],
+    sizes: Mapping[sc.ScalarVar, sc.Scalar],
 ) -> Ends | None:
-    low: Scalar = index(whole.constant)
-    high: Scalar = low
+    low: sc.Scalar = sc.index(whole.constant)
+    high: sc.Scalar = low
     exact = True
     used: set[Term] = set()
     for key, coefficient in whole.terms.items():
-        factor: Scalar = index(coefficient)
-        moving: Scalar | None = None
+        factor: sc.Scalar = sc.index(coefficient)
+        moving: sc.Scalar | None = None
         for atom in key.atoms if isinstance(key, Product) else (key,):
             if free_vars(atom).isdisjoint(sizes):
                 factor = factor * atom
@@ -321,7 +315,7 @@ def _of_sum(
 
 
 def _of_remainder(
-    left: Scalar, by: Scalar, ends: Ends, sizes: Mapping[ScalarVar, Scalar]
+    left: sc.Scalar, by: sc.Scalar, ends: Ends, sizes: Mapping[sc.ScalarVar, sc.Scalar]
 ) -> Ends | None:
     if not is_natural(by):
         return None
@@ -329,40 +323,40 @@ def _of_remainder(
         first, last = simple(ends.low // by), simple(ends.high // by)
         if first is last:
             return Ends(simple(ends.low % by), simple(ends.high % by), ends.exact)
-    full = isinstance(left, ScalarVar) and quotient(sizes[left], by) is not None
+    full = isinstance(left, sc.ScalarVar) and quotient(sizes[left], by) is not None
     if not full and not at_least(by, ONE):
         return None  # where by is 0 the remainder is 0
     return Ends(ZERO, simple(by - 1), full)
 
 
-def _least(a: Scalar, b: Scalar, context: Context) -> Scalar:
+def _least(a: sc.Scalar, b: sc.Scalar, context: Context) -> sc.Scalar:
     a, b = simple(a, context), simple(b, context)
     order = _order(a, b, context)
-    return simple(Min(a, b), context) if order is None else (a if order else b)
+    return simple(sc.Min(a, b), context) if order is None else (a if order else b)
 
 
-def _greatest(a: Scalar, b: Scalar, context: Context) -> Scalar:
+def _greatest(a: sc.Scalar, b: sc.Scalar, context: Context) -> sc.Scalar:
     a, b = simple(a, context), simple(b, context)
     order = _order(a, b, context)
-    return simple(Max(a, b), context) if order is None else (b if order else a)
+    return simple(sc.Max(a, b), context) if order is None else (b if order else a)
 
 
-def _order(a: Scalar, b: Scalar, context: Context) -> bool | None:
+def _order(a: sc.Scalar, b: sc.Scalar, context: Context) -> bool | None:
     """Whether `a <= b`, None where it depends or is not known."""
     if a is b:
         return True
     difference = known(simple(b - a, context))
     if difference is not None:
         return difference >= 0
-    if can_prove(Le(a, b), context):
+    if can_prove(sc.Le(a, b), context):
         return True
-    return False if can_prove(Le(b, a), context) else None
+    return False if can_prove(sc.Le(b, a), context) else None
 
 
-def _substituted(term: Scalar, values: Mapping[Term, Scalar]) -> Scalar:
+def _substituted(term: sc.Scalar, values: Mapping[Term, sc.Scalar]) -> sc.Scalar:
     mine = {var: values[var] for var in free_vars(term) if var in values}
     if not mine:
         return term
     found = substitute(term, mine)
-    assert isinstance(found, Scalar)
+    assert isinstance(found, sc.Scalar)
     return found

@@ -7,7 +7,8 @@ is done to the rest.
 >>> from plica.ir.loop.statement import NOTHING
 >>> from plica.ir.loop.tensor import axis
 >>> i, n = axis("i"), axis("n")
->>> kernel = Kernel((n,), (), 0, seq(For(i, n, "serial", NOTHING), For(i, n, "serial", NOTHING)))
+>>> loop = st.For(i, n, "serial", NOTHING)
+>>> kernel = st.Kernel((n,), (), 0, st.seq(loop, loop))
 >>> [str(loop.var.name) for loop in distinct(kernel).body.stmts]
 ['i', 'i_1']
 """
@@ -23,24 +24,12 @@ from attrs import frozen
 from plica.core.binding import rename, substitute
 from plica.core.name import Name, fresh
 from plica.core.term import Term
+from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, ScalarVar
-from plica.ir.loop.statement import (
-    Alloc,
-    Bind,
-    Block,
-    Branch,
-    For,
-    Kernel,
-    Seq,
-    Stmt,
-    While,
-    seq,
-    substatements,
-)
 
-S = TypeVar("S", For, Block)
+S = TypeVar("S", st.For, st.Block)
 
-Above: TypeAlias = "tuple[tuple[Stmt, int], ...]"
+Above: TypeAlias = "tuple[tuple[st.Stmt, int], ...]"
 
 
 @frozen(eq=False)
@@ -51,117 +40,117 @@ class Site(Generic[S]):
     above: Above
 
     @property
-    def loops(self) -> tuple[For, ...]:
+    def loops(self) -> tuple[st.For, ...]:
         """The loops around, outermost first, up to the nearest block."""
-        found: list[For] = []
+        found: list[st.For] = []
         for stmt, _ in reversed(self.above):
-            if isinstance(stmt, Block):
+            if isinstance(stmt, st.Block):
                 break
-            if isinstance(stmt, For):
+            if isinstance(stmt, st.For):
                 found.append(stmt)
         return tuple(reversed(found))
 
     @property
-    def scope(self) -> Block | None:
+    def scope(self) -> st.Block | None:
         """The nearest block around, None at the root."""
-        return next((s for s, _ in reversed(self.above) if isinstance(s, Block)), None)
+        return next((s for s, _ in reversed(self.above) if isinstance(s, st.Block)), None)
 
 
 @frozen(eq=False)
 class Map:
     """All sites of a kernel, in the order of the text, and every name of a variable in use."""
 
-    loops: Mapping[ScalarVar, Site[For]]
-    blocks: Mapping[Name, Site[Block]]
+    loops: Mapping[ScalarVar, Site[st.For]]
+    blocks: Mapping[Name, Site[st.Block]]
     buffers: tuple[Buffer, ...]
     names: frozenset[Name]
 
 
 @lru_cache(maxsize=256)
-def map_of(kernel: Kernel) -> Map:
+def map_of(kernel: st.Kernel) -> Map:
     """The sites of a kernel whose names are distinct."""
-    loops: dict[ScalarVar, Site[For]] = {}
-    blocks: dict[Name, Site[Block]] = {}
+    loops: dict[ScalarVar, Site[st.For]] = {}
+    blocks: dict[Name, Site[st.Block]] = {}
     buffers = list(kernel.params)
     names = _parameter_names(kernel)
-    stack: list[tuple[Stmt, Above]] = [(kernel.body, ())]
+    stack: list[tuple[st.Stmt, Above]] = [(kernel.body, ())]
     while stack:
         stmt, above = stack.pop()
-        if isinstance(stmt, For):
+        if isinstance(stmt, st.For):
             loops[stmt.var] = Site(stmt, above)
             names.add(stmt.var.name)
-        elif isinstance(stmt, Block):
+        elif isinstance(stmt, st.Block):
             blocks[stmt.label] = Site(stmt, above)
             names.update(each.name for each in stmt.vars)
-        elif isinstance(stmt, Alloc):
+        elif isinstance(stmt, st.Alloc):
             buffers.append(stmt.buffer)
             names.add(stmt.buffer.name)
-        elif isinstance(stmt, Bind):
+        elif isinstance(stmt, st.Bind):
             names.add(stmt.var.name)
-        inside = substatements(stmt)
+        inside = st.substatements(stmt)
         for position in range(len(inside) - 1, -1, -1):
             stack.append((inside[position], (*above, (stmt, position))))
     return Map(loops, blocks, tuple(buffers), frozenset(names))
 
 
-def replace(kernel: Kernel, site: Site[Any], new: Stmt) -> Kernel:
+def replace(kernel: st.Kernel, site: Site[Any], new: st.Stmt) -> st.Kernel:
     """The kernel with another statement at a site."""
     return with_body(kernel, rebuilt(site.above, new))
 
 
-def rebuilt(above: Above, new: Stmt) -> Stmt:
+def rebuilt(above: Above, new: st.Stmt) -> st.Stmt:
     """The outermost statement when another one stands innermost."""
     for stmt, position in reversed(above):
         new = with_inside(stmt, position, new)
     return new
 
 
-def with_body(kernel: Kernel, body: Stmt) -> Kernel:
+def with_body(kernel: st.Kernel, body: st.Stmt) -> st.Kernel:
     """The kernel with another body."""
-    return Kernel(kernel.dims, kernel.params, kernel.inputs, body, kernel.annotations)
+    return st.Kernel(kernel.dims, kernel.params, kernel.inputs, body, kernel.annotations)
 
 
-def with_inside(stmt: Stmt, position: int, new: Stmt) -> Stmt:
+def with_inside(stmt: st.Stmt, position: int, new: st.Stmt) -> st.Stmt:
     """The statement with another one at a place of `substatements`."""
     match stmt:
-        case Seq(stmts):
-            return seq(*stmts[:position], new, *stmts[position + 1 :])
-        case For(var, extent, kind, _, annotations):
-            return For(var, extent, kind, new, annotations)
-        case Block():
+        case st.Seq(stmts):
+            return st.seq(*stmts[:position], new, *stmts[position + 1 :])
+        case st.For(var, extent, kind, _, annotations):
+            return st.For(var, extent, kind, new, annotations)
+        case st.Block():
             init, body = stmt.init, stmt.body
             if init is not None and position == 0:
                 init = cast(Any, new)
             else:
                 body = new
             return with_parts(stmt, init=init, body=body)
-        case Branch(condition, then, orelse):
-            return Branch(condition, *((new, orelse) if position == 0 else (then, new)))
-        case Alloc(buffer, _):
-            return Alloc(buffer, new)
-        case Bind(var, value, _):
-            return Bind(var, value, new)
-        case While(condition, _):
-            return While(condition, new)
+        case st.Branch(condition, then, orelse):
+            return st.Branch(condition, *((new, orelse) if position == 0 else (then, new)))
+        case st.Alloc(buffer, _):
+            return st.Alloc(buffer, new)
+        case st.Bind(var, value, _):
+            return st.Bind(var, value, new)
+        case st.While(condition, _):
+            return st.While(condition, new)
         case _:
             raise AssertionError(f"{type(stmt).__name__} has nothing inside.")
 
 
-def with_parts(block: Block, **parts: Any) -> Block:
+def with_parts(block: st.Block, **parts: Any) -> st.Block:
     """The block with some fields changed."""
-    names = Block._fields
-    return Block(*[parts[name] if name in parts else getattr(block, name) for name in names])
+    names = st.Block._fields
+    return st.Block(*[parts[name] if name in parts else getattr(block, name) for name in names])
 
 
-def allocate(kernel: Kernel, buffers: Iterable[Buffer]) -> Kernel:
+def allocate(kernel: st.Kernel, buffers: Iterable[Buffer]) -> st.Kernel:
     """The kernel with more buffers, alive during all of it; lowering narrows that."""
     body = kernel.body
     for each in buffers:
-        body = Alloc(each, body)
+        body = st.Alloc(each, body)
     return with_body(kernel, body)
 
 
-def fresh_names(kernel: Kernel, like: Iterable[Name]) -> tuple[Name, ...]:
+def fresh_names(kernel: st.Kernel, like: Iterable[Name]) -> tuple[Name, ...]:
     """Names nobody in the kernel has, one like each, distinct among themselves."""
     used = set(map_of(kernel).names)
     found = []
@@ -172,12 +161,12 @@ def fresh_names(kernel: Kernel, like: Iterable[Name]) -> tuple[Name, ...]:
     return tuple(found)
 
 
-def fresh_label(kernel: Kernel, hint: str) -> Name:
+def fresh_label(kernel: st.Kernel, hint: str) -> Name:
     """A label that no block of the kernel has; labels and variables do not meet."""
     return fresh(Name(hint), map_of(kernel).blocks)
 
 
-def distinct(kernel: Kernel, kept: Iterable[Name] = ()) -> Kernel:
+def distinct(kernel: st.Kernel, kept: Iterable[Name] = ()) -> st.Kernel:
     """The kernel with a name of its own for each binder; the first of namesakes keeps it.
 
     No other is given a name that is to be `kept` for those that have it.
@@ -186,20 +175,20 @@ def distinct(kernel: Kernel, kept: Iterable[Name] = ()) -> Kernel:
     return kernel if body is kernel.body else with_body(kernel, body)
 
 
-def _parameter_names(kernel: Kernel) -> set[Name]:
+def _parameter_names(kernel: st.Kernel) -> set[Name]:
     return {each.name for each in kernel.dims} | {each.name for each in kernel.params}
 
 
 def _distinct(
-    root: Stmt, used: set[Name], labels: set[Name], kept: frozenset[Name] = frozenset()
-) -> Stmt:
+    root: st.Stmt, used: set[Name], labels: set[Name], kept: frozenset[Name] = frozenset()
+) -> st.Stmt:
     # Outside in, so that what is renamed inside has its outer names already; then rebuilt.
-    done: list[Stmt] = []
-    stack: list[tuple[Stmt, bool]] = [(root, False)]
+    done: list[st.Stmt] = []
+    stack: list[tuple[st.Stmt, bool]] = [(root, False)]
     while stack:
         stmt, leaving = stack.pop()
         if leaving:
-            inside = substatements(stmt)
+            inside = st.substatements(stmt)
             count = len(inside)
             new = done[len(done) - count :]
             del done[len(done) - count :]
@@ -210,25 +199,25 @@ def _distinct(
             continue
         stmt = _renamed(stmt, used, labels, kept)
         stack.append((stmt, True))
-        stack.extend((each, False) for each in reversed(substatements(stmt)))
+        stack.extend((each, False) for each in reversed(st.substatements(stmt)))
     return done[0]
 
 
 def _renamed(
-    stmt: Stmt, used: set[Name], labels: set[Name], kept: frozenset[Name] = frozenset()
-) -> Stmt:
+    stmt: st.Stmt, used: set[Name], labels: set[Name], kept: frozenset[Name] = frozenset()
+) -> st.Stmt:
     """The statement with new names for what it binds itself, where they are used already."""
     match stmt:
-        case For(var, extent, kind, body, annotations):
+        case st.For(var, extent, kind, body, annotations):
             (var,), (body,) = _moved((var,), (body,), used, kept)
-            return For(var, extent, kind, body, annotations)
-        case Bind(var, value, body):
+            return st.For(var, extent, kind, body, annotations)
+        case st.Bind(var, value, body):
             (var,), (body,) = _moved((var,), (body,), used, kept)
-            return Bind(var, value, body)
-        case Alloc(buffer, body):
+            return st.Bind(var, value, body)
+        case st.Alloc(buffer, body):
             (buffer,), (body,) = _moved((buffer,), (body,), used, kept)
-            return Alloc(buffer, body)
-        case Block():
+            return st.Alloc(buffer, body)
+        case st.Block():
             label = fresh(stmt.label, labels)
             labels.add(label)
             # All at once: a new name may be the old one of the next variable.
@@ -245,10 +234,7 @@ def _renamed(
 
 
 def _moved(
-    variables: tuple[Any, ...],
-    scoped: tuple[Any, ...],
-    used: set[Name],
-    kept: frozenset[Name],
+    variables: tuple[Any, ...], scoped: tuple[Any, ...], used: set[Name], kept: frozenset[Name]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Variables under names of their own, and what they are bound in."""
     moved: dict[Term, Term] = {}

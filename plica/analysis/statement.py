@@ -21,28 +21,14 @@ from typing import Any, TypeAlias, TypeVar
 
 from plica.analysis.index import EMPTY, Context
 from plica.core.binding import free_vars
+from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Le, Scalar, index
-from plica.ir.loop.statement import (
-    Alloc,
-    Bind,
-    Block,
-    Branch,
-    For,
-    Invoke,
-    Kernel,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    While,
-    substatements,
-)
 from plica.runtime.error import Diagnostic, Place, PlicaError
 
 H = TypeVar("H", bound=Hashable)
 
-Down: TypeAlias = "Callable[[Stmt, H], tuple[Stmt, Sequence[H]]]"
-Up: TypeAlias = "Callable[[Stmt, tuple[Stmt, ...], H], Stmt]"
+Down: TypeAlias = "Callable[[st.Stmt, H], tuple[st.Stmt, Sequence[H]]]"
+Up: TypeAlias = "Callable[[st.Stmt, tuple[st.Stmt, ...], H], st.Stmt]"
 
 
 class LoweringRefused(PlicaError):
@@ -63,100 +49,100 @@ def refused(
     return LoweringRefused(Diagnostic("illegal-lowering", message, place, expected, found, hint))
 
 
-def walked(root: Stmt, start: H, down: Down[H], up: Up[H]) -> Stmt:
+def walked(root: st.Stmt, start: H, down: Down[H], up: Up[H]) -> st.Stmt:
     """The statement after a walk.
 
     `down` gives the statement to go on with, and the state for each of its substatements; `up` is
     given those when they are done.
     """
-    done: dict[tuple[Stmt, H], Stmt] = {}
+    done: dict[tuple[st.Stmt, H], st.Stmt] = {}
     stack: list[Any] = [(root, start, None)]
     while stack:
         key, state, inside = stack.pop()
         if inside is not None:
             stmt, states = inside
-            parts = [done[each] for each in zip(substatements(stmt), states, strict=True)]
+            parts = [done[each] for each in zip(st.substatements(stmt), states, strict=True)]
             done[key, state] = up(stmt, tuple(parts), state)
         elif (key, state) not in done:
             stmt, states = down(key, state)
             stack.append((key, state, (stmt, states)))
-            below = zip(substatements(stmt), states, strict=True)
+            below = zip(st.substatements(stmt), states, strict=True)
             stack.extend([(each, its, None) for each, its in below if (each, its) not in done])
     return done[root, start]
 
 
-def same_state(stmt: Stmt, state: H) -> tuple[Stmt, Sequence[H]]:
+def same_state(stmt: st.Stmt, state: H) -> tuple[st.Stmt, Sequence[H]]:
     """Go down with one state everywhere."""
-    return stmt, (state,) * len(substatements(stmt))
+    return stmt, (state,) * len(st.substatements(stmt))
 
 
-def mapped(root: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
+def mapped(root: st.Stmt, change: Callable[[st.Stmt], st.Stmt]) -> st.Stmt:
     """The statement with each part changed after what is inside it."""
 
-    def up(stmt: Stmt, parts: tuple[Stmt, ...], state: None) -> Stmt:
+    def up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], state: None) -> st.Stmt:
         return change(with_substatements(stmt, parts))
 
     return walked(root, None, same_state, up)
 
 
-def with_substatements(stmt: Stmt, parts: tuple[Stmt, ...]) -> Stmt:
+def with_substatements(stmt: st.Stmt, parts: tuple[st.Stmt, ...]) -> st.Stmt:
     """The statement with other ones inside; a `Seq` stays as long as it is."""
-    if parts == substatements(stmt):
+    if parts == st.substatements(stmt):
         return stmt
     match stmt:
-        case Seq():
-            return Seq(parts)
-        case For(var, extent, kind, _, annotations):
-            return For(var, extent, kind, parts[0], annotations)
-        case Branch(condition):
-            return Branch(condition, *parts)
-        case Alloc(buffer):
-            return Alloc(buffer, parts[0])
-        case Bind(var, value):
-            return Bind(var, value, parts[0])
-        case While(condition):
-            return While(condition, parts[0])
-        case Block():
-            fields = [getattr(stmt, name) for name in Block._fields]
-            at = Block._fields.index("body")
+        case st.Seq():
+            return st.Seq(parts)
+        case st.For(var, extent, kind, _, annotations):
+            return st.For(var, extent, kind, parts[0], annotations)
+        case st.Branch(condition):
+            return st.Branch(condition, *parts)
+        case st.Alloc(buffer):
+            return st.Alloc(buffer, parts[0])
+        case st.Bind(var, value):
+            return st.Bind(var, value, parts[0])
+        case st.While(condition):
+            return st.While(condition, parts[0])
+        case st.Block():
+            fields = [getattr(stmt, name) for name in st.Block._fields]
+            at = st.Block._fields.index("body")
             fields[at] = parts[-1]
             if stmt.init is not None:
                 fields[at - 1] = parts[0]
-            return Block(*fields)
+            return st.Block(*fields)
         case _:
             return stmt
 
 
-def with_body(kernel: Kernel, body: Stmt) -> Kernel:
+def with_body(kernel: st.Kernel, body: st.Stmt) -> st.Kernel:
     """The kernel with another body."""
     if body is kernel.body:
         return kernel
-    return Kernel(kernel.dims, kernel.params, kernel.inputs, body, kernel.annotations)
+    return st.Kernel(kernel.dims, kernel.params, kernel.inputs, body, kernel.annotations)
 
 
-def outermost(kernel: Kernel) -> Context:
+def outermost(kernel: st.Kernel) -> Context:
     """What is known everywhere in a kernel: dims are not negative."""
     return EMPTY.where(*[Le(index(0), each) for each in kernel.dims])
 
 
-def contexts(stmt: Stmt, context: Context) -> tuple[Context, ...]:
+def contexts(stmt: st.Stmt, context: Context) -> tuple[Context, ...]:
     """What is known inside each substatement; conditions that read memory are not relied on."""
     match stmt:
-        case For(var, extent):
+        case st.For(var, extent):
             return (context.loop(var, extent),)
-        case Branch(condition):
+        case st.Branch(condition):
             if reads_memory(condition):
                 return context, context
             return context.where(condition), context.unless(condition)
-        case Bind(var):
+        case st.Bind(var):
             return (context.without((var,)),)
-        case Block():
+        case st.Block():
             inner = context if reads_memory(stmt.predicate) else context.where(stmt.predicate)
             for var, extent in zip(stmt.vars, stmt.extents, strict=True):
                 inner = inner.loop(var, extent)
-            return (inner,) * len(substatements(stmt))
+            return (inner,) * len(st.substatements(stmt))
         case _:
-            return (context,) * len(substatements(stmt))
+            return (context,) * len(st.substatements(stmt))
 
 
 def reads_memory(term: Scalar) -> bool:
@@ -164,24 +150,24 @@ def reads_memory(term: Scalar) -> bool:
     return any(isinstance(each, Buffer) for each in free_vars(term))
 
 
-def direct_scalars(stmt: Stmt) -> Iterator[Scalar]:
+def direct_scalars(stmt: st.Stmt) -> Iterator[Scalar]:
     """The scalars of a statement that are in no substatement."""
     match stmt:
-        case For(_, extent):
+        case st.For(_, extent):
             yield extent
-        case Branch(condition) | While(condition):
+        case st.Branch(condition) | st.While(condition):
             yield condition
-        case Bind(_, value):
+        case st.Bind(_, value):
             yield value
-        case Alloc(buffer):
+        case st.Alloc(buffer):
             yield from (*buffer.shape, *buffer.strides)
-        case Store(_, indices, value):
+        case st.Store(_, indices, value):
             yield from (*indices, value)
-        case Block():
+        case st.Block():
             yield from (*stmt.extents, *stmt.bindings, stmt.predicate)
-        case Invoke(_, operands):
+        case st.Invoke(_, operands):
             for each in operands:
-                if isinstance(each, Region):
+                if isinstance(each, st.Region):
                     yield from (*each.starts, *each.extents)
                 else:
                     yield each

@@ -5,7 +5,8 @@ may live inside, and iterations may have one each.
 
 For every read some write must come before it, and reach the same element: the loops around the
 write are solved for the element that is read, and everything else is a proof.  A block's init comes
-before its body if all iterations of the reduction are inside.
+before its body if all iterations of the reduction are inside.  An index that is read from memory
+may be any number with which the read is inside its buffer.
 """
 
 from __future__ import annotations
@@ -21,11 +22,25 @@ from plica.analysis.index.context import negated
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.statement import direct_scalars
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import post_order
+from plica.core.fold import map_top_down, post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.loop.scalar import Buffer, Eq, Le, Lit, Load, Lt, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import (
+    Buffer,
+    Cast,
+    Eq,
+    Le,
+    Lit,
+    Load,
+    Lt,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
 from plica.ir.loop.statement import (
+    NOTHING,
     TRUE,
     Bind,
     Block,
@@ -111,7 +126,7 @@ def _touches(root: Stmt, buffer: Buffer) -> Iterator[CoveredAccess | None]:
                 pass
         for scalar in direct_scalars(stmt):
             if buffer in free_vars(scalar):
-                yield from _loads(scalar, buffer, way, values)
+                yield from _loads(scalar, buffer, stmt, way, values)
         steps, inner = _steps(stmt, values)
         stack.extend(
             (each, (*way, step), inner)
@@ -128,6 +143,28 @@ def _touch(
     if any(has_vectors(each) or _opaque(each) for each in indices):
         return None
     return CoveredAccess(tuple([_in_loops(each, values) for each in indices]), written, way)
+
+
+def _gathered(load: Load) -> tuple[list[Scalar], tuple[AccessStep, ...]]:
+    """Indices with a variable for each number that is read, and what is known of the places."""
+    read: dict[Term, ScalarVar] = {}
+
+    def one(node: Term) -> Term:
+        plain = node.value if isinstance(node, Cast) else node
+        if isinstance(plain, Load) and isinstance(node, Scalar) and dtype_of(node) is i64:
+            return read.setdefault(node, ScalarVar(Name("a number read", len(read)), i64))
+        return node
+
+    places: list[Scalar] = []
+    steps: list[AccessStep] = []
+    for size, each in zip(load.buffer.shape, load.indices, strict=True):
+        place = map_top_down(one, each) if _opaque(each) and dtype_of(each) is i64 else each
+        assert isinstance(place, Scalar)
+        if place is not each:
+            steps += [AccessStep(NOTHING, 0, guard=inside)
+                      for inside in (Le(index(0), place), Lt(place, size))]  # fmt: skip
+        places.append(place)
+    return places, tuple(steps)
 
 
 def _read_whole(
@@ -147,16 +184,34 @@ def _opaque(term: Scalar) -> bool:
 
 
 def _loads(
-    root: Scalar, buffer: Buffer, way: tuple[AccessStep, ...], values: Mapping[Term, Scalar]
+    root: Scalar,
+    buffer: Buffer,
+    stmt: Stmt,
+    way: tuple[AccessStep, ...],
+    values: Mapping[Term, Scalar],
 ) -> Iterator[CoveredAccess | None]:
+    """The loads of a term of a statement; what a choice does not take counts as not read."""
     bound = {kid for node in post_order(root) if type(node).binds for kid in node._children}
-    for node in post_order(root):
+    stack: list[tuple[Term, tuple[AccessStep, ...]]] = [(root, ())]
+    seen: set[tuple[Term, tuple[Scalar | None, ...]]] = set()
+    while stack:
+        node, guards = stack.pop()
+        key = node, tuple([each.guard for each in guards])
+        if key in seen or buffer not in free_vars(node):
+            continue
+        seen.add(key)
         if isinstance(node, Load) and node.buffer is buffer:
             if not bound.isdisjoint(free_vars(node)):  # an axis of a reduction in the term
                 yield None
             else:
-                # Guards inside the term are not looked at: the load counts as always done.
-                yield _touch(node.indices, False, way, values)
+                places, known_of = _gathered(node)
+                yield _touch(places, False, (*way, *guards, *known_of), values)
+        if isinstance(node, Select) and not _opaque(node.condition):
+            holds = _in_loops(node.condition, values)
+            stack.append((node.then, (*guards, AccessStep(stmt, 0, guard=holds))))
+            stack.append((node.orelse, (*guards, AccessStep(stmt, 1, guard=negated(holds)))))
+        else:
+            stack.extend((kid, guards) for kid in node._children if isinstance(kid, Scalar))
 
 
 def _steps(stmt: Stmt, values: dict[Term, Scalar]) -> tuple[list[AccessStep], dict[Term, Scalar]]:

@@ -158,11 +158,7 @@ class _Worker:
         command = [sys.executable, "-m", "plica.bench.worker", name, *map(str, words)]
         self._words = TemporaryFile("w+")  # noqa: SIM115  # closed with the process; a pipe would fill
         self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._words,
-            text=True,
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._words, text=True
         )
 
     def __enter__(self) -> _Worker:

@@ -46,25 +46,10 @@ from plica.runtime.error import Diagnostic, PlicaError
 __all__ = ["COMMANDS", "Command", "main"]
 
 COMMANDS: Final[tuple[Command, ...]] = (
-    bench.COMMAND,
-    check.COMMAND,
-    compile_.COMMAND,
-    debug.COMMAND,
-    demo.COMMAND,
-    doctor.COMMAND,
-    explain.COMMAND,
-    explore.COMMAND,
-    fuzz.COMMAND,
-    new.COMMAND,
-    pool.COMMAND,
-    quantise.COMMAND,
-    rules.COMMAND,
-    run.COMMAND,
-    targets.COMMAND,
-    trace.COMMAND,
-    tune.COMMAND,
-    verify.COMMAND,
-)
+    bench.COMMAND, check.COMMAND, compile_.COMMAND, debug.COMMAND, demo.COMMAND, doctor.COMMAND,
+    explain.COMMAND, explore.COMMAND, fuzz.COMMAND, new.COMMAND, pool.COMMAND, quantise.COMMAND,
+    rules.COMMAND, run.COMMAND, targets.COMMAND, trace.COMMAND, tune.COMMAND, verify.COMMAND,
+)  # fmt: skip
 
 GONE: Final = 141
 """The exit code where the reader of the output has gone, as of who dies of that signal."""

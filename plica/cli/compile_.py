@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from plica.cli.command import Command
 from plica.cli.model import add_contract, check_sizes, packs_of, read_model
-from plica.cli.option import add_dims, add_inputs, positive
+from plica.cli.option import add_dims, add_inputs, ending, positive
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=ending(".plica", ".so"),
         required=True,
         metavar="FILE",
         help="the artefact to write (M.plica), or a library for C (libmodel.so)",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import DIFFERS, Command, json_text
 from plica.cli.console import stdout_console
-from plica.cli.option import positive
+from plica.cli.option import ending, positive
 from plica.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def show(found: Sequence[Shown], report: Path, took: float) -> None:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("-o", "--output", type=Path, default=Path("report.html"),
+    parser.add_argument("-o", "--output", type=ending(".html"), default=Path("report.html"),
                         metavar="FILE.html", help="the page to write (report.html)")  # fmt: skip
     parser.add_argument("--threads", type=positive, default=1, help="how many share the work (1)")
     parser.add_argument("--small", action="store_true", help="narrow networks, small images")

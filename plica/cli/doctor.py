@@ -328,9 +328,7 @@ def show(report: DoctorReport) -> None:
         missing = "missing" if package.required else "not installed"
         style = "" if package.version else ("bold red" if package.required else "dim")
         packages.add_row(
-            package.name,
-            Text(package.version or missing, style=style),
-            package.purpose,
+            package.name, Text(package.version or missing, style=style), package.purpose
         )
     console.print(packages)
 

@@ -7,13 +7,12 @@ explain MODEL --road` what each pass of one took, gave and cost for a model.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import Command, json_text
 from plica.cli.console import stdout_console
 from plica.cli.model import add_model, compile_model
-from plica.cli.option import read_arrays
+from plica.cli.option import ending, read_arrays
 from plica.cli.progress import progress
 from plica.runtime.error import Diagnostic, InputError
 
@@ -183,7 +182,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         help="print each pass that ran: what it took, gave, and cost")  # fmt: skip
     parser.add_argument("--target", help="of which target, for --passes (all) and --road (cpu)")
     parser.add_argument("--effort", default="default", help="fast, default or max")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE.html", help="the page to write")
+    parser.add_argument("-o", "--output", type=ending(".html"), metavar="FILE.html",
+                        help="the page to write")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import Command
 from plica.cli.model import add_model, compile_reading, here, read
-from plica.cli.option import read_arrays
+from plica.cli.option import ending, read_arrays
 from plica.cli.progress import progress
 from plica.cli.trace import read_program, read_trace
 from plica.runtime.error import Diagnostic, InputError, Place
@@ -213,7 +213,7 @@ def serve(views: Sequence[Mapping[str, Any]], answers: Mapping[str, Answer], por
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_model(parser)
-    parser.add_argument("-o", "--output", type=Path, metavar="PAGE.html",
+    parser.add_argument("-o", "--output", type=ending(".html"), metavar="PAGE.html",
                         help=f"the page to write ({PAGE})")  # fmt: skip
     parser.add_argument("--serve", action="store_true",
                         help="serve the page on this machine, with live forks")  # fmt: skip

@@ -6,15 +6,16 @@ What is no number, or no `NAME=VALUE`, is wrong usage: argparse says so and ends
 >>> add_dims(parser)
 >>> parser.parse_args(["--dim", "batch=2", "--dim", "seq=8"]).dim
 {'batch': 2, 'seq': 8}
->>> positive("3"), seconds("0.5")
-(3, 0.5)
+>>> positive("3"), seconds("0.5"), str(ending(".plica", ".so")("m.so"))
+(3, 0.5, 'm.so')
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plica.runtime.error import Diagnostic, InputError, Place
@@ -54,6 +55,19 @@ def seconds(text: str) -> float:
     if not 0 < number < math.inf:
         raise argparse.ArgumentTypeError("more than 0")
     return number
+
+
+def ending(*suffixes: str) -> Callable[[str], Path]:
+    """A file to write; a name that ends as files of another kind do is refused."""
+
+    def file(text: str) -> Path:
+        path = Path(text)
+        if path.suffix and path.suffix not in suffixes:
+            known = " or ".join(suffixes)
+            raise argparse.ArgumentTypeError(f"{text!r} does not end with {known}")
+        return path
+
+    return file
 
 
 def sized(text: str) -> tuple[str, int]:

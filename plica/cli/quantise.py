@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from plica.cli.command import Command
-from plica.cli.option import add_dims, positive
+from plica.cli.option import add_dims, ending, positive
 from plica.runtime.error import Diagnostic, InputError, Place
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", type=Path, metavar="MODEL", help="an ONNX file, or a script")
     add("--samples", type=Path, metavar="FILE", help=SAMPLES)
-    add("-o", "--output", type=Path, required=True, metavar="M.plica", help="where it goes")
+    add("-o", "--output", type=ending(".plica"), required=True, metavar="M.plica",
+        help="where it goes")  # fmt: skip
     add("--target", default="cpu", metavar="TARGET", help=TARGETS)
     add_dims(parser)
     add(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from plica.cli.command import Command
-from plica.cli.option import add_inputs, positive, read_arrays
+from plica.cli.option import add_inputs, ending, positive, read_arrays
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -39,7 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("artefact", type=Path, metavar="M.plica", help="a compiled model")
     add_inputs(parser, "an input; once for each")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE.npz", help="where outputs go")
+    parser.add_argument("-o", "--output", type=ending(".npz"), metavar="FILE.npz",
+                        help="where outputs go")  # fmt: skip
     parser.add_argument("--threads", type=positive, help="how many threads share the work")
 
 

@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from plica.cli.command import Command
+from plica.cli.option import ending
 from plica.cli.trace_time import configure_time, timed
 from plica.runtime.error import Diagnostic, InputError, Place
 
 if TYPE_CHECKING:
     from plica.ir.graph.module import Module
     from plica.schedule.trace import Trace
+
+TRACE: Final = ending(".json", ".py")
 
 EPILOG: Final = """\
 examples:
@@ -63,8 +66,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         found.set_defaults(verb=run)
         return found
 
-    def output(sub: Any, what: str) -> None:
-        sub.add_argument("-o", "--output", metavar="FILE", help=f"write the {what} there")
+    def output(sub: Any, what: str, kind: Callable[[str], Path] = TRACE) -> None:
+        sub.add_argument("-o", "--output", type=kind, metavar="FILE",
+                         help=f"write the {what} there")  # fmt: skip
 
     shown = verb("show", "A trace as Python, in the names of a program if there is one", show,
                  "trace")  # fmt: skip
@@ -72,7 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     output(shown, "trace (.json or .py)")
     replayed = verb("replay", "The program that a trace makes", replay, "trace", "program")
     replayed.add_argument("--code", metavar="TARGET", help="print its code for a target instead")
-    output(replayed, "program or code")
+    output(replayed, "program or code", Path)
     difference = verb("diff", "What makes one trace of another, and its effect", diff, "a", "b")
     difference.add_argument("--json", action="store_true", help="print JSON")
     output(verb("merge", "Two traces that come from one, brought together", merge,
@@ -259,10 +263,10 @@ def read_trace(name: str) -> Trace:
     return Trace.from_python(text, name) if name.endswith(".py") else Trace.from_json(text)
 
 
-def write_trace(trace: Trace, name: str) -> int:
+def write_trace(trace: Trace, path: Path) -> int:
     """Write a trace, by the suffix of the file; 0 as an exit code."""
-    text = trace.to_python() if name.endswith(".py") else f"{trace.to_json()}\n"
-    return _write(text, name)
+    text = trace.to_python() if path.suffix == ".py" else f"{trace.to_json()}\n"
+    return _write(text, path)
 
 
 def read_program(name: str) -> Module:
@@ -298,11 +302,11 @@ def _asked(predicate: Callable[[Module], bool], name: str, module: Module) -> bo
         raise InputError(Diagnostic("input-unknown", message, place, "True or False")) from error
 
 
-def _write(text: str, name: str) -> int:
+def _write(text: str, path: Path) -> int:
     try:
-        Path(name).write_text(text, encoding="utf-8", newline="\n")
+        path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        _refuse(name, f"The file cannot be written: {error.strerror}.", "a file to write")
+        _refuse(str(path), f"The file cannot be written: {error.strerror}.", "a file to write")
     return 0
 
 
@@ -327,18 +331,18 @@ def _refuse(name: str, message: str, expected: str) -> NoReturn:
     raise InputError(Diagnostic("input-unknown", message, Place(file=name), expected, name))
 
 
-def _give_trace(trace: Trace, output: str | None) -> int:
+def _give_trace(trace: Trace, output: Path | None) -> int:
     return _code(trace.to_python(), "python") if output is None else write_trace(trace, output)
 
 
-def _write_program(module: Module, output: str | None) -> int:
+def _write_program(module: Module, output: Path | None) -> int:
     from plica.ir.text.show import show_module
 
     source = show_module(module)
     if output is None:
         return _code(source.text, "python")
     if source.constants:
-        _refuse(output, "The program has constants too large for its text.", "small constants")
+        _refuse(str(output), "The program has constants too large for its text.", "small constants")
     return _write(source.text, output)
 
 

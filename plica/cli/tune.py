@@ -12,7 +12,7 @@ from typing import Final
 
 from plica.cli.command import Command
 from plica.cli.model import add_contract, packs_of, read_model
-from plica.cli.option import add_dims, add_inputs, positive, seconds
+from plica.cli.option import add_dims, add_inputs, ending, positive, seconds
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -63,7 +63,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--pool", metavar="ADDRESS", help="measure on devices of a pool")
     parser.add_argument("--seed", type=int, default=0, help="of all that is random (0)")
-    parser.add_argument("--report", type=Path, metavar="FILE.html", help="a page with curves")
+    parser.add_argument("--report", type=ending(".html"), metavar="FILE.html",
+                        help="a page with curves")  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="show no progress")
 
 

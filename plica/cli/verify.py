@@ -107,11 +107,7 @@ def _replayed(path: Path, model: Module) -> Rederived:
     artefact = from_members(archive.read(path))
     here = find_target("cpu")
     machine = artefact.machine
-    same = (here.triple, here.cpu, here.features) == (
-        machine.triple,
-        machine.cpu,
-        machine.features,
-    )
+    same = (here.triple, here.cpu, here.features) == (machine.triple, machine.cpu, machine.features)
     if not same:
         return rederive(model, artefact.record())
     return rederive(model, artefact.record(), with_threads(here, artefact.threads), artefact)

@@ -19,24 +19,11 @@ from functools import lru_cache
 from typing import Final
 
 from plica.core.fold import post_order
-from plica.ir.loop.scalar import (
-    Add,
-    Div,
-    Intrinsic,
-    Load,
-    Max,
-    Min,
-    Mul,
-    Pow,
-    Reduce,
-    Scalar,
-    Sub,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import For, Kernel, Stmt, Store
 from plica.ir.type.dim import known
 
-_COUNTED: Final = (Add, Sub, Mul, Div, Max, Min, Pow, Intrinsic)
+_COUNTED: Final = (sc.Add, sc.Sub, sc.Mul, sc.Div, sc.Max, sc.Min, sc.Pow, sc.Intrinsic)
 
 
 @lru_cache(maxsize=512)
@@ -55,21 +42,21 @@ def operations(kernel: Kernel) -> int:
 
 
 @lru_cache(maxsize=512)
-def _within(value: Scalar) -> int:
+def _within(value: sc.Scalar) -> int:
     """The operations of a value; those inside a reduction as often as it takes them."""
     found: dict[object, int] = {}
     for node in post_order(value):
-        if not isinstance(node, Scalar):
+        if not isinstance(node, sc.Scalar):
             continue
         kids = sum(found.get(kid, 0) for kid in node._children)
-        if isinstance(node, Load):
+        if isinstance(node, sc.Load):
             kids = 0
-        if isinstance(node, Reduce):
+        if isinstance(node, sc.Reduce):
             count = 1
             for extent in node.extents:
                 count *= known(extent) or 1
-            kids = count * (found.get(node.body, 0) + dtype_of(node).is_float)
-        elif isinstance(node, _COUNTED) and dtype_of(node).is_float:
+            kids = count * (found.get(node.body, 0) + sc.dtype_of(node).is_float)
+        elif isinstance(node, _COUNTED) and sc.dtype_of(node).is_float:
             kids += 1
         found[node] = kids
     return found.get(value, 0)

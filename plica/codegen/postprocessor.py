@@ -29,22 +29,11 @@ from plica.core.diagnostic import did_you_mean
 from plica.ir.loop.statement import THREADS, Block, For, Kernel, statements
 from plica.ir.type.dim import known
 from plica.runtime.error import Diagnostic, InputError
+from plica.schedule import primitive as pr
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.do import Body, DoBlock, do, record
 from plica.schedule.handle import Handle
 from plica.schedule.order import reduce_loops
-from plica.schedule.primitive import (
-    bind,
-    block,
-    decompose_reduction,
-    enter_postproc,
-    fuse,
-    loops,
-    parallel,
-    split,
-    unroll,
-    vectorize,
-)
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
@@ -119,7 +108,7 @@ def _then(trace: Trace, kernel: Kernel, more: DoBlock) -> Trace:
 
 @do
 def _ending() -> Body:
-    yield enter_postproc()
+    yield pr.enter_postproc()
 
 
 ENDING: Final = _ending
@@ -157,10 +146,10 @@ def decompose_reductions(kernel: Kernel) -> DoBlock:
         for label, site in _each(kernel, lambda each: each.node.init is not None):
             reducing = reduce_loops(site)
             if reducing:
-                handle = yield block(label)
-                around = yield loops(handle)
+                handle = yield pr.block(label)
+                around = yield pr.loops(handle)
                 at = site.loops.index(reducing[0])
-                yield from _tried(decompose_reduction(handle, around[at]))
+                yield from _tried(pr.decompose_reduction(handle, around[at]))
 
     return steps
 
@@ -171,13 +160,13 @@ def parallel_vectorize_unroll(kernel: Kernel) -> DoBlock:
     @do
     def steps() -> Body:
         for label, site in _each(kernel, lambda each: bool(each.loops) and _is_serial(each)):
-            around = yield loops((yield block(label)))
+            around = yield pr.loops((yield pr.block(label)))
             last = known(site.loops[-1].extent) or LANES + 1
             if len(around) > 1 and last <= LANES:
-                made = yield from _checked(vectorize(around[-1]))
+                made = yield from _checked(pr.vectorize(around[-1]))
                 if not made and last <= WRITTEN_OUT:
-                    yield from _tried(unroll(around[-1]))
-            yield from _tried(parallel(around[0]))
+                    yield from _tried(pr.unroll(around[-1]))
+            yield from _tried(pr.parallel(around[0]))
 
     return steps
 
@@ -197,8 +186,8 @@ def bind_unbound(kernel: Kernel) -> DoBlock:
     @do
     def steps() -> Body:
         for label, site in _each(kernel, lambda each: bool(each.loops) and _is_serial(each)):
-            handle = yield block(label)
-            around = yield loops(handle)
+            handle = yield pr.block(label)
+            around = yield pr.loops(handle)
             inner = reduce_loops(site)
             free = [h for h, loop in zip(around, site.loops, strict=True) if loop not in inner]
             yield from _on_threads(free, ("blockIdx.x", "threadIdx.x"))
@@ -216,7 +205,7 @@ def cooperative_fetch(kernel: Kernel) -> DoBlock:
     @do
     def steps() -> Body:
         for label, site in _each(kernel, fetches):
-            around = yield loops((yield block(label)))
+            around = yield pr.loops((yield pr.block(label)))
             own = [
                 handle
                 for handle, loop in zip(around, site.loops, strict=True)
@@ -233,16 +222,16 @@ def _on_threads(free: Sequence[Handle], tags: tuple[str | None, str]) -> Body:
         return
     whole = free[0]
     if len(free) > 1:
-        fused = yield from _tried(fuse(*free))
+        fused = yield from _tried(pr.fuse(*free))
         if fused is None:
             return
         whole = fused
-    parts = yield from _tried(split(whole, (None, THREADS_A_BLOCK)))
+    parts = yield from _tried(pr.split(whole, (None, THREADS_A_BLOCK)))
     if parts is None:
         return
     for part, tag in zip(parts, tags, strict=True):
         if tag is not None:
-            yield from _tried(bind(part, tag))
+            yield from _tried(pr.bind(part, tag))
 
 
 def _is_serial(site: Site[Block]) -> bool:

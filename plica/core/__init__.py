@@ -7,25 +7,10 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "Name",
-    "Term",
-    "alpha_equal",
-    "at",
-    "children",
-    "digest",
-    "first_difference",
-    "fold",
-    "free_vars",
-    "fresh",
-    "from_json",
-    "map_bottom_up",
-    "map_top_down",
-    "post_order",
-    "rebuild",
-    "substitute",
-    "to_json",
-    "universe",
-]
+    "Name", "Term", "alpha_equal", "at", "children", "digest", "first_difference", "fold",
+    "free_vars", "fresh", "from_json", "map_bottom_up", "map_top_down", "post_order", "rebuild",
+    "substitute", "to_json", "universe",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.core.binding import free_vars, substitute

@@ -30,7 +30,8 @@ class Memo(Generic[K, V]):
         try:
             return self._held[key]
         except KeyError:
-            made = make()
+            pass  # what `make` raises has nothing to do with it
+        made = make()
         self.tell(key, made)
         return made
 

@@ -217,9 +217,7 @@ def _binding(
 
 
 def _large(
-    parts: list[bytes],
-    kids: list[_Kid],
-    pool: dict[tuple[Term, ...], tuple[Term, ...]],
+    parts: list[bytes], kids: list[_Kid], pool: dict[tuple[Term, ...], tuple[Term, ...]]
 ) -> Summary:
     """The summary of a node one of whose children, or which itself, has many free variables."""
     views: list[Order] = []

@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "KINDS",
-    "ExtensionPackage",
-    "ExtensionVerdict",
-    "check_package",
-    "find_package",
-    "new_package",
-]
+    "KINDS", "ExtensionPackage", "ExtensionVerdict", "check_package", "find_package", "new_package",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.extending.check import check_package

@@ -168,10 +168,10 @@ def _target(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionV
 
     def native(module: Any, inputs: Any) -> Any:
         try:
-            made = compile(module, target=name, cache=False, contract=exact)
-        except UnsupportedError:
+            found = compile(module, target=name, cache=False, contract=exact)(*inputs)
+        except UnsupportedError:  # some programs are compiled when they know their sizes
             return None
-        return late("plica.cli.fuzz.graph:shaped")(made(*inputs), module)
+        return late("plica.cli.fuzz.graph:shaped")(found, module)
 
     report = fuzz((), examples, seed, native=native, every=1)
     wrong = report.finding

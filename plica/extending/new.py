@@ -14,7 +14,7 @@ from typing import Final
 
 from plica.core.diagnostic import did_you_mean
 from plica.extending.check import group_named
-from plica.extending.template import KINDS, PROJECT, README, TESTS
+from plica.extending.template import KINDS, template_text
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -59,11 +59,13 @@ def new_package(kind: str, name: str, into: Path | str = ".") -> Path:
     words["point"] = Text(template.point).substitute(words)
     words["about"] = f"A {kind} for Plica."
     files = {
-        "pyproject.toml": PROJECT,
-        "README.md": Text(README).safe_substitute(use=template.about),
+        "pyproject.toml": template_text("project"),
+        "README.md": Text(template_text("readme")).safe_substitute(use=template.about),
         f"{module}/__init__.py": '"""$name: a $kind for Plica."""\n',
         f"{module}/{template.file}.py": template.source,
-        f"tests/test_{module}.py": Text(TESTS).safe_substitute(use=template.use.rstrip()),
+        f"tests/test_{module}.py": Text(template_text("tests")).safe_substitute(
+            use=template.use.rstrip()
+        ),
     }
     try:
         for path, text in files.items():

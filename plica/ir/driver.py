@@ -130,10 +130,7 @@ def drive(
 
 
 def run(
-    pipeline: Pipeline,
-    module: Module,
-    instruments: Sequence[Instrument] = (),
-    debug: bool = False,
+    pipeline: Pipeline, module: Module, instruments: Sequence[Instrument] = (), debug: bool = False
 ) -> Module:
     """The module after all passes, which are of the kind `graph`.
 

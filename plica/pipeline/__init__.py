@@ -7,21 +7,9 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "Lowered",
-    "arranged",
-    "assemble",
-    "build",
-    "compile",
-    "contract_of",
-    "job_for",
-    "lower",
-    "packs_of",
-    "page_of",
-    "read_records",
-    "record",
-    "sequenced",
-    "target_of",
-]
+    "Lowered", "arranged", "assemble", "build", "compile", "contract_of", "job_for", "lower",
+    "packs_of", "page_of", "read_records", "record", "sequenced", "target_of",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.codegen.road import Lowered, record

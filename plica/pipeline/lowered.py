@@ -112,10 +112,7 @@ def sequenced(
 
 
 def arranged(
-    history: History,
-    target: AnyTarget | None,
-    contract: Contract,
-    records: Records | None = None,
+    history: History, target: AnyTarget | None, contract: Contract, records: Records | None = None
 ) -> Lowered:
     """The program of a module whose operators are grouped already, and its memory plan."""
     job = job_for(target, contract, (), records)

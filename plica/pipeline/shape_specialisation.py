@@ -106,6 +106,14 @@ def at_call(
     return Specialised(Sizes(found), compiled)
 
 
+def lists_of(of: Module | Specialised) -> tuple[Any, Any] | None:  # Any: what is compiled again
+    """A program some of whose inputs or outputs are lists, and what these are; None for others."""
+    if isinstance(of, Specialised):
+        return of.lists
+    lists = attr(of.main_function(), "lists")
+    return None if lists is None else (of, lists)
+
+
 def read_once(of: Any) -> Any:  # Any: what `at_call` takes
     """What is to be compiled, read from its file now, so that it can be compiled several times."""
     if isinstance(of, str | bytes | PathLike) or hasattr(of, "opset_import"):
@@ -140,6 +148,10 @@ class ModuleSource(Protocol):
 
     whole: Module | None
     """The module before sizes are known, if there is one."""
+
+    @property
+    def lists(self) -> tuple[Any, Any] | None:  # Any: the source, and what it says of lists
+        """What takes or gives lists, and which; None where arrays alone do."""
 
     def at(self, arrays: Sequence[Array]) -> Module:
         """The module for these inputs; those it needs the values of are no parameters of it."""
@@ -194,6 +206,11 @@ class Specialised(Executable):
                 self._known.move_to_end(key)
         exe, part = known
         return exe, [each for at, each in enumerate(args) if at not in part] if part else args
+
+    @property
+    def lists(self) -> tuple[Any, Any] | None:  # Any: as the source says it
+        """What takes or gives lists, and which; None where arrays alone do."""
+        return self._source.lists
 
     @property
     def whole(self) -> Module | None:
@@ -293,6 +310,11 @@ class Sizes:
         self.interface = interface_of(self._module)
         self.whole = open_form(self._module)
 
+    @property
+    def lists(self) -> tuple[Any, Any] | None:  # Any: as the protocol
+        """The module and what it says of lists."""
+        return lists_of(self._module)
+
     def _hidden(self) -> list[Diagnostic]:
         """Dims that no shape says: it must stand alone on some axis."""
         told = {*open_dims(self._module)}
@@ -343,6 +365,12 @@ class OnnxSource:
         self.interface = Interface(params, family.inputs, family.outputs, single)
         self._numbers = {port.name: at for at, port in enumerate(family.inputs)}
         self.needed = self._needed()
+
+    @property
+    def lists(self) -> tuple[Any, Any] | None:  # Any: as the protocol
+        """The family and what it says of lists."""
+        lists = self._family.lists
+        return None if lists is None else (self._family, lists)
 
     def _needed(self) -> tuple[int, ...]:
         return tuple([self._numbers[name] for name in self._family.needed])

@@ -46,7 +46,7 @@ from plica.pipeline.option import (
     target_of,
 )
 from plica.pipeline.request import Request, chosen_page
-from plica.pipeline.shape_specialisation import Specialised, at_call, read_once
+from plica.pipeline.shape_specialisation import Specialised, at_call, lists_of, read_once
 from plica.rewrite.contract import Contract
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError, wrong_argument
@@ -67,12 +67,14 @@ if TYPE_CHECKING:
     from plica.ir.text.script import Scripted
     from plica.pipeline.background import BackgroundExecutable
     from plica.pipeline.donated import with_donated
+    from plica.pipeline.list_program import compile_lists
     from plica.pipeline.staged import compile_staged
     from plica.pipeline.torch_source import TorchExecutable, module_of_program
     from plica.search.record import RecordSource
 else:  # few compile kernels, or in the background
     check_called = late("plica.codegen.lower.kernel_call:check_called")
     BackgroundExecutable = late("plica.pipeline.background:BackgroundExecutable")
+    compile_lists = late("plica.pipeline.list_program:compile_lists")
     compile_staged = late("plica.pipeline.staged:compile_staged")
     TorchExecutable = late("plica.pipeline.torch_source:TorchExecutable")
     module_of_program = late("plica.pipeline.torch_source:module_of_program")
@@ -139,6 +141,8 @@ def compile_anew(  # noqa: PLR0917  # the public surface says so
     if donate:
         given = with_donated(given, donate, backend)
     module = at_call(cast("Any", given), again)  # nothing of torch is left
+    if (listed := lists_of(module)) is not None:
+        return compile_lists(*listed, again)
     source = module.whole if isinstance(module, Specialised) else module
     if source is not None:  # what no size could mend is said now
         if any(isinstance(each, Kernel) for each in source.values):

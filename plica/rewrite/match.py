@@ -31,20 +31,8 @@ from plica.ir.loop.scalar import Lit, Scalar, dtype_of
 from plica.ir.type.dim import known
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, Type
+from plica.rewrite import pattern as pt
 from plica.rewrite.binder import is_clear
-from plica.rewrite.pattern import (
-    ANYTHING,
-    Again,
-    Constraint,
-    Hole,
-    IndexHole,
-    Outputs,
-    Predicate,
-    Recursive,
-    Rest,
-    alternatives,
-    hole_names,
-)
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.late import late
 
@@ -89,7 +77,7 @@ class PatternMatch:
 
 def _type(of: PatternMatch, what: Any) -> Type:
     """`m.type(x)`: the type of what fills a hole, or of an expression."""
-    name = what if isinstance(what, str) else what.name if isinstance(what, Hole) else None
+    name = what if isinstance(what, str) else what.name if isinstance(what, pt.Hole) else None
     value = what if name is None else of[name]
     if not isinstance(value, Expr):
         message, hint = "Only an expression has a type.", "An attribute is its value: m.axis."
@@ -108,7 +96,7 @@ def _shape(of: PatternMatch, what: Any) -> tuple[Any, ...]:
 
 def _value(of: PatternMatch, what: Any) -> Any:
     """`m.value(axes)`: an attribute with plain integers where its sizes are known."""
-    return plain(of[what] if isinstance(what, str | Hole) else what)
+    return plain(of[what] if isinstance(what, str | pt.Hole) else what)
 
 
 def plain(value: Any) -> Any:
@@ -140,7 +128,7 @@ def match(pattern: Term, term: Term) -> PatternMatch | None:
 
 def compiled(pattern: Term) -> tuple[tuple[Head, Matcher], ...]:
     """A matcher for each alternative, with the head that its terms must have."""
-    return tuple((head(each), _late(each)) for each in alternatives(pattern))
+    return tuple((head(each), _late(each)) for each in pt.alternatives(pattern))
 
 
 def _late(pattern: Term) -> Matcher:
@@ -182,11 +170,11 @@ def no_bool(answer: Term, of: str, place: Place | None = None) -> RuleRefused:
 
 def covered(pattern: Term, term: Term) -> list[Term]:
     """The nodes of `term` that the structure of `pattern` took apart, the root first."""
-    for each in alternatives(pattern):
+    for each in pt.alternatives(pattern):
         if _whole(each)(term, {}):
             pairs: list[tuple[Term, Term]] = [(each, term)]
             for wanted, found in pairs:
-                if isinstance(wanted, Recursive):
+                if isinstance(wanted, pt.Recursive):
                     inner: Filling = {}
                     part_matcher(wanted)(found, inner)
                     turns = inner[wanted.name]
@@ -200,7 +188,7 @@ def covered(pattern: Term, term: Term) -> list[Term]:
 
 def head(pattern: Term) -> Head:
     """The class, and for an operator its name, of every term that `pattern` matches."""
-    if type(pattern).hole or isinstance(pattern, Recursive):
+    if type(pattern).hole or isinstance(pattern, pt.Recursive):
         return None
     if isinstance(pattern, Literal):
         return (Const, None)
@@ -220,24 +208,24 @@ def _is_negative_zero(value: Any) -> bool:
 
 
 def part_matcher(pattern: Any) -> Matcher:
-    if isinstance(pattern, Hole):
+    if isinstance(pattern, pt.Hole):
         return _hole(pattern.name, _demands(pattern))
-    if isinstance(pattern, IndexHole):
+    if isinstance(pattern, pt.IndexHole):
         return _hole(pattern.name, _index_demands(pattern))
     if isinstance(pattern, Literal):
         value = pattern.value
         return lambda term, _: is_scalar_constant(term, value) or term is pattern
     if isinstance(pattern, Apply):
         return _apply(pattern)
-    if isinstance(pattern, Again):
+    if isinstance(pattern, pt.Again):
         return _again(pattern.name)
-    if isinstance(pattern, Recursive):
+    if isinstance(pattern, pt.Recursive):
         return _recursive(pattern)
-    if isinstance(pattern, Outputs):
+    if isinstance(pattern, pt.Outputs):
         return _node(Tuple(pattern.patterns))  # type: ignore[arg-type]  # patterns for expressions
     if isinstance(pattern, Term) and type(pattern).variable:
         return lambda term, _: term is pattern
-    if isinstance(pattern, Scalar) and not hole_names(pattern):
+    if isinstance(pattern, Scalar) and not pt.hole_names(pattern):
         return lambda term, _: term is pattern  # without holes, equal terms are one object
     if isinstance(pattern, Term):
         return _node(pattern)
@@ -247,7 +235,7 @@ def part_matcher(pattern: Any) -> Matcher:
     return lambda value, _: leaf_key(value) == wanted
 
 
-def _hole(name: str, demands: tuple[Predicate, ...]) -> Matcher:
+def _hole(name: str, demands: tuple[pt.Predicate, ...]) -> Matcher:
     def fill(value: Any, filling: Filling) -> bool:
         if name in filling:
             seen = filling[name]
@@ -263,8 +251,8 @@ def _hole(name: str, demands: tuple[Predicate, ...]) -> Matcher:
 
 def _apply(pattern: Apply) -> Matcher:
     op, arity = pattern.op, len(pattern.args)
-    args = tuple(part_matcher(arg) for arg in pattern.args if not isinstance(arg, Rest))
-    rest = next((arg.name for arg in pattern.args if isinstance(arg, Rest)), None)
+    args = tuple(part_matcher(arg) for arg in pattern.args if not isinstance(arg, pt.Rest))
+    rest = next((arg.name for arg in pattern.args if isinstance(arg, pt.Rest)), None)
     attrs = tuple(part_matcher(value) for _, value in pattern.attrs)
 
     def walk(term: Any, filling: Filling) -> bool:
@@ -297,11 +285,11 @@ def _again(name: str) -> Matcher:
     return fill
 
 
-def _recursive(pattern: Recursive) -> Matcher:
-    steps = alternatives(pattern.step)
-    ends = tuple(each for end in pattern.ends for each in alternatives(end))
+def _recursive(pattern: pt.Recursive) -> Matcher:
+    steps = pt.alternatives(pattern.step)
+    ends = tuple(each for end in pattern.ends for each in pt.alternatives(end))
     matchers = [(each, part_matcher(each)) for each in (*steps, *ends)]
-    whole = frozenset[str]().union(*map(hole_names, ends))
+    whole = frozenset[str]().union(*map(pt.hole_names, ends))
     return RecursiveMatcher(pattern.name, matchers, whole, PatternMatch)
 
 
@@ -347,11 +335,11 @@ def _items(pattern: tuple[Any, ...]) -> Matcher:
     return walk
 
 
-def _demands(of: Hole) -> tuple[Predicate, ...]:
+def _demands(of: pt.Hole) -> tuple[pt.Predicate, ...]:
     constraint = of.constraint
-    if constraint is ANYTHING:
+    if constraint is pt.ANYTHING:
         return ()
-    found: list[Predicate] = []
+    found: list[pt.Predicate] = []
     if constraint.constant:
         found.append(lambda value: isinstance(value, Const))
     typed = (constraint.dtypes, constraint.ranks, constraint.shape)
@@ -362,7 +350,7 @@ def _demands(of: Hole) -> tuple[Predicate, ...]:
     return tuple(found)
 
 
-def _answering(when: Predicate, name: str) -> Predicate:
+def _answering(when: pt.Predicate, name: str) -> pt.Predicate:
     def ask(value: Any) -> bool:
         answer = when(value)
         if isinstance(answer, Term):
@@ -372,17 +360,17 @@ def _answering(when: Predicate, name: str) -> Predicate:
     return ask
 
 
-def _index_demands(of: IndexHole) -> tuple[Predicate, ...]:
+def _index_demands(of: pt.IndexHole) -> tuple[pt.Predicate, ...]:
     """A scalar of the hole's dtype: a law of integers says nothing of floats."""
     dtype, when = of.dtype, of.constraint.when
     if of.constraint.constant:
-        kind: Predicate = lambda value: isinstance(value, Lit) and value.dtype is dtype  # noqa: E731  # two forms of one predicate
+        kind: pt.Predicate = lambda value: isinstance(value, Lit) and value.dtype is dtype  # noqa: E731  # two forms of one predicate
     else:
         kind = lambda value: isinstance(value, Scalar) and dtype_of(value) is dtype  # noqa: E731  # as above
     return (kind,) if when is None else (kind, _answering(when, of.name))
 
 
-def fits(of: object, constraint: Constraint) -> bool:
+def fits(of: object, constraint: pt.Constraint) -> bool:
     """Whether something of that type is what a hole asks for."""
     if not isinstance(of, TensorType):
         return False

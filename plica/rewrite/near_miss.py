@@ -31,17 +31,8 @@ from plica.ir.graph.expression import Apply, Const, Expr, Literal, Var
 from plica.ir.graph.module import Module
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType
+from plica.rewrite import pattern as pt
 from plica.rewrite.match import Filling, Matcher, PatternMatch, part_matcher
-from plica.rewrite.pattern import (
-    Constraint,
-    Dominator,
-    Hole,
-    IndexHole,
-    Outputs,
-    Recursive,
-    Rest,
-    alternatives,
-)
 from plica.rewrite.rule import Rule
 
 
@@ -69,7 +60,7 @@ def near_miss(rule: Rule, term: Term) -> NearMiss | None:
     """Why a rule does not apply to a term, by the alternative that fits it best; None where it
     applies."""
     misses = []
-    for pattern, (_, matcher) in zip(alternatives(rule.left), rule.matchers, strict=True):
+    for pattern, (_, matcher) in zip(pt.alternatives(rule.left), rule.matchers, strict=True):
         miss = _missed(rule, pattern, matcher, term)
         if miss is None:
             return None
@@ -100,8 +91,8 @@ def _nodes(values: Iterable[Term]) -> Iterator[Term]:
 
 def _missed(rule: Rule, pattern: Term, matcher: Matcher, term: Term) -> NearMiss | None:
     parts = _size(pattern)
-    if isinstance(pattern, Dominator | Outputs):
-        what = "a region" if isinstance(pattern, Dominator) else "several terms"
+    if isinstance(pattern, pt.Dominator | pt.Outputs):
+        what = "a region" if isinstance(pattern, pt.Dominator) else "several terms"
         return NearMiss(term, parts, 0, ("the left side",), what, "a single term")
     filling: Filling = {}
     try:
@@ -133,7 +124,7 @@ def _stop(pattern: Any, value: Any, filling: Filling, path: tuple[str, ...]) -> 
         return None
     filling.clear()
     filling.update(before)
-    if isinstance(pattern, Hole | IndexHole):
+    if isinstance(pattern, pt.Hole | pt.IndexHole):
         return 0, (*path, f"the hole {pattern.name}"), *_demand(pattern, value, filling)
     if not isinstance(pattern, Term) or type(pattern) is not type(value):
         return 0, path or ("the head",), _show(pattern), _show(value)
@@ -152,7 +143,7 @@ def _stop_apply(
     here = path or ("the head",)
     if not isinstance(value, Apply) or value.op != pattern.op:
         return 0, here, pattern.op, _show(value)
-    fixed = [each for each in pattern.args if not isinstance(each, Rest)]
+    fixed = [each for each in pattern.args if not isinstance(each, pt.Rest)]
     wanted, found = len(fixed), len(value.args)
     if found < wanted or (found > wanted and wanted == len(pattern.args)):
         return 1, (*path, pattern.op), f"{wanted} arguments", str(found)
@@ -168,16 +159,16 @@ def _stop_apply(
         if stop is not None:
             return count + stop[0], *stop[1:]
         count += _size(inside)
-    for rest in (each for each in pattern.args if isinstance(each, Rest)):
+    for rest in (each for each in pattern.args if isinstance(each, pt.Rest)):
         filling.setdefault(rest.name, value.args[wanted:])
     return None
 
 
-def _demand(hole: Hole | IndexHole, value: Any, filling: Filling) -> tuple[str, str]:
+def _demand(hole: pt.Hole | pt.IndexHole, value: Any, filling: Filling) -> tuple[str, str]:
     """What a hole asks for that something does not give."""
     if hole.name in filling:
         return f"the same as before, {_show(filling[hole.name])}", _show(value)
-    asked: Constraint = hole.constraint
+    asked: pt.Constraint = hole.constraint
     found = type_of(value) if isinstance(value, Expr) else None
     of = found if isinstance(found, TensorType) else None
     if asked.constant and not isinstance(value, Const):
@@ -212,9 +203,9 @@ def _show(value: Any) -> str:
             return value.op
         case Literal():
             return str(value.value)
-        case Hole() | IndexHole() | Rest():
+        case pt.Hole() | pt.IndexHole() | pt.Rest():
             return f"anything ({value.name})"
-        case Recursive():
+        case pt.Recursive():
             return f"a turn of {value.name}"
         case Const():
             return f"a constant {type_of(value)}"

@@ -39,21 +39,7 @@ from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.graph.expression import (
-    Apply,
-    Call,
-    Const,
-    Constructor,
-    Expr,
-    Function,
-    If,
-    Let,
-    Project,
-    Tuple,
-    Var,
-    attr,
-)
-from plica.ir.graph.expression import Match as GraphMatch
+from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pass
 from plica.ir.type.infer import infer, type_of
@@ -65,20 +51,22 @@ from plica.runtime.error import Diagnostic
 
 COMPOSITE: Final = "composite"
 """The attribute that holds a composite's name."""
-_PLAIN: Final = (Apply, Tuple, Project, Call)
+_PLAIN: Final = (ex.Apply, ex.Tuple, ex.Project, ex.Call)
 
 
 def partition(module: Module, pattern: Term, name: str) -> Module:
     """The module with every region that the pattern finds in a function of its own."""
-    if any(isinstance(node, If | Let | GraphMatch | Function) for node in post_order(pattern)):
+    if any(
+        isinstance(node, ex.If | ex.Let | ex.Match | ex.Function) for node in post_order(pattern)
+    ):
         message = "A composite is made of operators, tuples, projections and calls."
         hint = "Leave control flow to a hole of the pattern."
         raise RuleRefused(Diagnostic("unsupported", message, suggestion=hint))
     known = infer(module)
-    whole = Tuple(tuple(function for _, function in known.functions()))
+    whole = ex.Tuple(tuple(function for _, function in known.functions()))
     dataflow = Dataflow(whole, opened)
-    taken: set[Expr] = set()
-    found: dict[Expr, frozenset[Expr]] = {}
+    taken: set[ex.Expr] = set()
+    found: dict[ex.Expr, frozenset[ex.Expr]] = {}
     for root, region in _regions(dataflow, pattern, taken):
         if root is not whole and taken.isdisjoint(region):
             taken |= region
@@ -90,29 +78,29 @@ def partition(module: Module, pattern: Term, name: str) -> Module:
     return map_functions(known, lambda _, function: cutter.function(function))
 
 
-def opened(node: Expr) -> tuple[Expr, ...]:
+def opened(node: ex.Expr) -> tuple[ex.Expr, ...]:
     """What an expression is made of; a composite is one piece."""
     return () if is_composite(node) else operands(node)
 
 
-def is_composite(node: Expr, name: str | None = None) -> bool:
+def is_composite(node: ex.Expr, name: str | None = None) -> bool:
     """Whether an expression is a composite, or that of a name."""
-    if not isinstance(node, Function):
+    if not isinstance(node, ex.Function):
         return False
-    found = attr(node, COMPOSITE)
+    found = ex.attr(node, COMPOSITE)
     return found is not None if name is None else found == name
 
 
-def composites(module: Module) -> tuple[Function, ...]:
+def composites(module: Module) -> tuple[ex.Function, ...]:
     """The composites of a module, each once, in the order of a walk."""
     functions = [function for _, function in module.functions()]
     found = [node for node in expressions(*functions) if is_composite(node)]
-    return tuple(node for node in found if isinstance(node, Function))
+    return tuple(node for node in found if isinstance(node, ex.Function))
 
 
 def _regions(
-    dataflow: Dataflow, pattern: Term, taken: set[Expr]
-) -> Iterator[tuple[Expr, frozenset[Expr]]]:
+    dataflow: Dataflow, pattern: Term, taken: set[ex.Expr]
+) -> Iterator[tuple[ex.Expr, frozenset[ex.Expr]]]:
     """The regions of a pattern, wholes before parts; what is taken need not be looked at."""
     if isinstance(pattern, Dominator):
         for parent, child in dataflow.ends(pattern):
@@ -126,12 +114,14 @@ def _regions(
                 yield node, region
 
 
-def _plain(nodes: Iterable[Term]) -> Iterator[Expr]:
+def _plain(nodes: Iterable[Term]) -> Iterator[ex.Expr]:
     """The parts of a match that are computed: constants and the like come along anyway."""
     return (node for node in nodes if isinstance(node, _PLAIN))
 
 
-def _stays_inside(dataflow: Dataflow, node: Expr, root: Expr, region: frozenset[Expr]) -> bool:
+def _stays_inside(
+    dataflow: Dataflow, node: ex.Expr, root: ex.Expr, region: frozenset[ex.Expr]
+) -> bool:
     return node is root or all(user in region for user in dataflow.users[node])
 
 
@@ -139,14 +129,14 @@ class _Cutter:
     """Functions with their regions replaced by calls."""
 
     def __init__(
-        self, regions: dict[Expr, frozenset[Expr]], globals_: frozenset[Term], name: str
+        self, regions: dict[ex.Expr, frozenset[ex.Expr]], globals_: frozenset[Term], name: str
     ) -> None:
         self.regions = regions
         self.globals = globals_
         self.name = name
-        self.memo: dict[Expr, Expr] = {}
+        self.memo: dict[ex.Expr, ex.Expr] = {}
 
-    def function(self, function: Function) -> Function:
+    def function(self, function: ex.Function) -> ex.Function:
         if is_composite(function):
             return function
         for node in _inside(function):
@@ -161,14 +151,14 @@ class _Cutter:
                     new = with_operands(node, tuple([self.memo[part] for part in parts]))
                 self.memo[node] = new
         made = self.memo[function]
-        assert isinstance(made, Function)
+        assert isinstance(made, ex.Function)
         return made
 
-    def _call(self, root: Expr, region: frozenset[Expr]) -> Expr:
+    def _call(self, root: ex.Expr, region: frozenset[ex.Expr]) -> ex.Expr:
         """The call that stands for a region."""
-        become: dict[Expr, Expr] = {}
-        inputs: list[Expr] = []
-        stack: list[tuple[Expr, bool]] = [(root, False)]
+        become: dict[ex.Expr, ex.Expr] = {}
+        inputs: list[ex.Expr] = []
+        stack: list[tuple[ex.Expr, bool]] = [(root, False)]
         while stack:
             node, leaving = stack.pop()
             if leaving:
@@ -180,23 +170,25 @@ class _Cutter:
                 stack.append((node, True))
                 stack.extend((part, False) for part in reversed(operands(node)))
             elif (
-                isinstance(node, Const | Constructor) or node in self.globals or is_composite(node)
+                isinstance(node, ex.Const | ex.Constructor)
+                or node in self.globals
+                or is_composite(node)
             ):
                 become[node] = node
             else:
-                become[node] = Var(Name("argument", len(inputs)), type_of(node))
+                become[node] = ex.Var(Name("argument", len(inputs)), type_of(node))
                 inputs.append(node)
-        params = tuple(each for node in inputs if isinstance(each := become[node], Var))
+        params = tuple(each for node in inputs if isinstance(each := become[node], ex.Var))
         attrs = ((COMPOSITE, self.name),)
-        made = Function((), (), params, type_of(root), become[root], attrs)
-        return Call(made, tuple([self.memo[node] for node in inputs]))
+        made = ex.Function((), (), params, type_of(root), become[root], attrs)
+        return ex.Call(made, tuple([self.memo[node] for node in inputs]))
 
 
-def _inside(root: Expr) -> list[Expr]:
+def _inside(root: ex.Expr) -> list[ex.Expr]:
     """Every expression below one outside of composites, parts before wholes."""
-    done: set[Expr] = set()
-    order: list[Expr] = []
-    stack: list[tuple[Expr, bool]] = [(root, False)]
+    done: set[ex.Expr] = set()
+    order: list[ex.Expr] = []
+    stack: list[tuple[ex.Expr, bool]] = [(root, False)]
     while stack:
         node, leaving = stack.pop()
         if leaving:
@@ -211,27 +203,27 @@ def _inside(root: Expr) -> list[Expr]:
 def inline_composites(module: Module, name: str | None = None) -> Module:
     """The module with the calls of composites, or of those of one name, written out."""
     known = infer(module)
-    memo: dict[Expr, Expr] = {}
+    memo: dict[ex.Expr, ex.Expr] = {}
 
-    def rewrite(_: Var, function: Function) -> Function:
+    def rewrite(_: ex.Var, function: ex.Function) -> ex.Function:
         for node in expressions(function):
             if node not in memo:
                 new = with_operands(node, tuple([memo[part] for part in operands(node)]))
                 memo[node] = _written_out(new, name)
         made = memo[function]
-        assert isinstance(made, Function)
+        assert isinstance(made, ex.Function)
         return made
 
     return map_functions(known, rewrite)
 
 
-def _written_out(node: Expr, name: str | None) -> Expr:
+def _written_out(node: ex.Expr, name: str | None) -> ex.Expr:
     """The body of a called composite with its arguments in it."""
-    if not isinstance(node, Call) or not is_composite(node.callee, name):
+    if not isinstance(node, ex.Call) or not is_composite(node.callee, name):
         return node
     function = node.callee
-    assert isinstance(function, Function)
-    become: dict[Expr, Expr] = dict(zip(function.params, node.args, strict=True))
+    assert isinstance(function, ex.Function)
+    become: dict[ex.Expr, ex.Expr] = dict(zip(function.params, node.args, strict=True))
     for each in _inside(function.body):  # composites in it are closed: nothing to replace there
         if each not in become:
             parts = tuple([become[part] for part in opened(each)])

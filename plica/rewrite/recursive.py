@@ -33,18 +33,7 @@ from plica.core.diagnostic import RuleRefused
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
 from plica.ir.graph.expression import Expr
-from plica.rewrite.pattern import (
-    Again,
-    Hole,
-    Recursive,
-    Rest,
-    alternatives,
-    bound_names,
-    hole_names,
-    once,
-    recursions,
-    word,
-)
+from plica.rewrite import pattern as pt
 from plica.runtime.error import Diagnostic, Place
 
 TURNS: Final = (1, 2, 0, 3, 4)
@@ -60,25 +49,25 @@ def recursive(name: str, step: Callable[[Any], Any], ends: Any = None) -> Any:
     called: object = step  # whatever a user gives
     if not callable(called):
         hint = "lambda again: either(relu(again), x)"
-        raise _refused(word(name), "has a function for its step", "a function", repr(step), hint)
-    again = Again(word(name))
+        raise _refused(pt.word(name), "has a function for its step", "a function", repr(step), hint)
+    again = pt.Again(pt.word(name))
     body = step(again)
     for each in (body,) if ends is None else (body, ends):
         if not isinstance(each, Expr):
             raise _refused(again.name, "is made of expressions", "a pattern", repr(each))
-    made = Recursive(again.name, body, () if ends is None else (ends,))
+    made = pt.Recursive(again.name, body, () if ends is None else (ends,))
     for reason in _wrong(made, again):
         raise reason
     return made
 
 
-def _wrong(made: Recursive, again: Again) -> Iterator[RuleRefused]:
+def _wrong(made: pt.Recursive, again: pt.Again) -> Iterator[RuleRefused]:
     """Why something can be no recursive pattern."""
     name = made.name
     for end in made.ends:
-        if any(isinstance(node, Again) for node in post_order(end)):
+        if any(isinstance(node, pt.Again) for node in post_order(end)):
             yield _refused(name, "ends in what does not go on", "no again in ends", "again")
-    ways = alternatives(made.step)
+    ways = pt.alternatives(made.step)
     if again in ways:
         found = "again alone, which is the same term for ever"
         yield _refused(name, "takes a step", "an operator around again", found)
@@ -88,16 +77,16 @@ def _wrong(made: Recursive, again: Again) -> Iterator[RuleRefused]:
     if not made.ends and all(_goes_on(way, again) for way in ways):
         hint = f'either(..., x), or recursive("{name}", ..., ends=x)'
         yield _refused(name, "ends", "an alternative without again, or ends=", "none", hint)
-    if any(isinstance(node, Again) and node is not again for node in once(made.step)):
+    if any(isinstance(node, pt.Again) and node is not again for node in pt.once(made.step)):
         yield _refused(name, "says again of itself only", f"the again of {name}", "that of another")
     if any(type(node).binds for each in (made.step, *made.ends) for node in post_order(each)):
         yield _refused(name, "binds no variables", "operators around holes", "a let or a function")
-    twice = hole_names(made.step) & frozenset[str]().union(*map(hole_names, made.ends))
+    twice = pt.hole_names(made.step) & frozenset[str]().union(*map(pt.hole_names, made.ends))
     if twice - {name}:
         yield _shared(name, twice - {name}, None)
 
 
-def _goes_on(way: Term, again: Again) -> bool:
+def _goes_on(way: Term, again: pt.Again) -> bool:
     return again in post_order(way)
 
 
@@ -117,12 +106,12 @@ def _shared(name: str, holes: frozenset[str], place: Place | None) -> RuleRefuse
 
 def check_recursions(left: Term, place: Place | None) -> None:
     """Refuse a left side whose recursive patterns share what is their own, or stand in scopes."""
-    found = recursions(left)
+    found = pt.recursions(left)
     if not found:
         return
-    taken = bound_names(left)
+    taken = pt.bound_names(left)
     for each in found:
-        own = hole_names(each.step) - {each.name}
+        own = pt.hole_names(each.step) - {each.name}
         if own & taken:
             raise _shared(each.name, own & taken, place)
         if each.name in taken:
@@ -138,7 +127,7 @@ def check_recursions(left: Term, place: Place | None) -> None:
 def unrolled(pattern: Term, choose: Callable[[Any], Any]) -> Term:
     """An ordinary pattern: some turns of each recursion written out, the holes of each by a name of
     their own.  Recursion over a pattern, and a few turns deep."""
-    if not recursions(pattern):
+    if not pt.recursions(pattern):
         return pattern
     return _Unrolling(choose).part(pattern)
 
@@ -148,35 +137,35 @@ class _Unrolling:
 
     def __init__(self, choose: Callable[[Any], Any]) -> None:
         self.choose, self.numbers = choose, itertools.count()
-        self.made: dict[Recursive, Term] = {}
+        self.made: dict[pt.Recursive, Term] = {}
 
     def part(self, node: Term) -> Term:
         """A part of the pattern that is matched once."""
-        if isinstance(node, Recursive):
+        if isinstance(node, pt.Recursive):
             if node not in self.made:
                 self.made[node] = self.turn(node, self.choose(TURNS))
             return self.made[node]
         return rebuild(node, tuple(map(self.part, node._children)))
 
-    def turn(self, of: Recursive, left: int) -> Term:
+    def turn(self, of: pt.Recursive, left: int) -> Term:
         """A turn with so many others inside."""
-        again = Again(of.name)
-        ways = alternatives(of.step)
+        again = pt.Again(of.name)
+        ways = pt.alternatives(of.step)
         if left:
             step = self.choose([way for way in ways if _goes_on(way, again)])
         else:
             stops = [way for way in ways if not _goes_on(way, again)]
-            ends = [way for end in of.ends for way in alternatives(end)]
+            ends = [way for end in of.ends for way in pt.alternatives(end)]
             step = self.choose([*stops, *ends])
             if step in ends:
                 return self.part(step)
         return self._step(step, of, left, next(self.numbers))
 
-    def _step(self, node: Term, of: Recursive, left: int, number: int) -> Term:
-        if isinstance(node, Again):
+    def _step(self, node: Term, of: pt.Recursive, left: int, number: int) -> Term:
+        if isinstance(node, pt.Again):
             return self.turn(of, left - 1)
-        if isinstance(node, Recursive):
+        if isinstance(node, pt.Recursive):
             return self.turn(node, self.choose(TURNS))
-        if isinstance(node, Hole | Rest):
+        if isinstance(node, pt.Hole | pt.Rest):
             return attrs.evolve(node, name=f"{node.name}_{number}")
         return rebuild(node, tuple(self._step(kid, of, left, number) for kid in node._children))

@@ -65,6 +65,9 @@ PEAK: Final = "plica_peak"
 ACCELERATED: Final = "accel.json"
 """The member that artefacts with layers on an accelerator have."""
 
+LISTS: Final = "lists.json"
+"""The member that says which arrays of a program stand for lists and options."""
+
 ALIGNMENT: Final = 64
 
 

@@ -36,17 +36,8 @@ WORDS: Final = frozenset(_WORDS.split())
 """The words of C and C++, and the names that the wrapper and the example use themselves."""
 
 _OWN: Final = (
-    "workspace",
-    "own",
-    "start",
-    "table",
-    "result",
-    "dims",
-    "sizes",
-    "wrong",
-    "code",
-    "i",
-)
+    "workspace", "own", "start", "table", "result", "dims", "sizes", "wrong", "code", "i",
+)  # fmt: skip
 EXAMPLE: Final = 3
 """What an open size is in the example, where the model takes it."""
 

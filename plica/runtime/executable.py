@@ -216,8 +216,12 @@ class Executable:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the artefact, as a whole or not at all; `plica.load` reads it."""
+        archive.write(path, archive.pack(self.members()))
+
+    def members(self) -> dict[str, bytes]:
+        """The members of the archive that this is written as."""
         self._externs.check_written("saved")
-        archive.write(path, archive.pack(to_members(self.artefact)))
+        return to_members(self.artefact)
 
     def export(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         """A shared library with a plain C function, and beside it a header and an example."""

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from plica.runtime import archive, host
-from plica.runtime.artefact import ACCELERATED, ENTRY, PEAK, USE, Artefact, from_members
+from plica.runtime.artefact import ACCELERATED, ENTRY, LISTS, PEAK, USE, Artefact, from_members
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.late import late
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from plica.runtime.dynamic.artefact import from_members as dynamic_from_members
     from plica.runtime.dynamic.artefact import is_dynamic
     from plica.runtime.dynamic.executable import DynamicExecutable
+    from plica.runtime.list_executable import over_lists
     from plica.runtime.staged.artefact import from_members as staged_from_members
     from plica.runtime.staged.artefact import is_staged
     from plica.runtime.staged.executable import StagedExecutable
@@ -39,6 +40,7 @@ else:  # few artefacts are of these kinds, and the others should not wait for th
     dynamic_from_members = late("plica.runtime.dynamic.artefact:from_members")
     is_dynamic = late("plica.runtime.dynamic.artefact:is_dynamic")
     DynamicExecutable = late("plica.runtime.dynamic.executable:DynamicExecutable")
+    over_lists = late("plica.runtime.list_executable:over_lists")
     staged_from_members = late("plica.runtime.staged.artefact:from_members")
     is_staged = late("plica.runtime.staged.artefact:is_staged")
     StagedExecutable = late("plica.runtime.staged.executable:StagedExecutable")
@@ -57,6 +59,17 @@ def load(
     the library of C has: no path is taken from the file.
     """
     members = archive.read(path)
+    lists = members.pop(LISTS, None)
+    made = _loaded(members, threads, externs)
+    return made if lists is None else over_lists(made, lists)
+
+
+def _loaded(
+    members: dict[str, bytes],
+    threads: int | None,
+    externs: Mapping[str, str | os.PathLike[str]] | None,
+) -> Executable:
+    """The executable over arrays."""
     if ACCELERATED in members:
         return on_device(accelerated(members), executable, threads)
     if is_staged(members):

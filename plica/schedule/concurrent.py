@@ -11,9 +11,9 @@ where a buffer is allocated for a part of the kernel, whether nothing outside of
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> x, i = buffer("x", (3,), f32), axis("i")
 >>> own = Buffer(x.name, x.shape, x.dtype, "shared")
->>> inside = For(i, index(3), "threadIdx.x", Store(x, (i,), own[i]))
+>>> inside = st.For(i, index(3), "threadIdx.x", Store(x, (i,), own[i]))
 >>> body = seq(Store(own, (index(0),), x[0]), inside)
->>> _launched_apart(Kernel((), (x,), 0, body)).precondition
+>>> _launched_apart(st.Kernel((), (x,), 0, body)).precondition
 'handed-over'
 """
 
@@ -25,17 +25,9 @@ from plica.analysis.access import accesses
 from plica.analysis.dependence import conflicts
 from plica.analysis.site import map_of
 from plica.core.binding import free_vars
+from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.statement import (
-    THREADS,
-    Alloc,
-    For,
-    Kernel,
-    Stmt,
-    statements,
-    substatements,
-)
 from plica.schedule.instruction import Instruction, Scene
 from plica.schedule.launch import safe_threads
 from plica.schedule.order import is_own
@@ -75,20 +67,20 @@ def unsafe(scene: Scene) -> Problem | None:
     return _launched_apart(scene.kernel)
 
 
-def _has_concurrent(kernel: Kernel) -> bool:
+def _has_concurrent(kernel: st.Kernel) -> bool:
     return any(site.node.kind not in IN_TURN for site in map_of(kernel).loops.values())
 
 
 @lru_cache(maxsize=64)
-def _has_inner_buffers(kernel: Kernel) -> bool:
+def _has_inner_buffers(kernel: st.Kernel) -> bool:
     """Whether a buffer is allocated for a part of the kernel only."""
     body = kernel.body
-    while isinstance(body, Alloc):
+    while isinstance(body, st.Alloc):
         body = body.body
-    return any(isinstance(each, Alloc) for each in statements(body))
+    return any(isinstance(each, st.Alloc) for each in st.statements(body))
 
 
-def _out_of_sight(kernel: Kernel) -> Problem | None:
+def _out_of_sight(kernel: st.Kernel) -> Problem | None:
     """A buffer that is used outside of the part of the kernel it is allocated for."""
     lost = sorted(str(each.name) for each in free_vars(kernel) if isinstance(each, Buffer))
     if not lost:
@@ -98,7 +90,7 @@ def _out_of_sight(kernel: Kernel) -> Problem | None:
 
 
 @lru_cache(maxsize=64)
-def _launched_apart(kernel: Kernel) -> Problem | None:
+def _launched_apart(kernel: st.Kernel) -> Problem | None:
     """A buffer that threads have to themselves, used in a launch and elsewhere too."""
     places: dict[Buffer, set[int]] = {}
     launches = _launches(kernel.body)
@@ -107,7 +99,7 @@ def _launched_apart(kernel: Kernel) -> Problem | None:
             if scope(access.buffer.scope).reach != "all":
                 places.setdefault(access.buffer, set()).add(number)
     for buffer, by in places.items():
-        if len(by) > 1 and any(isinstance(launches[at], For) for at in by):
+        if len(by) > 1 and any(isinstance(launches[at], st.For) for at in by):
             expected = f"memory that all threads reach, or one launch that uses {buffer.name}"
             found = f"the scope {buffer.scope}, used by {len(by)} parts of the kernel"
             hint = "Move the block into the launch in one step: read_at, write_at."
@@ -115,14 +107,14 @@ def _launched_apart(kernel: Kernel) -> Problem | None:
     return None
 
 
-def _launches(root: Stmt) -> list[Stmt]:
+def _launches(root: st.Stmt) -> list[st.Stmt]:
     """The outermost loops over threads, and the statements outside them that hold none."""
-    found: list[Stmt] = []
+    found: list[st.Stmt] = []
     stack = [root]
     while stack:
         stmt = stack.pop()
-        inside = substatements(stmt)
-        if (isinstance(stmt, For) and stmt.kind in THREADS) or not inside:
+        inside = st.substatements(stmt)
+        if (isinstance(stmt, st.For) and stmt.kind in st.THREADS) or not inside:
             found.append(stmt)
         else:
             stack.extend(reversed(inside))

@@ -43,7 +43,7 @@ from plica.schedule.replay import (
     taken,
     with_kernel,
 )
-from plica.schedule.trace import Program, Step, Trace, is_decision
+from plica.schedule.trace import Program, Step, Trace, check_decision, wrong_decision
 
 Request: TypeAlias = "Instruction | Step | Find | DoBlock"
 # Any: what a do-block receives depends on what it yields.
@@ -101,9 +101,9 @@ def do(body: Callable[..., Body]) -> DoBlock:
 def decided(instruction: Sampling, *decision: int) -> Step:
     """A step whose decision is given, in a do-block: nothing is drawn."""
     if not isinstance(instruction, Sampling):
-        raise ValueError(f"{instruction!r} samples nothing, so nothing can be decided.")
-    if not is_decision(decision):
-        raise ValueError(f"A decision is a tuple of integers, not {decision!r}.")
+        message = "What samples nothing has nothing to decide."
+        raise wrong_decision(message, "an instruction that samples", instruction)
+    check_decision(decision)
     return Step(instruction, decision)
 
 
@@ -141,7 +141,8 @@ def record(
     for number in decisions or {}:
         if number >= len(steps) or steps[number].decision is None:
             kind = steps[number].instruction.kind if number < len(steps) else "there is none"
-            raise ValueError(f"Step {number} ({kind}) samples nothing, yet a decision is given.")
+            message = f"Step {number} ({kind}) samples nothing, yet a decision is given."
+            raise wrong_decision(message, "the number of a step that samples", number)
     return Recorded(Trace(steps), with_kernel(whole, name, state.kernel), result)
 
 
@@ -259,12 +260,13 @@ def _unpacked(wrong: ValueError, answer: object, steps: Sequence[Step]) -> Sched
 
 def _decidable(decisions: Any) -> None:  # Any: whatever was given for them
     if not isinstance(decisions, Mapping):
-        raise ValueError(f"Decisions are given by the number of the step, not as {decisions!r}.")
+        message = "Decisions are given by the number of the step."
+        raise wrong_decision(message, "a map from numbers to tuples of integers", decisions)
     for number, decision in decisions.items():
         if type(number) is not int or number < 0:
-            raise ValueError(f"Decisions are given by the number of the step, not by {number!r}.")
-        if not isinstance(decision, tuple | list) or not is_decision(tuple(decision)):
-            raise ValueError(f"A decision is a tuple of integers, not {decision!r}.")
+            message = "Decisions are given by the number of the step."
+            raise wrong_decision(message, "a number from 0", number)
+        check_decision(tuple(decision) if isinstance(decision, list) else decision)
 
 
 def _decided(

@@ -30,7 +30,7 @@ from plica.ir.interpret.value import Array
 from plica.ir.loop.scalar import Buffer, ScalarVar
 from plica.ir.loop.specialise import specialise
 from plica.ir.loop.statement import Kernel
-from plica.rewrite.check.report import literal
+from plica.rewrite.check.report import literal, slug
 from plica.rewrite.fuzz.driver import ENDLESS, TOO_LONG, campaign
 from plica.runtime.error import PlicaError
 from plica.schedule.generate.kernel import random_case
@@ -262,8 +262,6 @@ import numpy as np
 
 import plica
 from plica.ir.interpret.kernel import run_kernel
-from plica.ir.loop.scalar import Buffer, ScalarVar
-from plica.ir.loop.specialise import specialise
 from plica.schedule.replay import kernel_of
 
 # {step}: {" ".join(reason.split())}
@@ -275,7 +273,7 @@ AFTER = """
 """
 
 
-def test_{step}() -> None:
+def test_{slug(step)}() -> None:
     inputs = [
 {arrays}    ]
     results = []

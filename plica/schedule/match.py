@@ -21,28 +21,8 @@ from plica.analysis.reduction import reducer
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
 from plica.core.term import Term
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.invocation import TensorIntrinsic
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    BitAnd,
-    BitOr,
-    BitXor,
-    Buffer,
-    Eq,
-    Lit,
-    Load,
-    Max,
-    Min,
-    Mul,
-    Ne,
-    Or,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    dtype_of,
-    index,
-)
 from plica.ir.loop.statement import Kernel, Region, Store
 from plica.ir.type.dim import same_dim
 from plica.ir.type.dtype import i64
@@ -57,13 +37,15 @@ else:
     ScalarNames = late("plica.ir.text.show.scalar:ScalarNames")
     ScalarPrinter = late("plica.ir.text.show.scalar:ScalarPrinter")
 
-COMMUTATIVE: Final = (Add, Mul, Min, Max, And, Or, BitAnd, BitOr, BitXor, Eq, Ne)
+COMMUTATIVE: Final = (
+    sc.Add, sc.Mul, sc.Min, sc.Max, sc.And, sc.Or, sc.BitAnd, sc.BitOr, sc.BitXor, sc.Eq, sc.Ne,
+)  # fmt: skip
 MOST_WAYS: Final = 16
 MOST_STEPS: Final = 4_000
 """How many ways of pairing the sides of operations are looked at."""
 
-Values: TypeAlias = Mapping[Any, Scalar]  # Any: variables, whichever class the caller has
-Pairs: TypeAlias = "tuple[tuple[Load, Load], ...]"
+Values: TypeAlias = Mapping[Any, sc.Scalar]  # Any: variables, whichever class the caller has
+Pairs: TypeAlias = "tuple[tuple[sc.Load, sc.Load], ...]"
 
 
 @frozen(eq=False)
@@ -71,7 +53,7 @@ class IntrinsicMatch:
     """What the parameters and the dims of an intrinsic are in a program."""
 
     regions: Mapping[Name, Region]
-    sizes: Mapping[ScalarVar, Scalar]
+    sizes: Mapping[sc.ScalarVar, sc.Scalar]
 
 
 @frozen
@@ -87,9 +69,9 @@ class MatchFailure:
 class Description:
     """The meaning of an intrinsic with names that no program has."""
 
-    params: tuple[Buffer, ...]
-    shapes: Mapping[Name, tuple[Scalar, ...]]
-    dims: tuple[ScalarVar, ...]
+    params: tuple[sc.Buffer, ...]
+    shapes: Mapping[Name, tuple[sc.Scalar, ...]]
+    dims: tuple[sc.ScalarVar, ...]
     nests: tuple[Nest, ...]
 
 
@@ -100,12 +82,12 @@ def described(intrinsic: TensorIntrinsic) -> Description | str:
     found = nests_of(meaning.body)
     if isinstance(found, str):
         return found
-    dims = {dim: ScalarVar(Name("a size", at), i64) for at, dim in enumerate(meaning.dims)}
+    dims = {dim: sc.ScalarVar(Name("a size", at), i64) for at, dim in enumerate(meaning.dims)}
     nests = []
     for nest in found:
-        apart: dict[ScalarVar, ScalarVar] = dict(dims)
+        apart: dict[sc.ScalarVar, sc.ScalarVar] = dict(dims)
         for at, (var, _) in enumerate(nest.loops):
-            apart[var] = ScalarVar(Name("an iteration", at), i64)
+            apart[var] = sc.ScalarVar(Name("an iteration", at), i64)
         loops = tuple([(apart[var], _at(extent, apart)) for var, extent in nest.loops])
         nests.append(Nest(loops, _moved(nest.store, apart)))
     shapes = {
@@ -171,7 +153,7 @@ def _nest_matches(
         if order != straight and not any_order:
             yield MatchFailure("the same order of loops", "another, and it matters", 2)
             continue
-        moved: dict[Term, Scalar] = {
+        moved: dict[Term, sc.Scalar] = {
             var: there for (var, _), (there, _) in zip(loops, theirs.loops, strict=True)
         }
         here = evolve(state, sizes=sizes)
@@ -181,14 +163,14 @@ def _nest_matches(
 
 
 def _sizes(
-    ours: Sequence[tuple[ScalarVar, Scalar]],
-    theirs: Sequence[tuple[ScalarVar, Scalar]],
-    known_sizes: Mapping[ScalarVar, Scalar],
-) -> dict[ScalarVar, Scalar] | None:
+    ours: Sequence[tuple[sc.ScalarVar, sc.Scalar]],
+    theirs: Sequence[tuple[sc.ScalarVar, sc.Scalar]],
+    known_sizes: Mapping[sc.ScalarVar, sc.Scalar],
+) -> dict[sc.ScalarVar, sc.Scalar] | None:
     """What the dims of an intrinsic are when loops are paired so; None where extents differ."""
     sizes = dict(known_sizes)
     for (_, size), (_, wanted) in zip(ours, theirs, strict=True):
-        if isinstance(wanted, ScalarVar):
+        if isinstance(wanted, sc.ScalarVar):
             sizes.setdefault(wanted, size)
     for (_, size), (_, wanted) in zip(ours, theirs, strict=True):
         if not same_dim(_at(wanted, sizes), size):
@@ -203,7 +185,10 @@ def _store_matches(
     if ours.buffer.dtype is not theirs.store.buffer.dtype:
         yield _of_another_dtype(ours.buffer, theirs.store.buffer)
         return
-    target = (Load(ours.buffer, ours.indices), Load(theirs.store.buffer, theirs.store.indices))
+    target = (
+        sc.Load(ours.buffer, ours.indices),
+        sc.Load(theirs.store.buffer, theirs.store.indices),
+    )
     for pairs in _ways(ours.value, theirs.store.value):
         if isinstance(pairs, MatchFailure):
             yield pairs
@@ -217,9 +202,9 @@ def _store_matches(
         yield evolve(state, regions=regions) if wrong is None else wrong
 
 
-def _ways(ours: Scalar, theirs: Scalar) -> Iterator[Pairs | MatchFailure]:
+def _ways(ours: sc.Scalar, theirs: sc.Scalar) -> Iterator[Pairs | MatchFailure]:
     """The ways to pair the elements that two values read; both sides of a sum are tried."""
-    stack: list[tuple[tuple[tuple[Scalar, Scalar], ...], Pairs]] = [(((ours, theirs),), ())]
+    stack: list[tuple[tuple[tuple[sc.Scalar, sc.Scalar], ...], Pairs]] = [(((ours, theirs),), ())]
     steps = ways = 0
     while stack and steps < MOST_STEPS and ways < MOST_WAYS:
         steps += 1
@@ -229,7 +214,7 @@ def _ways(ours: Scalar, theirs: Scalar) -> Iterator[Pairs | MatchFailure]:
             yield found
             continue
         (a, b), rest = pending[0], pending[1:]
-        if isinstance(a, Load) and isinstance(b, Load):
+        if isinstance(a, sc.Load) and isinstance(b, sc.Load):
             if a.buffer.dtype is b.buffer.dtype:
                 stack.append((rest, (*found, (a, b))))
             else:
@@ -251,16 +236,16 @@ def _ways(ours: Scalar, theirs: Scalar) -> Iterator[Pairs | MatchFailure]:
         stack.append(((*kids, *rest), found))
 
 
-def _operands(a: Scalar, b: Scalar) -> tuple[tuple[Scalar, Scalar], ...] | None:
+def _operands(a: sc.Scalar, b: sc.Scalar) -> tuple[tuple[sc.Scalar, sc.Scalar], ...] | None:
     """The operands of two operations in pairs, None where the operations differ."""
-    if type(a) is not type(b) or isinstance(a, Reduce | Lit | ScalarVar | Load):
+    if type(a) is not type(b) or isinstance(a, sc.Reduce | sc.Lit | sc.ScalarVar | sc.Load):
         return None
-    pairs: list[tuple[Scalar, Scalar]] = []
+    pairs: list[tuple[sc.Scalar, sc.Scalar]] = []
     for name in type(a)._fields:
         one, two = getattr(a, name), getattr(b, name)
-        if isinstance(one, Scalar):
+        if isinstance(one, sc.Scalar):
             pairs.append((one, two))
-        elif isinstance(one, tuple) and any(isinstance(each, Scalar) for each in one):
+        elif isinstance(one, tuple) and any(isinstance(each, sc.Scalar) for each in one):
             if len(one) != len(two):
                 return None
             pairs += zip(one, two, strict=True)
@@ -269,17 +254,17 @@ def _operands(a: Scalar, b: Scalar) -> tuple[tuple[Scalar, Scalar], ...] | None:
     return tuple(pairs)
 
 
-def _same_value(a: Scalar, b: Scalar) -> bool:
+def _same_value(a: sc.Scalar, b: sc.Scalar) -> bool:
     if a is b:
         return True
-    return dtype_of(a) is i64 and dtype_of(b) is i64 and simple(a - b) is index(0)
+    return sc.dtype_of(a) is i64 and sc.dtype_of(b) is i64 and simple(a - b) is sc.index(0)
 
 
 def _placed(
-    pair: tuple[Load, Load],
+    pair: tuple[sc.Load, sc.Load],
     nest: Nest,
     of: Description,
-    sizes: Mapping[ScalarVar, Scalar],
+    sizes: Mapping[sc.ScalarVar, sc.Scalar],
     regions: dict[Name, Region],
 ) -> MatchFailure | None:
     """Enter the region that a parameter stands for, or say why there is none."""
@@ -292,13 +277,13 @@ def _placed(
         expected = f"{param.name} in the scope {param.scope}"
         return MatchFailure(expected, f"{buffer.name} in the scope {buffer.scope}", depth)
     old = regions.get(param.name)
-    start: dict[Term, Scalar] = {var: index(0) for var, _ in nest.loops}
+    start: dict[Term, sc.Scalar] = {var: sc.index(0) for var, _ in nest.loops}
     bases = [_at(each, start) for each in load.indices]
     turns = [simple(each - base) for each, base in zip(load.indices, bases, strict=True)]
     theirs = [_at(each, sizes) for each in wanted.indices]
     their_bases = [_at(each, start) for each in theirs]
     their_turns = [simple(a - b) for a, b in zip(theirs, their_bases, strict=True)]
-    zero, one = index(0), index(1)
+    zero, one = sc.index(0), sc.index(1)
     for places in combinations(range(len(turns)), len(their_turns)):
         if any(turns[at] is not turn for at, turn in zip(places, their_turns, strict=True)):
             continue
@@ -325,11 +310,11 @@ def _in_any_order(nest: Nest) -> bool:
     return all(var in store.indices for var, _ in nest.loops)
 
 
-def _unlike(a: Scalar, b: Scalar, depth: int) -> MatchFailure:
+def _unlike(a: sc.Scalar, b: sc.Scalar, depth: int) -> MatchFailure:
     return MatchFailure(_text(b), _text(a), 3 + depth)
 
 
-def _of_another_dtype(ours: Buffer, theirs: Buffer) -> MatchFailure:
+def _of_another_dtype(ours: sc.Buffer, theirs: sc.Buffer) -> MatchFailure:
     expected = f"{theirs.name} of {theirs.dtype}"
     return MatchFailure(expected, f"{ours.name} of {ours.dtype}", 9)
 
@@ -341,7 +326,7 @@ def _loops_text(nest: Nest) -> str:
     return f"loops of {', '.join(extents)}"
 
 
-def _text(term: Scalar) -> str:
+def _text(term: sc.Scalar) -> str:
     _, (text,) = ScalarPrinter(ScalarNames(IdentifierSupply(()))).lines(
         [(term, None)], naming=False
     )
@@ -349,8 +334,8 @@ def _text(term: Scalar) -> str:
     return short if len(short) <= 60 else f"{short[:57]}..."
 
 
-def _reads(term: Scalar) -> bool:
-    return any(isinstance(each, Buffer) for each in free_vars(term))
+def _reads(term: sc.Scalar) -> bool:
+    return any(isinstance(each, sc.Buffer) for each in free_vars(term))
 
 
 def _moved(store: Store, values: Values) -> Store:
@@ -359,7 +344,7 @@ def _moved(store: Store, values: Values) -> Store:
     return found
 
 
-def _at(term: Scalar, values: Values) -> Scalar:
+def _at(term: sc.Scalar, values: Values) -> sc.Scalar:
     found = substitute(term, values) if values else term
-    assert isinstance(found, Scalar)
+    assert isinstance(found, sc.Scalar)
     return simple(found)

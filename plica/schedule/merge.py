@@ -72,11 +72,7 @@ class _Side:
 
 
 def merge(
-    base: Trace,
-    a: Trace,
-    b: Trace,
-    program: Program | None = None,
-    kernel: str | None = None,
+    base: Trace, a: Trace, b: Trace, program: Program | None = None, kernel: str | None = None
 ) -> Trace | Conflicts:
     """The trace with the changes of both; with a program, it is replayed on it as well."""
     check_traces(base, a, b)

@@ -49,7 +49,7 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.stage import Each, Fold
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
-from plica.ir.type.dtype import f32, f64
+from plica.ir.type.dtype import bf16, f16, f32, f64
 
 Linear: TypeAlias = Callable[[Scalar], Scalar]
 """Something that may as well be done to a sum as to each of its terms."""
@@ -183,6 +183,8 @@ def _linear(of: Scalar, element: Scalar, key: ScalarVar) -> Linear | None:
             case Select(condition, other, Lit(value) as zero) if is_free(condition) and value == 0:
                 steps.append(lambda x, c=condition, z=zero: Select(c, x, z))  # type: ignore[misc]
                 of = other
+            case Cast(Cast(inner, narrow), wide) if wide is f32 and narrow in (f16, bf16):
+                of = inner  # rounded elsewhere
             case _:
                 return None
 

@@ -20,7 +20,7 @@ from typing import TypeAlias
 from plica.schedule.instruction import Decision, Sampling, Scene
 from plica.schedule.problem import Problem
 from plica.schedule.replay import begin, kernel_of, refused_step, taken
-from plica.schedule.trace import Program, Step, Trace, is_decision
+from plica.schedule.trace import Program, Step, Trace, check_decision
 
 Provider: TypeAlias = Callable[[int, Sampling, Scene, "Decision | None"], "Decision | None"]
 """From the number of a step, the step, its scene and what was decided: what is, or None."""
@@ -66,8 +66,7 @@ def resample(
                 decision = step.decision
             if decision is None:
                 decision = instruction.decide(scene, Random(f"{seed}/{number}"))
-            if not is_decision(decision):
-                raise ValueError(f"A decision is a tuple of integers, not {decision!r}.")
+            check_decision(decision)
             step = Step(instruction, decision)
         after = taken(state, step)
         if isinstance(after, Problem):

@@ -4,7 +4,7 @@
 >>> from plica.ir.loop.statement import Store, block, statements
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> x, i, v = buffer("x", (3,), f32), axis("i"), axis("v")
->>> nest = For(i, x.shape[0], "serial", block("x", (v,), (3,), "s", (i,), Store(x, (v,), x[v])))
+>>> nest = st.For(i, x.shape[0], "serial", block("x", (v,), (3,), "s", (i,), Store(x, (v,), x[v])))
 >>> len(list(statements(reworked(nest, lambda found: None))))
 1
 
@@ -32,23 +32,8 @@ from plica.analysis.site import (
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
+from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import And, Buffer, Le, Load, Lt, Scalar, ScalarVar, index
-from plica.ir.loop.statement import (
-    NOTHING,
-    TRUE,
-    Alloc,
-    Annotations,
-    Block,
-    For,
-    IterKind,
-    Kernel,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    seq,
-    substatements,
-)
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
 
@@ -57,24 +42,24 @@ from plica.ir.type.dtype import i64
 class InsertionPoint:
     """Before the part number `at` of a statement: of its parts if it is a `Seq`, else of itself."""
 
-    host: Stmt
+    host: st.Stmt
     at: int
 
 
 def reworked(
-    scope: Stmt,
-    change: Callable[[Block], Stmt | None],
+    scope: st.Stmt,
+    change: Callable[[st.Block], st.Stmt | None],
     place: InsertionPoint | None = None,
-    new: Stmt = NOTHING,
-) -> Stmt:
+    new: st.Stmt = st.NOTHING,
+) -> st.Stmt:
     """The scope with each of its blocks changed (None: taken away), and one statement more."""
-    done: list[Stmt] = []
-    stack: list[tuple[Stmt, bool]] = [(scope, False)]
+    done: list[st.Stmt] = []
+    stack: list[tuple[st.Stmt, bool]] = [(scope, False)]
     while stack:
         stmt, leaving = stack.pop()
-        parts = substatements(stmt)
-        if isinstance(stmt, Block):
-            made = change(stmt) or NOTHING
+        parts = st.substatements(stmt)
+        if isinstance(stmt, st.Block):
+            made = change(stmt) or st.NOTHING
         elif not leaving:
             stack.append((stmt, True))
             stack.extend([(each, False) for each in reversed(parts)])
@@ -83,52 +68,54 @@ def reworked(
             inside = done[len(done) - len(parts) :]
             del done[len(done) - len(parts) :]
             made = _remade(stmt, inside, place, new)
-        if place is not None and stmt is place.host and not isinstance(stmt, Seq):
-            made = seq(new, made) if place.at == 0 else seq(made, new)
+        if place is not None and stmt is place.host and not isinstance(stmt, st.Seq):
+            made = st.seq(new, made) if place.at == 0 else st.seq(made, new)
         done.append(made)
     return done[0]
 
 
-def _remade(stmt: Stmt, inside: list[Stmt], place: InsertionPoint | None, new: Stmt) -> Stmt:
-    if isinstance(stmt, Seq):
+def _remade(
+    stmt: st.Stmt, inside: list[st.Stmt], place: InsertionPoint | None, new: st.Stmt
+) -> st.Stmt:
+    if isinstance(stmt, st.Seq):
         if place is not None and stmt is place.host:
             inside.insert(place.at, new)
-        return stmt if inside == list(stmt.stmts) else seq(*inside)
-    if isinstance(stmt, For | Alloc) and inside[0] is NOTHING:
-        return NOTHING
-    for at, (old, now) in enumerate(zip(substatements(stmt), inside, strict=True)):
+        return stmt if inside == list(stmt.stmts) else st.seq(*inside)
+    if isinstance(stmt, st.For | st.Alloc) and inside[0] is st.NOTHING:
+        return st.NOTHING
+    for at, (old, now) in enumerate(zip(st.substatements(stmt), inside, strict=True)):
         if old is not now:
             stmt = with_inside(stmt, at, now)
     return stmt
 
 
-def parts_of(stmt: Stmt) -> tuple[Stmt, ...]:
+def parts_of(stmt: st.Stmt) -> tuple[st.Stmt, ...]:
     """What stands one after another in a statement: itself if it is no `Seq`."""
-    return stmt.stmts if isinstance(stmt, Seq) else (stmt,)
+    return stmt.stmts if isinstance(stmt, st.Seq) else (stmt,)
 
 
-def front_of(scope: Stmt) -> InsertionPoint:
+def front_of(scope: st.Stmt) -> InsertionPoint:
     """Where a scope begins, inside its allocations."""
-    while isinstance(scope, Alloc):
+    while isinstance(scope, st.Alloc):
         scope = scope.body
     return InsertionPoint(scope, 0)
 
 
-def with_scope(kernel: Kernel, site: Site[Block] | Site[For], body: Stmt) -> Kernel:
+def with_scope(kernel: st.Kernel, site: Site[st.Block] | Site[st.For], body: st.Stmt) -> st.Kernel:
     """The kernel with another body of the scope in which a block or a loop stands."""
     above: Above = site.above
-    last = max((at for at, (stmt, _) in enumerate(above) if isinstance(stmt, Block)), default=-1)
+    last = max((at for at, (stmt, _) in enumerate(above) if isinstance(stmt, st.Block)), default=-1)
     return with_body(kernel, rebuilt(above[: last + 1], body))
 
 
-def without_buffer(kernel: Kernel, buffer: Buffer) -> Kernel:
+def without_buffer(kernel: st.Kernel, buffer: Buffer) -> st.Kernel:
     """The kernel without the allocation of a buffer."""
-    stack: list[tuple[Stmt, Above]] = [(kernel.body, ())]
+    stack: list[tuple[st.Stmt, Above]] = [(kernel.body, ())]
     while stack:
         stmt, above = stack.pop()
-        if isinstance(stmt, Alloc) and stmt.buffer is buffer:
+        if isinstance(stmt, st.Alloc) and stmt.buffer is buffer:
             return with_body(kernel, rebuilt(above, stmt.body))
-        for at, each in enumerate(substatements(stmt)):
+        for at, each in enumerate(st.substatements(stmt)):
             stack.append((each, (*above, (stmt, at))))
     return kernel
 
@@ -151,14 +138,14 @@ def spans_over(box: Box) -> list[ValueSpan | None]:
 
 
 def nest_of(
-    kernel: Kernel, block: Block, spans: Sequence[ValueSpan | None], context: Context
-) -> Stmt:
+    kernel: st.Kernel, block: st.Block, spans: Sequence[ValueSpan | None], context: Context
+) -> st.Stmt:
     """The block in new loops, over these values of its variables (None: over all of them).
 
     Where a span may leave the values there are, a predicate keeps the block inside.
     """
     names = fresh_names(kernel, [Name("ax", at) for at in range(len(block.vars))])
-    predicate: Scalar = TRUE
+    predicate: Scalar = st.TRUE
     bindings: list[Scalar] = []
     loops: list[tuple[ScalarVar, Scalar]] = []
     guards: list[tuple[Scalar, Scalar]] = []
@@ -178,10 +165,10 @@ def nest_of(
     for value, extent in guards:
         for condition in (Le(index(0), value), Lt(value, extent)):
             if not shown(condition, context, quick=True):
-                predicate = condition if predicate is TRUE else And(predicate, condition)
-    nest: Stmt = with_parts(block, bindings=tuple(bindings), predicate=predicate)
+                predicate = condition if predicate is st.TRUE else And(predicate, condition)
+    nest: st.Stmt = with_parts(block, bindings=tuple(bindings), predicate=predicate)
     for var, wide in reversed(loops):
-        nest = For(var, wide, "serial", nest)
+        nest = st.For(var, wide, "serial", nest)
     return nest
 
 
@@ -190,56 +177,56 @@ def copy_block(
     target: tuple[Buffer, Sequence[Scalar]],
     source: tuple[Buffer, Sequence[Scalar]],
     variables: Iterable[tuple[ScalarVar, Scalar]],
-    annotations: Annotations = (),
-) -> Block:
+    annotations: st.Annotations = (),
+) -> st.Block:
     """`target[…] = source[…]` for all values of variables with these extents; not bound yet."""
     pairs = list(variables)
     vars_, extents = tuple([v for v, _ in pairs]), tuple([size for _, size in pairs])
-    spatial: tuple[IterKind, ...] = tuple(["spatial" for _ in pairs])
-    store = Store(target[0], tuple(target[1]), Load(source[0], tuple(source[1])))
-    return Block(
-        label, vars_, extents, spatial, vars_, TRUE, None, store, annotations=annotations
+    spatial: tuple[st.IterKind, ...] = tuple(["spatial" for _ in pairs])
+    store = st.Store(target[0], tuple(target[1]), Load(source[0], tuple(source[1])))
+    return st.Block(
+        label, vars_, extents, spatial, vars_, st.TRUE, None, store, annotations=annotations
     )  # fmt: skip
 
 
-def fresh_vars(kernel: Kernel, hint: str, count: int) -> tuple[ScalarVar, ...]:
+def fresh_vars(kernel: st.Kernel, hint: str, count: int) -> tuple[ScalarVar, ...]:
     """Variables that the kernel does not have."""
     names = fresh_names(kernel, [Name(hint, at) for at in range(count)])
     return tuple([ScalarVar(name, i64) for name in names])
 
 
-def staged_buffer(kernel: Kernel, like: Buffer, scope: str) -> Buffer:
+def staged_buffer(kernel: st.Kernel, like: Buffer, scope: str) -> Buffer:
     """A row-major buffer of the shape of another, in a scope, with a name of its own."""
     (name,) = fresh_names(kernel, [Name(f"{like.name}_{scope.replace('.', '_')}")])
     return Buffer(name, like.shape, like.dtype, scope)
 
 
-def with_elements(block: Block, change: Callable[[Load | Store], Term | None]) -> Block:
+def with_elements(block: st.Block, change: Callable[[Load | st.Store], Term | None]) -> st.Block:
     """The block with loads and stores changed (None: left); declared regions then follow."""
 
     def each(node: Term) -> Term:
-        return (change(node) or node) if isinstance(node, Load | Store) else node
+        return (change(node) or node) if isinstance(node, Load | st.Store) else node
 
     bare = with_parts(block, reads=(), writes=())
     new = map_bottom_up(each, bare)
-    assert isinstance(new, Block)
+    assert isinstance(new, st.Block)
     return block if new is bare else new
 
 
-def with_buffer(block: Block, old: Buffer, new: Buffer) -> Block:
+def with_buffer(block: st.Block, old: Buffer, new: Buffer) -> st.Block:
     """The block with another buffer of the same shape in place of one."""
 
     def each(node: Term) -> Term:
         match node:
             case Load(buffer, indices) if buffer is old:
                 return Load(new, indices)
-            case Store(buffer, indices, value) if buffer is old:
-                return Store(new, indices, value)
-            case Region(buffer, starts, extents) if buffer is old:
-                return Region(new, starts, extents)
+            case st.Store(buffer, indices, value) if buffer is old:
+                return st.Store(new, indices, value)
+            case st.Region(buffer, starts, extents) if buffer is old:
+                return st.Region(new, starts, extents)
             case _:
                 return node
 
     made = map_bottom_up(each, block)
-    assert isinstance(made, Block)
+    assert isinstance(made, st.Block)
     return made

@@ -68,6 +68,8 @@ def smaller(of: C) -> Iterator[C]:
     """Cases a step smaller."""
     allocs, body = _opened(of.kernel.body)
     parts = body.stmts if isinstance(body, Seq) else ()
+    if not all(each in free_vars(body) for each in of.kernel.params):
+        yield from _rebuilt(of, allocs, body, of.trace)
     for number in range(len(parts)):
         kept = [each for at, each in enumerate(parts) if at != number]
         trace = _without_blocks(of.trace, [_blocks(each) for each in parts], number)
@@ -119,14 +121,18 @@ def _opened(body: Stmt) -> tuple[list[Buffer], Stmt]:
 
 
 def _rebuilt(of: C, allocs: Sequence[Buffer], body: Stmt, trace: Trace) -> Iterator[C]:
-    """The case with another body, and only the buffers that it needs."""
+    """The case with another body, and only the buffers that it needs; where no result is written
+    any more, what was written last is the result."""
     free = free_vars(body)
-    whole = body
-    for each in allocs:
-        if each in free:
-            whole = Alloc(each, whole)
     reads = [n for n, each in enumerate(of.kernel.params[: of.kernel.inputs]) if each in free]
     writes = [each for each in of.kernel.params[of.kernel.inputs :] if each in free]
+    if not writes:
+        stored = [each.buffer for each in statements(body) if isinstance(each, Store)]
+        writes = [each for each in stored[-1:] if each in allocs]
+    whole = body
+    for each in allocs:
+        if each in free and each not in writes:
+            whole = Alloc(each, whole)
     if writes:
         params = (*(of.kernel.params[n] for n in reads), *writes)
         kernel = Kernel((), params, len(reads), whole)

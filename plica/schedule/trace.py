@@ -20,7 +20,7 @@ from plica.core.fold import map_bottom_up
 from plica.core.term import Term
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
-from plica.runtime.error import wrong_argument
+from plica.runtime.error import InputError, wrong_argument
 from plica.runtime.late import late
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Instruction
@@ -73,13 +73,14 @@ class Trace(Term):
         there, and what it does not accept raises `ScheduleRefused` at once.
         """
         if type(number) is not int or not 0 <= number < len(self.steps):
-            found = f"{len(self.steps)} steps"
-            raise ValueError(f"There is no step {number!r} in a trace of {found}.")
+            expected = f"the number of one of the {len(self.steps)} steps, from 0"
+            raise wrong_decision(f"There is no step {number!r}.", expected, number)
         step = self.steps[number]
         if step.decision is None:
-            raise ValueError(f"Step {number} ({step.instruction.kind}) decides nothing.")
-        if not is_decision(decision):
-            raise ValueError(f"A decision is a tuple of integers, not {decision!r}.")
+            message = f"Step {number} ({step.instruction.kind}) decides nothing."
+            deciding = ", ".join(map(str, self.decisions())) or "none there is"
+            raise wrong_decision(message, f"a step that decides: {deciding}", number)
+        check_decision(decision)
         changed = Trace((*self.steps[:number], Step(step.instruction, decision)))
         if program is not None:
             late("plica.schedule.replay:replay")(changed, program)
@@ -135,9 +136,24 @@ def check_traces(*given: Trace) -> None:
             raise wrong_argument("This is no trace.", "a Trace", each, hint)
 
 
+class DecisionError(InputError, ValueError):
+    """A decision that no step can have, or that is given to a step that decides nothing."""
+
+
+def wrong_decision(message: str, expected: str, found: object) -> DecisionError:
+    """The error for a decision, with what was given for it."""
+    return DecisionError(*wrong_argument(message, expected, found).diagnostics)
+
+
 def is_decision(what: Any) -> bool:
     """Whether something is a decision: integers, of which a truth value is none."""
     return type(what) is tuple and all(type(each) is int for each in what)
+
+
+def check_decision(what: Any) -> None:  # Any: whatever was given for one
+    """Refuse what is no decision."""
+    if not is_decision(what):
+        raise wrong_decision("This is no decision.", "a tuple of integers", what)
 
 
 def handles(instruction: Instruction) -> tuple[Handle, ...]:

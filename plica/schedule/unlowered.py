@@ -8,9 +8,9 @@
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> x, y, i, j = buffer("x", (2,), f32), buffer("y", (2,), f32), axis("i"), axis("j")
 >>> held = evolve(buffer("held", (2,), f32), scope="shared")
->>> fill = For(i, index(2), "threadIdx.x", Store(held, (i,), x[i]))
->>> use = For(j, index(2), "threadIdx.x", Store(y, (j,), held[1 - j]))
->>> kernel = Kernel((), (x, y), 1, Alloc(held, seq(fill, use)))
+>>> fill = st.For(i, index(2), "threadIdx.x", Store(held, (i,), x[i]))
+>>> use = st.For(j, index(2), "threadIdx.x", Store(y, (j,), held[1 - j]))
+>>> kernel = st.Kernel((), (x, y), 1, st.Alloc(held, seq(fill, use)))
 >>> run_unlowered(kernel, (np.array([1, 2], np.float32),))
 (array([2., 1.], dtype=float32),)
 
@@ -36,27 +36,17 @@ from plica.core.fold import map_bottom_up
 from plica.core.term import Term
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.interpret.value import Array
-from plica.ir.loop.statement import (
-    THREADS,
-    Alloc,
-    Block,
-    For,
-    Kernel,
-    LoopKind,
-    Stmt,
-    statements,
-    substatements,
-)
+from plica.ir.loop import statement as st
 from plica.ir.type.size import Sizes
 
-AT_ONCE: Final = frozenset({"parallel", "vectorized", *THREADS})
+AT_ONCE: Final = frozenset({"parallel", "vectorized", *st.THREADS})
 
 AWAITING: Final = ("data-race", "uninitialised-read")
 """What may be said of threads before lowering; see Note [Private buffers]."""
 
 
 def run_unlowered(
-    kernel: Kernel, arrays: Sequence[Any], sizes: Sizes | None = None
+    kernel: st.Kernel, arrays: Sequence[Any], sizes: Sizes | None = None
 ) -> tuple[Array, ...]:
     """What a kernel writes once lowering has put its buffers and barriers where they belong."""
     try:
@@ -67,11 +57,11 @@ def run_unlowered(
     return run_kernel(private(in_turns(kernel)), arrays, sizes)
 
 
-def private(kernel: Kernel) -> Kernel:
+def private(kernel: st.Kernel) -> st.Kernel:
     """The kernel with each buffer where lowering will put it; see Note [Private buffers]."""
-    held: list[Alloc] = []
+    held: list[st.Alloc] = []
     body = kernel.body
-    while isinstance(body, Alloc):
+    while isinstance(body, st.Alloc):
         held.append(body)
         body = body.body
     for each in reversed(held):
@@ -79,51 +69,53 @@ def private(kernel: Kernel) -> Kernel:
     return with_body(kernel, body)
 
 
-def in_turns(kernel: Kernel) -> Kernel:
+def in_turns(kernel: st.Kernel) -> st.Kernel:
     """The kernel with parallel loops for threads, with serial ones where they reduce together."""
     reducing = set[Term]()
-    for stmt in statements(kernel.body):
-        if isinstance(stmt, Block):
+    for stmt in st.statements(kernel.body):
+        if isinstance(stmt, st.Block):
             for kind, value in zip(stmt.kinds, stmt.bindings, strict=True):
                 reducing |= free_vars(value) if kind == "reduce" else frozenset()
 
     def turned(node: Term) -> Term:
-        if isinstance(node, For) and node.kind in THREADS:
-            how: LoopKind = "serial" if node.var in reducing else "parallel"
-            return For(node.var, node.extent, how, node.body, node.annotations)
+        if isinstance(node, st.For) and node.kind in st.THREADS:
+            how: st.LoopKind = "serial" if node.var in reducing else "parallel"
+            return st.For(node.var, node.extent, how, node.body, node.annotations)
         return node
 
     body = map_bottom_up(turned, kernel.body)
-    assert isinstance(body, Stmt)
+    assert isinstance(body, st.Stmt)
     return with_body(kernel, body)
 
 
-def _has_threads(kernel: Kernel) -> bool:
-    return any(isinstance(each, For) and each.kind in THREADS for each in statements(kernel.body))
+def _has_threads(kernel: st.Kernel) -> bool:
+    return any(
+        isinstance(each, st.For) and each.kind in st.THREADS for each in st.statements(kernel.body)
+    )
 
 
-def _sunk(alloc: Alloc, root: Stmt) -> Stmt:
+def _sunk(alloc: st.Alloc, root: st.Stmt) -> st.Stmt:
     """The statement with a buffer of its own in each iteration of the innermost loop it may."""
     buffer = alloc.buffer
     above: Above = ()
-    best: tuple[Above, For] | None = None
+    best: tuple[Above, st.For] | None = None
     stmt = root
     while True:
-        if isinstance(stmt, For) and stmt.kind in AT_ONCE:
+        if isinstance(stmt, st.For) and stmt.kind in AT_ONCE:
             best = (above, stmt)
-        if isinstance(stmt, Block) and buffer in _declared(stmt):
+        if isinstance(stmt, st.Block) and buffer in _declared(stmt):
             break
-        users = [at for at, each in enumerate(substatements(stmt)) if buffer in free_vars(each)]
+        users = [at for at, each in enumerate(st.substatements(stmt)) if buffer in free_vars(each)]
         if len(users) != 1:
             break
         above = (*above, (stmt, users[0]))
-        stmt = substatements(stmt)[users[0]]
+        stmt = st.substatements(stmt)[users[0]]
     if best is None or any(each in free_vars(buffer) for each in (best[1].var,)):
-        return Alloc(buffer, root)
+        return st.Alloc(buffer, root)
     place, loop = best
-    inside = For(loop.var, loop.extent, loop.kind, Alloc(buffer, loop.body), loop.annotations)
+    inside = st.For(loop.var, loop.extent, loop.kind, st.Alloc(buffer, loop.body), loop.annotations)
     return rebuilt(place, inside)
 
 
-def _declared(block: Block) -> set[Term]:
+def _declared(block: st.Block) -> set[Term]:
     return {each.buffer for each in (*block.reads, *block.writes)}

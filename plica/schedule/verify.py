@@ -5,7 +5,7 @@ What cannot be proved is a finding, with the point where it fails if one is know
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> x, y, i = buffer("x", (3,), f32), buffer("y", (3,), f32), axis("i")
->>> off = Kernel((), (x, y), 1, For(i, x.shape[0], "serial", Store(y, (i,), x[i + 1])))
+>>> off = st.Kernel((), (x, y), 1, st.For(i, x.shape[0], "serial", st.Store(y, (i,), x[i + 1])))
 >>> [each.found for each in in_bounds(off)]
 ['dimension 0 where i = 2']
 
@@ -21,34 +21,8 @@ from attrs import frozen
 
 from plica.analysis.index import EMPTY, Context, Fails, Holds, can_prove, decide
 from plica.core.binding import free_vars
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Eq,
-    Le,
-    Load,
-    Lt,
-    Or,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    index,
-)
-from plica.ir.loop.statement import (
-    Alloc,
-    Bind,
-    Block,
-    Branch,
-    For,
-    Invoke,
-    Kernel,
-    Region,
-    Stmt,
-    Store,
-    While,
-    substatements,
-)
+from plica.ir.loop import scalar as sc
+from plica.ir.loop import statement as st
 from plica.ir.loop.vector import store_lanes
 from plica.runtime.error import Diagnostic, Place
 
@@ -57,22 +31,22 @@ from plica.runtime.error import Diagnostic, Place
 class VerifiedAccess:
     """A buffer that is touched: where, by whom, and what is known there."""
 
-    buffer: Buffer
-    starts: tuple[Scalar, ...]
-    extents: tuple[Scalar, ...]  # empty for a single element
+    buffer: sc.Buffer
+    starts: tuple[sc.Scalar, ...]
+    extents: tuple[sc.Scalar, ...]  # empty for a single element
     context: Context
     written: bool
-    blocks: tuple[Block, ...]  # those around, outermost first
+    blocks: tuple[st.Block, ...]  # those around, outermost first
 
-    def stays(self, at: int, low: Scalar, high: Scalar) -> Scalar:
+    def stays(self, at: int, low: sc.Scalar, high: sc.Scalar) -> sc.Scalar:
         """The condition that along a dimension the access is in `low <= … < high`."""
         start = self.starts[at]
         if not self.extents:
-            return And(Le(low, start), Lt(start, high))
-        return And(Le(low, start), Le(start + self.extents[at], high))
+            return sc.And(sc.Le(low, start), sc.Lt(start, high))
+        return sc.And(sc.Le(low, start), sc.Le(start + self.extents[at], high))
 
 
-def in_bounds(kernel: Kernel, *, checked_reads: bool = False) -> tuple[Diagnostic, ...]:
+def in_bounds(kernel: st.Kernel, *, checked_reads: bool = False) -> tuple[Diagnostic, ...]:
     """The accesses, and the bindings of blocks, that are not shown to stay in their ranges.
 
     With `checked_reads` a read of which nothing is shown is no finding: code that checks such
@@ -81,7 +55,7 @@ def in_bounds(kernel: Kernel, *, checked_reads: bool = False) -> tuple[Diagnosti
     found = list(_bindings(kernel))
     for access in accesses(kernel):
         for at, size in enumerate(access.buffer.shape):
-            answer = decide(access.stays(at, index(0), size), access.context)
+            answer = decide(access.stays(at, sc.index(0), size), access.context)
             refuted = _refutation(answer)
             if checked_reads and not access.written and refuted is None:
                 continue
@@ -102,7 +76,7 @@ def in_bounds(kernel: Kernel, *, checked_reads: bool = False) -> tuple[Diagnosti
     return tuple(dict.fromkeys(found))
 
 
-def regions_cover(kernel: Kernel) -> tuple[Diagnostic, ...]:
+def regions_cover(kernel: st.Kernel) -> tuple[Diagnostic, ...]:
     """The accesses that are not shown to be inside the regions that blocks declare."""
     found: list[Diagnostic] = []
     for access in accesses(kernel):
@@ -119,28 +93,28 @@ def regions_cover(kernel: Kernel) -> tuple[Diagnostic, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _is_covered(access: VerifiedAccess, declared: Sequence[Region]) -> bool:
-    any_of: Scalar | None = None
+def _is_covered(access: VerifiedAccess, declared: Sequence[st.Region]) -> bool:
+    any_of: sc.Scalar | None = None
     for region in declared:
         if region.buffer is not access.buffer:
             continue
-        inside: Scalar | None = None
+        inside: sc.Scalar | None = None
         for at, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):
             here = access.stays(at, start, start + extent)
-            inside = here if inside is None else And(inside, here)
+            inside = here if inside is None else sc.And(inside, here)
         if inside is None or can_prove(inside, access.context):
             return True
-        any_of = inside if any_of is None else Or(any_of, inside)
+        any_of = inside if any_of is None else sc.Or(any_of, inside)
     return any_of is not None and can_prove(any_of, access.context)
 
 
-def _bindings(kernel: Kernel) -> Iterator[Diagnostic]:
+def _bindings(kernel: st.Kernel) -> Iterator[Diagnostic]:
     for stmt, context, _ in _places(kernel):
-        if not isinstance(stmt, Block):
+        if not isinstance(stmt, st.Block):
             continue
         here = context.where(stmt.predicate)
         for var, place, extent in zip(stmt.vars, stmt.bindings, stmt.extents, strict=True):
-            answer = decide(And(Le(index(0), place), Lt(place, extent)), here)
+            answer = decide(sc.And(sc.Le(sc.index(0), place), sc.Lt(place, extent)), here)
             if not isinstance(answer, Holds):
                 label = str(stmt.label)
                 message = f"The variable {str(var.name)!r} of the block {label!r} leaves its range."
@@ -149,29 +123,29 @@ def _bindings(kernel: Kernel) -> Iterator[Diagnostic]:
 
 
 @lru_cache(maxsize=64)
-def accesses(kernel: Kernel) -> tuple[VerifiedAccess, ...]:
+def accesses(kernel: st.Kernel) -> tuple[VerifiedAccess, ...]:
     """Every access of a kernel, in the order of the text, with what is known there."""
     found: list[VerifiedAccess] = []
     for stmt, context, blocks in _places(kernel):
-        scalars: tuple[Scalar, ...] = ()
+        scalars: tuple[sc.Scalar, ...] = ()
         match stmt:
-            case For(_, extent):
+            case st.For(_, extent):
                 scalars = (extent,)
-            case Block():
+            case st.Block():
                 scalars = (stmt.predicate, *stmt.bindings)
-            case Branch(condition) | While(condition):
+            case st.Branch(condition) | st.While(condition):
                 scalars = (condition,)
-            case Bind(_, value):
+            case st.Bind(_, value):
                 scalars = (value,)
-            case Store(buffer):
+            case st.Store(buffer):
                 scalars = store_lanes(stmt)
                 width = len(stmt.indices) + 1
                 for at in range(0, len(scalars), width):
                     indices = scalars[at : at + width - 1]
                     found.append(VerifiedAccess(buffer, indices, (), context, True, blocks))
-            case Invoke(_, operands):
+            case st.Invoke(_, operands):
                 for each in operands:
-                    if isinstance(each, Region):
+                    if isinstance(each, st.Region):
                         for written in (False, True):
                             found.append(
                                 VerifiedAccess(each.buffer, each.starts, each.extents, context,
@@ -184,93 +158,93 @@ def accesses(kernel: Kernel) -> tuple[VerifiedAccess, ...]:
     return tuple(found)
 
 
-def _places(kernel: Kernel) -> Iterator[tuple[Stmt, Context, tuple[Block, ...]]]:
+def _places(kernel: st.Kernel) -> Iterator[tuple[st.Stmt, Context, tuple[st.Block, ...]]]:
     """Every statement with what is known around it."""
-    start = EMPTY.where(*[Le(index(0), each) for each in kernel.dims])
-    stack: list[tuple[Stmt, Context, tuple[Block, ...]]] = [(kernel.body, start, ())]
+    start = EMPTY.where(*[sc.Le(sc.index(0), each) for each in kernel.dims])
+    stack: list[tuple[st.Stmt, Context, tuple[st.Block, ...]]] = [(kernel.body, start, ())]
     while stack:
         stmt, context, blocks = stack.pop()
         yield stmt, context, blocks
         inside = context
         match stmt:
-            case For(var, extent):
+            case st.For(var, extent):
                 inside = context.loop(var, extent)
-            case Block():
+            case st.Block():
                 inside = _where(context, stmt.predicate)
                 for var, extent in zip(stmt.vars, stmt.extents, strict=True):
                     inside = inside.loop(var, extent)
                 blocks = (*blocks, stmt)
-            case Bind(var, value):
+            case st.Bind(var, value):
                 inside = context.without((var,))
                 if not _reads(value) and var not in free_vars(value):
-                    inside = inside.where(Eq(var, value))
-            case While(condition):
+                    inside = inside.where(sc.Eq(var, value))
+            case st.While(condition):
                 inside = _where(context, condition)
-            case Branch(condition, then, orelse):
+            case st.Branch(condition, then, orelse):
                 other = context if _reads(condition) else context.unless(condition)
                 stack.append((orelse, other, blocks))
                 stack.append((then, _where(context, condition), blocks))
                 continue
             case _:
                 pass
-        stack.extend((each, inside, blocks) for each in reversed(substatements(stmt)))
+        stack.extend((each, inside, blocks) for each in reversed(st.substatements(stmt)))
 
 
-def _where(context: Context, condition: Scalar) -> Context:
+def _where(context: Context, condition: sc.Scalar) -> Context:
     """A condition that reads memory is not relied on: it may be written before it is used."""
     return context if _reads(condition) else context.where(condition)
 
 
-def _reads(term: Scalar) -> bool:
-    return any(isinstance(each, Buffer) for each in free_vars(term))
+def _reads(term: sc.Scalar) -> bool:
+    return any(isinstance(each, sc.Buffer) for each in free_vars(term))
 
 
-def _loads(roots: Sequence[Scalar], context: Context) -> Iterator[tuple[Load, Context]]:
+def _loads(roots: Sequence[sc.Scalar], context: Context) -> Iterator[tuple[sc.Load, Context]]:
     """The loads inside some scalars, each with the guards around it."""
-    seen: set[tuple[Scalar, Context]] = set()
-    stack: list[tuple[Scalar, Context]] = [(root, context) for root in reversed(roots)]
+    seen: set[tuple[sc.Scalar, Context]] = set()
+    stack: list[tuple[sc.Scalar, Context]] = [(root, context) for root in reversed(roots)]
     while stack:
         node, known = stack.pop()
         if (node, known) in seen or not _reads(node):
             continue
         seen.add((node, known))
         match node:
-            case Load(_, indices):
+            case sc.Load(_, indices):
                 yield node, known
                 stack.extend((each, known) for each in reversed(indices))
-            case Select(condition, then, orelse):
+            case sc.Select(condition, then, orelse):
                 stack.append((orelse, known.unless(condition)))
                 stack.append((then, known.where(condition)))
                 stack.append((condition, known))
-            case And(left, right):
+            case sc.And(left, right):
                 stack += [(right, known.where(left)), (left, known)]
-            case Or(left, right):
+            case sc.Or(left, right):
                 stack += [(right, known.unless(left)), (left, known)]
-            case Reduce(_, axes, extents, body):
+            case sc.Reduce(_, axes, extents, body):
                 inside = known
                 for axis, extent in zip(axes, extents, strict=True):
                     inside = inside.loop(axis, extent)
                 stack.append((body, inside))
             case _:
-                kids = [kid for kid in node._children if isinstance(kid, Scalar)]
+                kids = [kid for kid in node._children if isinstance(kid, sc.Scalar)]
                 stack.extend((kid, known) for kid in reversed(kids))
 
 
 @lru_cache(maxsize=256)
-def _made_inside(block: Block) -> frozenset[Buffer]:
+def _made_inside(block: st.Block) -> frozenset[sc.Buffer]:
     found = set()
-    stack: list[Stmt] = [block]
+    stack: list[st.Stmt] = [block]
     while stack:
         stmt = stack.pop()
-        if isinstance(stmt, Alloc):
+        if isinstance(stmt, st.Alloc):
             found.add(stmt.buffer)
-        stack.extend(substatements(stmt))
+        stack.extend(st.substatements(stmt))
     return frozenset(found)
 
 
-def point_text(point: tuple[tuple[Scalar, int], ...]) -> str | None:
+def point_text(point: tuple[tuple[sc.Scalar, int], ...]) -> str | None:
     """The variables of a point, and what they are there; None where it speaks of data as well."""
-    named = [f"{var.name} = {n}" for var, n in point if isinstance(var, ScalarVar)]
+    named = [f"{var.name} = {n}" for var, n in point if isinstance(var, sc.ScalarVar)]
     return ", ".join(named) if len(named) == len(point) else None
 
 

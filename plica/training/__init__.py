@@ -5,14 +5,6 @@ from plica.training.step import TrainingStep, step
 from plica.training.trainer import State, Trainer, trainer
 
 __all__ = [
-    "Optimiser",
-    "State",
-    "Trainer",
-    "TrainingStep",
-    "adam",
-    "momentum",
-    "optimiser",
-    "sgd",
-    "step",
+    "Optimiser", "State", "Trainer", "TrainingStep", "adam", "momentum", "optimiser", "sgd", "step",
     "trainer",
-]
+]  # fmt: skip

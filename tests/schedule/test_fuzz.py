@@ -6,6 +6,7 @@ import json
 import re
 from importlib import import_module
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,8 +23,9 @@ from plica.ir.text.show.kernel import show_kernel
 from plica.schedule import block, do, loops, split, trace_of, vectorize
 from plica.schedule import precondition as pose
 from plica.schedule.do import Body
-from plica.schedule.fuzz import differs, fuzz
+from plica.schedule.fuzz import as_pytest, differs, fuzz
 from plica.schedule.generate import random_case, untried, walk
+from plica.schedule.generate.material import KernelCase
 from plica.schedule.instruction import kinds
 from plica.schedule.replay import kernel_of, scheduled
 from plica.schedule.smaller import ScheduledCase, smallest
@@ -115,6 +117,49 @@ def k(A: Buffer[(6, 8), f32], B: Buffer[(6, 8), f32],
     assert "grid(1, 1)" in text
     assert not least.arrays[0].any()
     assert [step.instruction.kind for step in least.trace.steps] == ["block", "loops", "vectorize"]
+
+
+def test_of_a_kernel_that_goes_wrong_early_the_rest_goes() -> None:
+    """What was between becomes the result, and an input that nobody reads is none."""
+    kernel = kernel_of(
+        plica.from_text("""
+@plica.kernel
+def k(A: Buffer[(4,), f32], B: Buffer[(4,), f32], D: Buffer[(4,), f32]):
+    C = alloc(Buffer[(4,), f32])
+    for i in range(4):
+        with block("C", spatial=(i,)):
+            C[i] = A[i]
+    for i in range(4):
+        with block("D", spatial=(i,)):
+            D[i] = C[i]
+""")
+    )[2]
+
+    @do
+    def steps() -> Body:
+        (i,) = yield loops((yield block("C")))
+        yield vectorize(i)
+
+    data = (np.zeros(4, np.float32),) * 2
+    whole = ScheduledCase(kernel, data, trace_of(steps, kernel))
+    least = smallest(whole, lambda case: len(case.trace) == 3)
+    assert [str(each.name) for each in least.kernel.params] == ["A", "C"]
+    assert "alloc" not in show_kernel(least.kernel, "k")
+    assert len(least.arrays) == 1
+
+
+def test_a_step_of_a_package_has_a_test_of_its_name() -> None:
+    kernel = KernelCase(kernel_of(plica.from_text("""
+@plica.kernel
+def k(A: Buffer[(4,), f32], B: Buffer[(4,), f32]):
+    for i in range(4):
+        with block("B", spatial=(i,)):
+            B[i] = A[i]
+"""))[2], {}, (np.zeros(4, np.float32),))  # fmt: skip
+    text = as_pytest("acme.flipped", "it fails", (kernel.kernel, kernel.kernel), kernel)
+    space: dict[str, Any] = {}
+    exec(compile(text, "finding", "exec"), space)
+    space["test_acme_flipped"]()
 
 
 def test_there_are_enough() -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plica.core.diagnostic import Malformed
+from plica.runtime.error import PlicaError
 from plica.schedule import (
     ScheduleRefused,
     Trace,
@@ -138,11 +139,13 @@ def tiled() -> Body:
 @pytest.mark.parametrize("decision", [(3.0, 2.0), (True, 6), "ab", 5, ("3", 2), [6, 1]])
 def test_decisions_are_integers(decision: Any) -> None:
     trace = trace_of(do(tiled), matmul())
-    with pytest.raises(ValueError, match="tuple of integers"):
+    with pytest.raises(PlicaError, match="tuple of integers"):
         trace.with_decision(2, decision)
+    with pytest.raises(PlicaError, match="a step that decides: 2"):
+        trace.with_decision(1, (6, 1))
     assert Step(trace.steps[0].instruction) is trace.steps[0]
     if not isinstance(decision, list):
-        with pytest.raises(ValueError, match="tuple of integers"):
+        with pytest.raises(PlicaError, match="tuple of integers"):
             trace_of(do(tiled), matmul(), decisions={2: decision})
         spoiled = Trace((*trace.steps[:2], Step(trace.steps[2].instruction, decision)))
         with pytest.raises(ScheduleRefused, match="decided"):
@@ -151,7 +154,7 @@ def test_decisions_are_integers(decision: Any) -> None:
 
 @pytest.mark.parametrize("number", [99, -1, "a", 2.0])
 def test_decisions_are_of_steps_there_are(number: Any) -> None:
-    with pytest.raises(ValueError, match="There is no step"):
+    with pytest.raises(PlicaError, match="There is no step"):
         trace_of(do(tiled), matmul()).with_decision(number, (6, 1))
 
 
@@ -165,12 +168,12 @@ def test_decisions_are_of_steps_there_are(number: Any) -> None:
     ],
 )
 def test_decisions_for_what_does_not_sample(decisions: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(PlicaError, match=said):
         trace_of(do(tiled), matmul(), decisions=decisions)
     i = Handle(1, 0, "loop")
-    with pytest.raises(ValueError, match="samples nothing"):
+    with pytest.raises(PlicaError, match="samples nothing"):
         decided(unroll(i), 1)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="tuple of integers"):
+    with pytest.raises(PlicaError, match="tuple of integers"):
         decided(sample_perfect_tile(i, 2), 3, 2.0)  # type: ignore[arg-type]
     trace = Trace((Step(vectorize(i), (1,)),))
     with pytest.raises(ScheduleRefused, match="known-handle"):

@@ -7,35 +7,11 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "EMPTY",
-    "INDEX_RULES",
-    "ByInstance",
-    "Context",
-    "Fails",
-    "ForAll",
-    "Holds",
-    "InWindow",
-    "Interval",
-    "OpenQuestion",
-    "Range",
-    "Residue",
-    "RuleGuard",
-    "RuleVerdict",
-    "Undecided",
-    "Within",
-    "WrongRule",
-    "bounds",
-    "can_prove",
-    "certify",
-    "decide",
-    "decide_equal",
-    "given",
-    "holds",
-    "modular",
-    "prove_rule",
-    "simplified",
-    "simplify",
-]
+    "EMPTY", "INDEX_RULES", "ByInstance", "Context", "Fails", "ForAll", "Holds", "InWindow",
+    "Interval", "OpenQuestion", "Range", "Residue", "RuleGuard", "RuleVerdict", "Undecided",
+    "Within", "WrongRule", "bounds", "can_prove", "certify", "decide", "decide_equal", "given",
+    "holds", "modular", "prove_rule", "simplified", "simplify",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.analysis.index.bounds import bounds
@@ -45,14 +21,7 @@ if TYPE_CHECKING:
     from plica.analysis.index.interval import Interval
     from plica.analysis.index.knowledge import Residue
     from plica.analysis.index.modular import modular
-    from plica.analysis.index.prove import (
-        Fails,
-        Holds,
-        Undecided,
-        can_prove,
-        decide,
-        decide_equal,
-    )
+    from plica.analysis.index.prove import Fails, Holds, Undecided, can_prove, decide, decide_equal
     from plica.analysis.index.rules import INDEX_RULES
     from plica.analysis.index.simplify import simplified, simplify
     from plica.analysis.index.verdict import (

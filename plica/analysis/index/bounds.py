@@ -20,37 +20,16 @@ from plica.analysis.index.context import EMPTY, Context
 from plica.analysis.index.interval import EVERYTHING, WORD, Interval
 from plica.analysis.index.knowledge import Knowledge, knowledge
 from plica.analysis.index.polynomial import Key, Polynomial, Product
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    Cast,
-    Eq,
-    FloorDiv,
-    FloorMod,
-    Le,
-    Lit,
-    Lt,
-    Max,
-    Min,
-    Mul,
-    Ne,
-    Not,
-    Or,
-    Scalar,
-    ScalarVar,
-    Select,
-    Sub,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.type.dtype import i64
 
 
-def bounds(term: Scalar, context: Context = EMPTY) -> Interval:
+def bounds(term: sc.Scalar, context: Context = EMPTY) -> Interval:
     """The interval of an index term under the context."""
     return of_term(term, knowledge(context))
 
 
-def of_term(term: Scalar, known: Knowledge) -> Interval:
+def of_term(term: sc.Scalar, known: Knowledge) -> Interval:
     """As `bounds`, with the tables of the context at hand."""
     memo = known.bounds
     found = memo.get(term)
@@ -98,7 +77,7 @@ def of_key(key: Key, known: Knowledge) -> Interval:
     """The interval of an atom or a product of atoms."""
     if isinstance(key, Product):
         found = Interval(1, 1)
-        powers: dict[Scalar, int] = {}
+        powers: dict[sc.Scalar, int] = {}
         for atom in key.atoms:
             powers[atom] = powers.get(atom, 0) + 1
         for atom, power in powers.items():
@@ -108,7 +87,7 @@ def of_key(key: Key, known: Knowledge) -> Interval:
     return of_term(key, known)
 
 
-def wraps(term: Scalar, known: Knowledge) -> bool:
+def wraps(term: sc.Scalar, known: Knowledge) -> bool:
     """Whether some part of an index term that depends on data may leave 64 bits.
 
     Where it may, arithmetic is that of the machine, and no law of the integers is used on it.
@@ -118,7 +97,7 @@ def wraps(term: Scalar, known: Knowledge) -> bool:
     stack, seen = [term], {term}
     while stack:
         node = stack.pop()
-        if isinstance(node, ARITHMETIC) and dtype_of(node) is i64:
+        if isinstance(node, ARITHMETIC) and sc.dtype_of(node) is i64:
             of_term(node, known)
             low, high = _exact(node, known)
             if low not in WORD or high not in WORD:
@@ -130,11 +109,11 @@ def wraps(term: Scalar, known: Knowledge) -> bool:
     return False
 
 
-ARITHMETIC: Final = (Add, Sub, Mul, FloorDiv, FloorMod)
-_LOGIC: Final = frozenset({Eq, Ne, Lt, Le, And, Or, Not})
+ARITHMETIC: Final = (sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod)
+_LOGIC: Final = frozenset({sc.Eq, sc.Ne, sc.Lt, sc.Le, sc.And, sc.Or, sc.Not})
 
 
-def mentions_data(term: Scalar, known: Knowledge) -> bool:
+def mentions_data(term: sc.Scalar, known: Knowledge) -> bool:
     """Whether the value of an index term depends on anything but variables."""
     memo = known.data
     found = memo.get(term)
@@ -155,18 +134,18 @@ def mentions_data(term: Scalar, known: Knowledge) -> bool:
         if kids:
             memo[node] = any(memo[kid] for kid in kids)
         else:
-            memo[node] = dtype_of(node) is i64 and not isinstance(node, Lit | ScalarVar)
+            memo[node] = sc.dtype_of(node) is i64 and not isinstance(node, sc.Lit | sc.ScalarVar)
             memo[node] &= not type(node).hole
     return memo[term]
 
 
-def _arithmetic_parts(node: Scalar) -> tuple[Scalar, ...]:
+def _arithmetic_parts(node: sc.Scalar) -> tuple[sc.Scalar, ...]:
     """The parts that laws of the integers may look at."""
     cls = node.__class__
     if cls in _LOGIC:
-        return tuple([kid for kid in node._children if isinstance(kid, Scalar)])
+        return tuple([kid for kid in node._children if isinstance(kid, sc.Scalar)])
     kind = KINDS.get(cls)
-    if kind is None or dtype_of(node) is not i64:
+    if kind is None or sc.dtype_of(node) is not i64:
         return ()
     if kind == "select":
         return node.condition, node.then, node.orelse  # type: ignore[attr-defined]  # the class was just seen
@@ -182,10 +161,10 @@ def _power(base: Interval, power: int) -> Interval:
     return result
 
 
-def _parts(node: Scalar, known: Knowledge) -> Iterable[Scalar]:
+def _parts(node: sc.Scalar, known: Knowledge) -> Iterable[sc.Scalar]:
     """The terms whose intervals give that of `node`."""
     kind = KINDS.get(node.__class__)
-    if kind is None or dtype_of(node) is not i64:
+    if kind is None or sc.dtype_of(node) is not i64:
         return ()
     if kind == "sum":
         of = known.polynomial(node)
@@ -196,16 +175,16 @@ def _parts(node: Scalar, known: Knowledge) -> Iterable[Scalar]:
     return node.left, node.right  # type: ignore[attr-defined]  # a product may be too big
 
 
-KINDS: Final[dict[type[Scalar], str]] = {
-    Add: "sum", Sub: "sum", Mul: "sum", FloorDiv: "division", FloorMod: "division",
-    Min: "least", Max: "greatest", Select: "select",
+KINDS: Final[dict[type[sc.Scalar], str]] = {
+    sc.Add: "sum", sc.Sub: "sum", sc.Mul: "sum", sc.FloorDiv: "division", sc.FloorMod: "division",
+    sc.Min: "least", sc.Max: "greatest", sc.Select: "select",
 }  # fmt: skip
 """What the value of an index term is made of; of any other class it is an atom."""
 
 
-def _of_node(node: Scalar, known: Knowledge) -> Interval:
+def _of_node(node: sc.Scalar, known: Knowledge) -> Interval:
     kind = KINDS.get(node.__class__)
-    if kind is None or dtype_of(node) is not i64:
+    if kind is None or sc.dtype_of(node) is not i64:
         found = _of_atom(node)
     elif kind in ("sum", "division"):
         found = _exact(node, known)
@@ -223,26 +202,26 @@ def _of_node(node: Scalar, known: Knowledge) -> Interval:
     return found
 
 
-def _of_atom(node: Scalar) -> Interval:
+def _of_atom(node: sc.Scalar) -> Interval:
     match node:
-        case Lit(value, dtype) if dtype.is_integer:
+        case sc.Lit(value, dtype) if dtype.is_integer:
             return Interval(int(value), int(value))
-        case ScalarVar():
+        case sc.ScalarVar():
             return EVERYTHING
-        case Cast(value, dtype) if dtype is i64 and not (of := dtype_of(value)).is_float:
+        case sc.Cast(value, dtype) if dtype is i64 and not (of := sc.dtype_of(value)).is_float:
             return Interval(*of.bounds) if of.bits < 64 else WORD
-        case _ if type(node).hole or dtype_of(node) is not i64:
+        case _ if type(node).hole or sc.dtype_of(node) is not i64:
             return EVERYTHING
         case _:
             return WORD
 
 
-def _exact(node: Scalar, known: Knowledge) -> Interval:
+def _exact(node: sc.Scalar, known: Knowledge) -> Interval:
     """The interval of a sum, product, quotient or remainder of integers of any size."""
     memo = known.bounds
-    if isinstance(node, FloorDiv):
+    if isinstance(node, sc.FloorDiv):
         return _quotient(memo[node.left], memo[node.right])
-    if isinstance(node, FloorMod):
+    if isinstance(node, sc.FloorMod):
         return _remainder(node, memo[node.left], memo[node.right], known)
     of = known.polynomial(node)
     if node in of.terms:  # a product too big to multiply out
@@ -271,7 +250,7 @@ def _least_quotient(value: int, low: int, high: int | None) -> int:
     return 0 if high is None else value // high
 
 
-def _remainder(node: FloorMod, a: Interval, b: Interval, known: Knowledge) -> Interval:
+def _remainder(node: sc.FloorMod, a: Interval, b: Interval, known: Knowledge) -> Interval:
     if b.low is not None and b.low == b.high:
         size = b.low
         found = a % size

@@ -22,34 +22,14 @@ from plica.analysis.index.point import is_structure
 from plica.analysis.index.polynomial import Key, Polynomial, Product, atom, number, to_term
 from plica.core.name import Name
 from plica.core.term import rebuild
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    Eq,
-    FloorDiv,
-    FloorMod,
-    Le,
-    Lit,
-    Lt,
-    Max,
-    Min,
-    Mul,
-    Ne,
-    Not,
-    Or,
-    Scalar,
-    ScalarVar,
-    Select,
-    Sub,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.type.dtype import i64
 
 
 class LinearConstraint(NamedTuple):
     """`term >= 0`, or `term == 0`."""
 
-    term: Scalar
+    term: sc.Scalar
     equality: bool
 
 
@@ -58,17 +38,17 @@ System: TypeAlias = tuple[LinearConstraint, ...]
 MOST_CASES: Final = 512
 
 
-def systems(condition: Scalar) -> tuple[System, ...]:
+def systems(condition: sc.Scalar) -> tuple[System, ...]:
     """As `split`, for conditions known to be small."""
     found = split(condition)
     assert not isinstance(found, int)
     return found
 
 
-def split(condition: Scalar) -> tuple[System, ...] | int:
+def split(condition: sc.Scalar) -> tuple[System, ...] | int:
     """The systems of which one holds exactly where the condition does; where they are too many,
     how many there may be."""
-    work: list[tuple[tuple[Scalar, ...], System]] = [((condition,), ())]
+    work: list[tuple[tuple[sc.Scalar, ...], System]] = [((condition,), ())]
     found: list[System] = []
     made = 1
     while work:
@@ -85,73 +65,70 @@ def split(condition: Scalar) -> tuple[System, ...] | int:
     return tuple(found)
 
 
-def contrary(condition: Scalar, context: Context) -> Scalar:
+def contrary(condition: sc.Scalar, context: Context) -> sc.Scalar:
     """What would have to be possible for the condition to fail."""
-    whole: Scalar = TRUE
+    whole: sc.Scalar = TRUE
     for said in (*context.conditions(), negated(condition)):
-        whole = said if whole is TRUE else And(whole, said)
+        whole = said if whole is TRUE else sc.And(whole, said)
     return whole
 
 
 def _branches(
-    first: Scalar, rest: tuple[Scalar, ...], done: System
-) -> list[tuple[tuple[Scalar, ...], System]]:
+    first: sc.Scalar, rest: tuple[sc.Scalar, ...], done: System
+) -> list[tuple[tuple[sc.Scalar, ...], System]]:
     match first:
-        case Lit(value):
+        case sc.Lit(value):
             return [(rest, done)] if value else []
-        case And(a, b):
+        case sc.And(a, b):
             return [((a, b, *rest), done)]
-        case Or(a, b):
+        case sc.Or(a, b):
             return [((a, *rest), done), ((negated(a), b, *rest), done)]
-        case Not(a) if (other := negated(a)) is not first:
+        case sc.Not(a) if (other := negated(a)) is not first:
             return [((other, *rest), done)]
-        case Ne(a, b) if dtype_of(a) is i64:
-            return [((Lt(a, b), *rest), done), ((Lt(b, a), *rest), done)]
-        case Select(c, a, b):  # of bools
+        case sc.Ne(a, b) if sc.dtype_of(a) is i64:
+            return [((sc.Lt(a, b), *rest), done), ((sc.Lt(b, a), *rest), done)]
+        case sc.Select(c, a, b):  # of bools
             return [((c, a, *rest), done), ((negated(c), b, *rest), done)]
-        case Lt(a, b) | Le(a, b) | Eq(a, b) if dtype_of(a) is i64:
+        case sc.Lt(a, b) | sc.Le(a, b) | sc.Eq(a, b) if sc.dtype_of(a) is i64:
             choice = _innermost_choice(first)
             if choice is None:
                 return [(rest, (*done, _constraint(first)))]
             return [
-                (
-                    (*said, *(replaced(each, choice, by) for each in (first, *rest))),
-                    done,
-                )
+                ((*said, *(replaced(each, choice, by) for each in (first, *rest))), done)
                 for said, by in _sides(choice)
             ]
         case _:  # an unknown bool
-            unknown = first.value if isinstance(first, Not) else first
-            truth = FALSE if isinstance(first, Not) else TRUE
+            unknown = first.value if isinstance(first, sc.Not) else first
+            truth = FALSE if isinstance(first, sc.Not) else TRUE
             return [(tuple(replaced(each, unknown, truth) for each in rest), done)]
 
 
-def _constraint(of: Scalar) -> LinearConstraint:
+def _constraint(of: sc.Scalar) -> LinearConstraint:
     match of:
-        case Lt(a, b):
-            return LinearConstraint(Sub(Sub(b, a), Lit(1, i64)), False)
-        case Le(a, b):
-            return LinearConstraint(Sub(b, a), False)
-        case Eq(a, b):
-            return LinearConstraint(Sub(a, b), True)
+        case sc.Lt(a, b):
+            return LinearConstraint(sc.Sub(sc.Sub(b, a), sc.Lit(1, i64)), False)
+        case sc.Le(a, b):
+            return LinearConstraint(sc.Sub(b, a), False)
+        case sc.Eq(a, b):
+            return LinearConstraint(sc.Sub(a, b), True)
     raise AssertionError(of)
 
 
-def _sides(choice: Scalar) -> list[tuple[tuple[Scalar, ...], Scalar]]:
+def _sides(choice: sc.Scalar) -> list[tuple[tuple[sc.Scalar, ...], sc.Scalar]]:
     match choice:
-        case Min(a, b):
-            return [((Le(a, b),), a), ((Lt(b, a),), b)]
-        case Max(a, b):
-            return [((Le(b, a),), a), ((Lt(a, b),), b)]
-        case Select(c, a, b):
+        case sc.Min(a, b):
+            return [((sc.Le(a, b),), a), ((sc.Lt(b, a),), b)]
+        case sc.Max(a, b):
+            return [((sc.Le(b, a),), a), ((sc.Lt(a, b),), b)]
+        case sc.Select(c, a, b):
             return [((c,), a), ((negated(c),), b)]
     raise AssertionError(choice)
 
 
-def _innermost_choice(term: Scalar) -> Scalar | None:
+def _innermost_choice(term: sc.Scalar) -> sc.Scalar | None:
     """A minimum, maximum or select inside `term` that has no other inside it."""
-    seen: set[Scalar] = set()
-    stack: list[tuple[Scalar, bool]] = [(term, False)]
+    seen: set[sc.Scalar] = set()
+    stack: list[tuple[sc.Scalar, bool]] = [(term, False)]
     while stack:
         node, leaving = stack.pop()
         if leaving:
@@ -159,15 +136,17 @@ def _innermost_choice(term: Scalar) -> Scalar | None:
         if node in seen or not is_structure(node):
             continue
         seen.add(node)
-        if isinstance(node, Min | Max) or (isinstance(node, Select) and dtype_of(node) is i64):
+        if isinstance(node, sc.Min | sc.Max) or (
+            isinstance(node, sc.Select) and sc.dtype_of(node) is i64
+        ):
             stack.append((node, True))
-        stack += [(kid, False) for kid in node._children if isinstance(kid, Scalar)]
+        stack += [(kid, False) for kid in node._children if isinstance(kid, sc.Scalar)]
     return None
 
 
-def replaced(term: Scalar, old: Scalar, new: Scalar) -> Scalar:
+def replaced(term: sc.Scalar, old: sc.Scalar, new: sc.Scalar) -> sc.Scalar:
     """`term` with one subterm replaced everywhere, atoms left alone."""
-    memo: dict[Scalar, Scalar] = {old: new}
+    memo: dict[sc.Scalar, sc.Scalar] = {old: new}
     stack = [term]
     while stack:
         node = stack[-1]
@@ -177,11 +156,11 @@ def replaced(term: Scalar, old: Scalar, new: Scalar) -> Scalar:
         if not is_structure(node):
             memo[node] = node
             continue
-        missing = [k for k in node._children if isinstance(k, Scalar) and k not in memo]
+        missing = [k for k in node._children if isinstance(k, sc.Scalar) and k not in memo]
         if missing:
             stack += missing
             continue
-        kids = tuple([memo[k] if isinstance(k, Scalar) else k for k in node._children])
+        kids = tuple([memo[k] if isinstance(k, sc.Scalar) else k for k in node._children])
         memo[node] = rebuild(node, kids)
     return memo[term]
 
@@ -189,21 +168,21 @@ def replaced(term: Scalar, old: Scalar, new: Scalar) -> Scalar:
 # --- quasi-affine terms --------------------------------------------------------------------------
 
 
-def linear(condition: Scalar, context: Context) -> bool:
+def linear(condition: sc.Scalar, context: Context) -> bool:
     """Whether nothing is a product of unknowns or a quotient by one."""
-    seen: set[Scalar] = set()
+    seen: set[sc.Scalar] = set()
     stack = [condition, *context.conditions()]
     while stack:
         node = stack.pop()
         if node in seen or not is_structure(node):
             continue
         seen.add(node)
-        if isinstance(node, Mul) and not isinstance(node.left, Lit):
-            if not isinstance(node.right, Lit):
+        if isinstance(node, sc.Mul) and not isinstance(node.left, sc.Lit):
+            if not isinstance(node.right, sc.Lit):
                 return False
-        elif isinstance(node, FloorDiv | FloorMod) and not isinstance(node.right, Lit):
+        elif isinstance(node, sc.FloorDiv | sc.FloorMod) and not isinstance(node.right, sc.Lit):
             return False
-        stack += [kid for kid in node._children if isinstance(kid, Scalar)]
+        stack += [kid for kid in node._children if isinstance(kid, sc.Scalar)]
     return True
 
 
@@ -219,8 +198,8 @@ def linearised(system: System) -> Linearised | None:
 
     None where a number does not fit into an index.
     """
-    fresh: dict[object, Scalar] = {}
-    memo: dict[Scalar, Polynomial] = {}
+    fresh: dict[object, sc.Scalar] = {}
+    memo: dict[sc.Scalar, Polynomial] = {}
     result: list[LinearConstraint] = []
     for term, equality in system:
         for node in _arithmetic_order(term, memo):
@@ -235,10 +214,10 @@ def linearised(system: System) -> Linearised | None:
     return Linearised(tuple(result), not fresh)
 
 
-def _arithmetic_order(term: Scalar, known: dict[Scalar, Polynomial]) -> list[Scalar]:
-    order: list[Scalar] = []
-    seen: set[Scalar] = set()
-    stack: list[tuple[Scalar, bool]] = [(term, False)]
+def _arithmetic_order(term: sc.Scalar, known: dict[sc.Scalar, Polynomial]) -> list[sc.Scalar]:
+    order: list[sc.Scalar] = []
+    seen: set[sc.Scalar] = set()
+    stack: list[tuple[sc.Scalar, bool]] = [(term, False)]
     while stack:
         node, leaving = stack.pop()
         if leaving:
@@ -247,35 +226,39 @@ def _arithmetic_order(term: Scalar, known: dict[Scalar, Polynomial]) -> list[Sca
             seen.add(node)
             stack.append((node, True))
             if is_structure(node):
-                stack += [(k, False) for k in node._children if isinstance(k, Scalar)]
+                stack += [(k, False) for k in node._children if isinstance(k, sc.Scalar)]
     return order
 
 
 def _linear(
-    node: Scalar, known: dict[Scalar, Polynomial], fresh: dict[object, Scalar]
+    node: sc.Scalar, known: dict[sc.Scalar, Polynomial], fresh: dict[object, sc.Scalar]
 ) -> Polynomial | None:
     match node:
-        case Lit(value):
+        case sc.Lit(value):
             return number(int(value))
-        case Add(a, b):
+        case sc.Add(a, b):
             return known[a].plus(known[b])
-        case Sub(a, b):
+        case sc.Sub(a, b):
             return known[a].plus(known[b], -1)
-        case Mul(a, b):
+        case sc.Mul(a, b):
             return known[a].times(known[b])
-        case FloorDiv(a, b) | FloorMod(a, b):
+        case sc.FloorDiv(a, b) | sc.FloorMod(a, b):
             left, right = _closed(known[a], fresh), _closed(known[b], fresh)
             if left is None or right is None:
                 return None
-            made = FloorDiv(left, right) if isinstance(node, FloorDiv) else FloorMod(left, right)
-            if isinstance(right, Lit):
+            made = (
+                sc.FloorDiv(left, right)
+                if isinstance(node, sc.FloorDiv)
+                else sc.FloorMod(left, right)
+            )
+            if isinstance(right, sc.Lit):
                 return number(0) if right.value == 0 else atom(made)
             return atom(_unknown(made, fresh))
         case _:
             return atom(node)
 
 
-def _closed(of: Polynomial, fresh: dict[object, Scalar]) -> Scalar | None:
+def _closed(of: Polynomial, fresh: dict[object, sc.Scalar]) -> sc.Scalar | None:
     """A term in which each product of unknowns is one unknown."""
     terms: dict[Key, int] = {
         (_unknown(key, fresh) if isinstance(key, Product) else key): coefficient
@@ -284,8 +267,8 @@ def _closed(of: Polynomial, fresh: dict[object, Scalar]) -> Scalar | None:
     return to_term(Polynomial(of.constant, terms))
 
 
-def _unknown(key: object, fresh: dict[object, Scalar]) -> Scalar:
+def _unknown(key: object, fresh: dict[object, sc.Scalar]) -> sc.Scalar:
     found = fresh.get(key)
     if found is None:
-        found = fresh[key] = ScalarVar(Name("unknown", len(fresh)), i64)
+        found = fresh[key] = sc.ScalarVar(Name("unknown", len(fresh)), i64)
     return found

@@ -35,19 +35,7 @@ from plica.analysis.index.period import Periods, box, repeats, slopes_of
 from plica.analysis.index.point import Values, all_values, atoms, is_structure, value
 from plica.analysis.index.polynomial import literal
 from plica.core.binding import substitute
-from plica.ir.loop.scalar import (
-    Add,
-    Eq,
-    FloorDiv,
-    FloorMod,
-    Lit,
-    Max,
-    Min,
-    Mul,
-    Scalar,
-    Select,
-    Sub,
-)
+from plica.ir.loop import scalar as sc
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
@@ -69,14 +57,14 @@ MOST_POINTS: Final = 1_000_000
 class Periodic:
     """An equation of quasi-affine terms: both sides agree on one box, and so everywhere."""
 
-    periods: tuple[tuple[Scalar, int], ...]
+    periods: tuple[tuple[sc.Scalar, int], ...]
 
 
 @attrs.frozen
 class Exhausted:
     """The context leaves finitely many points, and the condition is true at each."""
 
-    ranges: tuple[tuple[Scalar, int, int], ...]
+    ranges: tuple[tuple[sc.Scalar, int, int], ...]
 
 
 @attrs.frozen
@@ -84,7 +72,7 @@ class Contradiction:
     """A system without integer solutions: for each residue of the unknowns by their periods, or
     (no periods) with an unknown for each quotient, some sums of rows are contradictory."""
 
-    periods: tuple[tuple[Scalar, int], ...] | None
+    periods: tuple[tuple[sc.Scalar, int], ...] | None
     sums: tuple[RowSum, ...]
 
 
@@ -99,7 +87,7 @@ class Contradictory:
 class ByValue:
     """For each value of a variable whose range the context states, from the least up."""
 
-    variable: Scalar
+    variable: sc.Scalar
     cases: tuple[Certificate, ...]
 
 
@@ -113,11 +101,11 @@ class BySolver:
 Certificate: TypeAlias = "Periodic | Exhausted | Contradictory | Nonlinear | ByValue | BySolver"
 
 
-def holds(condition: Scalar, context: Context, why: Certificate) -> bool:
+def holds(condition: sc.Scalar, context: Context, why: Certificate) -> bool:
     """Whether the certificate shows that the condition holds wherever the context does."""
     match why:
         case Periodic(given):
-            return isinstance(condition, Eq) and _periodic(condition, dict(given))
+            return isinstance(condition, sc.Eq) and _periodic(condition, dict(given))
         case Exhausted(ranges):
             return _exhausted(condition, context, ranges)
         case Contradictory(cases):
@@ -136,19 +124,19 @@ def holds(condition: Scalar, context: Context, why: Certificate) -> bool:
             return follows(condition, context, why)
 
 
-def difference(condition: Eq) -> Scalar | None:
+def difference(condition: sc.Eq) -> sc.Scalar | None:
     """The difference of the sides as a quasi-affine term, None where it is none.
 
     Products of unknowns count as unknowns, so a difference that is 0 was 0 before.
     """
-    if any(isinstance(node, Min | Max | Select) for node in _structure(condition)):
+    if any(isinstance(node, sc.Min | sc.Max | sc.Select) for node in _structure(condition)):
         return None
-    plain = linearised((LinearConstraint(Sub(condition.left, condition.right), True),))
+    plain = linearised((LinearConstraint(sc.Sub(condition.left, condition.right), True),))
     return None if plain is None else plain.system[0].term
 
 
 def rows_by_residue(
-    system: System, periods: Mapping[Scalar, int]
+    system: System, periods: Mapping[sc.Scalar, int]
 ) -> tuple[list[Row], list[Vector]]:
     """A system of quasi-affine constraints as rows over the quotients by the periods.
 
@@ -179,8 +167,8 @@ def rows_by_quotient(system: System) -> tuple[list[Row], list[Vector]]:
 
     `q = t // c` says `0 <= t - c*q <= c - 1` for a positive `c`, and the contrary for a negative.
     """
-    columns: dict[Scalar, int] = {}
-    forms: dict[Scalar, tuple[dict[int, int], int]] = {}
+    columns: dict[sc.Scalar, int] = {}
+    forms: dict[sc.Scalar, tuple[dict[int, int], int]] = {}
     extra: list[tuple[dict[int, int], int]] = []
     for constraint in system:
         for node in slopes_of((constraint.term,)):
@@ -197,7 +185,7 @@ def rows_by_quotient(system: System) -> tuple[list[Row], list[Vector]]:
     return matrix, [np.array([constant], dtype=object) for _, constant in rows]
 
 
-def _periodic(condition: Eq, periods: Periods) -> bool:
+def _periodic(condition: sc.Eq, periods: Periods) -> bool:
     term = difference(condition)
     if term is None or periods.keys() != set(atoms(term)):
         return False
@@ -209,7 +197,7 @@ def _periodic(condition: Eq, periods: Periods) -> bool:
 
 
 def _exhausted(
-    condition: Scalar, context: Context, ranges: Sequence[tuple[Scalar, int, int]]
+    condition: sc.Scalar, context: Context, ranges: Sequence[tuple[sc.Scalar, int, int]]
 ) -> bool:
     """Each range must follow from the context by itself: the context states it with numbers."""
     stated = stated_ranges(context)
@@ -227,7 +215,7 @@ def _exhausted(
     return bool(np.all(truth))
 
 
-def stated_ranges(context: Context) -> dict[Scalar, Interval]:
+def stated_ranges(context: Context) -> dict[sc.Scalar, Interval]:
     """The variables whose range the context states in numbers."""
     return {
         each.var: Interval(value(each.start, {}), value(each.stop, {}) - 1)
@@ -237,13 +225,13 @@ def stated_ranges(context: Context) -> dict[Scalar, Interval]:
 
 
 def at_value(
-    condition: Scalar, context: Context, variable: Scalar, value_: int
-) -> tuple[Scalar, Context]:
+    condition: sc.Scalar, context: Context, variable: sc.Scalar, value_: int
+) -> tuple[sc.Scalar, Context]:
     """The condition and the context where a variable has a value."""
 
-    def put(term: Scalar) -> Scalar:
+    def put(term: sc.Scalar) -> sc.Scalar:
         new = substitute(term, {variable: literal(value_)})
-        assert isinstance(new, Scalar)
+        assert isinstance(new, sc.Scalar)
         return new
 
     ranges = tuple(
@@ -254,7 +242,7 @@ def at_value(
     return put(condition), Context(ranges, tuple(map(put, context.facts)))
 
 
-def points_of(ranges: Sequence[tuple[Scalar, int, int]]) -> dict[Scalar, Values] | None:
+def points_of(ranges: Sequence[tuple[sc.Scalar, int, int]]) -> dict[sc.Scalar, Values] | None:
     """Every point of a box, None where they are too many."""
     sizes = {variable: max(0, high - low + 1) for variable, low, high in ranges}
     if prod(sizes.values()) > MOST_POINTS:
@@ -266,7 +254,7 @@ def points_of(ranges: Sequence[tuple[Scalar, int, int]]) -> dict[Scalar, Values]
     }
 
 
-def _contradictory(condition: Scalar, context: Context, cases: Sequence[Contradiction]) -> bool:
+def _contradictory(condition: sc.Scalar, context: Context, cases: Sequence[Contradiction]) -> bool:
     systems = split(contrary(condition, context))
     if isinstance(systems, int) or len(systems) != len(cases):
         return False
@@ -291,19 +279,19 @@ def _contradicts(system: System, why: Contradiction) -> bool:
 
 
 def _form(
-    node: Scalar,
-    forms: Mapping[Scalar, tuple[dict[int, int], int]],
-    columns: dict[Scalar, int],
+    node: sc.Scalar,
+    forms: Mapping[sc.Scalar, tuple[dict[int, int], int]],
+    columns: dict[sc.Scalar, int],
     extra: list[tuple[dict[int, int], int]],
 ) -> tuple[dict[int, int], int]:
     """A part of a term as coefficients of columns and a constant; quotients get a column."""
-    if isinstance(node, Lit):
+    if isinstance(node, sc.Lit):
         return {}, int(node.value)
-    if isinstance(node, FloorDiv | FloorMod):
+    if isinstance(node, sc.FloorDiv | sc.FloorMod):
         inner, constant = forms[node.left]
-        assert isinstance(node.right, Lit)
+        assert isinstance(node.right, sc.Lit)
         divisor = int(node.right.value)
-        key = FloorDiv(node.left, node.right)
+        key = sc.FloorDiv(node.left, node.right)
         fresh = key not in columns
         column = columns.setdefault(key, len(columns))
         rest = {**inner, column: inner.get(column, 0) - divisor}  # t - c*q
@@ -313,7 +301,7 @@ def _form(
             extra.append(
                 ({u: -sign * c for u, c in rest.items()}, abs(divisor) - 1 - sign * constant)
             )
-        return ({column: 1}, 0) if isinstance(node, FloorDiv) else (rest, constant)
+        return ({column: 1}, 0) if isinstance(node, sc.FloorDiv) else (rest, constant)
     if not is_structure(node):
         return {columns.setdefault(node, len(columns)): 1}, 0
     total: dict[int, int] = {}
@@ -326,28 +314,28 @@ def _form(
     return total, constant
 
 
-def _summands(node: Scalar) -> list[tuple[int, Scalar]]:
+def _summands(node: sc.Scalar) -> list[tuple[int, sc.Scalar]]:
     match node:
-        case Add(a, b):
+        case sc.Add(a, b):
             return [(1, a), (1, b)]
-        case Sub(a, b):
+        case sc.Sub(a, b):
             return [(1, a), (-1, b)]
-        case Mul(Lit(factor), b):
+        case sc.Mul(sc.Lit(factor), b):
             return [(int(factor), b)]
-        case Mul(a, Lit(factor)):
+        case sc.Mul(a, sc.Lit(factor)):
             return [(int(factor), a)]
     raise AssertionError(node)
 
 
-def _structure(term: Scalar) -> list[Scalar]:
-    seen: dict[Scalar, None] = {}
+def _structure(term: sc.Scalar) -> list[sc.Scalar]:
+    seen: dict[sc.Scalar, None] = {}
     stack = [term]
     while stack:
         node = stack.pop()
         if node not in seen:
             seen[node] = None
             if is_structure(node):
-                stack += [kid for kid in node._children if isinstance(kid, Scalar)]
+                stack += [kid for kid in node._children if isinstance(kid, sc.Scalar)]
     return list(seen)
 
 

@@ -26,21 +26,7 @@ from attrs import frozen
 
 from plica.core.binding import free_vars
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    And,
-    Eq,
-    Le,
-    Like,
-    Lit,
-    Lt,
-    Ne,
-    Not,
-    Or,
-    Scalar,
-    ScalarVar,
-    dtype_of,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.type.dtype import bool_
 
 WRITTEN = "rewrite.index.context"  # the path that its terms are written down under
@@ -53,9 +39,9 @@ MOST_FACTS: Final = 32
 class Range(Term):
     """`start <= var < stop`."""
 
-    var: ScalarVar
-    start: Scalar
-    stop: Scalar
+    var: sc.ScalarVar
+    start: sc.Scalar
+    stop: sc.Scalar
 
 
 @frozen(eq=False)
@@ -63,19 +49,19 @@ class Context(Term):
     """Ranges of variables, outermost first, and conditions that hold."""
 
     ranges: tuple[Range, ...] = ()
-    facts: tuple[Scalar, ...] = ()
+    facts: tuple[sc.Scalar, ...] = ()
 
-    def loop(self, var: ScalarVar, extent: Like, start: Like = 0) -> Context:
+    def loop(self, var: sc.ScalarVar, extent: sc.Like, start: sc.Like = 0) -> Context:
         """Inside a loop: `start <= var < start + extent`.  What was known of `var` is another's."""
-        return _looped(self, var, index(start), index(extent))
+        return _looped(self, var, sc.index(start), sc.index(extent))
 
-    def within(self, var: ScalarVar, low: Like, high: Like) -> Context:
+    def within(self, var: sc.ScalarVar, low: sc.Like, high: sc.Like) -> Context:
         """`low <= var <= high`."""
         inner = self.without((var,))
-        stop = high + 1 if isinstance(high, Scalar) else index(high + 1)
-        return Context((*inner.ranges, Range(var, index(low), stop)), inner.facts)
+        stop = high + 1 if isinstance(high, sc.Scalar) else sc.index(high + 1)
+        return Context((*inner.ranges, Range(var, sc.index(low), stop)), inner.facts)
 
-    def where(self, *conditions: Scalar) -> Context:
+    def where(self, *conditions: sc.Scalar) -> Context:
         """Inside a branch: the conditions hold as well.
 
         A condition that reads memory holds only while nothing is written there.
@@ -86,7 +72,7 @@ class Context(Term):
         kept = tuple(facts)[:MOST_FACTS]
         return self if kept == self.facts else Context(self.ranges, kept)
 
-    def unless(self, condition: Scalar) -> Context:
+    def unless(self, condition: sc.Scalar) -> Context:
         """Inside the other branch: the condition does not hold."""
         return self.where(negated(condition))
 
@@ -107,16 +93,16 @@ class Context(Term):
         """
         return self if len(self.ranges) < 2 else _concerning(self, free_vars(term))
 
-    def conditions(self) -> tuple[Scalar, ...]:
+    def conditions(self) -> tuple[sc.Scalar, ...]:
         """Everything the context says, as conditions."""
-        said: list[Scalar] = []
+        said: list[sc.Scalar] = []
         for each in self.ranges:
-            said += [Le(each.start, each.var), Lt(each.var, each.stop)]
+            said += [sc.Le(each.start, each.var), sc.Lt(each.var, each.stop)]
         return (*said, *self.facts)
 
 
 @lru_cache(maxsize=1024)
-def _looped(around: Context, var: ScalarVar, begin: Scalar, size: Scalar) -> Context:
+def _looped(around: Context, var: sc.ScalarVar, begin: sc.Scalar, size: sc.Scalar) -> Context:
     """The context in a loop: passes over a kernel come to the same ones again and again."""
     stop = size if begin is ZERO else begin + size
     inner = around.without((var,))
@@ -137,25 +123,25 @@ def _concerning(context: Context, mentioned: frozenset[Term]) -> Context:
 def _runs(of: Range) -> bool:
     """Whether a loop between numbers has an iteration."""
     match of.start, of.stop:
-        case Lit(first), Lit(stop):
+        case sc.Lit(first), sc.Lit(stop):
             return first < stop
         case _:
             return False
 
 
 EMPTY: Final = Context()
-ZERO: Final = index(0)
-TRUE: Final = Lit(True, bool_)
-FALSE: Final = Lit(False, bool_)
+ZERO: Final = sc.index(0)
+TRUE: Final = sc.Lit(True, bool_)
+FALSE: Final = sc.Lit(False, bool_)
 
 NAMED: Final = Context((), (TRUE,))
 """Nothing is known, and variables are told apart by their names alone (`simplify`)."""
 
 
-def conjuncts(condition: Scalar) -> tuple[Scalar, ...]:
+def conjuncts(condition: sc.Scalar) -> tuple[sc.Scalar, ...]:
     """The conditions that together are `condition`, each once, in order; none for `True`."""
-    found: dict[Scalar, None] = {}
-    seen: set[Scalar] = set()
+    found: dict[sc.Scalar, None] = {}
+    seen: set[sc.Scalar] = set()
     stack = [condition]
     while stack:
         node = stack.pop()
@@ -163,23 +149,27 @@ def conjuncts(condition: Scalar) -> tuple[Scalar, ...]:
             continue
         seen.add(node)
         match node:
-            case And(left, right):
+            case sc.And(left, right):
                 stack += [right, left]
-            case Not(value) if (contrary := _pushed(value)) is not node:
+            case sc.Not(value) if (contrary := _pushed(value)) is not node:
                 stack.append(contrary)
             case _ if node is not TRUE:
                 found[node] = None
     return tuple(found)
 
 
-def _pushed(of: Scalar) -> Scalar:
+def _pushed(of: sc.Scalar) -> sc.Scalar:
     """The contrary; of floats it stays `not`, for nan is neither below nor above."""
-    return negated(of) if isinstance(of, Eq | Ne | Lt | Le | Not | Or) else Not(of)
+    return (
+        negated(of)
+        if isinstance(of, sc.Eq | sc.Ne | sc.Lt | sc.Le | sc.Not | sc.Or)
+        else sc.Not(of)
+    )
 
 
-def negated(condition: Scalar) -> Scalar:
+def negated(condition: sc.Scalar) -> sc.Scalar:
     """The contrary, `not` pushed inside as far as it goes."""
-    memo: dict[tuple[Scalar, bool], Scalar] = {}
+    memo: dict[tuple[sc.Scalar, bool], sc.Scalar] = {}
     root = (condition, True)
     stack = [root]
     while stack:
@@ -189,9 +179,9 @@ def negated(condition: Scalar) -> Scalar:
             continue
         node, flip = job
         match node:
-            case Not(value):
+            case sc.Not(value):
                 needs = [(value, not flip)]
-            case And(left, right) | Or(left, right) if flip:
+            case sc.And(left, right) | sc.Or(left, right) if flip:
                 needs = [(left, True), (right, True)]
             case _:
                 needs = []
@@ -201,22 +191,22 @@ def negated(condition: Scalar) -> Scalar:
             continue
         stack.pop()
         match node:
-            case Not():
+            case sc.Not():
                 memo[job] = memo[needs[0]]
-            case And() if flip:
-                memo[job] = Or(memo[needs[0]], memo[needs[1]])
-            case Or() if flip:
-                memo[job] = And(memo[needs[0]], memo[needs[1]])
-            case Lt(left, right) if flip and not dtype_of(left).is_float:  # nan is not above
-                memo[job] = Le(right, left)
-            case Le(left, right) if flip and not dtype_of(left).is_float:
-                memo[job] = Lt(right, left)
-            case Eq(left, right) if flip:
-                memo[job] = Ne(left, right)
-            case Ne(left, right) if flip:
-                memo[job] = Eq(left, right)
-            case Lit(truth) if flip:
+            case sc.And() if flip:
+                memo[job] = sc.Or(memo[needs[0]], memo[needs[1]])
+            case sc.Or() if flip:
+                memo[job] = sc.And(memo[needs[0]], memo[needs[1]])
+            case sc.Lt(left, right) if flip and not sc.dtype_of(left).is_float:  # nan is not above
+                memo[job] = sc.Le(right, left)
+            case sc.Le(left, right) if flip and not sc.dtype_of(left).is_float:
+                memo[job] = sc.Lt(right, left)
+            case sc.Eq(left, right) if flip:
+                memo[job] = sc.Ne(left, right)
+            case sc.Ne(left, right) if flip:
+                memo[job] = sc.Eq(left, right)
+            case sc.Lit(truth) if flip:
                 memo[job] = FALSE if truth else TRUE
             case _:
-                memo[job] = Not(node) if flip else node
+                memo[job] = sc.Not(node) if flip else node
     return memo[root]

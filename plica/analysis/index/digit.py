@@ -9,7 +9,7 @@ schedules make is such a sum, with symbolic extents as well.
 
 >>> from plica.ir.type.dim import dim_var
 >>> i, j, f, m = (dim_var(name) for name in "ijfm")
->>> digits = Digits({i: index(3), j: m, f: m * 4})
+>>> digits = Digits({i: sc.index(3), j: m, f: m * 4})
 >>> [str(digit.source.name) for _, digit in digits.sum_of((i * m + j) // m).parts]
 ['i']
 >>> digits.sum_of(f // m * m + f % m) == digits.sum_of(f)
@@ -33,17 +33,7 @@ from plica.analysis.index.count import (
     times,
 )
 from plica.core.binding import free_vars
-from plica.ir.loop.scalar import (
-    Add,
-    Buffer,
-    FloorDiv,
-    FloorMod,
-    Mul,
-    Scalar,
-    ScalarVar,
-    Sub,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.type.dim import known, normal_dim, polynomial, quotient, same_dim
 
 MOST_PARTS: Final = 64
@@ -53,22 +43,22 @@ MOST_PARTS: Final = 64
 class Digit(NamedTuple):
     """`(source // lower) % extent`; where `top`, nothing of the source is above it."""
 
-    source: Scalar
-    lower: Scalar
-    extent: Scalar
+    source: sc.Scalar
+    lower: sc.Scalar
+    extent: sc.Scalar
     top: bool
 
-    def of(self, source: Scalar) -> Scalar:
+    def of(self, source: sc.Scalar) -> sc.Scalar:
         """The digit of another value of the source."""
-        value = source if self.lower is ONE else FloorDiv(source, self.lower)
-        return value if self.top else FloorMod(value, self.extent)
+        value = source if self.lower is ONE else sc.FloorDiv(source, self.lower)
+        return value if self.top else sc.FloorMod(value, self.extent)
 
 
 class DigitSum(NamedTuple):
     """A base and digits with their scales, in the order in which the digits were first seen."""
 
-    parts: tuple[tuple[Scalar, Digit], ...]
-    base: Scalar
+    parts: tuple[tuple[sc.Scalar, Digit], ...]
+    base: sc.Scalar
 
 
 class Digits:
@@ -76,30 +66,30 @@ class Digits:
 
     def __init__(
         self,
-        loops: Mapping[ScalarVar, Scalar],
-        conditions: Iterable[Scalar] = (),
+        loops: Mapping[sc.ScalarVar, sc.Scalar],
+        conditions: Iterable[sc.Scalar] = (),
         *,
         apart: bool = False,
     ) -> None:
         self._apart = apart
         self.loops = {var: normal_dim(extent) for var, extent in loops.items()}
-        self.extents: dict[Scalar, Scalar] = {}
+        self.extents: dict[sc.Scalar, sc.Scalar] = {}
         self.extents.update(self.loops.items())
         self.composites: dict[
-            Scalar, DigitSum
+            sc.Scalar, DigitSum
         ] = {}  # in the order they were made, inner ones first
-        self.restricted: list[Scalar] = []
+        self.restricted: list[sc.Scalar] = []
         self._order: dict[Digit, int] = {}
-        self._memo: dict[Scalar, DigitSum | None] = {}
+        self._memo: dict[sc.Scalar, DigitSum | None] = {}
         self._vars = frozenset(loops)
         self._positive = positive_dims(self.loops.values(), conditions)
 
-    def sum_of(self, term: Scalar) -> DigitSum | None:
+    def sum_of(self, term: sc.Scalar) -> DigitSum | None:
         """The term as a sum of digits, None where it is none."""
         found = self._taken_apart(term)
         return None if found is None else self._with_restricted(found)
 
-    def restrict(self, condition: Scalar) -> bool:
+    def restrict(self, condition: sc.Scalar) -> bool:
         """Take it that a condition holds; whether that is something to take account of."""
         pair = comparison(condition)
         if pair is None:
@@ -122,12 +112,12 @@ class Digits:
         self._memo.clear()
         return True
 
-    def is_constant(self, term: Scalar) -> bool:
+    def is_constant(self, term: sc.Scalar) -> bool:
         """Whether a term has one value in all iterations, and does not look at memory."""
         free = free_vars(term)
-        return free.isdisjoint(self._vars) and not any(isinstance(v, Buffer) for v in free)
+        return free.isdisjoint(self._vars) and not any(isinstance(v, sc.Buffer) for v in free)
 
-    def _taken_apart(self, term: Scalar) -> DigitSum | None:
+    def _taken_apart(self, term: sc.Scalar) -> DigitSum | None:
         memo = self._memo
         stack = [term]
         while stack:
@@ -135,11 +125,11 @@ class Digits:
             if node in memo:
                 stack.pop()
                 continue
-            if isinstance(node, ScalarVar) and node in self._vars:
+            if isinstance(node, sc.ScalarVar) and node in self._vars:
                 memo[node] = self._digit(Digit(node, ONE, self.extents[node], True))
             elif self.is_constant(node):
                 memo[node] = DigitSum((), normal_dim(node))
-            elif isinstance(node, Add | Sub | Mul | FloorDiv | FloorMod):
+            elif isinstance(node, sc.Add | sc.Sub | sc.Mul | sc.FloorDiv | sc.FloorMod):
                 missing = [kid for kid in (node.left, node.right) if kid not in memo]
                 if missing:
                     stack += missing
@@ -150,16 +140,16 @@ class Digits:
         return memo[term]
 
     def _operation(
-        self, node: Scalar, left: DigitSum | None, right: DigitSum | None
+        self, node: sc.Scalar, left: DigitSum | None, right: DigitSum | None
     ) -> DigitSum | None:
         if left is None or right is None or len(left.parts) + len(right.parts) > MOST_PARTS:
             return None
         match node:
-            case Add():
+            case sc.Add():
                 return self._plus(left, right, ONE)
-            case Sub():
-                return self._plus(left, right, index(-1))
-            case Mul():
+            case sc.Sub():
+                return self._plus(left, right, sc.index(-1))
+            case sc.Mul():
                 if right.parts:
                     left, right = right, left
                 if right.parts:
@@ -168,17 +158,17 @@ class Digits:
             case _:
                 if right.parts or right.base is ZERO or not is_natural(right.base):
                     return None
-                whole = isinstance(node, FloorDiv)
+                whole = isinstance(node, sc.FloorDiv)
                 return self._divided(self._with_restricted(left), right.base, whole=whole)
 
-    def _plus(self, a: DigitSum, b: DigitSum, factor: Scalar) -> DigitSum:
+    def _plus(self, a: DigitSum, b: DigitSum, factor: sc.Scalar) -> DigitSum:
         scales = {digit: scale for scale, digit in a.parts}
         for scale, digit in b.parts:
             total = plus(scales.get(digit, ZERO), times(factor, scale))
             scales[digit] = total
         return self._sum(scales, plus(a.base, times(factor, b.base)))
 
-    def _sum(self, scales: dict[Digit, Scalar], base: Scalar) -> DigitSum:
+    def _sum(self, scales: dict[Digit, sc.Scalar], base: sc.Scalar) -> DigitSum:
         """The sum, with neighbouring digits of one source made one."""
         scales = {digit: scale for digit, scale in scales.items() if scale is not ZERO}
         for digit in scales:
@@ -188,7 +178,7 @@ class Digits:
         order = sorted(scales, key=self._order.__getitem__)
         return DigitSum(tuple([(scales[digit], digit) for digit in order]), base)
 
-    def _join(self, scales: dict[Digit, Scalar]) -> None:
+    def _join(self, scales: dict[Digit, sc.Scalar]) -> None:
         pending = list(scales)
         while pending:
             upper = pending.pop()
@@ -209,7 +199,7 @@ class Digits:
                     pending.extend(scales)
                     break
 
-    def _slice(self, source: Scalar, lower: Scalar, upper: Digit, under: Scalar) -> Digit:
+    def _slice(self, source: sc.Scalar, lower: sc.Scalar, upper: Digit, under: sc.Scalar) -> Digit:
         if not upper.top:
             return Digit(source, lower, times(under, upper.extent), False)
         extent = self.extents[source]
@@ -220,10 +210,10 @@ class Digits:
             return DigitSum((), ZERO)
         return self._sum({digit: ONE}, ZERO)
 
-    def _divided(self, of: DigitSum, by: Scalar, *, whole: bool) -> DigitSum | None:
+    def _divided(self, of: DigitSum, by: sc.Scalar, *, whole: bool) -> DigitSum | None:
         """`of // by` or `of % by`: (by·h + r) // by = h + r // by, (by·h + r) % by = r % by."""
-        high: dict[Digit, Scalar] = {}
-        low: dict[Digit, Scalar] = {}
+        high: dict[Digit, sc.Scalar] = {}
+        low: dict[Digit, sc.Scalar] = {}
         for scale, digit in of.parts:
             divided = quotient(scale, by)
             if divided is None:
@@ -250,7 +240,7 @@ class Digits:
             return None
         return self._plus(upper, inner, ONE) if whole else inner
 
-    def _part(self, of: DigitSum, by: Scalar, *, whole: bool) -> DigitSum | None:
+    def _part(self, of: DigitSum, by: sc.Scalar, *, whole: bool) -> DigitSum | None:
         """`of // by` or `of % by` as a digit of what `of` is a digit of, or of itself."""
         found = self._above(of, by, whole=whole) if self._apart else None
         if found is not None:
@@ -266,7 +256,7 @@ class Digits:
         above = ceiling(digit.extent, by) if fits is None else fits
         return self._digit(Digit(digit.source, times(digit.lower, by), above, digit.top))
 
-    def _above(self, of: DigitSum, by: Scalar, *, whole: bool) -> DigitSum | None:
+    def _above(self, of: DigitSum, by: sc.Scalar, *, whole: bool) -> DigitSum | None:
         """`(s·h + r) // (s·t)` as `h // t`, `(s·h + r) % (s·t)` as `s·(h % t) + r`, for r < s.
 
         None where the parts of a sum are no such h and r.
@@ -275,8 +265,8 @@ class Digits:
             times_ = quotient(by, step)
             if step is ONE or times_ is None or of.base is not ZERO:
                 continue
-            high: dict[Digit, Scalar] = {}
-            low: dict[Digit, Scalar] = {}
+            high: dict[Digit, sc.Scalar] = {}
+            low: dict[Digit, sc.Scalar] = {}
             for scale, digit in of.parts:
                 divided = quotient(scale, step)
                 if divided is None:
@@ -293,7 +283,7 @@ class Digits:
             return self._plus(under, upper, step)
         return None
 
-    def _is_positive(self, by: Scalar) -> bool:
+    def _is_positive(self, by: sc.Scalar) -> bool:
         """Whether a divisor is at least 1 wherever an iteration runs."""
         return free_vars(by) <= self._positive or at_least(by, ONE)
 
@@ -307,9 +297,9 @@ class Digits:
         term = self._source(of)
         return Digit(term, ONE, self.extents[term], True)
 
-    def _source(self, of: DigitSum) -> Scalar:
+    def _source(self, of: DigitSum) -> sc.Scalar:
         term = self.term(of)
-        if isinstance(term, ScalarVar):  # a restricted digit that is a variable is that variable
+        if isinstance(term, sc.ScalarVar):  # a restricted digit that is a variable is that variable
             return term
         if term not in self.composites:
             last = reach(of)
@@ -318,16 +308,16 @@ class Digits:
             self.extents[term] = plus(last, ONE)
         return term
 
-    def term(self, of: DigitSum) -> Scalar:
+    def term(self, of: DigitSum) -> sc.Scalar:
         """The sum as a term."""
-        found: Scalar | None = None if of.base is ZERO else of.base
+        found: sc.Scalar | None = None if of.base is ZERO else of.base
         for scale, digit in reversed(of.parts):
             value = digit.of(digit.source)
-            part = value if scale is ONE else Mul(value, scale)
-            found = part if found is None else Add(part, found)
+            part = value if scale is ONE else sc.Mul(value, scale)
+            found = part if found is None else sc.Add(part, found)
         return ZERO if found is None else found
 
-    def _cut(self, scales: dict[Digit, Scalar], wanted: Digit) -> None:
+    def _cut(self, scales: dict[Digit, sc.Scalar], wanted: Digit) -> None:
         """Take apart a digit of which another is the upper part."""
         for whole in [each for each in scales if each.source is wanted.source]:
             size = quotient(wanted.lower, whole.lower)
@@ -361,10 +351,10 @@ class Digits:
         return of
 
 
-def compact(of: DigitSum) -> tuple[tuple[Scalar, Digit], ...] | None:
+def compact(of: DigitSum) -> tuple[tuple[sc.Scalar, Digit], ...] | None:
     """The parts from the smallest up, where each scale is all that the smaller ones reach."""
     left, scale = list(of.parts), ONE
-    order: list[tuple[Scalar, Digit]] = []
+    order: list[tuple[sc.Scalar, Digit]] = []
     while left:
         fitting = [each for each in left if same_dim(each[0], scale)]
         if len(fitting) != 1:
@@ -375,21 +365,21 @@ def compact(of: DigitSum) -> tuple[tuple[Scalar, Digit], ...] | None:
     return tuple(order)
 
 
-def separable(of: DigitSum) -> tuple[tuple[Scalar, Digit], ...] | None:
+def separable(of: DigitSum) -> tuple[tuple[sc.Scalar, Digit], ...] | None:
     """The parts from the smallest up, where each scale is more than the smaller ones reach."""
     exact = compact(of)
     if exact is not None:
         return exact
     order = sorted(of.parts, key=lambda part: _size(part[0]))
-    last: Scalar = ZERO
+    last: sc.Scalar = ZERO
     for scale, digit in order:
         if not is_natural(scale) or not at_least(scale, plus(last, ONE)):
             return None
-        last = plus(last, times(scale, plus(digit.extent, index(-1))))
+        last = plus(last, times(scale, plus(digit.extent, sc.index(-1))))
     return tuple(order)
 
 
-def reach(of: DigitSum) -> Scalar | None:
+def reach(of: DigitSum) -> sc.Scalar | None:
     """The greatest value of a sum whose least is its base, and not negative; or None."""
     if not is_natural(of.base):
         return None
@@ -397,11 +387,11 @@ def reach(of: DigitSum) -> Scalar | None:
     for scale, digit in of.parts:
         if not is_natural(scale):
             return None
-        last = plus(last, times(scale, plus(digit.extent, index(-1))))
+        last = plus(last, times(scale, plus(digit.extent, sc.index(-1))))
     return last
 
 
-def _size(scale: Scalar) -> tuple[int, int]:
+def _size(scale: sc.Scalar) -> tuple[int, int]:
     """A key by which scales that divide one another are in order."""
     terms = polynomial(scale).values()
     degree = max((len(atoms) for atoms, _ in terms), default=0)

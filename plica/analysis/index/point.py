@@ -17,33 +17,15 @@ from typing import Any, Final
 import numpy as np
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    Eq,
-    FloorDiv,
-    FloorMod,
-    Le,
-    Lit,
-    Lt,
-    Max,
-    Min,
-    Mul,
-    Ne,
-    Not,
-    Or,
-    Scalar,
-    Select,
-    Sub,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.type.dtype import bool_, i64
 
 Values = np.ndarray[Any, np.dtype[Any]]  # int64, object or bool, one value a point
-Point = Mapping[Scalar, int]
+Point = Mapping[sc.Scalar, int]
 
 STRUCTURE: Final = (
-    Lit, Add, Sub, Mul, FloorDiv, FloorMod, Min, Max, Select, Eq, Ne, Lt, Le, And, Or, Not,
+    sc.Lit, sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod, sc.Min, sc.Max, sc.Select,
+    sc.Eq, sc.Ne, sc.Lt, sc.Le, sc.And, sc.Or, sc.Not,
 )  # fmt: skip
 _LIMIT: Final = 1 << 62
 
@@ -52,15 +34,15 @@ def is_structure(node: object) -> bool:
     """Whether a node is arithmetic or logic of index terms, and not an atom."""
     if not isinstance(node, STRUCTURE):
         return False
-    if isinstance(node, Eq | Ne | Lt | Le):
-        return dtype_of(node.left) is i64
-    return dtype_of(node) in (i64, bool_)
+    if isinstance(node, sc.Eq | sc.Ne | sc.Lt | sc.Le):
+        return sc.dtype_of(node.left) is i64
+    return sc.dtype_of(node) in (i64, bool_)
 
 
-def atoms(*terms: Scalar) -> tuple[Scalar, ...]:
+def atoms(*terms: sc.Scalar) -> tuple[sc.Scalar, ...]:
     """The atoms of index terms, in order of first occurrence."""
-    found: dict[Scalar, None] = {}
-    seen: set[Scalar] = set()
+    found: dict[sc.Scalar, None] = {}
+    seen: set[sc.Scalar] = set()
     stack = list(reversed(terms))
     while stack:
         node = stack.pop()
@@ -68,30 +50,30 @@ def atoms(*terms: Scalar) -> tuple[Scalar, ...]:
             continue
         seen.add(node)
         if is_structure(node):
-            stack += [kid for kid in reversed(node._children) if isinstance(kid, Scalar)]
+            stack += [kid for kid in reversed(node._children) if isinstance(kid, sc.Scalar)]
         else:
             found[node] = None
     return tuple(found)
 
 
-def value(term: Scalar, point: Mapping[Scalar, int]) -> int:
+def value(term: sc.Scalar, point: Mapping[sc.Scalar, int]) -> int:
     """The value at one point; a bool is 0 or 1."""
     arrays = {atom: np.array([given], dtype=object) for atom, given in point.items()}
     return int(values(term, arrays)[0])
 
 
-def values(term: Scalar, arrays: Mapping[Scalar, Values]) -> Values:
+def values(term: sc.Scalar, arrays: Mapping[sc.Scalar, Values]) -> Values:
     """The values of a term, one for each point."""
     return all_values((term,), arrays)[0]
 
 
-def all_values(terms: Iterable[Scalar], arrays: Mapping[Scalar, Values]) -> list[Values]:
+def all_values(terms: Iterable[sc.Scalar], arrays: Mapping[sc.Scalar, Values]) -> list[Values]:
     """The values of several terms, shared parts computed once."""
     wanted = tuple(terms)
     size = max((len(array) for array in arrays.values()), default=1)
     order = _post_order(wanted)
     exact = not _fits(order, arrays)
-    memo: dict[Scalar, Values] = {}
+    memo: dict[sc.Scalar, Values] = {}
     for node in order:
         if is_structure(node):
             memo[node] = _apply(node, memo, size, exact)
@@ -103,10 +85,10 @@ def all_values(terms: Iterable[Scalar], arrays: Mapping[Scalar, Values]) -> list
     return [memo[term] for term in wanted]
 
 
-def _post_order(terms: tuple[Scalar, ...]) -> list[Scalar]:
-    done: set[Scalar] = set()
-    found: list[Scalar] = []
-    stack: list[tuple[Scalar, bool]] = [(term, False) for term in reversed(terms)]
+def _post_order(terms: tuple[sc.Scalar, ...]) -> list[sc.Scalar]:
+    done: set[sc.Scalar] = set()
+    found: list[sc.Scalar] = []
+    stack: list[tuple[sc.Scalar, bool]] = [(term, False) for term in reversed(terms)]
     while stack:
         node, leaving = stack.pop()
         if leaving:
@@ -115,13 +97,13 @@ def _post_order(terms: tuple[Scalar, ...]) -> list[Scalar]:
             done.add(node)
             stack.append((node, True))
             if is_structure(node):
-                stack += [(k, False) for k in reversed(node._children) if isinstance(k, Scalar)]
+                stack += [(k, False) for k in reversed(node._children) if isinstance(k, sc.Scalar)]
     return found
 
 
-def _fits(order: list[Scalar], arrays: Mapping[Scalar, Values]) -> bool:
+def _fits(order: list[sc.Scalar], arrays: Mapping[sc.Scalar, Values]) -> bool:
     """Whether no value can leave int64: the greatest magnitude of each node, from below."""
-    size: dict[Scalar, int] = {}
+    size: dict[sc.Scalar, int] = {}
     for node in order:
         match node:
             case _ if not is_structure(node):
@@ -130,17 +112,17 @@ def _fits(order: list[Scalar], arrays: Mapping[Scalar, Values]) -> bool:
                     size[node] = 1
                 else:
                     size[node] = max(abs(int(array.min())), abs(int(array.max())))
-            case Lit(value):
+            case sc.Lit(value):
                 size[node] = abs(int(value))
-            case Add(a, b) | Sub(a, b):
+            case sc.Add(a, b) | sc.Sub(a, b):
                 size[node] = size[a] + size[b]
-            case Mul(a, b):
+            case sc.Mul(a, b):
                 size[node] = size[a] * size[b]
-            case FloorDiv(a, _):
+            case sc.FloorDiv(a, _):
                 size[node] = size[a] + 1
-            case FloorMod(_, b):
+            case sc.FloorMod(_, b):
                 size[node] = size[b]
-            case Min(a, b) | Max(a, b) | Select(_, a, b):
+            case sc.Min(a, b) | sc.Max(a, b) | sc.Select(_, a, b):
                 size[node] = max(size[a], size[b])
             case _:
                 size[node] = 1
@@ -149,41 +131,41 @@ def _fits(order: list[Scalar], arrays: Mapping[Scalar, Values]) -> bool:
     return True
 
 
-def _apply(node: Scalar, memo: Mapping[Scalar, Values], size: int, exact: bool) -> Values:
+def _apply(node: sc.Scalar, memo: Mapping[sc.Scalar, Values], size: int, exact: bool) -> Values:
     match node:
-        case Lit(value, dtype):
+        case sc.Lit(value, dtype):
             if dtype is bool_:
                 return np.full(size, value, dtype=np.bool_)
             return np.full(size, value, dtype=object if exact else np.int64)
-        case Add(a, b):
+        case sc.Add(a, b):
             return memo[a] + memo[b]
-        case Sub(a, b):
+        case sc.Sub(a, b):
             return memo[a] - memo[b]
-        case Mul(a, b):
+        case sc.Mul(a, b):
             return memo[a] * memo[b]
-        case FloorDiv(a, b):
+        case sc.FloorDiv(a, b):
             return _divided(memo[a], memo[b], remainder=False)
-        case FloorMod(a, b):
+        case sc.FloorMod(a, b):
             return _divided(memo[a], memo[b], remainder=True)
-        case Min(a, b):
+        case sc.Min(a, b):
             return np.minimum(memo[a], memo[b])
-        case Max(a, b):
+        case sc.Max(a, b):
             return np.maximum(memo[a], memo[b])
-        case Select(condition, a, b):
+        case sc.Select(condition, a, b):
             return np.where(memo[condition], memo[a], memo[b])
-        case Eq(a, b):
+        case sc.Eq(a, b):
             return _bools(memo[a] == memo[b])
-        case Ne(a, b):
+        case sc.Ne(a, b):
             return _bools(memo[a] != memo[b])
-        case Lt(a, b):
+        case sc.Lt(a, b):
             return _bools(memo[a] < memo[b])
-        case Le(a, b):
+        case sc.Le(a, b):
             return _bools(memo[a] <= memo[b])
-        case And(a, b):
+        case sc.And(a, b):
             return memo[a] & memo[b]
-        case Or(a, b):
+        case sc.Or(a, b):
             return memo[a] | memo[b]
-        case Not(a):
+        case sc.Not(a):
             return ~memo[a]
         case _:
             raise CompilerBug(f"{node!r} has no value.")

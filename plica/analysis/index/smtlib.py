@@ -25,34 +25,16 @@ from typing import Final
 from plica.analysis.index.context import EMPTY, Context
 from plica.analysis.index.point import atoms, is_structure
 from plica.core.fold import post_order
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    Eq,
-    FloorDiv,
-    FloorMod,
-    Le,
-    Lit,
-    Lt,
-    Max,
-    Min,
-    Mul,
-    Ne,
-    Not,
-    Or,
-    Scalar,
-    Select,
-    Sub,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.text.show.scalar import show_scalar
 from plica.ir.type.dtype import bool_
 
 # fmt: off
-WORDS: Final[dict[type[Scalar], str]] = {
-    Add: "+", Sub: "-", Mul: "*", FloorDiv: "floordiv", FloorMod: "floormod",
-    Min: "least", Max: "greatest", Select: "ite",
-    Eq: "=", Ne: "distinct", Lt: "<", Le: "<=", And: "and", Or: "or", Not: "not",
+WORDS: Final[dict[type[sc.Scalar], str]] = {
+    sc.Add: "+", sc.Sub: "-", sc.Mul: "*", sc.FloorDiv: "floordiv", sc.FloorMod: "floormod",
+    sc.Min: "least", sc.Max: "greatest", sc.Select: "ite",
+    sc.Eq: "=", sc.Ne: "distinct", sc.Lt: "<", sc.Le: "<=", sc.And: "and", sc.Or: "or",
+    sc.Not: "not",
 }
 # fmt: on
 
@@ -67,13 +49,13 @@ DEFINED: Final = {
 }
 
 
-def to_smtlib(claim: Scalar, context: Context = EMPTY) -> str:
+def to_smtlib(claim: sc.Scalar, context: Context = EMPTY) -> str:
     """The script that asks whether the claim can fail where the context holds."""
     known = context.conditions()
-    names: dict[Scalar, str] = {}
+    names: dict[sc.Scalar, str] = {}
     lines = ["(set-logic ALL)"]
     for number, atom in enumerate(atoms(*known, claim)):
-        sort, letter = ("Bool", "b") if dtype_of(atom) is bool_ else ("Int", "x")
+        sort, letter = ("Bool", "b") if sc.dtype_of(atom) is bool_ else ("Int", "x")
         names[atom] = f"{letter}{number}"
         said = " ".join(show_scalar(atom).split())
         lines.append(f"(declare-const {names[atom]} {sort}) ; {said}")
@@ -87,24 +69,24 @@ def to_smtlib(claim: Scalar, context: Context = EMPTY) -> str:
     return "\n".join([*lines, f"(assert (not {names[claim]}))", "(check-sat)", "(get-model)"])
 
 
-def _definitions(roots: Sequence[Scalar], names: dict[Scalar, str]) -> list[str]:
+def _definitions(roots: Sequence[sc.Scalar], names: dict[sc.Scalar, str]) -> list[str]:
     """A name for every part of the roots; numbers stand as they are."""
     found: list[str] = []
     for node in post_order(*roots):
-        if not isinstance(node, Scalar) or node in names or not is_structure(node):
+        if not isinstance(node, sc.Scalar) or node in names or not is_structure(node):
             continue
-        if isinstance(node, Lit):
+        if isinstance(node, sc.Lit):
             names[node] = _number(node)
             continue
-        kids = " ".join([names[kid] for kid in node._children if isinstance(kid, Scalar)])
+        kids = " ".join([names[kid] for kid in node._children if isinstance(kid, sc.Scalar)])
         name = f"t{len(found)}"
-        sort = "Bool" if dtype_of(node) is bool_ else "Int"
+        sort = "Bool" if sc.dtype_of(node) is bool_ else "Int"
         found.append(f"(define-fun {name} () {sort} ({WORDS[type(node)]} {kids}))")
         names[node] = name
     return found
 
 
-def _number(of: Lit) -> str:
+def _number(of: sc.Lit) -> str:
     if of.dtype is bool_:
         return "true" if of.value else "false"
     value = int(of.value)

@@ -11,26 +11,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from plica.analysis.index.point import atoms, is_structure
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    Eq,
-    FloorDiv,
-    FloorMod,
-    Le,
-    Lit,
-    Lt,
-    Max,
-    Min,
-    Mul,
-    Ne,
-    Not,
-    Or,
-    Scalar,
-    Select,
-    Sub,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.type.dtype import bool_
 
 MILLISECONDS: Final = 2_000
@@ -42,15 +23,15 @@ def available() -> bool:
     return find_spec("z3") is not None
 
 
-def possible(condition: Scalar) -> dict[Scalar, int] | bool | str:
+def possible(condition: sc.Scalar) -> dict[sc.Scalar, int] | bool | str:
     """A point where the condition holds, False where there is none, or why it cannot tell."""
     if not available():
         return MISSING
     import z3
 
     unknowns = atoms(condition)
-    made: dict[Scalar, Any] = {  # Any: z3 is not typed
-        atom: z3.Bool(f"b{i}") if dtype_of(atom) is bool_ else z3.Int(f"x{i}")
+    made: dict[sc.Scalar, Any] = {  # Any: z3 is not typed
+        atom: z3.Bool(f"b{i}") if sc.dtype_of(atom) is bool_ else z3.Int(f"x{i}")
         for i, atom in enumerate(unknowns)
     }
     solver = z3.Solver()
@@ -63,30 +44,30 @@ def possible(condition: Scalar) -> dict[Scalar, int] | bool | str:
     if answer != z3.sat:
         return "z3 gave no answer in time"
     model = solver.model()
-    point: dict[Scalar, int] = {}
+    point: dict[sc.Scalar, int] = {}
     for atom in unknowns:
         found = model.eval(made[atom], model_completion=True)
-        point[atom] = int(z3.is_true(found)) if dtype_of(atom) is bool_ else found.as_long()
+        point[atom] = int(z3.is_true(found)) if sc.dtype_of(atom) is bool_ else found.as_long()
     return point
 
 
-def _translated(root: Scalar, made: dict[Scalar, Any], z3: Any) -> Any:
+def _translated(root: sc.Scalar, made: dict[sc.Scalar, Any], z3: Any) -> Any:
     stack = [root]
     while stack:
         node = stack[-1]
         if node in made:
             stack.pop()
             continue
-        missing = [k for k in node._children if isinstance(k, Scalar) and k not in made]
+        missing = [k for k in node._children if isinstance(k, sc.Scalar) and k not in made]
         if is_structure(node) and missing:
             stack += missing
             continue
         stack.pop()
-        if isinstance(node, Lit):
+        if isinstance(node, sc.Lit):
             boolean = node.dtype is bool_
             made[node] = z3.BoolVal(node.value) if boolean else z3.IntVal(int(node.value))
         else:
-            kids = [made[k] for k in node._children if isinstance(k, Scalar)]
+            kids = [made[k] for k in node._children if isinstance(k, sc.Scalar)]
             made[node] = _WORDS[type(node)](z3, *kids)
     return made[root]
 
@@ -100,20 +81,20 @@ def _remainder(z3: Any, a: Any, b: Any) -> Any:
     return z3.If(b == 0, 0, a - b * _quotient(z3, a, b))
 
 
-_WORDS: Final[dict[type[Scalar], Callable[..., Any]]] = {
-    Add: lambda z3, a, b: a + b,
-    Sub: lambda z3, a, b: a - b,
-    Mul: lambda z3, a, b: a * b,
-    FloorDiv: _quotient,
-    FloorMod: _remainder,
-    Min: lambda z3, a, b: z3.If(a <= b, a, b),
-    Max: lambda z3, a, b: z3.If(a >= b, a, b),
-    Select: lambda z3, c, a, b: z3.If(c, a, b),
-    Eq: lambda z3, a, b: a == b,
-    Ne: lambda z3, a, b: a != b,
-    Lt: lambda z3, a, b: a < b,
-    Le: lambda z3, a, b: a <= b,
-    And: lambda z3, a, b: z3.And(a, b),
-    Or: lambda z3, a, b: z3.Or(a, b),
-    Not: lambda z3, a: z3.Not(a),
+_WORDS: Final[dict[type[sc.Scalar], Callable[..., Any]]] = {
+    sc.Add: lambda z3, a, b: a + b,
+    sc.Sub: lambda z3, a, b: a - b,
+    sc.Mul: lambda z3, a, b: a * b,
+    sc.FloorDiv: _quotient,
+    sc.FloorMod: _remainder,
+    sc.Min: lambda z3, a, b: z3.If(a <= b, a, b),
+    sc.Max: lambda z3, a, b: z3.If(a >= b, a, b),
+    sc.Select: lambda z3, c, a, b: z3.If(c, a, b),
+    sc.Eq: lambda z3, a, b: a == b,
+    sc.Ne: lambda z3, a, b: a != b,
+    sc.Lt: lambda z3, a, b: a < b,
+    sc.Le: lambda z3, a, b: a <= b,
+    sc.And: lambda z3, a, b: z3.And(a, b),
+    sc.Or: lambda z3, a, b: z3.Or(a, b),
+    sc.Not: lambda z3, a: z3.Not(a),
 }

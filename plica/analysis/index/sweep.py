@@ -23,19 +23,7 @@ from plica.analysis.index.polynomial import Polynomial, Product, number
 from plica.analysis.index.rules import INDEX_RULES, SUMS
 from plica.core.diagnostic import CompilerBug
 from plica.core.term import rebuild
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    Lit,
-    Mul,
-    Or,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    Sub,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.type.dtype import i64
 from plica.rewrite.derivation import DerivationStep, RewriteSweep
 from plica.rewrite.discriminate import Index
@@ -46,12 +34,12 @@ RULES: Final[Index] = Index(INDEX_RULES)
 
 
 def swept(
-    root: Scalar,
+    root: sc.Scalar,
     known: Knowledge,
-    memo: dict[Scalar, Scalar],
+    memo: dict[sc.Scalar, sc.Scalar],
     rules: Index,
     steps: list[DerivationStep] | None,
-) -> Scalar:
+) -> sc.Scalar:
     """Bottom up, each distinct term once, until no rule applies.
 
     What is looked at under a condition or a binder is left to `_job`.  A sum of sums is taken as
@@ -60,11 +48,11 @@ def swept(
     done = memo.get(root)
     if done is not None:
         return done
-    stack: list[tuple[Scalar, Scalar | None]] = [(root, None)]
+    stack: list[tuple[sc.Scalar, sc.Scalar | None]] = [(root, None)]
     pop, push = stack.pop, stack.append
     sweep = RewriteSweep("normal")
     fuel = FUEL
-    pending: dict[Scalar, Rule] = {}
+    pending: dict[sc.Scalar, Rule] = {}
     while stack:
         node, replacement = pop()
         if replacement is not None:
@@ -75,9 +63,9 @@ def swept(
             continue
         cls = node.__class__
         new = node
-        taken: tuple[Rule, Scalar] | None = None
+        taken: tuple[Rule, sc.Scalar] | None = None
         whole = None
-        if cls in SUM_RULES and dtype_of(node) is i64 and not wraps(node, known):
+        if cls in SUM_RULES and sc.dtype_of(node) is i64 and not wraps(node, known):
             whole = known.polynomial(node)
             missing = [atom for atom in whole.atoms() if atom not in memo and atom is not node]
         else:
@@ -132,33 +120,35 @@ def swept(
     return memo[root]
 
 
-SUM_RULES: Final[dict[type[Scalar], Rule]] = dict(zip((Add, Sub, Mul), SUMS, strict=True))
+SUM_RULES: Final[dict[type[sc.Scalar], Rule]] = dict(
+    zip((sc.Add, sc.Sub, sc.Mul), SUMS, strict=True)
+)
 
 
-def _visible(node: Scalar) -> tuple[Scalar, ...]:
+def _visible(node: sc.Scalar) -> tuple[sc.Scalar, ...]:
     """The parts that are looked at wherever the node is: not what a guard or a binder hides."""
     cls = node.__class__
-    if cls is ScalarVar or cls is Lit or cls is Reduce:
+    if cls is sc.ScalarVar or cls is sc.Lit or cls is sc.Reduce:
         return ()
-    if cls is Select or cls is And or cls is Or:
+    if cls is sc.Select or cls is sc.And or cls is sc.Or:
         return (node._children[0],)  # type: ignore[return-value]  # conditions are scalars
-    return tuple([kid for kid in node._children if isinstance(kid, Scalar)])
+    return tuple([kid for kid in node._children if isinstance(kid, sc.Scalar)])
 
 
-def _rebuilt(node: Scalar, memo: dict[Scalar, Scalar]) -> Scalar:
+def _rebuilt(node: sc.Scalar, memo: dict[sc.Scalar, sc.Scalar]) -> sc.Scalar:
     """The node with its visible parts simplified."""
     kids = node._children
     cls = node.__class__
-    if not kids or cls is ScalarVar or cls is Lit or cls is Reduce:
+    if not kids or cls is sc.ScalarVar or cls is sc.Lit or cls is sc.Reduce:
         return node
-    if cls is Select or cls is And or cls is Or:
+    if cls is sc.Select or cls is sc.And or cls is sc.Or:
         return rebuild(node, (memo[kids[0]], *kids[1:]))  # type: ignore[index]  # a term keeps its sort
-    return rebuild(node, tuple([memo[k] if isinstance(k, Scalar) else k for k in kids]))
+    return rebuild(node, tuple([memo[k] if isinstance(k, sc.Scalar) else k for k in kids]))
 
 
 def _summed(
-    whole: Polynomial, known: Knowledge, memo: dict[Scalar, Scalar]
-) -> tuple[Scalar | None, bool]:
+    whole: Polynomial, known: Knowledge, memo: dict[sc.Scalar, sc.Scalar]
+) -> tuple[sc.Scalar | None, bool]:
     """The canonical term of a sum whose atoms are simplified, and whether nothing is left to do."""
     changed = False
     for atom in whole.atoms():
@@ -183,9 +173,9 @@ def _summed(
     return made, made is not None and all(memo.get(atom) is atom for atom in joined.atoms())
 
 
-def _rebuilt_sum(root: Scalar, memo: dict[Scalar, Scalar]) -> Scalar:
+def _rebuilt_sum(root: sc.Scalar, memo: dict[sc.Scalar, sc.Scalar]) -> sc.Scalar:
     """A sum of sums with simplified atoms, otherwise as it stands."""
-    made: dict[Scalar, Scalar] = {}
+    made: dict[sc.Scalar, sc.Scalar] = {}
     stack = [root]
     while stack:
         node = stack[-1]
@@ -206,13 +196,13 @@ def _rebuilt_sum(root: Scalar, memo: dict[Scalar, Scalar]) -> Scalar:
 FUEL: Final = 1_000_000
 
 
-def step_in(term: Scalar, known: Knowledge, rules: Index) -> tuple[Rule, Scalar] | None:
+def step_in(term: sc.Scalar, known: Knowledge, rules: Index) -> tuple[Rule, sc.Scalar] | None:
     """The first rule that applies at the root of `term` under what is known."""
     entries = rules.candidates(term)
     if not entries or wraps(term, known):
         return None
     for used, matcher in entries:
-        filling: dict[str, Scalar] = {}
+        filling: dict[str, sc.Scalar] = {}
         if not matcher(term, filling):
             continue
         when = used.when
@@ -234,6 +224,6 @@ def step_in(term: Scalar, known: Knowledge, rules: Index) -> tuple[Rule, Scalar]
     return None
 
 
-def _endless(pending: dict[Scalar, Rule]) -> CompilerBug:
+def _endless(pending: dict[sc.Scalar, Rule]) -> CompilerBug:
     names = list(dict.fromkeys(each.name for each in pending.values()))[-8:]
     return CompilerBug(f"Simplifying does not come to an end: a cycle through {', '.join(names)}.")

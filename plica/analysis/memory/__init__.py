@@ -7,20 +7,9 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "ALIGNMENT",
-    "Allocation",
-    "LiveRangeEvent",
-    "MemoryPlan",
-    "MemoryStep",
-    "PlanConflict",
-    "allocations_of",
-    "check_plan",
-    "checked",
-    "least",
-    "most",
-    "pack_arena",
-    "timeline",
-]
+    "ALIGNMENT", "Allocation", "LiveRangeEvent", "MemoryPlan", "MemoryStep", "PlanConflict",
+    "allocations_of", "check_plan", "checked", "least", "most", "pack_arena", "timeline",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.analysis.memory.allocation import ALIGNMENT, Allocation, MemoryPlan

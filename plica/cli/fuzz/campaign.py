@@ -21,7 +21,7 @@ import attrs
 from plica.cli.fuzz.corpus import Corpus, tested
 from plica.cli.fuzz.every import cores, examples_of
 from plica.cli.fuzz.jobs import FuzzTask, work_through
-from plica.cli.fuzz.share import NUMBERS, FuzzKind, FuzzShare, added
+from plica.cli.fuzz.share import FuzzKind, FuzzShare, added
 from plica.cli.fuzz.table import KINDS, kind_named
 
 LISTED: Final = 12
@@ -50,7 +50,7 @@ class CampaignLine:
         if self.missing is not None or left <= 0:
             return None
         arguments, words = self.ways[self.tasks % len(self.ways)]
-        room = kind.together * NUMBERS
+        room = kind.together * kind.numbers
         made = FuzzTask(kind.name, arguments, words, self.first + self.tasks * room, left)
         self.given += left
         self.tasks += 1
@@ -214,8 +214,8 @@ def _tell(
             print(f"{kind.name:9} left out: {line.missing}")
             continue
         words = [
-            f"{len(line.share.counts.get(group, {}))} {group}, each {least} times or more"
-            for group, (_, least) in line.seldom().items()
+            f"{len(line.share.counts.get(group, {}))} {group}, each {least} times or more ({name})"
+            for group, (name, least) in line.seldom().items()
         ]
         print(f"{kind.name:9} {'; '.join([f'{line.share.ran:7} {kind.cases}', *words])}")
         for group, names in line.never().items():

@@ -82,12 +82,14 @@ def every() -> Mapping[str, Iterable[str]]:
     return {"operators": differentiable()}
 
 
-KIND: Final = FuzzKind("gradient", "programs", 6_000, 40, share, asked, every)
+KIND: Final = FuzzKind("gradient", "programs", 6_000, 40, share, asked, every, numbers=1)
 
 
 def _print(report: GradientFuzzReport) -> None:
+    rarest = min(report.ops, key=lambda name: report.operators.get(name, 0))
     counted = (
-        f"{report.examples} programs, seed {report.seed}, of {len(report.operators)} operators; "
+        f"{report.examples} programs, seed {report.seed}, of {len(report.operators)} operators, "
+        f"each in {report.operators.get(rarest, 0)} or more ({rarest}); "
         f"{report.forward} in forward mode too, {report.compiled} compiled; "
         f"{sum(report.skipped.values())} drawn without a slope."
     )

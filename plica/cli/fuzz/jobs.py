@@ -23,7 +23,7 @@ from typing import Final
 import attrs
 
 from plica.cli.fuzz.corpus import rerun
-from plica.cli.fuzz.share import NUMBERS, FoundCase, FuzzShare
+from plica.cli.fuzz.share import FoundCase, FuzzShare
 from plica.runtime.late import late
 
 HUNG_SECONDS: Final = 240.0
@@ -167,7 +167,7 @@ def _serve(pipe: Connection, said: str) -> None:
 
 def whole(task: FuzzTask, at: Callable[[int], None]) -> FuzzShare:
     """All cases of a task, also those after a finding; `at` is told of each as its turn comes."""
-    run = late("plica.cli.fuzz.table:kind_named")(task.kind).run
+    kind = late("plica.cli.fuzz.table:kind_named")(task.kind)
     total = FuzzShare()
     tried = 0
 
@@ -178,7 +178,7 @@ def whole(task: FuzzTask, at: Callable[[int], None]) -> FuzzShare:
 
     while total.ran < task.examples:
         before = tried
-        total += run(task.arguments, task.first + tried, task.examples - total.ran, say)
-        if tried == before or tried > NUMBERS * task.examples:  # it has no more cases to try
+        total += kind.run(task.arguments, task.first + tried, task.examples - total.ran, say)
+        if tried == before or tried >= kind.numbers * task.examples:  # it has no more cases to try
             break
     return total

@@ -17,7 +17,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 Say = Callable[[str], None]
 Counts = Mapping[str, Mapping[str, int]]
@@ -97,7 +96,5 @@ class FuzzKind:
     """Packages without which it is left out."""
     ways: tuple[tuple[str, ...], ...] = ((),)
     """Options of shares in a campaign over all kinds, in turn."""
-
-
-NUMBERS: Final = 8
-"""How many numbers of cases a share may use up for each that runs: some cases say nothing."""
+    numbers: int = 8
+    """How many numbers of cases a share may use up for each that runs: some cases say nothing."""

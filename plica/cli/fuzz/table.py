@@ -8,15 +8,9 @@ from plica.cli.fuzz import form, gradient, graph, kernel, onnx, open, schedule, 
 from plica.cli.fuzz.share import FuzzKind
 
 KINDS: Final[tuple[FuzzKind, ...]] = (
-    graph.KIND,
-    kernel.KIND,
-    schedule.KIND,
-    onnx.KIND,
-    gradient.KIND,
-    torch.KIND,
-    form.KIND,
+    graph.KIND, kernel.KIND, schedule.KIND, onnx.KIND, gradient.KIND, torch.KIND, form.KIND,
     open.KIND,
-)
+)  # fmt: skip
 """Every kind, the most frequent first."""
 
 

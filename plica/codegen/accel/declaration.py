@@ -52,33 +52,10 @@ from plica.core.term import Term
 from plica.runtime.error import PlicaError
 
 __all__ = [
-    "FLAGS",
-    "MOST_BITS",
-    "POP_NEXT",
-    "POP_PREV",
-    "PUSH_NEXT",
-    "PUSH_PREV",
-    "WORD",
-    "Accelerator",
-    "BadAccelerator",
-    "Does",
-    "Field",
-    "Idle",
-    "Micro",
-    "Move",
-    "Operation",
-    "Queue",
-    "Reach",
-    "Scope",
-    "Sweep",
-    "Timing",
-    "Way",
-    "element",
-    "operands_of",
-    "pack",
-    "queue_of",
-    "table",
-]
+    "FLAGS", "MOST_BITS", "POP_NEXT", "POP_PREV", "PUSH_NEXT", "PUSH_PREV", "WORD", "Accelerator",
+    "BadAccelerator", "Does", "Field", "Idle", "Micro", "Move", "Operation", "Queue", "Reach",
+    "Scope", "Sweep", "Timing", "Way", "element", "operands_of", "pack", "queue_of", "table",
+]  # fmt: skip
 
 
 class BadAccelerator(PlicaError):

@@ -37,14 +37,7 @@ from plica.ir.type.dim import known
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.quantise.form import IntegerConvolution, integer_convolutions
-from plica.runtime.accel.artefact import (
-    AccelArtefact,
-    Coded,
-    Cost,
-    NativePart,
-    ProgramLaunch,
-    Step,
-)
+from plica.runtime.accel.artefact import AccelArtefact, Coded, Cost, NativePart, ProgramLaunch, Step
 from plica.runtime.accel.functional import MemorySpan
 from plica.runtime.artefact import Artefact
 from plica.runtime.error import Diagnostic, Place, UnsupportedError

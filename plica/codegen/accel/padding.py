@@ -9,7 +9,7 @@ off the beginning or the end of that loop, and there the copy writes zeros.
 >>> from plica.ir.loop.scalar import And, Lt
 >>> from plica.ir.loop.tensor import axis
 >>> h, r = axis("h"), axis("r")
->>> found = margins(And(Lt(index(0), h + r), Lt(h + r, index(9))), ((r, 6),))
+>>> found = margins(And(Lt(sc.index(0), h + r), Lt(h + r, sc.index(9))), ((r, 6),))
 >>> before, after = found[r]
 >>> from plica.codegen.accel.unroll import evaluate
 >>> [[int(each) for each in evaluate((before, after), {h: np.array(at)})] for at in (0, 3, 5)]
@@ -23,56 +23,43 @@ from typing import Final
 
 from plica.analysis.index.polynomial import Polynomial, polynomial, to_term
 from plica.core.fold import post_order
-from plica.ir.loop.scalar import (
-    And,
-    Eq,
-    Le,
-    Lit,
-    Load,
-    Lt,
-    Max,
-    Min,
-    Scalar,
-    ScalarVar,
-    Select,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.runtime.error import Diagnostic, UnsupportedError
 
-Margin = tuple[Scalar, Scalar]
+Margin = tuple[sc.Scalar, sc.Scalar]
 """How many turns of a loop are cut off before and after."""
 
-_ZERO: Final = index(0)
+_ZERO: Final = sc.index(0)
 
 
-def unguarded(value: Scalar) -> tuple[Scalar | None, Scalar]:
+def unguarded(value: sc.Scalar) -> tuple[sc.Scalar | None, sc.Scalar]:
     """The guard of a copied value and the value; a guard that leaves anything but 0 is refused."""
-    if not isinstance(value, Select):
+    if not isinstance(value, sc.Select):
         return None, value
-    if not isinstance(value.orelse, Lit) or value.orelse.value != 0:
+    if not isinstance(value.orelse, sc.Lit) or value.orelse.value != 0:
         raise _refused("What is outside is filled with zeros.", str(value.orelse))
-    if not isinstance(value.then, Load):
+    if not isinstance(value.then, sc.Load):
         raise _refused("A guarded store copies.", type(value.then).__name__)
     return value.condition, value.then
 
 
 def margins(
-    guard: Scalar | None, loops: Sequence[tuple[ScalarVar, int]]
-) -> Mapping[ScalarVar, Margin]:
+    guard: sc.Scalar | None, loops: Sequence[tuple[sc.ScalarVar, int]]
+) -> Mapping[sc.ScalarVar, Margin]:
     """What a guard cuts off each loop; a comparison that is not about one of them is refused."""
     extents = dict(loops)
-    found: dict[ScalarVar, Margin] = {}
+    found: dict[sc.ScalarVar, Margin] = {}
     stack = [] if guard is None else [guard]
     while stack:
         each = stack.pop()
         match each:
-            case And(left, right):
+            case sc.And(left, right):
                 stack += [left, right]
-            case Lt(left, right):
+            case sc.Lt(left, right):
                 _cut(polynomial(right).plus(polynomial(left), -1), -1, extents, found)
-            case Le(left, right):
+            case sc.Le(left, right):
                 _cut(polynomial(right).plus(polynomial(left), -1), 0, extents, found)
-            case Eq(left, right) if left is right:
+            case sc.Eq(left, right) if left is right:
                 pass
             case _:
                 raise _refused("A guard is made of comparisons.", type(each).__name__)
@@ -82,11 +69,11 @@ def margins(
 def _cut(
     distance: Polynomial,
     slack: int,
-    extents: Mapping[ScalarVar, int],
-    found: dict[ScalarVar, Margin],
+    extents: Mapping[sc.ScalarVar, int],
+    found: dict[sc.ScalarVar, Margin],
 ) -> None:
     """Take in that a distance, and a little, is not negative."""
-    inside = [key for key in distance.terms if isinstance(key, ScalarVar) and key in extents]
+    inside = [key for key in distance.terms if isinstance(key, sc.ScalarVar) and key in extents]
     rest = {key: value for key, value in distance.terms.items() if key not in inside}
     hidden = [
         each
@@ -98,15 +85,15 @@ def _cut(
     if len(inside) != 1 or hidden or abs(distance.terms[inside[0]]) != 1:
         raise _refused("A guard compares one loop of its copy.", f"{len(inside) + len(hidden)}")
     (var,) = inside
-    assert isinstance(var, ScalarVar)
+    assert isinstance(var, sc.ScalarVar)
     room = to_term(Polynomial(distance.constant + slack, rest))
     assert room is not None  # small numbers only
     before, after = found.get(var, (_ZERO, _ZERO))
-    most = index(extents[var])
+    most = sc.index(extents[var])
     if distance.terms[var] > 0:  # var >= -room
-        before = Max(before, Min(-room, most))
+        before = sc.Max(before, sc.Min(-room, most))
     else:  # var <= room
-        after = Max(after, Min(index(extents[var] - 1) - room, most))
+        after = sc.Max(after, sc.Min(sc.index(extents[var] - 1) - room, most))
     found[var] = before, after
 
 

@@ -28,21 +28,9 @@ from math import prod
 from attrs import evolve, frozen
 
 from plica.analysis.index.polynomial import Polynomial, polynomial, to_term
+from plica.codegen.accel import flow
 from plica.codegen.accel.declaration import Accelerator, Move, Operation, Sweep
 from plica.codegen.accel.declaration import Scope as Held
-from plica.codegen.accel.flow import (
-    ZERO,
-    Flow,
-    Loop,
-    Memory,
-    Stmt,
-    Threads,
-    Tile,
-    Touch,
-    Transfer,
-    Work,
-)
-from plica.codegen.accel.flow import Steps as Together
 from plica.codegen.accel.intrinsic import kernel_of
 from plica.codegen.accel.padding import Margin, margins, unguarded
 from plica.core.fold import post_order
@@ -76,12 +64,12 @@ class _Line:
     margin: Margin | None = None
 
 
-def flow_of(machine: Accelerator, kernel: Kernel) -> Flow:
+def flow_of(machine: Accelerator, kernel: Kernel) -> flow.Flow:
     """The flow of a kernel without blocks; what the machine cannot do is refused."""
     reading = _Reading(machine, kernel)
     body = reading.close(reading.read(kernel.body))
     tensors = tuple(reading.tensors[each] for each in kernel.params if each in reading.tensors)
-    return Flow(tensors, tuple(reading.tiles.values()), body)
+    return flow.Flow(tensors, tuple(reading.tiles.values()), body)
 
 
 class _Reading:
@@ -89,8 +77,8 @@ class _Reading:
 
     def __init__(self, machine: Accelerator, kernel: Kernel) -> None:
         self.machine = machine
-        self.tensors: dict[Buffer, Memory] = {}
-        self.tiles: dict[Buffer, Tile] = {}
+        self.tensors: dict[Buffer, flow.Memory] = {}
+        self.tiles: dict[Buffer, flow.Tile] = {}
         variables = (each for each in post_order(kernel.body) if isinstance(each, ScalarVar))
         self.used = {each.name for each in variables}
         stack: list[tuple[ir.Stmt, bool]] = [(kernel.body, False)]
@@ -104,7 +92,7 @@ class _Reading:
                     )
                 elements = -(-prod(_shape(stmt.buffer)) // prod(scope.shape))
                 name = str(stmt.buffer.name)
-                self.tiles[stmt.buffer] = Tile(name, scope.name, elements, inside)
+                self.tiles[stmt.buffer] = flow.Tile(name, scope.name, elements, inside)
             inside |= isinstance(stmt, For) and stmt.kind == "virtual"
             stack += [(each, inside) for each in reversed(substatements(stmt))]
 
@@ -115,15 +103,15 @@ class _Reading:
             return None
         return next((each for each in self.machine.scopes if each.name == name), None)
 
-    def read(self, root: ir.Stmt) -> Stmt | _Nest:
+    def read(self, root: ir.Stmt) -> flow.Stmt | _Nest:
         """Statements from the inside out."""
-        memo: dict[Term, Stmt | _Nest] = {}
+        memo: dict[Term, flow.Stmt | _Nest] = {}
         for node in post_order(root):
             match node:
                 case Store() | Invoke():
                     memo[node] = _Nest((), node)
                 case Seq(stmts):
-                    memo[node] = Together(tuple(self.close(memo[each]) for each in stmts))
+                    memo[node] = flow.Steps(tuple(self.close(memo[each]) for each in stmts))
                 case Alloc():
                     memo[node] = memo[node.body]
                 case For(var, extent, kind, body):
@@ -134,11 +122,11 @@ class _Reading:
                         )
                     inner = memo[body]
                     if kind == "virtual":
-                        memo[node] = Threads(var, size[0], self.close(inner))
+                        memo[node] = flow.Threads(var, size[0], self.close(inner))
                     elif isinstance(inner, _Nest):
                         memo[node] = _Nest(((var, size[0]), *inner.loops), inner.leaf)
                     else:
-                        memo[node] = Loop(var, size[0], inner)
+                        memo[node] = flow.Loop(var, size[0], inner)
                 case ir.Block() | ir.Branch() | ir.Bind() | ir.While() | ir.Barrier():
                     kind_of = type(node).__name__
                     raise _refused(
@@ -148,7 +136,7 @@ class _Reading:
                     pass  # index terms and buffers
         return memo[root]
 
-    def close(self, of: Stmt | _Nest) -> Stmt:
+    def close(self, of: flow.Stmt | _Nest) -> flow.Stmt:
         """A nest becomes a transfer or work."""
         if not isinstance(of, _Nest):
             return of
@@ -156,7 +144,7 @@ class _Reading:
             return self.work(of.leaf, of.loops)
         return self.transfer(of.leaf, of.loops)
 
-    def work(self, call: Invoke, loops: tuple[tuple[ScalarVar, int], ...]) -> Work:
+    def work(self, call: Invoke, loops: tuple[tuple[ScalarVar, int], ...]) -> flow.Work:
         """An intrinsic in loops."""
         name = call.name.removeprefix(f"{self.machine.name}.")
         found = [each for each in self.machine.operations if each.name == name]
@@ -170,7 +158,7 @@ class _Reading:
             if not isinstance(value, Lit):
                 raise _refused(None, f"The operand {dim.name} is a number.", str(value))
             given.append((str(dim.name), int(value.value)))
-        touches: list[Touch] = []
+        touches: list[flow.Touch] = []
         for region in (regions[-1], *regions[:-1]):
             scope = self.scope(region.buffer)
             if scope is None or region.buffer not in self.tiles:
@@ -185,11 +173,11 @@ class _Reading:
                 raise _refused(region.buffer, "An intrinsic touches one element.", str(shape))
             base, strides = self._split(region.buffer, region.starts, loops, prod(scope.shape))
             here = tuple(index(each) for each in strides)
-            touches.append(Touch(self.tiles[region.buffer], base, here))
+            touches.append(flow.Touch(self.tiles[region.buffer], base, here))
         extents = tuple(index(extent) for _, extent in loops)
-        return Work(name, extents, tuple(touches), tuple(given))
+        return flow.Work(name, extents, tuple(touches), tuple(given))
 
-    def transfer(self, store: Store, loops: tuple[tuple[ScalarVar, int], ...]) -> Stmt:
+    def transfer(self, store: Store, loops: tuple[tuple[ScalarVar, int], ...]) -> flow.Stmt:
         """A copy in loops."""
         guard, copied = unguarded(store.value)
         value = copied.value if isinstance(copied, Cast) else copied
@@ -210,7 +198,7 @@ class _Reading:
         (near, near_at), (far, far_at) = into if target is not None else into[::-1]
         if near not in self.tiles:
             raise _refused(near, "A copy is from or to room that was made.", near.scope)
-        tensor = Memory(str(far.name), kind.name, prod(_shape(far)) // size)
+        tensor = flow.Memory(str(far.name), kind.name, prod(_shape(far)) // size)
         if self.tensors.setdefault(far, tensor) is not tensor:
             raise _refused(far, "A tensor has elements of one kind.", kind.name)
         near_base, near_strides = self._split(near, near_at, loops, 1)
@@ -224,7 +212,7 @@ class _Reading:
         ]
         outer = _whole(near, lines, size, self.used)
         bases = [_divided(near, polynomial(each), size) for each in (near_base, far_base)]
-        start = Transfer(
+        start = flow.Transfer(
             operation.name, self.tiles[near], bases[0], tensor, bases[1], ONE, ONE, ONE
         )
         return _rows(start, outer)
@@ -303,7 +291,7 @@ def _whole(buffer: Buffer, lines: list[_Line], size: int, used: set[Name]) -> li
     ]
 
 
-def _rows(start: Transfer, lines: list[_Line]) -> Stmt:
+def _rows(start: flow.Transfer, lines: list[_Line]) -> flow.Stmt:
     """Loops from an element on as rows, as long as can be, and loops around them."""
     left, width = sorted(lines, key=lambda each: each.near), 1
     across: Margin | None = None
@@ -322,8 +310,11 @@ def _rows(start: Transfer, lines: list[_Line]) -> Stmt:
     near, far = start.sram, start.dram
     for each in left:
         near, far = near + each.var * each.near, far + each.var * each.far
-    (top, bottom), (before, after) = down or (ZERO, ZERO), across or (ZERO, ZERO)
-    found: Stmt = evolve(
+    (top, bottom), (before, after) = (
+        down or (flow.ZERO, flow.ZERO),
+        across or (flow.ZERO, flow.ZERO),
+    )
+    found: flow.Stmt = evolve(
         start,
         sram=near,
         dram=far + top * stride + before if down or across else far,
@@ -334,7 +325,7 @@ def _rows(start: Transfer, lines: list[_Line]) -> Stmt:
         filled=down is not None or across is not None,
     )
     for each in left:
-        found = Loop(each.var, each.extent, found)
+        found = flow.Loop(each.var, each.extent, found)
     return found
 
 

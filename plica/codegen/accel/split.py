@@ -26,16 +26,7 @@ from attrs import frozen
 
 from plica.codegen.accel.packing import Packed, tensors
 from plica.core.name import Name
-from plica.ir.graph.expression import (
-    Const,
-    Constructor,
-    Expr,
-    Function,
-    Literal,
-    Project,
-    Tuple,
-    Var,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Module, module
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType, TupleType
@@ -48,25 +39,25 @@ class HostStage:
     """What is computed at one level: from which terms, which terms, and how."""
 
     level: int
-    inputs: tuple[Expr, ...]
-    results: tuple[Expr, ...]
+    inputs: tuple[ex.Expr, ...]
+    results: tuple[ex.Expr, ...]
     module: Module
 
 
-def flat_inputs(of: Packed) -> tuple[Expr, ...]:
+def flat_inputs(of: Packed) -> tuple[ex.Expr, ...]:
     """The tensors of the parameters, in order."""
     return tuple([each for param in of.params for each in tensors(param)])
 
 
-def levels(of: Packed) -> dict[Expr, int]:
+def levels(of: Packed) -> dict[ex.Expr, int]:
     """The level of every value: launches as early as can be, all else as late as it is needed."""
-    found: dict[Expr, int] = {}
+    found: dict[ex.Expr, int] = {}
     results = {each.result for each in of.launches}
     for launch in of.launches:  # in order: what one reads, earlier ones give
         _rise(launch.data, found, results)
         found[launch.result] = found[launch.data] + 1
     last = max((found[each.result] for each in of.launches), default=0)
-    late: dict[Expr, int] = {each.result: found[each.result] for each in of.launches}
+    late: dict[ex.Expr, int] = {each.result: found[each.result] for each in of.launches}
     for each in of.outputs:
         late[each] = min(last, late.get(each, last))
     for launch in of.launches:
@@ -81,7 +72,7 @@ def levels(of: Packed) -> dict[Expr, int]:
     return late
 
 
-def _rise(root: Expr, found: dict[Expr, int], results: set[Var]) -> None:
+def _rise(root: ex.Expr, found: dict[ex.Expr, int], results: set[ex.Var]) -> None:
     """Find the earliest level of all that is below a term."""
     for node in expressions(root):
         if node not in found and node not in results:
@@ -93,7 +84,7 @@ def stages(of: Packed) -> tuple[HostStage, ...]:
     level = levels(of)
     given = set(flat_inputs(of)) | {each.result for each in of.launches}
     whole = {param for param in of.params if isinstance(type_of(param), TupleType)}
-    wanted: dict[Expr, None] = {}
+    wanted: dict[ex.Expr, None] = {}
     for launch in of.launches:
         if launch.data not in given:
             wanted[launch.data] = None
@@ -110,25 +101,29 @@ def stages(of: Packed) -> tuple[HostStage, ...]:
         raise UnsupportedError(
             Diagnostic("unsupported", message, None, "tensors", str(type_of(wrong[0])))
         )
-    by_level: dict[int, list[Expr]] = {}
+    by_level: dict[int, list[ex.Expr]] = {}
     for each in wanted:
         by_level.setdefault(level[each], []).append(each)
     return tuple([_stage(at, by_level[at], wanted, level, given) for at in sorted(by_level)])
 
 
-def _is_free(node: Expr) -> bool:
+def _is_free(node: ex.Expr) -> bool:
     """Whether a term costs nothing, so that each stage has its own."""
-    return isinstance(node, Const | Literal | Constructor)
+    return isinstance(node, ex.Const | ex.Literal | ex.Constructor)
 
 
 def _stage(
-    at: int, results: list[Expr], wanted: dict[Expr, None], level: dict[Expr, int], given: set[Expr]
+    at: int,
+    results: list[ex.Expr],
+    wanted: dict[ex.Expr, None],
+    level: dict[ex.Expr, int],
+    given: set[ex.Expr],
 ) -> HostStage:
     """The function that computes some terms from those that are known by then."""
     supply = NameSupply(*results)
-    become: dict[Expr, Expr] = {}
-    inputs: dict[Expr, Var] = {}
-    stack: list[tuple[Expr, bool]] = [(each, False) for each in reversed(results)]
+    become: dict[ex.Expr, ex.Expr] = {}
+    inputs: dict[ex.Expr, ex.Var] = {}
+    stack: list[tuple[ex.Expr, bool]] = [(each, False) for each in reversed(results)]
     while stack:
         node, leaving = stack.pop()
         if node in become:
@@ -137,18 +132,18 @@ def _stage(
             parts = tuple([become[part] for part in operands(node)])
             become[node] = with_operands(node, parts)
         elif node in given or (node in wanted and level[node] < at):
-            inputs[node] = Var(supply.name(_hint(node)), type_of(node))
+            inputs[node] = ex.Var(supply.name(_hint(node)), type_of(node))
             become[node] = inputs[node]
         else:
             stack.append((node, True))
             stack += [(part, False) for part in reversed(operands(node))]
-    body = Tuple(tuple([become[each] for each in results]))
-    main = Var(Name("main"), None)
-    function = Function((), (), tuple(inputs.values()), None, body)
+    body = ex.Tuple(tuple([become[each] for each in results]))
+    main = ex.Var(Name("main"), None)
+    function = ex.Function((), (), tuple(inputs.values()), None, body)
     return HostStage(at, tuple(inputs), tuple(results), infer(module({main: function}, main)))
 
 
-def _hint(node: Expr) -> str:
-    if isinstance(node, Project) and isinstance(node.value, Var):
+def _hint(node: ex.Expr) -> str:
+    if isinstance(node, ex.Project) and isinstance(node.value, ex.Var):
         return node.value.name.hint
-    return node.name.hint if isinstance(node, Var) else "value"
+    return node.name.hint if isinstance(node, ex.Var) else "value"

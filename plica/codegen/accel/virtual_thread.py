@@ -27,17 +27,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from plica.codegen.accel.declaration import Accelerator
-from plica.codegen.accel.flow import (
-    Flow,
-    Loop,
-    Steps,
-    Stmt,
-    Threads,
-    Tile,
-    Touch,
-    Transfer,
-    Work,
-)
+from plica.codegen.accel.flow import Flow, Loop, Steps, Stmt, Threads, Tile, Touch, Transfer, Work
 from plica.core.fold import fold, map_bottom_up, post_order
 from plica.core.term import Term
 from plica.ir.loop.scalar import ScalarVar

@@ -18,18 +18,7 @@ from attrs import frozen
 
 from plica.codegen.accel import declaration as d
 from plica.core.name import Name
-from plica.ir.loop.scalar import (
-    Buffer,
-    Cast,
-    Max,
-    Min,
-    Scalar,
-    ScalarVar,
-    Select,
-    ShiftLeft,
-    ShiftRight,
-    lit,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.tensor import Compute, compute, reduce
 from plica.ir.type.dtype import i8, i32, u32
 
@@ -101,20 +90,20 @@ def vta(of: Configuration = DEFAULT) -> d.Accelerator:
         return d.Sweep(loops, micro, dst, reads, meaning, latency)
 
     a, x, w = d.element(acc), d.element(inp), d.element(wgt)
-    y, imm = Buffer(Name("src"), a.shape, a.dtype), ScalarVar(Name("imm"), i32)
+    y, imm = sc.Buffer(Name("src"), a.shape, a.dtype), sc.ScalarVar(Name("imm"), i32)
 
-    def dot(r: Scalar, c: Scalar) -> Scalar:
-        return reduce("sum", (n,), lambda k: Cast(x[r, k], i32) * Cast(w[c, k], i32))
+    def dot(r: sc.Scalar, c: sc.Scalar) -> sc.Scalar:
+        return reduce("sum", (n,), lambda k: sc.Cast(x[r, k], i32) * sc.Cast(w[c, k], i32))
 
     product = compute((a, x, w), a.shape, lambda r, c: a[r, c] + dot(r, c))
-    zero = compute((), a.shape, lambda _r, _c: lit(0, i32))
+    zero = compute((), a.shape, lambda _r, _c: sc.lit(0, i32))
 
-    def shifted(value: Scalar, by: Scalar) -> Scalar:
-        return Select(by >= 0, ShiftRight(value, by), ShiftLeft(value, -by))
+    def shifted(value: sc.Scalar, by: sc.Scalar) -> sc.Scalar:
+        return sc.Select(by >= 0, sc.ShiftRight(value, by), sc.ShiftLeft(value, -by))
 
     alus: list[d.Operation] = []
     for op, (name, make) in enumerate((
-        ("min", Min), ("max", Max), ("add", lambda p, q: p + q),
+        ("min", sc.Min), ("max", sc.Max), ("add", lambda p, q: p + q),
         ("shr", shifted), ("mul", lambda p, q: p * q),
     )):  # fmt: skip
         both = compute((a, y), a.shape, lambda r, c, f=make: f(a[r, c], y[r, c]))

@@ -25,21 +25,7 @@ from plica.codegen.emit.expression import linear
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Cast,
-    FloorDiv,
-    FloorMod,
-    Lit,
-    Load,
-    Or,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.type.dim import polynomial
 from plica.ir.type.dtype import i64
 
@@ -47,33 +33,35 @@ VECTORS: Final = {4: "unsigned int", 8: "uint2", 16: "uint4"}
 """The types by which so many bytes are moved at once."""
 
 
-def wide(term: Scalar) -> Scalar:
+def wide(term: sc.Scalar) -> sc.Scalar:
     """An index term in 64 bits: of any width, they are the same whole numbers."""
 
     def change(node: Term) -> Term:
         match node:
-            case ScalarVar(name):
-                return ScalarVar(name, i64)
-            case Lit(value, _):
-                return index(int(value))
-            case Cast(value, _):
+            case sc.ScalarVar(name):
+                return sc.ScalarVar(name, i64)
+            case sc.Lit(value, _):
+                return sc.index(int(value))
+            case sc.Cast(value, _):
                 return value
             case _:
                 return node
 
     found = map_bottom_up(change, term)
-    assert isinstance(found, Scalar)
+    assert isinstance(found, sc.Scalar)
     return found
 
 
-def valued(term: Scalar, var: ScalarVar, number: int) -> Scalar:
+def valued(term: sc.Scalar, var: sc.ScalarVar, number: int) -> sc.Scalar:
     """An index term for a value of a variable."""
-    found = substitute(wide(term), {ScalarVar(var.name, i64): index(number)})
-    assert isinstance(found, Scalar)
+    found = substitute(wide(term), {sc.ScalarVar(var.name, i64): sc.index(number)})
+    assert isinstance(found, sc.Scalar)
     return simple(found)
 
 
-def lanes_of(buffer: Buffer, indices: tuple[Scalar, ...], var: ScalarVar, count: int) -> bool:
+def lanes_of(
+    buffer: sc.Buffer, indices: tuple[sc.Scalar, ...], var: sc.ScalarVar, count: int
+) -> bool:
     """Whether the lanes of a variable are neighbours, the first at a multiple of their number."""
     size = count * buffer.dtype.bytes
     if size not in VECTORS and size % WIDE:
@@ -81,11 +69,13 @@ def lanes_of(buffer: Buffer, indices: tuple[Scalar, ...], var: ScalarVar, count:
     each = min(WIDE, size) // buffer.dtype.bytes
     own = False
     where = linear(buffer, indices)
-    if any(isinstance(each, FloorDiv | FloorMod) and var in free_vars(each) for each in indices):
-        var = ScalarVar(var.name, i64)
+    if any(
+        isinstance(each, sc.FloorDiv | sc.FloorMod) and var in free_vars(each) for each in indices
+    ):
+        var = sc.ScalarVar(var.name, i64)
         where = simple(_with_last_digit(wide(where), var, count))  # digits of it, maybe all
-    elif dtype_of(where) is not dtype_of(var):  # far away: variables are cast
-        where, var = wide(where), ScalarVar(var.name, i64)
+    elif sc.dtype_of(where) is not sc.dtype_of(var):  # far away: variables are cast
+        where, var = wide(where), sc.ScalarVar(var.name, i64)
     for atoms, factor in polynomial(where).values():
         if atoms == (var,):
             own = factor == 1
@@ -94,17 +84,17 @@ def lanes_of(buffer: Buffer, indices: tuple[Scalar, ...], var: ScalarVar, count:
     return own
 
 
-def _with_last_digit(of: Scalar, var: ScalarVar, count: int) -> Scalar:
+def _with_last_digit(of: sc.Scalar, var: sc.ScalarVar, count: int) -> sc.Scalar:
     """A term whose quotients leave a variable below `count` out, where it is but their last digit.
 
     (8 * a + v) // 24  -->  (8 * a) // 24           (8 * a + v) % 24  -->  (8 * a) % 24 + v
     """
 
     def change(node: Term) -> Term:
-        if not isinstance(node, FloorDiv | FloorMod) or var not in free_vars(node.left):
+        if not isinstance(node, sc.FloorDiv | sc.FloorMod) or var not in free_vars(node.left):
             return node
         by = node.right
-        if not isinstance(by, Lit) or int(by.value) % count or int(by.value) <= 0:
+        if not isinstance(by, sc.Lit) or int(by.value) % count or int(by.value) <= 0:
             return node
         rest = dict(polynomial(node.left).values())
         if rest.pop((var,), 0) != 1 or any(
@@ -113,14 +103,14 @@ def _with_last_digit(of: Scalar, var: ScalarVar, count: int) -> Scalar:
         ):
             return node
         high = node.left - var
-        return high // by if isinstance(node, FloorDiv) else high % by + var
+        return high // by if isinstance(node, sc.FloorDiv) else high % by + var
 
     found = map_bottom_up(change, of)
-    assert isinstance(found, Scalar)
+    assert isinstance(found, sc.Scalar)
     return found
 
 
-def certain(value: Scalar) -> Iterator[Load]:
+def certain(value: sc.Scalar) -> Iterator[sc.Load]:
     """The loads of a term that happen whatever the guards in it say."""
     stack, done = [value], set[Term]()
     while stack:
@@ -128,11 +118,11 @@ def certain(value: Scalar) -> Iterator[Load]:
         if node in done:
             continue
         done.add(node)
-        if isinstance(node, Load):
+        if isinstance(node, sc.Load):
             yield node
-        elif isinstance(node, Select):
+        elif isinstance(node, sc.Select):
             stack.append(node.condition)
-        elif isinstance(node, And | Or):
+        elif isinstance(node, sc.And | sc.Or):
             stack.append(node.left)
         else:
-            stack += [each for each in reversed(node._children) if isinstance(each, Scalar)]
+            stack += [each for each in reversed(node._children) if isinstance(each, sc.Scalar)]

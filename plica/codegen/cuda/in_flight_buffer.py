@@ -21,30 +21,18 @@ from collections.abc import Sequence
 
 from plica.codegen.cuda.in_flight_depth import copied, flat, numbers, places
 from plica.core.fold import post_order
+from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, ScalarVar
-from plica.ir.loop.statement import (
-    THREADS,
-    Alloc,
-    Barrier,
-    Bind,
-    For,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    statements,
-    substatements,
-)
 from plica.ir.type.dim import known
 
 
-def in_flight_buffers(nest: Stmt) -> frozenset[Buffer]:
+def in_flight_buffers(nest: st.Stmt) -> frozenset[Buffer]:
     """The buffers of shared memory that copies may be under way to while others are read."""
     body = _inside(nest)
     found: list[Buffer] = []
     for buffer in dict.fromkeys(
-        each.buffer for each in statements(nest) if isinstance(each, Store)
+        each.buffer for each in st.statements(nest) if isinstance(each, st.Store)
     ):
         plain = scope(buffer.scope).reach == "block" and len(buffer.shape) > 1
         if plain and not _has_regions(nest, buffer) and _is_lent(body, buffer):
@@ -52,41 +40,41 @@ def in_flight_buffers(nest: Stmt) -> frozenset[Buffer]:
     return frozenset(found)
 
 
-def _inside(nest: Stmt) -> list[Stmt]:
+def _inside(nest: st.Stmt) -> list[st.Stmt]:
     """The statements inside all loops over threads, one after another."""
-    found: list[Stmt] = []
+    found: list[st.Stmt] = []
     stack = [nest]
     while stack:
         stmt = stack.pop()
-        over_threads = isinstance(stmt, For) and stmt.kind in THREADS
-        if over_threads or isinstance(stmt, Alloc | Bind | Seq):
-            stack.extend(reversed(substatements(stmt)))
+        over_threads = isinstance(stmt, st.For) and stmt.kind in st.THREADS
+        if over_threads or isinstance(stmt, st.Alloc | st.Bind | st.Seq):
+            stack.extend(reversed(st.substatements(stmt)))
         else:
             found.append(stmt)
     return found
 
 
-def _has_regions(nest: Stmt, buffer: Buffer) -> bool:
-    return any(isinstance(e, Region) and e.buffer is buffer for e in post_order(nest))
+def _has_regions(nest: st.Stmt, buffer: Buffer) -> bool:
+    return any(isinstance(e, st.Region) and e.buffer is buffer for e in post_order(nest))
 
 
-def _is_lent(stmts: Sequence[Stmt], buffer: Buffer) -> bool:
+def _is_lent(stmts: Sequence[st.Stmt], buffer: Buffer) -> bool:
     under_way: set[int] | None = set()  # versions copied to since the last barrier; None: any
     nobody = ScalarVar(buffer.name, next(iter(buffer.shape)).dtype)  # type: ignore[attr-defined]  # a size is a number
     for stmt in stmts:
-        if isinstance(stmt, Barrier):
+        if isinstance(stmt, st.Barrier):
             under_way = set()
             continue
-        first = next(flat((stmt.body,)), None) if isinstance(stmt, For) else None
-        if isinstance(stmt, For) and isinstance(first, Barrier):
+        first = next(flat((stmt.body,)), None) if isinstance(stmt, st.For) else None
+        if isinstance(stmt, st.For) and isinstance(first, st.Barrier):
             if not _turns_are_lent(stmt, buffer):
                 return False
             under_way = None
             continue
         writes = buffer in copied(stmt)
         if not writes and any(
-            isinstance(each, Barrier) or (isinstance(each, Store) and each.buffer is buffer)
-            for each in statements(stmt)
+            isinstance(each, st.Barrier) or (isinstance(each, st.Store) and each.buffer is buffer)
+            for each in st.statements(stmt)
         ):
             return False  # copies among other things
         if writes and not _only_copies(stmt, buffer):
@@ -100,22 +88,22 @@ def _is_lent(stmts: Sequence[Stmt], buffer: Buffer) -> bool:
     return True
 
 
-def _turns_are_lent(loop: For, buffer: Buffer) -> bool:
+def _turns_are_lent(loop: st.For, buffer: Buffer) -> bool:
     """Whether no turn reads versions that it copies to, nor those that a wait may leave out."""
     count = known(loop.extent)
     rest = [*flat((loop.body,))][1:]
     if (
         loop.kind != "serial"
         or count is None
-        or any(isinstance(each, Barrier) for stmt in rest for each in statements(stmt))
+        or any(isinstance(each, st.Barrier) for stmt in rest for each in st.statements(stmt))
     ):
         return False
     mine = [each for each in rest if buffer in copied(each)]
     others = [each for each in rest if buffer not in copied(each)]
     if not all(_only_copies(each, buffer) for each in mine) or any(
-        isinstance(each, Store) and each.buffer is buffer
+        isinstance(each, st.Store) and each.buffer is buffer
         for stmt in others
-        for each in statements(stmt)
+        for each in st.statements(stmt)
     ):
         return False
     written, read = places(mine, buffer, written=True), places(rest, buffer, written=False)
@@ -126,11 +114,11 @@ def _turns_are_lent(loop: For, buffer: Buffer) -> bool:
     return True
 
 
-def _only_copies(stmt: Stmt, buffer: Buffer) -> bool:
+def _only_copies(stmt: st.Stmt, buffer: Buffer) -> bool:
     """Whether a statement does nothing but write one buffer, from memory outside."""
-    for each in statements(stmt):
-        if isinstance(each, Store) and each.buffer is not buffer:
+    for each in st.statements(stmt):
+        if isinstance(each, st.Store) and each.buffer is not buffer:
             return False
-        if not isinstance(each, Store | For | Seq):
+        if not isinstance(each, st.Store | st.For | st.Seq):
             return False
     return True

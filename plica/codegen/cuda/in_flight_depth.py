@@ -23,59 +23,49 @@ from typing import Final
 
 from plica.codegen.cuda.address import valued
 from plica.core.fold import post_order
+from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
-from plica.ir.loop.statement import (
-    Barrier,
-    For,
-    Invoke,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    statements,
-    substatements,
-)
 from plica.ir.type.dim import known
 
 MOST: Final = 3
 """Turns that copies may be behind, at most."""
 
 
-def flat(stmts: Sequence[Stmt]) -> Iterator[Stmt]:
+def flat(stmts: Sequence[st.Stmt]) -> Iterator[st.Stmt]:
     """Statements one after another, whatever sequences they are in."""
     stack = [*reversed(stmts)]
     while stack:
         stmt = stack.pop()
-        if isinstance(stmt, Seq):
+        if isinstance(stmt, st.Seq):
             stack.extend(reversed(stmt.stmts))
         else:
             yield stmt
 
 
-def groups(nest: Stmt, handed: frozenset[Buffer]) -> frozenset[Stmt]:
+def groups(nest: st.Stmt, handed: frozenset[Buffer]) -> frozenset[st.Stmt]:
     """The largest statements that do nothing but copy to buffers that are handed over."""
-    found: set[Stmt] = set()
+    found: set[st.Stmt] = set()
     stack = [nest]
     while stack:
         stmt = stack.pop()
-        if not isinstance(stmt, Seq) and copied(stmt) and copied(stmt) <= handed:
+        if not isinstance(stmt, st.Seq) and copied(stmt) and copied(stmt) <= handed:
             found.add(stmt)
         else:
-            stack.extend(substatements(stmt))
+            stack.extend(st.substatements(stmt))
     return frozenset(found)
 
 
-def in_flight_depth(before: Sequence[Stmt], loop: For, copies: frozenset[Stmt]) -> int:
+def in_flight_depth(before: Sequence[st.Stmt], loop: st.For, copies: frozenset[st.Stmt]) -> int:
     """How many groups may be under way at the barrier that a loop begins its turns with."""
     count = known(loop.extent)
     first, *rest = [*flat((loop.body,))] or [loop.body]
-    if loop.kind != "serial" or count is None or not isinstance(first, Barrier):
+    if loop.kind != "serial" or count is None or not isinstance(first, st.Barrier):
         return 0
     mine = [each for each in rest if each in copies]
-    others = [each for stmt in rest if stmt not in copies for each in statements(stmt)]
-    if not mine or any(isinstance(each, Barrier) or each in copies for each in others):
+    others = [each for stmt in rest if stmt not in copies for each in st.statements(stmt)]
+    if not mine or any(isinstance(each, st.Barrier) or each in copies for each in others):
         return 0
-    earlier: list[Stmt] = []
+    earlier: list[st.Stmt] = []
     for each in reversed([*before]):
         if each not in copies:
             break
@@ -103,14 +93,16 @@ def in_flight_depth(before: Sequence[Stmt], loop: For, copies: frozenset[Stmt]) 
     return found * len(mine)
 
 
-def in_flight_slack(loop: For, copies: frozenset[Stmt], is_product: Callable[[Stmt], bool]) -> int:
+def in_flight_slack(
+    loop: st.For, copies: frozenset[st.Stmt], is_product: Callable[[st.Stmt], bool]
+) -> int:
     """How many products may be under way at the barrier that a loop begins its turns with.
 
     One, where a turn multiplies once and copies over nothing that the turn before multiplied.
     """
     count = known(loop.extent)
     first, *rest = [*flat((loop.body,))] or [loop.body]
-    if loop.kind != "serial" or count is None or not isinstance(first, Barrier):
+    if loop.kind != "serial" or count is None or not isinstance(first, st.Barrier):
         return 0
     mine = [each for each in rest if each in copies]
     others = [each for each in rest if each not in copies]
@@ -126,34 +118,34 @@ def in_flight_slack(loop: For, copies: frozenset[Stmt], is_product: Callable[[St
     return 1
 
 
-def copied(stmt: Stmt) -> frozenset[Buffer]:
+def copied(stmt: st.Stmt) -> frozenset[Buffer]:
     """What a statement writes that neither waits nor multiplies; nothing for one that does."""
-    every = [*statements(stmt)]
-    if any(isinstance(each, Barrier | Invoke) for each in every):
+    every = [*st.statements(stmt)]
+    if any(isinstance(each, st.Barrier | st.Invoke) for each in every):
         return frozenset()
-    return frozenset([each.buffer for each in every if isinstance(each, Store)])
+    return frozenset([each.buffer for each in every if isinstance(each, st.Store)])
 
 
-def _one(stmt: Stmt) -> Buffer | None:
+def _one(stmt: st.Stmt) -> Buffer | None:
     found = copied(stmt)
     return next(iter(found)) if len(found) == 1 else None
 
 
-def places(stmts: Sequence[Stmt], buffer: Buffer | None, *, written: bool) -> list[Scalar]:
+def places(stmts: Sequence[st.Stmt], buffer: Buffer | None, *, written: bool) -> list[Scalar]:
     """The first indices at which statements write a buffer, or read it."""
     found: dict[Scalar, None] = {}
     for stmt in stmts:
-        for each in statements(stmt):
-            if written and isinstance(each, Store) and each.buffer is buffer:
+        for each in st.statements(stmt):
+            if written and isinstance(each, st.Store) and each.buffer is buffer:
                 found[each.indices[0]] = None
-            elif not written and buffer is not None and not isinstance(each, Invoke):
+            elif not written and buffer is not None and not isinstance(each, st.Invoke):
                 own = [part for part in each._children if isinstance(part, Scalar)]
                 for node in post_order(*own):
                     if isinstance(node, Load) and node.buffer is buffer:
                         found[node.indices[0]] = None
-            elif not written and isinstance(each, Invoke):
+            elif not written and isinstance(each, st.Invoke):
                 for region in each.operands:
-                    if isinstance(region, Region) and region.buffer is buffer:
+                    if isinstance(region, st.Region) and region.buffer is buffer:
                         for step in range(known(region.extents[0]) or 0):
                             found[region.starts[0] + step if step else region.starts[0]] = None
     return [*found]

@@ -3,7 +3,7 @@
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> y, i = buffer("y", (4,), f32), axis("i")
->>> has_threads(For(i, y.shape[0], "threadIdx.x", Store(y, (i,), i)))
+>>> has_threads(st.For(i, y.shape[0], "threadIdx.x", st.Store(y, (i,), i)))
 True
 """
 
@@ -15,42 +15,31 @@ from plica.analysis.statement import refused
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.core.term import Term
+from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import And, Buffer, Eq, Lit, Load, Scalar, ScalarVar
-from plica.ir.loop.statement import (
-    THREADS,
-    Alloc,
-    Barrier,
-    Branch,
-    For,
-    Seq,
-    Stmt,
-    Store,
-    statements,
-    substatements,
-)
 from plica.ir.type.dim import known
 
 
-def launches_of(root: Stmt, scratch: list[Buffer]) -> Iterator[Stmt]:
+def launches_of(root: st.Stmt, scratch: list[Buffer]) -> Iterator[st.Stmt]:
     """The parts of a kernel that follow one another, each a launch."""
     stack = [root]
     while stack:
         stmt = stack.pop()
         match stmt:
-            case Seq(stmts):
+            case st.Seq(stmts):
                 stack.extend(reversed(stmts))
-            case Alloc(buffer, inside) if scope(buffer.scope).reach == "all":
+            case st.Alloc(buffer, inside) if scope(buffer.scope).reach == "all":
                 scratch.append(buffer)
                 stack.append(inside)
-            case Alloc(buffer, inside) if has_threads(inside) and len(_parts(inside)) > 1:
+            case st.Alloc(buffer, inside) if has_threads(inside) and len(_parts(inside)) > 1:
                 raise refused(
                     "Launches that follow one another share memory that only threads reach.",
                     buffer.name,
                     "memory of the scope global, or one launch",
                     f"{buffer.scope} around {len(_parts(inside))} launches",
                 )
-            case For(kind=kind) if kind not in THREADS and has_threads(stmt):
+            case st.For(kind=kind) if kind not in st.THREADS and has_threads(stmt):
                 raise refused(
                     "A loop that is not over threads has launches inside.",
                     stmt.var.name,
@@ -61,31 +50,31 @@ def launches_of(root: Stmt, scratch: list[Buffer]) -> Iterator[Stmt]:
                 yield stmt
 
 
-def _parts(root: Stmt) -> list[Stmt]:
+def _parts(root: st.Stmt) -> list[st.Stmt]:
     """What follows one another, inside of allocations."""
-    found: list[Stmt] = []
+    found: list[st.Stmt] = []
     stack = [root]
     while stack:
         match stack.pop():
-            case Seq(stmts):
+            case st.Seq(stmts):
                 stack.extend(reversed(stmts))
-            case Alloc(_, inside):
+            case st.Alloc(_, inside):
                 stack.append(inside)
             case stmt:
                 found.append(stmt)
     return found
 
 
-def has_threads(stmt: Stmt) -> bool:
-    return any(isinstance(each, For) and each.kind in THREADS for each in statements(stmt))
+def has_threads(stmt: st.Stmt) -> bool:
+    return any(isinstance(each, st.For) and each.kind in st.THREADS for each in st.statements(stmt))
 
 
-def chooses_registers(nest: Stmt) -> set[Term]:
+def chooses_registers(nest: st.Stmt) -> set[Term]:
     """The variables that say which element of a thread's own memory is meant."""
     found: set[Term] = set()
-    for stmt in statements(nest):
+    for stmt in st.statements(nest):
         terms: list[Term] = [part for part in stmt._children if isinstance(part, Scalar)]
-        if isinstance(stmt, Store) and scope(stmt.buffer.scope).reach == "thread":
+        if isinstance(stmt, st.Store) and scope(stmt.buffer.scope).reach == "thread":
             for each in stmt.indices:
                 found |= free_vars(each)
         for term in terms:
@@ -96,15 +85,17 @@ def chooses_registers(nest: Stmt) -> set[Term]:
     return found
 
 
-def by_one_thread(stmt: Stmt, nest: Stmt) -> bool:
+def by_one_thread(stmt: st.Stmt, nest: st.Stmt) -> bool:
     """Whether a statement is done by one thread of a block alone."""
     threads = {
         each.var: each.kind
-        for each in statements(nest)
-        if isinstance(each, For) and each.kind.startswith("threadIdx") and known(each.extent) != 1
+        for each in st.statements(nest)
+        if isinstance(each, st.For)
+        and each.kind.startswith("threadIdx")
+        and known(each.extent) != 1
     }
     pinned: set[str] = set()
-    while isinstance(stmt, Branch) and stmt.orelse == Seq(()):
+    while isinstance(stmt, st.Branch) and stmt.orelse == st.Seq(()):
         stack = [stmt.condition]
         while stack:
             match stack.pop():
@@ -116,23 +107,23 @@ def by_one_thread(stmt: Stmt, nest: Stmt) -> bool:
     return pinned == {*threads.values()}
 
 
-def under_way(nest: Stmt, copies: frozenset[Stmt]) -> int | None:
+def under_way(nest: st.Stmt, copies: frozenset[st.Stmt]) -> int | None:
     """How many copies may be under way together, at most; None where there is no limit.
 
     Who comes to a barrier in a loop waits for copies of the turns before.
     """
     found = 0
-    stack: list[tuple[Stmt, int]] = [(nest, 1)]
+    stack: list[tuple[st.Stmt, int]] = [(nest, 1)]
     while stack:
         stmt, times = stack.pop()
         if stmt in copies:
             found += times
             continue
-        if isinstance(stmt, For) and stmt.kind not in THREADS:
+        if isinstance(stmt, st.For) and stmt.kind not in st.THREADS:
             turns = known(stmt.extent)
-            if not any(isinstance(each, Barrier) for each in statements(stmt)):
-                if turns is None and any(each in copies for each in statements(stmt)):
+            if not any(isinstance(each, st.Barrier) for each in st.statements(stmt)):
+                if turns is None and any(each in copies for each in st.statements(stmt)):
                     return None
                 times *= turns or 0
-        stack += [(each, times) for each in substatements(stmt)]
+        stack += [(each, times) for each in st.substatements(stmt)]
     return found

@@ -39,7 +39,7 @@ CHANNELS_LAST: Final = Pass(
 GPU: Final = Pipeline((
     *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
     CHANNELS_LAST,
-    rules("view", "Products read what is cut out and widened where it lies.", "view"),
+    rules("view", "Products read what is cut out, widened and turned where it lies.", "views"),
     *grouping(TILED),   # infer, resolve, decompose, fuse: operators become primitive functions
     SCHEDULE,           # primitive functions become kernels of threads, in order
     *LOWERING["gpu"],   # allreduce … narrow: blocks become loops of threads

@@ -14,31 +14,9 @@ from functools import cached_property
 
 from attrs import define, field, frozen
 
+from plica.codegen.dynamic import program as dp
 from plica.codegen.dynamic.kernel import Launchable, choose, choose_written, viewed
 from plica.codegen.dynamic.layout import fields, span, width
-from plica.codegen.dynamic.program import (
-    Build,
-    CallStep,
-    Cell,
-    ChooseStep,
-    Constant,
-    DynamicProgram,
-    End,
-    Failure,
-    FallThrough,
-    FieldStep,
-    ForceStep,
-    KernelCall,
-    OpenCell,
-    Routine,
-    RoutineRegion,
-    SelectClause,
-    SelectStep,
-    Size,
-    Step,
-    Tail,
-    Yield,
-)
 from plica.codegen.dynamic.tree import Place, Row, Test, tree
 from plica.codegen.lower.scheduled import Scheduler
 from plica.codegen.program import KernelOrigin
@@ -46,24 +24,7 @@ from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.graph.expression import (
-    Call,
-    Const,
-    Constructor,
-    Expr,
-    Function,
-    If,
-    Let,
-    Match,
-    PAny,
-    Pattern,
-    PConstructor,
-    Project,
-    PTuple,
-    PVar,
-    Tuple,
-    Var,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.module import DataDef, Module
 from plica.ir.interpret.pattern import sketch_pattern
 from plica.ir.loop.scalar import index
@@ -73,8 +34,8 @@ from plica.ir.type.term import DataType, Type
 
 
 def select_instructions(
-    module: Module, kernels: Mapping[Var, Function], by: Scheduler
-) -> DynamicProgram:
+    module: Module, kernels: Mapping[ex.Var, ex.Function], by: Scheduler
+) -> dp.DynamicProgram:
     """The program of a module in A-normal form, whose calls of `kernels` are operators."""
     whole = _Whole(module, kernels, by)
     assert module.main is not None
@@ -83,7 +44,7 @@ def select_instructions(
         whole.todo.pop().write()
     made = [whole.routines[number] for number in range(len(whole.routines))]
     found = list(whole.kernels.values())
-    return DynamicProgram(
+    return dp.DynamicProgram(
         tuple(made),
         entry,
         tuple([kernel for _, kernel, _ in found]),
@@ -99,8 +60,8 @@ class Thunk:
     """A postponed value: its routine, what it captures, the thunks it needs, and its width."""
 
     routine: int
-    captured: tuple[Var, ...]
-    thunks: tuple[Var, ...]
+    captured: tuple[ex.Var, ...]
+    thunks: tuple[ex.Var, ...]
     results: int
 
 
@@ -109,15 +70,15 @@ class _Whole:
     """What grows while a program is made."""
 
     module: Module
-    named: Mapping[Var, Function]
+    named: Mapping[ex.Var, ex.Function]
     by: Scheduler
-    numbers: dict[Var, int] = field(factory=dict)
-    routines: dict[int, Routine] = field(factory=dict)
+    numbers: dict[ex.Var, int] = field(factory=dict)
+    routines: dict[int, dp.Routine] = field(factory=dict)
     todo: list[_Body] = field(factory=list)
-    constants: dict[Const, int] = field(factory=dict)
+    constants: dict[ex.Const, int] = field(factory=dict)
     kernels: dict[str, tuple[int, Kernel, str]] = field(factory=dict)
     origins: dict[str, KernelOrigin] = field(factory=dict)
-    failures: dict[Failure, int] = field(factory=dict)
+    failures: dict[dp.Failure, int] = field(factory=dict)
     made: int = 0
 
     @cached_property
@@ -126,11 +87,11 @@ class _Whole:
         table = self.module.definitions()
         return {name: each for name, each in table.items() if isinstance(each, Kernel)}
 
-    def routine(self, name: Var) -> int:
+    def routine(self, name: ex.Var) -> int:
         """The number of the routine of a definition."""
         if name not in self.numbers:
             function = self.module.definitions()[name]
-            if not isinstance(function, Function):
+            if not isinstance(function, ex.Function):
                 raise CompilerBug(f"{name.name} is called and is no graph function.")
             body = self.begun(str(name.name), function.params, (), {}, function.body)
             self.numbers[name] = body.number
@@ -139,10 +100,10 @@ class _Whole:
     def begun(
         self,
         name: str,
-        params: tuple[Var, ...],
-        cells: tuple[Var, ...],
-        thunks: Mapping[Var, Thunk],
-        body: Expr,
+        params: tuple[ex.Var, ...],
+        cells: tuple[ex.Var, ...],
+        thunks: Mapping[ex.Var, Thunk],
+        body: ex.Expr,
     ) -> _Body:
         """A routine that is still to be written."""
         made = _Body(self, self.made, name, body)
@@ -155,10 +116,10 @@ class _Whole:
             made.add_cell(each, thunks[each], owned=False)
         return made
 
-    def failure(self, failure: Failure) -> int:
+    def failure(self, failure: dp.Failure) -> int:
         return self.failures.setdefault(failure, len(self.failures))
 
-    def constant(self, of: Const) -> int:
+    def constant(self, of: ex.Const) -> int:
         return self.constants.setdefault(of, len(self.constants))
 
 
@@ -169,16 +130,16 @@ class _Body:
     whole: _Whole
     number: int
     name: str
-    body: Expr
+    body: ex.Expr
     params: int = 0
     registers: int = 0
-    env: dict[Var, tuple[int, ...]] = field(factory=dict)
-    thunks: dict[Var, Thunk] = field(factory=dict)
-    cells: list[Cell] = field(factory=list)
-    cell_of: dict[Var, int] = field(factory=dict)
+    env: dict[ex.Var, tuple[int, ...]] = field(factory=dict)
+    thunks: dict[ex.Var, Thunk] = field(factory=dict)
+    cells: list[dp.Cell] = field(factory=list)
+    cell_of: dict[ex.Var, int] = field(factory=dict)
     immortal: set[int] = field(factory=set)
-    regions: dict[int, RoutineRegion] = field(factory=dict)
-    todo: list[tuple[int, Expr, bool]] = field(factory=list)
+    regions: dict[int, dp.RoutineRegion] = field(factory=dict)
+    todo: list[tuple[int, ex.Expr, bool]] = field(factory=list)
     opened: int = 0
 
     def write(self) -> None:
@@ -186,14 +147,14 @@ class _Body:
         self.region(self.body, tail=True)
         while self.todo:
             number, body, tail = self.todo.pop()
-            steps: list[Step] = []
-            while isinstance(body, Let):
+            steps: list[dp.Step] = []
+            while isinstance(body, ex.Let):
                 self.bind(body.var, body.value, steps)
                 body = body.body
-            end = self.end(body, steps) if tail else Yield(self.values(body, steps))
-            self.regions[number] = RoutineRegion(tuple(steps), end, tail)
+            end = self.end(body, steps) if tail else dp.Yield(self.values(body, steps))
+            self.regions[number] = dp.RoutineRegion(tuple(steps), end, tail)
         regions = tuple([self.regions[number] for number in range(self.opened)])
-        self.whole.routines[self.number] = Routine(
+        self.whole.routines[self.number] = dp.Routine(
             self.name,
             self.params,
             self.registers,
@@ -211,94 +172,94 @@ class _Body:
         """New registers for a value."""
         return tuple([self.fresh() for _ in range(width(of))])
 
-    def region(self, body: Expr, *, tail: bool) -> int:
+    def region(self, body: ex.Expr, *, tail: bool) -> int:
         """The number of a region that is still to be written."""
         self.opened += 1
         self.todo.append((self.opened - 1, body, tail))
         return self.opened - 1
 
-    def bind(self, var: Var, value: Expr, steps: list[Step]) -> None:
+    def bind(self, var: ex.Var, value: ex.Expr, steps: list[dp.Step]) -> None:
         """Give a variable its registers."""
-        if isinstance(value, Function):
+        if isinstance(value, ex.Function):
             self.postpone(var, value, steps)
         else:
             self.env[var] = self.values(value, steps)
 
-    def end(self, node: Expr, steps: list[Step]) -> End:
+    def end(self, node: ex.Expr, steps: list[dp.Step]) -> dp.End:
         """What a region in tail position ends with."""
-        if isinstance(node, If | Match):
+        if isinstance(node, ex.If | ex.Match):
             self.branch(node, steps, tail=True)
-            return FallThrough()
-        if isinstance(node, Call) and self.is_routine(node.callee):
-            assert isinstance(node.callee, Var)
+            return dp.FallThrough()
+        if isinstance(node, ex.Call) and self.is_routine(node.callee):
+            assert isinstance(node.callee, ex.Var)
             args = self.every(node.args, steps)
-            return Tail(self.whole.routine(node.callee), args)
-        return Yield(self.values(node, steps))
+            return dp.Tail(self.whole.routine(node.callee), args)
+        return dp.Yield(self.values(node, steps))
 
-    def is_routine(self, callee: Expr) -> bool:
+    def is_routine(self, callee: ex.Expr) -> bool:
         return (
-            isinstance(callee, Var)
+            isinstance(callee, ex.Var)
             and callee not in self.whole.named
             and callee not in self.whole.written
             and callee not in self.thunks
         )
 
-    def every(self, nodes: tuple[Expr, ...], steps: list[Step]) -> tuple[int, ...]:
+    def every(self, nodes: tuple[ex.Expr, ...], steps: list[dp.Step]) -> tuple[int, ...]:
         return tuple([register for each in nodes for register in self.values(each, steps)])
 
-    def values(self, node: Expr, steps: list[Step]) -> tuple[int, ...]:
+    def values(self, node: ex.Expr, steps: list[dp.Step]) -> tuple[int, ...]:
         """The registers of a value, after the steps it takes."""
         match node:
-            case Var():
+            case ex.Var():
                 return self.env[node]
-            case Const():
+            case ex.Const():
                 target = self.fresh()
                 self.immortal.add(target)
-                steps.append(Constant(target, self.whole.constant(node)))
+                steps.append(dp.Constant(target, self.whole.constant(node)))
                 return (target,)
-            case Tuple(items):
+            case ex.Tuple(items):
                 return self.every(items, steps)
-            case Project(value, at):
+            case ex.Project(value, at):
                 start, stop = span(type_of(value), at)
                 return self.values(value, steps)[start:stop]
-            case If() | Match():
+            case ex.If() | ex.Match():
                 return self.branch(node, steps, tail=False)
-            case Call(callee, args, _):
+            case ex.Call(callee, args, _):
                 return self.call(node, callee, args, steps)
             case _:
                 raise CompilerBug(f"{type(node).__name__} is left in A-normal form.")
 
     def call(
-        self, node: Call, callee: Expr, args: tuple[Expr, ...], steps: list[Step]
+        self, node: ex.Call, callee: ex.Expr, args: tuple[ex.Expr, ...], steps: list[dp.Step]
     ) -> tuple[int, ...]:
-        if isinstance(callee, Constructor):
+        if isinstance(callee, ex.Constructor):
             target = self.fresh()
-            steps.append(Build(target, callee.index, self.every(args, steps)))
+            steps.append(dp.Build(target, callee.index, self.every(args, steps)))
             return (target,)
-        assert isinstance(callee, Var)
+        assert isinstance(callee, ex.Var)
         if callee in self.whole.named:
             return self.launch(self.whole.named[callee], args, steps)
         if callee in self.whole.written:
             return self.run(choose_written(self.whole.written[callee], callee, args), steps)
         if callee in self.thunks:
             targets = self.several(type_of(node))
-            steps.append(ForceStep(self.cell_of[callee], targets))
+            steps.append(dp.ForceStep(self.cell_of[callee], targets))
             return targets
         given = self.every(args, steps)
         targets = self.several(type_of(node))
-        steps.append(CallStep(self.whole.routine(callee), given, targets))
+        steps.append(dp.CallStep(self.whole.routine(callee), given, targets))
         return targets
 
     def launch(
-        self, function: Function, args: tuple[Expr, ...], steps: list[Step]
+        self, function: ex.Function, args: tuple[ex.Expr, ...], steps: list[dp.Step]
     ) -> tuple[int, ...]:
         """A kernel, or no step at all where a tensor is only looked at."""
         shown = viewed(function)
         if shown is not None:
-            return self.values(shown if isinstance(shown, Const) else args[shown], steps)
+            return self.values(shown if isinstance(shown, ex.Const) else args[shown], steps)
         return self.run(choose(function, args, self.whole.by), steps)
 
-    def run(self, made: Launchable, steps: list[Step]) -> tuple[int, ...]:
+    def run(self, made: Launchable, steps: list[dp.Step]) -> tuple[int, ...]:
         """The step that runs a kernel."""
         if made.origin is not None:
             self.whole.origins.setdefault(made.digest, made.origin)
@@ -307,71 +268,72 @@ class _Body:
         inputs = self.every(made.reads, steps)
         target = self.fresh()
         scratch = tuple([index(size) for size in made.scratch])
-        output = Size(target, index(made.bytes))
-        steps.append(KernelCall(number, (), inputs, output, scratch, made.source))
+        output = dp.Size(target, index(made.bytes))
+        steps.append(dp.KernelCall(number, (), inputs, output, scratch, made.source))
         return (target,)
 
-    def branch(self, node: If | Match, steps: list[Step], *, tail: bool) -> tuple[int, ...]:
+    def branch(
+        self, node: ex.If | ex.Match, steps: list[dp.Step], *, tail: bool
+    ) -> tuple[int, ...]:
         """A choice; in tail position its regions leave the routine."""
-        if isinstance(node, If):
+        if isinstance(node, ex.If):
             (condition,) = self.values(node.condition, steps)
-            then, orelse = (
-                self.region(node.then, tail=tail),
-                self.region(node.orelse, tail=tail),
-            )
+            then, orelse = (self.region(node.then, tail=tail), self.region(node.orelse, tail=tail))
             targets = () if tail else self.several(type_of(node))
-            steps.append(ChooseStep(condition, then, orelse, targets))
+            steps.append(dp.ChooseStep(condition, then, orelse, targets))
             return targets
         roots = self.values(node.value, steps)
         of = type_of(node.value)
-        clauses: list[SelectClause] = []
+        clauses: list[dp.SelectClause] = []
         rows: list[Row] = []
         for number, each in enumerate(node.clauses):
-            taken: list[FieldStep] = []
+            taken: list[dp.FieldStep] = []
             asked = self.asked(each.pattern, of, None, 0, roots, taken)
             rows.append((number, asked))
-            clauses.append(SelectClause(tuple(taken), self.region(each.body, tail=tail)))
+            clauses.append(dp.SelectClause(tuple(taken), self.region(each.body, tail=tail)))
         patterns = " or ".join([sketch_pattern(each.pattern) for each in node.clauses])
         message = "No clause of the match fits the value."
-        failure = self.whole.failure(Failure("match-failure", message, None, patterns or "nothing"))
+        failure = self.whole.failure(
+            dp.Failure("match-failure", message, None, patterns or "nothing")
+        )
         targets = () if tail else self.several(type_of(node))
-        steps.append(SelectStep(roots, tree(rows), tuple(clauses), failure, targets))
+        steps.append(dp.SelectStep(roots, tree(rows), tuple(clauses), failure, targets))
         return targets
 
     def asked(  # noqa: PLR0917  # a pattern, and where it stands
         self,
-        pattern: Pattern,
+        pattern: ex.Pattern,
         of: Type,
         inside: tuple[Place, int] | None,
         offset: int,
         roots: tuple[int, ...],
-        taken: list[FieldStep],
+        taken: list[dp.FieldStep],
     ) -> dict[Place, Test]:
         """The tags a pattern asks for, from the leaf `offset` on; its variables get registers.
 
         `inside` is the object it is a part of, and how many fields that has.
         """
         match pattern:
-            case PAny():
+            case ex.PAny():
                 return {}
-            case PVar(var):
+            case ex.PVar(var):
                 if inside is None:
                     self.env[var] = roots[offset : offset + width(of)]
                     return {}
                 found = self.several(of)
                 (root, path), count = inside
                 for number, target in enumerate(found):
-                    taken.append(FieldStep(target, roots[root], (*path, offset + number), count))
+                    taken.append(dp.FieldStep(target, roots[root], (*path, offset + number), count))
                 self.env[var] = found
                 return {}
-            case PTuple(items):
+            case ex.PTuple(items):
                 asked: dict[Place, Test] = {}
                 for number, item in enumerate(items):
                     start, _ = span(of, number)
                     kind = of.items[number]  # type: ignore[union-attr]  # `span` has looked
                     asked |= self.asked(item, kind, inside, offset + start, roots, taken)
                 return asked
-            case PConstructor(constructor, items):
+            case ex.PConstructor(constructor, items):
                 assert isinstance(of, DataType)
                 place: Place = (offset, ())
                 if inside is not None:
@@ -387,15 +349,15 @@ class _Body:
                 assert isinstance(data, DataDef)
                 return {place: Test(constructor.index, len(data.constructors), inner)}
 
-    def postpone(self, var: Var, function: Function, steps: list[Step]) -> None:
+    def postpone(self, var: ex.Var, function: ex.Function, steps: list[dp.Step]) -> None:
         """A cell for a value that is computed when it is needed."""
         if function.params or function.dims or function.types:
             raise CompilerBug(f"The function {var.name} is left where only thunks are.")
-        captured: dict[Var, None] = {}
-        thunks: dict[Var, None] = {}
+        captured: dict[ex.Var, None] = {}
+        thunks: dict[ex.Var, None] = {}
         free = free_vars(function)
         for node in post_order(function):
-            if not isinstance(node, Var) or node not in free:
+            if not isinstance(node, ex.Var) or node not in free:
                 continue
             if node in self.thunks:
                 thunks |= dict.fromkeys((*self.thunks[node].thunks, node))
@@ -407,12 +369,12 @@ class _Body:
         body = self.whole.begun(label, params, needed, self.thunks, function.body)
         thunk = Thunk(body.number, params, needed, width(type_of(function.body)))
         self.add_cell(var, thunk, owned=True)
-        steps.append(OpenCell(self.cell_of[var]))
+        steps.append(dp.OpenCell(self.cell_of[var]))
 
-    def add_cell(self, var: Var, thunk: Thunk, *, owned: bool) -> None:
+    def add_cell(self, var: ex.Var, thunk: Thunk, *, owned: bool) -> None:
         """Know a thunk by its variable."""
         args = tuple([register for each in thunk.captured for register in self.env[each]])
         cells = tuple([self.cell_of[each] for each in thunk.thunks])
         self.thunks[var] = thunk
         self.cell_of[var] = len(self.cells)
-        self.cells.append(Cell(thunk.routine, args, cells, thunk.results, owned))
+        self.cells.append(dp.Cell(thunk.routine, args, cells, thunk.results, owned))

@@ -26,15 +26,7 @@ from plica.core.diagnostic import CompilerBug
 from plica.core.name import Name
 from plica.ir.graph.module import DataDef, Module
 from plica.ir.interpret.value import DataValue
-from plica.ir.type.term import (
-    DataType,
-    FuncType,
-    TensorType,
-    TupleType,
-    Type,
-    holds_function,
-    static_shape,
-)
+from plica.ir.type import term as ty
 from plica.runtime.dynamic.form import ConstructorForm, DataForm, Face, Form
 from plica.runtime.dynamic.value import Make
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
@@ -44,7 +36,7 @@ MOST: Final = 10_000
 """How many types an interface may be made of."""
 
 
-def interface_of(module: Module) -> tuple[Face, tuple[DataType, ...]]:
+def interface_of(module: Module) -> tuple[Face, tuple[ty.DataType, ...]]:
     """The face of a module's main function, and the data types in it by number."""
     main = module.main_function()
     found = _Forms(module)
@@ -58,7 +50,7 @@ def interface_of(module: Module) -> tuple[Face, tuple[DataType, ...]]:
     return Face(params, result, data), tuple(found.types)
 
 
-def maker(module: Module, types: tuple[DataType, ...]) -> Make:
+def maker(module: Module, types: tuple[ty.DataType, ...]) -> Make:
     """Makes values of data types as the interpreter has them."""
     names: list[tuple[Name, ...]] = []
     for each in types:
@@ -77,7 +69,7 @@ def hidden_functions(module: Module) -> list[Diagnostic]:
     main = module.main_function()
     wrong = []
     for name, of in (*[(str(p.name), p.type) for p in main.params], ("the output", main.ret)):
-        if not holds_function(of) and _holds_function(of, module):
+        if not ty.holds_function(of) and _holds_function(of, module):
             message = f"{name}: a function is hidden in the data of the interface."
             hint = "plica.interpret runs every program of the language."
             place = Place(node=name)
@@ -87,19 +79,19 @@ def hidden_functions(module: Module) -> list[Diagnostic]:
     return wrong
 
 
-def _holds_function(of: Type | None, module: Module) -> bool:
-    seen: set[Type] = set()
+def _holds_function(of: ty.Type | None, module: Module) -> bool:
+    seen: set[ty.Type] = set()
     stack = [of]
     while stack:
         each = stack.pop()
-        if isinstance(each, FuncType):
+        if isinstance(each, ty.FuncType):
             return True
         if each is None or each in seen:
             continue
         seen.add(each)
-        if isinstance(each, TupleType):
+        if isinstance(each, ty.TupleType):
             stack.extend(each.items)
-        elif isinstance(each, DataType):
+        elif isinstance(each, ty.DataType):
             data = module.definitions()[each.data]
             assert isinstance(data, DataDef)
             for number in range(len(data.constructors)):
@@ -114,14 +106,14 @@ class _Forms:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.types: list[DataType] = []
-        self.numbers: dict[DataType, int] = {}
+        self.types: list[ty.DataType] = []
+        self.numbers: dict[ty.DataType, int] = {}
         self.data: dict[int, DataForm] = {}
 
-    def of(self, type: Type | None, name: str) -> Form:
+    def of(self, type: ty.Type | None, name: str) -> Form:
         match type:
-            case TensorType():
-                shape = static_shape(type)
+            case ty.TensorType():
+                shape = ty.static_shape(type)
                 if shape is None:
                     message = f"{name}: the size of a tensor is not known when it is compiled."
                     hint = "Give numbers for the dims."
@@ -129,9 +121,9 @@ class _Forms:
                         Diagnostic("unsupported", message, None, "numbers", str(type), hint)
                     )
                 return Port(name, shape, type.dtype.name, type.dtype.numpy)
-            case TupleType(items):
+            case ty.TupleType(items):
                 return tuple([self.of(each, f"{name}[{n}]") for n, each in enumerate(items)])
-            case DataType():
+            case ty.DataType():
                 if type not in self.numbers:
                     if len(self.types) > MOST:
                         message = f"The data type {type.data.name} grows without end."

@@ -22,31 +22,7 @@ from typing import TypeAlias
 
 from attrs import evolve
 
-from plica.codegen.dynamic.program import (
-    Build,
-    CallStep,
-    Cell,
-    ChooseStep,
-    Close,
-    Constant,
-    Drop,
-    Dup,
-    DynamicProgram,
-    Fail,
-    FallThrough,
-    FieldStep,
-    ForceStep,
-    KernelCall,
-    OpenCell,
-    Routine,
-    RoutineRegion,
-    SelectClause,
-    SelectStep,
-    Step,
-    Tail,
-    Unpack,
-    Yield,
-)
+from plica.codegen.dynamic import program as dp
 from plica.core.diagnostic import CompilerBug
 from plica.core.task import Task, run
 
@@ -54,7 +30,7 @@ Live: TypeAlias = set[int]
 """Registers, and cells as numbers below 0."""
 
 
-def with_reference_counts(program: DynamicProgram) -> DynamicProgram:
+def with_reference_counts(program: dp.DynamicProgram) -> dp.DynamicProgram:
     """The program with every step that keeps count."""
     return evolve(program, routines=tuple([_Counting(each).done() for each in program.routines]))
 
@@ -62,21 +38,21 @@ def with_reference_counts(program: DynamicProgram) -> DynamicProgram:
 class _Counting:
     """One routine: its regions as they are done."""
 
-    def __init__(self, routine: Routine) -> None:
+    def __init__(self, routine: dp.Routine) -> None:
         self.routine = routine
-        self.steps: dict[int, list[Step]] = {}
+        self.steps: dict[int, list[dp.Step]] = {}
 
-    def done(self) -> Routine:
+    def done(self) -> dp.Routine:
         routine = self.routine
         needed = run(self._region(0, set()))
         entry = [
-            Drop(each)
+            dp.Drop(each)
             for each in range(routine.params)
             if each not in needed and each not in routine.immortal
         ]
         self.steps[0][:0] = entry
         regions = [
-            RoutineRegion(tuple(self.steps[number]), each.end, each.tail)
+            dp.RoutineRegion(tuple(self.steps[number]), each.end, each.tail)
             for number, each in enumerate(routine.regions)
         ]
         return evolve(routine, regions=tuple(regions))
@@ -85,39 +61,39 @@ class _Counting:
         """The steps of a region, from the last to the first; gives the registers it needs."""
         region = self.routine.regions[number]
         live = set(after)
-        done: list[Step] = []  # the last step first
+        done: list[dp.Step] = []  # the last step first
         match region.end:
-            case Yield(registers):
+            case dp.Yield(registers):
                 self._consume(registers, live, done)
-            case Tail(_, args):
+            case dp.Tail(_, args):
                 self._consume(args, live, done)
-            case Fail() | FallThrough():
+            case dp.Fail() | dp.FallThrough():
                 pass
         for step in reversed(region.steps):
             match step:
-                case KernelCall():
+                case dp.KernelCall():
                     self._made((step.output.target,), live, done)
                     self._borrow(step.inputs, live, done)
                     done.append(step)
-                case Constant():
+                case dp.Constant():
                     done.append(step)
-                case Build(target, _, fields):
+                case dp.Build(target, _, fields):
                     self._made((target,), live, done)
                     done.append(step)
                     self._consume(fields, live, done)
-                case CallStep(_, args, targets):
+                case dp.CallStep(_, args, targets):
                     self._made(targets, live, done)
                     done.append(step)
                     self._consume(args, live, done)
-                case OpenCell(cell):
+                case dp.OpenCell(cell):
                     if -1 - cell in live:
                         live.discard(-1 - cell)
                         done.append(step)
-                case ForceStep(cell, targets):
+                case dp.ForceStep(cell, targets):
                     self._made(targets, live, done)
                     self._borrow(self._behind(cell), live, done)
                     done.append(step)
-                case ChooseStep(condition, then, orelse, targets):
+                case dp.ChooseStep(condition, then, orelse, targets):
                     self._made(targets, live, done)
                     before = [(yield self._region(then, live)), (yield self._region(orelse, live))]
                     live = set().union(*before)
@@ -126,7 +102,7 @@ class _Counting:
                     for inside, own in zip((then, orelse), before, strict=True):
                         self.steps[inside][:0] = self._dropped(live - own)
                     done.append(step)
-                case SelectStep(roots, _, clauses, _, targets):
+                case dp.SelectStep(roots, _, clauses, _, targets):
                     self._made(targets, live, done)
                     before = []
                     for each in clauses:
@@ -140,7 +116,7 @@ class _Counting:
                     live |= {root for root in roots if root not in self.routine.immortal}
                     for each, own in zip(clauses, before, strict=True):
                         self.steps[each.region][:0] = self._taken(each.fields, live, own)
-                    bare = tuple([SelectClause((), each.region) for each in clauses])
+                    bare = tuple([dp.SelectClause((), each.region) for each in clauses])
                     done.append(evolve(step, clauses=bare))
                 case _:
                     raise CompilerBug(f"{step!r} is counted already.")
@@ -150,30 +126,30 @@ class _Counting:
 
     def _behind(self, cell: int) -> list[int]:
         """What must be there for a cell to be forced: itself, and all that its thunk needs."""
-        of: Cell = self.routine.cells[cell]
+        of: dp.Cell = self.routine.cells[cell]
         return [-1 - cell, *of.args, *[-1 - each for each in of.cells]]
 
-    def _made(self, targets: Iterable[int], live: Live, done: list[Step]) -> None:
+    def _made(self, targets: Iterable[int], live: Live, done: list[dp.Step]) -> None:
         """Nobody needs what a step gives, or it is what was needed."""
         for each in targets:
             if each not in live:
-                done.append(Drop(each))
+                done.append(dp.Drop(each))
             live.discard(each)
 
-    def _borrow(self, registers: Iterable[int], live: Live, done: list[Step]) -> None:
+    def _borrow(self, registers: Iterable[int], live: Live, done: list[dp.Step]) -> None:
         """A step looks at something; if it was the last to, it goes."""
         for each in dict.fromkeys(registers):
             if each not in live and not self._is_free(each):
                 done.extend(self._dropped((each,)))
                 live.add(each)
 
-    def _consume(self, registers: Iterable[int], live: Live, done: list[Step]) -> None:
+    def _consume(self, registers: Iterable[int], live: Live, done: list[dp.Step]) -> None:
         """A step takes something over; what is needed again gets one more owner before."""
         for each in registers:
             if self._is_free(each):
                 continue
             if each in live:
-                done.append(Dup(each))
+                done.append(dp.Dup(each))
             live.add(each)
 
     def _is_free(self, each: int) -> bool:
@@ -182,26 +158,26 @@ class _Counting:
             return not self.routine.cells[-1 - each].owned
         return each in self.routine.immortal
 
-    def _dropped(self, live: Iterable[int]) -> list[Step]:
+    def _dropped(self, live: Iterable[int]) -> list[dp.Step]:
         # Cells first: they go before what their thunks would need.
-        return [Close(-1 - each) if each < 0 else Drop(each) for each in sorted(live)]
+        return [dp.Close(-1 - each) if each < 0 else dp.Drop(each) for each in sorted(live)]
 
-    def _taken(self, fields: tuple[FieldStep, ...], live: Live, own: Live) -> list[Step]:
+    def _taken(self, fields: tuple[dp.FieldStep, ...], live: Live, own: Live) -> list[dp.Step]:
         """How a clause begins: with the fields it needs, and without what it does not."""
         needed = [each for each in fields if each.target in own]
         gone = live - own
-        by_root: dict[int, list[FieldStep]] = {}
+        by_root: dict[int, list[dp.FieldStep]] = {}
         for each in needed:
             by_root.setdefault(each.root, []).append(each)
         whole = {root for root, of in by_root.items() if root in gone and _is_flat(of)}
-        found: list[Step] = [each for each in needed if each.root not in whole]
+        found: list[dp.Step] = [each for each in needed if each.root not in whole]
         for root in sorted(whole):
             taken = tuple([(each.path[0], each.target) for each in by_root[root]])
-            found.append(Unpack(root, taken, by_root[root][0].count))
+            found.append(dp.Unpack(root, taken, by_root[root][0].count))
         return found + self._dropped(gone - whole)
 
 
-def _is_flat(fields: list[FieldStep]) -> bool:
+def _is_flat(fields: list[dp.FieldStep]) -> bool:
     """Whether fields are those of the object itself, each once."""
     return all(len(each.path) == 1 for each in fields) and len(
         {each.path for each in fields}

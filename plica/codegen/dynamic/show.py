@@ -2,7 +2,7 @@
 
 >>> from plica.codegen.dynamic.program import Build, RoutineRegion, Routine, Yield
 >>> one = Routine("one", 1, 2, 1, (RoutineRegion((Build(1, 0, (0,)),), Yield((1,)), True),))
->>> print(show(DynamicProgram((one,), 0, (), (), (), ())))
+>>> print(show(dp.DynamicProgram((one,), 0, (), (), (), ())))
 one(r0):
     r1 = tag 0 (r0)
     return r1
@@ -13,37 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from plica.codegen.dynamic.program import (
-    Build,
-    CallStep,
-    ChooseStep,
-    Close,
-    Constant,
-    Drop,
-    Dup,
-    DynamicProgram,
-    Fail,
-    FallThrough,
-    FieldStep,
-    ForceStep,
-    KernelCall,
-    OpenCell,
-    Routine,
-    SelectStep,
-    Step,
-    Tail,
-    Unpack,
-    Yield,
-)
+from plica.codegen.dynamic import program as dp
 from plica.codegen.dynamic.tree import Leaf, Miss, Node, Switch
 
 
-def show(program: DynamicProgram) -> str:
+def show(program: dp.DynamicProgram) -> str:
     """The routines of a program."""
     return "\n\n".join([_routine(each, program) for each in program.routines])
 
 
-def _routine(of: Routine, program: DynamicProgram) -> str:
+def _routine(of: dp.Routine, program: dp.DynamicProgram) -> str:
     cells = [f"c{number}" for number in range(of.borrowed)]
     lines = [f"{of.name}({', '.join([_list(range(of.params)), *cells]).strip(', ')}):"]
     todo = [(0, 1, "")]
@@ -58,14 +37,14 @@ def _routine(of: Routine, program: DynamicProgram) -> str:
             lines.append(indent + _step(step, of, program))
             inside += [(each, depth + 1, f"{word} b{each}") for each, word in _ways(step)]
         match region.end:
-            case Yield(registers):
+            case dp.Yield(registers):
                 word = "return" if region.tail else "yield"
                 lines.append(f"{indent}{word} {_list(registers)}".rstrip())
-            case Tail(routine, args):
+            case dp.Tail(routine, args):
                 lines.append(f"{indent}jump {program.routines[routine].name}({_list(args)})")
-            case Fail(failure):
+            case dp.Fail(failure):
                 lines.append(f"{indent}fail {failure}")
-            case FallThrough():
+            case dp.FallThrough():
                 pass
             case _:
                 assert_never(region.end)
@@ -73,47 +52,47 @@ def _routine(of: Routine, program: DynamicProgram) -> str:
     return "\n".join(lines)
 
 
-def _ways(step: Step) -> list[tuple[int, str]]:
+def _ways(step: dp.Step) -> list[tuple[int, str]]:
     """The regions inside of a step."""
-    if isinstance(step, ChooseStep):
+    if isinstance(step, dp.ChooseStep):
         return [(step.then, "then"), (step.orelse, "else")]
-    if isinstance(step, SelectStep):
+    if isinstance(step, dp.SelectStep):
         return [(each.region, f"clause {number}") for number, each in enumerate(step.clauses)]
     return []
 
 
-def _step(step: Step, of: Routine, program: DynamicProgram) -> str:
+def _step(step: dp.Step, of: dp.Routine, program: dp.DynamicProgram) -> str:
     match step:
-        case KernelCall():
+        case dp.KernelCall():
             made = f"r{step.output.target}"
             return f"{made} = [{step.source}]({_list(step.inputs)})"
-        case Constant(target, number):
+        case dp.Constant(target, number):
             return f"r{target} = constant {number}"
-        case Build(target, tag, fields):
+        case dp.Build(target, tag, fields):
             return f"r{target} = tag {tag} ({_list(fields)})"
-        case CallStep(routine, args, targets):
+        case dp.CallStep(routine, args, targets):
             return f"{_list(targets)} = {program.routines[routine].name}({_list(args)})".lstrip()
-        case ChooseStep(condition, then, orelse, targets):
+        case dp.ChooseStep(condition, then, orelse, targets):
             return f"{_to(targets)}if r{condition}: b{then} else b{orelse}"
-        case SelectStep(roots, tree, clauses, _, targets):
+        case dp.SelectStep(roots, tree, clauses, _, targets):
             shown = "; ".join([_node(each) for each in tree])
             return f"{_to(targets)}match {_list(roots)}: {shown}" + "".join(
                 [f"; {n} -> b{each.region}" for n, each in enumerate(clauses)]
             )
-        case OpenCell(cell):
+        case dp.OpenCell(cell):
             thunk = of.cells[cell]
             return f"open c{cell}: {program.routines[thunk.routine].name}({_list(thunk.args)})"
-        case ForceStep(cell, targets):
+        case dp.ForceStep(cell, targets):
             return f"{_to(targets)}force c{cell}"
-        case FieldStep(target, root, path, _):
+        case dp.FieldStep(target, root, path, _):
             return f"r{target} = r{root}.{'.'.join(map(str, path))}"
-        case Dup(register):
+        case dp.Dup(register):
             return f"dup r{register}"
-        case Drop(register):
+        case dp.Drop(register):
             return f"drop r{register}"
-        case Close(cell):
+        case dp.Close(cell):
             return f"close c{cell}"
-        case Unpack(root, pairs, _):
+        case dp.Unpack(root, pairs, _):
             taken = ", ".join([f"r{register} = .{number}" for number, register in pairs])
             return f"unpack r{root}: {taken}"
         case _:

@@ -13,97 +13,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
-HELPERS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
-    "p_floordiv": (("T",), """\
-T p_floordiv(T a, T b) {
-  if (b == 0) return 0;
-  if (T(-1) < T(0) && b == T(-1)) return T(0ULL - (unsigned long long)a);
-  T q = a / b;
-  return q * b != a && ((a < 0) != (b < 0)) ? q - 1 : q;
-}
-"""),
-    "p_floormod": (("T",), """\
-T p_floormod(T a, T b) {
-  if (b == 0 || (T(-1) < T(0) && b == T(-1))) return 0;
-  T r = a % b;
-  return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
-}
-"""),
-    "p_fmod": (("T",), """\
-T p_fmod(T a, T b) {
-  return b == 0 || (T(-1) < T(0) && b == T(-1)) ? T(0) : T(a % b);
-}
-"""),
-    "p_truncdiv": (("T",), """\
-T p_truncdiv(T a, T b) {
-  if (b == 0) return 0;
-  return T(-1) < T(0) && b == T(-1) ? T(0ULL - (unsigned long long)a) : T(a / b);
-}
-"""),
-    "p_floormod_float": (("T",), """\
-T p_floormod_float(T a, T b) {
-  T r = fmod(a, b);
-  if (r == 0) return copysign(T(0), b);
-  return (r < 0) != (b < 0) ? r + b : r;
-}
-"""),
-    "p_floordiv_float": (("T",), """\
-T p_floordiv_float(T a, T b) {
-  if (b == 0) return a / b;
-  T r = fmod(a, b);
-  T q = (a - r) / b;
-  if (r != 0 && (r < 0) != (b < 0)) q -= T(1);
-  if (q == 0) return copysign(T(0), a / b);
-  T f = floor(q);
-  return q - f > T(0.5) ? f + T(1) : f;
-}
-"""),
-    "p_add": (("T",), """\
-T p_add(T a, T b) { return T((unsigned long long)a + (unsigned long long)b); }
-"""),
-    "p_sub": (("T",), """\
-T p_sub(T a, T b) { return T((unsigned long long)a - (unsigned long long)b); }
-"""),
-    "p_mul": (("T",), """\
-T p_mul(T a, T b) { return T((unsigned long long)a * (unsigned long long)b); }
-"""),
-    "p_power": (("T",), """\
-T p_power(T a, T b) {
-  if (b < 0) return 0;
-  unsigned long long r = 1, x = (unsigned long long)a;
-  for (unsigned long long n = (unsigned long long)b; n; n >>= 1, x *= x)
-    if (n & 1) r *= x;
-  return T(r);
-}
-"""),
-    "p_shl": (("T",), """\
-T p_shl(T a, T b) {
-  unsigned long long n = (unsigned long long)b;
-  return n < 8 * sizeof(T) ? T((unsigned long long)a << n) : T(0);
-}
-"""),
-    "p_shr": (("T",), """\
-T p_shr(T a, T b) {
-  unsigned long long n = (unsigned long long)b, most = 8 * sizeof(T);
-  if (T(-1) < T(0)) return n < most ? T(a >> n) : T(a < 0 ? -1 : 0);
-  return n < most ? T(a >> n) : T(0);
-}
-"""),
-    "p_cast": (("T", "F"), """\
-T p_cast(F a, F low, F high, T least, T greatest) {
-  if (a != a) return 0;
-  return a <= low ? least : a >= high ? greatest : T(a);
-}
-"""),
-    "p_sign": (("T",), """\
-T p_sign(T a) { return a > T(0) ? T(1) : a < T(0) ? T(-1) : a == T(0) ? T(0) : a; }
-"""),
-    "p_abs": (("T",), """\
-T p_abs(T a) { return a < 0 ? T(0ULL - (unsigned long long)a) : a; }
-"""),
-}  # fmt: skip
+_FILE: Final = Path(__file__).with_name("helper.h")
+
+
+def _helpers() -> dict[str, tuple[tuple[str, ...], str]]:
+    """Each function of the file by its name, with the types that it is a function of."""
+    texts = _FILE.read_text(encoding="utf-8").split("\n\n")[1:]
+    types = [tuple(each for each in "TF" if re.search(rf"\b{each}\b", text)) for text in texts]
+    names = [text.removeprefix("T ").partition("(")[0] for text in texts]
+    return {
+        name: (of, f"{text.rstrip()}\n") for name, of, text in zip(names, types, texts, strict=True)
+    }
+
+
+HELPERS: Final = _helpers()
 """The types of a helper, and its text: it has the name it is found by."""
 
 

@@ -215,11 +215,7 @@ def fold(of: Order[V], within: Within[V] | None = None) -> Frame[V]:
 
 
 def _advanced(
-    walk: Walk[V],
-    answer: Frame[V] | None,
-    number: int,
-    frame: Frame[V],
-    within: Within[V] | None,
+    walk: Walk[V], answer: Frame[V] | None, number: int, frame: Frame[V], within: Within[V] | None
 ) -> Frame[V] | None:
     """The scope that a nest asks for next; None where it gave its value."""
     try:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from plica.codegen.llvm.dialect import literal
+from plica.codegen.llvm.pool import llvm_text
 from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.formula import turns
@@ -25,108 +26,11 @@ else:
     formula = late("plica.codegen.llvm.formula:text")
     float_code = late("plica.ir.type.float_code:float_code")
 
-_BF16: Final = """\
-define internal float @plica.round.bf16(float %x) alwaysinline {
-  %bits = bitcast float %x to i32
-  %high = lshr i32 %bits, 16
-  %odd = and i32 %high, 1
-  %half = add i32 %odd, 32767
-  %sum = add i32 %bits, %half
-  %cut = and i32 %sum, -65536
-  %near = bitcast i32 %cut to float
-  %nan = fcmp uno float %x, 0.0
-  %r = select i1 %nan, float %x, float %near
-  ret float %r
-}
-define internal i16 @plica.pack.bf16(float %x) alwaysinline {
-  %bits = bitcast float %x to i32
-  %high = lshr i32 %bits, 16
-  %nan = fcmp uno float %x, 0.0
-  %quiet = or i32 %high, 64
-  %kept = select i1 %nan, i32 %quiet, i32 %high
-  %r = trunc i32 %kept to i16
-  ret i16 %r
-}
-define internal float @plica.unpack.bf16(i16 %x) alwaysinline {
-  %wide = zext i16 %x to i32
-  %bits = shl i32 %wide, 16
-  %r = bitcast i32 %bits to float
-  ret float %r
-}
-"""
-
-_F16: Final = """\
-define internal float @plica.round.f16(float %x) alwaysinline {
-  %h = fptrunc float %x to half
-  %r = fpext half %h to float
-  ret float %r
-}
-define internal i16 @plica.pack.f16(float %x) alwaysinline {
-  %h = fptrunc float %x to half
-  %r = bitcast half %h to i16
-  ret i16 %r
-}
-define internal float @plica.unpack.f16(i16 %x) alwaysinline {
-  %h = bitcast i16 %x to half
-  %r = fpext half %h to float
-  ret float %r
-}
-"""
+_BF16: Final = llvm_text("bf16")
+_F16: Final = llvm_text("f16")
 
 # Of any other format, by its numbers (`plica.ir.type.float_code`).
-_CODED: Final = """\
-define internal i{w} @plica.pack.{n}(float %x) alwaysinline {{
-  %whole = bitcast float %x to i32
-  %top = lshr i32 %whole, {down}
-  %sign = and i32 %top, {c.sign}
-  %size = call float @llvm.fabs.f32(float %x)
-  %bits = bitcast float %size to i32
-  %low = lshr i32 %bits, {c.cut}
-  %odd = and i32 %low, 1
-  %half = add i32 %odd, {half}
-  %sum = add i32 %bits, %half
-  %kept = lshr i32 %sum, {c.cut}
-  %normal = sub i32 %kept, {rebias}
-  %moved = fadd float %size, {magic}
-  %counted = bitcast float %moved to i32
-  %small = sub i32 %counted, {c.magic_bits}
-  %tiny = icmp ult i32 %bits, {c.normal}
-  %a = select i1 %tiny, i32 %small, i32 %normal
-  %big = icmp ugt i32 %a, {c.greatest}
-  %b = select i1 %big, i32 {c.overflow}, i32 %a
-  %nan = fcmp uno float %x, 0.0
-  %c = select i1 %nan, i32 {c.nan}, i32 %b
-  {signed}
-  %r = trunc i32 %d to i{w}
-  ret i{w} %r
-}}
-define internal float @plica.unpack.{n}(i{w} %x) alwaysinline {{
-  %wide = zext i{w} %x to i32
-  %sign = and i32 %wide, {c.sign}
-  %size = and i32 %wide, {size}
-  %moved = shl i32 %size, {c.cut}
-  %normal = add i32 %moved, {c.rebias}
-  %near = bitcast i32 %normal to float
-  %count = uitofp i32 %size to float
-  %small = fmul float %count, {step}
-  %infinite = or i32 %moved, 2139095040
-  %far = bitcast i32 %infinite to float
-  %tiny = icmp ult i32 %size, {least}
-  %big = icmp ugt i32 %size, {c.greatest}
-  %a = select i1 %tiny, float %small, float %near
-  %b = select i1 %big, float %far, float %a
-  %bits = bitcast float %b to i32
-  %top = shl i32 %sign, {down}
-  {whole}
-  %r = bitcast i32 %all to float
-  ret float %r
-}}
-define internal float @plica.round.{n}(float %x) alwaysinline {{
-  %code = call i{w} @plica.pack.{n}(float %x)
-  %r = call float @plica.unpack.{n}(i{w} %code)
-  ret float %r
-}}
-"""
+_CODED: Final = llvm_text("coded")
 
 # The sign of a code and of what it means; where 0 has none, the code of -0 is nan.
 _SIGNED: Final = {
@@ -144,107 +48,14 @@ _SIGNED: Final = {
 }
 
 # From f64 one rounding must do: the f32 between is rounded to odd, which keeps what matters.
-_ODD: Final = """\
-define internal float @plica.odd(double %x) alwaysinline {
-  %f = fptrunc double %x to float
-  %back = fpext float %f to double
-  %size = call double @llvm.fabs.f64(double %x)
-  %other = call double @llvm.fabs.f64(double %back)
-  %over = fcmp ogt double %other, %size
-  %inexact = fcmp one double %back, %x
-  %bits = bitcast float %f to i32
-  %less = sub i32 %bits, 1
-  %down = select i1 %over, i32 %less, i32 %bits
-  %odd = or i32 %down, 1
-  %kept = select i1 %inexact, i32 %odd, i32 %down
-  %r = bitcast i32 %kept to float
-  ret float %r
-}
-"""
-
-_POWER: Final = """\
-define internal i{n} @plica.power.i{n}(i{n} %base, i{n} %exponent) {{
-entry:
-  br label %test
-test:
-  %r = phi i{n} [ 1, %entry ], [ %r.next, %again ]
-  %b = phi i{n} [ %base, %entry ], [ %b.next, %again ]
-  %e = phi i{n} [ %exponent, %entry ], [ %e.next, %again ]
-  %done = icmp eq i{n} %e, 0
-  br i1 %done, label %end, label %again
-again:
-  %bit = and i{n} %e, 1
-  %odd = icmp ne i{n} %bit, 0
-  %times = mul i{n} %r, %b
-  %r.next = select i1 %odd, i{n} %times, i{n} %r
-  %b.next = mul i{n} %b, %b
-  %e.next = lshr i{n} %e, 1
-  br label %test
-end:
-  ret i{n} %r
-}}
-"""
+_ODD: Final = llvm_text("odd")
+_POWER: Final = llvm_text("power")
 
 # The algorithm of numpy (and of Python): the quotient that goes with a remainder that has the sign
 # of the divisor.
-_FLOOR: Final = """\
-define internal {t} @plica.floormod.{s}({t} %a, {t} %b) alwaysinline {{
-  %m = frem {t} %a, %b
-  %moved = fadd {t} %m, %b
-  %none = fcmp oeq {t} %m, 0.0
-  %m.neg = fcmp olt {t} %m, 0.0
-  %b.neg = fcmp olt {t} %b, 0.0
-  %differ = xor i1 %m.neg, %b.neg
-  %zero = call {t} @llvm.copysign.{s}({t} 0.0, {t} %b)
-  %x = select i1 %differ, {t} %moved, {t} %m
-  %y = select i1 %none, {t} %zero, {t} %x
-  %by.zero = fcmp oeq {t} %b, 0.0
-  %r = select i1 %by.zero, {t} %m, {t} %y
-  ret {t} %r
-}}
-define internal {t} @plica.floordiv.{s}({t} %a, {t} %b) alwaysinline {{
-  %plain = fdiv {t} %a, %b
-  %m = frem {t} %a, %b
-  %rest = fsub {t} %a, %m
-  %d = fdiv {t} %rest, %b
-  %some = fcmp une {t} %m, 0.0
-  %m.neg = fcmp olt {t} %m, 0.0
-  %b.neg = fcmp olt {t} %b, 0.0
-  %differ = xor i1 %m.neg, %b.neg
-  %down = and i1 %some, %differ
-  %less = fsub {t} %d, 1.0
-  %q = select i1 %down, {t} %less, {t} %d
-  %floor = call {t} @llvm.floor.{s}({t} %q)
-  %gap = fsub {t} %q, %floor
-  %far = fcmp ogt {t} %gap, 0.5
-  %up = fadd {t} %floor, 1.0
-  %near = select i1 %far, {t} %up, {t} %floor
-  %zero = call {t} @llvm.copysign.{s}({t} 0.0, {t} %plain)
-  %none = fcmp oeq {t} %q, 0.0
-  %x = select i1 %none, {t} %zero, {t} %near
-  %by.zero = fcmp oeq {t} %b, 0.0
-  %r = select i1 %by.zero, {t} %plain, {t} %x
-  ret {t} %r
-}}
-"""
-
-
-_TURN: Final = """\
-define internal double @plica.turn.{part}(i32 %place) alwaysinline {{
-  %at = getelementptr inbounds double, ptr @plica.turns.{part}, i32 %place
-  %r = load double, ptr %at, align 8
-  ret double %r
-}}
-"""
-
-_TURNS: Final = """\
-define internal <{n} x double> @plica.turn.{part}.v{n}(<{n} x i32> %place) alwaysinline {{
-  %at = getelementptr inbounds double, ptr @plica.turns.{part}, <{n} x i32> %place
-  %r = call <{n} x double> @llvm.masked.gather.v{n}f64.v{n}p0(<{n} x ptr> align 8 %at, \
-<{n} x i1> splat (i1 true), <{n} x double> poison)
-  ret <{n} x double> %r
-}}
-"""
+_FLOOR: Final = llvm_text("floor")
+_TURN: Final = llvm_text("turn")
+_TURNS: Final = llvm_text("turns")
 
 
 def text(used: Iterable[tuple[str, int]], target: Target, contract: bool) -> str:

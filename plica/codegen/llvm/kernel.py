@@ -130,6 +130,7 @@ def emit(  # noqa: PLR0917  # what is known of where it will run
         w.do("ret void")
     result = "void" if values.fails is None else "i1"
     facts = statements_.told(width)
+    values.close()
     return Text(
         lines=(
             *statements_.bodies,

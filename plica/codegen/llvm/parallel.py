@@ -75,6 +75,7 @@ def share(  # noqa: PLR0917  # a loop, and where it stands
         _report(inner, f"%p{len(params)}")
         params.append(("ptr", "ptr nonnull", _flag(outer)))
     w.do("ret void")
+    inner.close()
     outer.w.helpers.update(w.helpers)
     outer.w.functions.update(w.functions)
     _call(outer, f"{name}.chunk", [(kind, text) for kind, _, text in params], count)

@@ -16,18 +16,7 @@ from plica.codegen.emit.scalar import Frame
 from plica.codegen.llvm.access import sizes_of
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue
 from plica.codegen.llvm.loop_context import LoopContext
-from plica.ir.loop.scalar import (
-    And,
-    Le,
-    Load,
-    Lt,
-    Not,
-    Or,
-    Reduce,
-    Scalar,
-    Select,
-    index,
-)
+from plica.ir.loop.scalar import And, Le, Load, Lt, Not, Or, Reduce, Scalar, Select, index
 from plica.ir.type.dim import Polynomial, polynomial
 
 Edge: TypeAlias = tuple[Scalar, Scalar | None, bool]

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -110,10 +110,10 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
     }
     every = [made(regions_text(program, plan, target, callees), target, store)]
     every += [entries[key][1:] for key in dict.fromkeys(keys)]
-    every.append(made(profile.peak(target), target, store))
+    every.append(_of_every_program(profile.peak(target), target, store))
     if any(each[0] & SHARES for each in entries.values()):
         head = f'target triple = "{target.triple}"\n'
-        every.append(made(head + pool.text(target.triple), target, store))
+        every.append(_of_every_program(head + pool.text(target.triple), target, store))
     return Units(tuple(every), tuple([each.name for each in tasks.values()]))
 
 
@@ -191,6 +191,14 @@ def made(text: str, target: Target, store: ArtefactStore | None) -> bytes:
     return found
 
 
+def _of_every_program(text: str, target: Target, store: ArtefactStore | None) -> bytes:
+    """The object of a text that all programs of a target have: without a store, too, once."""
+    return _emitted(text, target) if store is None else made(text, target, store)
+
+
+_emitted = lru_cache(maxsize=8)(toolchain.emit)
+
+
 def facts_of(target: Target) -> tuple[str, ...]:
     """What else the code depends on."""
     features = ",".join(target.features)
@@ -209,7 +217,7 @@ def fingerprint() -> str:
 def _fingerprint() -> str:
     whole = hashlib.sha256(toolchain.llvm_version().encode())
     folder = Path(__file__).parents[2]
-    for path in sorted(folder.rglob("*.py")):
+    for path in sorted(each for kind in ("*.py", "*.ll", "*.h") for each in folder.rglob(kind)):
         whole.update(path.relative_to(folder).as_posix().encode())
         whole.update(path.read_bytes())
     return whole.hexdigest()

@@ -73,6 +73,12 @@ class LlvmValues:
         self._recipes: dict[tuple[Scalar, ...], EvaluationOrder] = {}
         self._contracted: frozenset[Scalar] = frozenset()  # sums that are rounded with a product
 
+    def close(self) -> None:
+        """Forget how terms are written, which refers back to this: else only a collection of
+        rings would free all that was written with it."""
+        self._recipes.clear()
+        del self.access.size
+
     # --- memory --------------------------------------------------------------------------------
 
     def reserve(self, kind: str, count: int = 1) -> str:

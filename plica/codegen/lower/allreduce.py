@@ -29,47 +29,37 @@ from plica.analysis.statement import refused, walked, with_body, with_substateme
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name, fresh
 from plica.core.term import Term
+from plica.ir.loop import statement as st
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import And, Buffer, Combiner, Eq, Load, Lt, Scalar, ScalarVar, index
-from plica.ir.loop.statement import (
-    NOTHING,
-    Alloc,
-    Barrier,
-    Block,
-    Branch,
-    For,
-    Kernel,
-    Seq,
-    Stmt,
-    Store,
-    substatements,
-)
 from plica.ir.type.dim import known
 
 WORDS: Final[dict[type, Combiner]] = {join: word for word, (_, join) in MEANING.items()}  # type: ignore[misc]  # the joins are node classes
 
 
-def allreduce(kernel: Kernel) -> Kernel:
+def allreduce(kernel: st.Kernel) -> st.Kernel:
     """The kernel without reductions across threads."""
     kernel = distinct(kernel)
     used = set(map_of(kernel).names)
 
-    def down(stmt: Stmt, around: tuple[For, ...]) -> tuple[Stmt, tuple[tuple[For, ...], ...]]:
-        lane = isinstance(stmt, For) and stmt.kind.startswith("threadIdx")
+    def down(
+        stmt: st.Stmt, around: tuple[st.For, ...]
+    ) -> tuple[st.Stmt, tuple[tuple[st.For, ...], ...]]:
+        lane = isinstance(stmt, st.For) and stmt.kind.startswith("threadIdx")
         inner = (*around, stmt) if lane else around
-        return stmt, (inner,) * len(substatements(stmt))  # type: ignore[return-value]  # a lane is a loop
+        return stmt, (inner,) * len(st.substatements(stmt))  # type: ignore[return-value]  # a lane is a loop
 
-    def up(stmt: Stmt, parts: tuple[Stmt, ...], around: tuple[For, ...]) -> Stmt:
+    def up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], around: tuple[st.For, ...]) -> st.Stmt:
         new = with_substatements(stmt, parts)
-        if isinstance(new, For) and new.kind.startswith("threadIdx"):
+        if isinstance(new, st.For) and new.kind.startswith("threadIdx"):
             chain = _chain(new)
             if chain is not None:
                 _check(chain, kernel.dims)
                 return _lowered(chain, around, used)
         return new
 
-    start: tuple[For, ...] = ()
+    start: tuple[st.For, ...] = ()
     return with_body(kernel, walked(kernel.body, start, down, up))
 
 
@@ -77,9 +67,9 @@ def allreduce(kernel: Kernel) -> Kernel:
 class ReductionChain:
     """A loop over threads, loops inside, and a block that reduces across the threads."""
 
-    lane: For
-    loops: tuple[For, ...]
-    block: Block
+    lane: st.For
+    loops: tuple[st.For, ...]
+    block: st.Block
 
     def bound(self, *, reducing: bool) -> frozenset[Term]:
         """The variables that its reduce variables follow, or the others."""
@@ -88,13 +78,13 @@ class ReductionChain:
         return frozenset[Term]().union(*chosen)
 
 
-def _chain(lane: For) -> ReductionChain | None:
-    loops: list[For] = []
+def _chain(lane: st.For) -> ReductionChain | None:
+    loops: list[st.For] = []
     inside = lane.body
-    while isinstance(inside, For) and inside.kind in ("serial", "unrolled"):
+    while isinstance(inside, st.For) and inside.kind in ("serial", "unrolled"):
         loops.append(inside)
         inside = inside.body
-    if not isinstance(inside, Block):
+    if not isinstance(inside, st.Block):
         return None
     chain = ReductionChain(lane, tuple(loops), inside)
     return chain if lane.var in chain.bound(reducing=True) else None
@@ -114,10 +104,10 @@ class Update:
         return MEANING[self.word][1](old, new)
 
 
-def _update(block: Block) -> Update:
+def _update(block: st.Block) -> Update:
     """What a reduction block does, in terms of the loops around it."""
     body, init = block.body, block.init
-    if isinstance(body, Store) and isinstance(init, Store):
+    if isinstance(body, st.Store) and isinstance(init, st.Store):
         old = Load(body.buffer, body.indices)
         word = WORDS.get(type(body.value))
         same = init.buffer is body.buffer and init.indices == body.indices
@@ -134,7 +124,7 @@ def _update(block: Block) -> Update:
     raise refused(message, block.label, expected, "another body")
 
 
-def _lowered(chain: ReductionChain, around: tuple[For, ...], used: set[Name]) -> Stmt:
+def _lowered(chain: ReductionChain, around: tuple[st.For, ...], used: set[Name]) -> st.Stmt:
     lane, block, update = chain.lane, chain.block, _update(chain.block)
     threads = known(lane.extent)
     assert threads is not None
@@ -152,39 +142,44 @@ def _lowered(chain: ReductionChain, around: tuple[For, ...], used: set[Name]) ->
     each_term = [each for each in said if not free_vars(each).isdisjoint(inside)]
     each_element = [each for each in said if each not in each_term]
     acc = own[0]
-    add: Stmt = Store(own, (index(0),), update.join(acc, update.value))
+    add: st.Stmt = st.Store(own, (index(0),), update.join(acc, update.value))
     if said:
-        add = Branch(reduce(And, said), add, NOTHING)
+        add = st.Branch(reduce(And, said), add, st.NOTHING)
     for loop in reversed(reducing):
-        add = For(loop.var, loop.extent, loop.kind, add, loop.annotations)
+        add = st.For(loop.var, loop.extent, loop.kind, add, loop.annotations)
 
     def at(place: Scalar) -> Scalar:
         return Load(part, (*mine, place))
 
-    steps: list[Stmt] = [
-        Store(own, (index(0),), start(dtype)),
+    steps: list[st.Stmt] = [
+        st.Store(own, (index(0),), start(dtype)),
         add,
-        Store(part, (*mine, lane.var), acc),
-        Barrier("shared"),
+        st.Store(part, (*mine, lane.var), acc),
+        st.Barrier("shared"),
     ]
     width = threads
     while width > 1:
         half = (width + 1) // 2
-        join = Store(part, (*mine, lane.var), update.join(at(lane.var), at(lane.var + half)))
-        steps += [Branch(Lt(lane.var, index(width - half)), join, NOTHING), Barrier("shared")]
+        join = st.Store(part, (*mine, lane.var), update.join(at(lane.var), at(lane.var + half)))
+        steps += [
+            st.Branch(Lt(lane.var, index(width - half)), join, st.NOTHING),
+            st.Barrier("shared"),
+        ]
         width = half
-    result: Stmt = Store(update.into, update.indices, update.join(update.start, at(index(0))))
+    result: st.Stmt = st.Store(update.into, update.indices, update.join(update.start, at(index(0))))
     private = scope(update.into.scope).reach == "thread"
     conditions = [*each_element, *([] if private else [Eq(lane.var, index(0))])]
     if conditions:
-        result = Branch(reduce(And, conditions), result, NOTHING)
+        result = st.Branch(reduce(And, conditions), result, st.NOTHING)
     steps.append(result)
     if private:  # all read the first part, which is written again in the next round
-        steps.append(Barrier("shared"))
-    inner: Stmt = Seq(tuple(steps))
+        steps.append(st.Barrier("shared"))
+    inner: st.Stmt = st.Seq(tuple(steps))
     for loop in reversed(spatial):
-        inner = For(loop.var, loop.extent, loop.kind, inner, loop.annotations)
-    return For(lane.var, lane.extent, lane.kind, Alloc(part, Alloc(own, inner)), lane.annotations)
+        inner = st.For(loop.var, loop.extent, loop.kind, inner, loop.annotations)
+    return st.For(
+        lane.var, lane.extent, lane.kind, st.Alloc(part, st.Alloc(own, inner)), lane.annotations
+    )
 
 
 def _check(chain: ReductionChain, dims: tuple[ScalarVar, ...]) -> None:

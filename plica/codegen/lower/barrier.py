@@ -39,34 +39,20 @@ from plica.core.binding import free_vars, substitute
 from plica.core.name import Name, fresh
 from plica.core.task import Task, run
 from plica.core.term import Term
+from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, Eq, Lit, Lt, Scalar, ScalarVar, index
-from plica.ir.loop.statement import (
-    NOTHING,
-    THREADS,
-    Alloc,
-    Barrier,
-    Bind,
-    Branch,
-    For,
-    Kernel,
-    Seq,
-    Stmt,
-    Store,
-    statements,
-    substatements,
-)
 from plica.ir.type.dim import known
 
 SHARED: Final = "shared"
 
 Pending: TypeAlias = "tuple[IndexedAccess, ...]"
-Walk: TypeAlias = Task[tuple[Stmt, Pending]]
+Walk: TypeAlias = Task[tuple[st.Stmt, Pending]]
 
 
-def barriers(kernel: Kernel) -> Kernel:
+def barriers(kernel: st.Kernel) -> st.Kernel:
     """The kernel with barriers where threads need them; itself where they need no more."""
-    tags = {each.kind for each in statements(kernel.body) if isinstance(each, For)}
+    tags = {each.kind for each in st.statements(kernel.body) if isinstance(each, st.For)}
     lanes = sorted(tag for tag in tags if tag.startswith("threadIdx"))
     if not lanes or not _shares(kernel):
         return kernel
@@ -80,25 +66,25 @@ def barriers(kernel: Kernel) -> Kernel:
     return with_body(kernel, new)
 
 
-def _shares(kernel: Kernel) -> bool:
+def _shares(kernel: st.Kernel) -> bool:
     return any(
-        isinstance(each, Alloc) and scope(each.buffer.scope).reach == "block"
-        for each in statements(kernel.body)
+        isinstance(each, st.Alloc) and scope(each.buffer.scope).reach == "block"
+        for each in st.statements(kernel.body)
     )
 
 
-def _busy(body: Stmt) -> frozenset[Stmt]:
+def _busy(body: st.Stmt) -> frozenset[st.Stmt]:
     """The statements that touch what threads share, or wait for one another."""
-    found: set[Stmt] = set()
-    for stmt in reversed(list(statements(body))):  # what is inside comes after what is around it
-        inside = substatements(stmt)
-        if isinstance(stmt, Barrier) or any(each in found for each in inside):
+    found: set[st.Stmt] = set()
+    for stmt in reversed(list(st.statements(body))):  # what is inside comes after what is around it
+        inside = st.substatements(stmt)
+        if isinstance(stmt, st.Barrier) or any(each in found for each in inside):
             found.add(stmt)
             continue
         buffers = [
             each for part in stmt._children if part not in inside for each in free_vars(part)
         ]
-        if isinstance(stmt, Store):
+        if isinstance(stmt, st.Store):
             buffers.append(stmt.buffer)
         for each in buffers:
             if isinstance(each, Buffer) and scope(each.scope).reach == "block":
@@ -106,21 +92,21 @@ def _busy(body: Stmt) -> frozenset[Stmt]:
     return frozenset(found)
 
 
-def _named(body: Stmt) -> tuple[Stmt, dict[str, ScalarVar]]:
+def _named(body: st.Stmt) -> tuple[st.Stmt, dict[str, ScalarVar]]:
     """One variable for all loops over the same threads: they are the same threads."""
-    used = {each.var.name for each in statements(body) if isinstance(each, For | Bind)}
+    used = {each.var.name for each in st.statements(body) if isinstance(each, st.For | st.Bind)}
     variables: dict[str, ScalarVar] = {}
-    for each in statements(body):
-        if isinstance(each, For) and each.kind in THREADS and each.kind not in variables:
+    for each in st.statements(body):
+        if isinstance(each, st.For) and each.kind in st.THREADS and each.kind not in variables:
             name = fresh(Name(each.kind.replace("Idx.", "_")), used)
             variables[each.kind] = ScalarVar(name, each.var.dtype)
 
-    def change(stmt: Stmt) -> Stmt:
-        if not isinstance(stmt, For) or stmt.kind not in variables:
+    def change(stmt: st.Stmt) -> st.Stmt:
+        if not isinstance(stmt, st.For) or stmt.kind not in variables:
             return stmt
         var = variables[stmt.kind]
         inside = substitute(stmt.body, {stmt.var: var})
-        return For(var, stmt.extent, stmt.kind, inside, stmt.annotations)  # type: ignore[arg-type]  # a term keeps its sort
+        return st.For(var, stmt.extent, stmt.kind, inside, stmt.annotations)  # type: ignore[arg-type]  # a term keeps its sort
 
     return mapped(body, change), variables
 
@@ -143,25 +129,25 @@ class _Here:
 class _Inserting:
     """A walk that inserts barriers."""
 
-    def __init__(self, variables: dict[str, ScalarVar], busy: frozenset[Stmt]) -> None:
+    def __init__(self, variables: dict[str, ScalarVar], busy: frozenset[st.Stmt]) -> None:
         self.busy = busy
-        self.found: dict[tuple[Stmt, Context], Pending] = {}
+        self.found: dict[tuple[st.Stmt, Context], Pending] = {}
         self.met: dict[tuple[object, ...], bool] = {}
         self.lanes = [var for tag, var in variables.items() if tag.startswith("threadIdx")]
 
-    def walk(self, stmt: Stmt, pending: Pending, here: _Here) -> Walk:
+    def walk(self, stmt: st.Stmt, pending: Pending, here: _Here) -> Walk:
         if stmt not in self.busy:
             return stmt, pending
         match stmt:
-            case Seq(stmts):
+            case st.Seq(stmts):
                 parts = []
                 for each in stmts:
                     new, pending = yield self.walk(each, pending, here)
                     parts.append(new)
                 return with_substatements(stmt, tuple(parts)), pending
-            case Barrier():
+            case st.Barrier():
                 return stmt, ()
-            case For(var, _, kind) if kind in THREADS:
+            case st.For(var, _, kind) if kind in st.THREADS:
                 lane = kind.startswith("threadIdx")
                 inner = evolve(
                     here,
@@ -171,24 +157,24 @@ class _Inserting:
                 )
                 new, pending = yield self.walk(stmt.body, pending, inner)
                 return with_substatements(stmt, (new,)), pending
-            case For(_, extent, kind) if kind in ("serial", "unrolled") and self.agrees(extent):
+            case st.For(_, extent, kind) if kind in ("serial", "unrolled") and self.agrees(extent):
                 found = yield from self.loop(stmt, pending, here)
                 return found
-            case Branch(condition, then, orelse) if self.agrees(condition):
+            case st.Branch(condition, then, orelse) if self.agrees(condition):
                 inside = contexts(stmt, here.context)
                 yes, one = yield self.walk(then, pending, evolve(here, context=inside[0]))
                 no, two = yield self.walk(orelse, pending, evolve(here, context=inside[1]))
                 both = tuple(dict.fromkeys((*one, *two)))
                 return with_substatements(stmt, (yes, no)), both
-            case Alloc() | Bind():
+            case st.Alloc() | st.Bind():
                 inner = evolve(here, context=contexts(stmt, here.context)[0])
-                new, pending = yield self.walk(substatements(stmt)[0], pending, inner)
+                new, pending = yield self.walk(st.substatements(stmt)[0], pending, inner)
                 return with_substatements(stmt, (new,)), pending
             case _:
                 found = yield from self.whole(stmt, pending, here)
                 return found
 
-    def loop(self, stmt: For, pending: Pending, here: _Here) -> Walk:
+    def loop(self, stmt: st.For, pending: Pending, here: _Here) -> Walk:
         """A loop that all threads go through together."""
         inner = evolve(here, context=contexts(stmt, here.context)[0], same=(*here.same, stmt.var))
         first, once = yield self.walk(stmt.body, (), inner)
@@ -205,22 +191,22 @@ class _Inserting:
         after = tuple(dict.fromkeys((*after, *once)))
         front = _in_front(stmt, here)
         if both is not new and front is not None:  # what came before meets what is in the loop
-            return Seq((front, with_substatements(stmt, (new,)))), after
-        stops = any(isinstance(each, Barrier) for each in statements(both))
+            return st.Seq((front, with_substatements(stmt, (new,)))), after
+        stops = any(isinstance(each, st.Barrier) for each in st.statements(both))
         if stops and can_prove(Lt(index(0), stmt.extent), here.context):
             return with_substatements(stmt, (both,)), since
         # Who goes through no iteration has waited for nobody.
         return with_substatements(stmt, (both,)), tuple(dict.fromkeys((*pending, *after, *since)))
 
-    def whole(self, stmt: Stmt, pending: Pending, here: _Here) -> Walk:
+    def whole(self, stmt: st.Stmt, pending: Pending, here: _Here) -> Walk:
         """A statement that no barrier may stand inside of."""
         found = self.found.get((stmt, here.context))
         if found is None:  # loops are gone through more than once
             every = accesses(stmt, here.context)
             found = tuple([each for each in every if scope(each.buffer.scope).reach == "block"])
             self.found[stmt, here.context] = found
-        alone = isinstance(stmt, Branch) and self.by_one(stmt)
-        inside = () if alone else substatements(stmt)
+        alone = isinstance(stmt, st.Branch) and self.by_one(stmt)
+        inside = () if alone else st.substatements(stmt)
         for each, context in zip(inside, contexts(stmt, here.context), strict=not alone):
             new, _ = yield self.walk(each, (), evolve(here, context=context))
             if new is not each:
@@ -229,16 +215,16 @@ class _Inserting:
                 where = getattr(getattr(stmt, "var", None), "name", type(stmt).__name__)
                 raise refused(message, where, expected, f"a {type(stmt).__name__} of a thread")
         if any(self.meet(old, new, here) for old in pending for new in found):
-            return Seq((Barrier(SHARED), stmt)), found
+            return st.Seq((st.Barrier(SHARED), stmt)), found
         return stmt, tuple(dict.fromkeys((*pending, *found)))
 
-    def by_one(self, stmt: Branch) -> bool:
+    def by_one(self, stmt: st.Branch) -> bool:
         """Whether one thread of a block does it, who need not wait for itself."""
         said = conjuncts(stmt.condition)
         pinned = {
             each.left for each in said if isinstance(each, Eq) and isinstance(each.right, Lit)
         }
-        return stmt.orelse is NOTHING and pinned.issuperset(self.lanes)
+        return stmt.orelse is st.NOTHING and pinned.issuperset(self.lanes)
 
     def agrees(self, term: Scalar) -> bool:
         return free_vars(term).isdisjoint(self.lanes) and not reads_memory(term)
@@ -253,19 +239,19 @@ class _Inserting:
         return self.met[key]
 
 
-def _in_front(stmt: For, here: _Here) -> Stmt | None:
+def _in_front(stmt: st.For, here: _Here) -> st.Stmt | None:
     """A barrier of all threads in front of a loop, None where not all of them go through it."""
     missing = {
         each.kind: each
-        for each in statements(stmt)
-        if isinstance(each, For) and each.kind.startswith("threadIdx")
+        for each in st.statements(stmt)
+        if isinstance(each, st.For) and each.kind.startswith("threadIdx")
         and each.var not in here.threads
     }  # fmt: skip
     if len(here.threads) + len(missing) != here.axes:
         return None
-    found: Stmt = Barrier(SHARED)
+    found: st.Stmt = st.Barrier(SHARED)
     for each in missing.values():
-        found = For(each.var, each.extent, each.kind, found)
+        found = st.For(each.var, each.extent, each.kind, found)
     return found
 
 
@@ -281,20 +267,22 @@ def _before(access: IndexedAccess, var: ScalarVar) -> IndexedAccess:
     return evolve(access, indices=indices, context=context, origin=access.origin or access)
 
 
-def launches(root: Stmt) -> Iterator[For]:
+def launches(root: st.Stmt) -> Iterator[st.For]:
     """The outermost loops over threads."""
     stack = [root]
     while stack:
         stmt = stack.pop()
-        if isinstance(stmt, For) and stmt.kind in THREADS:
+        if isinstance(stmt, st.For) and stmt.kind in st.THREADS:
             yield stmt
         else:
-            stack.extend(reversed(substatements(stmt)))
+            stack.extend(reversed(st.substatements(stmt)))
 
 
-def _check_extents(body: Stmt, lanes: Sequence[str]) -> None:
+def _check_extents(body: st.Stmt, lanes: Sequence[str]) -> None:
     for tag in lanes:
-        loops = [each for each in statements(body) if isinstance(each, For) and each.kind == tag]
+        loops = [
+            each for each in st.statements(body) if isinstance(each, st.For) and each.kind == tag
+        ]
         counts = {known(each.extent) for each in loops}
         if len(counts) > 1 or None in counts:
             message = f"The loops over {tag} are not all over the same threads."

@@ -22,50 +22,38 @@ from typing import TypeAlias
 from plica.analysis.statement import refused, walked, with_body, with_substatements
 from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
+from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import And, Eq, Scalar, like
-from plica.ir.loop.statement import (
-    NOTHING,
-    THREADS,
-    TRUE,
-    Bind,
-    Block,
-    Branch,
-    For,
-    Kernel,
-    Seq,
-    Stmt,
-    substatements,
-)
 from plica.ir.type.dim import polynomial
 
 State: TypeAlias = tuple[frozenset[Term], frozenset[Term]]  # variables of threads, and counts
 
 
-def blocks_to_loops(kernel: Kernel) -> Kernel:
+def blocks_to_loops(kernel: st.Kernel) -> st.Kernel:
     """The kernel without blocks."""
     start: State = (frozenset(), frozenset(kernel.dims))
     return with_body(kernel, walked(kernel.body, start, _down, _up))
 
 
-def _down(stmt: Stmt, state: State) -> tuple[Stmt, tuple[State, ...]]:
+def _down(stmt: st.Stmt, state: State) -> tuple[st.Stmt, tuple[State, ...]]:
     threads, counts = state
-    while isinstance(stmt, Block):
+    while isinstance(stmt, st.Block):
         _check(stmt, threads)
         stmt = opened(stmt, counts)
-    if isinstance(stmt, For):
+    if isinstance(stmt, st.For):
         counts |= {stmt.var}
-        if stmt.kind in THREADS:
+        if stmt.kind in st.THREADS:
             threads |= {stmt.var}
-    elif isinstance(stmt, Bind):
+    elif isinstance(stmt, st.Bind):
         counts -= {stmt.var}
-    return stmt, ((threads, counts),) * len(substatements(stmt))
+    return stmt, ((threads, counts),) * len(st.substatements(stmt))
 
 
-def _up(stmt: Stmt, parts: tuple[Stmt, ...], state: State) -> Stmt:
+def _up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], state: State) -> st.Stmt:
     return with_substatements(stmt, parts)
 
 
-def opened(block: Block, counts: frozenset[Term] = frozenset()) -> Stmt:
+def opened(block: st.Block, counts: frozenset[Term] = frozenset()) -> st.Stmt:
     """What a block does, in terms of the loops around it; `counts` are known not to be negative."""
     values: dict[Term, Scalar] = dict(zip(block.vars, block.bindings, strict=True))
     stmt = _stmt(block.body, values)
@@ -75,11 +63,11 @@ def opened(block: Block, counts: frozenset[Term] = frozenset()) -> Stmt:
         reducing = [one for each, kind in pairs if kind == "reduce" for one in _zero(each, counts)]
         first = _all(reducing)
         # A plain `Seq`: what stands in a loop keeps its number, which pipelines speak of.
-        stmt = Seq((init if first is None else Branch(first, init, NOTHING), stmt))
-    return stmt if block.predicate is TRUE else Branch(block.predicate, stmt, NOTHING)
+        stmt = st.Seq((init if first is None else st.Branch(first, init, st.NOTHING), stmt))
+    return stmt if block.predicate is st.TRUE else st.Branch(block.predicate, stmt, st.NOTHING)
 
 
-def _stmt(of: Stmt, values: dict[Term, Scalar]) -> Stmt:
+def _stmt(of: st.Stmt, values: dict[Term, Scalar]) -> st.Stmt:
     return substitute(of, values)  # type: ignore[return-value]  # a statement gives a statement
 
 
@@ -95,7 +83,7 @@ def _all(conditions: list[Scalar]) -> Scalar | None:
     return reduce(And, conditions) if conditions else None
 
 
-def _check(block: Block, threads: frozenset[Term]) -> None:
+def _check(block: st.Block, threads: frozenset[Term]) -> None:
     for binding, kind in zip(block.bindings, block.kinds, strict=True):
         if kind == "reduce" and not threads.isdisjoint(free_vars(binding)):
             message = f"The block {str(block.label)!r} reduces across threads."

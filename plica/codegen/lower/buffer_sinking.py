@@ -9,16 +9,26 @@
 A buffer moves into a loop only if each iteration reads nothing of it but what it wrote itself
 (`cover`).  Memory that threads do not share anyway may move into loops over threads.
 
-Law: the kernel means the same.  It works on blocks, whose inits say where a reduction begins;
-`compact` makes the buffer smaller afterwards.
+Law: the kernel means the same.  Refused: a loop at once whose iterations, since that is not shown,
+would share a buffer and do meet in it.  It works on blocks, whose inits say where a reduction
+begins; `compact` makes the buffer smaller afterwards.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from plica.analysis.dependence import conflicts
 from plica.analysis.index import Context
 from plica.analysis.site import distinct
-from plica.analysis.statement import contexts, outermost, walked, with_body, with_substatements
+from plica.analysis.statement import (
+    contexts,
+    outermost,
+    refused,
+    walked,
+    with_body,
+    with_substatements,
+)
 from plica.analysis.statement_coverage import covered, touches_buffer
 from plica.core.binding import free_vars
 from plica.ir.loop.memory_scope import scope
@@ -36,6 +46,12 @@ from plica.ir.loop.statement import (
     statements,
     substatements,
 )
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.analysis.race import race_of
+else:
+    race_of = late("plica.analysis.race:race_of")
 
 
 def sink_buffers(kernel: Kernel) -> Kernel:
@@ -78,6 +94,11 @@ def _moved_in(buffer: Buffer, stmt: Stmt, context: Context) -> Stmt:
         if covered(body, buffer, there):
             break
         depth = number - 1
+    for around, _ in way[depth:]:
+        if isinstance(around, For) and (race := race_of(around, buffer)) is not None:
+            message = f"The buffer {str(buffer.name)!r} can't be each iteration's own. {race}"
+            expected = "iterations that read of it what they wrote themselves"
+            raise refused(message, around.var.name, expected, "reads that are not shown to be such")
     if depth < len(way):
         inside = way[depth][0]
     new: Stmt = Alloc(buffer, inside) if touches_buffer(inside, buffer) else inside

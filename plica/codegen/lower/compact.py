@@ -28,20 +28,9 @@ from plica.analysis.symbolic_bound import reach
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
+from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, Le, Load, Min, Reduce, Scalar, ScalarVar, index
-from plica.ir.loop.statement import (
-    Alloc,
-    Bind,
-    Block,
-    Branch,
-    For,
-    Kernel,
-    Region,
-    Stmt,
-    Store,
-    substatements,
-)
 from plica.ir.type.dim import Polynomial, from_polynomial, known
 
 BANKS: Final = 32
@@ -50,41 +39,43 @@ BANKS: Final = 32
 State: TypeAlias = tuple[Context, frozenset[ScalarVar]]
 
 
-def compact(kernel: Kernel) -> Kernel:
+def compact(kernel: st.Kernel) -> st.Kernel:
     """The kernel with buffers no larger than they need be."""
     start: State = (outermost(kernel), frozenset())
     up = partial(_up, frozenset(kernel.dims))
     return with_body(kernel, walked(kernel.body, start, _down, up))
 
 
-def _down(stmt: Stmt, state: State) -> tuple[Stmt, tuple[State, ...]]:
+def _down(stmt: st.Stmt, state: State) -> tuple[st.Stmt, tuple[State, ...]]:
     context, lanes = state
-    if isinstance(stmt, For) and stmt.kind.startswith("threadIdx"):
+    if isinstance(stmt, st.For) and stmt.kind.startswith("threadIdx"):
         lanes |= {stmt.var}
     return stmt, tuple([(each, lanes) for each in contexts(stmt, context)])
 
 
-def _up(dims: frozenset[ScalarVar], stmt: Stmt, parts: tuple[Stmt, ...], state: State) -> Stmt:
-    if not isinstance(stmt, Alloc) or not _has_numbers(stmt.buffer):
+def _up(
+    dims: frozenset[ScalarVar], stmt: st.Stmt, parts: tuple[st.Stmt, ...], state: State
+) -> st.Stmt:
+    if not isinstance(stmt, st.Alloc) or not _has_numbers(stmt.buffer):
         return with_substatements(stmt, parts)
     body, buffer = parts[0], stmt.buffer
-    if any(isinstance(each, Block) for each in _all_statements(body)):
+    if any(isinstance(each, st.Block) for each in _all_statements(body)):
         return with_substatements(stmt, parts)
     context, lanes = state
     shared = scope(buffer.scope).reach in ("block", "warp")
     spans = _spans(buffer, body, context, lanes if shared else frozenset(), dims)
     if spans is None or all(each is None for each in spans):
-        return Alloc(buffer, body)
+        return st.Alloc(buffer, body)
     shape = [
         size if each is None else each.extent
         for each, size in zip(spans, buffer.shape, strict=True)
     ]
     strides = _strides(buffer, shape)
     if strides is None:
-        return Alloc(buffer, body)
+        return st.Alloc(buffer, body)
     small = Buffer(buffer.name, tuple(shape), buffer.dtype, buffer.scope, strides, buffer.align)
     starts = [None if each is None else each.start for each in spans]
-    return Alloc(small, _moved(body, buffer, small, starts))
+    return st.Alloc(small, _moved(body, buffer, small, starts))
 
 
 def _has_numbers(buffer: Buffer) -> bool:
@@ -122,15 +113,15 @@ class AxisSpan:
     extent: Scalar
 
 
-def _all_statements(root: Stmt) -> Iterator[Stmt]:
-    seen: set[Stmt] = set()
+def _all_statements(root: st.Stmt) -> Iterator[st.Stmt]:
+    seen: set[st.Stmt] = set()
     stack = [root]
     while stack:
         stmt = stack.pop()
         if stmt not in seen:
             seen.add(stmt)
             yield stmt
-            stack.extend(substatements(stmt))
+            stack.extend(st.substatements(stmt))
 
 
 @frozen(eq=False)
@@ -143,37 +134,37 @@ class _Place:
 
 
 def _places(
-    root: Stmt, buffer: Buffer, start: Context, *, guards: bool = True
+    root: st.Stmt, buffer: Buffer, start: Context, *, guards: bool = True
 ) -> list[_Place] | None:
     """All places of a buffer in a statement; None where one is not understood.
 
     Without `guards` what those say is not known.
     """
     found: list[_Place] = []
-    seen: set[tuple[Stmt, Context]] = set()
-    stack: list[tuple[Stmt, Context]] = [(root, start)]
+    seen: set[tuple[st.Stmt, Context]] = set()
+    stack: list[tuple[st.Stmt, Context]] = [(root, start)]
     while stack:
         stmt, context = stack.pop()
         if (stmt, context) in seen or buffer not in free_vars(stmt):
             continue
         seen.add((stmt, context))
-        inside = substatements(stmt)
+        inside = st.substatements(stmt)
         own: list[Term] = [each for each in stmt._children if each not in inside]
         for node in post_order(*own):
             match node:
                 case Load(target, indices) if target is buffer:
                     found.append(_Place(indices, indices, context))
-                case Region(target, starts, extents) if target is buffer:
+                case st.Region(target, starts, extents) if target is buffer:
                     ends = [s + e - 1 for s, e in zip(starts, extents, strict=True)]
                     found.append(_Place(starts, tuple(ends), context))
                 case Reduce() if buffer in free_vars(node):
                     return None
                 case _:
                     pass
-        if isinstance(stmt, Store) and stmt.buffer is buffer:
+        if isinstance(stmt, st.Store) and stmt.buffer is buffer:
             found.append(_Place(stmt.indices, stmt.indices, context))
         known_inside = contexts(stmt, context)
-        if isinstance(stmt, Branch) and not guards:
+        if isinstance(stmt, st.Branch) and not guards:
             known_inside = (context,) * len(inside)
         stack.extend(zip(inside, known_inside, strict=True))
     return found
@@ -181,7 +172,7 @@ def _places(
 
 def _spans(
     buffer: Buffer,
-    body: Stmt,
+    body: st.Stmt,
     context: Context,
     lanes: frozenset[ScalarVar],
     dims: frozenset[ScalarVar],
@@ -189,7 +180,7 @@ def _spans(
     places = _places(body, buffer, context)
     if not places:
         return None
-    loops = [each.var for each in _all_statements(body) if isinstance(each, For | Bind)]
+    loops = [each.var for each in _all_statements(body) if isinstance(each, st.For | st.Bind)]
     inner, plain = lanes.union(loops), context
     context = context.without(lanes)
     spans: list[AxisSpan | None] = []
@@ -256,7 +247,7 @@ def _constant(of: Polynomial) -> int:
     return sum([count for key, (_, count) in of.items() if not key])
 
 
-def _moved(body: Stmt, old: Buffer, new: Buffer, starts: Sequence[Scalar | None]) -> Stmt:
+def _moved(body: st.Stmt, old: Buffer, new: Buffer, starts: Sequence[Scalar | None]) -> st.Stmt:
     """The statement with places counted from the starts."""
 
     def places(indices: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
@@ -271,10 +262,10 @@ def _moved(body: Stmt, old: Buffer, new: Buffer, starts: Sequence[Scalar | None]
         match node:
             case Load(buffer, indices) if buffer is old:
                 return Load(new, places(indices))
-            case Store(buffer, indices, value) if buffer is old:
-                return Store(new, places(indices), value)
-            case Region(buffer, first, extents) if buffer is old:
-                return Region(new, places(first), extents)
+            case st.Store(buffer, indices, value) if buffer is old:
+                return st.Store(new, places(indices), value)
+            case st.Region(buffer, first, extents) if buffer is old:
+                return st.Region(new, places(first), extents)
             case _:
                 return node
 

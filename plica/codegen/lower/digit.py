@@ -12,9 +12,9 @@ from, whatever guards say about those: all places of a buffer then are alike.
 >>> from plica.analysis.index import EMPTY
 >>> i, v = axis("i"), axis("v")
 >>> known_ = EMPTY.loop(i, 50).loop(v, 2)
->>> coarser(Lt(i * 2 + v, index(90)), known_) is Lt(i, index(45))
+>>> coarser(sc.Lt(i * 2 + v, sc.index(90)), known_) is sc.Lt(i, sc.index(45))
 True
->>> coarser(Lt(i * 2 + v, index(91)), known_) is Lt(i * 2 + v, index(91))
+>>> coarser(sc.Lt(i * 2 + v, sc.index(91)), known_) is sc.Lt(i * 2 + v, sc.index(91))
 True
 """
 
@@ -36,21 +36,8 @@ from plica.analysis.statement import (
 from plica.core.binding import substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.memory_scope import scope
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    Buffer,
-    Le,
-    Load,
-    Lt,
-    Mul,
-    Reduce,
-    Scalar,
-    Select,
-    dtype_of,
-    index,
-)
 from plica.ir.loop.statement import THREADS, Branch, For, Kernel, Stmt, Store
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import i64
@@ -68,7 +55,7 @@ def _down(stmt: Stmt, context: Context) -> tuple[Stmt, tuple[Context, ...]]:
         case Store(buffer, indices, value):
             stmt = Store(buffer, _places(buffer, indices, context), _value(value, context))
         case For(var, extent, kind, body, notes) if kind in THREADS and known(extent) == 1:
-            inside = substitute(body, {var: index(0)})  # the only one there is
+            inside = substitute(body, {var: sc.index(0)})  # the only one there is
             assert isinstance(inside, Stmt)
             stmt = For(var, extent, kind, inside, notes)
         case _:
@@ -82,45 +69,47 @@ def _up(stmt: Stmt, parts: tuple[Stmt, ...], context: Context) -> Stmt:
     return with_substatements(stmt, parts)
 
 
-def _places(buffer: Buffer, indices: tuple[Scalar, ...], context: Context) -> tuple[Scalar, ...]:
+def _places(
+    buffer: sc.Buffer, indices: tuple[sc.Scalar, ...], context: Context
+) -> tuple[sc.Scalar, ...]:
     """Where something is among the registers of a thread; other places stay as they are."""
     if scope(buffer.scope).reach != "thread" or any(reads_memory(each) for each in indices):
         return indices
     return tuple([simple(each, context) for each in indices])
 
 
-def _value(of: Scalar, context: Context) -> Scalar:
-    if any(isinstance(node, Reduce) for node in post_order(of)):
+def _value(of: sc.Scalar, context: Context) -> sc.Scalar:
+    if any(isinstance(node, sc.Reduce) for node in post_order(of)):
         return of  # its axes are no loops
 
     def change(node: Term) -> Term:
         match node:
-            case Select(condition, then, orelse):
-                return Select(_all(condition, context), then, orelse)
-            case Load(buffer, indices):
-                return Load(buffer, _places(buffer, indices, context))
+            case sc.Select(condition, then, orelse):
+                return sc.Select(_all(condition, context), then, orelse)
+            case sc.Load(buffer, indices):
+                return sc.Load(buffer, _places(buffer, indices, context))
             case _:
                 return node
 
     found = map_bottom_up(change, of)
-    assert isinstance(found, Scalar)
+    assert isinstance(found, sc.Scalar)
     return found
 
 
-def _all(condition: Scalar, context: Context) -> Scalar:
-    return reduce(And, [coarser(each, context) for each in conjuncts(condition)])
+def _all(condition: sc.Scalar, context: Context) -> sc.Scalar:
+    return reduce(sc.And, [coarser(each, context) for each in conjuncts(condition)])
 
 
-def coarser(of: Scalar, context: Context) -> Scalar:
+def coarser(of: sc.Scalar, context: Context) -> sc.Scalar:
     """A bound on the high digits of a place that says the same, or the bound itself."""
     match of:
-        case Lt(left, right):
-            less: Scalar = left - right
-        case Le(left, right):
+        case sc.Lt(left, right):
+            less: sc.Scalar = left - right
+        case sc.Le(left, right):
             less = left - right - 1
         case _:
             return of
-    if dtype_of(left) is not i64 or reads_memory(of):
+    if sc.dtype_of(left) is not i64 or reads_memory(of):
         return of
     terms = [(atoms, factor) for atoms, factor in polynomial(less).values()]  # all of it below 0
     whole = sum(factor for atoms, factor in terms if not atoms)
@@ -137,14 +126,14 @@ def coarser(of: Scalar, context: Context) -> Scalar:
         rest = whole % step
         if rest + sum(n or 0 for n in least) < 0 or rest + sum(n or 0 for n in most) >= step:
             continue
-        above = reduce(Add, [_product(atoms, factor // step) for atoms, factor in high])
-        return Lt(above, index(-(whole // step)))
+        above = reduce(sc.Add, [_product(atoms, factor // step) for atoms, factor in high])
+        return sc.Lt(above, sc.index(-(whole // step)))
     return of
 
 
-def _product(atoms: tuple[Term, ...], factor: int) -> Scalar:
-    found: Scalar | None = None if factor == 1 else index(factor)
+def _product(atoms: tuple[Term, ...], factor: int) -> sc.Scalar:
+    found: sc.Scalar | None = None if factor == 1 else sc.index(factor)
     for each in atoms:
-        assert isinstance(each, Scalar)
-        found = each if found is None else Mul(each, found)
-    return index(factor) if found is None else found
+        assert isinstance(each, sc.Scalar)
+        found = each if found is None else sc.Mul(each, found)
+    return sc.index(factor) if found is None else found

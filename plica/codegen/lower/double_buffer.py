@@ -16,53 +16,42 @@ from __future__ import annotations
 from plica.analysis.statement import mapped, refused, with_body
 from plica.codegen.lower.pipeline import STAGE
 from plica.core.fold import post_order
+from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Load
-from plica.ir.loop.statement import (
-    Alloc,
-    Block,
-    For,
-    Kernel,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    annotated,
-    statements,
-)
 
 KEY = "double_buffer"
 
 
-def double_buffer(kernel: Kernel) -> Kernel:
+def double_buffer(kernel: st.Kernel) -> st.Kernel:
     """The kernel with pipeline annotations in the place of those of blocks."""
     body = mapped(kernel.body, _annotated)
-    for each in statements(body):
-        if isinstance(each, Block) and _asks(each):
+    for each in st.statements(body):
+        if isinstance(each, st.Block) and _asks(each):
             message = f"The block {str(each.label)!r} cannot be double buffered."
             expected = "a serial loop around it in which something else reads what it writes"
             raise refused(message, each.label, expected, "none")
     return with_body(kernel, body)
 
 
-def _asks(stmt: Stmt) -> bool:
-    return isinstance(stmt, Block) and dict(stmt.annotations).get(KEY) is True
+def _asks(stmt: st.Stmt) -> bool:
+    return isinstance(stmt, st.Block) and dict(stmt.annotations).get(KEY) is True
 
 
-def _annotated(stmt: Stmt) -> Stmt:
-    if not isinstance(stmt, For) or stmt.kind != "serial":
+def _annotated(stmt: st.Stmt) -> st.Stmt:
+    if not isinstance(stmt, st.For) or stmt.kind != "serial":
         return stmt
     held: list[Buffer] = []
     body = stmt.body
-    while isinstance(body, Alloc):
+    while isinstance(body, st.Alloc):
         held.append(body.buffer)
         body = body.body
-    if not isinstance(body, Seq):
+    if not isinstance(body, st.Seq):
         return stmt
     reads = [_read(each) for each in body.stmts]
     writes = [_written(each) for each in body.stmts]
     ahead: set[int] = set()
     for at, each in enumerate(body.stmts):
-        asking = any(_asks(one) for one in statements(each))
+        asking = any(_asks(one) for one in st.statements(each))
         if asking and any(writes[at] & reads[user] for user in range(at + 1, len(reads))):
             ahead.add(at)
     if not ahead:
@@ -74,24 +63,24 @@ def _annotated(stmt: Stmt) -> Stmt:
         if at not in ahead and any(writes[at] & reads[user] for user in ahead if user > at):
             ahead.add(at)
     stages = tuple([0 if at in ahead else 1 for at in range(len(reads))])
-    new: Stmt = Seq(tuple([mapped(each, _silent) for each in body.stmts]))
+    new: st.Stmt = st.Seq(tuple([mapped(each, _silent) for each in body.stmts]))
     for buffer in reversed(held):
-        new = Alloc(buffer, new)
-    notes = annotated(stmt.annotations, **{STAGE: stages})
-    return For(stmt.var, stmt.extent, stmt.kind, new, notes)
+        new = st.Alloc(buffer, new)
+    notes = st.annotated(stmt.annotations, **{STAGE: stages})
+    return st.For(stmt.var, stmt.extent, stmt.kind, new, notes)
 
 
-def _silent(stmt: Stmt) -> Stmt:
-    if not isinstance(stmt, Block) or not _asks(stmt):
+def _silent(stmt: st.Stmt) -> st.Stmt:
+    if not isinstance(stmt, st.Block) or not _asks(stmt):
         return stmt
-    fields = [getattr(stmt, name) for name in Block._fields]
-    fields[-1] = annotated(stmt.annotations, **{KEY: None})
-    return Block(*fields)
+    fields = [getattr(stmt, name) for name in st.Block._fields]
+    fields[-1] = st.annotated(stmt.annotations, **{KEY: None})
+    return st.Block(*fields)
 
 
-def _read(stmt: Stmt) -> set[Buffer]:
-    return {node.buffer for node in post_order(stmt) if isinstance(node, Load | Region)}
+def _read(stmt: st.Stmt) -> set[Buffer]:
+    return {node.buffer for node in post_order(stmt) if isinstance(node, Load | st.Region)}
 
 
-def _written(stmt: Stmt) -> set[Buffer]:
-    return {node.buffer for node in post_order(stmt) if isinstance(node, Store)}
+def _written(stmt: st.Stmt) -> set[Buffer]:
+    return {node.buffer for node in post_order(stmt) if isinstance(node, st.Store)}

@@ -24,28 +24,7 @@ from plica.core.collector import paused
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.graph.expression import (
-    Apply,
-    Attrs,
-    Call,
-    Const,
-    Constructor,
-    Expr,
-    Function,
-    If,
-    Let,
-    LetDim,
-    Literal,
-    Match,
-    PAny,
-    Pattern,
-    PConstructor,
-    Project,
-    PTuple,
-    PVar,
-    Tuple,
-    Var,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Defined, Definition, Extern, Module, module
 from plica.ir.graph.unique_binder import rename_apart
 from plica.ir.loop.scalar import Lit, Scalar
@@ -64,7 +43,7 @@ else:
     solve = late("plica.ir.type.size:solve")
     type_equations = late("plica.ir.type.size:type_equations")
 
-Value: TypeAlias = "Expr | tuple[Value, ...] | ResolvedClosure"
+Value: TypeAlias = "ex.Expr | tuple[Value, ...] | ResolvedClosure"
 
 LIMIT: Final = 500_000
 """How many calls and operators a program may have once every call is written out."""
@@ -84,8 +63,8 @@ def is_resolved(of: Module) -> bool:
     if len(of.names) != 1 + len(outside):
         return False
     return not any(
-        isinstance(node, Let | Function | Match | Constructor | Literal)
-        or (isinstance(node, Call) and node.callee not in outside)
+        isinstance(node, ex.Let | ex.Function | ex.Match | ex.Constructor | ex.Literal)
+        or (isinstance(node, ex.Call) and node.callee not in outside)
         for node in post_order(body)
     )
 
@@ -100,7 +79,7 @@ def flatten_graph(of: Module) -> Module:
         raise UnsupportedError(problems[0], *problems[1:])
     assert of.main is not None  # or it would have been refused
     function = of.main_function()
-    if any(isinstance(each, LetDim) for each in post_order(function)):
+    if any(isinstance(each, ex.LetDim) for each in post_order(function)):
         message = "Sizes of this program become known while it runs: no one program has it all."
         hint = "Compile it, and look at exe.segments; or give the values that decide (--input)."
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
@@ -113,29 +92,29 @@ def flatten_graph(of: Module) -> Module:
     return module({**outside, of.main: attrs.evolve(function, body=body)}, of.main)
 
 
-def _called_outside(body: Expr, table: Mapping[Term, Definition]) -> dict[Defined, Definition]:
+def _called_outside(body: ex.Expr, table: Mapping[Term, Definition]) -> dict[Defined, Definition]:
     """The kernels and externs that a resolved expression calls, by name."""
     found: dict[Defined, Definition] = {}
     for node in post_order(body):
-        if isinstance(node, Call) and isinstance(node.callee, Var):
+        if isinstance(node, ex.Call) and isinstance(node.callee, ex.Var):
             called = table.get(node.callee)
             if isinstance(called, Kernel | Extern):
                 found[node.callee] = called
     return found
 
 
-def symbols(value: Expr) -> Value:
+def symbols(value: ex.Expr) -> Value:
     """A tensor, or the tuple of what can be taken out of an expression of tuple type."""
     of = type_of(value)
     if isinstance(of, TupleType):
-        return tuple([symbols(Project(value, i)) for i in range(len(of.items))])
+        return tuple([symbols(ex.Project(value, i)) for i in range(len(of.items))])
     return value
 
 
-def packed(value: Value) -> Expr:
+def packed(value: Value) -> ex.Expr:
     """The expression a value stands for."""
     if isinstance(value, tuple):
-        return Tuple(tuple([packed(item) for item in value]))
+        return ex.Tuple(tuple([packed(item) for item in value]))
     if isinstance(value, ResolvedClosure):
         raise CompilerBug("A function is left where a tensor was expected.")
     return value
@@ -145,7 +124,7 @@ def packed(value: Value) -> Expr:
 class ResolvedClosure:
     """A function with the activation it was made in."""
 
-    function: Function
+    function: ex.Function
     scope: CallFrame | None
 
 
@@ -168,10 +147,10 @@ class _Machine:
         self.calls: dict[object, Value] = {}
         self.made = 0
 
-    def call(self, function: Function, args: Sequence[Value]) -> Value:
+    def call(self, function: ex.Function, args: Sequence[Value]) -> Value:
         """What the function gives on these arguments."""
         outermost, root = self.enter(self.closure(function), args, outermost=True)
-        stack: list[tuple[int, CallFrame, Expr, Any]] = [(0, outermost, root, None)]
+        stack: list[tuple[int, CallFrame, ex.Expr, Any]] = [(0, outermost, root, None)]
         while stack:
             phase, scope, node, more = stack.pop()
             values = scope.values
@@ -179,47 +158,47 @@ class _Machine:
                 if node in values:
                     continue
                 match node:
-                    case Const():
+                    case ex.Const():
                         values[node] = node
-                    case Var():
+                    case ex.Var():
                         values[node] = self.lookup(node, scope)
-                    case Function():
+                    case ex.Function():
                         values[node] = ResolvedClosure(node, scope)
-                    case Let(_, value, _) | Match(value, _, _):
+                    case ex.Let(_, value, _) | ex.Match(value, _, _):
                         stack.append((1, scope, node, None))
                         stack.append((0, scope, value, None))
-                    case Call(callee, args, _):
+                    case ex.Call(callee, args, _):
                         stack.append((1, scope, node, None))
                         stack.extend((0, scope, arg, None) for arg in args)
                         stack.append((0, scope, callee, None))
-                    case Apply() | If() | Tuple() | Project():
+                    case ex.Apply() | ex.If() | ex.Tuple() | ex.Project():
                         stack.append((1, scope, node, None))
                         for kid in node._children:
-                            if isinstance(kid, Expr):
+                            if isinstance(kid, ex.Expr):
                                 stack.append((0, scope, kid, None))
-                    case Literal() | Constructor():
+                    case ex.Literal() | ex.Constructor():
                         raise CompilerBug(f"{node!r} is left in an inferred first-order program.")
             elif phase == 1:
                 match node:
-                    case Let(var, value, body):
+                    case ex.Let(var, value, body):
                         values[var] = values[value]
                         stack.append((2, scope, node, (scope, body, None)))
                         stack.append((0, scope, body, None))
-                    case Match(value, clauses, _):
+                    case ex.Match(value, clauses, _):
                         body = clauses[0].body
                         _bind(clauses[0].pattern, values[value], values)
                         stack.append((2, scope, node, (scope, body, None)))
                         stack.append((0, scope, body, None))
-                    case Call(callee, args, _):
+                    case ex.Call(callee, args, _):
                         callee_value = values[callee]
                         given = tuple([values[arg] for arg in args])
                         key = (callee_value, given)
                         if key in self.calls:
                             values[node] = self.calls[key]
                             continue
-                        if isinstance(callee_value, Var):  # a kernel or an extern stays a call
+                        if isinstance(callee_value, ex.Var):  # a kernel or an extern stays a call
                             self.count()
-                            call = Call(callee_value, tuple([packed(each) for each in given]))
+                            call = ex.Call(callee_value, tuple([packed(each) for each in given]))
                             values[node] = self.calls[key] = symbols(call)
                             continue
                         if not isinstance(callee_value, ResolvedClosure):
@@ -238,7 +217,7 @@ class _Machine:
 
     def enter(
         self, closure: ResolvedClosure, args: Sequence[Value], *, outermost: bool = False
-    ) -> tuple[CallFrame, Expr]:
+    ) -> tuple[CallFrame, ex.Expr]:
         """A new activation, and the body to run in it; the dims of the outermost stay."""
         self.count()
         function = closure.function
@@ -259,11 +238,11 @@ class _Machine:
         values: dict[Term, Value] = dict(zip(function.params, args, strict=True))
         return CallFrame(outer, sizes, values), function.body
 
-    def closure(self, function: Function) -> ResolvedClosure:
+    def closure(self, function: ex.Function) -> ResolvedClosure:
         """A function of the module, each variable of it bound once."""
         return ResolvedClosure(rename_apart(function, self.table), None)
 
-    def lookup(self, var: Var, scope: CallFrame) -> Value:
+    def lookup(self, var: ex.Var, scope: CallFrame) -> Value:
         at: CallFrame | None = scope
         while at is not None:
             if var in at.values:
@@ -271,7 +250,7 @@ class _Machine:
             at = at.outer
         if var not in self.globals:
             defined = self.table.get(var)
-            if isinstance(defined, Function):
+            if isinstance(defined, ex.Function):
                 self.globals[var] = self.closure(defined)
             elif isinstance(defined, Kernel | Extern):
                 self.globals[var] = var
@@ -279,23 +258,23 @@ class _Machine:
                 raise CompilerBug(f"The variable {var.name} is not bound.")
         return self.globals[var]
 
-    def finish(self, node: Expr, scope: CallFrame) -> Value:
+    def finish(self, node: ex.Expr, scope: CallFrame) -> Value:
         """A node whose parts are known."""
         values = scope.values
         match node:
-            case Tuple(items):
+            case ex.Tuple(items):
                 return tuple([values[item] for item in items])
-            case Project(value, index):
+            case ex.Project(value, index):
                 whole = values[value]
                 if not isinstance(whole, tuple):
                     raise CompilerBug("A projection of what is no tuple is left.")
                 return whole[index]
-            case If(condition, then, orelse):
+            case ex.If(condition, then, orelse):
                 return choose(packed(values[condition]), values[then], values[orelse])
-            case Apply(op, args, attributes):
+            case ex.Apply(op, args, attributes):
                 self.count()
                 known = attributes if not scope.sizes else _with_sizes(op, attributes, scope.sizes)
-                return symbols(Apply(op, tuple([packed(values[arg]) for arg in args]), known))
+                return symbols(ex.Apply(op, tuple([packed(values[arg]) for arg in args]), known))
             case _:
                 raise CompilerBug(f"{node!r} has no meaning here.")
 
@@ -320,7 +299,7 @@ def written_out(table: Mapping[Term, Definition], main: Term) -> int:
         called = [
             node.callee
             for node in post_order(table[name])
-            if isinstance(node, Call) and isinstance(table.get(node.callee), Function)
+            if isinstance(node, ex.Call) and isinstance(table.get(node.callee), ex.Function)
         ]
         missing = [each for each in called if each not in counts]
         if missing:
@@ -336,23 +315,23 @@ def _too_big(found: str) -> UnsupportedError:
     return UnsupportedError(Diagnostic("unsupported", message, None, expected, found))
 
 
-def choose(condition: Expr, then: Value, orelse: Value) -> Value:
+def choose(condition: ex.Expr, then: Value, orelse: Value) -> Value:
     """What an `If` gives; what both branches agree on is not chosen at all."""
-    pairs: list[tuple[Expr, Expr]] = []
+    pairs: list[tuple[ex.Expr, ex.Expr]] = []
     _differences(then, orelse, pairs)
     pairs = list(dict.fromkeys(pairs))
     if not pairs:
         return then
     if len(pairs) == 1:
-        chosen: list[Expr] = [If(condition, *pairs[0])]
+        chosen: list[ex.Expr] = [ex.If(condition, *pairs[0])]
     else:
         left, right = zip(*pairs, strict=True)
-        whole = If(condition, Tuple(left), Tuple(right))
-        chosen = [Project(whole, i) for i in range(len(pairs))]
+        whole = ex.If(condition, ex.Tuple(left), ex.Tuple(right))
+        chosen = [ex.Project(whole, i) for i in range(len(pairs))]
     return _merged(then, orelse, dict(zip(pairs, chosen, strict=True)))
 
 
-def _differences(a: Value, b: Value, into: list[tuple[Expr, Expr]]) -> None:
+def _differences(a: Value, b: Value, into: list[tuple[ex.Expr, ex.Expr]]) -> None:
     if isinstance(a, tuple) and isinstance(b, tuple):
         for x, y in zip(a, b, strict=True):
             _differences(x, y, into)
@@ -361,29 +340,29 @@ def _differences(a: Value, b: Value, into: list[tuple[Expr, Expr]]) -> None:
             message = "A function is chosen by an `if` at run time."
             hint = "Choose between the results instead of between the functions."
             raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
-        if not isinstance(a, Expr) or not isinstance(b, Expr):
+        if not isinstance(a, ex.Expr) or not isinstance(b, ex.Expr):
             raise CompilerBug("The branches of an `if` differ in type.")
         into.append((a, b))
 
 
-def _merged(a: Value, b: Value, chosen: Mapping[tuple[Expr, Expr], Expr]) -> Value:
+def _merged(a: Value, b: Value, chosen: Mapping[tuple[ex.Expr, ex.Expr], ex.Expr]) -> Value:
     if isinstance(a, tuple) and isinstance(b, tuple):
         return tuple([_merged(x, y, chosen) for x, y in zip(a, b, strict=True)])
     return a if a is b else chosen[a, b]  # type: ignore[index]  # no closure is left
 
 
-def _bind(pattern: Pattern, value: Value, values: dict[Term, Value]) -> None:
+def _bind(pattern: ex.Pattern, value: Value, values: dict[Term, Value]) -> None:
     match pattern:
-        case PAny():
+        case ex.PAny():
             pass
-        case PVar(var):
+        case ex.PVar(var):
             values[var] = value
-        case PTuple(items):
+        case ex.PTuple(items):
             if not isinstance(value, tuple):
                 raise CompilerBug("A tuple pattern meets what is no tuple.")
             for item, inside in zip(items, value, strict=True):
                 _bind(item, inside, values)
-        case PConstructor():
+        case ex.PConstructor():
             raise CompilerBug("A constructor pattern is left in a first-order program.")
 
 
@@ -404,7 +383,7 @@ def _open(types: Sequence[tuple[Type, Type]], dims: Sequence[Term]) -> dict[Term
     return found
 
 
-def _with_sizes(name: str, attributes: Attrs, sizes: Mapping[Term, int | Scalar]) -> Attrs:
+def _with_sizes(name: str, attributes: ex.Attrs, sizes: Mapping[Term, int | Scalar]) -> ex.Attrs:
     """The attributes of an operator with a number for every dim, in canonical form."""
     record = find(name)
     if record is None:

@@ -228,7 +228,7 @@ def _read(data: bytes) -> Scheduled | None:
     if not isinstance(kept, KeptGroup):
         return None
     LOWERED.tell((kept.kernel, PASSES), kept.kernel)  # it is lowered already
-    LOWERED_DIGESTS.tell(kept.kernel, kept.lowered)
+    LOWERED_DIGESTS[kept.kernel] = kept.lowered
     return Scheduled(
         kept.kernel, kept.digest, kept.reads, kept.source, KeptOrigin(rest) if rest else None,
         kept, kept.params, kept.passed_over, dict(zip(kept.dims, kept.sizes, strict=True)),

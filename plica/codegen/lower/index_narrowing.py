@@ -21,112 +21,86 @@ from plica.analysis.statement import contexts, outermost, walked, with_body, wit
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
-from plica.ir.loop.scalar import (
-    COMPARISON,
-    Add,
-    Buffer,
-    Cast,
-    FloorDiv,
-    FloorMod,
-    Lit,
-    Load,
-    Max,
-    Min,
-    Mul,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Sub,
-    dtype_of,
-)
-from plica.ir.loop.statement import (
-    Alloc,
-    Bind,
-    Block,
-    Branch,
-    For,
-    Invoke,
-    Kernel,
-    Region,
-    Stmt,
-    Store,
-    While,
-    statements,
-)
+from plica.ir.loop import scalar as sc
+from plica.ir.loop import statement as st
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i32, i64
 
 LOW, HIGH = i32.bounds
-ARITHMETIC: Final = (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)
+ARITHMETIC: Final = (sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod, sc.Min, sc.Max)
 
-State: TypeAlias = tuple[Context, frozenset[ScalarVar]]
+State: TypeAlias = tuple[Context, frozenset[sc.ScalarVar]]
 
 
-def narrow_indices(kernel: Kernel) -> Kernel:
+def narrow_indices(kernel: st.Kernel) -> st.Kernel:
     """The lowered kernel with index terms of 32 bits."""
-    if any(isinstance(each, Block) for each in statements(kernel.body)):
+    if any(isinstance(each, st.Block) for each in st.statements(kernel.body)):
         return kernel
     start: State = (outermost(kernel), frozenset())
     return with_body(kernel, walked(kernel.body, start, _down, _up))
 
 
-def _fits(term: Scalar, context: Context) -> bool:
+def _fits(term: sc.Scalar, context: Context) -> bool:
     span = bounds(term, context)
     return span.low is not None and span.high is not None and LOW <= span.low <= span.high <= HIGH
 
 
-def _down(stmt: Stmt, state: State) -> tuple[Stmt, tuple[State, ...]]:
+def _down(stmt: st.Stmt, state: State) -> tuple[st.Stmt, tuple[State, ...]]:
     context, small = state
-    if isinstance(stmt, For | Bind):
+    if isinstance(stmt, st.For | st.Bind):
         small = small - {stmt.var}
-        if isinstance(stmt, For) and dtype_of(stmt.var) is i64 and _fits(stmt.extent, context):
+        if (
+            isinstance(stmt, st.For)
+            and sc.dtype_of(stmt.var) is i64
+            and _fits(stmt.extent, context)
+        ):
             small |= {stmt.var}
     return stmt, tuple([(each, small) for each in contexts(stmt, context)])
 
 
-def _up(stmt: Stmt, parts: tuple[Stmt, ...], state: State) -> Stmt:
+def _up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], state: State) -> st.Stmt:
     context, small = state
     forms = _Forms(context, small)
     stmt = with_substatements(stmt, parts)
     match stmt:
-        case For(var, extent, kind, body, notes):
-            if dtype_of(var) is i64 and _fits(extent, context):
+        case st.For(var, extent, kind, body, notes):
+            if sc.dtype_of(var) is i64 and _fits(extent, context):
                 size = forms.narrow(extent)
                 whole = forms.wide(extent) if size is None else size
-                return For(_small(var), whole, kind, body, notes)
-            return For(var, forms.wide(extent), kind, body, notes)
-        case Store(buffer, indices, value):
-            return Store(buffer, forms.places(buffer, indices), forms.wide(value))
-        case Branch(condition, then, orelse):
-            return Branch(forms.wide(condition), then, orelse)
-        case While(condition, body):
-            return While(forms.wide(condition), body)
-        case Bind(var, value, body):
-            return Bind(var, forms.wide(value), body)
-        case Alloc(buffer, body):
+                return st.For(_small(var), whole, kind, body, notes)
+            return st.For(var, forms.wide(extent), kind, body, notes)
+        case st.Store(buffer, indices, value):
+            return st.Store(buffer, forms.places(buffer, indices), forms.wide(value))
+        case st.Branch(condition, then, orelse):
+            return st.Branch(forms.wide(condition), then, orelse)
+        case st.While(condition, body):
+            return st.While(forms.wide(condition), body)
+        case st.Bind(var, value, body):
+            return st.Bind(var, forms.wide(value), body)
+        case st.Alloc(buffer, body):
             return _resized(buffer, body, forms)
-        case Invoke(name, operands):
-            return Invoke(name, tuple([_operand(each, forms) for each in operands]))
+        case st.Invoke(name, operands):
+            return st.Invoke(name, tuple([_operand(each, forms) for each in operands]))
         case _:
             return stmt
 
 
-def _operand(of: Region | Scalar, forms: _Forms) -> Region | Scalar:
-    if not isinstance(of, Region):
+def _operand(of: st.Region | sc.Scalar, forms: _Forms) -> st.Region | sc.Scalar:
+    if not isinstance(of, st.Region):
         return forms.wide(of)
     extents = tuple([forms.wide(each) for each in of.extents])
-    return Region(of.buffer, forms.places(of.buffer, of.starts), extents)
+    return st.Region(of.buffer, forms.places(of.buffer, of.starts), extents)
 
 
-def _resized(buffer: Buffer, body: Stmt, forms: _Forms) -> Stmt:
+def _resized(buffer: sc.Buffer, body: st.Stmt, forms: _Forms) -> st.Stmt:
     """An allocation whose size depends on loops: their variables are cast back there."""
     new = substitute(buffer, forms.casts)
     if new is buffer:
-        return Alloc(buffer, body)
-    return Alloc(new, substitute(body, {buffer: new}))  # type: ignore[arg-type]  # a term keeps its sort
+        return st.Alloc(buffer, body)
+    return st.Alloc(new, substitute(body, {buffer: new}))  # type: ignore[arg-type]  # a term keeps its sort
 
 
-def _steps(buffer: Buffer) -> tuple[int | None, ...]:
+def _steps(buffer: sc.Buffer) -> tuple[int | None, ...]:
     """How far apart the elements along each axis are; None where that is not known."""
     if buffer.strides:
         return tuple([known(each) for each in buffer.strides])
@@ -139,28 +113,28 @@ def _steps(buffer: Buffer) -> tuple[int | None, ...]:
     return tuple(reversed(found))
 
 
-def _small(var: ScalarVar) -> ScalarVar:
-    return ScalarVar(var.name, i32)
+def _small(var: sc.ScalarVar) -> sc.ScalarVar:
+    return sc.ScalarVar(var.name, i32)
 
 
 class _Forms:
     """The narrow and the wide form of terms at one place."""
 
-    def __init__(self, context: Context, small: frozenset[ScalarVar]) -> None:
+    def __init__(self, context: Context, small: frozenset[sc.ScalarVar]) -> None:
         self.context = context
         self.small = small
-        self.casts: dict[Term, Term] = {each: Cast(_small(each), i64) for each in small}
-        self.narrows: dict[Term, Scalar | None] = {}
+        self.casts: dict[Term, Term] = {each: sc.Cast(_small(each), i64) for each in small}
+        self.narrows: dict[Term, sc.Scalar | None] = {}
         self.wides: dict[Term, Term] = {}
 
-    def places(self, buffer: Buffer, indices: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+    def places(self, buffer: sc.Buffer, indices: tuple[sc.Scalar, ...]) -> tuple[sc.Scalar, ...]:
         """Indices of a place, narrow where they and the place itself can be."""
         found = [self.narrow(each) for each in indices]
         if self.reaches(buffer, indices):
             return tuple([each or self.wide(at) for each, at in zip(found, indices, strict=True)])
         return tuple([self.wide(each) for each in indices])
 
-    def reaches(self, buffer: Buffer, indices: tuple[Scalar, ...]) -> bool:
+    def reaches(self, buffer: sc.Buffer, indices: tuple[sc.Scalar, ...]) -> bool:
         """Whether 32 bits say where an element is, counted from the first, step by step."""
         if len(indices) == 1 and not buffer.strides:
             return True
@@ -175,60 +149,60 @@ class _Forms:
                 return False
         return True
 
-    def narrow(self, term: Scalar) -> Scalar | None:
+    def narrow(self, term: sc.Scalar) -> sc.Scalar | None:
         """The term in 32 bits, None where that is not proved to be the same."""
         self.visit(term)
         return self.narrows[term]
 
-    def wide(self, term: Scalar) -> Scalar:
+    def wide(self, term: sc.Scalar) -> sc.Scalar:
         """The term with the dtype it had."""
         if not any(each in self.small for each in free_vars(term)):
             return term
-        if any(isinstance(each, Reduce) for each in post_order(term)):
+        if any(isinstance(each, sc.Reduce) for each in post_order(term)):
             new = substitute(term, self.casts)  # a sum's axes are its own
         else:
             self.visit(term)
             new = self.wides[term]
-        assert isinstance(new, Scalar)
+        assert isinstance(new, sc.Scalar)
         return new
 
-    def visit(self, root: Scalar) -> None:
+    def visit(self, root: sc.Scalar) -> None:
         for node in post_order(root):
             if node in self.wides:
                 continue
             self.narrows[node] = self.narrow_node(node)
             self.wides[node] = self.wide_node(node)
 
-    def narrow_node(self, node: Term) -> Scalar | None:
+    def narrow_node(self, node: Term) -> sc.Scalar | None:
         match node:
-            case Lit(value, dtype) if dtype is i64 and LOW <= value <= HIGH:
-                return Lit(value, i32)
-            case ScalarVar() if node in self.small:
+            case sc.Lit(value, dtype) if dtype is i64 and LOW <= value <= HIGH:
+                return sc.Lit(value, i32)
+            case sc.ScalarVar() if node in self.small:
                 return _small(node)
-            case _ if isinstance(node, ARITHMETIC) and dtype_of(node) is i64:
+            case _ if isinstance(node, ARITHMETIC) and sc.dtype_of(node) is i64:
                 kids = [self.narrows[kid] for kid in node._children]
                 if None not in kids and _fits(node, self.context):
                     return rebuild(node, tuple(kids))  # type: ignore[arg-type]  # a term keeps its sort
         return None
 
     def wide_node(self, node: Term) -> Term:
-        if isinstance(node, Buffer) or not node._children:
+        if isinstance(node, sc.Buffer) or not node._children:
             return self.casts.get(node, node)
         if node in self.casts:
             return self.casts[node]
-        if isinstance(node, Load):
+        if isinstance(node, sc.Load):
             if self.reaches(node.buffer, node.indices):
-                return Load(node.buffer, tuple([self.chosen(each) for each in node.indices]))
+                return sc.Load(node.buffer, tuple([self.chosen(each) for each in node.indices]))
             far = tuple([self.wides[each] for each in node.indices])
-            return Load(node.buffer, far)  # type: ignore[arg-type]  # a term keeps its sort
-        if isinstance(node, COMPARISON):
+            return sc.Load(node.buffer, far)  # type: ignore[arg-type]  # a term keeps its sort
+        if isinstance(node, sc.COMPARISON):
             kids = [self.narrows[kid] for kid in node._children]
             if None not in kids:
                 return rebuild(node, tuple(kids))  # type: ignore[arg-type]  # a term keeps its sort
         return rebuild(node, tuple([self.wides[kid] for kid in node._children]))
 
-    def chosen(self, term: Scalar) -> Scalar:
+    def chosen(self, term: sc.Scalar) -> sc.Scalar:
         found = self.narrows[term]
         wide = self.wides[term]
-        assert isinstance(wide, Scalar)
+        assert isinstance(wide, sc.Scalar)
         return wide if found is None else found

@@ -38,7 +38,7 @@ from plica.ir.graph.module import Extern, Module
 from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar
 from plica.ir.loop.statement import For, Kernel, Stmt, Store, While, seq, statements
 from plica.ir.loop.verify import well_formed
-from plica.ir.type.dim import normal_dim
+from plica.ir.type.dim import known, normal_dim, product
 from plica.ir.type.dtype import i64
 from plica.ir.type.size import solve, type_equations
 from plica.ir.type.term import TensorType, Type
@@ -56,7 +56,18 @@ def called_kernel(of: Kernel | Extern, name: str, types: tuple[Type, ...]) -> Ke
     if isinstance(of, Extern):
         return known_at(extern_kernel(of), types)
     _refuse(name, of)
-    return known_at(of, types)
+    return known_at(dense(of), types)
+
+
+def dense(kernel: Kernel) -> Kernel:
+    """The kernel over parameters as programs hold their values: row by row, wherever they lie."""
+    laid = [each for each in kernel.params if each.strides or each.align]
+    if not laid:
+        return kernel
+    plain = {each: Buffer(each.name, each.shape, each.dtype, each.scope) for each in laid}
+    params = tuple([plain.get(each, each) for each in kernel.params])
+    body = substitute(kernel.body, plain)
+    return evolve(kernel, params=params, body=body)  # type: ignore[arg-type]  # a term keeps its sort
 
 
 def check_called(module: Module) -> None:
@@ -119,6 +130,11 @@ def problems(kernel: Kernel) -> tuple[Diagnostic, ...]:
             message = "It has a while loop, which code is not made of."
             hint = "Write a for loop with an if inside; plica.interpret runs it as it is."
             return (Diagnostic("unsupported", message, None, "for loops", "while", hint),)
+    shared = next((each for each in kernel.params if not _is_apart(each)), None)
+    if shared is not None:
+        message = f"Elements of the parameter {str(shared.name)!r} are not shown to lie apart."
+        hint = "Strides of a parameter step over what is inside: strides(8, 2) of sizes (3, 4)."
+        return (Diagnostic("unsupported", message, Place(node=str(shared.name)), suggestion=hint),)
     outside = in_bounds(kernel, checked_reads=True)
     if outside:  # with bindings put in, more is known of what a block is bound to
         outside = in_bounds(blocks_to_loops(kernel), checked_reads=True)
@@ -130,6 +146,20 @@ def problems(kernel: Kernel) -> tuple[Diagnostic, ...]:
     message = "Loops of the kernel that run at once are not shown to keep apart."
     place = Place(node=meets.where)
     return (Diagnostic("data-race", message, place, meets.expected, meets.found, meets.suggestion),)
+
+
+def _is_apart(buffer: Buffer) -> bool:
+    """Whether no two elements of a buffer are at one place, as far as numbers tell."""
+    if all(step is product(buffer.shape[at + 1 :]) for at, step in enumerate(buffer.strides)):
+        return True
+    sizes = [known(each) for each in buffer.shape]
+    steps = [known(each) for each in buffer.strides]
+    reach = 0
+    for step, size in sorted(zip(steps, sizes, strict=True), key=lambda each: abs(each[0] or 0)):
+        if step is None or size is None or (size > 1 and abs(step) <= reach):
+            return False
+        reach += (max(size, 1) - 1) * abs(step)
+    return True
 
 
 @lru_cache(maxsize=512)

@@ -19,20 +19,8 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.reduction import exposed
-from plica.ir.loop.scalar import (
-    FloorDiv,
-    FloorMod,
-    Lit,
-    Load,
-    Lt,
-    Pow,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    index,
-)
 from plica.ir.loop.stage import Each
 from plica.ir.loop.statement import NOTHING, Branch, For, LoopKind, Stmt
 from plica.ir.type.dim import known, polynomial
@@ -49,7 +37,7 @@ STRIP: Final = 64
 NEAR: Final = 4
 """Elements so far apart in what is read are picked from whole vectors."""
 
-_ALONE: Final = (FloorDiv, FloorMod, Pow)
+_ALONE: Final = (sc.FloorDiv, sc.FloorMod, sc.Pow)
 """What machines do for one lane at a time."""
 
 
@@ -58,20 +46,20 @@ class LoopOrder:
     """How the elements of a tensor are visited: loops from outer to inner, where each element is
     stored, and how many of the last loops go inside the reductions."""
 
-    loops: tuple[tuple[ScalarVar, Scalar], ...]
-    indices: tuple[Scalar, ...]
-    body: Scalar
+    loops: tuple[tuple[sc.ScalarVar, sc.Scalar], ...]
+    indices: tuple[sc.Scalar, ...]
+    body: sc.Scalar
     inside: int
-    turned: tuple[tuple[ScalarVar, Scalar], ...] = ()
+    turned: tuple[tuple[sc.ScalarVar, sc.Scalar], ...] = ()
     """Axes that are walked otherwise, and what they are then."""
 
     kind: LoopKind = "serial"
     """The innermost loop's, which is the last of `loops` even if it goes inside the reductions."""
 
-    guard: Scalar | None = None
+    guard: sc.Scalar | None = None
     """What must hold for an element to be stored; sums read nothing where it does not hold."""
 
-    unrolled: tuple[ScalarVar, ...] = ()
+    unrolled: tuple[sc.ScalarVar, ...] = ()
     """Loops that are written out."""
 
     def where(self, stmt: Stmt) -> Stmt:
@@ -80,7 +68,7 @@ class LoopOrder:
 
 
 def strips(
-    of: Each, indices: Sequence[Scalar], after: Sequence[Scalar]
+    of: Each, indices: Sequence[sc.Scalar], after: Sequence[sc.Scalar]
 ) -> tuple[LoopOrder, ...] | None:
     """Rows of open length that are contiguous: whole strips of lanes, then what is left.
 
@@ -99,19 +87,20 @@ def strips(
         return None
     if not all(is_row(each, axis, within, NEAR) for each in (*bodies, *after)):
         return None
-    taken = {node.name for node in post_order(of) if isinstance(node, ScalarVar)}
+    taken = {node.name for node in post_order(of) if isinstance(node, sc.ScalarVar)}
     one, lane, few, near = [
-        ScalarVar(fresh(Name(each), taken), axis.dtype) for each in ("strip", "lane", "few", "near")
+        sc.ScalarVar(fresh(Name(each), taken), axis.dtype)
+        for each in ("strip", "lane", "few", "near")
     ]
-    done: Scalar = size // STRIP * STRIP
+    done: sc.Scalar = size // STRIP * STRIP
     columns = [
         (one * STRIP + lane, size // STRIP, STRIP, None),
         (done + one * VECTOR + lane, (size - done + (VECTOR - 1)) // VECTOR, VECTOR, size),
     ]
     if length is not None:
-        columns = [(one * length + lane, index(1), length, None)]
+        columns = [(one * length + lane, sc.index(1), length, None)]
     around = list(zip(of.axes, of.out.shape, strict=True))[:-1]
-    rows: list[tuple[Scalar | None, Scalar, int]] = [(None, size, 1)]
+    rows: list[tuple[sc.Scalar | None, sc.Scalar, int]] = [(None, size, 1)]
     place_of_rows = 0
     if reductions and around:  # rows go together: what is read of columns serves all of them
         place_of_rows = _shared(bodies, axis, around)
@@ -122,17 +111,17 @@ def strips(
     found = []
     for at, many, together in rows:
         for place, strips, lanes, end in columns:
-            here: dict[ScalarVar, Scalar] = {axis: place}
+            here: dict[sc.ScalarVar, sc.Scalar] = {axis: place}
             loops = [*around]
-            inside = [(lane, Lit(lanes, axis.dtype))]
+            inside = [(lane, sc.Lit(lanes, axis.dtype))]
             if at is not None:
                 here[row] = at
                 loops.insert(place_of_rows, (few, many))
                 if together > 1:
-                    inside.insert(0, (near, Lit(together, axis.dtype)))
+                    inside.insert(0, (near, sc.Lit(together, axis.dtype)))
             body = substitute(of.value, {**here})
-            assert isinstance(body, Scalar)
-            guard = None if end is None else Lt(place, end)
+            assert isinstance(body, sc.Scalar)
+            guard = None if end is None else sc.Lt(place, end)
             if reductions and guard is not None:
                 body = _where(guard, body, lane)
             found.append(
@@ -150,32 +139,34 @@ def strips(
     return tuple(found)
 
 
-def _are_open(reductions: Sequence[Reduce]) -> bool:
+def _are_open(reductions: Sequence[sc.Reduce]) -> bool:
     """Whether it is not known how many terms sums have."""
     return any(known(size) is None for each in reductions for size in each.extents)
 
 
-def _where(guard: Scalar, body: Scalar, lane: ScalarVar) -> Scalar:
+def _where(guard: sc.Scalar, body: sc.Scalar, lane: sc.ScalarVar) -> sc.Scalar:
     """A term that reads what is there alone: whatever it is elsewhere is not stored."""
 
     def guarded(node: Term) -> Term:
-        if isinstance(node, Load) and lane in free_vars(node):
-            return Select(guard, node, Lit(0, node.buffer.dtype))
+        if isinstance(node, sc.Load) and lane in free_vars(node):
+            return sc.Select(guard, node, sc.Lit(0, node.buffer.dtype))
         return node
 
     found = map_bottom_up(guarded, body)
-    assert isinstance(found, Scalar)
+    assert isinstance(found, sc.Scalar)
     return found
 
 
 def _shared(
-    bodies: Sequence[Scalar], axis: ScalarVar, around: Sequence[tuple[ScalarVar, Scalar]]
+    bodies: Sequence[sc.Scalar],
+    axis: sc.ScalarVar,
+    around: Sequence[tuple[sc.ScalarVar, sc.Scalar]],
 ) -> int:
     """The axis whose neighbours read the same columns; the last where there is none."""
     columns: set[Term] = set()
     for body in bodies:
         for node in post_order(body):
-            if isinstance(node, Load) and axis in free_vars(node):
+            if isinstance(node, sc.Load) and axis in free_vars(node):
                 columns |= free_vars(node)
     for at, (each, count) in enumerate(around):
         if each not in columns and (known(count) or 0) >= ROWS:
@@ -183,7 +174,7 @@ def _shared(
     return len(around) - 1
 
 
-def nested(of: Scalar) -> frozenset[Reduce]:
+def nested(of: sc.Scalar) -> frozenset[sc.Reduce]:
     """The reductions that are evaluated whenever a term is, and those whenever such a one is."""
     found = list(exposed(of))
     for each in found:
@@ -191,7 +182,9 @@ def nested(of: Scalar) -> frozenset[Reduce]:
     return frozenset(found)
 
 
-def is_row(body: Scalar, axis: ScalarVar, inside: Collection[Reduce] = (), apart: int = 1) -> bool:
+def is_row(
+    body: sc.Scalar, axis: sc.ScalarVar, inside: Collection[sc.Reduce] = (), apart: int = 1
+) -> bool:
     """Whether everything a term reads is contiguous along an axis, or the same all along it.
 
     Only those reductions may be part of it that are `inside`, and neighbours may be so many
@@ -201,14 +194,14 @@ def is_row(body: Scalar, axis: ScalarVar, inside: Collection[Reduce] = (), apart
     stack: list[Term] = [body]
     while stack:
         node = stack.pop()
-        if node in seen or not isinstance(node, Scalar):
+        if node in seen or not isinstance(node, sc.Scalar):
             continue
         seen.add(node)
-        if isinstance(node, Reduce) and node not in inside:
+        if isinstance(node, sc.Reduce) and node not in inside:
             return False
         if isinstance(node, _ALONE) and axis in free_vars(node):
             return False
-        if isinstance(node, Load) and axis in free_vars(node):
+        if isinstance(node, sc.Load) and axis in free_vars(node):
             if any(axis in free_vars(each) for each in node.indices[:-1]):
                 return False
             step = polynomial(node.indices[-1]).get(frozenset({(axis, 1)}))
@@ -223,17 +216,17 @@ def is_row(body: Scalar, axis: ScalarVar, inside: Collection[Reduce] = (), apart
     return True
 
 
-def replaced(of: Scalar, by: Mapping[Term, Scalar]) -> Scalar:
+def replaced(of: sc.Scalar, by: Mapping[Term, sc.Scalar]) -> sc.Scalar:
     found = map_top_down(lambda node: by.get(node, node), of) if by else of
-    assert isinstance(found, Scalar)
+    assert isinstance(found, sc.Scalar)
     return found
 
 
 def loops_around(
-    around: Sequence[tuple[ScalarVar, Scalar]],
+    around: Sequence[tuple[sc.ScalarVar, sc.Scalar]],
     inside: Stmt,
     innermost: LoopKind = "serial",
-    unrolled: Collection[ScalarVar] = (),
+    unrolled: Collection[sc.ScalarVar] = (),
 ) -> Stmt:
     """A statement in loops, the innermost of some kind, others maybe written out."""
     kind = innermost

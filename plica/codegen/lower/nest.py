@@ -37,20 +37,9 @@ from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.reduction import exposed
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Lit,
-    Load,
-    Min,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    dtype_of,
-    index,
-)
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, kernel_of, loads, pairs
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, Kernel, LoopKind, Seq, Stmt, Store
@@ -83,9 +72,9 @@ class StoredElement:
     """What is stored once an element is reduced: `value` at `indices`, where it reads the element
     from `reduced` at the axes of the reduction."""
 
-    reduced: Buffer
-    indices: tuple[Scalar, ...]
-    value: Scalar
+    reduced: sc.Buffer
+    indices: tuple[sc.Scalar, ...]
+    value: sc.Scalar
 
 
 def stored(fold: Each, epilogue: Each | None) -> StoredElement | None:
@@ -93,15 +82,15 @@ def stored(fold: Each, epilogue: Each | None) -> StoredElement | None:
     if epilogue is None:
         return None
     (read,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
-    places: dict[Term, Scalar] = {
+    places: dict[Term, sc.Scalar] = {
         place: axis
         for place, axis in zip(read.indices, fold.axes, strict=True)
-        if isinstance(place, ScalarVar)
+        if isinstance(place, sc.ScalarVar)
     }
     for axis in epilogue.axes:
-        places.setdefault(axis, index(0))  # it has length 1
+        places.setdefault(axis, sc.index(0))  # it has length 1
     value = substitute(epilogue.value, places)
-    assert isinstance(value, Scalar)
+    assert isinstance(value, sc.Scalar)
     return StoredElement(fold.out, tuple([places[axis] for axis in epilogue.axes]), value)
 
 
@@ -139,11 +128,11 @@ def _by_row(of: Stages, every: Sequence[tuple[Each, Each | None]], rows: int, fr
     """
     names = Names(of)
     row = tuple([names.var("row") for _ in range(rows)])
-    kept: dict[Buffer, Buffer] = {}
+    kept: dict[sc.Buffer, sc.Buffer] = {}
     steps: list[Stmt] = []
     for fold, epilogue in every:
         one = _of_row(fold, row, kept)
-        made, after = fold, StoredElement(one.out, one.axes, Load(one.out, one.axes))
+        made, after = fold, StoredElement(one.out, one.axes, sc.Load(one.out, one.axes))
         if epilogue is not None:
             made = epilogue
             found = stored(one, _of_row(epilogue, row, {**kept, fold.out: one.out}))
@@ -153,7 +142,7 @@ def _by_row(of: Stages, every: Sequence[tuple[Each, Each | None]], rows: int, fr
             target = made.out
             after = StoredElement(after.reduced, (*row, *after.indices), after.value)
         else:
-            target = Buffer(names.name("kept"), made.out.shape[rows:], made.out.dtype)
+            target = sc.Buffer(names.name("kept"), made.out.shape[rows:], made.out.dtype)
             kept[made.out] = target
         steps.append(elements(one, target, after, free))
     body: Stmt = Seq(tuple(steps))
@@ -162,30 +151,30 @@ def _by_row(of: Stages, every: Sequence[tuple[Each, Each | None]], rows: int, fr
     return loops_around(tuple(zip(row, of.result.shape[:rows], strict=True)), body)
 
 
-def _of_row(of: Each, row: tuple[ScalarVar, ...], kept: Mapping[Buffer, Buffer]) -> Each:
+def _of_row(of: Each, row: tuple[sc.ScalarVar, ...], kept: Mapping[sc.Buffer, sc.Buffer]) -> Each:
     """A stage for one row: the axes after those of the rows are left."""
     rows = len(row)
     here: dict[Term, Term] = dict(zip(of.axes[:rows], row, strict=True))
 
     def new(node: Term) -> Term:
-        if isinstance(node, Load) and node.buffer in kept:
-            return Load(kept[node.buffer], node.indices[rows:])
+        if isinstance(node, sc.Load) and node.buffer in kept:
+            return sc.Load(kept[node.buffer], node.indices[rows:])
         return node
 
     value = map_bottom_up(new, substitute(of.value, here))
-    out = Buffer(of.out.name, of.out.shape[rows:], of.out.dtype)
+    out = sc.Buffer(of.out.name, of.out.shape[rows:], of.out.dtype)
     return Each(out, of.axes[rows:], value)  # type: ignore[arg-type]  # scalars give scalars
 
 
-def open_sizes(of: Sequence[Buffer], body: Stmt) -> tuple[ScalarVar, ...]:
+def open_sizes(of: Sequence[sc.Buffer], body: Stmt) -> tuple[sc.ScalarVar, ...]:
     """The dims in the shapes of buffers, in order, then those that a statement asks for."""
     found = {var: None for each in of for size in each.shape for var in free_vars(size)}
-    more = [var for var in free_vars(body) if var not in found and isinstance(var, ScalarVar)]
+    more = [var for var in free_vars(body) if var not in found and isinstance(var, sc.ScalarVar)]
     more.sort(key=lambda var: (var.name.hint, var.name.index))
-    return tuple([var for var in found if isinstance(var, ScalarVar)] + more)
+    return tuple([var for var in found if isinstance(var, sc.ScalarVar)] + more)
 
 
-def elements(of: Each, out: Buffer, after: StoredElement | None, free: bool = False) -> Stmt:
+def elements(of: Each, out: sc.Buffer, after: StoredElement | None, free: bool = False) -> Stmt:
     """The loops that fill a buffer with the elements of a stage."""
     lanes = lane_reductions(of) if free else None
     if lanes is not None:
@@ -199,7 +188,7 @@ def elements(of: Each, out: Buffer, after: StoredElement | None, free: bool = Fa
     return _walked(of, out, after, _walk(of, after))
 
 
-def _walked(of: Each, out: Buffer, after: StoredElement | None, walk: LoopOrder) -> Stmt:
+def _walked(of: Each, out: sc.Buffer, after: StoredElement | None, walk: LoopOrder) -> Stmt:
     """The loops of a walk."""
     reductions = exposed(walk.body)
     if not reductions:
@@ -219,7 +208,7 @@ def _walked(of: Each, out: Buffer, after: StoredElement | None, walk: LoopOrder)
         cells.append(cell)
         steps += sums.accumulated(each, cell)
     if cells[0].buffer is not out or after is not None:
-        stand_in: dict[Term, Scalar] = {
+        stand_in: dict[Term, sc.Scalar] = {
             each: cell.value for each, cell in zip(reductions, cells, strict=True)
         }
         value = replaced(walk.body, stand_in)
@@ -233,10 +222,10 @@ def _walked(of: Each, out: Buffer, after: StoredElement | None, walk: LoopOrder)
 
 def in_registers(
     walk: LoopOrder,
-    out: Buffer,
+    out: sc.Buffer,
     after: StoredElement | None,
     names: Names,
-    ends: tuple[Scalar, Scalar, Scalar],
+    ends: tuple[sc.Scalar, sc.Scalar, sc.Scalar],
 ) -> Stmt:
     """The loops of a walk that is all inside the reductions, whose sums are kept in registers.
 
@@ -244,7 +233,7 @@ def in_registers(
     """
     sums = Sums(walk, walk.loops, names, "local", 1)
     steps: list[Stmt] = []
-    stand_in: dict[Term, Scalar] = {}
+    stand_in: dict[Term, sc.Scalar] = {}
     for each in exposed(walk.body):
         cell = sums.cell(each)
         steps += sums.accumulated(each, cell)
@@ -254,7 +243,7 @@ def in_registers(
     # A sum that is asked for on one side alone would be made there, after all others.
     sides = [
         loops_around(walk.loops, Branch(each, last, NOTHING), walk.kind, walk.unrolled)
-        for each in (lane, And(row, lane))
+        for each in (lane, sc.And(row, lane))
     ]
     steps.append(Branch(whole, *sides))
     stmt: Stmt = Seq(tuple(steps))
@@ -269,22 +258,22 @@ class Sums:
     def __init__(
         self,
         walk: LoopOrder,
-        inner: Sequence[tuple[ScalarVar, Scalar]],
+        inner: Sequence[tuple[sc.ScalarVar, sc.Scalar]],
         names: Names,
         scope: str = "global",
         long: int = LONG,
     ) -> None:
         self.walk, self.inner, self.names = walk, inner, names
         self.scope, self.long = scope, long
-        self.held: list[Buffer] = []
+        self.held: list[sc.Buffer] = []
 
-    def cell(self, of: Reduce) -> _Cell:
+    def cell(self, of: sc.Reduce) -> _Cell:
         """A place for the total of a reduction."""
         shape = tuple([extent for _, extent in self.inner])
-        self.held.append(Buffer(self.names.name("acc"), shape, dtype_of(of), self.scope))
+        self.held.append(sc.Buffer(self.names.name("acc"), shape, sc.dtype_of(of), self.scope))
         return _Cell(self.held[-1], tuple([axis for axis, _ in self.inner]))
 
-    def accumulated(self, of: Reduce, cell: _Cell) -> list[Stmt]:
+    def accumulated(self, of: sc.Reduce, cell: _Cell) -> list[Stmt]:
         """The loops that reduce into a cell.
 
         Long runs inside it have cells of their own, if neighbours are reduced side by side; short
@@ -292,14 +281,14 @@ class Sums:
         """
         walk = self.walk
         steps: list[Stmt] = []
-        stand_in: dict[Term, Scalar] = {}
+        stand_in: dict[Term, sc.Scalar] = {}
         for each in exposed(of.body) if self.inner else ():
             if not _is_short(each, self.long):
                 own = self.cell(each)
                 steps += self.accumulated(each, own)
                 stand_in[each] = own.value
         start, join = MEANING[of.combiner]
-        first = Store(cell.buffer, cell.indices, start(dtype_of(of)))
+        first = Store(cell.buffer, cell.indices, start(sc.dtype_of(of)))
         again = Store(cell.buffer, cell.indices, join(cell.value, replaced(of.body, stand_in)))
         around = tuple(zip(of.axes, of.extents, strict=True))
         begin = loops_around(self.inner, first, walk.kind, walk.unrolled)
@@ -310,38 +299,40 @@ class Sums:
         return [begin, loops_around(around, Seq(tuple(steps)))]
 
 
-def _is_short(of: Reduce, long: int) -> bool:
+def _is_short(of: sc.Reduce, long: int) -> bool:
     """Whether a reduction has few terms for sure."""
     count = 1
     for each in of.extents:
-        most = known(each.left) if isinstance(each, Min) else known(each)
+        most = known(each.left) if isinstance(each, sc.Min) else known(each)
         count *= long if most is None else most
     return count < long
 
 
-def _in_place(of: Each, reduction: Reduce, out: Buffer, after: StoredElement | None) -> bool:
+def _in_place(of: Each, reduction: sc.Reduce, out: sc.Buffer, after: StoredElement | None) -> bool:
     """Whether a reduction is accumulated where its element ends: if nothing follows it, or if the
     row is too long to be kept elsewhere."""
     if after is None:
         return True
-    same = after.indices == of.axes and dtype_of(reduction) is out.dtype
+    same = after.indices == of.axes and sc.dtype_of(reduction) is out.dtype
     return same and _row_bytes(of, [reduction]) > ROW
 
 
-def last_store(value: Scalar, walk: LoopOrder, out: Buffer, after: StoredElement | None) -> Stmt:
+def last_store(
+    value: sc.Scalar, walk: LoopOrder, out: sc.Buffer, after: StoredElement | None
+) -> Stmt:
     """The store of an element whose reduction is done."""
     if after is None:
         return Store(out, walk.indices, value)
-    terms: list[Scalar] = [after.value, *after.indices]
+    terms: list[sc.Scalar] = [after.value, *after.indices]
     if walk.turned:
         turned: dict[Term, Term] = dict(walk.turned)
         terms = [substitute(each, turned) for each in terms]  # type: ignore[misc]  # scalars give scalars
 
     def filled(node: Term) -> Term:
-        return value if isinstance(node, Load) and node.buffer is after.reduced else node
+        return value if isinstance(node, sc.Load) and node.buffer is after.reduced else node
 
     whole = map_top_down(filled, terms[0])
-    assert isinstance(whole, Scalar)
+    assert isinstance(whole, sc.Scalar)
     return Store(out, tuple(terms[1:]), whole)
 
 
@@ -365,15 +356,15 @@ def _walk(of: Each, after: StoredElement | None) -> LoopOrder:
     tile = max((count for count in range(1, TILE + 1) if size % count == 0), default=1)
     if tile == 1:
         return LoopOrder(loops, of.axes, of.value, 0)
-    taken = {node.name for node in post_order(of) if isinstance(node, ScalarVar)}
-    one = ScalarVar(fresh(Name("tile"), taken), axis.dtype)
-    lane = ScalarVar(fresh(Name("lane"), taken), axis.dtype)
+    taken = {node.name for node in post_order(of) if isinstance(node, sc.ScalarVar)}
+    one = sc.ScalarVar(fresh(Name("tile"), taken), axis.dtype)
+    lane = sc.ScalarVar(fresh(Name("lane"), taken), axis.dtype)
     there = one * tile + lane
     body = substitute(of.value, {axis: there})
-    assert isinstance(body, Scalar)
-    tiled = (one, Lit(size // tile, axis.dtype))
+    assert isinstance(body, sc.Scalar)
+    tiled = (one, sc.Lit(size // tile, axis.dtype))
     return LoopOrder(
-        (*loops[:place], tiled, *loops[place + 1 :], (lane, Lit(tile, axis.dtype))),
+        (*loops[:place], tiled, *loops[place + 1 :], (lane, sc.Lit(tile, axis.dtype))),
         (*of.axes[:place], there, *of.axes[place + 1 :]),
         body,
         1,
@@ -381,7 +372,7 @@ def _walk(of: Each, after: StoredElement | None) -> LoopOrder:
     )
 
 
-def _count(reductions: Sequence[Reduce]) -> int:
+def _count(reductions: Sequence[sc.Reduce]) -> int:
     """How many terms the longest reduction has."""
     longest = 0
     for each in reductions:
@@ -396,15 +387,15 @@ def _count(reductions: Sequence[Reduce]) -> int:
 class _Cell:
     """Where a reduction is accumulated."""
 
-    buffer: Buffer
-    indices: tuple[Scalar, ...]
+    buffer: sc.Buffer
+    indices: tuple[sc.Scalar, ...]
 
     @property
-    def value(self) -> Scalar:
-        return Load(self.buffer, self.indices)
+    def value(self) -> sc.Scalar:
+        return sc.Load(self.buffer, self.indices)
 
 
-def _kind(of: Each, bodies: Sequence[Scalar], after: StoredElement | None) -> LoopKind:
+def _kind(of: Each, bodies: Sequence[sc.Scalar], after: StoredElement | None) -> LoopKind:
     """Vectorized if neighbours along the last axis are neighbours in all that is touched."""
     if not of.axes or (known(of.out.shape[-1]) or 0) < VECTOR:
         return "serial"
@@ -417,13 +408,13 @@ def _kind(of: Each, bodies: Sequence[Scalar], after: StoredElement | None) -> Lo
     return "vectorized" if rows else "serial"
 
 
-def _row_bytes(of: Each, reductions: Sequence[Reduce]) -> int:
+def _row_bytes(of: Each, reductions: Sequence[sc.Reduce]) -> int:
     """What an accumulator for a row takes."""
     length = known(of.out.shape[-1]) if of.out.shape else 1
-    return max(dtype_of(each).bytes for each in reductions) * (length or 0)
+    return max(sc.dtype_of(each).bytes for each in reductions) * (length or 0)
 
 
-def _row_fits(of: Each, reductions: Sequence[Reduce], after: StoredElement | None) -> bool:
+def _row_fits(of: Each, reductions: Sequence[sc.Reduce], after: StoredElement | None) -> bool:
     """Whether the last axis may go innermost: it is contiguous in what is read, and not long."""
     if not of.axes:
         return False
@@ -433,7 +424,7 @@ def _row_fits(of: Each, reductions: Sequence[Reduce], after: StoredElement | Non
         return False
     alone = list(reductions) == [of.value]
     if alone and after is not None:
-        alone = after.indices == of.axes and dtype_of(of.value) is dtype_of(after.value)
+        alone = after.indices == of.axes and sc.dtype_of(of.value) is sc.dtype_of(after.value)
     if _row_bytes(of, reductions) > ROW and not alone:
         return False
     within = nested(of.value)

@@ -21,21 +21,9 @@ from attrs import frozen
 from plica.codegen.lower.loop_order import NEAR, VECTOR, is_row, loops_around, replaced
 from plica.core.binding import substitute
 from plica.core.term import Term
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.reduction import exposed
-from plica.ir.loop.scalar import (
-    Buffer,
-    Cast,
-    Load,
-    Lt,
-    Min,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names
 from plica.ir.loop.statement import Alloc, Seq, Stmt, Store
@@ -56,9 +44,9 @@ BLOCK: Final = 16
 class LaneReductions:
     """The steps that reduce what an element is made of, and what it is then."""
 
-    value: Scalar
+    value: sc.Scalar
     steps: tuple[Stmt, ...]
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[sc.Buffer, ...]
 
     def held(self, last: Stmt) -> Stmt:
         """The steps, then what is done with the element."""
@@ -75,8 +63,8 @@ def lane_reductions(of: Each) -> LaneReductions | None:
         return None
     names = Names(of)
     steps: list[Stmt] = []
-    held: list[Buffer] = []
-    totals: dict[Term, Scalar] = {}
+    held: list[sc.Buffer] = []
+    totals: dict[Term, sc.Scalar] = {}
     for each in reductions:
         row = _Row(each, names)
         steps += row.steps()
@@ -85,8 +73,8 @@ def lane_reductions(of: Each) -> LaneReductions | None:
     return LaneReductions(replaced(of.value, totals), tuple(steps), tuple(held))
 
 
-def _is_open_row(of: Reduce) -> bool:
-    if of.combiner not in ("sum", "max", "min") or dtype_of(of) is not f32 or len(of.axes) != 1:
+def _is_open_row(of: sc.Reduce) -> bool:
+    if of.combiner not in ("sum", "max", "min") or sc.dtype_of(of) is not f32 or len(of.axes) != 1:
         return False
     return known(of.extents[0]) is None and is_row(of.body, of.axes[0], (), NEAR)
 
@@ -94,58 +82,58 @@ def _is_open_row(of: Reduce) -> bool:
 class _Row:
     """A reduction along a row, and the registers of it."""
 
-    def __init__(self, of: Reduce, names: Names) -> None:
+    def __init__(self, of: sc.Reduce, names: Names) -> None:
         self.of, self.names = of, names
-        self.dtype = dtype_of(of)
+        self.dtype = sc.dtype_of(of)
         self.wide = f64 if of.combiner == "sum" else self.dtype
         self.start, self.join = MEANING[of.combiner]
-        part = (index(BESIDE), index(VECTOR))
-        self.part = Buffer(names.name("part"), part, self.dtype, "local")
-        self.whole = Buffer(names.name("wide"), (index(VECTOR),), self.wide, "local")
+        part = (sc.index(BESIDE), sc.index(VECTOR))
+        self.part = sc.Buffer(names.name("part"), part, self.dtype, "local")
+        self.whole = sc.Buffer(names.name("wide"), (sc.index(VECTOR),), self.wide, "local")
         self.buffers = (self.part, self.whole)
 
     @property
-    def total(self) -> Scalar:
+    def total(self) -> sc.Scalar:
         """What all terms come to."""
-        found = Load(self.whole, (index(0),))
-        return found if self.wide is self.dtype else Cast(found, self.dtype)
+        found = sc.Load(self.whole, (sc.index(0),))
+        return found if self.wide is self.dtype else sc.Cast(found, self.dtype)
 
     def steps(self) -> list[Stmt]:
         """Blocks of the row, what is left of it, then the lanes of their totals."""
         block, strip, near = (self.names.var(each) for each in ("block", "strip", "near"))
         vector, lane = self.names.var("vector"), self.names.var("lane")
         (size,) = self.of.extents
-        strips, lanes = size // STRIP, (lane, index(VECTOR))
+        strips, lanes = size // STRIP, (lane, sc.index(VECTOR))
         whole = self._term((block * BLOCK + strip) * STRIP + near * VECTOR + lane)
         place = strips * STRIP + vector * VECTOR + lane
-        some = Select(Lt(place, size), self._term(place), self.start(self.dtype))
+        some = sc.Select(sc.Lt(place, size), self._term(place), self.start(self.dtype))
         left = (size - strips * STRIP + (VECTOR - 1)) // VECTOR
-        beside = [(near, index(BESIDE)), lanes]
-        here = [(strip, Min(strips - block * BLOCK, index(BLOCK))), *beside]
+        beside = [(near, sc.index(BESIDE)), lanes]
+        here = [(strip, sc.Min(strips - block * BLOCK, sc.index(BLOCK))), *beside]
         main = self._total(
             beside, loops_around(here, self._joined(near, lane, whole), "vectorized", (near,))
         )
         last = loops_around(
-            [(vector, left), lanes], self._joined(index(0), lane, some), "vectorized"
+            [(vector, left), lanes], self._joined(sc.index(0), lane, some), "vectorized"
         )
         begin = Store(self.whole, (lane,), self.start(self.wide))
         return [
             loops_around([lanes], begin, "vectorized"),
             loops_around([(block, (strips + (BLOCK - 1)) // BLOCK)], main),
-            self._total([(near, index(1)), lanes], last),
+            self._total([(near, sc.index(1)), lanes], last),
             *self._halves(),
         ]
 
-    def _total(self, loops: Sequence[tuple[ScalarVar, Scalar]], terms: Stmt) -> Stmt:
+    def _total(self, loops: Sequence[tuple[sc.ScalarVar, sc.Scalar]], terms: Stmt) -> Stmt:
         """What terms come to in each lane, added to what those before them did."""
         (near, many), (lane, _) = loops
         begin = Store(self.part, (near, lane), self.start(self.dtype))
-        total: Scalar = Load(self.part, (index(0), lane))
+        total: sc.Scalar = sc.Load(self.part, (sc.index(0), lane))
         for each in range(1, known(many) or 1):
-            total = self.join(total, Load(self.part, (index(each), lane)))
+            total = self.join(total, sc.Load(self.part, (sc.index(each), lane)))
         if self.wide is not self.dtype:
-            total = Cast(total, self.wide)
-        kept = Store(self.whole, (lane,), self.join(Load(self.whole, (lane,)), total))
+            total = sc.Cast(total, self.wide)
+        kept = Store(self.whole, (lane,), self.join(sc.Load(self.whole, (lane,)), total))
         return Seq(
             (
                 loops_around(loops, begin, "vectorized", (near,)),
@@ -154,13 +142,13 @@ class _Row:
             )
         )
 
-    def _joined(self, near: Scalar, lane: Scalar, term: Scalar) -> Stmt:
+    def _joined(self, near: sc.Scalar, lane: sc.Scalar, term: sc.Scalar) -> Stmt:
         place = (near, lane)
-        return Store(self.part, place, self.join(Load(self.part, place), term))
+        return Store(self.part, place, self.join(sc.Load(self.part, place), term))
 
-    def _term(self, place: Scalar) -> Scalar:
+    def _term(self, place: sc.Scalar) -> sc.Scalar:
         found = substitute(self.of.body, {self.of.axes[0]: place})
-        assert isinstance(found, Scalar)
+        assert isinstance(found, sc.Scalar)
         return found
 
     def _halves(self) -> list[Stmt]:
@@ -170,7 +158,7 @@ class _Row:
         while many > 1:
             many //= 2
             lane = self.names.var("lane")
-            both = self.join(Load(self.whole, (lane,)), Load(self.whole, (lane + many,)))
+            both = self.join(sc.Load(self.whole, (lane,)), sc.Load(self.whole, (lane + many,)))
             step = Store(self.whole, (lane,), both)
-            found.append(loops_around([(lane, index(many))], step, "vectorized"))
+            found.append(loops_around([(lane, sc.index(many))], step, "vectorized"))
         return found

@@ -22,21 +22,7 @@ from attrs import frozen
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Le,
-    Lit,
-    Load,
-    Lt,
-    Mul,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, pairs
 from plica.ir.loop.stages import stages as joined
@@ -54,8 +40,8 @@ class OpenTile:
     """Stages of which the last sum is made in tiles: which axis has lanes, and which neighbours."""
 
     stages: Stages
-    lane: ScalarVar
-    column: ScalarVar
+    lane: sc.ScalarVar
+    column: sc.ScalarVar
     lanes: int
     vectors: int
     steps: int
@@ -68,13 +54,13 @@ class _Product:
     """A sum of products: its axes by what they are for."""
 
     fold: Each
-    reduction: Reduce
-    data: Load
-    guards: tuple[Scalar, ...]
-    fill: Lit
-    weight: Load
-    lane: ScalarVar
-    column: ScalarVar
+    reduction: sc.Reduce
+    data: sc.Load
+    guards: tuple[sc.Scalar, ...]
+    fill: sc.Lit
+    weight: sc.Load
+    lane: sc.ScalarVar
+    column: sc.ScalarVar
 
 
 def open_tile(of: Stages, constant: Sequence[bool], machine: Machine) -> OpenTile | None:
@@ -102,7 +88,7 @@ def open_tile(of: Stages, constant: Sequence[bool], machine: Machine) -> OpenTil
     copies, data = room
     pack, weight = _packed(found, lanes, names)
     old = found.reduction
-    value = Reduce(old.combiner, old.axes, old.extents, Mul(data, weight), old.runs)
+    value = sc.Reduce(old.combiner, old.axes, old.extents, sc.Mul(data, weight), old.runs)
     total = Each(found.fold.out, found.fold.axes, value)
     every = [*copies, pack, total, *([] if epilogue is None else [epilogue])]
     outputs = (*[each.out for each in copies], pack.out, of.result)
@@ -113,35 +99,39 @@ def open_tile(of: Stages, constant: Sequence[bool], machine: Machine) -> OpenTil
 def without_units(of: Stages) -> Stages:
     """The stages without terms of length 1, which make no difference to the runs of a product."""
     fold = of.stages[0]
-    if not isinstance(fold, Each) or not isinstance(fold.value, Reduce) or fold.value.runs == "row":
+    if (
+        not isinstance(fold, Each)
+        or not isinstance(fold.value, sc.Reduce)
+        or fold.value.runs == "row"
+    ):
         return of
     old = fold.value
     single = [axis for axis, n in zip(old.axes, old.extents, strict=True) if known(n) == 1]
     single = single[len(single) == len(old.axes) :]
     left = [(a, n) for a, n in zip(old.axes, old.extents, strict=True) if a not in single]
-    zero: dict[Term, Term] = dict.fromkeys(single, index(0))
+    zero: dict[Term, Term] = dict.fromkeys(single, sc.index(0))
 
-    def put(of: Scalar) -> Scalar:
+    def put(of: sc.Scalar) -> sc.Scalar:
         if free_vars(of).isdisjoint(single):
             return of
         return dim(substitute(of, zero))  # type: ignore[arg-type]  # scalars give scalars
 
     def change(node: Term) -> Term:
         match node:
-            case Load(buffer, indices):
-                return Load(buffer, tuple([put(each) for each in indices]))
-            case Le(low, high) if dtype_of(low) is i64:
-                return Le(put(low), put(high))
-            case Lt(low, high) if dtype_of(low) is i64:
-                return Lt(put(low), put(high))
+            case sc.Load(buffer, indices):
+                return sc.Load(buffer, tuple([put(each) for each in indices]))
+            case sc.Le(low, high) if sc.dtype_of(low) is i64:
+                return sc.Le(put(low), put(high))
+            case sc.Lt(low, high) if sc.dtype_of(low) is i64:
+                return sc.Lt(put(low), put(high))
             case _:
                 return node
 
     body = map_bottom_up(change, old.body) if single else old.body
-    if not isinstance(body, Scalar) or not free_vars(body).isdisjoint(single):
+    if not isinstance(body, sc.Scalar) or not free_vars(body).isdisjoint(single):
         return of
     axes, extents = tuple([a for a, _ in left]), tuple([n for _, n in left])
-    value = Reduce(old.combiner, axes, extents, body, old.runs)
+    value = sc.Reduce(old.combiner, axes, extents, body, old.runs)
     return joined(of.inputs, (Each(fold.out, fold.axes, value), *of.stages[1:]), of.outputs)
 
 
@@ -150,8 +140,8 @@ def _flat(of: Stages) -> Stages:
 
     y[n, o, i, j] = sum over c of x[n, c, i, j] * w[o, c]  -->  p in the place of i, j
     """
-    views: dict[Buffer, Buffer] = {}
-    size: tuple[Scalar, ...] | None = None
+    views: dict[sc.Buffer, sc.Buffer] = {}
+    size: tuple[sc.Scalar, ...] | None = None
     made: list[Each] = []
     for each in of.stages:
         if not isinstance(each, Each) or len(each.axes) < 2:
@@ -171,13 +161,13 @@ def _flat(of: Stages) -> Stages:
         assert isinstance(each, Each)
         ends = each.axes[-2:]
 
-        def viewed(node: Term, ends: tuple[ScalarVar, ...] = ends) -> Term:
-            if isinstance(node, Load) and node.buffer in views and node.indices[-2:] == ends:
-                return Load(views[node.buffer], (*node.indices[:-2], ends[-1]))
+        def viewed(node: Term, ends: tuple[sc.ScalarVar, ...] = ends) -> Term:
+            if isinstance(node, sc.Load) and node.buffer in views and node.indices[-2:] == ends:
+                return sc.Load(views[node.buffer], (*node.indices[:-2], ends[-1]))
             return node
 
         value = map_bottom_up(viewed, each.value)
-        assert isinstance(value, Scalar)
+        assert isinstance(value, sc.Scalar)
         again = {load.buffer for load in loads(value)}
         if not again.isdisjoint(views) or ends[0] in free_vars(value) or _asks(value, ends[1]):
             return of
@@ -186,15 +176,15 @@ def _flat(of: Stages) -> Stages:
     return joined(inputs, made, [views.get(each, each) for each in of.outputs])
 
 
-def _view(of: Buffer) -> Buffer:
+def _view(of: sc.Buffer) -> sc.Buffer:
     """A buffer with its last two dims as one."""
-    return Buffer(of.name, (*of.shape[:-2], dim(of.shape[-2] * of.shape[-1])), of.dtype)
+    return sc.Buffer(of.name, (*of.shape[:-2], dim(of.shape[-2] * of.shape[-1])), of.dtype)
 
 
-def _asks(of: Scalar, axis: ScalarVar) -> bool:
+def _asks(of: sc.Scalar, axis: sc.ScalarVar) -> bool:
     """Whether a term asks where it is along an axis, other than to read there."""
     hidden = map_bottom_up(
-        lambda node: Lit(0, node.buffer.dtype) if isinstance(node, Load) else node, of
+        lambda node: sc.Lit(0, node.buffer.dtype) if isinstance(node, sc.Load) else node, of
     )
     return axis in free_vars(hidden)
 
@@ -206,7 +196,7 @@ def _product(of: Stages, constant: Sequence[bool]) -> _Product | None:
         return None
     fold = every[0][0]
     body = fold.value
-    if not isinstance(body, Reduce) or body.combiner != "sum" or dtype_of(body) is not f32:
+    if not isinstance(body, sc.Reduce) or body.combiner != "sum" or sc.dtype_of(body) is not f32:
         return None
     axes = dict(zip(fold.axes, fold.out.shape, strict=True))
     terms = dict(zip(body.axes, body.extents, strict=True))
@@ -235,23 +225,23 @@ def _product(of: Stages, constant: Sequence[bool]) -> _Product | None:
     return _Product(fold, body, data, guards, fill, weight, lanes[-1], columns[-1])
 
 
-def _with_room(of: _Product, steps: int, names: Names) -> tuple[list[Each], Load] | None:
+def _with_room(of: _Product, steps: int, names: Names) -> tuple[list[Each], sc.Load] | None:
     """The data in a buffer that has all places that are read by whole tiles, if it has a border;
     None where that might be smaller than nothing."""
     if not of.guards:
         return [], of.data
-    sizes: dict[Term, Scalar] = {
+    sizes: dict[Term, sc.Scalar] = {
         **dict(zip(of.fold.axes, of.fold.out.shape, strict=True)),
         **dict(zip(of.reduction.axes, of.reduction.extents, strict=True)),
     }
     sizes[of.column] = (sizes[of.column] + (steps - 1)) // steps * steps
-    shape: list[Scalar] = []
-    places: list[Scalar] = []
-    axes: list[ScalarVar] = []
-    sources: list[Scalar] = []
-    condition: Scalar | None = None
+    shape: list[sc.Scalar] = []
+    places: list[sc.Scalar] = []
+    axes: list[sc.ScalarVar] = []
+    sources: list[sc.Scalar] = []
+    condition: sc.Scalar | None = None
     for place, size in zip(of.data.indices, of.data.buffer.shape, strict=True):
-        low, high = Le(index(0), place), Lt(place, size)
+        low, high = sc.Le(sc.index(0), place), sc.Lt(place, size)
         axis = names.var("a")
         axes.append(axis)
         if low not in of.guards and high not in of.guards and of.column not in free_vars(place):
@@ -259,7 +249,7 @@ def _with_room(of: _Product, steps: int, names: Names) -> tuple[list[Each], Load
             places.append(place)
             sources.append(axis)
             continue
-        start, least, reach = 0, 1, index(1)
+        start, least, reach = 0, 1, sc.index(1)
         for atoms, factor in polynomial(place).values():
             if not atoms:
                 start += factor
@@ -272,17 +262,17 @@ def _with_room(of: _Product, steps: int, names: Names) -> tuple[list[Each], Load
         shape.append(dim(reach))
         places.append(place - start)
         sources.append(there)
-        for test, old in ((Le(index(0), there), low), (Lt(there, size), high)):
+        for test, old in ((sc.Le(sc.index(0), there), low), (sc.Lt(there, size), high)):
             if old in of.guards or old is high:
-                condition = test if condition is None else And(condition, test)
+                condition = test if condition is None else sc.And(condition, test)
     assert condition is not None
-    room = Buffer(names.name("pad"), tuple(shape), of.data.buffer.dtype)
-    copied = Select(condition, Load(of.data.buffer, tuple(sources)), of.fill)
+    room = sc.Buffer(names.name("pad"), tuple(shape), of.data.buffer.dtype)
+    copied = sc.Select(condition, sc.Load(of.data.buffer, tuple(sources)), of.fill)
     moved = tuple([dim(place) for place in places])
-    return [Each(room, tuple(axes), copied)], Load(room, moved)
+    return [Each(room, tuple(axes), copied)], sc.Load(room, moved)
 
 
-def _packed(of: _Product, lanes: int, names: Names) -> tuple[Each, Load]:
+def _packed(of: _Product, lanes: int, names: Names) -> tuple[Each, sc.Load]:
     """The stage that packs the weight so that a vector of outputs is read at once, and that read:
     w[o, c, k]  -->  packed[o // 16, c, k, o % 16]."""
     places, shape = of.weight.indices, of.weight.buffer.shape
@@ -292,20 +282,17 @@ def _packed(of: _Product, lanes: int, names: Names) -> tuple[Each, Load]:
     rest = [n for n in range(len(places)) if n != at]
     terms = of.reduction.axes
     shared = [n for n in rest if places[n] not in terms]
-    inside = sorted(
-        [n for n in rest if places[n] in terms],
-        key=lambda n: terms.index(places[n]),
-    )
+    inside = sorted([n for n in rest if places[n] in terms], key=lambda n: terms.index(places[n]))
     axes = {n: names.var("u") for n in rest}
     order = [*shared, -1, *inside]
-    sizes = [index(-(-count // lanes)) if n < 0 else shape[n] for n in order]
-    buffer = Buffer(names.name("packed"), (*sizes, index(lanes)), of.weight.buffer.dtype)
+    sizes = [sc.index(-(-count // lanes)) if n < 0 else shape[n] for n in order]
+    buffer = sc.Buffer(names.name("packed"), (*sizes, sc.index(lanes)), of.weight.buffer.dtype)
     there = outer * lanes + inner
-    source: Scalar = Load(
+    source: sc.Scalar = sc.Load(
         of.weight.buffer, tuple([there if n == at else axes[n] for n in range(len(places))])
     )
     if count % lanes:
-        source = Select(Lt(there, index(count)), source, Lit(0, buffer.dtype))
+        source = sc.Select(sc.Lt(there, sc.index(count)), source, sc.Lit(0, buffer.dtype))
     made = Each(buffer, (*[outer if n < 0 else axes[n] for n in order], inner), source)
     read = [of.lane // lanes if n < 0 else places[n] for n in order]
-    return made, Load(buffer, (*read, of.lane % lanes))
+    return made, sc.Load(buffer, (*read, of.lane % lanes))

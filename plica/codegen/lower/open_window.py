@@ -23,30 +23,11 @@ from typing import Final
 from attrs import frozen
 
 from plica.codegen.lower.loop_order import NEAR, LoopOrder, loops_around, replaced
-from plica.codegen.lower.nest import (
-    StoredElement,
-    in_order,
-    in_registers,
-    open_sizes,
-    stored,
-)
+from plica.codegen.lower.nest import StoredElement, in_order, in_registers, open_sizes, stored
 from plica.codegen.lower.open_tile import without_units
 from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Le,
-    Lit,
-    Load,
-    Lt,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, pairs
 from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Seq, Stmt, Store
@@ -73,7 +54,7 @@ class _Side:
     """One of the last two axes of the data: `start + step * axis + some terms`, which reach so far
     beyond."""
 
-    axis: ScalarVar
+    axis: sc.ScalarVar
     start: int
     step: int
     reach: int
@@ -84,10 +65,10 @@ class _Window:
     """A sum over places near one another in an image, and what is read of that."""
 
     fold: Each
-    reduction: Reduce
-    inside: Select
-    data: Load
-    fill: Lit
+    reduction: sc.Reduce
+    inside: sc.Select
+    data: sc.Load
+    fill: sc.Lit
     sides: tuple[_Side, _Side]
 
 
@@ -114,7 +95,7 @@ def open_windows(of: Stages, machine: Machine) -> Kernel | None:
 def _window(fold: Each) -> _Window | None:
     """The window that a stage is."""
     body = fold.value
-    if not isinstance(body, Reduce) or body.runs or dtype_of(body) not in (f32, f64):
+    if not isinstance(body, sc.Reduce) or body.runs or sc.dtype_of(body) not in (f32, f64):
         return None
     if len(fold.axes) < 2 or known(fold.out.shape[-1]) is not None:
         return None
@@ -141,13 +122,13 @@ def _window(fold: Each) -> _Window | None:
         _side(place, axis, terms)
         for place, axis in zip(data.indices[-2:], (column, row), strict=True)
     ]
-    (choice,) = [each for each in (body.body, *body.body._children) if isinstance(each, Select)]
+    (choice,) = [each for each in (body.body, *body.body._children) if isinstance(each, sc.Select)]
     if sides[0] is None or sides[1] is None or sides[1].step > NEAR:
         return None
     return _Window(fold, body, choice, data, fill, (sides[0], sides[1]))
 
 
-def _side(place: Scalar, axis: ScalarVar, terms: dict[ScalarVar, int]) -> _Side | None:
+def _side(place: sc.Scalar, axis: sc.ScalarVar, terms: dict[sc.ScalarVar, int]) -> _Side | None:
     """An index of the data, None where it is none of a window."""
     start, step, reach = 0, 0, 0
     for atoms, factor in polynomial(place).values():
@@ -155,7 +136,7 @@ def _side(place: Scalar, axis: ScalarVar, terms: dict[ScalarVar, int]) -> _Side 
             start += factor
         elif atoms == (axis,):
             step = factor
-        elif len(atoms) == 1 and isinstance(atoms[0], ScalarVar) and atoms[0] in terms:
+        elif len(atoms) == 1 and isinstance(atoms[0], sc.ScalarVar) and atoms[0] in terms:
             reach += factor * (terms[atoms[0]] - 1)
             if factor < 0:
                 return None
@@ -180,8 +161,8 @@ class _Writer:
         self.rows = dim(self.tiles * (self.high * down.step) + max(0, down.reach + 1 - down.step))
         more = -(-max(0, along.reach + 1 - along.step) // self.lanes)
         self.vectors = dim(self.strips * along.step + more)
-        shape = (index(self.blocks), self.rows, dim(self.vectors * self.lanes))
-        self.room = Buffer(names.name("room"), shape, of.data.buffer.dtype)
+        shape = (sc.index(self.blocks), self.rows, dim(self.vectors * self.lanes))
+        self.room = sc.Buffer(names.name("room"), shape, of.data.buffer.dtype)
 
     def kernel(self, after: StoredElement | None) -> Kernel:
         """All of it."""
@@ -196,50 +177,50 @@ class _Writer:
             there = block * each + part
             body = substitute(image, {axis: there})  # type: ignore[assignment]  # a statement stays one
             if self.blocks > 1:
-                body = Branch(Lt(there, size), body, NOTHING)
+                body = Branch(sc.Lt(there, size), body, NOTHING)
             around.append((part, each))
         body = Seq((self._border(block), loops_around(around, body)))
-        whole = For(block, index(self.blocks), "parallel" if self.blocks > 1 else "serial", body)
+        whole = For(block, sc.index(self.blocks), "parallel" if self.blocks > 1 else "serial", body)
         params = (*self.whole.inputs, self.room, self.whole.result)
         return Kernel(open_sizes(params, whole), params, len(self.whole.inputs), whole)
 
-    def _border(self, block: Scalar) -> Stmt:
+    def _border(self, block: sc.Scalar) -> Stmt:
         """What stands outside of an image, everywhere."""
         row, vector, lane = (self.names.var(each) for each in ("row", "vector", "lane"))
         place = (block, row, vector * self.lanes + lane)
-        loops = [(row, self.rows), (vector, self.vectors), (lane, index(self.lanes))]
+        loops = [(row, self.rows), (vector, self.vectors), (lane, sc.index(self.lanes))]
         return loops_around(loops, Store(self.room, place, self.of.fill), "vectorized")
 
-    def _copied(self, block: Scalar) -> Stmt:
+    def _copied(self, block: sc.Scalar) -> Stmt:
         """An image, where its border begins."""
         data, (down, along) = self.of.data, self.of.sides
         row, vector, lane = (self.names.var(each) for each in ("row", "vector", "lane"))
         first, place = vector * self.lanes, vector * self.lanes + lane
         height, width = data.buffer.shape[-2:]
         high, wide = self.rows + down.start, self.vectors * self.lanes + along.start
-        read = Load(data.buffer, (*data.indices[:-2], row, place))
+        read = sc.Load(data.buffer, (*data.indices[:-2], row, place))
         copy = Store(self.room, (block, row - down.start, place - along.start), read)
-        some = Branch(And(Lt(place, width), Lt(place, wide)), copy, NOTHING)
-        whole = And(Le(first + self.lanes, width), Le(first + self.lanes, wide))
-        lanes = [(lane, index(self.lanes))]
+        some = Branch(sc.And(sc.Lt(place, width), sc.Lt(place, wide)), copy, NOTHING)
+        whole = sc.And(sc.Le(first + self.lanes, width), sc.Le(first + self.lanes, wide))
+        lanes = [(lane, sc.index(self.lanes))]
         sides = [loops_around(lanes, each, "vectorized") for each in (copy, some)]
         strips = [(vector, (width + (self.lanes - 1)) // self.lanes)]
         line = loops_around(strips, Branch(whole, *sides))
-        return loops_around([(row, height)], Branch(Lt(row, high), line, NOTHING))
+        return loops_around([(row, height)], Branch(sc.Lt(row, high), line, NOTHING))
 
-    def _tiles(self, block: Scalar, after: StoredElement | None) -> Stmt:
+    def _tiles(self, block: sc.Scalar, after: StoredElement | None) -> Stmt:
         """The windows of an image."""
         of, (down, along) = self.of, self.of.sides
         tile, strip, near, lane = (self.names.var(e) for e in ("tile", "strip", "near", "lane"))
         here = {down.axis: tile * self.high + near, along.axis: strip * self.lanes + lane}
-        near_by: dict[Term, Scalar] = {of.inside: self._read(block)}
+        near_by: dict[Term, sc.Scalar] = {of.inside: self._read(block)}
         value = substitute(replaced(of.reduction, near_by), dict(here))
-        assert isinstance(value, Scalar)
+        assert isinstance(value, sc.Scalar)
         high, wide = self.shape[-2:]
-        ends = (Le(tile * self.high + self.high, high), Lt(here[along.axis], wide))
-        some = Lt(here[down.axis], high)
+        ends = (sc.Le(tile * self.high + self.high, high), sc.Lt(here[along.axis], wide))
+        some = sc.Lt(here[down.axis], high)
         walk = LoopOrder(
-            ((near, index(self.high)), (lane, index(self.lanes))),
+            ((near, sc.index(self.high)), (lane, sc.index(self.lanes))),
             tuple([here.get(axis, axis) for axis in of.fold.axes]),
             value,
             2,
@@ -251,7 +232,7 @@ class _Writer:
         one = in_registers(walk, self.whole.result, after, self.names, (*ends, some))
         return loops_around([(tile, self.tiles), (strip, self.strips)], one)
 
-    def _read(self, block: Scalar) -> Load:
+    def _read(self, block: sc.Scalar) -> sc.Load:
         """The data where it has room."""
         places = zip(self.of.data.indices[-2:], self.of.sides, strict=True)
-        return Load(self.room, (block, *[dim(place - side.start) for place, side in places]))
+        return sc.Load(self.room, (block, *[dim(place - side.start) for place, side in places]))

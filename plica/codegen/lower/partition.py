@@ -43,34 +43,9 @@ from plica.codegen.lower.tidy import decided
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.term import Term
+from plica.ir.loop import scalar as sc
+from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
-from plica.ir.loop.scalar import (
-    And,
-    Eq,
-    Le,
-    Load,
-    Lt,
-    Max,
-    Min,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
-from plica.ir.loop.statement import (
-    THREADS,
-    Bind,
-    Branch,
-    For,
-    Kernel,
-    Seq,
-    Stmt,
-    Store,
-    annotated,
-    statements,
-    substatements,
-)
 from plica.ir.type.dim import from_polynomial, known, polynomial
 from plica.ir.type.dtype import i64
 
@@ -80,15 +55,15 @@ MOST: Final = 16
 KINDS: Final = ("serial", "unrolled", "parallel")
 
 
-def partition(kernel: Kernel) -> Kernel:
+def partition(kernel: st.Kernel) -> st.Kernel:
     """The kernel with its loops cut at their guards."""
     kernel = distinct(kernel)
-    pieces: set[Stmt] = set()  # those are not cut again
+    pieces: set[st.Stmt] = set()  # those are not cut again
     registers = _chosen(kernel)
 
-    def down(stmt: Stmt, context: Context) -> tuple[Stmt, tuple[Context, ...]]:
+    def down(stmt: st.Stmt, context: Context) -> tuple[st.Stmt, tuple[Context, ...]]:
         if (
-            isinstance(stmt, For)
+            isinstance(stmt, st.For)
             and stmt.kind in KINDS
             and not (stmt in pieces or stmt.var in registers)
         ):
@@ -96,26 +71,26 @@ def partition(kernel: Kernel) -> Kernel:
             if cut is not None:
                 parts = _parts(stmt, cut)
                 pieces.update(parts)
-                stmt = Seq(parts)
+                stmt = st.Seq(parts)
         return stmt, contexts(stmt, context)
 
-    def up(stmt: Stmt, parts: tuple[Stmt, ...], context: Context) -> Stmt:
+    def up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], context: Context) -> st.Stmt:
         return with_substatements(stmt, parts)
 
     return with_body(kernel, walked(kernel.body, outermost(kernel), down, up))
 
 
-def _chosen(kernel: Kernel) -> frozenset[Term]:
+def _chosen(kernel: st.Kernel) -> frozenset[Term]:
     """The variables that say which register of a thread is meant; on processors nothing does."""
-    every = [*statements(kernel.body)]
-    if not any(isinstance(each, For) and each.kind in THREADS for each in every):
+    every = [*st.statements(kernel.body)]
+    if not any(isinstance(each, st.For) and each.kind in st.THREADS for each in every):
         return frozenset()
     found: set[Term] = set()
     for stmt in every:
-        own: list[Term] = [part for part in stmt._children if isinstance(part, Scalar)]
+        own: list[Term] = [part for part in stmt._children if isinstance(part, sc.Scalar)]
         touched = [(node.buffer, node.indices) for node in post_order(*own)
-                   if isinstance(node, Load)]  # fmt: skip
-        if isinstance(stmt, Store):
+                   if isinstance(node, sc.Load)]  # fmt: skip
+        if isinstance(stmt, st.Store):
             touched.append((stmt.buffer, stmt.indices))
         for buffer, indices in touched:
             if scope(buffer.scope).reach == "thread":
@@ -127,17 +102,17 @@ def _chosen(kernel: Kernel) -> frozenset[Term]:
 class LoopCut:
     """The middle of a loop, `start` to `stop`; what some conditions are before, in and after it."""
 
-    start: Scalar
-    stop: Scalar
-    before: dict[Scalar, Scalar]
-    settled: dict[Scalar, Scalar]
-    after: dict[Scalar, Scalar]
+    start: sc.Scalar
+    stop: sc.Scalar
+    before: dict[sc.Scalar, sc.Scalar]
+    settled: dict[sc.Scalar, sc.Scalar]
+    after: dict[sc.Scalar, sc.Scalar]
 
 
-def _parts(loop: For, cut: LoopCut) -> tuple[Stmt, ...]:
-    found: list[Stmt] = []
+def _parts(loop: st.For, cut: LoopCut) -> tuple[st.Stmt, ...]:
+    found: list[st.Stmt] = []
     for start, stop, settled in (
-        (index(0), cut.start, cut.before),
+        (sc.index(0), cut.start, cut.before),
         (cut.start, cut.stop, cut.settled),
         (cut.stop, loop.extent, cut.after),
     ):
@@ -146,31 +121,31 @@ def _parts(loop: For, cut: LoopCut) -> tuple[Stmt, ...]:
         if count is None or count > 0:
             body = mapped(loop.body, partial(_settle, settled=settled)) if settled else loop.body
             here = body if known(start) == 0 else substitute(body, {loop.var: loop.var + start})
-            notes = annotated(loop.annotations, cut_choices=None)
-            found.append(For(loop.var, extent, loop.kind, here, notes))  # type: ignore[arg-type]  # a term keeps its sort
+            notes = st.annotated(loop.annotations, cut_choices=None)
+            found.append(st.For(loop.var, extent, loop.kind, here, notes))  # type: ignore[arg-type]  # a term keeps its sort
     return tuple(found)
 
 
-def _settle(stmt: Stmt, settled: dict[Scalar, Scalar]) -> Stmt:
+def _settle(stmt: st.Stmt, settled: dict[sc.Scalar, sc.Scalar]) -> st.Stmt:
     """A branch without the conditions that are settled."""
-    if not isinstance(stmt, Branch):
+    if not isinstance(stmt, st.Branch):
         return stmt
-    kept: list[Scalar] = []
+    kept: list[sc.Scalar] = []
     for each in conjuncts(stmt.condition):
         said = settled.get(each, each)
         if said is FALSE:
             return stmt.orelse
         if said is not TRUE:
             kept.append(each)
-    return Branch(reduce(And, kept), stmt.then, stmt.orelse) if kept else stmt.then
+    return st.Branch(reduce(sc.And, kept), stmt.then, stmt.orelse) if kept else stmt.then
 
 
-def _cut(loop: For, context: Context) -> LoopCut | None:
+def _cut(loop: st.For, context: Context) -> LoopCut | None:
     """Where to cut a loop, None where nothing is won."""
-    if dtype_of(loop.var) is not i64:
+    if sc.dtype_of(loop.var) is not i64:
         return None
-    bounds: dict[Scalar, list[_Bound]] = {}
-    unclear: set[Scalar] = set()
+    bounds: dict[sc.Scalar, list[_Bound]] = {}
+    unclear: set[sc.Scalar] = set()
     for condition, here, inner in _guards(loop, context):
         said = decided(condition, here)
         if said is TRUE or said is FALSE:
@@ -185,13 +160,13 @@ def _cut(loop: For, context: Context) -> LoopCut | None:
         return None
     starts = [one for each in settled for of in bounds[each] for one in of.starts]
     stops = [one for each in settled for of in bounds[each] for one in of.stops]
-    start = simple(Min(reduce(Max, starts, index(0)), loop.extent), context)
-    stop = simple(Max(reduce(Min, stops, loop.extent), start), context)
+    start = simple(sc.Min(reduce(sc.Max, starts, sc.index(0)), loop.extent), context)
+    stop = simple(sc.Max(reduce(sc.Min, stops, loop.extent), start), context)
     if known(simple(stop - start, context)) == 0:
         return None
     # Where one condition alone makes the cut, and exactly, it has its other value beyond.
     exact = {each: bounds[each][0] for each in settled if all(of.exact for of in bounds[each])}
-    other: dict[Scalar, Scalar] = {
+    other: dict[sc.Scalar, sc.Scalar] = {
         each: FALSE if of.value is TRUE else TRUE for each, of in exact.items()
     }
     before = {each: other[each] for each, of in exact.items() if _is(of.starts, starts)}
@@ -199,7 +174,7 @@ def _cut(loop: For, context: Context) -> LoopCut | None:
     return LoopCut(start, stop, before, settled, after)
 
 
-def _is(mine: Sequence[Scalar], every: Sequence[Scalar]) -> bool:
+def _is(mine: Sequence[sc.Scalar], every: Sequence[sc.Scalar]) -> bool:
     """Whether a condition's own cut is the only one."""
     return bool(mine) and list(mine) == list(every)
 
@@ -208,25 +183,25 @@ def _is(mine: Sequence[Scalar], every: Sequence[Scalar]) -> bool:
 class _Bound:
     """Where a condition has one value, from a start on or before a stop; if exact, only there."""
 
-    starts: tuple[Scalar, ...]
-    stops: tuple[Scalar, ...]
-    value: Scalar
+    starts: tuple[sc.Scalar, ...]
+    stops: tuple[sc.Scalar, ...]
+    value: sc.Scalar
     exact: bool
 
 
 def _bound(
-    condition: Scalar, var: ScalarVar, inner: frozenset[ScalarVar], context: Context
+    condition: sc.Scalar, var: sc.ScalarVar, inner: frozenset[sc.ScalarVar], context: Context
 ) -> _Bound | None:
     match condition:
-        case Lt(left, right):
+        case sc.Lt(left, right):
             room = right - left - 1
-        case Le(left, right):
+        case sc.Le(left, right):
             room = right - left
-        case Eq(left, right):
+        case sc.Eq(left, right):
             away = polynomial(left - right)
             only = [(atoms, factor) for atoms, factor in away.values()]
             if len(only) == 1 and only[0][0] == (var,):  # it is at the first iteration alone
-                return _Bound((index(1),), (), FALSE, True)
+                return _Bound((sc.index(1),), (), FALSE, True)
             return None
         case _:
             return None
@@ -242,29 +217,33 @@ def _bound(
     spare, exact = from_polynomial(least), inner.isdisjoint(free_vars(tail))
     if factor < 0:
         return _Bound((), (simple(spare // -factor) + 1,), TRUE, exact)
-    return _Bound((index(0) - simple(spare // factor),), (), TRUE, exact)
+    return _Bound((sc.index(0) - simple(spare // factor),), (), TRUE, exact)
 
 
-def _guards(loop: For, context: Context) -> Iterator[tuple[Scalar, Context, frozenset[ScalarVar]]]:
+def _guards(
+    loop: st.For, context: Context
+) -> Iterator[tuple[sc.Scalar, Context, frozenset[sc.ScalarVar]]]:
     """The conditions inside a loop that depend on it, what is known there, variables inside."""
-    seen: set[tuple[Stmt, Context]] = set()
+    seen: set[tuple[st.Stmt, Context]] = set()
     choices = dict(loop.annotations).get("cut_choices") is True
     around = contexts(loop, context)[0]
-    stack: list[tuple[Stmt, Context, frozenset[ScalarVar]]] = [(loop.body, around, frozenset())]
+    stack: list[tuple[st.Stmt, Context, frozenset[sc.ScalarVar]]] = [
+        (loop.body, around, frozenset())
+    ]
     while stack:
         stmt, here, inner = stack.pop()
         if (stmt, here) in seen:
             continue
         seen.add((stmt, here))
-        conditions = [stmt.condition] if isinstance(stmt, Branch) else []
-        if choices and isinstance(stmt, Store):
+        conditions = [stmt.condition] if isinstance(stmt, st.Branch) else []
+        if choices and isinstance(stmt, st.Store):
             nodes = post_order(stmt.value)
-            conditions = [node.condition for node in nodes if isinstance(node, Select)]
+            conditions = [node.condition for node in nodes if isinstance(node, sc.Select)]
         for condition in conditions:
             for each in conjuncts(condition):
                 if loop.var in free_vars(each) and not reads_memory(each):
                     yield each, here, inner
-        if isinstance(stmt, For | Bind):
+        if isinstance(stmt, st.For | st.Bind):
             inner |= {stmt.var}
-        inside = zip(substatements(stmt), contexts(stmt, here), strict=True)
+        inside = zip(st.substatements(stmt), contexts(stmt, here), strict=True)
         stack.extend([(each, its, inner) for each, its in inside])

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from weakref import WeakKeyDictionary
 
 from attrs import frozen
 
@@ -165,17 +166,20 @@ def lower(kernel: Kernel, target: Target = "cpu") -> Kernel:
     return _run(kernel, LOWERING[target].passes)
 
 
-LOWERED: Final[Memo[tuple[Kernel, tuple[Pass, ...]], Kernel]] = Memo(4096)
+LOWERED: Final[Memo[tuple[Kernel, tuple[Pass, ...]], Kernel]] = Memo(512)
 """Kernels after some passes: those that models share are lowered once."""
 
 
-LOWERED_DIGESTS: Final[Memo[Kernel, str]] = Memo(4096)
-"""The digests of lowered kernels, by which their code is kept."""
+LOWERED_DIGESTS: Final[WeakKeyDictionary[Kernel, str]] = WeakKeyDictionary()
+"""The digests of lowered kernels, by which their code is kept, while somebody has the kernels."""
 
 
 def digest_of(kernel: Kernel) -> str:
     """The digest of a lowered kernel, reckoned once."""
-    return LOWERED_DIGESTS.found(kernel, partial(digest, kernel))
+    known = LOWERED_DIGESTS.get(kernel)
+    if known is None:
+        known = LOWERED_DIGESTS[kernel] = digest(kernel)
+    return known
 
 
 def lowered(kernel: Kernel, passes: tuple[Pass, ...]) -> Kernel:

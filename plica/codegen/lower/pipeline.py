@@ -30,19 +30,8 @@ from plica.analysis.statement import mapped, outermost, refused, with_body
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
+from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Load, Lt, Max, Scalar, index
-from plica.ir.loop.statement import (
-    NOTHING,
-    Alloc,
-    Branch,
-    For,
-    Kernel,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    annotated,
-)
 from plica.ir.type.dim import known
 from plica.runtime.late import late
 
@@ -55,7 +44,7 @@ STAGE, ORDER = "software_pipeline_stage", "software_pipeline_order"
 SPARE = "software_pipeline_spare"
 
 
-def pipeline(kernel: Kernel) -> Kernel:
+def pipeline(kernel: st.Kernel) -> st.Kernel:
     """The kernel with its annotated loops pipelined."""
     start = outermost(kernel)
     return with_body(kernel, mapped(kernel.body, lambda stmt: _pipelined(stmt, start)))
@@ -65,8 +54,8 @@ def pipeline(kernel: Kernel) -> Kernel:
 class PipelinePlan:
     """The statements of a loop, when each runs, and how many versions its buffers have."""
 
-    loop: For
-    stmts: tuple[Stmt, ...]
+    loop: st.For
+    stmts: tuple[st.Stmt, ...]
     stages: tuple[int, ...]
     places: tuple[int, ...]
     versions: dict[Buffer, int]
@@ -77,15 +66,15 @@ class PipelinePlan:
         return sorted(range(len(self.stmts)), key=lambda each: self.places[each])
 
 
-def _pipelined(stmt: Stmt, context: Context) -> Stmt:
-    if not isinstance(stmt, For) or STAGE not in dict(stmt.annotations):
+def _pipelined(stmt: st.Stmt, context: Context) -> st.Stmt:
+    if not isinstance(stmt, st.For) or STAGE not in dict(stmt.annotations):
         return stmt
     plan = _plan(stmt, context)
     deepest = max(plan.stages)
     extent, count = stmt.extent, known(stmt.extent)
     last = extent if count is not None and count >= deepest else Max(extent, index(deepest))
     many = extent - deepest if last is extent else last - deepest
-    parts: list[Stmt] = []
+    parts: list[st.Stmt] = []
     for turn in range(deepest):
         parts += [
             _guarded(plan, each, index(turn - plan.stages[each]))
@@ -93,28 +82,28 @@ def _pipelined(stmt: Stmt, context: Context) -> Stmt:
             if plan.stages[each] <= turn
         ]
     body = [_at(plan, each, stmt.var + (deepest - plan.stages[each])) for each in plan.turns]
-    notes = annotated(stmt.annotations, **{STAGE: None, ORDER: None, SPARE: None})
-    parts.append(For(stmt.var, simple(many), "serial", Seq(tuple(body)), notes))
+    notes = st.annotated(stmt.annotations, **{STAGE: None, ORDER: None, SPARE: None})
+    parts.append(st.For(stmt.var, simple(many), "serial", st.Seq(tuple(body)), notes))
     for turn in range(deepest):
         parts += [
             _guarded(plan, each, last + (turn - plan.stages[each]))
             for each in plan.turns
             if plan.stages[each] > turn
         ]
-    new: Stmt = Seq(tuple(parts))
+    new: st.Stmt = st.Seq(tuple(parts))
     for buffer, versions in reversed(plan.versions.items()):
-        new = Alloc(_versioned(buffer, versions), new)
+        new = st.Alloc(_versioned(buffer, versions), new)
     return new
 
 
-def _plan(loop: For, context: Context) -> PipelinePlan:
+def _plan(loop: st.For, context: Context) -> PipelinePlan:
     notes = dict(loop.annotations)
     held: list[Buffer] = []
     body = loop.body
-    while isinstance(body, Alloc):
+    while isinstance(body, st.Alloc):
         held.append(body.buffer)
         body = body.body
-    stmts = body.stmts if isinstance(body, Seq) else (body,)
+    stmts = body.stmts if isinstance(body, st.Seq) else (body,)
     stages: Any = notes[STAGE]
     places: Any = notes.get(ORDER, tuple(range(len(stmts))))
     message = f"The loop {str(loop.var.name)!r} cannot be pipelined."
@@ -174,7 +163,7 @@ def _versioned(buffer: Buffer, versions: int) -> Buffer:
     return Buffer(buffer.name, shape, buffer.dtype, buffer.scope, (), buffer.align)
 
 
-def _at(plan: PipelinePlan, number: int, iteration: Scalar) -> Stmt:
+def _at(plan: PipelinePlan, number: int, iteration: Scalar) -> st.Stmt:
     """A statement of the loop at an iteration."""
     var = plan.loop.var
 
@@ -183,13 +172,13 @@ def _at(plan: PipelinePlan, number: int, iteration: Scalar) -> Stmt:
             case Load(buffer, indices) if plan.versions.get(buffer, 1) > 1:
                 count = plan.versions[buffer]
                 return Load(_versioned(buffer, count), (var % count, *indices))
-            case Store(buffer, indices, value) if plan.versions.get(buffer, 1) > 1:
+            case st.Store(buffer, indices, value) if plan.versions.get(buffer, 1) > 1:
                 count = plan.versions[buffer]
-                return Store(_versioned(buffer, count), (var % count, *indices), value)
-            case Region(buffer, starts, extents) if plan.versions.get(buffer, 1) > 1:
+                return st.Store(_versioned(buffer, count), (var % count, *indices), value)
+            case st.Region(buffer, starts, extents) if plan.versions.get(buffer, 1) > 1:
                 count = plan.versions[buffer]
                 new = _versioned(buffer, count)
-                return Region(new, (var % count, *starts), (index(1), *extents))
+                return st.Region(new, (var % count, *starts), (index(1), *extents))
             case _:
                 return node
 
@@ -197,10 +186,10 @@ def _at(plan: PipelinePlan, number: int, iteration: Scalar) -> Stmt:
     return substitute(own, {var: simple(iteration)})  # type: ignore[return-value]  # a statement
 
 
-def _guarded(plan: PipelinePlan, number: int, iteration: Scalar) -> Stmt:
+def _guarded(plan: PipelinePlan, number: int, iteration: Scalar) -> st.Stmt:
     """A statement at an iteration, if there is one."""
     condition = simple(Lt(iteration, plan.loop.extent))
     stmt = _at(plan, number, iteration)
     if known(condition) is not None:
-        return stmt if known(condition) else NOTHING
-    return Branch(condition, stmt, NOTHING)
+        return stmt if known(condition) else st.NOTHING
+    return st.Branch(condition, stmt, st.NOTHING)

@@ -21,21 +21,9 @@ from plica.core.binding import substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
+from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, Load, Lt, Scalar, ScalarVar, index
-from plica.ir.loop.statement import (
-    NOTHING,
-    THREADS,
-    Alloc,
-    Branch,
-    For,
-    Kernel,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    statements,
-)
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
 
@@ -43,24 +31,24 @@ LARGEST = 64
 """Elements that a thread has registers for."""
 
 
-def promote_to_registers(kernel: Kernel) -> Kernel:
+def promote_to_registers(kernel: st.Kernel) -> st.Kernel:
     """The kernel with registers for what threads do not share."""
-    every = [each.buffer for each in statements(kernel.body) if isinstance(each, Alloc)]
+    every = [each.buffer for each in st.statements(kernel.body) if isinstance(each, st.Alloc)]
     if not any(map(_is_shared, every)):
         return kernel
     kernel = distinct(kernel)
     used = set(map_of(kernel).names)
 
-    def change(stmt: Stmt) -> Stmt:
-        outermost = isinstance(stmt, For) and stmt.kind.startswith("blockIdx")
-        inside = stmt.body if isinstance(stmt, For) else stmt
-        if not outermost or (isinstance(inside, For) and inside.kind.startswith("blockIdx")):
+    def change(stmt: st.Stmt) -> st.Stmt:
+        outermost = isinstance(stmt, st.For) and stmt.kind.startswith("blockIdx")
+        inside = stmt.body if isinstance(stmt, st.For) else stmt
+        if not outermost or (isinstance(inside, st.For) and inside.kind.startswith("blockIdx")):
             return stmt
-        assert isinstance(stmt, For)
+        assert isinstance(stmt, st.For)
         made = _with_registers(inside, used)
         if made is None:
             return stmt
-        return For(stmt.var, stmt.extent, stmt.kind, made, stmt.annotations)
+        return st.For(stmt.var, stmt.extent, stmt.kind, made, stmt.annotations)
 
     return with_body(kernel, mapped(kernel.body, change))
 
@@ -69,14 +57,14 @@ def _is_shared(buffer: Buffer) -> bool:
     return scope(buffer.scope).reach == "block"
 
 
-def _with_registers(body: Stmt, used: set[Name]) -> Stmt | None:
+def _with_registers(body: st.Stmt, used: set[Name]) -> st.Stmt | None:
     """What the threads of a block do, with registers; None where nothing becomes one."""
     tags = _threads(body)
     if not tags:
         return None
     whole = {tag: ScalarVar(_name(tag.replace("Idx.", "_"), used), i64) for tag in tags}
     joined = _joined(body, whole, tags)
-    kept = [each.buffer for each in statements(joined) if isinstance(each, Alloc)]
+    kept = [each.buffer for each in st.statements(joined) if isinstance(each, st.Alloc)]
     axes = {each: _axes(each, joined, whole, tags) for each in kept if _is_shared(each)}
     made = {each: _register(each, at) for each, at in axes.items() if at is not None}
     if not made:
@@ -86,62 +74,64 @@ def _with_registers(body: Stmt, used: set[Name]) -> Stmt | None:
         match node:
             case Load(buffer, indices) if buffer in made:
                 return Load(made[buffer], _rest(indices, axes[buffer]))
-            case Store(buffer, indices, value) if buffer in made:
-                return Store(made[buffer], _rest(indices, axes[buffer]), value)
-            case Alloc(buffer, inside) if buffer in made:
-                return Alloc(made[buffer], inside)
+            case st.Store(buffer, indices, value) if buffer in made:
+                return st.Store(made[buffer], _rest(indices, axes[buffer]), value)
+            case st.Alloc(buffer, inside) if buffer in made:
+                return st.Alloc(made[buffer], inside)
             case _:
                 return node
 
     inner = map_bottom_up(change, joined)
     for tag in reversed(tags):
-        inner = For(whole[tag], index(tags[tag]), tag, inner)  # type: ignore[arg-type]  # a tag is a kind, a term keeps its sort
+        inner = st.For(whole[tag], index(tags[tag]), tag, inner)  # type: ignore[arg-type]  # a tag is a kind, a term keeps its sort
     return inner  # type: ignore[return-value]  # likewise
 
 
-def _threads(body: Stmt) -> dict[str, int] | None:
+def _threads(body: st.Stmt) -> dict[str, int] | None:
     """How many threads there are, where all that is done is done by such; else None."""
     found: dict[str, int] | None = None
-    stack: list[tuple[Stmt, dict[str, int]]] = [(body, {})]
+    stack: list[tuple[st.Stmt, dict[str, int]]] = [(body, {})]
     while stack:
         stmt, around = stack.pop()
         match stmt:
-            case Seq(stmts):
+            case st.Seq(stmts):
                 stack += [(each, around) for each in stmts]
-            case Alloc(_, inside):
+            case st.Alloc(_, inside):
                 stack.append((inside, around))
-            case For(var, extent, kind, inside) if kind.startswith("threadIdx"):
+            case st.For(var, extent, kind, inside) if kind.startswith("threadIdx"):
                 size = known(extent)
                 if size is None or kind in around or var.dtype is not i64:
                     return None
                 stack.append((inside, {**around, kind: size}))
             case _:
-                again = [s for s in statements(stmt) if isinstance(s, For) and s.kind in THREADS]
+                again = [
+                    s for s in st.statements(stmt) if isinstance(s, st.For) and s.kind in st.THREADS
+                ]
                 if again or (found is not None and [*found] != [*around]):
                     return None
                 found = {tag: max(size, (found or around)[tag]) for tag, size in around.items()}
     return found
 
 
-def _joined(body: Stmt, whole: dict[str, ScalarVar], tags: dict[str, int]) -> Stmt:
+def _joined(body: st.Stmt, whole: dict[str, ScalarVar], tags: dict[str, int]) -> st.Stmt:
     """What stands in the loops over threads, in terms of the variables of one nest around all."""
     now: dict[Term, Term] = {}
-    for each in statements(body):
-        if isinstance(each, For) and each.kind in whole:
+    for each in st.statements(body):
+        if isinstance(each, st.For) and each.kind in whole:
             now[each.var] = whole[each.kind]
 
-    def bare(stmt: Stmt) -> Stmt:
-        if not isinstance(stmt, For) or stmt.kind not in whole:
+    def bare(stmt: st.Stmt) -> st.Stmt:
+        if not isinstance(stmt, st.For) or stmt.kind not in whole:
             return stmt
         if known(stmt.extent) == tags[stmt.kind]:
             return stmt.body
-        return Branch(Lt(stmt.var, stmt.extent), stmt.body, NOTHING)
+        return st.Branch(Lt(stmt.var, stmt.extent), stmt.body, st.NOTHING)
 
     return substitute(mapped(body, bare), now)  # type: ignore[return-value]  # a term keeps its sort
 
 
 def _axes(
-    of: Buffer, body: Stmt, whole: dict[str, ScalarVar], tags: dict[str, int]
+    of: Buffer, body: st.Stmt, whole: dict[str, ScalarVar], tags: dict[str, int]
 ) -> tuple[int, ...] | None:
     """The axes of a buffer that say which thread it is, in every access; None where some do not."""
     shape = [known(size) for size in of.shape]
@@ -149,9 +139,9 @@ def _axes(
         return None
     chosen: tuple[int, ...] | None = None
     for node in post_order(body):
-        if isinstance(node, Region) and node.buffer is of:
+        if isinstance(node, st.Region) and node.buffer is of:
             return None
-        if not isinstance(node, Load | Store) or node.buffer is not of:
+        if not isinstance(node, Load | st.Store) or node.buffer is not of:
             continue
         at = []
         for tag, var in whole.items():

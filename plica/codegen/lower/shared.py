@@ -25,20 +25,8 @@ from attrs import evolve
 
 from plica.core.fold import fold, post_order
 from plica.core.term import Term
+from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Load, Scalar
-from plica.ir.loop.statement import (
-    STATEMENTS,
-    Alloc,
-    Barrier,
-    Block,
-    For,
-    Invoke,
-    Kernel,
-    Seq,
-    Stmt,
-    Store,
-    While,
-)
 from plica.ir.type.dim import known
 
 LEAST: Final = 1 << 17
@@ -46,54 +34,56 @@ LEAST: Final = 1 << 17
 
 
 @lru_cache(maxsize=1024)
-def shared(of: Kernel, least: int = LEAST) -> Kernel:
+def shared(of: st.Kernel, least: int = LEAST) -> st.Kernel:
     """The kernel with its outermost loops for all cores, where they may be and it is worth it."""
     if of.dims:
         return of
-    parts = of.body.stmts if isinstance(of.body, Seq) else (of.body,)
+    parts = of.body.stmts if isinstance(of.body, st.Seq) else (of.body,)
     made = [_shared(each, least) for each in parts]
     if made == list(parts):
         return of
-    return evolve(of, body=made[0] if len(made) == 1 else Seq(tuple(made)))
+    return evolve(of, body=made[0] if len(made) == 1 else st.Seq(tuple(made)))
 
 
-def _shared(of: Stmt, least: int) -> Stmt:
+def _shared(of: st.Stmt, least: int) -> st.Stmt:
     """A nest with its first loop of more than one iteration for all cores."""
-    around: list[For] = []
+    around: list[st.For] = []
     loop = of
-    while isinstance(loop, For) and loop.kind == "serial" and known(loop.extent) == 1:
+    while isinstance(loop, st.For) and loop.kind == "serial" and known(loop.extent) == 1:
         around.append(loop)
         loop = loop.body
-    if not isinstance(loop, For) or loop.kind != "serial" or _stores(loop) < least:
+    if not isinstance(loop, st.For) or loop.kind != "serial" or _stores(loop) < least:
         return of
     if not _is_apart(loop):
         return of
-    found: Stmt = evolve(loop, kind="parallel")
+    found: st.Stmt = evolve(loop, kind="parallel")
     for each in reversed(around):
         found = evolve(each, body=found)
     return found
 
 
-def _stores(of: Stmt) -> int:
+def _stores(of: st.Stmt) -> int:
     """How often something is stored."""
 
     def algebra(node: Term, kids: tuple[int, ...]) -> int:
-        if isinstance(node, Store):
+        if isinstance(node, st.Store):
             return 1
-        times = known(node.extent) or 0 if isinstance(node, For) else 1
-        return sum(kids) * times if isinstance(node, STATEMENTS) else 0
+        times = known(node.extent) or 0 if isinstance(node, st.For) else 1
+        return sum(kids) * times if isinstance(node, st.STATEMENTS) else 0
 
     return fold(algebra, of)
 
 
-def _is_apart(of: For) -> bool:
+def _is_apart(of: st.For) -> bool:
     """Whether iterations touch nothing that another one stores."""
     nodes = post_order(of.body)
-    if any(isinstance(node, Invoke | Barrier | While | Block) for node in nodes):
+    if any(isinstance(node, st.Invoke | st.Barrier | st.While | st.Block) for node in nodes):
         return False
-    own = {node.buffer for node in nodes if isinstance(node, Alloc)}
-    touched = [node for node in nodes if isinstance(node, Store | Load) and node.buffer not in own]
-    written = {node.buffer for node in touched if isinstance(node, Store)}
+    own = {node.buffer for node in nodes if isinstance(node, st.Alloc)}
+    touched = [
+        node for node in nodes if isinstance(node, st.Store | Load) and node.buffer not in own
+    ]
+    written = {node.buffer for node in touched if isinstance(node, st.Store)}
     places: dict[Buffer, list[tuple[Scalar, ...]]] = {}
     for each in touched:
         if each.buffer in written:

@@ -14,13 +14,7 @@ Law: the kernel means the same, and no two threads write one element.
 
 from __future__ import annotations
 
-from plica.analysis.statement import (
-    mapped,
-    same_state,
-    walked,
-    with_body,
-    with_substatements,
-)
+from plica.analysis.statement import mapped, same_state, walked, with_body, with_substatements
 from plica.ir.loop.scalar import Eq, index
 from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Stmt
 from plica.schedule.launch import repeated, shares

@@ -46,7 +46,7 @@ class AbstractedSizes:
     given: Mapping[ScalarVar, Scalar]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def abstracted(of: Stages) -> AbstractedSizes:
     """The stages over as few sizes as they need."""
     if not of.dims:

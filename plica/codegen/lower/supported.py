@@ -27,17 +27,7 @@ from plica.core.term import Term
 from plica.ir.graph.expression import Function, Let, Var
 from plica.ir.graph.module import DataDef, Definition, Extern, Module
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.term import (
-    DataName,
-    DataType,
-    FuncType,
-    TensorType,
-    TupleType,
-    Type,
-    TypeVar,
-    Unknown,
-    static_shape,
-)
+from plica.ir.type import term as ty
 from plica.runtime.error import Diagnostic, Place
 
 MOST_TENSORS: Final = 10_000
@@ -109,11 +99,11 @@ def _too_many(main: Function) -> Diagnostic | None:
     return None
 
 
-def tensors_in(of: Type) -> int:
+def tensors_in(of: ty.Type) -> int:
     """How many tensors a value of a type has, tuples in tuples counted as often as they come."""
 
     def algebra(node: Term, kids: tuple[int, ...]) -> int:
-        return sum(kids) if isinstance(node, TupleType) else int(isinstance(node, TensorType))
+        return sum(kids) if isinstance(node, ty.TupleType) else int(isinstance(node, ty.TensorType))
 
     return fold(algebra, of)
 
@@ -127,39 +117,39 @@ def _interface(main: Function, sizes_come: bool, data: bool) -> Iterator[Diagnos
         yield _refuse(f"The output {problem}.", None, str(main.ret))
 
 
-def _problems(type: Type | None, sizes_come: bool, data: bool) -> dict[str, None]:
+def _problems(type: ty.Type | None, sizes_come: bool, data: bool) -> dict[str, None]:
     """What is wrong with the type of an input or output, each thing once."""
     match type:
-        case TensorType():
-            fine = sizes_come or static_shape(type) is not None
+        case ty.TensorType():
+            fine = sizes_come or ty.static_shape(type) is not None
             return {} if fine else {"has a symbolic dim": None}
-        case TupleType(items):
+        case ty.TupleType(items):
             inside = [_problems(item, sizes_come, data) for item in items]
             return {problem: None for each in inside for problem in each}
-        case FuncType():
+        case ty.FuncType():
             return {"is a function": None}
-        case TypeVar():
+        case ty.TypeVar():
             return {"has a type that is not known": None}
-        case DataType(name, _):
+        case ty.DataType(name, _):
             return {} if data else {f"is of the data type {str(name.name)!r}": None}
-        case Unknown() | None:
+        case ty.Unknown() | None:
             return {"has a type that was not inferred": None}
 
 
-def _uses(main: Var, table: Mapping[Term, Definition]) -> dict[Var | DataName, list[Term]]:
+def _uses(main: Var, table: Mapping[Term, Definition]) -> dict[Var | ty.DataName, list[Term]]:
     """Every definition reached from main, with the definitions it mentions, in order of use."""
-    uses: dict[Var | DataName, list[Term]] = {}
-    queue: list[Var | DataName] = [main]
+    uses: dict[Var | ty.DataName, list[Term]] = {}
+    queue: list[Var | ty.DataName] = [main]
     for name in queue:
         if name in uses:
             continue
         mentioned = [node for node in post_order(table[name]) if node in table]
         uses[name] = list(mentioned)
-        queue += [node for node in mentioned if isinstance(node, Var | DataName)]
+        queue += [node for node in mentioned if isinstance(node, Var | ty.DataName)]
     return uses
 
 
-def _recurses(name: Var | DataName, uses: Mapping[Var | DataName, list[Term]]) -> bool:
+def _recurses(name: Var | ty.DataName, uses: Mapping[Var | ty.DataName, list[Term]]) -> bool:
     seen: set[Term] = set()
     stack = list(uses[name])
     while stack:

@@ -30,113 +30,90 @@ from plica.analysis.statement import (
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Lit,
-    Load,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-)
-from plica.ir.loop.statement import (
-    NOTHING,
-    THREADS,
-    Bind,
-    Branch,
-    For,
-    Invoke,
-    Kernel,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    seq,
-)
+from plica.ir.loop import scalar as sc
+from plica.ir.loop import statement as st
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
 
 
-def tidy(kernel: Kernel) -> Kernel:
+def tidy(kernel: st.Kernel) -> st.Kernel:
     """The kernel in its simplest form."""
     return with_body(kernel, walked(kernel.body, outermost(kernel), _down, _up))
 
 
-def _down(stmt: Stmt, context: Context) -> tuple[Stmt, tuple[Context, ...]]:
+def _down(stmt: st.Stmt, context: Context) -> tuple[st.Stmt, tuple[Context, ...]]:
     stmt = _simpler(stmt, context)
     return stmt, contexts(stmt, context)
 
 
-def _up(stmt: Stmt, parts: tuple[Stmt, ...], context: Context) -> Stmt:
+def _up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], context: Context) -> st.Stmt:
     match stmt:
-        case Seq():
-            return seq(*parts)
-        case For() | Bind() if parts[0] is NOTHING:
-            return NOTHING
-        case Branch() if parts == (NOTHING, NOTHING):
-            return NOTHING
+        case st.Seq():
+            return st.seq(*parts)
+        case st.For() | st.Bind() if parts[0] is st.NOTHING:
+            return st.NOTHING
+        case st.Branch() if parts == (st.NOTHING, st.NOTHING):
+            return st.NOTHING
         case _:
             return with_substatements(stmt, parts)
 
 
-def _simpler(stmt: Stmt, context: Context) -> Stmt:
+def _simpler(stmt: st.Stmt, context: Context) -> st.Stmt:
     """The statement itself in simplest form; what is inside comes later."""
     while True:
         match stmt:
-            case For(var, extent, kind, body, notes):
+            case st.For(var, extent, kind, body, notes):
                 size = _size(extent, context)
                 count = known(size)
                 if count is not None and count <= 0:
-                    return NOTHING
+                    return st.NOTHING
                 if _runs_once(stmt, context):
                     stmt = _without_loops(stmt, context)
                     continue
-                return For(var, size, kind, body, notes)
-            case Branch(condition, then, orelse):
+                return st.For(var, size, kind, body, notes)
+            case st.Branch(condition, then, orelse):
                 said = decided(condition, context)
                 if said is TRUE or said is FALSE:
                     stmt = then if said is TRUE else orelse
                     continue
-                return Branch(said, then, orelse)
-            case Store(buffer, indices, value):
+                return st.Branch(said, then, orelse)
+            case st.Store(buffer, indices, value):
                 places = tuple([_index(each, context) for each in indices])
-                return Store(buffer, places, _value(value, context))
-            case Bind(var, value, body):
-                return Bind(var, _value(value, context), body)
-            case Invoke(name, operands):
-                return Invoke(name, tuple([_operand(each, context) for each in operands]))
+                return st.Store(buffer, places, _value(value, context))
+            case st.Bind(var, value, body):
+                return st.Bind(var, _value(value, context), body)
+            case st.Invoke(name, operands):
+                return st.Invoke(name, tuple([_operand(each, context) for each in operands]))
             case _:
                 return stmt
 
 
-def _size(extent: Scalar, context: Context) -> Scalar:
+def _size(extent: sc.Scalar, context: Context) -> sc.Scalar:
     return simple(extent, context) if not reads_memory(extent) else extent
 
 
-def _runs_once(loop: For, context: Context) -> bool:
+def _runs_once(loop: st.For, context: Context) -> bool:
     """Whether a loop has one iteration and is for nothing else."""
-    plain = loop.kind not in THREADS and not loop.annotations
+    plain = loop.kind not in st.THREADS and not loop.annotations
     return plain and known(_size(loop.extent, context)) == 1
 
 
-def _without_loops(loop: For, context: Context) -> Stmt:
+def _without_loops(loop: st.For, context: Context) -> st.Stmt:
     """What is inside loops of one iteration, at the first of each."""
-    first: dict[ScalarVar, Scalar] = {}
-    inside: Stmt = loop
-    while isinstance(inside, For) and _runs_once(inside, context):
+    first: dict[sc.ScalarVar, sc.Scalar] = {}
+    inside: st.Stmt = loop
+    while isinstance(inside, st.For) and _runs_once(inside, context):
         if inside.var in first or not free_vars(inside.extent).isdisjoint(first):
             break
-        first[inside.var] = Lit(0, inside.var.dtype)
+        first[inside.var] = sc.Lit(0, inside.var.dtype)
         inside = inside.body
     return substitute(inside, first)  # type: ignore[return-value]  # a term keeps its sort
 
 
-def decided(condition: Scalar, context: Context) -> Scalar:
+def decided(condition: sc.Scalar, context: Context) -> sc.Scalar:
     """A condition less what always holds; TRUE or FALSE where that is known."""
-    kept: list[Scalar] = []
+    kept: list[sc.Scalar] = []
     for each in conjuncts(condition):
         if reads_memory(each):
             kept.append(each)
@@ -147,50 +124,50 @@ def decided(condition: Scalar, context: Context) -> Scalar:
         if said is FALSE or shown(negated(each), context, quick=True):
             if not any(reads_memory(one) for one in kept):
                 return FALSE
-            return reduce(And, (*kept, FALSE))
+            return reduce(sc.And, (*kept, FALSE))
         kept.append(said)
-    return reduce(And, kept) if kept else TRUE
+    return reduce(sc.And, kept) if kept else TRUE
 
 
-def _index(term: Scalar, context: Context) -> Scalar:
+def _index(term: sc.Scalar, context: Context) -> sc.Scalar:
     return _value(term, context) if reads_memory(term) else _plain(term, context)
 
 
-def _value(root: Scalar, context: Context) -> Scalar:
+def _value(root: sc.Scalar, context: Context) -> sc.Scalar:
     """A value with simpler places to load from, and choices that are known made."""
     memo: dict[Term, Term] = {}
     order = post_order(root)
-    own = [axis for node in order if isinstance(node, Reduce) for axis in node.axes]
+    own = [axis for node in order if isinstance(node, sc.Reduce) for axis in node.axes]
     context = context.without(own) if own else context  # a sum's axis is not the loop's
     for node in order:
-        if isinstance(node, Buffer) or not isinstance(node, Scalar) or not node._children:
+        if isinstance(node, sc.Buffer) or not isinstance(node, sc.Scalar) or not node._children:
             memo[node] = node
             continue
         kids = tuple([memo[kid] for kid in node._children])
         new = node if kids == node._children else rebuild(node, kids)
-        if isinstance(new, Load):
-            new = Load(new.buffer, tuple([_plain(each, context) for each in new.indices]))
-        elif isinstance(new, Select) and not reads_memory(new.condition):
+        if isinstance(new, sc.Load):
+            new = sc.Load(new.buffer, tuple([_plain(each, context) for each in new.indices]))
+        elif isinstance(new, sc.Select) and not reads_memory(new.condition):
             said = decided(new.condition, context)
             if said is TRUE or said is FALSE:
                 new = new.then if said is TRUE else new.orelse
             elif said is not new.condition:
-                new = Select(said, new.then, new.orelse)
+                new = sc.Select(said, new.then, new.orelse)
         memo[node] = new
     result = memo[root]
-    assert isinstance(result, Scalar)
+    assert isinstance(result, sc.Scalar)
     return result
 
 
-def _plain(term: Scalar, context: Context) -> Scalar:
-    if dtype_of(term) is not i64 or reads_memory(term) or has_vectors(term):
+def _plain(term: sc.Scalar, context: Context) -> sc.Scalar:
+    if sc.dtype_of(term) is not i64 or reads_memory(term) or has_vectors(term):
         return term
     return shorter(term, context)
 
 
-def _operand(of: Region | Scalar, context: Context) -> Region | Scalar:
-    if not isinstance(of, Region):
+def _operand(of: st.Region | sc.Scalar, context: Context) -> st.Region | sc.Scalar:
+    if not isinstance(of, st.Region):
         return _plain(of, context)
     starts = tuple([_plain(each, context) for each in of.starts])
     extents = tuple([_plain(each, context) for each in of.extents])
-    return Region(of.buffer, starts, extents)
+    return st.Region(of.buffer, starts, extents)

@@ -29,7 +29,9 @@ def _check(loop: For) -> None:
         raise refused(message, loop.var.name, "an extent that is a number", "a symbolic one", hint)
     for each in statements(loop.body):
         if _is_foreign(each):
-            found = f"a {type(each).__name__} inside"
+            kind = type(each).__name__.lower()
+            inside = f"{each.kind} loop {each.var.name}" if isinstance(each, For) else kind
+            found = f"a {inside} inside"
             raise refused(message, loop.var.name, "loops, branches and stores inside", found)
 
 

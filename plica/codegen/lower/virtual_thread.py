@@ -32,20 +32,8 @@ from plica.analysis.statement import (
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
+from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
-from plica.ir.loop.statement import (
-    Alloc,
-    Barrier,
-    Branch,
-    For,
-    Kernel,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    statements,
-    substatements,
-)
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
@@ -55,49 +43,51 @@ else:
     never_meet = late("plica.analysis.meeting:never_meet")
 
 
-def virtual_threads(kernel: Kernel) -> Kernel:
+def virtual_threads(kernel: st.Kernel) -> st.Kernel:
     """The kernel without virtual threads."""
     kernel = distinct(kernel)
 
-    def down(stmt: Stmt, context: Context) -> tuple[Stmt, tuple[Context, ...]]:
+    def down(stmt: st.Stmt, context: Context) -> tuple[st.Stmt, tuple[Context, ...]]:
         return stmt, contexts(stmt, context)
 
-    def up(stmt: Stmt, parts: tuple[Stmt, ...], context: Context) -> Stmt:
+    def up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], context: Context) -> st.Stmt:
         new = with_substatements(stmt, parts)
-        if isinstance(new, For) and new.kind == "virtual":
+        if isinstance(new, st.For) and new.kind == "virtual":
             return _interleaved(new, context)
         return new
 
     return with_body(kernel, walked(kernel.body, outermost(kernel), down, up))
 
 
-def _interleaved(loop: For, context: Context) -> Stmt:
-    own = tuple(dict.fromkeys(e.buffer for e in statements(loop.body) if isinstance(e, Alloc)))
+def _interleaved(loop: st.For, context: Context) -> st.Stmt:
+    own = tuple(
+        dict.fromkeys(e.buffer for e in st.statements(loop.body) if isinstance(e, st.Alloc))
+    )
     _check(loop, own, context)
     body = _private(loop, own)
 
-    def down(stmt: Stmt, alone: bool) -> tuple[Stmt, tuple[bool, ...]]:
-        return stmt, (alone or not _splits(stmt, loop.var),) * len(substatements(stmt))
+    def down(stmt: st.Stmt, alone: bool) -> tuple[st.Stmt, tuple[bool, ...]]:
+        return stmt, (alone or not _splits(stmt, loop.var),) * len(st.substatements(stmt))
 
-    def up(stmt: Stmt, parts: tuple[Stmt, ...], alone: bool) -> Stmt:
+    def up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], alone: bool) -> st.Stmt:
         new = with_substatements(stmt, parts)
         if alone or _splits(stmt, loop.var):
             return new
-        return For(loop.var, loop.extent, "serial", new)
+        return st.For(loop.var, loop.extent, "serial", new)
 
     return walked(body, False, down, up)
 
 
-def _splits(stmt: Stmt, var: ScalarVar) -> bool:
+def _splits(stmt: st.Stmt, var: ScalarVar) -> bool:
     """Whether all threads go through a statement together, part by part."""
     match stmt:
-        case Seq() | Barrier():
+        case st.Seq() | st.Barrier():
             return True
-        case Alloc(buffer):
+        case st.Alloc(buffer):
             return var not in free_vars(buffer)
-        case For(_, extent, kind):
+        case st.For(_, extent, kind):
             return kind in ("serial", "unrolled") and _common(extent, var)
-        case Branch(condition):
+        case st.Branch(condition):
             return _common(condition, var)
         case _:
             return False
@@ -107,7 +97,7 @@ def _common(term: Scalar, var: ScalarVar) -> bool:
     return var not in free_vars(term) and not reads_memory(term)
 
 
-def _private(loop: For, own: tuple[Buffer, ...]) -> Stmt:
+def _private(loop: st.For, own: tuple[Buffer, ...]) -> st.Stmt:
     """The body where each thread has its part of its buffers."""
     larger = {
         each: Buffer(each.name, (loop.extent, *each.shape), each.dtype, each.scope, (), each.align)
@@ -118,17 +108,17 @@ def _private(loop: For, own: tuple[Buffer, ...]) -> Stmt:
         match node:
             case Load(buffer, indices) if buffer in larger:
                 return Load(larger[buffer], (loop.var, *indices))
-            case Store(buffer, indices, value) if buffer in larger:
-                return Store(larger[buffer], (loop.var, *indices), value)
-            case Alloc(buffer, body) if buffer in larger:
-                return Alloc(larger[buffer], body)
+            case st.Store(buffer, indices, value) if buffer in larger:
+                return st.Store(larger[buffer], (loop.var, *indices), value)
+            case st.Alloc(buffer, body) if buffer in larger:
+                return st.Alloc(larger[buffer], body)
             case _:
                 return node
 
     return map_bottom_up(change, loop.body)  # type: ignore[return-value]  # a statement gives one
 
 
-def _check(loop: For, own: tuple[Buffer, ...], context: Context) -> None:
+def _check(loop: st.For, own: tuple[Buffer, ...], context: Context) -> None:
     message = f"The virtual threads of {str(loop.var.name)!r} cannot be interleaved."
     where = loop.var.name
     for each in own:
@@ -137,7 +127,7 @@ def _check(loop: For, own: tuple[Buffer, ...], context: Context) -> None:
                 message, where, "buffers of one form", f"{each.name} has strides of its own"
             )
     for node in post_order(loop.body):
-        if isinstance(node, Region) and node.buffer in own:
+        if isinstance(node, st.Region) and node.buffer in own:
             found = f"an intrinsic on {node.buffer.name}, which each thread has its own of"
             raise refused(message, where, "loads and stores of buffers allocated inside", found)
     touched = [each for each in accesses(loop, context) if each.buffer not in own]
@@ -149,5 +139,5 @@ def _check(loop: For, own: tuple[Buffer, ...], context: Context) -> None:
                 raise refused(message, where, expected, found)
 
 
-def _apart(one: IndexedAccess, two: IndexedAccess, loop: For, context: Context) -> bool:
+def _apart(one: IndexedAccess, two: IndexedAccess, loop: st.For, context: Context) -> bool:
     return never_meet(one, two, loop.var, [each.var for each in context.ranges])

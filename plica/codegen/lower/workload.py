@@ -38,10 +38,7 @@ USUAL: Final[Equality] = "ignore-constants"
 
 
 def workload(
-    function: Function,
-    facts: Facts,
-    equality: Equality = USUAL,
-    constants: Sequence[Const] = (),
+    function: Function, facts: Facts, equality: Equality = USUAL, constants: Sequence[Const] = ()
 ) -> str:
     """The key of what a primitive function does, where so much is known of its inputs.
 

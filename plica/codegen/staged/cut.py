@@ -19,20 +19,7 @@ from plica.codegen.staged.host_part import host_parts, refused, turn_of
 from plica.codegen.staged.segment import Ranges, segment
 from plica.core.binding import free_vars
 from plica.core.name import Name
-from plica.ir.graph.expression import (
-    Apply,
-    Call,
-    Const,
-    Expr,
-    Function,
-    If,
-    Let,
-    LetDim,
-    Project,
-    Tuple,
-    Var,
-    attr,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Defined, Definition, Module
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.infer import infer, type_of
@@ -72,18 +59,18 @@ def cut(of: Module) -> CutProgram:
 class _Demand:
     """What must be there at a point of the program, and what the host does then."""
 
-    needs: list[Expr] = Factory(list)
-    measures: list[LetDim] = Factory(list)
-    event: If | Let | Apply | None = None
+    needs: list[ex.Expr] = Factory(list)
+    measures: list[ex.LetDim] = Factory(list)
+    event: ex.If | ex.Let | ex.Apply | None = None
 
 
 class _Cutter:
     """The registers and segments of one program."""
 
-    def __init__(self, main: Function, rest: Mapping[Defined, Definition]) -> None:
+    def __init__(self, main: ex.Function, rest: Mapping[Defined, Definition]) -> None:
         self.rest, self.segments = rest, list[Module]()
-        self.ranges: Ranges = attr(main, "dim_ranges", ())
-        self.registers: dict[Var, int] = {}
+        self.ranges: Ranges = ex.attr(main, "dim_ranges", ())
+        self.registers: dict[ex.Var, int] = {}
         self.told: dict[ScalarVar, tuple[str, ...]] = {}
         self.inputs = {each: str(each.name) for each in main.params}
         for each in main.params:
@@ -92,28 +79,28 @@ class _Cutter:
             self.registers[each] = len(self.registers)
         self.hosts = host_parts(main.body)
 
-    def block(self, root: Expr, given: Mapping[Expr, Expr]) -> StepBlock:
+    def block(self, root: ex.Expr, given: Mapping[ex.Expr, ex.Expr]) -> StepBlock:
         """The steps that give the tensors of an expression; `given` are there already."""
         return _BlockCutter(self, root, given).block()
 
-    def fresh(self, hint: str, of: TensorType) -> Var:
+    def fresh(self, hint: str, of: TensorType) -> ex.Var:
         """A new register."""
         name = Name(hint, len(self.registers))
-        var = Var(name, of)
+        var = ex.Var(name, of)
         self.register(var)
         return var
 
-    def register(self, of: Var) -> int:
+    def register(self, of: ex.Var) -> int:
         """The register of a variable; a loop that both sides of a branch run has its own once."""
         return self.registers.setdefault(of, len(self.registers))
 
-    def depends(self, value: Expr) -> tuple[str, ...]:
+    def depends(self, value: ex.Expr) -> tuple[str, ...]:
         """The inputs that a value is computed from."""
         found: set[str] = set()
         for each in free_vars(value):
             if isinstance(each, ScalarVar):
                 found.update(self.told.get(each, ()))
-            elif isinstance(each, Var) and each in self.inputs:
+            elif isinstance(each, ex.Var) and each in self.inputs:
                 found.add(self.inputs[each])
         return tuple([name for name in self.inputs.values() if name in found])
 
@@ -121,13 +108,13 @@ class _Cutter:
 class _BlockCutter:
     """One block: first what is demanded, then the segments that serve the demands."""
 
-    def __init__(self, whole: _Cutter, root: Expr, given: Mapping[Expr, Expr]) -> None:
+    def __init__(self, whole: _Cutter, root: ex.Expr, given: Mapping[ex.Expr, ex.Expr]) -> None:
         self.whole, self.root = whole, root
-        self.plain: dict[Expr, Expr] = dict(given)
+        self.plain: dict[ex.Expr, ex.Expr] = dict(given)
         self.demands: list[_Demand] = [_Demand()]
         self.pending: set[ScalarVar] = set()
-        self.results: dict[Expr, tuple[Var, ...]] = {}  # registers of what the host does
-        self.since: dict[Var, int] = {}  # the demand after which they are there
+        self.results: dict[ex.Expr, tuple[ex.Var, ...]] = {}  # registers of what the host does
+        self.since: dict[ex.Var, int] = {}  # the demand after which they are there
 
     # --- what is demanded ------------------------------------------------------------------------
 
@@ -141,15 +128,15 @@ class _BlockCutter:
         steps = self._steps()
         return StepBlock(tuple(steps), tuple([self._register(each) for each in wanted]))
 
-    def _visit(self, root: Expr) -> None:
+    def _visit(self, root: ex.Expr) -> None:
         """Give every expression below its form without what the host does."""
-        stack: list[tuple[Expr, int]] = [(root, 0)]
+        stack: list[tuple[ex.Expr, int]] = [(root, 0)]
         while stack:
             node, phase = stack.pop()
             if node in self.plain:
                 continue
             match node:
-                case LetDim(_, value, body):
+                case ex.LetDim(_, value, body):
                     if phase == 0:
                         stack += [(node, 1), (value, 0)]
                     elif phase == 1:
@@ -157,13 +144,13 @@ class _BlockCutter:
                         stack += [(node, 2), (body, 0)]
                     else:
                         self.plain[node] = self.plain[body]
-                case Let(_, Function(), Call(_, args, _)) if node in self.whole.hosts:
+                case ex.Let(_, ex.Function(), ex.Call(_, args, _)) if node in self.whole.hosts:
                     if phase == 0:
                         stack.append((node, 1))
                         stack += [(each, 0) for each in reversed(args)]
                     else:
                         self._repeat(node)
-                case Let(var, value, body):
+                case ex.Let(var, value, body):
                     if phase == 0:
                         stack += [(node, 1), (value, 0)]
                     elif phase == 1:
@@ -171,12 +158,12 @@ class _BlockCutter:
                         stack += [(node, 2), (body, 0)]
                     else:
                         self.plain[node] = self.plain[body]
-                case If(condition, then, orelse) if self.whole.hosts & {then, orelse}:
+                case ex.If(condition, then, orelse) if self.whole.hosts & {then, orelse}:
                     if phase == 0:
                         stack += [(node, 1), (condition, 0)]
                     else:
                         self._choose(node)
-                case Apply(_, (x,), _) if is_ordering(node):
+                case ex.Apply(_, (x,), _) if is_ordering(node):
                     if phase == 0:
                         stack += [(node, 1), (x, 0)]
                     else:
@@ -189,7 +176,7 @@ class _BlockCutter:
                     else:
                         self.plain[node] = _made(node, tuple([self.plain[each] for each in kids]))
 
-    def _waits(self, value: Expr) -> bool:
+    def _waits(self, value: ex.Expr) -> bool:
         return not self.pending.isdisjoint(free_vars(value))
 
     def _next(self) -> _Demand:
@@ -197,7 +184,7 @@ class _BlockCutter:
         self.pending = set()
         return self.demands[-1]
 
-    def _measure(self, node: LetDim) -> None:
+    def _measure(self, node: ex.LetDim) -> None:
         value = self.plain[node.value]
         demand = self._next() if self._waits(value) else self.demands[-1]
         demand.needs.append(value)
@@ -205,30 +192,30 @@ class _BlockCutter:
         self.pending.add(node.dim)
         self.whole.told[node.dim] = self.whole.depends(node.value)
 
-    def _choose(self, node: If) -> None:
+    def _choose(self, node: ex.If) -> None:
         condition = self.plain[node.condition]
         demand = self._next() if self._waits(condition) else self.demands[-1]
         demand.needs.append(condition)
         self._event(demand, node)
 
-    def _order(self, node: Apply) -> None:
+    def _order(self, node: ex.Apply) -> None:
         x = self.plain[node.args[0]]
         demand = self._next() if self._waits(x) else self.demands[-1]
         demand.needs.append(x)
         self._event(demand, node)
 
-    def _repeat(self, node: Let) -> None:
-        assert isinstance(node.body, Call)
+    def _repeat(self, node: ex.Let) -> None:
+        assert isinstance(node.body, ex.Call)
         start = [self.plain[each] for each in node.body.args]
         waits = any(self._waits(each) for each in start)
         demand = self._next() if waits else self.demands[-1]
         demand.needs += start
         for each in free_vars(node.value):  # what a body has from outside is there before it
-            if isinstance(each, Var) and each in self.plain:
+            if isinstance(each, ex.Var) and each in self.plain:
                 demand.needs += _flat(self.plain[each])
         self._event(demand, node)
 
-    def _event(self, demand: _Demand, node: If | Let | Apply) -> None:
+    def _event(self, demand: _Demand, node: ex.If | ex.Let | ex.Apply) -> None:
         demand.event = node
         of = type_of(node)
         items = of.items if isinstance(of, TupleType) else (of,)
@@ -239,15 +226,15 @@ class _BlockCutter:
             made.append(self.whole.fresh("kept", each))
         self.results[node] = tuple(made)
         self.since |= dict.fromkeys(made, len(self.demands) - 1)
-        self.plain[node] = Tuple(tuple(made)) if isinstance(of, TupleType) else made[0]
+        self.plain[node] = ex.Tuple(tuple(made)) if isinstance(of, TupleType) else made[0]
         self._next()
 
     # --- segments that serve the demands ---------------------------------------------------------
 
     def _steps(self) -> list[Step]:
-        self.level: dict[Expr, int] = {}
-        self.kept: dict[Expr, Var | None] = {}  # what is in a register, once it is
-        inside: dict[int, dict[Expr, Expr]] = {}
+        self.level: dict[ex.Expr, int] = {}
+        self.kept: dict[ex.Expr, ex.Var | None] = {}  # what is in a register, once it is
+        inside: dict[int, dict[ex.Expr, ex.Expr]] = {}
         for number, demand in enumerate(self.demands):
             for each in demand.needs:
                 self._place(each, number)
@@ -267,29 +254,29 @@ class _BlockCutter:
                 steps.append(self._host_step(demand.event, given))
         return steps
 
-    def _place(self, root: Expr, number: int) -> None:
+    def _place(self, root: ex.Expr, number: int) -> None:
         """Expressions belong to the first demand that needs them; those of branches to none."""
-        stack: list[tuple[Expr, bool]] = [(root, False)]
+        stack: list[tuple[ex.Expr, bool]] = [(root, False)]
         while stack:
             node, done = stack.pop()
-            if node in self.level or isinstance(node, Var | Const):
+            if node in self.level or isinstance(node, ex.Var | ex.Const):
                 continue
-            kids = (node.condition,) if isinstance(node, If) else operands(node)
+            kids = (node.condition,) if isinstance(node, ex.If) else operands(node)
             if not done and kids:
                 stack.append((node, True))
                 stack += [(each, False) for each in reversed(kids)]
                 continue
             first = number
-            if isinstance(node, Project):  # a tuple is in no register, its items are
+            if isinstance(node, ex.Project):  # a tuple is in no register, its items are
                 first = self.level.get(node.value, number)
             self.level[node] = first
 
-    def _use(self, root: Expr, number: int, whole: bool = False) -> None:
+    def _use(self, root: ex.Expr, number: int, whole: bool = False) -> None:
         """Note what an expression of this demand takes from earlier ones."""
         if whole and self._is_earlier(root, number):
             self.kept[root] = None
             return
-        seen: set[Expr] = {root}
+        seen: set[ex.Expr] = {root}
         stack = [root]
         while stack:
             for each in operands(stack.pop()):
@@ -299,26 +286,26 @@ class _BlockCutter:
                     seen.add(each)
                     stack.append(each)
 
-    def _is_earlier(self, node: Expr, number: int) -> bool:
+    def _is_earlier(self, node: ex.Expr, number: int) -> bool:
         if self.level.get(node, number) >= number or _is_cheap(node):
             return False
         return isinstance(type_of(node), TensorType)
 
-    def _available(self, event: If | Let | Apply, number: int) -> dict[Expr, Expr]:
+    def _available(self, event: ex.If | ex.Let | ex.Apply, number: int) -> dict[ex.Expr, ex.Expr]:
         """What the blocks of an event find outside of them, computed by now."""
-        found: dict[Expr, Expr] = {}
-        seen: set[Expr] = set()
-        if isinstance(event, Apply):
+        found: dict[ex.Expr, ex.Expr] = {}
+        seen: set[ex.Expr] = set()
+        if isinstance(event, ex.Apply):
             return found
-        roots = (event.then, event.orelse) if isinstance(event, If) else (event.value,)
-        stack: list[Expr] = list(roots)
+        roots = (event.then, event.orelse) if isinstance(event, ex.If) else (event.value,)
+        stack: list[ex.Expr] = list(roots)
         while stack:
             node = stack.pop()
             if node in seen:
                 continue
             seen.add(node)
             plain = self.plain.get(node)
-            if isinstance(plain, Var) and self.since.get(plain, -1) < number:
+            if isinstance(plain, ex.Var) and self.since.get(plain, -1) < number:
                 found[node] = plain
             elif plain is not None and self._is_earlier(plain, number + 1):
                 self.kept[plain] = None
@@ -350,33 +337,35 @@ class _BlockCutter:
         self.whole.segments.append(made.module)
         return [RunSegment(len(self.whole.segments) - 1, tuple(inputs), tuple(registers))]
 
-    def _is_new(self, node: Expr) -> bool:
-        return not isinstance(node, Var) and self.kept.get(node) is None
+    def _is_new(self, node: ex.Expr) -> bool:
+        return not isinstance(node, ex.Var) and self.kept.get(node) is None
 
-    def _shown(self, node: Expr) -> Expr:
+    def _shown(self, node: ex.Expr) -> ex.Expr:
         """An expression that was computed, as the register it is in."""
-        if isinstance(node, Var):
+        if isinstance(node, ex.Var):
             return node
         var = self.kept[node]
         assert var is not None
         return var
 
-    def _register(self, node: Expr) -> int:
+    def _register(self, node: ex.Expr) -> int:
         shown = self._shown(node)
-        assert isinstance(shown, Var)
+        assert isinstance(shown, ex.Var)
         return self.whole.registers[shown]
 
-    def _host_step(self, event: If | Let | Apply, given: Mapping[Expr, Expr]) -> Step:
+    def _host_step(
+        self, event: ex.If | ex.Let | ex.Apply, given: Mapping[ex.Expr, ex.Expr]
+    ) -> Step:
         outputs = tuple([self.whole.registers[each] for each in self.results[event]])
-        if isinstance(event, Apply):
+        if isinstance(event, ex.Apply):
             taken = self._register(self.plain[event.args[0]])
             options = tuple([(name, int(value)) for name, value in event.attrs])
             return HostCall(event.op, taken, outputs, options)
-        if isinstance(event, If):
+        if isinstance(event, ex.If):
             then, orelse = (self.whole.block(each, given) for each in (event.then, event.orelse))
             return ChooseBlock(self._register(self.plain[event.condition]), then, orelse, outputs)
-        assert isinstance(event.value, Function)
-        assert isinstance(event.body, Call)
+        assert isinstance(event.value, ex.Function)
+        assert isinstance(event.body, ex.Call)
         carried = [self.whole.register(each) for each in event.value.params]
         turn = turn_of(event)
         test, body, end = (self.whole.block(each, given) for each in turn)
@@ -384,38 +373,38 @@ class _BlockCutter:
         return RepeatBlock(tuple(start), tuple(carried), test, body, end, outputs)
 
 
-def _made(node: Expr, parts: tuple[Expr, ...]) -> Expr:
-    if isinstance(node, Project) and isinstance(parts[0], Tuple):
+def _made(node: ex.Expr, parts: tuple[ex.Expr, ...]) -> ex.Expr:
+    if isinstance(node, ex.Project) and isinstance(parts[0], ex.Tuple):
         return parts[0].items[node.index]
     return with_operands(node, parts)
 
 
-def _flat(node: Expr) -> list[Expr]:
+def _flat(node: ex.Expr) -> list[ex.Expr]:
     """The tensors of an expression, one by one."""
     of = type_of(node)
-    if isinstance(node, Tuple):
+    if isinstance(node, ex.Tuple):
         return [item for each in node.items for item in _flat(each)]
     if isinstance(of, TupleType):
-        return [item for at in range(len(of.items)) for item in _flat(Project(node, at))]
+        return [item for at in range(len(of.items)) for item in _flat(ex.Project(node, at))]
     if not isinstance(of, TensorType):
         raise refused("A result is no tensor.", str(of))
     return [node]
 
 
-def _is_cheap(node: Expr) -> bool:
+def _is_cheap(node: ex.Expr) -> bool:
     """Whether it is as well to compute something again as to keep it."""
-    return isinstance(node, Const) or (isinstance(node, Apply) and not node.args)
+    return isinstance(node, ex.Const) or (isinstance(node, ex.Apply) and not node.args)
 
 
-def _with(root: Expr, shown: Mapping[Expr, Var]) -> Expr:
+def _with(root: ex.Expr, shown: Mapping[ex.Expr, ex.Var]) -> ex.Expr:
     """An expression in which what was computed before is the register it is in."""
-    memo: dict[Expr, Expr] = dict(shown)
-    stack: list[tuple[Expr, bool]] = [(root, False)]
+    memo: dict[ex.Expr, ex.Expr] = dict(shown)
+    stack: list[tuple[ex.Expr, bool]] = [(root, False)]
     while stack:
         node, done = stack.pop()
         if node in memo:
             continue
-        kids: Sequence[Expr] = operands(node)
+        kids: Sequence[ex.Expr] = operands(node)
         if kids and not done:
             stack.append((node, True))
             stack += [(each, False) for each in kids]

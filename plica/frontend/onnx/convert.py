@@ -23,7 +23,15 @@ from plica.frontend.onnx.order import ordered
 from plica.frontend.onnx.schema import violations
 from plica.frontend.onnx.storage import Array, array_of
 from plica.frontend.onnx.table import REASONS, TABLES
-from plica.frontend.onnx.value import SMALL, TensorValue, settled, size_of
+from plica.frontend.onnx.value import (
+    SMALL,
+    GrowingValue,
+    RaggedValue,
+    SequenceValue,
+    TensorValue,
+    settled,
+    size_of,
+)
 from plica.ir.graph.expression import Const, Expr, const
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.type.dim import dim_var
@@ -33,10 +41,12 @@ from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
-    from onnx import FunctionProto, GraphProto, NodeProto
+    from onnx import FunctionProto, GraphProto, NodeProto, ValueInfoProto
 
     from plica.frontend.onnx.expand import bound_nodes, definition
+    from plica.frontend.onnx.ragged import as_option
 else:
+    as_option = late("plica.frontend.onnx.ragged:as_option")
     bound_nodes = late("plica.frontend.onnx.expand:bound_nodes")
     definition = late("plica.frontend.onnx.expand:definition")
 
@@ -45,6 +55,8 @@ MOST_NODES: Final = 100_000
 
 DEEPEST: Final = 60
 """Functions that call functions, and graphs inside of graphs, may nest so deep."""
+
+LISTS: Final = (SequenceValue, RaggedValue)
 
 KEPT: Final = ("DequantizeLinear",)
 """What is not computed here: whoever works in integers looks for those behind it."""
@@ -169,7 +181,7 @@ class NodeConverter:
         names = [each.name for each in graph.input]
         if len(names) != len(given):
             node.malformed("A body has the wrong number of inputs.", str(len(given)), str(names))
-        inside.update(zip(names, given, strict=True))
+        inside.update(zip(names, map(_declared, graph.input, given), strict=True))
         self._inside(node, graph.node, inside, opsets)
         found: list[TensorValue] = []
         for output in graph.output:
@@ -231,6 +243,14 @@ class NodeConverter:
         """A name that no variable has."""
         self._names += 1
         return f"{hint}.{self._names}"
+
+
+def _declared(info: ValueInfoProto, value: TensorValue) -> TensorValue:
+    """What a body is given, as an option where it says that it takes one."""
+    if not info.type.HasField("optional_type") or isinstance(value, GrowingValue):
+        return value
+    holds_list = info.type.optional_type.elem_type.HasField("sequence_type")
+    return as_option(info.name, value, holds_list)
 
 
 def too_many(place: str) -> UnsupportedError:
@@ -311,7 +331,8 @@ def placed(error: PlicaError, node: OnnxNode) -> PlicaError:
         Diagnostic(each.code, f"{kind}: {each.message}", place, each.expected, each.found)
         for each in error.diagnostics
     ]
-    types = [each.type for each in node.inputs if each is not None]
+    plain = [each for each in node.inputs if each is not None and not isinstance(each, LISTS)]
+    types = [each.type for each in plain]
     numeric = all(static_shape(of) is not None for of in types)
     blamed = numeric and error.code in ("shape-conflict", "index-out-of-bounds", "wrong-arity")
     return (Malformed if blamed else UnsupportedError)(*listed)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.schema import schema_of
+from plica.frontend.onnx.value import RaggedValue, SequenceValue
 from plica.ir.type.dim import known
 
 if TYPE_CHECKING:
@@ -81,7 +82,9 @@ def _types(node: OnnxNode) -> list[bytes]:
     found = []
     for value in node.inputs:
         proto = TypeProto()
-        if value is not None:
+        if isinstance(value, SequenceValue | RaggedValue):
+            proto.sequence_type.elem_type.tensor_type.elem_type = value.of.row.onnx
+        elif value is not None:
             of = value.type
             proto.tensor_type.elem_type = of.dtype.row.onnx
             proto.tensor_type.shape.SetInParent()

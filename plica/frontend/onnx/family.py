@@ -21,8 +21,11 @@ known while the program runs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from os import PathLike
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from plica.core.diagnostic import Malformed
 from plica.frontend.onnx.dim import Dims
@@ -31,12 +34,23 @@ from plica.frontend.onnx.model import open_model
 from plica.frontend.onnx.node import NeedsValue
 from plica.frontend.onnx.storage import dtype_of
 from plica.frontend.onnx.table import MissingOperators
+from plica.frontend.onnx.value import is_list
 from plica.ir.graph.module import Module
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
+from plica.runtime.late import late
 from plica.runtime.port import OpenPort
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
+
+    from plica.frontend.onnx.list_port import list_port, open_ports, over_arrays
+    from plica.runtime.ragged import ListPort, to_data
+else:
+    list_port = late("plica.frontend.onnx.list_port:list_port")
+    open_ports = late("plica.frontend.onnx.list_port:open_ports")
+    over_arrays = late("plica.frontend.onnx.list_port:over_arrays")
+    ListPort = late("plica.runtime.ragged:ListPort")
+    to_data = late("plica.runtime.ragged:to_data")
 
 
 class ModelFamily:
@@ -48,15 +62,39 @@ class ModelFamily:
         stored = {each.name for each in graph.initializer}
         self._declared = [each for each in graph.input if each.name not in stored]
         dims = Dims(self._declared)
-        self.inputs = tuple(_port(each, dims) for each in self._declared)
-        self.outputs = tuple(_port(each, dims, of_output=True) for each in graph.output)
+        self.inputs = tuple(port for each in self._declared for port in _ports(each, dims))
+        self.outputs = tuple(port for each in graph.output for port in _ports(each, dims, True))
+        self._flat, self._open = False, {*dims.names}
         self.needed: tuple[str, ...] = ()
         """The inputs whose values decide shapes, as far as is known."""
+
+    @property
+    def lists(self) -> tuple[list[list[Any]], list[list[Any]]] | None:
+        """What a caller gives and gets where some of it is a list; None where nothing is."""
+        sides = (self._declared, self._opened.model.graph.output)
+        if self._flat or not any(is_list(each) for side in sides for each in side):
+            return None
+        takes, gives = (
+            [list_port(e) if is_list(e) else ListPort(e.name, None, "f32", np.dtype("f4"), "tensor")
+             for e in side]
+            for side in sides
+        )  # fmt: skip
+        return to_data(takes), to_data(gives)
+
+    def over_arrays(self) -> ModelFamily:
+        """The same model, whose caller gives the arrays that stand for lists."""
+        other = copy(self)
+        other._flat = True
+        return other
+
+    def _read(self, *args: Any, **named: Any) -> Module:  # Any: as `from_opened` takes them
+        found = from_opened(self._opened, *args, **named)
+        return over_arrays(found) if self._flat else found
 
     def module(self) -> Module | None:
         """The module for all sizes at once, None where the model must know more to be read."""
         try:
-            return from_opened(self._opened)
+            return self._read()
         except NeedsValue as error:
             self._need(error.inputs)
             return None
@@ -69,7 +107,7 @@ class ModelFamily:
                 return None
         # So may what is refused for a size that is measured, once values say it.
         try:
-            return from_opened(self._opened, measures=False)
+            return self._read(measures=False)
         except NeedsValue as error:
             self._need(error.inputs)
             return None
@@ -80,14 +118,14 @@ class ModelFamily:
         while True:
             fixed = {name: given[name] for name in self.needed}
             try:
-                return from_opened(self._opened, dims, fixed), self.needed
+                return self._read(dims, fixed), self.needed
             except (MissingOperators, Malformed):
                 raise
             except UnsupportedError as error:
                 if isinstance(error, NeedsValue) and self._need(error.inputs):
                     continue
             try:
-                return from_opened(self._opened, dims, fixed, measures=False), self.needed
+                return self._read(dims, fixed, measures=False), self.needed
             except NeedsValue as error:
                 if not self._need(error.inputs):
                     raise
@@ -106,6 +144,8 @@ class ModelFamily:
         for port in self.inputs:
             shape = given[port.name].shape
             for dim, size in zip(port.shape, shape, strict=True):
+                if isinstance(dim, str) and dim not in self._open:
+                    continue  # the size of a list, which nobody can give
                 said = found.setdefault(dim, size) if isinstance(dim, str) else dim
                 if said != size:
                     message = f"Input {port.name!r} has the wrong shape."
@@ -116,6 +156,11 @@ class ModelFamily:
         if wrong:
             raise InputError(wrong[0], *wrong[1:])
         return found
+
+
+def _ports(info: ValueInfoProto, dims: Dims, of_output: bool = False) -> list[OpenPort]:
+    """The arrays that an input or output is: several for a list."""
+    return open_ports(list_port(info)) if is_list(info) else [_port(info, dims, of_output)]
 
 
 def _port(info: ValueInfoProto, dims: Dims, of_output: bool = False) -> OpenPort:

@@ -51,8 +51,8 @@ from plica.frontend.onnx.node import NeedsValue, measuring, name_of
 from plica.frontend.onnx.schema import schema_of
 from plica.frontend.onnx.storage import MOST_AXES, dtype_of
 from plica.frontend.onnx.table import REASONS, TABLES, MissingOperators
-from plica.frontend.onnx.value import SequenceValue, TensorValue
-from plica.ir.graph.expression import Expr, Function, Tuple, Var, const
+from plica.frontend.onnx.value import TensorValue, is_list, is_listed
+from plica.ir.graph.expression import Attrs, Expr, Function, Tuple, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.type.dim import dim_var
@@ -65,8 +65,13 @@ if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto
 
     from plica.frontend.onnx.expand import has_definition
+    from plica.frontend.onnx.list_port import list_input, list_output, list_port, list_ports
 else:
     has_definition = late("plica.frontend.onnx.expand:has_definition")
+    list_input = late("plica.frontend.onnx.list_port:list_input")
+    list_output = late("plica.frontend.onnx.list_port:list_output")
+    list_port = late("plica.frontend.onnx.list_port:list_port")
+    list_ports = late("plica.frontend.onnx.list_port:list_ports")
 
 OLDEST: Final = 6
 """Operators of earlier versions have other meanings, which are not supported."""
@@ -126,12 +131,18 @@ def imported(
     declared = [each for each in graph.input if each.name not in stored]
     shapes = _Shapes(declared, dims, fixed)
     params: list[Var] = []
+    names = {*Dims(declared).names}
     scope: Scope = ChainMap({})
     scope.update(stored)
     for each in declared:
         if not each.name or (each.name in scope):
             message = "An input of the model has no name of its own."
             raise Malformed(Diagnostic("bad-model", message, Place(node=each.name or "graph")))
+        if is_list(each):
+            made, value = list_input(list_port(each), names)
+            params += made
+            scope[each.name] = value
+            continue
         of = shapes.type(each)
         if each.name in fixed:
             scope[each.name] = _fixed(each.name, fixed.pop(each.name), of)
@@ -143,14 +154,19 @@ def imported(
         message = "A value is fixed for an input that the model does not have."
         there = ", ".join(each.name for each in declared) or "no inputs"
         raise InputError(Diagnostic("input-unknown", message, None, there, unknown))
-    converter = NodeConverter(opened.folder, functions, Dims(declared).names, measures)
+    converter = NodeConverter(opened.folder, functions, names, measures)
     converter.nodes(graph.node, scope, opsets)
     if converter.errors:
         raise combined(converter.errors)
-    return _module(graph, params, scope, converter), scope
+    ends = [*declared, *graph.output]
+    lists = any(map(is_list, ends)) or any(is_listed(scope.get(each.name)) for each in ends)
+    told = list_ports(declared, graph.output, scope, params) if lists else ()
+    return _module(graph, params, scope, converter, told), scope
 
 
-def _module(graph: GraphProto, params: list[Var], scope: Scope, converter: NodeConverter) -> Module:
+def _module(  # what a module is made of
+    graph: GraphProto, params: list[Var], scope: Scope, converter: NodeConverter, told: Attrs
+) -> Module:
     outputs: list[Expr] = []
     names: list[str] = []
     for each in graph.output:
@@ -158,11 +174,11 @@ def _module(graph: GraphProto, params: list[Var], scope: Scope, converter: NodeC
         if value is None:
             message = f"Nothing makes the output {each.name!r}."
             raise Malformed(Diagnostic("bad-model", message, Place(node=each.name or "graph")))
-        if isinstance(value, SequenceValue):
-            message = f"The output {each.name!r} is a sequence."
-            place = Place(node=each.name)
-            wrong = Diagnostic("unsupported", message, place, "a tensor", value.word)
-            raise UnsupportedError(wrong)
+        if is_list(each) or is_listed(value):
+            made = list_output(each, value)
+            outputs += made.values()
+            names += made
+            continue
         _check_output(each, value)
         outputs.append(value.expr)
         names.append(each.name)
@@ -180,7 +196,7 @@ def _module(graph: GraphProto, params: list[Var], scope: Scope, converter: NodeC
     free = free_vars(body)
     used |= dict.fromkeys(each for each in converter.sizes if each in free)
     main = Var(Name("main"), None)
-    attrs = (("outputs", tuple(names)),)
+    attrs = (*told, ("outputs", tuple(names)))
     return infer(module({main: Function(tuple(used), (), tuple(params), None, body, attrs)}, main))
 
 

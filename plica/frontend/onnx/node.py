@@ -28,15 +28,16 @@ from plica.ir.graph.expression import Const, Expr, LetDim, Var
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.op.relation import Shape
 from plica.ir.type.dim import known
+from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, NodeProto
+    from onnx import AttributeProto, GraphProto, NodeProto, TypeProto
 
 _KINDS: Final = {
     "float": 1, "int": 2, "string": 3, "tensor": 4, "graph": 5,
-    "floats": 6, "ints": 7, "strings": 8,
+    "floats": 6, "ints": 7, "strings": 8, "type": 13,
 }  # fmt: skip
 
 
@@ -216,12 +217,12 @@ class OnnxNode:
     def undecided(self, what: str, value: TensorValue) -> NoReturn:
         """Something must be known to read the model, and depends on what it is run on."""
         inputs = tuple(sorted({str(v.name) for v in free_vars(value.expr) if isinstance(v, Var)}))
-        named = ", ".join(map(repr, inputs))
+        named, told = ", ".join(map(repr, inputs)), str(type_of(value.expr))
         known_late = f"{what} is only known when the model runs"
         message = f"{known_late}; it depends on {named}." if inputs else f"{known_late}."
         place = Place(node=self.place)
         raise NeedsValue(
-            Diagnostic("unknown-value", message, place, "a constant", str(value.type), SAY_VALUES),
+            Diagnostic("unknown-value", message, place, "a constant", told, SAY_VALUES),
             inputs=inputs,
         )
 
@@ -256,6 +257,8 @@ class OnnxNode:
                 return found.g
             case "floats":
                 return tuple(float(each) for each in found.floats)
+            case "type":
+                return found.tp
             case "ints":
                 return tuple(int(each) for each in found.ints)
             case _:
@@ -294,6 +297,11 @@ class OnnxNode:
     def tensor(self, name: str) -> Array | None:
         """A stored tensor, None where it is not given."""
         value: Array | None = self._attribute(name, "tensor", None)
+        return value
+
+    def type_given(self, name: str) -> TypeProto | None:
+        """A type, None where it is not given."""
+        value: TypeProto | None = self._attribute(name, "type", None)
         return value
 
     def ignore(self, *names: str) -> None:

@@ -14,19 +14,10 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.word import as_scalar, rank, shape, to
 from plica.ir.graph.expression import Apply, Expr, const
 from plica.ir.loop.scalar import Scalar, index
+from plica.ir.op import elementwise as ew
 from plica.ir.op.comparison import equal
 from plica.ir.op.create import dim_value, iota
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import (
-    add,
-    floor_divide,
-    maximum,
-    minimum,
-    mod,
-    multiply,
-    negative,
-    subtract,
-)
 from plica.ir.op.index import take, where
 from plica.ir.op.relation import Shape
 from plica.ir.op.repeat import broadcast_to
@@ -101,12 +92,12 @@ def size_from(node: OnnxNode, of: Piece, hint: object = "") -> Scalar:
 
 def ceiling(number: Expr, by: Expr) -> Expr:
     """A quotient rounded up."""
-    return negative(floor_divide(negative(number), by))
+    return ew.negative(ew.floor_divide(ew.negative(number), by))
 
 
 def at_least_zero(of: Expr) -> Expr:
     """A number, 0 where it is below."""
-    return maximum(of, ZERO)
+    return ew.maximum(of, ZERO)
 
 
 def places(size: Scalar) -> Expr:
@@ -145,7 +136,7 @@ def spread(node: OnnxNode, x: Expr, sizes: Sequence[Scalar]) -> Expr:
             continue
         there, here = places(wanted), amount(mine)
         fits = where(equal(here, amount(wanted)), there, here)  # one past the end: refused
-        x = take(x, where(equal(here, ONE), multiply(there, ZERO), fits), axis=axis)
+        x = take(x, where(equal(here, ONE), ew.multiply(there, ZERO), fits), axis=axis)
     return broadcast_to(x, tuple(sizes)) if not all(map(same_dim, shape(x), sizes)) else x
 
 
@@ -173,20 +164,20 @@ def common_shape(node: OnnxNode, shapes: Sequence[Shape]) -> Shape:
 
 def wrapped_index(at: Expr, length: Expr) -> Expr:
     """An index, counted from the end where it is negative."""
-    return where(at < ZERO, add(at, length), at)
+    return where(at < ZERO, ew.add(at, length), at)
 
 
 def clamped(at: Expr, low: Expr, high: Expr) -> Expr:
     """A number inside of two others."""
-    return minimum(maximum(at, low), high)
+    return ew.minimum(ew.maximum(at, low), high)
 
 
 def reflected(at: Expr, length: Expr) -> Expr:
     """Places of an axis that is mirrored at its ends."""
-    last = subtract(length, ONE)
-    turn = maximum(multiply(last, const(2, i64)), ONE)
-    inside = mod(at, turn)
-    return minimum(inside, subtract(turn, inside))
+    last = ew.subtract(length, ONE)
+    turn = ew.maximum(ew.multiply(last, const(2, i64)), ONE)
+    inside = ew.mod(at, turn)
+    return ew.minimum(inside, ew.subtract(turn, inside))
 
 
 def total_of(values: Sequence[Expr], join: Callable[[Expr, Expr], Expr], start: Expr) -> Expr:

@@ -23,7 +23,7 @@ from plica.runtime.error import UnsupportedError
 FILES: Final = (
     "linear", "window", "shape", "elementwise", "part", "pool", "norm", "reduction", "index",
     "create", "quantise", "resize", "control", "scan", "recurrent", "sample", "signal", "detect",
-    "loss", "sequence", "ngram", "determinant",
+    "loss", "sequence", "ngram", "determinant", "bit",
 )  # fmt: skip
 """The files of `plica.frontend.onnx.row`, the commonest operators first."""
 
@@ -73,7 +73,6 @@ _WHY: Final[dict[str, tuple[str, ...]]] = {
     "there are no strings": (
         "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit",
     ),
-    "a sequence has a length that is known when it is read": ("SequenceMap",),
     "it reads files of images": ("ImageDecoder",),
     "it has no definition yet": (
         "MaxRoiPool",

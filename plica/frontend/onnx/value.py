@@ -32,6 +32,8 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
+    from onnx import ValueInfoProto
+
     from plica.ir.interpret.interpreter import interpret
 else:
     interpret = late("plica.ir.interpret.interpreter:interpret")
@@ -105,6 +107,62 @@ class SequenceValue(TensorValue):
     def word(self) -> str:
         """The type as the standard writes it."""
         return f"seq(tensor({self.of.row.onnx_name}))"
+
+
+@attrs.frozen(eq=False)
+class RaggedValue(TensorValue):
+    """Tensors of which it is not known how many there are (`plica.runtime.ragged`).
+
+    How many axes each has is known, or they differ in that, too (None).
+    """
+
+    of: DType = f32
+    rank: int | None = None
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        """The elements, and the table of shapes."""
+        assert isinstance(self.expr, Tuple)
+        return self.expr.items
+
+    @property
+    def word(self) -> str:
+        """The type as the standard writes it."""
+        return f"seq(tensor({self.of.row.onnx_name}))"
+
+
+@attrs.frozen(eq=False)
+class OptionValue(RaggedValue):
+    """A tensor or a sequence that may not be there: a bool, then its parts."""
+
+    holds_list: bool = False
+
+    @property
+    def word(self) -> str:
+        """The type as the standard writes it."""
+        tensor = f"tensor({self.of.row.onnx_name})"
+        return f"optional(seq({tensor}))" if self.holds_list else f"optional({tensor})"
+
+
+def is_listed(value: TensorValue | None) -> bool:
+    """Whether a value is a sequence or an optional."""
+    return isinstance(value, SequenceValue | RaggedValue)
+
+
+def is_list(info: ValueInfoProto) -> bool:
+    """Whether a model says of an input or output that it is a sequence or an optional."""
+    return info.type.WhichOneof("value") in ("sequence_type", "optional_type")
+
+
+@attrs.frozen(eq=False)
+class GrowingValue(RaggedValue):
+    """A sequence that a loop of unknown length carries, in a turn of it: what the turn appends."""
+
+    @property
+    def slot(self) -> int:
+        """Which of the sequences of the loop it is."""
+        assert isinstance(self.parts[0], Const)
+        return int(self.parts[0].numpy())
 
 
 def as_objects(values: object, shape: tuple[int, ...]) -> Array:

@@ -34,10 +34,7 @@ class TorchFallback(UserWarning):
 
 
 def compiled(
-    graph: fx.GraphModule,
-    inputs: Sequence[Any],
-    compile_module: Compile,
-    freeze: bool = False,
+    graph: fx.GraphModule, inputs: Sequence[Any], compile_module: Compile, freeze: bool = False
 ) -> Callable[..., Any]:
     """What `torch.compile` calls in place of a graph.
 

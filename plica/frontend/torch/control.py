@@ -31,11 +31,7 @@ def choice(inside: Inside, condition: Any, then: Any, orelse: Any, given: Sequen
 
 
 def loop(
-    inside: Inside,
-    graphs: tuple[Any, Any],
-    begin: Sequence[Expr],
-    rest: Sequence[Any],
-    number: int,
+    inside: Inside, graphs: tuple[Any, Any], begin: Sequence[Expr], rest: Sequence[Any], number: int
 ) -> list[Expr]:
     """What a loop carries when its test fails first; `number` tells its variables from others."""
     types = tuple([type_of(each) for each in begin])

@@ -27,22 +27,9 @@ from plica.frontend.zoo.squeezed import squeezenet
 from plica.ir.graph.module import Module
 
 __all__ = [
-    "NETWORKS",
-    "dcgan",
-    "densenet",
-    "dqn",
-    "inception",
-    "lstm_lm",
-    "lstm_weights",
-    "macs",
-    "mlp",
-    "mobilenet",
-    "parameters",
-    "resnet",
-    "squeezenet",
-    "transformer",
-    "vgg",
-]
+    "NETWORKS", "dcgan", "densenet", "dqn", "inception", "lstm_lm", "lstm_weights", "macs", "mlp",
+    "mobilenet", "parameters", "resnet", "squeezenet", "transformer", "vgg",
+]  # fmt: skip
 
 # fmt: off
 NETWORKS: Final[dict[str, Callable[[], Module]]] = {

@@ -18,26 +18,10 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "EXTERNS",
-    "arrays",
-    "block_kernels",
-    "computes",
-    "constants",
-    "dims",
-    "dtypes",
-    "index_terms",
-    "inputs_for",
-    "kernels",
-    "literals",
-    "modules",
-    "names",
-    "numbers",
-    "scalars",
-    "small_shapes",
-    "static_modules",
-    "types",
-    "values_of",
-]
+    "EXTERNS", "arrays", "block_kernels", "computes", "constants", "dims", "dtypes", "index_terms",
+    "inputs_for", "kernels", "literals", "modules", "names", "numbers", "scalars", "small_shapes",
+    "static_modules", "types", "values_of",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.ir.generate.definition import EXTERNS

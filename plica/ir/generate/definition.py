@@ -21,28 +21,14 @@ from plica.ir.generate.pattern import catch_all, variables
 from plica.ir.generate.scalar import dims as dims_over
 from plica.ir.generate.scope import GenerationScope, KnownExpression, typed
 from plica.ir.generate.type import dims_in
-from plica.ir.graph.expression import (
-    Call,
-    Clause,
-    Expr,
-    Function,
-    If,
-    Match,
-    PConstructor,
-    Tuple,
-    Var,
-    const,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.module import ConstructorDef, DataDef, Defined, Definition, Extern
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.dtype import i64
 from plica.ir.type.term import DataName, DataType, FuncType, TensorType, TupleType, Type, TypeVar
 
 DEPTH: Final = 4
-EXTERNS: Final[Mapping[str, Callable[..., Any]]] = {
-    "first": lambda x, y: x,
-    "same": lambda x: x,
-}
+EXTERNS: Final[Mapping[str, Callable[..., Any]]] = {"first": lambda x, y: x, "same": lambda x: x}
 """What the extern symbols of generated modules mean, for an interpreter."""
 
 Definitions: TypeAlias = list[tuple[Defined, Definition]]
@@ -75,7 +61,7 @@ def data_type(builder: Builder) -> tuple[DataName, DataDef]:
 
 def signature(
     builder: Builder, scope: GenerationScope, first_order: bool = False
-) -> tuple[tuple[ScalarVar, ...], tuple[TypeVar, ...], list[Var]]:
+) -> tuple[tuple[ScalarVar, ...], tuple[TypeVar, ...], list[ex.Var]]:
     """Dims, type variables and parameters of a function; every dim stands alone somewhere."""
     own = builder.dims(builder.count(0, 2))
     types = () if first_order else builder.type_vars(builder.count(0, 1))
@@ -90,7 +76,7 @@ def signature(
         else:
             params.append(builder.type(inner, 1, functions=not first_order))
     dims = dims_in(params, own)
-    return dims, types, [Var(builder.name(), each) for each in params]
+    return dims, types, [ex.Var(builder.name(), each) for each in params]
 
 
 def _more(builder: Builder, own: tuple[ScalarVar, ...]) -> tuple[Any, ...]:
@@ -119,7 +105,9 @@ def plain(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:
     if tensors and builder.chance(4):
         loop(builder, inner, depth, builder.choose(tensors))
     result = body(builder, inner, depth)
-    function = Function(dims, types, tuple(params), result.type, result.expr, builder.attributes())
+    function = ex.Function(
+        dims, types, tuple(params), result.type, result.expr, builder.attributes()
+    )
     return [(_global(builder, function), function)]
 
 
@@ -128,7 +116,7 @@ def counting(builder: Builder, scope: GenerationScope, depth: int) -> Definition
     dims, types, params = signature(builder, scope)
     ret = builder.choose([typed(each) for each in params] or [builder.tensor_type()])
     type = FuncType(dims, types, (_SCALAR, *map(typed, params)), ret)
-    itself = Var(builder.name(), type)
+    itself = ex.Var(builder.name(), type)
     function = count_down(builder, scope, depth, type, itself)
     builder.cost[itself] = DEPTH * cost(builder, function)
     return [(itself, function)]
@@ -138,7 +126,7 @@ def mutual(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:
     """Two functions that call each other while their first argument is positive."""
     param = builder.tensor_type()
     type = FuncType((), (), (_SCALAR, param), param)
-    even, odd = (Var(builder.name(), type) for _ in range(2))
+    even, odd = (ex.Var(builder.name(), type) for _ in range(2))
     made: Definitions = []
     for itself, other in ((even, odd), (odd, even)):
         made.append((itself, count_down(builder, scope, depth, type, other)))
@@ -148,11 +136,11 @@ def mutual(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:
 
 
 def count_down(
-    builder: Builder, scope: GenerationScope, depth: int, type: FuncType, again: Var
-) -> Function:
+    builder: Builder, scope: GenerationScope, depth: int, type: FuncType, again: ex.Var
+) -> ex.Function:
     """`if count <= 0: base else: f(again(min(count, DEPTH) - 1, ...))`, count comes first."""
-    count, *params = (Var(builder.name(), each) for each in type.params)
-    zero, one, top = const(0, i64), const(1, i64), const(DEPTH, i64)
+    count, *params = (ex.Var(builder.name(), each) for each in type.params)
+    zero, one, top = ex.const(0, i64), ex.const(1, i64), ex.const(DEPTH, i64)
     stop = apply("less_equal", count, zero)
     fewer = apply("minimum", count, top)
     less = None if fewer is None else apply("subtract", fewer, one)
@@ -168,12 +156,14 @@ def count_down(
     # Polymorphic recursion stays at its own types, dims at those of the parameters themselves.
     if type.dims:
         args = [less, *params]
-    call = Call(again, tuple(args), type.types)
+    call = ex.Call(again, tuple(args), type.types)
     step = inner.inner()
     step.add(call, type.ret)
     rest = body(builder, step, min(depth, 1), type.ret)
-    choice = If(stop, base.expr, rest.expr)
-    return Function(type.dims, type.types, (count, *params), type.ret, choice, builder.attributes())
+    choice = ex.If(stop, base.expr, rest.expr)
+    return ex.Function(
+        type.dims, type.types, (count, *params), type.ret, choice, builder.attributes()
+    )
 
 
 def structural(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:
@@ -184,13 +174,13 @@ def structural(builder: Builder, scope: GenerationScope, depth: int) -> Definiti
     types = builder.type_vars(len(definition.types))
     whole = DataType(name, types)
     ret = builder.tensor_type() if builder.chance(2) else whole
-    tree, extra = Var(builder.name(), whole), Var(builder.name(), ret)
+    tree, extra = ex.Var(builder.name(), whole), ex.Var(builder.name(), ret)
     type = FuncType((), types, (whole, ret), ret)
-    itself = Var(builder.name(), type)
+    itself = ex.Var(builder.name(), type)
     inner = without_definitions(builder, scope).inner((tree, extra), (), types)
     clauses = []
     for way in builder.constructors_of(whole):
-        pattern = PConstructor(
+        pattern = ex.PConstructor(
             way, tuple(catch_all(builder, each) for each in fields_of(way, whole))
         )
         bound = variables(pattern)
@@ -198,9 +188,9 @@ def structural(builder: Builder, scope: GenerationScope, depth: int) -> Definiti
         case = inner.inner(bound)
         for var in bound:
             if var.type is whole:
-                case.add(Call(itself, (var, extra), types), ret)
-        clauses.append(Clause(pattern, body(builder, case, min(depth, 1), ret).expr))
-    function = Function((), types, (tree, extra), ret, Match(tree, tuple(clauses)))
+                case.add(ex.Call(itself, (var, extra), types), ret)
+        clauses.append(ex.Clause(pattern, body(builder, case, min(depth, 1), ret).expr))
+    function = ex.Function((), types, (tree, extra), ret, ex.Match(tree, tuple(clauses)))
     builder.cost[itself] = 20 * cost(builder, function)
     return [(itself, function)]
 
@@ -208,57 +198,57 @@ def structural(builder: Builder, scope: GenerationScope, depth: int) -> Definiti
 def local_recursion(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:
     """A function that lets a recursive function of its own and calls it."""
     param = builder.tensor_type()
-    x = Var(builder.name(), param)
+    x = ex.Var(builder.name(), param)
     inner = scope.inner((x,))
     loop(builder, inner, depth, x)
     result = body(builder, inner, depth)
-    outer = Function((), (), (x,), result.type, result.expr)
+    outer = ex.Function((), (), (x,), result.type, result.expr)
     return [(_global(builder, outer), outer)]
 
 
-def loop(builder: Builder, scope: GenerationScope, depth: int, x: Var) -> None:
+def loop(builder: Builder, scope: GenerationScope, depth: int, x: ex.Var) -> None:
     """Let a function that calls itself, and call it on a tensor."""
     param = typed(x)
     type = FuncType((), (), (_SCALAR, param), param)
-    itself = Var(builder.name(), type)
+    itself = ex.Var(builder.name(), type)
     function = count_down(builder, scope, depth, type, itself)
     builder.cost[itself] = DEPTH * cost(builder, function)
     scope.lets.append((itself, function))
     scope.add(itself, type)
-    scope.add(Call(itself, (const(builder.count(0, DEPTH), i64), x)), param)
+    scope.add(ex.Call(itself, (ex.const(builder.count(0, DEPTH), i64), x)), param)
 
 
 def higher_order(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:
     """A function of functions: it applies one twice, or composes two into a closure."""
     a, b, c = builder.type_vars(3)
     f, g = (
-        Var(builder.name(), FuncType((), (), (b,), c)),
-        Var(builder.name(), FuncType((), (), (a,), b)),
+        ex.Var(builder.name(), FuncType((), (), (b,), c)),
+        ex.Var(builder.name(), FuncType((), (), (a,), b)),
     )
-    x = Var(builder.name(), a)
-    composed = Call(f, (Call(g, (x,)),))
+    x = ex.Var(builder.name(), a)
+    composed = ex.Call(f, (ex.Call(g, (x,)),))
     if builder.chance(2):
-        function = Function((), (a, b, c), (f, g, x), c, composed, builder.attributes())
+        function = ex.Function((), (a, b, c), (f, g, x), c, composed, builder.attributes())
         return [(_global(builder, function), function)]
-    closure = Function((), (), (x,), c, composed)
+    closure = ex.Function((), (), (x,), c, composed)
     ret = FuncType((), (), (a,), c)
-    function = Function((), (a, b, c), (f, g), ret, closure, builder.attributes())
+    function = ex.Function((), (a, b, c), (f, g), ret, closure, builder.attributes())
     return [(_global(builder, function), function)]
 
 
-def extern(builder: Builder) -> tuple[Var, Extern]:
+def extern(builder: Builder) -> tuple[ex.Var, Extern]:
     """A function defined elsewhere: one of `EXTERNS`."""
     symbol = builder.choose(sorted(EXTERNS))
     x = builder.tensor_type()
     params = (x,) if symbol == "same" else (x, builder.tensor_type())
     type = FuncType((), (), params, x)
-    return Var(builder.name(), type), Extern(symbol, type)
+    return ex.Var(builder.name(), type), Extern(symbol, type)
 
 
 TEMPLATES: Final = (plain, counting, structural, higher_order, mutual, local_recursion)
 
 
-def main(builder: Builder, scope: GenerationScope, depth: int) -> tuple[Var, Function]:
+def main(builder: Builder, scope: GenerationScope, depth: int) -> tuple[ex.Var, ex.Function]:
     """The function a module runs: tensors and tuples of them in, anything but a function out."""
     plain_scope = GenerationScope([each for each in scope.pool if is_first_order(each.type)])
     kept, builder.data = builder.data, []
@@ -278,13 +268,13 @@ def main(builder: Builder, scope: GenerationScope, depth: int) -> tuple[Var, Fun
         if isinstance(known.type, FuncType) and builder.chance(2):
             use(builder, inner, known, depth)
     result = _results(builder, inner, depth)
-    function = Function(dims, (), tuple(params), result.type, result.expr)
+    function = ex.Function(dims, (), tuple(params), result.type, result.expr)
     return _global(builder, function), function
 
 
 def use(builder: Builder, scope: GenerationScope, callee: KnownExpression, depth: int) -> None:
     """A call of a definition, bound by a let so that it stays; then of what it returns."""
-    if isinstance(callee.expr, Var) and builder.cost.get(callee.expr, 1) > CALL_LIMIT:
+    if isinstance(callee.expr, ex.Var) and builder.cost.get(callee.expr, 1) > CALL_LIMIT:
         return
     for _ in range(2):
         found = call_known(builder, scope, callee, depth)
@@ -307,7 +297,7 @@ def _results(builder: Builder, scope: GenerationScope, depth: int) -> KnownExpre
     parts = usable[: builder.count(1, 3)]
     if len(parts) == 1:
         return KnownExpression(scope.close(parts[0].expr), parts[0].type)
-    items = Tuple(tuple(each.expr for each in parts))
+    items = ex.Tuple(tuple(each.expr for each in parts))
     return KnownExpression(scope.close(items), TupleType(tuple(each.type for each in parts)))
 
 
@@ -318,22 +308,22 @@ def without_definitions(builder: Builder, scope: GenerationScope) -> GenerationS
     return GenerationScope(pool, scope.dims, scope.types)
 
 
-def _calls(expr: Expr, costly: set[Var]) -> bool:
+def _calls(expr: ex.Expr, costly: set[ex.Var]) -> bool:
     return bool(costly) and any(node in costly for node in post_order(expr))
 
 
 def cost(builder: Builder, function: Definition) -> int:
     """About how many calls one call of the function leads to."""
-    calls = [node for node in post_order(function) if isinstance(node, Call)]
+    calls = [node for node in post_order(function) if isinstance(node, ex.Call)]
     return 1 + sum(
-        builder.cost.get(node.callee, 1) for node in calls if isinstance(node.callee, Var)
+        builder.cost.get(node.callee, 1) for node in calls if isinstance(node.callee, ex.Var)
     )
 
 
-def _global(builder: Builder, function: Function) -> Var:
+def _global(builder: Builder, function: ex.Function) -> ex.Var:
     assert function.ret is not None
     type = FuncType(function.dims, function.types, tuple(map(typed, function.params)), function.ret)
-    var = Var(builder.name(), type)
+    var = ex.Var(builder.name(), type)
     builder.cost[var] = cost(builder, function)
     return var
 

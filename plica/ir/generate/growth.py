@@ -16,19 +16,7 @@ from plica.ir.generate.neural import any_operator, layer
 from plica.ir.generate.operation import filled, operation
 from plica.ir.generate.pattern import catch_all, split, variables
 from plica.ir.generate.scope import GenerationScope, KnownExpression, typed
-from plica.ir.graph.expression import (
-    Call,
-    Clause,
-    Constructor,
-    Expr,
-    Function,
-    If,
-    Match,
-    PConstructor,
-    Project,
-    Tuple,
-    Var,
-)  # fmt: skip
+from plica.ir.graph import expression as ex
 from plica.ir.loop.scalar import Lit, Scalar
 from plica.ir.type.dtype import DType, bool_
 from plica.ir.type.term import DataType, FuncType, TensorType, TupleType, Type
@@ -62,7 +50,7 @@ def choose(
     return latest
 
 
-def make(builder: Builder, scope: GenerationScope, type: Type, depth: int) -> Expr | None:
+def make(builder: Builder, scope: GenerationScope, type: Type, depth: int) -> ex.Expr | None:
     """An expression of the type, None where nothing in this scope can have it."""
     known = scope.of(type)
     if known and not builder.chance(4):
@@ -72,13 +60,13 @@ def make(builder: Builder, scope: GenerationScope, type: Type, depth: int) -> Ex
     return known[-1].expr if made is None and known else made
 
 
-def _fresh(builder: Builder, scope: GenerationScope, type: Type, depth: int) -> Expr | None:
+def _fresh(builder: Builder, scope: GenerationScope, type: Type, depth: int) -> ex.Expr | None:
     match type:
         case TensorType():
             return filled(builder.draw, type)
         case TupleType(items):
             parts = [make(builder, scope, item, depth - 1) for item in items]
-            return None if None in parts else Tuple(tuple(map(_must, parts)))
+            return None if None in parts else ex.Tuple(tuple(map(_must, parts)))
         case DataType():
             ways = builder.constructors_of(type)
             # The first constructor is never recursive, so values end.
@@ -92,18 +80,18 @@ def _fresh(builder: Builder, scope: GenerationScope, type: Type, depth: int) -> 
 
 
 def _construct(
-    builder: Builder, scope: GenerationScope, way: Constructor, type: DataType, depth: int
-) -> Expr | None:
+    builder: Builder, scope: GenerationScope, way: ex.Constructor, type: DataType, depth: int
+) -> ex.Expr | None:
     parts = [make(builder, scope, each, depth - 1) for each in fields_of(way, type)]
-    return None if None in parts else Call(way, tuple(map(_must, parts)), type.args)
+    return None if None in parts else ex.Call(way, tuple(map(_must, parts)), type.args)
 
 
 def _function_of(
     builder: Builder, scope: GenerationScope, type: FuncType, depth: int
-) -> Expr | None:
+) -> ex.Expr | None:
     params = tuple(builder.var(each) for each in type.params)
     if len(set(params)) < len(params):
-        params = tuple(Var(builder.name(), each) for each in type.params)
+        params = tuple(ex.Var(builder.name(), each) for each in type.params)
     inner = scope.inner(params, type.dims, type.types)
     if depth > 0:
         for _ in range(builder.count(0, depth)):
@@ -112,7 +100,7 @@ def _function_of(
     if result is None:
         return None
     builder.retired.extend(params)
-    return Function(
+    return ex.Function(
         type.dims, type.types, params, type.ret, inner.close(result), builder.attributes()
     )
 
@@ -128,7 +116,7 @@ def grow(builder: Builder, scope: GenerationScope, depth: int) -> None:
     if len(scope.pool) > before and builder.chance(2):
         # Bound by a let it stays in the program, used or not.
         value = scope.pool.pop()
-        if isinstance(value.expr, Var):
+        if isinstance(value.expr, ex.Var):
             scope.pool.append(value)
         else:
             bind(builder, scope, value)
@@ -136,7 +124,7 @@ def grow(builder: Builder, scope: GenerationScope, depth: int) -> None:
 
 def bind(builder: Builder, scope: GenerationScope, value: KnownExpression) -> None:
     """A let of something that is known."""
-    var = Var(builder.name(), value.type)
+    var = ex.Var(builder.name(), value.type)
     scope.lets.append((var, value.expr))
     scope.add(var, value.type)
 
@@ -166,7 +154,7 @@ def grow_tuple(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A tuple of what is known, or the unit value."""
     items = [builder.choose(scope.pool[::-1]) for _ in range(builder.count(0, 3)) if scope.pool]
     scope.add(
-        Tuple(tuple(each.expr for each in items)), TupleType(tuple(each.type for each in items))
+        ex.Tuple(tuple(each.expr for each in items)), TupleType(tuple(each.type for each in items))
     )
 
 
@@ -176,12 +164,12 @@ def grow_projection(builder: Builder, scope: GenerationScope, depth: int) -> Non
     if not found and scope.pool:
         parts = [builder.choose(scope.pool[::-1]) for _ in range(2)]
         items = tuple(each.expr for each in parts), tuple(each.type for each in parts)
-        found = [scope.add(Tuple(items[0]), TupleType(items[1]))]
+        found = [scope.add(ex.Tuple(items[0]), TupleType(items[1]))]
     if found:
         whole: KnownExpression = builder.choose(found[::-1])
         assert isinstance(whole.type, TupleType)
         index = builder.count(0, len(whole.type.items) - 1)
-        scope.add(Project(whole.expr, index), whole.type.items[index])
+        scope.add(ex.Project(whole.expr, index), whole.type.items[index])
 
 
 def grow_let(builder: Builder, scope: GenerationScope, depth: int) -> None:
@@ -206,7 +194,7 @@ def grow_if(builder: Builder, scope: GenerationScope, depth: int) -> None:
         return
     then = body(builder, scope.inner(), depth - 1, type)
     orelse = body(builder, scope.inner(), depth - 1, type)
-    scope.add(If(_must(condition), then.expr, orelse.expr), type)
+    scope.add(ex.If(_must(condition), then.expr, orelse.expr), type)
 
 
 def grow_match(builder: Builder, scope: GenerationScope, depth: int) -> None:
@@ -221,9 +209,9 @@ def grow_match(builder: Builder, scope: GenerationScope, depth: int) -> None:
         bound = variables(pattern)
         if len(set(bound)) < len(bound):
             return
-        clauses.append(Clause(pattern, body(builder, scope.inner(bound), depth - 1, type).expr))
+        clauses.append(ex.Clause(pattern, body(builder, scope.inner(bound), depth - 1, type).expr))
         builder.retired.extend(bound)
-    scope.add(Match(value.expr, tuple(clauses)), type)
+    scope.add(ex.Match(value.expr, tuple(clauses)), type)
 
 
 def _scrutinee(builder: Builder, scope: GenerationScope, depth: int) -> KnownExpression | None:
@@ -251,30 +239,32 @@ def grow_partial_match(builder: Builder, scope: GenerationScope, depth: int) -> 
     value = _construct(builder, scope, way, type, depth)
     if value is None:
         return
-    pattern = PConstructor(way, tuple(catch_all(builder, each) for each in fields_of(way, type)))
+    pattern = ex.PConstructor(way, tuple(catch_all(builder, each) for each in fields_of(way, type)))
     bound = variables(pattern)
     if len(set(bound)) == len(bound):
         result = body(builder, scope.inner(bound), depth - 1)
         builder.retired.extend(bound)
-        scope.add(Match(value, (Clause(pattern, result.expr),), total=False), result.type)
+        scope.add(ex.Match(value, (ex.Clause(pattern, result.expr),), total=False), result.type)
 
 
 def grow_function(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A closure over what is known; at times polymorphic or with dims of its own."""
     types = builder.type_vars(1) if builder.chance(4) else ()
     dims = builder.dims(1) if builder.chance(4) else ()
-    params = [Var(builder.name(), builder.type(scope, 1)) for _ in range(builder.count(0, 2))]
-    params += [Var(builder.name(), each) for each in types]
+    params = [ex.Var(builder.name(), builder.type(scope, 1)) for _ in range(builder.count(0, 2))]
+    params += [ex.Var(builder.name(), each) for each in types]
     params += [
-        Var(builder.name(), TensorType((each,), builder.tensor_type().dtype)) for each in dims
+        ex.Var(builder.name(), TensorType((each,), builder.tensor_type().dtype)) for each in dims
     ]
     inner = scope.inner(params, dims, types)
     result = body(builder, inner, depth - 1)
     builder.retired.extend(params)
     type = FuncType(dims, types, tuple(map(typed, params)), result.type)
-    function = Function(dims, types, tuple(params), result.type, result.expr, builder.attributes())
+    function = ex.Function(
+        dims, types, tuple(params), result.type, result.expr, builder.attributes()
+    )
     # A polymorphic function is used through a variable, as in the text.
-    var = Var(builder.name(), type)
+    var = ex.Var(builder.name(), type)
     scope.lets.append((var, function))
     known = scope.add(var, type)
     if not types and not dims and builder.chance(3):
@@ -304,7 +294,7 @@ def call_known(
     args = [make(builder, scope, each, depth - 1) for each in params]
     if None in args:
         return None
-    return scope.add(Call(callee.expr, tuple(map(_must, args)), types), ret)
+    return scope.add(ex.Call(callee.expr, tuple(map(_must, args)), types), ret)
 
 
 def _size(builder: Builder, scope: GenerationScope) -> Scalar:
@@ -314,11 +304,11 @@ def _size(builder: Builder, scope: GenerationScope) -> Scalar:
     return Lit(builder.choose((2, 3, 1, 0)), _I64)
 
 
-def _cost(builder: Builder, callee: Expr) -> int:
-    return builder.cost.get(callee, 1) if isinstance(callee, Var) else 1
+def _cost(builder: Builder, callee: ex.Expr) -> int:
+    return builder.cost.get(callee, 1) if isinstance(callee, ex.Var) else 1
 
 
-def _must(expr: Expr | None) -> Expr:
+def _must(expr: ex.Expr | None) -> ex.Expr:
     assert expr is not None
     return expr
 

@@ -11,36 +11,7 @@ from hypothesis.strategies import DrawFn
 from plica.core.name import Name
 from plica.ir.generate.choice import between, pick
 from plica.ir.generate.value import every_dtype, numbers
-from plica.ir.loop.scalar import (
-    BOOL_INTRINSICS,
-    COMPARISON,
-    Add,
-    And,
-    BitAnd,
-    BitOr,
-    BitXor,
-    Buffer,
-    Cast,
-    Div,
-    FloorDiv,
-    FloorMod,
-    Intrinsic,
-    Lit,
-    Load,
-    Max,
-    Min,
-    Mul,
-    Not,
-    Or,
-    Pow,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    ShiftLeft,
-    ShiftRight,
-    Sub,
-)  # fmt: skip
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.loop.scalar_table import INTRINSIC_ROWS
 from plica.ir.loop.statement import Alloc, Branch, For, Kernel, LoopKind, Seq, Stmt, Store
@@ -48,23 +19,25 @@ from plica.ir.loop.tensor import Compute, axis
 from plica.ir.type.dim import dim_var, normal_dim
 from plica.ir.type.dtype import DType, bool_, f32, i64
 
-ARITHMETIC: Final = (Add, Sub, Mul, Min, Max)
-INTEGER_ONLY: Final = (FloorDiv, FloorMod, BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight)
+ARITHMETIC: Final = (sc.Add, sc.Sub, sc.Mul, sc.Min, sc.Max)
+INTEGER_ONLY: Final = (
+    sc.FloorDiv, sc.FloorMod, sc.BitAnd, sc.BitOr, sc.BitXor, sc.ShiftLeft, sc.ShiftRight,
+)  # fmt: skip
 
 
-def literals(dtype: DType) -> st.SearchStrategy[Scalar]:
+def literals(dtype: DType) -> st.SearchStrategy[sc.Scalar]:
     """Literals of a dtype."""
-    return numbers(dtype).map(lambda value: Lit(value, dtype))
+    return numbers(dtype).map(lambda value: sc.Lit(value, dtype))
 
 
 @st.composite
 def scalars(
     draw: DrawFn,
     dtype: DType = f32,
-    vars: Sequence[Scalar] = (),
-    buffers: Sequence[Buffer] = (),
+    vars: Sequence[sc.Scalar] = (),
+    buffers: Sequence[sc.Buffer] = (),
     depth: int = 3,
-) -> Scalar:
+) -> sc.Scalar:
     """Well-typed scalar terms of a dtype over variables and buffers; all node kinds occur."""
     leaves = [each for each in vars if _dtype(each) is dtype]
     if depth == 0 or draw(between(0, 3)) == 0:
@@ -72,7 +45,7 @@ def scalars(
             return pick(draw, leaves)
         return draw(literals(dtype))
 
-    def sub(of: DType, more: Sequence[Scalar] = ()) -> Scalar:
+    def sub(of: DType, more: Sequence[sc.Scalar] = ()) -> sc.Scalar:
         return draw(scalars(of, (*vars, *more), buffers, depth - 1))
 
     kinds = ["binary", "binary", "binary", "select", "cast", "reduce"]
@@ -86,20 +59,20 @@ def scalars(
         kinds.append("intrinsic")
     match draw(st.sampled_from(kinds)):
         case "select":
-            return Select(sub(bool_), sub(dtype), sub(dtype))
+            return sc.Select(sub(bool_), sub(dtype), sub(dtype))
         case "cast":
-            return Cast(sub(draw(every_dtype())), dtype)
+            return sc.Cast(sub(draw(every_dtype())), dtype)
         case "load":
             buffer = draw(st.sampled_from(loadable))
-            return Load(buffer, tuple(draw(_indices(size, vars)) for size in buffer.shape))
+            return sc.Load(buffer, tuple(draw(_indices(size, vars)) for size in buffer.shape))
         case "reduce":
             k = axis(draw(st.sampled_from("kl")), depth)
             words = ("all", "any") if dtype is bool_ else ("sum", "prod", "max", "min")
-            extent = Lit(draw(st.integers(1, 3)), i64)
-            return Reduce(draw(st.sampled_from(words)), (k,), (extent,), sub(dtype, (k,)))
+            extent = sc.Lit(draw(st.integers(1, 3)), i64)
+            return sc.Reduce(draw(st.sampled_from(words)), (k,), (extent,), sub(dtype, (k,)))
         case "intrinsic":
             row = draw(st.sampled_from(known))
-            return Intrinsic(row.name, tuple(sub(dtype) for _ in range(row.arity)))
+            return sc.Intrinsic(row.name, tuple(sub(dtype) for _ in range(row.arity)))
         case _:
             return _binary(draw, dtype, sub)
 
@@ -109,49 +82,55 @@ def _intrinsics(dtype: DType) -> list[ScalarRow]:
     return [each for each in INTRINSIC_ROWS if dtype.kind in each.takes and not each.is_bool]
 
 
-def _binary(draw: DrawFn, dtype: DType, sub: st.SearchStrategy[Scalar] | object) -> Scalar:
+def _binary(draw: DrawFn, dtype: DType, sub: st.SearchStrategy[sc.Scalar] | object) -> sc.Scalar:
     assert callable(sub)
     if dtype is bool_:
         kind = draw(between(0, 5))
         if kind == 1:
-            return Not(sub(bool_))
+            return sc.Not(sub(bool_))
         if kind in (2, 3):
-            return draw(st.sampled_from((And, Or, BitAnd, BitOr, BitXor)))(sub(bool_), sub(bool_))
+            return draw(st.sampled_from((sc.And, sc.Or, sc.BitAnd, sc.BitOr, sc.BitXor)))(
+                sub(bool_), sub(bool_)
+            )
         other = draw(every_dtype())
         if other.is_float and kind == 4:
-            return Intrinsic(draw(st.sampled_from(sorted(BOOL_INTRINSICS))), (sub(other),))
-        return draw(st.sampled_from(COMPARISON))(sub(other), sub(other))
-    classes = (*ARITHMETIC, Div, Pow) if dtype.is_float else (*ARITHMETIC, *INTEGER_ONLY)
+            return sc.Intrinsic(draw(st.sampled_from(sorted(sc.BOOL_INTRINSICS))), (sub(other),))
+        return draw(st.sampled_from(sc.COMPARISON))(sub(other), sub(other))
+    classes = (*ARITHMETIC, sc.Div, sc.Pow) if dtype.is_float else (*ARITHMETIC, *INTEGER_ONLY)
     return draw(st.sampled_from(classes))(sub(dtype), sub(dtype))
 
 
-def _dtype(leaf: Scalar) -> DType | None:
-    return leaf.dtype if isinstance(leaf, ScalarVar | Lit) else None
+def _dtype(leaf: sc.Scalar) -> DType | None:
+    return leaf.dtype if isinstance(leaf, sc.ScalarVar | sc.Lit) else None
 
 
 @st.composite
-def _indices(draw: DrawFn, size: Scalar, vars: Sequence[Scalar]) -> Scalar:
+def _indices(draw: DrawFn, size: sc.Scalar, vars: Sequence[sc.Scalar]) -> sc.Scalar:
     """An index that is inside `size` where that is a positive number: a remainder."""
     inner = draw(index_terms(vars, depth=1))
-    return FloorMod(inner, size)
+    return sc.FloorMod(inner, size)
 
 
 @st.composite
-def index_terms(draw: DrawFn, vars: Sequence[Scalar] | None = None, depth: int = 3) -> Scalar:
+def index_terms(draw: DrawFn, vars: Sequence[sc.Scalar] | None = None, depth: int = 3) -> sc.Scalar:
     """Index terms (i64) over the variables; over `n`, `m`, `k` where none are given."""
     known = (dim_var("n"), dim_var("m"), dim_var("k")) if vars is None else vars
     indices = [each for each in known if _dtype(each) is i64]
     if depth == 0 or draw(between(0, 1)):
         if indices and draw(between(0, 1)) == 1:
             return pick(draw, indices)
-        return Lit(draw(st.integers(-4, 9)), i64)
+        return sc.Lit(draw(st.integers(-4, 9)), i64)
     left, right = (draw(index_terms(known, depth - 1)) for _ in range(2))
-    return draw(st.sampled_from((Add, Mul, Sub, FloorDiv, FloorMod, Min, Max)))(left, right)
+    return draw(
+        st.sampled_from((sc.Add, sc.Mul, sc.Sub, sc.FloorDiv, sc.FloorMod, sc.Min, sc.Max))
+    )(left, right)
 
 
-def dims(vars: Sequence[ScalarVar] = (), depth: int = 2) -> st.SearchStrategy[Scalar]:
+def dims(vars: Sequence[sc.ScalarVar] = (), depth: int = 2) -> st.SearchStrategy[sc.Scalar]:
     """Dims in normal form: numbers, variables, and small polynomials of them."""
-    sizes: st.SearchStrategy[Scalar] = st.sampled_from((2, 3, 1, 0, 5)).map(lambda n: Lit(n, i64))
+    sizes: st.SearchStrategy[sc.Scalar] = st.sampled_from((2, 3, 1, 0, 5)).map(
+        lambda n: sc.Lit(n, i64)
+    )
     if not vars:
         return sizes
     linear = st.builds(
@@ -169,12 +148,12 @@ def computes(draw: DrawFn, dtype: DType | None = None) -> Compute:
     axes = tuple(axis("i", number) for number in range(len(shape)))
     of = dtype or (bool_ if draw(between(0, 4)) == 4 else draw(every_dtype()))
     body = draw(scalars(of, axes, inputs))
-    return Compute(inputs, axes, tuple(Lit(size, i64) for size in shape), body)
+    return Compute(inputs, axes, tuple(sc.Lit(size, i64) for size in shape), body)
 
 
-def _buffer(draw: DrawFn, name: str) -> Buffer:
+def _buffer(draw: DrawFn, name: str) -> sc.Buffer:
     shape = draw(st.lists(st.integers(1, 3), max_size=2))
-    return Buffer(Name(name), tuple(Lit(size, i64) for size in shape), draw(every_dtype()))
+    return sc.Buffer(Name(name), tuple(sc.Lit(size, i64) for size in shape), draw(every_dtype()))
 
 
 @st.composite
@@ -189,19 +168,19 @@ def kernels(draw: DrawFn) -> Kernel:
 @st.composite
 def _stmts(
     draw: DrawFn,
-    readable: tuple[Buffer, ...],
-    writable: tuple[Buffer, ...],
-    vars: tuple[ScalarVar, ...],
+    readable: tuple[sc.Buffer, ...],
+    writable: tuple[sc.Buffer, ...],
+    vars: tuple[sc.ScalarVar, ...],
     depth: int,
 ) -> Stmt:
-    def inner(more: tuple[ScalarVar, ...] = (), local: tuple[Buffer, ...] = ()) -> Stmt:
+    def inner(more: tuple[sc.ScalarVar, ...] = (), local: tuple[sc.Buffer, ...] = ()) -> Stmt:
         return draw(_stmts(readable, (*writable, *local), (*vars, *more), depth - 1))
 
     kind = draw(st.sampled_from(("store", "for", "seq", "branch", "alloc"))) if depth else "store"
     match kind:
         case "for":
             var = axis(draw(st.sampled_from("ij")), depth)
-            extent = Lit(draw(st.integers(1, 3)), i64)
+            extent = sc.Lit(draw(st.integers(1, 3)), i64)
             kinds: tuple[LoopKind, ...] = ("serial", "vectorized", "unrolled")
             word = pick(draw, kinds)
             return For(var, extent, word, inner((var,)))
@@ -210,7 +189,7 @@ def _stmts(
         case "branch":
             return Branch(draw(scalars(bool_, vars, readable, 1)), inner(), inner())
         case "alloc":
-            local = Buffer(Name("t", depth), (Lit(2, i64),), draw(every_dtype()))
+            local = sc.Buffer(Name("t", depth), (sc.Lit(2, i64),), draw(every_dtype()))
             return Alloc(local, inner(local=(local,)))
         case _:
             target = draw(st.sampled_from(writable))

@@ -9,8 +9,8 @@ is what matches leave out (`exhaust`).
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.module import module
->>> x, f = Var(Name("x"), None), Var(Name("f"), None)
->>> print(check(module({f: Function((), (), (), None, x)}, f))[0])
+>>> x, f = ex.Var(Name("x"), None), ex.Var(Name("f"), None)
+>>> print(check(module({f: ex.Function((), (), (), None, x)}, f))[0])
 f: Nothing binds x. [unbound-name]
 """
 
@@ -25,42 +25,17 @@ from plica.core.binding import name_of
 from plica.core.diagnostic import did_you_mean
 from plica.core.fold import post_order
 from plica.core.term import Term, leaf_key
-from plica.ir.graph.expression import (
-    Apply,
-    Call,
-    Clause,
-    Constructor,
-    Expr,
-    Function,
-    If,
-    Let,
-    LetDim,
-    Match,
-    PAny,
-    PConstructor,
-    Project,
-    PTuple,
-    PVar,
-    Tuple,
-    Var,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.module import DataDef, Defined, Definition, Extern, Module, constructors
 from plica.ir.graph.operator import Mismatch
 from plica.ir.graph.scope import misuses
 from plica.ir.loop.scalar import Scalar, ScalarVar, dtype_of
 from plica.ir.loop.statement import Kernel
 from plica.ir.op import find, names
+from plica.ir.type import term as ty
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, i64
 from plica.ir.type.error_report import ErrorReport, Places
-from plica.ir.type.term import (
-    DataName,
-    DataType,
-    FuncType,
-    TensorType,
-    TupleType,
-    TypeTerm,
-)
 from plica.ir.type.unify import same_type
 from plica.runtime.error import Diagnostic
 
@@ -104,7 +79,7 @@ class _Checker:
     def definition(self, name: Defined, value: Definition) -> list[CheckFinding]:
         self.report = ErrorReport(str(name.name), (value,), self.places)
         self.found = []
-        if isinstance(name, DataName) != isinstance(value, DataDef):
+        if isinstance(name, ty.DataName) != isinstance(value, DataDef):
             kind = type(value).__name__
             self._error(value, "type-conflict", f"{name.name} cannot name a {kind}.", stops=True)
         for node in post_order(value):
@@ -128,7 +103,7 @@ class _Checker:
 
     def main(self) -> Iterator[CheckFinding]:
         main = self.module.main
-        if main is not None and not isinstance(self.table.get(main), Function | Kernel):
+        if main is not None and not isinstance(self.table.get(main), ex.Function | Kernel):
             message = f"The module has no function {main.name} to be its main."
             self.report = ErrorReport(str(main.name), (), self.places)
             self.found = []
@@ -151,8 +126,8 @@ class _Checker:
 
     # --- expressions -----------------------------------------------------------------------
 
-    def apply(self, node: Apply) -> None:
-        if not self._are(node, Expr, node.args):
+    def apply(self, node: ex.Apply) -> None:
+        if not self._are(node, ex.Expr, node.args):
             return
         operator = find(node.op)
         if operator is None:
@@ -177,23 +152,23 @@ class _Checker:
         for code, message in (each.split(": ", 1) for each in problems):
             self._error(node, code, message)
 
-    def function(self, node: Function) -> None:
-        if not self._are(node, Var, node.params) or not self._are(node, Expr, (node.body,)):
+    def function(self, node: ex.Function) -> None:
+        if not self._are(node, ex.Var, node.params) or not self._are(node, ex.Expr, (node.body,)):
             return
         self._once(node, node.params, "parameter")
         self._once(node, node.dims, "dim")
         self._once(node, node.types, "type")
 
-    def match(self, node: Match) -> None:
-        if self._are(node, Clause, node.clauses) and self._are(node, Expr, (node.value,)):
+    def match(self, node: ex.Match) -> None:
+        if self._are(node, ex.Clause, node.clauses) and self._are(node, ex.Expr, (node.value,)):
             for clause in node.clauses:
                 self._once(node, variables_in(clause.pattern), "name of a pattern")
 
-    def clause(self, node: Clause) -> None:
-        self._are(node, Expr, (node.body,))
-        self._are(node, (PAny, PVar, PConstructor, PTuple), (node.pattern,))
+    def clause(self, node: ex.Clause) -> None:
+        self._are(node, ex.Expr, (node.body,))
+        self._are(node, (ex.PAny, ex.PVar, ex.PConstructor, ex.PTuple), (node.pattern,))
 
-    def constructor(self, node: Constructor) -> None:
+    def constructor(self, node: ex.Constructor) -> None:
         data = self.table.get(node.data)
         if not isinstance(data, DataDef):
             return  # an unbound name
@@ -207,25 +182,27 @@ class _Checker:
             message = f"{node.name} has another type than {node.data.name} gives it."
             self._error(node, "type-conflict", message, stops=True, expected=right, found=node.type)
 
-    def parts(self, node: Expr) -> None:
+    def parts(self, node: ex.Expr) -> None:
         """Let, LetDim, If, Call, Tuple, Project: made of expressions."""
         match node:
-            case Let(var, value, body):
-                _ = self._are(node, Var, (var,)) and self._are(node, Expr, (value, body))
-            case LetDim(dim, value, body):
-                _ = self._are(node, ScalarVar, (dim,)) and self._are(node, Expr, (value, body))
-            case Call(callee, args, types):
-                _ = self._are(node, Expr, (callee, *args)) and self._are(node, TypeTerm, types)
-            case If() | Tuple() | Project():
-                self._are(node, Expr, node._children)
+            case ex.Let(var, value, body):
+                _ = self._are(node, ex.Var, (var,)) and self._are(node, ex.Expr, (value, body))
+            case ex.LetDim(dim, value, body):
+                _ = self._are(node, ScalarVar, (dim,)) and self._are(node, ex.Expr, (value, body))
+            case ex.Call(callee, args, types):
+                _ = self._are(node, ex.Expr, (callee, *args)) and self._are(
+                    node, ty.TypeTerm, types
+                )
+            case ex.If() | ex.Tuple() | ex.Project():
+                self._are(node, ex.Expr, node._children)
 
     # --- types -----------------------------------------------------------------------------
 
-    def variable(self, node: Var) -> None:
+    def variable(self, node: ex.Var) -> None:
         if node.type is not None:
-            self._are(node, TypeTerm, (node.type,))
+            self._are(node, ty.TypeTerm, (node.type,))
 
-    def tensor(self, node: TensorType) -> None:
+    def tensor(self, node: ty.TensorType) -> None:
         if self._are(node, Scalar, node.shape) and self._are(node, DType, (node.dtype,)):
             for size in node.shape:
                 number = known(size)
@@ -236,15 +213,15 @@ class _Checker:
                     message = f"A dim must be an i64, not {dtype_of(size)}."
                     self._error(node, "dtype-conflict", message, stops=True)
 
-    def types(self, node: TupleType | FuncType) -> None:
-        inside = node.items if isinstance(node, TupleType) else (*node.params, node.ret)
-        self._are(node, TypeTerm, inside)
-        if isinstance(node, FuncType):
+    def types(self, node: ty.TupleType | ty.FuncType) -> None:
+        inside = node.items if isinstance(node, ty.TupleType) else (*node.params, node.ret)
+        self._are(node, ty.TypeTerm, inside)
+        if isinstance(node, ty.FuncType):
             self._once(node, node.dims, "dim")
             self._once(node, node.types, "type")
 
-    def data(self, node: DataType) -> None:
-        if not self._are(node, TypeTerm, node.args):
+    def data(self, node: ty.DataType) -> None:
+        if not self._are(node, ty.TypeTerm, node.args):
             return
         data = self.table.get(node.data)
         if isinstance(data, DataDef) and len(data.types) != len(node.args):
@@ -261,7 +238,7 @@ class _Checker:
         self._once(node, node.types, "type")
         self._once(node, node.constructors, "constructor")
         for each in node.constructors:
-            self._are(node, TypeTerm, each.fields)
+            self._are(node, ty.TypeTerm, each.fields)
 
     def kernel(self, node: Kernel) -> None:
         if not 0 <= node.inputs <= len(node.params):
@@ -271,7 +248,7 @@ class _Checker:
         self._once(node, node.dims, "dim")
 
     def extern(self, node: Extern) -> None:
-        self._are(node, FuncType, (node.type,))
+        self._are(node, ty.FuncType, (node.type,))
 
     def _are(self, node: Term, kind: Any, parts: tuple[Any, ...]) -> bool:
         """Whether parts of a node are of the kind the grammar says; terms are not asked for it."""
@@ -305,14 +282,14 @@ def variables_in(pattern: Term) -> tuple[Term, ...]:
     stack = [pattern]
     while stack:
         part = stack.pop()
-        if isinstance(part, PVar):
+        if isinstance(part, ex.PVar):
             found.append(part.var)
-        elif isinstance(part, PConstructor | PTuple):
+        elif isinstance(part, ex.PConstructor | ex.PTuple):
             stack.extend(reversed(part.items))
     return tuple(found)
 
 
-def _attribute_problems(node: Apply) -> Iterator[str]:
+def _attribute_problems(node: ex.Apply) -> Iterator[str]:
     """What keeps the attributes of an operator from being canonical, after the code of each."""
     operator = find(node.op)
     assert operator is not None
@@ -338,22 +315,22 @@ def _attribute_problems(node: Apply) -> Iterator[str]:
 
 # Any: each rule takes the nodes of its class.
 _RULES: Mapping[type, Any] = {
-    Apply: _Checker.apply,
-    Function: _Checker.function,
-    Match: _Checker.match,
-    Clause: _Checker.clause,
-    Constructor: _Checker.constructor,
-    Let: _Checker.parts,
-    LetDim: _Checker.parts,
-    If: _Checker.parts,
-    Call: _Checker.parts,
-    Tuple: _Checker.parts,
-    Project: _Checker.parts,
-    Var: _Checker.variable,
-    TensorType: _Checker.tensor,
-    TupleType: _Checker.types,
-    FuncType: _Checker.types,
-    DataType: _Checker.data,
+    ex.Apply: _Checker.apply,
+    ex.Function: _Checker.function,
+    ex.Match: _Checker.match,
+    ex.Clause: _Checker.clause,
+    ex.Constructor: _Checker.constructor,
+    ex.Let: _Checker.parts,
+    ex.LetDim: _Checker.parts,
+    ex.If: _Checker.parts,
+    ex.Call: _Checker.parts,
+    ex.Tuple: _Checker.parts,
+    ex.Project: _Checker.parts,
+    ex.Var: _Checker.variable,
+    ty.TensorType: _Checker.tensor,
+    ty.TupleType: _Checker.types,
+    ty.FuncType: _Checker.types,
+    ty.DataType: _Checker.data,
     DataDef: _Checker.definitions,
     Kernel: _Checker.kernel,
     Extern: _Checker.extern,

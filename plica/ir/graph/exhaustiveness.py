@@ -11,8 +11,8 @@ collected as patterns that are disjoint and together are exactly the values left
 >>> data = DataDef((), (ConstructorDef(Name("Leaf"), ()),
 ...     ConstructorDef(Name("Node"), (DataType(tree, ()), DataType(tree, ())))))
 >>> leaf, node = constructors(tree, data)
->>> [show_pattern(p) for p in missing([PConstructor(node, (PConstructor(leaf, ()), PAny()))],
-...     {tree: data})]
+>>> row = ex.PConstructor(node, (ex.PConstructor(leaf, ()), ex.PAny()))
+>>> [show_pattern(p) for p in missing([row], {tree: data})]
 ['Leaf()', 'Node(Node(_, _), _)']
 
 Patterns alone decide: values of tensor type can only be matched by a name or `_`.
@@ -23,23 +23,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from plica.ir.graph.expression import (
-    Constructor,
-    Match,
-    PAny,
-    Pattern,
-    PConstructor,
-    PTuple,
-    PVar,
-    matches,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.module import DataDef, Module, constructors
 from plica.ir.type.error_report import ErrorReport, Places
 from plica.ir.type.term import DataName
 from plica.runtime.error import Diagnostic
 
-Row: TypeAlias = tuple[Pattern, ...]
-Head: TypeAlias = "Constructor | int"  # a constructor, or the number of items of a tuple
+Row: TypeAlias = tuple[ex.Pattern, ...]
+Head: TypeAlias = "ex.Constructor | int"  # a constructor, or the number of items of a tuple
 DataDefs: TypeAlias = Mapping[Any, object]  # Any: modules map all names, tests some
 
 LISTED: Final = 8
@@ -67,13 +58,13 @@ class _Budget:
             raise TooHard
 
 
-def missing(patterns: Sequence[Pattern], data: DataDefs) -> Iterator[Pattern]:
+def missing(patterns: Sequence[ex.Pattern], data: DataDefs) -> Iterator[ex.Pattern]:
     """The values that no pattern matches, as disjoint patterns."""
     for row in _missing([(each,) for each in patterns], 1, data, _Budget()):
         yield row[0]
 
 
-def redundant(patterns: Sequence[Pattern], data: DataDefs) -> tuple[int, ...]:
+def redundant(patterns: Sequence[ex.Pattern], data: DataDefs) -> tuple[int, ...]:
     """The positions of the patterns that match nothing the ones before them leave."""
     budget = _Budget()
     rows: list[Row] = []
@@ -92,27 +83,27 @@ def match_errors(module: Module, places: Places | None = None) -> tuple[Diagnost
     errors: dict[Diagnostic, None] = {}
     for name, value in module.items():
         report = ErrorReport(str(name.name), (value,), places)
-        for match in matches(value):
+        for match in ex.matches(value):
             _judge(match, data, report)
         errors.update((each, None) for each in report.errors)
     return tuple(errors)
 
 
-def show_pattern(pattern: Pattern) -> str:
+def show_pattern(pattern: ex.Pattern) -> str:
     """A pattern as it is written in scripts."""
     match pattern:
-        case PVar(var):
+        case ex.PVar(var):
             return str(var.name)
-        case PConstructor(constructor, items):
+        case ex.PConstructor(constructor, items):
             return f"{constructor.name}({', '.join(map(show_pattern, items))})"
-        case PTuple(items):
+        case ex.PTuple(items):
             inside = ", ".join(map(show_pattern, items))
             return f"({inside},)" if len(items) == 1 else f"({inside})"
         case _:
             return "_"
 
 
-def _judge(match: Match, data: DataDefs, report: ErrorReport) -> None:
+def _judge(match: ex.Match, data: DataDefs, report: ErrorReport) -> None:
     patterns = [clause.pattern for clause in match.clauses]
     if not patterns or not _is_regular(patterns, data):
         return  # inference says what is wrong with it
@@ -132,7 +123,9 @@ def _judge(match: Match, data: DataDefs, report: ErrorReport) -> None:
         report.error("unsupported", message, match, suggestion=hint)
 
 
-def _uncovered(match: Match, patterns: list[Pattern], data: DataDefs, report: ErrorReport) -> None:
+def _uncovered(
+    match: ex.Match, patterns: list[ex.Pattern], data: DataDefs, report: ErrorReport
+) -> None:
     left = missing(patterns, data)
     listed = [show_pattern(each) for each, _ in zip(left, range(LISTED), strict=False)]
     if not listed:
@@ -147,19 +140,19 @@ def _uncovered(match: Match, patterns: list[Pattern], data: DataDefs, report: Er
     )
 
 
-def _is_regular(patterns: Sequence[Pattern], data: DataDefs) -> bool:
+def _is_regular(patterns: Sequence[ex.Pattern], data: DataDefs) -> bool:
     """Whether patterns that meet in a place are of one kind, as in every well-typed match."""
-    columns: list[list[Pattern]] = [list(patterns)]
+    columns: list[list[ex.Pattern]] = [list(patterns)]
     while columns:
         column = columns.pop()
-        inside: dict[object, list[Pattern]] = {}
+        inside: dict[object, list[ex.Pattern]] = {}
         kinds: set[object] = set()
         for pattern in column:
             head = _head(pattern)
             if head is None:
                 continue
             items = _items(pattern)
-            if isinstance(head, Constructor):
+            if isinstance(head, ex.Constructor):
                 kinds.add(head.data)
                 of = data.get(head.data)
                 if not isinstance(of, DataDef) or head.index >= len(of.constructors):
@@ -176,27 +169,27 @@ def _is_regular(patterns: Sequence[Pattern], data: DataDefs) -> bool:
     return True
 
 
-def _head(pattern: Pattern) -> Head | None:
+def _head(pattern: ex.Pattern) -> Head | None:
     match pattern:
-        case PConstructor(constructor, _):
+        case ex.PConstructor(constructor, _):
             return constructor
-        case PTuple(items):
+        case ex.PTuple(items):
             return len(items)
         case _:
             return None
 
 
 def _index(head: Head) -> int:
-    return head.index if isinstance(head, Constructor) else 0
+    return head.index if isinstance(head, ex.Constructor) else 0
 
 
-def _items(pattern: Pattern) -> Row:
-    return pattern.items if isinstance(pattern, PConstructor | PTuple) else ()
+def _items(pattern: ex.Pattern) -> Row:
+    return pattern.items if isinstance(pattern, ex.PConstructor | ex.PTuple) else ()
 
 
 def _signature(head: Head, data: DataDefs) -> list[tuple[Head, int]]:
     """All heads that values in the column of `head` may have, each with its number of parts."""
-    if not isinstance(head, Constructor):
+    if not isinstance(head, ex.Constructor):
         return [(head, head)]
     of = data[head.data]
     assert isinstance(of, DataDef)
@@ -208,8 +201,8 @@ def _signature(head: Head, data: DataDefs) -> list[tuple[Head, int]]:
     ]
 
 
-def _built(head: Head, items: Row) -> Pattern:
-    return PConstructor(head, items) if isinstance(head, Constructor) else PTuple(items)
+def _built(head: Head, items: Row) -> ex.Pattern:
+    return ex.PConstructor(head, items) if isinstance(head, ex.Constructor) else ex.PTuple(items)
 
 
 def _specialised(rows: Sequence[Row], head: Head, width: int) -> list[Row]:
@@ -219,7 +212,7 @@ def _specialised(rows: Sequence[Row], head: Head, width: int) -> list[Row]:
     for first, *rest in rows:
         own = _head(first)
         if own is None:
-            kept.append((*(PAny() for _ in range(width)), *rest))
+            kept.append((*(ex.PAny() for _ in range(width)), *rest))
         elif _index(own) == wanted:
             kept.append((*_items(first), *rest))
     return kept
@@ -231,14 +224,14 @@ def _missing(
     """Rows of patterns, disjoint and complete, for what no row matches."""
     budget.spend(depth)
     if not rows:
-        yield tuple(PAny() for _ in range(width))
+        yield tuple(ex.PAny() for _ in range(width))
         return
     if any(all(_head(each) is None for each in row) for row in rows):
         return  # a row that asks nothing
     # What no row looks at stays as it is; some row looks at something.
     at = next(i for i in range(width) if any(_head(row[i]) is not None for row in rows))
     some = next(head for row in rows if (head := _head(row[at])) is not None)
-    skipped = tuple(PAny() for _ in range(at))
+    skipped = tuple(ex.PAny() for _ in range(at))
     after = [row[at:] for row in rows]
     for head, parts in _signature(some, data):
         inner = _specialised(after, head, parts)
@@ -267,7 +260,7 @@ def _is_useful(rows: list[Row], new: Row, data: DataDefs, budget: _Budget, depth
     return any(
         _is_useful(
             _specialised(rows, each, width),
-            (*(PAny() for _ in range(width)), *rest),
+            (*(ex.PAny() for _ in range(width)), *rest),
             data,
             budget,
             depth + 1,

@@ -41,22 +41,9 @@ else:  # needed where a record is made again
 
 
 __all__ = [
-    "FLAT",
-    "Attribute",
-    "Flat",
-    "Gradient",
-    "Mismatch",
-    "Operator",
-    "OperatorRefused",
-    "Pullback",
-    "Through",
-    "aliases",
-    "find",
-    "names",
-    "namespaces",
-    "register",
-    "uses_foreign",
-]
+    "FLAT", "Attribute", "Flat", "Gradient", "Mismatch", "Operator", "OperatorRefused", "Pullback",
+    "Through", "aliases", "find", "names", "namespaces", "register", "uses_foreign",
+]  # fmt: skip
 
 
 @attrs.frozen

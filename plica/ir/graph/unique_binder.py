@@ -52,10 +52,7 @@ def rename_apart(term: T, outer: Container[Any] | None = None) -> T:
 
 
 def _renamed(
-    term: Term,
-    nodes: Sequence[Term],
-    unclear: dict[Term, tuple[Var, ...]],
-    outer: Container[Any],
+    term: Term, nodes: Sequence[Term], unclear: dict[Term, tuple[Var, ...]], outer: Container[Any]
 ) -> tuple[Term, set[Term]]:
     """The term with a name for each binder of what is unclear, and the other binders now copied.
 

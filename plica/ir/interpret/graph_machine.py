@@ -21,20 +21,7 @@ import attrs
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.core.term import Term
-from plica.ir.graph.expression import (
-    Apply,
-    Call,
-    Const,
-    Constructor,
-    Function,
-    If,
-    Let,
-    LetDim,
-    Match,
-    Project,
-    Tuple,
-    Var,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Extern, Module
 from plica.ir.interpret.graph_program import FunctionCode, GraphProgram, executor_at
 from plica.ir.interpret.input import native, read_inputs, type_given
@@ -70,12 +57,12 @@ class GraphMachine:
         self.program = program
         self.externs = externs
         self.limits = limits
-        self.globals: dict[Var, Value] = {}
+        self.globals: dict[ex.Var, Value] = {}
         self.calls = 0
 
     def enter(
         self,
-        function: Function,
+        function: ex.Function,
         captured: Mapping[Term, Any],
         values: tuple[Value, ...],
         sizes: Mapping[Any, int],
@@ -114,13 +101,13 @@ class GraphMachine:
                 pass
             else:
                 kind = node.__class__
-                if kind is Apply:
+                if kind is ex.Apply:
                     args = []
                     signature: list[Any] = []
                     for each in node.args:
                         value = get(each)
                         if value is None:
-                            if each.__class__ is Const:
+                            if each.__class__ is ex.Const:
                                 value = env[each] = constants.get(each)
                                 if value is None:
                                     value = env[each] = program.constant(each)
@@ -147,9 +134,9 @@ class GraphMachine:
                     if len(args) < len(node.args):
                         push(node)
                         stack.extend([each for each in node.args[::-1] if each not in env])
-                elif kind is Let:
+                elif kind is ex.Let:
                     bound = node.value
-                    if bound.__class__ is Function:
+                    if bound.__class__ is ex.Function:
                         env[node.var] = self.close(bound, env, node.var)
                         target = node.body
                     else:
@@ -160,7 +147,7 @@ class GraphMachine:
                         else:
                             env[node.var] = value
                             target = node.body
-                elif kind is LetDim:
+                elif kind is ex.LetDim:
                     value = get(node.value)
                     if value is None:
                         push(node)
@@ -168,9 +155,9 @@ class GraphMachine:
                     else:
                         env[node.dim] = checked_size(str(node.dim.name), int(value))
                         target = node.body
-                elif kind is Var:
+                elif kind is ex.Var:
                     env[node] = self.globals.get(node) or self.definition(node)
-                elif kind is Call:
+                elif kind is ex.Call:
                     args = []
                     callee = get(node.callee)
                     if callee is None:
@@ -190,20 +177,20 @@ class GraphMachine:
                                 inner = dict(callee.captured)
                                 if callee.itself is not None:
                                     inner[callee.itself] = callee
-                            elif callee.__class__ is Constructor:
+                            elif callee.__class__ is ex.Constructor:
                                 env[node] = DataValue(
                                     callee.data, callee.index, callee.name, tuple(args)
                                 )
                             else:
                                 env[node] = callee.call(tuple(args))
-                elif kind is If:
+                elif kind is ex.If:
                     value = get(node.condition)
                     if value is None:
                         push(node)
                         push(node.condition)
                     else:
                         target = node.then if value else node.orelse
-                elif kind is Match:
+                elif kind is ex.Match:
                     value = get(node.value)
                     if value is None:
                         push(node)
@@ -215,7 +202,7 @@ class GraphMachine:
                                 break
                         else:
                             raise unmatched(node, value)
-                elif kind is Tuple:
+                elif kind is ex.Tuple:
                     args = []
                     for each in node.items:
                         value = get(each)
@@ -226,18 +213,18 @@ class GraphMachine:
                         args.append(value)
                     else:
                         env[node] = tuple(args)
-                elif kind is Project:
+                elif kind is ex.Project:
                     value = get(node.value)
                     if value is None:
                         push(node)
                         push(node.value)
                     else:
                         env[node] = value[node.index]
-                elif kind is Const:
+                elif kind is ex.Const:
                     env[node] = program.constant(node)
-                elif kind is Function:
+                elif kind is ex.Function:
                     env[node] = self.close(node, env, None)
-                elif kind is Constructor:
+                elif kind is ex.Constructor:
                     env[node] = node
                 else:
                     raise CompilerBug(
@@ -287,18 +274,18 @@ class GraphMachine:
                     return value  # type: ignore[no-any-return]  # values are what env holds
                 node = pop()
 
-    def close(self, function: Function, env: Env, itself: Var | None) -> Closure:
+    def close(self, function: ex.Function, env: Env, itself: ex.Var | None) -> Closure:
         """A closure over just what the function uses; `itself` is the let that binds it."""
         code = self.program.codes.get(function) or self.program.code(function)
         captured = {each: env[each] for each in code.captured if each in env}
         return Closure(function, captured, self.call, itself)
 
-    def definition(self, name: Var) -> Value:
+    def definition(self, name: ex.Var) -> Value:
         """The value of a definition of the module."""
         found = self.program.table.get(name)
         value: Value
         match found:
-            case Function():
+            case ex.Function():
                 value = Closure(self.program.apart(found), {}, self.call)
             case Extern(symbol, type):
                 if symbol not in self.externs:

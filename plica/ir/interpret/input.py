@@ -38,17 +38,9 @@ from plica.ir.interpret.value import (
     field_types,
     sketch,
 )
+from plica.ir.type import term as ty
 from plica.ir.type.dtype import DType
 from plica.ir.type.size import Sizes, shape_of, solve
-from plica.ir.type.term import (
-    DataType,
-    FuncType,
-    TensorType,
-    TupleType,
-    Type,
-    TypeVar,
-    Unknown,
-)
 from plica.runtime.error import Diagnostic, InputError, Place
 from plica.runtime.port import fits_float, number_text
 
@@ -85,14 +77,14 @@ def read_inputs(
     return tuple([value for _, value in read]), found
 
 
-def type_given(param: Var) -> Type:
+def type_given(param: Var) -> ty.Type:
     """The type of a parameter of an inferred function."""
     if param.type is None:
         raise CompilerBug(f"The parameter {param.name} has no type: the module was not inferred.")
     return param.type
 
 
-def read_result(name: str, value: Any, type: Type, sizes: Sizes, module: Module) -> Value:
+def read_result(name: str, value: Any, type: ty.Type, sizes: Sizes, module: Module) -> Value:
     """What a Python function returned, as a value of the type it must have."""
     read = _Reader(module).read(name, value, type, "The result")
     if read is not None and conforms(read, type, sizes, module):
@@ -109,7 +101,7 @@ def read_result(name: str, value: Any, type: Type, sizes: Sizes, module: Module)
 
 
 def native(
-    name: str, call: Callable[..., Any], type: FuncType, sizes: Sizes, module: Module
+    name: str, call: Callable[..., Any], type: ty.FuncType, sizes: Sizes, module: Module
 ) -> NativeFunction:
     """A Python function as a value: it is given read-only arrays, and its result is checked."""
 
@@ -163,7 +155,7 @@ class _Reader:
         expected, found = map(str, sides)
         self.wrong.append(Diagnostic(code, message, Place(node=name), expected, found))
 
-    def masked(self, name: str, type: Type, what: str) -> None:
+    def masked(self, name: str, type: ty.Type, what: str) -> None:
         """Refuse an array whose mask would be lost."""
         message = f"{what} is a masked array, and tensors have no masks."
         hint = "Give x.filled(value), or the mask as an input of its own."
@@ -172,11 +164,11 @@ class _Reader:
             Diagnostic("input-type", message, place, str(type), "a masked array", hint)
         )
 
-    def read(self, name: str, value: Any, type: Type, what: str) -> Value | None:
+    def read(self, name: str, value: Any, type: ty.Type, what: str) -> Value | None:
         """The value in its canonical form; None where something is wrong with it already."""
         sides = type, _describe(value)
         match type:
-            case TensorType():
+            case ty.TensorType():
                 if isinstance(value, np.ma.MaskedArray):
                     self.masked(name, type, what)
                     return None
@@ -191,21 +183,21 @@ class _Reader:
                     self.refuse("input-shape", message, name, (type, _describe(array)))
                 else:
                     return array
-            case TupleType():
+            case ty.TupleType():
                 if isinstance(value, tuple) and len(value) == len(type.items):
                     pairs = enumerate(zip(value, type.items, strict=True))
                     items = [self.read(name, v, t, f"{what}[{i}]") for i, (v, t) in pairs]
                     found = tuple([item for item in items if item is not None])
                     return found if len(found) == len(items) else None
                 self.refuse("input-type", f"{what} is not the tuple it must be.", name, sides)
-            case FuncType():
+            case ty.FuncType():
                 if isinstance(value, NativeFunction | Constructor | Closure):
                     if arity(value) == len(type.params):
                         return value
                 elif callable(value):
                     return native(name, value, type, {}, self.module)
                 self.refuse("input-type", f"{what} is not the function it must be.", name, sides)
-            case DataType():
+            case ty.DataType():
                 if isinstance(value, DataValue):
                     if conforms(value, type, None, self.module):
                         return value
@@ -213,7 +205,7 @@ class _Reader:
                     if conforms(whole, type, None, self.module):
                         return whole
                 self.refuse("input-type", f"{what} is no value of its data type.", name, sides)
-            case TypeVar():
+            case ty.TypeVar():
                 if isinstance(value, np.ma.MaskedArray):
                     self.masked(name, type, what)
                     return None
@@ -222,18 +214,18 @@ class _Reader:
                 if isinstance(value, tuple | DataValue | NativeFunction | Constructor | Closure):
                     return value
                 self.refuse("input-type", f"{what} is no value of the language.", name, sides)
-            case Unknown():
+            case ty.Unknown():
                 raise CompilerBug(f"{what} has a type that was never inferred.")
         return None
 
     def check(
-        self, name: str, value: Value, type: Type, sizes: Sizes, origin: Mapping[Term, str]
+        self, name: str, value: Value, type: ty.Type, sizes: Sizes, origin: Mapping[Term, str]
     ) -> None:
         """Note each tensor that has not the shape its type gives it under `sizes`."""
-        if isinstance(type, TupleType) and isinstance(value, tuple):
+        if isinstance(type, ty.TupleType) and isinstance(value, tuple):
             for inside, item in zip(type.items, value, strict=True):
                 self.check(name, item, inside, sizes, origin)
-        if not isinstance(type, TensorType) or not isinstance(value, np.ndarray):
+        if not isinstance(type, ty.TensorType) or not isinstance(value, np.ndarray):
             return
         if value.shape == shape_of(type.shape, sizes):
             return
@@ -244,17 +236,17 @@ class _Reader:
         self.refuse("input-shape", message, name, (expected, f"shape {value.shape}"))
 
 
-def _with_arrays(value: DataValue, type: DataType, module: Module) -> Value:
+def _with_arrays(value: DataValue, type: ty.DataType, module: Module) -> Value:
     """The value with arrays for the numbers in it; what does not fit stays as it is."""
-    done: dict[tuple[int, Type], Any] = {}
-    stack: list[tuple[Any, Type]] = [(value, type)]
+    done: dict[tuple[int, ty.Type], Any] = {}
+    stack: list[tuple[Any, ty.Type]] = [(value, type)]
     while stack:
         each, of = stack[-1]
         parts: tuple[Any, ...] = ()
-        inside: tuple[Type, ...] | None = None
-        if isinstance(of, TupleType) and isinstance(each, tuple):
+        inside: tuple[ty.Type, ...] | None = None
+        if isinstance(of, ty.TupleType) and isinstance(each, tuple):
             inside, parts = of.items, each
-        elif isinstance(of, DataType) and isinstance(each, DataValue) and each.data is of.data:
+        elif isinstance(of, ty.DataType) and isinstance(each, DataValue) and each.data is of.data:
             inside, parts = field_types(of, each.index, module), each.fields
         new: Any = each
         if inside is not None and len(inside) == len(parts):
@@ -266,7 +258,7 @@ def _with_arrays(value: DataValue, type: DataType, module: Module) -> Value:
             kept = tuple([done[id(part), t] for part, t in pairs])
             if any(a is not b for a, b in zip(kept, parts, strict=True)):
                 new = kept if isinstance(each, tuple) else attrs.evolve(each, fields=kept)
-        elif isinstance(of, TensorType) and not isinstance(each, np.ndarray):
+        elif isinstance(of, ty.TensorType) and not isinstance(each, np.ndarray):
             array = _array(each, of.dtype)
             new = each if array is None or isinstance(array, str) else array
         done[id(each), of] = new

@@ -16,12 +16,12 @@ is evaluated before its body; calls in tail position do not grow the stack.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from plica.core.collector import paused
-from plica.ir.graph.expression import Var
+from plica.ir.graph.expression import Var, attr
 from plica.ir.graph.module import Module
 from plica.ir.graph.shape_specialisation import check_ranges
 from plica.ir.interpret.graph_machine import GENEROUS, Externs, GraphMachine, RunLimits
@@ -33,6 +33,13 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.text.script import Scripted, as_module
 from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic, EvaluationError
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.runtime.ragged import flat_inputs, nested_results
+else:  # few programs take lists
+    flat_inputs = late("plica.runtime.ragged:flat_inputs")
+    nested_results = late("plica.runtime.ragged:nested_results")
 
 MOST_RESULTS: Final = 1 << 20
 """Each of the tensors of a result is an array of its own; no more of them are made."""
@@ -61,6 +68,9 @@ def interpret(
         machine = GraphMachine(program, externs or {}, limits)
         said = program.module.main_function()
         main = program.apart(said)
+        lists = attr(said, "lists")
+        if lists is not None:
+            args, named = flat_inputs(lists, args, named), {}
         values, sizes = read_inputs(main.params, args, named, program.module)
         if said.dims:
             every = zip(said.dims, main.dims, strict=True)
@@ -70,7 +80,8 @@ def interpret(
             message = "The result has more tensors than there is memory for."
             expected = f"at most {MOST_RESULTS} tensors"
             raise EvaluationError(Diagnostic("no-memory", message, None, expected, "more"))
-        return _fresh(result)
+        fresh = _fresh(result)
+        return fresh if lists is None else nested_results(lists, fresh)
 
 
 def _kernel(

@@ -32,26 +32,11 @@ from plica.ir.interpret.scalar_program import Line, line, run_line
 from plica.ir.interpret.storage import Storage, Watcher
 from plica.ir.interpret.thread_block import coordinate, meets, spread
 from plica.ir.interpret.vectorised import swept
+from plica.ir.loop import statement as st
 from plica.ir.loop.invocation import find_intrinsic, kept, misfit, sizes_for, unknown_intrinsic
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, Scalar
 from plica.ir.loop.specialise import specialise
-from plica.ir.loop.statement import (
-    THREADS,
-    TRUE,
-    Alloc,
-    Barrier,
-    Bind,
-    Block,
-    Branch,
-    For,
-    Invoke,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    While,
-)
 from plica.ir.loop.vector import store_lanes
 from plica.runtime.error import Diagnostic, Place
 
@@ -68,9 +53,9 @@ class LoopMachine:
         self.watchers: list[Watcher] = []
         self.launch: ThreadGrid | None = None
         self.lines: dict[Any, Line] = {}
-        self.blocks: dict[Block, _Prepared] = {}
+        self.blocks: dict[st.Block, _Prepared] = {}
 
-    def run(self, body: Stmt) -> None:
+    def run(self, body: st.Stmt) -> None:
         """Run a statement to its end; a barrier outside all threads holds nobody up."""
         try:
             for _ in self.steps(body):
@@ -87,7 +72,7 @@ class LoopMachine:
             self.launch.suspect = None
             storage.undefined(indices)
 
-    def steps(self, body: Stmt) -> Iterator[Barrier]:
+    def steps(self, body: st.Stmt) -> Iterator[st.Barrier]:
         """Run a statement; stop at each barrier."""
         env, lines = self.env, self.lines
         stack: list[Any] = [body]
@@ -107,7 +92,7 @@ class LoopMachine:
                 item.next += 1
                 push(item)
                 push(item.body)
-            elif kind is Store:
+            elif kind is st.Store:
                 known = lines.get(item)
                 if known is None:
                     known = lines[item] = line(store_lanes(item), env)
@@ -116,18 +101,18 @@ class LoopMachine:
                     env[item.buffer].store(indices, value)
                 else:
                     self.scatter(item, [*indices, value])
-            elif kind is Block:
+            elif kind is st.Block:
                 prepared = self.blocks.get(item)
                 if prepared is None:
                     prepared = self.blocks[item] = _Prepared(item, env)
                 self.enter(item, prepared, stack)
-            elif kind is Seq:
+            elif kind is st.Seq:
                 stack.extend(item.stmts[::-1])
-            elif kind is For:
+            elif kind is st.For:
                 (extent,) = self.values(item, (item.extent,))
                 if self.sweeping and swept(item, extent, self):
                     continue
-                if item.kind in THREADS:
+                if item.kind in st.THREADS:
                     here = coordinate(self, item, extent)
                     if here is None:
                         yield from spread(self, item, extent)
@@ -140,32 +125,32 @@ class LoopMachine:
                 if strand is not None:
                     self.watchers.append(strand)
                 push(_Loop(item.var, max(0, extent), item.body, env.get(item.var), strand))
-            elif kind is Branch:
+            elif kind is st.Branch:
                 (condition,) = self.values(item, (item.condition,))
                 push(item.then if condition else item.orelse)
-            elif kind is Alloc:
+            elif kind is st.Alloc:
                 push(_Leave((item.buffer,), (env.get(item.buffer),)))
                 env[item.buffer] = self.allocated(item)
                 push(item.body)
-            elif kind is Bind:
+            elif kind is st.Bind:
                 (value,) = self.values(item, (item.value,))
                 push(_Leave((item.var,), (env.get(item.var),)))
                 env[item.var] = value
                 push(item.body)
-            elif kind is While:
+            elif kind is st.While:
                 (condition,) = self.values(item, (item.condition,))
                 if condition:
                     self.take_turn(item)
                     push(item)
                     push(item.body)
-            elif kind is Invoke:
+            elif kind is st.Invoke:
                 together = self.launch is not None and _is_of_warp(item)
                 if together:  # its threads do it at once: each reads what others hold
                     if meets(self, WARP_BARRIER):
                         yield WARP_BARRIER
                     push(WARP_BARRIER)
                 self.invoke(item, stack)
-            elif kind is Barrier:
+            elif kind is st.Barrier:
                 if meets(self, item):
                     yield item
             elif kind is _Leave:
@@ -184,7 +169,7 @@ class LoopMachine:
 
     # --- blocks ----------------------------------------------------------------------------------
 
-    def enter(self, block: Block, prepared: _Prepared, stack: list[Any]) -> None:
+    def enter(self, block: st.Block, prepared: _Prepared, stack: list[Any]) -> None:
         """Put the work of a block on the stack, if its predicate holds."""
         if prepared.predicate is not None and not run_line(prepared.predicate)[0]:
             return
@@ -203,7 +188,7 @@ class LoopMachine:
         if block.init is not None and not any(values[at] for at in prepared.reducing):
             stack.append(block.init)
 
-    def cooperate(self, block: Block, prepared: _Prepared) -> Any:
+    def cooperate(self, block: st.Block, prepared: _Prepared) -> Any:
         """See Note [Cooperation]: the running thread's name before, None where it stays."""
         launch = self.launch
         assert launch is not None
@@ -218,7 +203,7 @@ class LoopMachine:
         )  # fmt: skip
         return before
 
-    def outside(self, block: Block, at: int, value: int, extent: int) -> NoReturn:
+    def outside(self, block: st.Block, at: int, value: int, extent: int) -> NoReturn:
         """Refuse a block variable outside its range."""
         name = str(block.vars[at].name)
         message = f"The variable {name!r} of the block {str(block.label)!r} is out of its range."
@@ -229,14 +214,14 @@ class LoopMachine:
             )
         )
 
-    def scatter(self, store: Store, values: list[Any]) -> None:
+    def scatter(self, store: st.Store, values: list[Any]) -> None:
         """A store of a vector: all lanes were computed before the first is stored."""
         rank = len(store.indices)
         target = self.env[store.buffer]
         for at in range(0, len(values), rank + 1):
             target.store(values[at : at + rank], values[at + rank])
 
-    def take_turn(self, loop: While) -> None:
+    def take_turn(self, loop: st.While) -> None:
         """One more turn of a while loop."""
         self.turns -= 1
         if self.turns < 0:
@@ -258,7 +243,7 @@ class LoopMachine:
         strides = tuple(numbers[len(buffer.shape) :]) if buffer.strides else None
         return Storage.blank(buffer, shape, self.watchers, strides)
 
-    def allocated(self, alloc: Alloc) -> Storage:
+    def allocated(self, alloc: st.Alloc) -> Storage:
         """What an allocation gives: threads that share the scope have one storage together."""
         new, launch = self.allocate(alloc.buffer), self.launch
         of = scope(alloc.buffer.scope)
@@ -266,7 +251,7 @@ class LoopMachine:
             return new
         return launch.instance((alloc, launch.turn(alloc)), of, new)
 
-    def invoke(self, call: Invoke, stack: list[Any]) -> None:
+    def invoke(self, call: st.Invoke, stack: list[Any]) -> None:
         """Put the meaning of an intrinsic on the stack, over views of its regions."""
         intrinsic = find_intrinsic(call.name)
         if intrinsic is None:
@@ -275,7 +260,7 @@ class LoopMachine:
         wrong = misfit(call, meaning)
         if wrong is not None:
             raise EvaluationError(wrong)
-        regions = [each for each in call.operands if isinstance(each, Region)]
+        regions = [each for each in call.operands if isinstance(each, st.Region)]
         scalars = [each for each in call.operands if isinstance(each, Scalar)]
         wanted = [part for each in regions for part in (*each.starts, *each.extents)]
         numbers = iter(self.values(call, (*wanted, *scalars)))
@@ -302,12 +287,12 @@ class LoopMachine:
         stack.append(sized.body)
 
 
-WARP_BARRIER: Final = Barrier("warp")
+WARP_BARRIER: Final = st.Barrier("warp")
 """What threads wait at before and after an intrinsic that reads what others of a warp hold."""
 
 
-def _is_of_warp(call: Invoke) -> bool:
-    regions = [each for each in call.operands if isinstance(each, Region)]
+def _is_of_warp(call: st.Invoke) -> bool:
+    regions = [each for each in call.operands if isinstance(each, st.Region)]
     return any(scope(each.buffer.scope).reach == "warp" for each in regions)
 
 
@@ -316,8 +301,8 @@ class _Prepared:
 
     __slots__ = ("bindings", "followed", "predicate", "reducing")
 
-    def __init__(self, block: Block, env: dict[Term, Any]) -> None:
-        self.predicate = None if block.predicate is TRUE else line((block.predicate,), env)
+    def __init__(self, block: st.Block, env: dict[Term, Any]) -> None:
+        self.predicate = None if block.predicate is st.TRUE else line((block.predicate,), env)
         self.bindings = line((*block.bindings, *block.extents), env)
         self.reducing = [at for at, kind in enumerate(block.kinds) if kind == "reduce"]
         followed = [free_vars(block.bindings[at]) for at in self.reducing]
@@ -330,7 +315,7 @@ class _Loop:
     __slots__ = ("body", "extent", "hidden", "next", "strand", "var")
 
     def __init__(
-        self, var: Term, extent: int, body: Stmt, hidden: Any, strand: Strand | None
+        self, var: Term, extent: int, body: st.Stmt, hidden: Any, strand: Strand | None
     ) -> None:
         self.var = var
         self.extent = extent

@@ -25,21 +25,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.loop.scalar import (
-    ROW_OF,
-    Add,
-    And,
-    Div,
-    FloorDiv,
-    Max,
-    Min,
-    Mul,
-    Number,
-    Or,
-    Scalar,
-    ShiftLeft,
-    ShiftRight,
-)
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.scalar import Add, Div, FloorDiv
 from plica.ir.loop.scalar_row import Function, ScalarRow
 from plica.ir.loop.scalar_table import ROWS
 from plica.ir.type.dtype import DType, bool_, f32, f64
@@ -53,9 +40,9 @@ Unary: TypeAlias = Callable[[Any], Any]
 
 
 @lru_cache(maxsize=1024)
-def binary(kind: type[Scalar], dtype: DType) -> Function:
+def binary(kind: type[sc.Scalar], dtype: DType) -> Function:
     """The meaning of a two-sided operation whose left side has the dtype."""
-    row = ROW_OF[kind]
+    row = sc.ROW_OF[kind]
     exact = row.numbers.get(dtype.kind)
     if exact is None:
         if dtype.is_float and "float" in row.takes:
@@ -64,7 +51,7 @@ def binary(kind: type[Scalar], dtype: DType) -> Function:
     if row.is_bool or not row.rounds or dtype is f64 or dtype is bool_:
         return exact
     narrow = rounding(dtype)
-    if kind in (ShiftLeft, ShiftRight):
+    if kind in (sc.ShiftLeft, sc.ShiftRight):
         bits = dtype.bits
         return lambda a, b: narrow(exact(a, b, bits))
     return lambda a, b: narrow(exact(a, b))
@@ -127,15 +114,15 @@ def intrinsic(name: str, dtype: DType) -> Function:
     return lambda *args: narrow(exact(*args))
 
 
-COMBINERS: Final[dict[str, type[Scalar]]] = {
-    "sum": Add, "prod": Mul, "max": Max, "min": Min, "all": And, "any": Or,
+COMBINERS: Final[dict[str, type[sc.Scalar]]] = {
+    "sum": Add, "prod": sc.Mul, "max": sc.Max, "min": sc.Min, "all": sc.And, "any": sc.Or,
 }  # fmt: skip
 """What each combiner of a reduction does in one step."""
 
 
-def identity(combiner: str, dtype: DType) -> Number:
+def identity(combiner: str, dtype: DType) -> sc.Number:
     """What a reduction over nothing gives: the unit of its operation."""
-    match ROW_OF[COMBINERS[combiner]].unit:
+    match sc.ROW_OF[COMBINERS[combiner]].unit:
         case "zero":
             return rounding(dtype)(0)  # type: ignore[no-any-return]  # numbers
         case "one":

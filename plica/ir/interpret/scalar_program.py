@@ -21,23 +21,7 @@ import attrs
 from plica.core.diagnostic import CompilerBug, EvaluationError
 from plica.core.term import Term
 from plica.ir.interpret import number
-from plica.ir.loop.scalar import (
-    And,
-    Broadcast,
-    Cast,
-    Intrinsic,
-    Lit,
-    Load,
-    Not,
-    Or,
-    Ramp,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    Shuffle,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.summation import spelled
 from plica.runtime.error import Diagnostic
 
@@ -97,7 +81,7 @@ def run_line(of: Line) -> list[Any]:
             steps, at = side, 0
 
 
-def line(scalars: Sequence[Scalar], env: Env) -> Line:
+def line(scalars: Sequence[sc.Scalar], env: Env) -> Line:
     """The line of some scalars; variables and buffers are looked up in `env` when it runs."""
     return _Layout(env, 0).line(tuple(scalars))
 
@@ -113,7 +97,7 @@ class _Layout:
         self.sides: dict[Term, list[Step]] = {}
         self.waiting: list[Term] = []
 
-    def line(self, scalars: tuple[Scalar, ...]) -> Line:
+    def line(self, scalars: tuple[sc.Scalar, ...]) -> Line:
         steps = self.steps(scalars)
         while self.waiting:
             root = self.waiting.pop()
@@ -145,7 +129,7 @@ class _Layout:
         known = self.register.get(node)
         if known is None:
             known = self.register[node] = len(self.blank)
-            self.blank.append(node.value if isinstance(node, Lit) else _UNSET)
+            self.blank.append(node.value if isinstance(node, sc.Lit) else _UNSET)
         return known
 
     def side(self, root: Term) -> tuple[list[Step], int]:
@@ -155,48 +139,48 @@ class _Layout:
             self.waiting.append(root)
         return self.sides[root], self.at(root)
 
-    def step(self, node: Scalar) -> Step | None:
+    def step(self, node: sc.Scalar) -> Step | None:
         """What fills the register of a node whose operands are filled; None for a literal."""
         target, env = self.at(node), self.env
         match node:
-            case Lit():
+            case sc.Lit():
                 return None
-            case ScalarVar():
+            case sc.ScalarVar():
                 return target, lambda _: env[node], None
-            case Load(buffer, indices):
+            case sc.Load(buffer, indices):
                 places = [self.at(each) for each in indices]
                 if len(places) == 1:
                     (only,) = places
                     return target, lambda r: env[buffer].load((r[only],)), None
                 return target, lambda r: env[buffer].load([r[each] for each in places]), None
-            case And(left, right):
+            case sc.And(left, right):
                 first, false = self.at(left), self.constant(False)
                 return target, lambda r: r[first], Sides(self.side(right), ([], false))
-            case Or(left, right):
+            case sc.Or(left, right):
                 first, true = self.at(left), self.constant(True)
                 return target, lambda r: r[first], Sides(([], true), self.side(right))
-            case Select(condition, then, orelse):
+            case sc.Select(condition, then, orelse):
                 first = self.at(condition)
                 return target, lambda r: r[first], Sides(self.side(then), self.side(orelse))
-            case Not(value):
+            case sc.Not(value):
                 first = self.at(value)
                 return target, lambda r: not r[first], None
-            case Cast(value, dtype):
-                first, convert = self.at(value), number.cast(dtype_of(value), dtype)
+            case sc.Cast(value, dtype):
+                first, convert = self.at(value), number.cast(sc.dtype_of(value), dtype)
                 return target, lambda r: convert(r[first]), None
-            case Intrinsic(name, args):
+            case sc.Intrinsic(name, args):
                 places = [self.at(each) for each in args]
-                call = number.intrinsic(name, dtype_of(args[0]))
+                call = number.intrinsic(name, sc.dtype_of(args[0]))
                 return target, lambda r: call(*[r[each] for each in places]), None
-            case Reduce():
+            case sc.Reduce():
                 return target, _reduction(node, env, self.nesting + 1), None
-            case Ramp() | Broadcast() | Shuffle():
+            case sc.Ramp() | sc.Broadcast() | sc.Shuffle():
                 message = "A vector stands where one number is wanted."
                 raise EvaluationError(Diagnostic("shape-conflict", message))
         one, two = node._children
-        if not isinstance(one, Scalar):
+        if not isinstance(one, sc.Scalar):
             raise CompilerBug(f"The loop interpreter cannot evaluate a {type(node).__name__}.")
-        a, b, function = self.at(one), self.at(two), number.binary(type(node), dtype_of(one))
+        a, b, function = self.at(one), self.at(two), number.binary(type(node), sc.dtype_of(one))
         return target, lambda r: function(r[a], r[b]), None
 
     def constant(self, value: bool) -> int:
@@ -207,23 +191,23 @@ class _Layout:
 def _operands(node: Term) -> tuple[Term, ...]:
     """The nodes that must be computed before this one, whatever their values."""
     match node:
-        case Lit() | ScalarVar() | Reduce():
+        case sc.Lit() | sc.ScalarVar() | sc.Reduce():
             return ()
-        case Load(_, indices):
+        case sc.Load(_, indices):
             return indices
-        case And(left, _) | Or(left, _):
+        case sc.And(left, _) | sc.Or(left, _):
             return (left,)
-        case Select(condition, _, _):
+        case sc.Select(condition, _, _):
             return (condition,)
-        case Cast(value, _) | Not(value):
+        case sc.Cast(value, _) | sc.Not(value):
             return (value,)
-        case Intrinsic(_, args):
+        case sc.Intrinsic(_, args):
             return args
         case _:
             return node._children
 
 
-def _reduction(node: Reduce, env: Env, nesting: int) -> Callable[[Registers], Any]:
+def _reduction(node: sc.Reduce, env: Env, nesting: int) -> Callable[[Registers], Any]:
     """A reduction: its body is a line of its own, run for each point of the box."""
     if nesting > _DEEPEST:  # the one place where running recurses
         message = "Reductions inside reductions are nested too deep to be interpreted."
@@ -231,7 +215,7 @@ def _reduction(node: Reduce, env: Env, nesting: int) -> Callable[[Registers], An
     if node.runs:
         line = _Layout(env, nesting).line((spelled(node),))
         return lambda _: run_line(line)[0]
-    dtype = dtype_of(node.body)
+    dtype = sc.dtype_of(node.body)
     start, combine = number.identity(node.combiner, dtype), number.combine(node.combiner, dtype)
     extents, body = (
         _Layout(env, nesting).line(node.extents),

@@ -116,11 +116,7 @@ class Storage:
         )  # fmt: skip
 
     def view(
-        self,
-        buffer: Buffer,
-        starts: Sequence[int],
-        extents: Sequence[int],
-        kept: Sequence[int],
+        self, buffer: Buffer, starts: Sequence[int], extents: Sequence[int], kept: Sequence[int]
     ) -> Storage:
         """A box of this storage as a buffer whose dimensions are the kept ones of the box."""
         for start, extent, size in zip(starts, extents, self.shape, strict=True):

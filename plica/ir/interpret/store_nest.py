@@ -24,31 +24,14 @@ from attrs import frozen
 
 from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    BINARY,
-    And,
-    Buffer,
-    Eq,
-    Intrinsic,
-    Le,
-    Lit,
-    Load,
-    Lt,
-    Not,
-    Or,
-    Pow,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar_table import ROWS
 from plica.ir.loop.statement import TRUE, Bind, Block, Branch, For, Seq, Stmt, Store
 from plica.ir.loop.vector import VECTORS
 from plica.ir.type.dtype import i64
 
 MOST_LOOPS: Final = 16
-_ZERO: Final = Lit(0, i64)
+_ZERO: Final = sc.Lit(0, i64)
 
 
 @frozen(eq=False)
@@ -60,17 +43,19 @@ class StoreNest:
     """
 
     loops: tuple[For, ...]
-    guard: Scalar
-    inside: Scalar
-    reset: Scalar | None
-    start: Scalar | None
-    buffer: Buffer
-    indices: tuple[Scalar, ...]
-    value: Scalar
-    update: tuple[type[Scalar], Scalar, bool] | None  # the operation, the rest, rest on the left
-    loads: tuple[Load, ...]
+    guard: sc.Scalar
+    inside: sc.Scalar
+    reset: sc.Scalar | None
+    start: sc.Scalar | None
+    buffer: sc.Buffer
+    indices: tuple[sc.Scalar, ...]
+    value: sc.Scalar
+    update: (
+        tuple[type[sc.Scalar], sc.Scalar, bool] | None
+    )  # the operation, the rest, rest on the left
+    loads: tuple[sc.Load, ...]
     hidden_loads: bool  # inside reductions, where their places are not known
-    outer: tuple[ScalarVar, ...]
+    outer: tuple[sc.ScalarVar, ...]
 
     @property
     def reads_itself(self) -> bool:
@@ -78,7 +63,7 @@ class StoreNest:
         return any(each.buffer is self.buffer for each in self.loads)
 
     @property
-    def terms(self) -> tuple[Scalar, ...]:
+    def terms(self) -> tuple[sc.Scalar, ...]:
         """All scalars of the nest."""
         more = [each for each in (self.reset, self.start) if each is not None]
         return (self.guard, self.inside, *self.indices, self.value, *more)
@@ -94,7 +79,7 @@ def nest(loop: For) -> StoreNest | None:
     terms += [each for each in (reset, start) if each is not None]
     if not all(_is_exact(each) for each in terms):
         return None
-    buffer, own = store.buffer, Load(store.buffer, store.indices)
+    buffer, own = store.buffer, sc.Load(store.buffer, store.indices)
     others = [guard, inside, *store.indices, *[e for e in (reset, start) if e is not None]]
     if any(buffer in free_vars(each) for each in others):
         return None
@@ -105,10 +90,10 @@ def nest(loop: For) -> StoreNest | None:
     if start is not None and update is None:
         return None
     variables = {each.var for each in loops}
-    outer: dict[ScalarVar, None] = {}
+    outer: dict[sc.ScalarVar, None] = {}
     for term in terms:
         for var in sorted(
-            (v for v in free_vars(term) if isinstance(v, ScalarVar)), key=lambda v: v.name
+            (v for v in free_vars(term) if isinstance(v, sc.ScalarVar)), key=lambda v: v.name
         ):
             if var not in variables:
                 outer[var] = None
@@ -122,16 +107,16 @@ def _chain(loop: For) -> Any:
     """The loops, conditions and the store of a statement that holds nothing else."""
     loops: list[For] = []
     known: dict[Term, Term] = {}  # block and bound variables, by the loops'
-    guard: Scalar = TRUE
-    inside: Scalar = TRUE
-    reset: Scalar | None = None
-    start: Scalar | None = None
+    guard: sc.Scalar = TRUE
+    inside: sc.Scalar = TRUE
+    reset: sc.Scalar | None = None
+    start: sc.Scalar | None = None
     bound: set[Term] = set()
     stmt: Stmt = loop
 
-    def moved(term: Scalar) -> Scalar:
+    def moved(term: sc.Scalar) -> sc.Scalar:
         new = substitute(term, known) if known else term
-        assert isinstance(new, Scalar)
+        assert isinstance(new, sc.Scalar)
         return new
 
     while not isinstance(stmt, Store):
@@ -151,8 +136,8 @@ def _chain(loop: For) -> Any:
                 guard = _both(guard, moved(stmt.predicate))
                 places = [moved(each) for each in stmt.bindings]
                 for place, extent in zip(places, stmt.extents, strict=True):
-                    here = And(Le(_ZERO, place), Lt(place, moved(extent)))
-                    inside = _both(inside, here if guard is TRUE else Or(Not(guard), here))
+                    here = sc.And(sc.Le(_ZERO, place), sc.Lt(place, moved(extent)))
+                    inside = _both(inside, here if guard is TRUE else sc.Or(sc.Not(guard), here))
                 for var, place in zip(stmt.vars, places, strict=True):
                     known[var] = place
                     bound.add(var)
@@ -165,7 +150,7 @@ def _chain(loop: For) -> Any:
                     reset = TRUE
                     for place, kind in zip(places, stmt.kinds, strict=True):
                         if kind == "reduce":
-                            reset = _both(reset, Eq(place, _ZERO))
+                            reset = _both(reset, sc.Eq(place, _ZERO))
                     start = moved(first.value)
                 stmt = stmt.body
             case Branch(condition, then_, Seq(())):
@@ -181,23 +166,23 @@ def _chain(loop: For) -> Any:
     return tuple(loops), guard, inside, reset, start, store
 
 
-def _both(left: Scalar, right: Scalar) -> Scalar:
+def _both(left: sc.Scalar, right: sc.Scalar) -> sc.Scalar:
     if left is TRUE:
         return right
-    return left if right is TRUE else And(left, right)
+    return left if right is TRUE else sc.And(left, right)
 
 
-def _mentions(term: Scalar, variables: set[Term]) -> bool:
-    return not isinstance(term, Lit) and not free_vars(term).isdisjoint(variables)
+def _mentions(term: sc.Scalar, variables: set[Term]) -> bool:
+    return not isinstance(term, sc.Lit) and not free_vars(term).isdisjoint(variables)
 
 
-def _has_loads(term: Scalar) -> bool:
-    return any(isinstance(each, Buffer) for each in free_vars(term))
+def _has_loads(term: sc.Scalar) -> bool:
+    return any(isinstance(each, sc.Buffer) for each in free_vars(term))
 
 
-def _update(value: Scalar, own: Load) -> tuple[type[Scalar], Scalar, bool] | None:
+def _update(value: sc.Scalar, own: sc.Load) -> tuple[type[sc.Scalar], sc.Scalar, bool] | None:
     """The value as an operation on the store's own element and a rest that does not read it."""
-    if type(value) not in BINARY:
+    if type(value) not in sc.BINARY:
         return None
     left, right = value.left, value.right  # type: ignore[attr-defined]  # it is binary
     if left is own and own.buffer not in free_vars(right):
@@ -207,9 +192,9 @@ def _update(value: Scalar, own: Load) -> tuple[type[Scalar], Scalar, bool] | Non
     return None
 
 
-def _loads(terms: list[Scalar]) -> tuple[list[Load], bool]:
+def _loads(terms: list[sc.Scalar]) -> tuple[list[sc.Load], bool]:
     """Each load outside reductions once, and whether there are some inside."""
-    found: list[Load] = []
+    found: list[sc.Load] = []
     hidden = False
     seen: set[Term] = set()
     stack = list(reversed(terms))
@@ -218,26 +203,26 @@ def _loads(terms: list[Scalar]) -> tuple[list[Load], bool]:
         if node in seen:
             continue
         seen.add(node)
-        if isinstance(node, Reduce):
+        if isinstance(node, sc.Reduce):
             hidden = hidden or _has_loads(node)
             # The stored buffer must show itself, wherever it is read.
             for each in sorted(_buffers(node), key=lambda b: b.name):
-                found.append(Load(each, tuple([_ZERO] * len(each.shape))))
+                found.append(sc.Load(each, tuple([_ZERO] * len(each.shape))))
             continue
-        if isinstance(node, Load):
+        if isinstance(node, sc.Load):
             found.append(node)
             stack.extend(reversed(node.indices))
             continue
-        stack.extend([kid for kid in reversed(node._children) if isinstance(kid, Scalar)])
+        stack.extend([kid for kid in reversed(node._children) if isinstance(kid, sc.Scalar)])
     return found, hidden
 
 
-def _buffers(term: Scalar) -> list[Buffer]:
-    return [each for each in free_vars(term) if isinstance(each, Buffer)]
+def _buffers(term: sc.Scalar) -> list[sc.Buffer]:
+    return [each for each in free_vars(term) if isinstance(each, sc.Buffer)]
 
 
 @lru_cache(maxsize=4096)
-def _is_exact(root: Scalar) -> bool:
+def _is_exact(root: sc.Scalar) -> bool:
     """Whether arrays give the same bits, and all sizes are numbers."""
     seen: set[Term] = set()
     stack: list[Term] = [root]
@@ -246,20 +231,22 @@ def _is_exact(root: Scalar) -> bool:
         if node in seen:
             continue
         seen.add(node)
-        if isinstance(node, (Pow, *VECTORS)):
+        if isinstance(node, (sc.Pow, *VECTORS)):
             return False
-        if isinstance(node, Intrinsic) and not _has_one_answer(node):
+        if isinstance(node, sc.Intrinsic) and not _has_one_answer(node):
             return False
-        if isinstance(node, Reduce) and not all(isinstance(each, Lit) for each in node.extents):
+        if isinstance(node, sc.Reduce) and not all(
+            isinstance(each, sc.Lit) for each in node.extents
+        ):
             return False
-        if isinstance(node, Buffer):
-            if not all(isinstance(each, Lit) for each in node.shape):
+        if isinstance(node, sc.Buffer):
+            if not all(isinstance(each, sc.Lit) for each in node.shape):
                 return False
             continue
         stack.extend(node._children)
     return True
 
 
-def _has_one_answer(of: Intrinsic) -> bool:
+def _has_one_answer(of: sc.Intrinsic) -> bool:
     row = ROWS.get(of.name)
-    return row is not None and row.is_exact and dtype_of(of.args[0]).is_float
+    return row is not None and row.is_exact and sc.dtype_of(of.args[0]).is_float

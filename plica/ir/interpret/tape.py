@@ -39,20 +39,7 @@ from plica.ir.interpret.lane import (
     strides_of,
     take,
 )
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Cast,
-    Intrinsic,
-    Lit,
-    Load,
-    Or,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.summation import spelled
 from plica.ir.type.dim import known, normal_dim, polynomial
 from plica.runtime.error import Diagnostic
@@ -80,7 +67,7 @@ class Tape:
     broadcasts.  What does not depend on them is placed in the scope around, and brought in.
     """
 
-    def __init__(self, parent: Tape | None, axes: dict[ScalarVar, int]) -> None:
+    def __init__(self, parent: Tape | None, axes: dict[sc.ScalarVar, int]) -> None:
         self.parent = parent
         self.axes = axes
         self.rank: int = len(axes) + (0 if parent is None else parent.rank)
@@ -96,7 +83,7 @@ class Tape:
         self.template: list[Any] = [None]
         self.placed: dict[Term, Placed] = {}
         self.brought: list[tuple[int, int]] = []  # (slot outside, slot here)
-        self.loads: list[Load] = [] if parent is None else parent.loads
+        self.loads: list[sc.Load] = [] if parent is None else parent.loads
         for position, (axis, extent) in enumerate(axes.items()):
             ahead = self.rank - position
             self.placed[axis] = (self.slot(laid(0, extent, ahead)), NO_MARKS)
@@ -129,14 +116,14 @@ class Tape:
         self.brought.append((outside, here))
         return here
 
-    def buffer(self, buffer: Buffer) -> int:
+    def buffer(self, buffer: sc.Buffer) -> int:
         """The slot of a whole buffer."""
         if buffer not in self.placed:
             here = self.slot() if self.parent is None else self.bring(self.parent.buffer(buffer))
             self.placed[buffer] = (here, NO_MARKS)
         return self.placed[buffer][0]
 
-    def place(self, root: Scalar) -> Placed:
+    def place(self, root: sc.Scalar) -> Placed:
         """The slots of a term, after adding the steps it still needs."""
         stack = [root]
         while stack:
@@ -148,8 +135,8 @@ class Tape:
                 value, marks = self.parent.place(node)
                 self.placed[node] = (self.bring(value), self.bring(marks))
                 continue
-            if not isinstance(node, Reduce):
-                kids = [each for each in node._children if isinstance(each, Scalar)]
+            if not isinstance(node, sc.Reduce):
+                kids = [each for each in node._children if isinstance(each, sc.Scalar)]
                 missing = [each for each in kids if each not in self.placed]
                 if missing:
                     stack.extend(missing)
@@ -158,35 +145,35 @@ class Tape:
             self.placed[node] = self.add(node)
         return self.placed[root]
 
-    def add(self, node: Scalar) -> Placed:
+    def add(self, node: sc.Scalar) -> Placed:
         """A node whose parts are placed."""
         match node:
-            case Lit(value, dtype):
+            case sc.Lit(value, dtype):
                 return self.slot(constant(value, dtype)), NO_MARKS
-            case ScalarVar(name, _):
+            case sc.ScalarVar(name, _):
                 raise CompilerBug(f"A tensor expression uses {name}, which it does not bind.")
-            case Load():
+            case sc.Load():
                 return self.load(node)
-            case Reduce():
+            case sc.Reduce():
                 return self.reduce(node)
-            case Select() | And() | Or():
-                kids = [each for each in node._children if isinstance(each, Scalar)]
+            case sc.Select() | sc.And() | sc.Or():
+                kids = [each for each in node._children if isinstance(each, sc.Scalar)]
                 values, marks = zip(*[self.placed[each] for each in kids], strict=True)
-                function = np.where if isinstance(node, Select) else binary(type(node))
+                function = np.where if isinstance(node, sc.Select) else binary(type(node))
                 value = self.step(function, *values)
                 if not any(marks):
                     return value, NO_MARKS
                 return value, self.step(CHOOSE[type(node)], values[0], *marks)
-            case Cast(inner, dtype):
+            case sc.Cast(inner, dtype):
                 value, marks_ = self.placed[inner]
                 return self.step(lambda array: cast(array, dtype), value), marks_
-            case Intrinsic(name, args):
-                return self.combined(intrinsic(name, dtype_of(args[0])), args)
+            case sc.Intrinsic(name, args):
+                return self.combined(intrinsic(name, sc.dtype_of(args[0])), args)
             case _:
-                kids = [each for each in node._children if isinstance(each, Scalar)]
+                kids = [each for each in node._children if isinstance(each, sc.Scalar)]
                 return self.combined(binary(type(node)), kids)
 
-    def combined(self, function: Function, parts: Sequence[Scalar]) -> Placed:
+    def combined(self, function: Function, parts: Sequence[sc.Scalar]) -> Placed:
         values, marks = zip(*[self.placed[each] for each in parts], strict=True)
         return self.step(function, *values), self.either(marks)
 
@@ -198,7 +185,7 @@ class Tape:
 
     # --- loads -----------------------------------------------------------------------------------
 
-    def load(self, node: Load) -> Placed:
+    def load(self, node: sc.Load) -> Placed:
         array = self.buffer(node.buffer)
         shape = tuple(number(size) for size in node.buffer.shape)
         affine = [_affine(index) for index in node.indices]
@@ -284,16 +271,16 @@ class Tape:
         return self.step(strided, array, *[self.place_axis(axis) for axis in moves])
 
     def place_axis(self, axis: Term) -> int:
-        if not isinstance(axis, ScalarVar):
+        if not isinstance(axis, sc.ScalarVar):
             raise CompilerBug("An affine index is made of axes.")
         return self.place(axis)[0]
 
     # --- reductions ------------------------------------------------------------------------------
 
-    def reduce(self, node: Reduce) -> Placed:
+    def reduce(self, node: sc.Reduce) -> Placed:
         if node.runs:
             return self.place(spelled(node))
-        dtype = dtype_of(node.body)
+        dtype = sc.dtype_of(node.body)
         neutral = identity(node.combiner, dtype)
         extents = [number(size) for size in node.extents]
         if 0 in extents:
@@ -302,7 +289,7 @@ class Tape:
         value, marks = inner.place(node.body)
         lanes = 1
         for axis in free_vars(node):
-            if isinstance(axis, ScalarVar):
+            if isinstance(axis, sc.ScalarVar):
                 lanes *= self.extent(axis)
         pieces = list(chunks(extents, max(1, CHUNK // max(1, lanes))))
         axes = [inner.placed[axis][0] for axis in node.axes]
@@ -341,7 +328,7 @@ def play(steps: list[Released], values: list[Any]) -> None:
             values[slot] = None
 
 
-def number(size: Scalar) -> int:
+def number(size: sc.Scalar) -> int:
     """A size, which must be known by now."""
     found = known(normal_dim(size))
     if found is None:
@@ -355,13 +342,13 @@ _CUSTOM: Final = 256
 Affine: TypeAlias = tuple[int, dict[Term, int]]  # a constant, and the factor of each axis
 
 
-def _affine(index: Scalar) -> Affine | None:
+def _affine(index: sc.Scalar) -> Affine | None:
     start = 0
     factors: dict[Term, int] = {}
     for atoms, factor in polynomial(index).values():
         if not atoms:
             start = factor
-        elif len(atoms) == 1 and isinstance(atoms[0], ScalarVar):
+        elif len(atoms) == 1 and isinstance(atoms[0], sc.ScalarVar):
             factors[atoms[0]] = factor
         else:
             return None

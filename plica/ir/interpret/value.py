@@ -28,36 +28,17 @@ from plica.core.term import Term
 from plica.ir.graph.expression import Constructor, Function, Var
 from plica.ir.graph.module import DataDef, Module
 from plica.ir.loop.scalar import ScalarVar
+from plica.ir.type import term as ty
 from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import DType
 from plica.ir.type.size import Equation, Sizes, size_of
-from plica.ir.type.term import (
-    DataName,
-    DataType,
-    FuncType,
-    TensorType,
-    TupleType,
-    Type,
-    TypeVar,
-    Unknown,
-)
 from plica.runtime.error import Diagnostic, InputError
 from plica.runtime.port import number_text
 
 __all__ = [
-    "Array",
-    "Closure",
-    "DataValue",
-    "NativeFunction",
-    "Value",
-    "arity",
-    "build",
-    "conforms",
-    "dim_var",
-    "equations",
-    "same_value",
-    "sketch",
-]
+    "Array", "Closure", "DataValue", "NativeFunction", "Value", "arity", "build", "conforms",
+    "dim_var", "equations", "same_value", "sketch",
+]  # fmt: skip
 
 Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is the tensor type's
 
@@ -66,7 +47,7 @@ Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is the tensor type's
 class DataValue:
     """A value of an algebraic data type: which constructor made it, and of what."""
 
-    data: DataName
+    data: ty.DataName
     index: int
     name: Name
     fields: tuple[Value, ...]
@@ -121,13 +102,13 @@ def arity(value: Value) -> int | None:
         return len(value.function.params)
     if isinstance(value, NativeFunction):
         return value.arity
-    if isinstance(value, Constructor) and isinstance(value.type, FuncType):
+    if isinstance(value, Constructor) and isinstance(value.type, ty.FuncType):
         return len(value.type.params)
     return None
 
 
 def conforms(
-    value: Any, type: Type, sizes: Sizes | None = None, module: Module | None = None
+    value: Any, type: ty.Type, sizes: Sizes | None = None, module: Module | None = None
 ) -> bool:
     """Whether `value` is of `type`, as far as a value can show.
 
@@ -136,19 +117,19 @@ def conforms(
     types need the module that defines those.
     """
     known: dict[Term, int] = dict(sizes or {})
-    fields: dict[tuple[DataType, int], tuple[Type, ...] | None] = {}
-    stack: list[tuple[Any, Type]] = [(value, type)]
+    fields: dict[tuple[ty.DataType, int], tuple[ty.Type, ...] | None] = {}
+    stack: list[tuple[Any, ty.Type]] = [(value, type)]
     while stack:
         value, type = stack.pop()
         match type:
-            case TensorType():
+            case ty.TensorType():
                 if not _is_tensor(value, type, known):
                     return False
-            case TupleType():
+            case ty.TupleType():
                 if not isinstance(value, tuple) or len(value) != len(type.items):
                     return False
                 stack.extend(zip(value, type.items, strict=True))
-            case DataType():
+            case ty.DataType():
                 if not isinstance(value, DataValue) or value.data is not type.data:
                     return False
                 key = type, value.index
@@ -158,37 +139,37 @@ def conforms(
                 if inside is None or len(inside) != len(value.fields):
                     return False
                 stack.extend(zip(value.fields, inside, strict=True))
-            case FuncType():
+            case ty.FuncType():
                 if arity(value) != len(type.params):
                     return False
-            case TypeVar():
+            case ty.TypeVar():
                 continue
-            case Unknown():
+            case ty.Unknown():
                 raise CompilerBug("A value is held against a type that was never inferred.")
     return True
 
 
-def equations(type: Type, value: Any, module: Module | None = None) -> Iterator[Equation]:
+def equations(type: ty.Type, value: Any, module: Module | None = None) -> Iterator[Equation]:
     """One equation per axis of every tensor in a value; with a module, inside data as well.
 
     A value that does not fit its type gives no equations there: whoever measures it checks it.
     """
-    stack: list[tuple[Type, Any]] = [(type, value)]
+    stack: list[tuple[ty.Type, Any]] = [(type, value)]
     while stack:
         type, value = stack.pop()
-        inside: tuple[Type, ...] | None = None
-        if isinstance(type, TensorType):
+        inside: tuple[ty.Type, ...] | None = None
+        if isinstance(type, ty.TensorType):
             if isinstance(value, np.ndarray) and value.ndim == len(type.shape):
                 yield from zip(type.shape, value.shape, strict=True)
-        elif isinstance(type, TupleType) and isinstance(value, tuple):
+        elif isinstance(type, ty.TupleType) and isinstance(value, tuple):
             inside = type.items
-        elif isinstance(type, DataType) and isinstance(value, DataValue) and module is not None:
+        elif isinstance(type, ty.DataType) and isinstance(value, DataValue) and module is not None:
             inside, value = field_types(type, value.index, module), value.fields
         if inside is not None and len(inside) == len(value):
             stack.extend(zip(reversed(inside), reversed(value), strict=True))
 
 
-def field_types(type: DataType, index: int, module: Module | None) -> tuple[Type, ...] | None:
+def field_types(type: ty.DataType, index: int, module: Module | None) -> tuple[ty.Type, ...] | None:
     """The types of what the constructor with this index holds, at the arguments of `type`."""
     definition = None if module is None else module.definitions().get(type.data)
     if not isinstance(definition, DataDef):
@@ -204,7 +185,7 @@ def build(module: Module, constructor: str, *fields: Any) -> DataValue:
     """A value of a data type of `module`, by the name of its constructor; numbers become arrays."""
     known: list[str] = []
     for data, definition in module.items():
-        if isinstance(data, DataName) and isinstance(definition, DataDef):
+        if isinstance(data, ty.DataName) and isinstance(definition, DataDef):
             for index, each in enumerate(definition.constructors):
                 if str(each.name) == constructor:
                     _check_count(constructor, len(each.fields), len(fields))
@@ -270,7 +251,7 @@ def sketch(value: Any, depth: int = 4) -> str:
     return text if len(text) <= 60 else f"{text[:56]} ..."
 
 
-def _is_tensor(value: Any, type: TensorType, known: dict[Term, int]) -> bool:
+def _is_tensor(value: Any, type: ty.TensorType, known: dict[Term, int]) -> bool:
     if not isinstance(value, np.ndarray) or value.dtype != type.dtype.numpy:
         return False
     if value.ndim != len(type.shape):
@@ -284,11 +265,15 @@ def _is_tensor(value: Any, type: TensorType, known: dict[Term, int]) -> bool:
     return True
 
 
-def _field(value: Any, type: Type) -> Any:
-    if isinstance(value, tuple) and isinstance(type, TupleType) and len(value) == len(type.items):
+def _field(value: Any, type: ty.Type) -> Any:
+    if (
+        isinstance(value, tuple)
+        and isinstance(type, ty.TupleType)
+        and len(value) == len(type.items)
+    ):
         return tuple([_field(v, t) for v, t in zip(value, type.items, strict=True)])
     if isinstance(value, bool | int | float | np.generic):
-        kind: DType | None = type.dtype if isinstance(type, TensorType) else None
+        kind: DType | None = type.dtype if isinstance(type, ty.TensorType) else None
         return np.asarray(value, None if kind is None else kind.numpy)
     return value
 

@@ -8,7 +8,7 @@ values when they are declared: loops may be reordered because they hold.
 
 >>> from plica.ir.type.dtype import i32
 >>> least, join = MEANING["max"]
->>> least(i32), join(Lit(1, i32), Lit(2, i32))
+>>> least(i32), join(sc.Lit(1, i32), sc.Lit(2, i32))
 (Lit(-2147483648, DType('i32')), Max(Lit(1, DType('i32')), Lit(2, DType('i32'))))
 >>> combine((i32,), (0,), lambda old, new: (old[0] + new[0],)).joins
 (Add(ScalarVar(...), ScalarVar(...)),)
@@ -26,20 +26,7 @@ from plica.core.binding import substitute
 from plica.core.diagnostic import IllTyped, ill_formed
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    Combiner,
-    Like,
-    Lit,
-    Max,
-    Min,
-    Mul,
-    Or,
-    Scalar,
-    ScalarVar,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.tensor import buffer, compute
 from plica.ir.type.dtype import DType, bool_
 from plica.runtime.error import Diagnostic
@@ -62,24 +49,24 @@ class Combine(Term):
     """From `starts`, the values `old` are joined with `new` ones by `joins`, all at once."""
 
     binds = (("old", ("joins",)), ("new", ("joins",)))
-    starts: tuple[Scalar, ...]
-    old: tuple[ScalarVar, ...]
-    new: tuple[ScalarVar, ...]
-    joins: tuple[Scalar, ...]
+    starts: tuple[sc.Scalar, ...]
+    old: tuple[sc.ScalarVar, ...]
+    new: tuple[sc.ScalarVar, ...]
+    joins: tuple[sc.Scalar, ...]
 
     @staticmethod
     def normal(
-        starts: tuple[Scalar, ...],
-        old: tuple[ScalarVar, ...],
-        new: tuple[ScalarVar, ...],
-        joins: tuple[Scalar, ...],
+        starts: tuple[sc.Scalar, ...],
+        old: tuple[sc.ScalarVar, ...],
+        new: tuple[sc.ScalarVar, ...],
+        joins: tuple[sc.Scalar, ...],
     ) -> tuple[tuple[Term, ...], ...]:
-        dtypes = [[dtype_of(each) for each in part] for part in (starts, old, new, joins)]
+        dtypes = [[sc.dtype_of(each) for each in part] for part in (starts, old, new, joins)]
         if not dtypes[0] or any(each != dtypes[0] for each in dtypes):
             raise ill_formed("A combiner has as many starts, joins and values, of equal dtypes.")
         return starts, old, new, joins
 
-    def joined(self, old: Sequence[Scalar], new: Sequence[Scalar]) -> tuple[Scalar, ...]:
+    def joined(self, old: Sequence[sc.Scalar], new: Sequence[sc.Scalar]) -> tuple[sc.Scalar, ...]:
         """What the values become together."""
         values = dict(zip((*self.old, *self.new), (*old, *new), strict=True))
         return tuple([substitute(each, values) for each in self.joins])  # type: ignore[misc]  # scalars stay scalars
@@ -87,14 +74,14 @@ class Combine(Term):
 
 def combine(
     dtypes: Sequence[DType],
-    starts: Sequence[Like],
-    join: Callable[[tuple[ScalarVar, ...], tuple[ScalarVar, ...]], Sequence[Scalar]],
+    starts: Sequence[sc.Like],
+    join: Callable[[tuple[sc.ScalarVar, ...], tuple[sc.ScalarVar, ...]], Sequence[sc.Scalar]],
 ) -> Combine:
     """A combiner of one or several values; one that breaks a law is refused."""
-    old = tuple([ScalarVar(Name("old", at), each) for at, each in enumerate(dtypes)])
-    new = tuple([ScalarVar(Name("new", at), each) for at, each in enumerate(dtypes)])
+    old = tuple([sc.ScalarVar(Name("old", at), each) for at, each in enumerate(dtypes)])
+    new = tuple([sc.ScalarVar(Name("new", at), each) for at, each in enumerate(dtypes)])
     first = [
-        each if isinstance(each, Scalar) else Lit(each, dtype)
+        each if isinstance(each, sc.Scalar) else sc.Lit(each, dtype)
         for each, dtype in zip(starts, dtypes, strict=True)
     ]
     made = Combine(tuple(first), old, new, tuple(join(old, new)))
@@ -111,7 +98,7 @@ def _try(of: Combine, dtypes: Sequence[DType]) -> None:
     ]
     arrays = [_samples(each.dtype, source) for row in names for each in row]
 
-    def values(terms: Callable[[Scalar], Sequence[Scalar]]) -> list[Array]:
+    def values(terms: Callable[[sc.Scalar], Sequence[sc.Scalar]]) -> list[Array]:
         inputs = [each for row in names for each in row]
         count = len(dtypes)
         return [
@@ -119,10 +106,12 @@ def _try(of: Combine, dtypes: Sequence[DType]) -> None:
             for at in range(count)
         ]
 
-    def row(at: int, i: Scalar) -> list[Scalar]:
+    def row(at: int, i: sc.Scalar) -> list[sc.Scalar]:
         return [each[i] for each in names[at]]
 
-    laws: tuple[tuple[str, Callable[[Scalar], Sequence[Scalar]], Callable[..., object]], ...] = (
+    laws: tuple[
+        tuple[str, Callable[[sc.Scalar], Sequence[sc.Scalar]], Callable[..., object]], ...
+    ] = (
         (
             "the start changes nothing",
             lambda i: of.joined(of.starts, row(0, i)),
@@ -154,22 +143,25 @@ def _samples(dtype: DType, source: np.random.Generator) -> Array:
     return source.integers(low, high, TRIALS).astype(dtype.numpy)
 
 
-def _least(of: DType) -> Scalar:
-    return Lit(float("-inf") if of.is_float else of.bounds[0], of)
+def _least(of: DType) -> sc.Scalar:
+    return sc.Lit(float("-inf") if of.is_float else of.bounds[0], of)
 
 
-def _greatest(of: DType) -> Scalar:
-    return Lit(float("inf") if of.is_float else of.bounds[1], of)
+def _greatest(of: DType) -> sc.Scalar:
+    return sc.Lit(float("inf") if of.is_float else of.bounds[1], of)
 
 
 MEANING: Final[
-    dict[Combiner, tuple[Callable[[DType], Scalar], Callable[[Scalar, Scalar], Scalar]]]
+    dict[
+        sc.Combiner,
+        tuple[Callable[[DType], sc.Scalar], Callable[[sc.Scalar, sc.Scalar], sc.Scalar]],
+    ]
 ] = {
-    "sum": (lambda of: Lit(0, of), Add),
-    "prod": (lambda of: Lit(1, of), Mul),
-    "max": (_least, Max),
-    "min": (_greatest, Min),
-    "all": (lambda _: Lit(True, bool_), And),
-    "any": (lambda _: Lit(False, bool_), Or),
+    "sum": (lambda of: sc.Lit(0, of), sc.Add),
+    "prod": (lambda of: sc.Lit(1, of), sc.Mul),
+    "max": (_least, sc.Max),
+    "min": (_greatest, sc.Min),
+    "all": (lambda _: sc.Lit(True, bool_), sc.And),
+    "any": (lambda _: sc.Lit(False, bool_), sc.Or),
 }
 """Each word's identity at a dtype, and how it joins two values."""

@@ -24,7 +24,7 @@ With `empty` such reductions start in a block of their own and may have none.
 >>> total = stage("total", (2,), lambda i: reduce("sum", (3,), lambda k: x[i, k]))
 >>> share = stage("share", (2, 3), lambda i, j: x[i, j] / total[i])
 >>> kernel = define(total, share)
->>> [str(each.label) for each in statements(kernel.body) if isinstance(each, Block)]
+>>> [str(each.label) for each in statements(kernel.body) if isinstance(each, st.Block)]
 ['total', 'share']
 >>> [str(each.name) for each in kernel.params], kernel.inputs
 (['x', 'share'], 1)
@@ -39,24 +39,11 @@ from plica.core.binding import free_vars, rename, substitute
 from plica.core.fold import map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
+from plica.ir.loop import statement as st
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.reduction import TakenOut, exposed, taken_out
 from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar, dtype_of
 from plica.ir.loop.stage import Each, ExternStage, Fold, Scan, Stage
-from plica.ir.loop.statement import (
-    ITER_KINDS,
-    NOTHING,
-    TRUE,
-    Alloc,
-    Bind,
-    Block,
-    For,
-    Kernel,
-    Stmt,
-    Store,
-    seq,
-    statements,
-)
 from plica.ir.loop.summation import spelled
 from plica.ir.loop.tensor import Compute
 from plica.ir.type.dim import known
@@ -69,7 +56,7 @@ def define(
     inputs: Iterable[Buffer] | None = None,
     outputs: Iterable[Buffer] | None = None,
     empty: bool = False,
-) -> Kernel:
+) -> st.Kernel:
     """The kernel that computes some stages, each from placeholders and stages before it."""
     made = {out: None for each in stages for out in each.outs}
     read = _reads(stages)
@@ -81,7 +68,9 @@ def define(
     return _Writer([*given, *wanted], empty).kernel(stages, given, wanted)
 
 
-def defined(of: Compute | Sequence[Compute], name: str = "out", *, empty: bool = False) -> Kernel:
+def defined(
+    of: Compute | Sequence[Compute], name: str = "out", *, empty: bool = False
+) -> st.Kernel:
     """The kernel of one tensor expression, or of several over the same inputs."""
     several = [of] if isinstance(of, Compute) else list(of)
     inputs = list(dict.fromkeys(each for one in several for each in one.inputs))
@@ -102,7 +91,7 @@ def _reads(stages: Sequence[Stage]) -> dict[Buffer, list[Stage]]:
         for out in each.outs:
             found.setdefault(out, [])
         if isinstance(each, ExternStage):
-            inside = [one.buffer for one in statements(each.body) if isinstance(one, Alloc)]
+            inside = [one.buffer for one in st.statements(each.body) if isinstance(one, st.Alloc)]
             touched = [one for one in post_order(each.body) if isinstance(one, Buffer)]
             seen = [one for one in touched if one not in inside]
         else:
@@ -120,11 +109,11 @@ class _Writer:
         self.labels: set[Name] = set()
         self.empty = empty
         self.held: list[Buffer] = []
-        self.stmts: list[Stmt] = []
+        self.stmts: list[st.Stmt] = []
 
     def kernel(
         self, stages: Sequence[Stage], inputs: Sequence[Buffer], outputs: Sequence[Buffer]
-    ) -> Kernel:
+    ) -> st.Kernel:
         """The kernel of all stages."""
         params = (*inputs, *outputs)
         dims = _dims(params, stages)
@@ -140,10 +129,10 @@ class _Writer:
         for each in stages:
             moved = substitute(each, renamed) if renamed else each
             self.stage(cast(Stage, moved))
-        body = seq(*self.stmts) if self.stmts else NOTHING
+        body = st.seq(*self.stmts) if self.stmts else st.NOTHING
         for held in reversed(self.held):
-            body = Alloc(held, body)
-        return Kernel(dims, params, len(inputs), body)
+            body = st.Alloc(held, body)
+        return st.Kernel(dims, params, len(inputs), body)
 
     def stage(self, of: Stage) -> None:
         """Write the loops and blocks of a stage."""
@@ -175,15 +164,15 @@ class _Writer:
                 self.reduce(each, each.buffer, each.axes)
         if not direct:
             loops = [(axis, size, "s") for axis, size in sizes.items()]
-            self.block(out.name, loops, Store(out, axes, rest))
+            self.block(out.name, loops, st.Store(out, axes, rest))
 
     def reduce(self, of: TakenOut, into: Buffer, axes: tuple[ScalarVar, ...]) -> None:
         if of.value.runs:
             self.in_runs(of, into, axes)
             return
         start, join = MEANING[of.combiner]
-        init = Store(into, axes, start(dtype_of(of.body)))
-        again = Store(into, axes, join(Load(into, axes), of.body))
+        init = st.Store(into, axes, start(dtype_of(of.body)))
+        again = st.Store(into, axes, join(Load(into, axes), of.body))
         self.reduced(into.name, axes, into.shape, of.terms, of.extents, init, again)
 
     def in_runs(self, of: TakenOut, into: Buffer, axes: tuple[ScalarVar, ...]) -> None:
@@ -198,7 +187,7 @@ class _Writer:
             read[each] = Load(held, axes)
         value = map_top_down(lambda node: read.get(node, node), whole)
         loops = [(axis, size, "s") for axis, size in zip(axes, into.shape, strict=True)]
-        self.block(into.name, loops, Store(into, axes, cast(Scalar, value)))
+        self.block(into.name, loops, st.Store(into, axes, cast(Scalar, value)))
 
     def reduced(  # noqa: PLR0917  # a reduction is these things
         self,
@@ -207,8 +196,8 @@ class _Writer:
         shape: Sequence[Scalar],
         terms: Sequence[ScalarVar],
         extents: Sequence[Scalar],
-        init: Stmt,
-        again: Stmt,
+        init: st.Stmt,
+        again: st.Stmt,
     ) -> None:
         """A reduction block; its init apart where there may be nothing to reduce."""
         outer = [(axis, size, "s") for axis, size in zip(axes, shape, strict=True)]
@@ -221,8 +210,11 @@ class _Writer:
 
     def fold(self, of: Fold) -> None:
         places = [Load(out, of.axes) for out in of.outs]
-        init = seq(
-            *[Store(out, of.axes, one) for out, one in zip(of.outs, of.combine.starts, strict=True)]
+        init = st.seq(
+            *[
+                st.Store(out, of.axes, one)
+                for out, one in zip(of.outs, of.combine.starts, strict=True)
+            ]
         )
         if any(known(each) == 0 for each in of.extents):
             loops = [
@@ -233,11 +225,11 @@ class _Writer:
         joined = of.combine.joined(places, of.values)
         # All values are computed before the first is stored: each may depend on each.
         held = [ScalarVar(self.name(Name("new")), dtype_of(each)) for each in joined]
-        again: Stmt = seq(
-            *[Store(out, of.axes, var) for out, var in zip(of.outs, held, strict=True)]
+        again: st.Stmt = st.seq(
+            *[st.Store(out, of.axes, var) for out, var in zip(of.outs, held, strict=True)]
         )
         for var, value in reversed(list(zip(held, joined, strict=True))):
-            again = Bind(var, value, again)
+            again = st.Bind(var, value, again)
         shape = of.outs[0].shape
         self.reduced(of.outs[0].name, of.axes, shape, of.terms, of.extents, init, again)
 
@@ -246,15 +238,15 @@ class _Writer:
         size, *sizes = of.out.shape
         count = Lit(of.count, time.dtype)
         others = [(axis, each, "s") for axis, each in zip(rest, sizes, strict=True)]
-        begin = Store(of.out, of.axes, of.first)
+        begin = st.Store(of.out, of.axes, of.first)
         self.block(Name(f"{of.out.name}_start"), [(time, count, "s"), *others], begin)
-        step = cast(Stmt, substitute(Store(of.out, of.axes, of.next), {time: time + count}))
+        step = cast(st.Stmt, substitute(st.Store(of.out, of.axes, of.next), {time: time + count}))
         length = known(size)
         left = size - count if length is None else Lit(length - of.count, time.dtype)
         self.block(of.out.name, [(time, left, "o"), *others], step)
 
     def block(
-        self, label: Name, around: Sequence[Iteration], body: Stmt, init: Stmt | None = None
+        self, label: Name, around: Sequence[Iteration], body: st.Stmt, init: st.Stmt | None = None
     ) -> None:
         """One nest: loops, and in them a block with variables of its own."""
         label = fresh(label, self.labels)
@@ -271,10 +263,12 @@ class _Writer:
             None if each is None else substitute(each, own) for each in (init, body)
         ]
         extents = tuple([extent for _, extent, _ in around])
-        kinds = tuple([ITER_KINDS[letter] for _, _, letter in around])
-        stmt: Stmt = Block(label, tuple(inside), extents, kinds, tuple(loops), TRUE, *parts)
+        kinds = tuple([st.ITER_KINDS[letter] for _, _, letter in around])
+        stmt: st.Stmt = st.Block(
+            label, tuple(inside), extents, kinds, tuple(loops), st.TRUE, *parts
+        )
         for var, extent in zip(reversed(loops), reversed(extents), strict=True):
-            stmt = For(var, extent, "serial", stmt)
+            stmt = st.For(var, extent, "serial", stmt)
         self.stmts.append(stmt)
 
     def name(self, like: Name) -> Name:

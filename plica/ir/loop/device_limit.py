@@ -4,7 +4,7 @@
 >>> from plica.ir.loop.scalar import index
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> x, t = buffer("x", (4096,), f32), axis("t")
->>> wide = Kernel((), (x,), 0, For(t, index(4096), "threadIdx.x", Store(x, (t,), x[t])))
+>>> wide = st.Kernel((), (x,), 0, st.For(t, index(4096), "threadIdx.x", st.Store(x, (t,), x[t])))
 >>> [each.expected for each in within(wide)]
 ['at most 1024', 'at most 1024']
 """
@@ -16,18 +16,9 @@ from typing import Final
 
 from attrs import frozen
 
+from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scopes
 from plica.ir.loop.scalar import Lit, Scalar
-from plica.ir.loop.statement import (
-    THREADS,
-    For,
-    Invoke,
-    Kernel,
-    Stmt,
-    Store,
-    statements,
-    substatements,
-)
 from plica.ir.loop.verify import finding, peak_bytes
 from plica.runtime.error import Diagnostic
 
@@ -55,7 +46,7 @@ GPU: Final = DeviceLimits(
 """What every CUDA device of the last ten years allows."""
 
 
-def within(kernel: Kernel, limits: DeviceLimits = GPU) -> tuple[Diagnostic, ...]:
+def within(kernel: st.Kernel, limits: DeviceLimits = GPU) -> tuple[Diagnostic, ...]:
     """Where a kernel asks for more than a device has, or works outside the device."""
     return (
         *_grids(kernel, limits),
@@ -65,11 +56,11 @@ def within(kernel: Kernel, limits: DeviceLimits = GPU) -> tuple[Diagnostic, ...]
     )
 
 
-def _grids(kernel: Kernel, limits: DeviceLimits) -> Iterator[Diagnostic]:
+def _grids(kernel: st.Kernel, limits: DeviceLimits) -> Iterator[Diagnostic]:
     for root in _launches(kernel.body):
         extents: dict[str, Scalar] = {}
-        for loop in statements(root):
-            if not isinstance(loop, For) or loop.kind not in THREADS:
+        for loop in st.statements(root):
+            if not isinstance(loop, st.For) or loop.kind not in st.THREADS:
                 continue
             before = extents.setdefault(loop.kind, loop.extent)
             if before is not loop.extent:
@@ -101,7 +92,7 @@ def _shown(extent: Scalar) -> str:
     return str(extent.value) if isinstance(extent, Lit) else "an extent of its own"
 
 
-def _device_memory(kernel: Kernel, limits: DeviceLimits) -> Iterator[Diagnostic]:
+def _device_memory(kernel: st.Kernel, limits: DeviceLimits) -> Iterator[Diagnostic]:
     for reach, most in (("block", limits.shared_bytes), ("thread", limits.local_bytes)):
         names = [each.name for each in scopes() if each.reach == reach]
         need = peak_bytes(kernel, names)
@@ -110,15 +101,15 @@ def _device_memory(kernel: Kernel, limits: DeviceLimits) -> Iterator[Diagnostic]
             yield finding("target-limit", message, reach, f"at most {most} bytes", f"{need} bytes")
 
 
-def _vectors(kernel: Kernel, limits: DeviceLimits) -> Iterator[Diagnostic]:
-    for loop in statements(kernel.body):
-        if not isinstance(loop, For) or loop.kind != "vectorized":
+def _vectors(kernel: st.Kernel, limits: DeviceLimits) -> Iterator[Diagnostic]:
+    for loop in st.statements(kernel.body):
+        if not isinstance(loop, st.For) or loop.kind != "vectorized":
             continue
         if not isinstance(loop.extent, Lit):
             message = "A vectorized loop has no constant extent."
             yield finding("target-limit", message, loop.var.name)
             continue
-        widths = [e.buffer.dtype.bytes for e in statements(loop) if isinstance(e, Store)]
+        widths = [e.buffer.dtype.bytes for e in st.statements(loop) if isinstance(e, st.Store)]
         width = max(widths, default=0) * int(loop.extent.value)
         if width > limits.vector_bytes:
             message = "A vectorized loop is wider than the device's vectors."
@@ -126,25 +117,25 @@ def _vectors(kernel: Kernel, limits: DeviceLimits) -> Iterator[Diagnostic]:
             yield finding("target-limit", message, loop.var.name, expected, found)
 
 
-def _host_stores(kernel: Kernel) -> Iterator[Diagnostic]:
+def _host_stores(kernel: st.Kernel) -> Iterator[Diagnostic]:
     stack = [kernel.body]
     while stack:
         stmt = stack.pop()
-        if isinstance(stmt, Store | Invoke):
-            where = str(stmt.buffer.name) if isinstance(stmt, Store) else stmt.name
+        if isinstance(stmt, st.Store | st.Invoke):
+            where = str(stmt.buffer.name) if isinstance(stmt, st.Store) else stmt.name
             message = "A kernel for a device touches its memory outside all threads."
             hint = "Bind a loop around it to blockIdx or threadIdx."
             yield finding("host-access", message, where, None, None, hint)
-        elif not (isinstance(stmt, For) and stmt.kind in THREADS):
-            stack.extend(reversed(substatements(stmt)))
+        elif not (isinstance(stmt, st.For) and stmt.kind in st.THREADS):
+            stack.extend(reversed(st.substatements(stmt)))
 
 
-def _launches(body: Stmt) -> Iterator[For]:
+def _launches(body: st.Stmt) -> Iterator[st.For]:
     """The outermost loops over threads."""
     stack = [body]
     while stack:
         stmt = stack.pop()
-        if isinstance(stmt, For) and stmt.kind in THREADS:
+        if isinstance(stmt, st.For) and stmt.kind in st.THREADS:
             yield stmt
         else:
-            stack.extend(reversed(substatements(stmt)))
+            stack.extend(reversed(st.substatements(stmt)))

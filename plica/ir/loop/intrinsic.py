@@ -26,12 +26,7 @@ import numpy as np
 
 from plica.core.diagnostic import EvaluationError, ill_formed
 from plica.core.term import Term
-from plica.ir.loop.invocation import (
-    TensorIntrinsic,
-    find_intrinsic,
-    intrinsics,
-    register,
-)
+from plica.ir.loop.invocation import TensorIntrinsic, find_intrinsic, intrinsics, register
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Annotations, Kernel
 from plica.ir.type.dtype import DType, bool_

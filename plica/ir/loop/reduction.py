@@ -30,50 +30,37 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term, rebuild
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Combiner,
-    Load,
-    Not,
-    Or,
-    Reduce,
-    Runs,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-)
 from plica.ir.type.dim import known
 
 DEEPEST: Final = 16
 """Under more guards than this a reduction stays where it is."""
 
-Axes: TypeAlias = Mapping[ScalarVar, Scalar]
+Axes: TypeAlias = Mapping[sc.ScalarVar, sc.Scalar]
 
 
 @frozen(eq=False)
 class TakenOut:
     """`buffer[axes]` is `body` combined over the box of `terms`."""
 
-    buffer: Buffer
-    axes: tuple[ScalarVar, ...]
-    combiner: Combiner
-    terms: tuple[ScalarVar, ...]
-    extents: tuple[Scalar, ...]
-    body: Scalar
-    runs: Runs = ""
+    buffer: sc.Buffer
+    axes: tuple[sc.ScalarVar, ...]
+    combiner: sc.Combiner
+    terms: tuple[sc.ScalarVar, ...]
+    extents: tuple[sc.Scalar, ...]
+    body: sc.Scalar
+    runs: sc.Runs = ""
 
     @property
-    def value(self) -> Reduce:
+    def value(self) -> sc.Reduce:
         """The reduction."""
-        return Reduce(self.combiner, self.terms, self.extents, self.body, self.runs)
+        return sc.Reduce(self.combiner, self.terms, self.extents, self.body, self.runs)
 
 
 def taken_out(
-    value: Scalar, axes: Axes, name: Callable[[Name], Name]
-) -> tuple[Scalar, tuple[TakenOut, ...]]:
+    value: sc.Scalar, axes: Axes, name: Callable[[Name], Name]
+) -> tuple[sc.Scalar, tuple[TakenOut, ...]]:
     """A scalar without its reductions, and these, in an order in which they can be computed.
 
     `name` gives a name of its own to a buffer, like the one it is given.
@@ -84,37 +71,37 @@ def taken_out(
     new: dict[Term, Term] = {}
     found: list[TakenOut] = []
     for node in order:
-        if isinstance(node, Reduce):
+        if isinstance(node, sc.Reduce):
             made = _single(node, guards[node], new, sizes, name)
             if isinstance(made, TakenOut):
                 found.append(made)
-                made = Load(made.buffer, made.axes)
+                made = sc.Load(made.buffer, made.axes)
             if made is not None:
                 new[node] = made
                 continue
         kids = tuple([new[kid] for kid in node._children])
         new[node] = node if kids == node._children else rebuild(node, kids)
     result = new[value]
-    assert isinstance(result, Scalar)
+    assert isinstance(result, sc.Scalar)
     return result, tuple(found)
 
 
-def exposed(body: Scalar) -> list[Reduce]:
+def exposed(body: sc.Scalar) -> list[sc.Reduce]:
     """The reductions that are evaluated whenever `body` is, and inside no other reduction."""
-    found: dict[Reduce, None] = {}
+    found: dict[sc.Reduce, None] = {}
     seen: set[Term] = set()
     stack: list[Term] = [body]
     while stack:
         node = stack.pop()
-        if node in seen or not isinstance(node, Scalar):
+        if node in seen or not isinstance(node, sc.Scalar):
             continue
         seen.add(node)
         match node:
-            case Reduce():
+            case sc.Reduce():
                 found[node] = None
-            case Select(condition, _, _):
+            case sc.Select(condition, _, _):
                 stack.append(condition)
-            case And(left, _) | Or(left, _):
+            case sc.And(left, _) | sc.Or(left, _):
                 stack.append(left)
             case _:
                 stack.extend(reversed(node._children))
@@ -122,65 +109,65 @@ def exposed(body: Scalar) -> list[Reduce]:
 
 
 def _single(
-    node: Reduce,
+    node: sc.Reduce,
     guard: _Guard | None,
     new: Mapping[Term, Term],
     sizes: Axes,
     name: Callable[[Name], Name],
-) -> TakenOut | Scalar | None:
+) -> TakenOut | sc.Scalar | None:
     """A reduction as a tensor, as a number, or None where it must stay."""
     start, _ = MEANING[node.combiner]
     if any(known(each) == 0 for each in node.extents):
-        return start(dtype_of(node))
+        return start(sc.dtype_of(node))
     if guard is None or any(each in free_vars(size) for size in node.extents for each in sizes):
         return None
     body = new[node.body]
-    assert isinstance(body, Scalar)
-    condition: Scalar | None = None
+    assert isinstance(body, sc.Scalar)
+    condition: sc.Scalar | None = None
     for said, holds in guard.known:
         here = new[said]
-        assert isinstance(here, Scalar)
-        here = here if holds else Not(here)
-        condition = here if condition is None else And(condition, here)
+        assert isinstance(here, sc.Scalar)
+        here = here if holds else sc.Not(here)
+        condition = here if condition is None else sc.And(condition, here)
     if condition is not None:
-        body = Select(condition, body, start(dtype_of(node)))
+        body = sc.Select(condition, body, start(sc.dtype_of(node)))
     inside = free_vars(body).difference(node.axes)
     axes = tuple([each for each in sizes if each in inside])
     shape = tuple([sizes[each] for each in axes])
     if any(not free_vars(each).isdisjoint(sizes) for each in shape):
         return None
-    buffer = Buffer(name(Name(node.combiner)), shape, dtype_of(node))
+    buffer = sc.Buffer(name(Name(node.combiner)), shape, sc.dtype_of(node))
     return TakenOut(buffer, axes, node.combiner, node.axes, node.extents, body, node.runs)
 
 
-def _apart(value: Scalar, axes: Axes) -> tuple[Scalar, dict[ScalarVar, Scalar]]:
+def _apart(value: sc.Scalar, axes: Axes) -> tuple[sc.Scalar, dict[sc.ScalarVar, sc.Scalar]]:
     """The value where no axis has two extents, and the extent of each."""
     sizes = dict(axes)
     clash = False
     for node in post_order(value):
-        if isinstance(node, Reduce):
+        if isinstance(node, sc.Reduce):
             for var, extent in zip(node.axes, node.extents, strict=True):
                 clash = clash or var in axes or sizes.setdefault(var, extent) is not extent
     if not clash:
         return value, sizes
-    used = {node.name for node in post_order(value) if isinstance(node, ScalarVar)}
+    used = {node.name for node in post_order(value) if isinstance(node, sc.ScalarVar)}
     used.update(each.name for each in axes)
     sizes = dict(axes)
 
     def renamed(node: Term) -> Term:
-        if not isinstance(node, Reduce):
+        if not isinstance(node, sc.Reduce):
             return node
         moved: dict[Term, Term] = {}
         for var, extent in zip(node.axes, node.extents, strict=True):
-            own = ScalarVar(fresh(var.name, used), var.dtype)
+            own = sc.ScalarVar(fresh(var.name, used), var.dtype)
             used.add(own.name)
             moved[var], sizes[own] = own, extent
         body = substitute(node.body, moved)
         own_axes = tuple(moved[each] for each in node.axes)
-        return Reduce(node.combiner, own_axes, node.extents, body, node.runs)  # type: ignore[arg-type]  # a term keeps its sort
+        return sc.Reduce(node.combiner, own_axes, node.extents, body, node.runs)  # type: ignore[arg-type]  # a term keeps its sort
 
     apart = map_bottom_up(renamed, value)
-    assert isinstance(apart, Scalar)
+    assert isinstance(apart, sc.Scalar)
     return apart, sizes
 
 
@@ -188,9 +175,9 @@ def _apart(value: Scalar, axes: Axes) -> tuple[Scalar, dict[ScalarVar, Scalar]]:
 class _Guard:
     """What is known where a term is evaluated, outermost first: conditions, and if they hold."""
 
-    known: tuple[tuple[Scalar, bool], ...] = ()
+    known: tuple[tuple[sc.Scalar, bool], ...] = ()
 
-    def also(self, condition: Scalar, holds: bool) -> _Guard | None:
+    def also(self, condition: sc.Scalar, holds: bool) -> _Guard | None:
         if len(self.known) == DEEPEST:
             return None
         return _Guard((*self.known, (condition, holds)))
@@ -209,7 +196,7 @@ def _either(a: _Guard | None, b: _Guard | None) -> _Guard | None:
     return short if long.known[: len(short.known)] == short.known else None
 
 
-def _guards(value: Scalar, order: list[Term]) -> dict[Term, _Guard | None]:
+def _guards(value: sc.Scalar, order: list[Term]) -> dict[Term, _Guard | None]:
     """The guard of each part, None where there is no single one."""
     guards: dict[Term, _Guard | None] = {value: _FREE}
 
@@ -219,13 +206,13 @@ def _guards(value: Scalar, order: list[Term]) -> dict[Term, _Guard | None]:
     for node in reversed(order):
         guard = guards[node]
         match node:
-            case Select(condition, then, orelse):
+            case sc.Select(condition, then, orelse):
                 reach(condition, guard)
                 reach(then, None if guard is None else guard.also(condition, True))
                 reach(orelse, None if guard is None else guard.also(condition, False))
-            case And(left, right) | Or(left, right):
+            case sc.And(left, right) | sc.Or(left, right):
                 reach(left, guard)
-                holds = isinstance(node, And)
+                holds = isinstance(node, sc.And)
                 reach(right, None if guard is None else guard.also(left, holds))
             case _:
                 for kid in node._children:

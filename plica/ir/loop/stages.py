@@ -175,13 +175,13 @@ def evaluate_all(
 # --- reading --------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1024)  # every form asks of the stages of a kernel
+@lru_cache(maxsize=256)  # every form asks of the stages of a kernel
 def loads(of: Term) -> tuple[Load, ...]:
     """The loads of a term, each once."""
     return tuple([node for node in post_order(of) if isinstance(node, Load)])
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def reductions(of: Term) -> tuple[Reduce, ...]:
     """The reductions of a term, each once."""
     return tuple([node for node in post_order(of) if isinstance(node, Reduce)])

@@ -40,21 +40,8 @@ from plica.core.binding import substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import (
-    RUN_LENGTH,
-    Cast,
-    Le,
-    Lt,
-    Min,
-    Reduce,
-    Runs,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f64, i64
 
@@ -64,12 +51,12 @@ TOTALS: Final = 128
 DEEPEST: Final = 2
 """How often totals of f64 are cut into runs again."""
 
-Size: TypeAlias = int | Scalar
+Size: TypeAlias = int | sc.Scalar
 
 
-def run_shape(extents: Sequence[Size], runs: Runs) -> tuple[Size, ...]:
+def run_shape(extents: Sequence[Size], runs: sc.Runs) -> tuple[Size, ...]:
     """How much of each axis a run holds."""
-    most = RUN_LENGTH[runs]
+    most = sc.RUN_LENGTH[runs]
     inner: Size = 1
     found: list[Size] = []
     for extent in reversed(extents):
@@ -84,9 +71,11 @@ def _fitting(inner: Size, most: int) -> Size:
     """The greatest power of two of boxes of so many terms that fit into a run, 1 at least."""
     if isinstance(inner, int):
         return 1 << max(0, (most // max(1, inner)).bit_length() - 1)
-    part: Scalar = index(1)
+    part: sc.Scalar = sc.index(1)
     for power in range(1, most.bit_length()):
-        part = part + Select(Le(inner, index(most >> power)), index(1 << (power - 1)), index(0))
+        part = part + sc.Select(
+            sc.Le(inner, sc.index(most >> power)), sc.index(1 << (power - 1)), sc.index(0)
+        )
     return part
 
 
@@ -95,43 +84,43 @@ def _blocks(extent: Size, part: Size) -> Size:
     return (extent + (part - 1)) // part
 
 
-def spelled(of: Scalar) -> Scalar:
+def spelled(of: sc.Scalar) -> sc.Scalar:
     """A scalar in which the order of every sum is written out."""
     found = spelled_within(of)
-    assert isinstance(found, Scalar)
+    assert isinstance(found, sc.Scalar)
     return found
 
 
 def spelled_within(of: Term) -> Term:
     """A term in all scalars of which the order of every sum is written out."""
-    if not any(isinstance(node, Reduce) and node.runs for node in post_order(of)):
+    if not any(isinstance(node, sc.Reduce) and node.runs for node in post_order(of)):
         return of
-    names = {node.name for node in post_order(of) if isinstance(node, ScalarVar)}
+    names = {node.name for node in post_order(of) if isinstance(node, sc.ScalarVar)}
 
     def spell(node: Term) -> Term:
-        in_runs = isinstance(node, Reduce) and node.runs
+        in_runs = isinstance(node, sc.Reduce) and node.runs
         return _Runs(node, names).whole() if in_runs else node  # type: ignore[arg-type]  # it is one
 
     return map_bottom_up(spell, of)
 
 
-def _size(of: Scalar) -> Size:
+def _size(of: sc.Scalar) -> Size:
     number = known(of)
     return of if number is None else number
 
 
-def _term(of: Size) -> Scalar:
-    return index(of) if isinstance(of, int) else of
+def _term(of: Size) -> sc.Scalar:
+    return sc.index(of) if isinstance(of, int) else of
 
 
 @frozen
 class _Part:
     """What is taken of some axes: from where, how much, and where the axis ends if that matters."""
 
-    taken: tuple[tuple[ScalarVar, Scalar, Size, Scalar | None], ...] = ()
+    taken: tuple[tuple[sc.ScalarVar, sc.Scalar, Size, sc.Scalar | None], ...] = ()
 
     def taking(
-        self, axis: ScalarVar, start: Scalar, count: Size, within: Scalar | None = None
+        self, axis: sc.ScalarVar, start: sc.Scalar, count: Size, within: sc.Scalar | None = None
     ) -> _Part:
         """The same, and a part of one more axis."""
         return _Part((*self.taken, (axis, start, count, within)))
@@ -140,51 +129,51 @@ class _Part:
 class _Runs:
     """A reduction, and the names that are in use around it."""
 
-    def __init__(self, of: Reduce, names: set[Name]) -> None:
+    def __init__(self, of: sc.Reduce, names: set[Name]) -> None:
         self.of, self.names = of, names
         self.extents = tuple([_size(each) for each in of.extents])
         self.shape = run_shape(self.extents, of.runs)
-        self.dtype = dtype_of(of)
+        self.dtype = sc.dtype_of(of)
 
-    def whole(self) -> Scalar:
+    def whole(self) -> sc.Scalar:
         """The reduction, term by term."""
         if 0 in self.extents:
-            return Reduce(self.of.combiner, self.of.axes, self.of.extents, self.of.body)
+            return sc.Reduce(self.of.combiner, self.of.axes, self.of.extents, self.of.body)
         total = self._along(0, _Part())
-        return total if self.dtype is f64 else Cast(total, self.dtype)
+        return total if self.dtype is f64 else sc.Cast(total, self.dtype)
 
-    def _along(self, at: int, here: _Part) -> Scalar:
+    def _along(self, at: int, here: _Part) -> sc.Scalar:
         """The total, in f64, from an axis on: a part of those before it is taken already."""
         if at == len(self.extents):
             return self._run(here)
         axis, extent, part = self.of.axes[at], self.extents[at], self.shape[at]
         if part == extent:
-            return self._along(at + 1, here.taking(axis, index(0), extent))
+            return self._along(at + 1, here.taking(axis, sc.index(0), extent))
 
-        def block(number: Scalar, count: Size) -> Scalar:
+        def block(number: sc.Scalar, count: Size) -> sc.Scalar:
             start = number if part == 1 else number * _term(part)
             return self._along(at + 1, here.taking(axis, start, count))
 
         if not isinstance(extent, int) or not isinstance(part, int):
             most, all_ = _term(part), _term(extent)
             count = _blocks(all_, most)
-            return self._total(axis, count, lambda b: block(b, Min(most, all_ - b * most)))
+            return self._total(axis, count, lambda b: block(b, sc.Min(most, all_ - b * most)))
         full, rest = divmod(extent, part)
         if rest and self.dtype is f64:
             return self._total(
                 axis,
                 full + 1,
                 lambda b: self._along(
-                    at + 1, here.taking(axis, b * part, part, within=index(extent))
+                    at + 1, here.taking(axis, b * part, part, within=sc.index(extent))
                 ),
             )
         main = self._total(axis, full, lambda b: block(b, part))
         _, join = MEANING[self.of.combiner]
-        return join(main, block(index(full), rest)) if rest else main
+        return join(main, block(sc.index(full), rest)) if rest else main
 
     def _total(
-        self, like: ScalarVar, count: Size, at: Callable[[Scalar], Scalar], depth: int = 0
-    ) -> Scalar:
+        self, like: sc.ScalarVar, count: Size, at: Callable[[sc.Scalar], sc.Scalar], depth: int = 0
+    ) -> sc.Scalar:
         """What there is at each of so many places, added up in f64; runs of f64 in runs again."""
         run = TOTALS
         short = isinstance(count, int) and count <= run
@@ -193,48 +182,50 @@ class _Runs:
             return self._reduce((b,), (count,), at(b))
         outer = -(-count // run) if isinstance(count, int) else (count + (run - 1)) // run
 
-        def several(number: Scalar) -> Scalar:
+        def several(number: sc.Scalar) -> sc.Scalar:
             h = self._var(like)
             place = number * run + h
             if not isinstance(count, int):
-                return self._reduce((h,), (Min(index(run), count - number * run),), at(place))
+                return self._reduce((h,), (sc.Min(sc.index(run), count - number * run),), at(place))
             value = at(place)
             if count % run:
                 start, _ = MEANING[self.of.combiner]
-                value = Select(Lt(place, index(count)), value, start(f64))
+                value = sc.Select(sc.Lt(place, sc.index(count)), value, start(f64))
             return self._reduce((h,), (run,), value)
 
         return self._total(like, outer, several, depth + 1)
 
-    def _run(self, here: _Part) -> Scalar:
+    def _run(self, here: _Part) -> sc.Scalar:
         """The total of a run, in f64."""
-        axes: list[ScalarVar] = []
+        axes: list[sc.ScalarVar] = []
         counts: list[Size] = []
         where: dict[Term, Term] = {}
-        inside: list[Scalar] = []
+        inside: list[sc.Scalar] = []
         for axis, first, count, within in here.taken:
             place = first
             if count != 1:
                 var = self._var(axis)
                 axes.append(var)
                 counts.append(count)
-                place = var if first is index(0) else first + var
+                place = var if first is sc.index(0) else first + var
             where[axis] = place
             if within is not None:
-                inside.append(Lt(place, within))
+                inside.append(sc.Lt(place, within))
         body = substitute(self.of.body, where)
-        assert isinstance(body, Scalar)
+        assert isinstance(body, sc.Scalar)
         start, _ = MEANING[self.of.combiner]
         for condition in inside:
-            body = Select(condition, body, start(self.dtype))
+            body = sc.Select(condition, body, start(self.dtype))
         total = self._reduce(axes, counts, body) if axes else body
-        return total if self.dtype is f64 else Cast(total, f64)
+        return total if self.dtype is f64 else sc.Cast(total, f64)
 
-    def _reduce(self, axes: Sequence[ScalarVar], counts: Sequence[Size], body: Scalar) -> Scalar:
+    def _reduce(
+        self, axes: Sequence[sc.ScalarVar], counts: Sequence[Size], body: sc.Scalar
+    ) -> sc.Scalar:
         sizes = tuple([_term(each) for each in counts])
-        return Reduce(self.of.combiner, tuple(axes), sizes, body)
+        return sc.Reduce(self.of.combiner, tuple(axes), sizes, body)
 
-    def _var(self, like: ScalarVar) -> ScalarVar:
+    def _var(self, like: sc.ScalarVar) -> sc.ScalarVar:
         name = fresh(like.name, self.names)
         self.names.add(name)
-        return ScalarVar(name, i64)
+        return sc.ScalarVar(name, i64)

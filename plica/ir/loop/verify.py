@@ -25,42 +25,17 @@ from plica.core.binding import free_vars
 from plica.core.diagnostic import EvaluationError
 from plica.core.name import Name
 from plica.core.term import Term
+from plica.ir.loop import scalar as sc
+from plica.ir.loop import statement as st
 from plica.ir.loop.invocation import find_intrinsic, misfit, unknown_intrinsic
 from plica.ir.loop.isolation import trespasses
 from plica.ir.loop.memory_scope import is_scope, scopes, unknown_scope
-from plica.ir.loop.scalar import (
-    BINARY,
-    COMPARISON,
-    Buffer,
-    Intrinsic,
-    Lit,
-    Load,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    dtype_of,
-)
-from plica.ir.loop.statement import (
-    Alloc,
-    Bind,
-    Block,
-    Branch,
-    For,
-    Invoke,
-    Kernel,
-    Region,
-    Stmt,
-    Store,
-    While,
-    statements,
-    substatements,
-)
 from plica.ir.loop.vector import lanes_of, store_lanes
 from plica.ir.type.dtype import DType, bool_
 from plica.runtime.error import Diagnostic, Place
 
 
-def well_formed(kernel: Kernel) -> tuple[Diagnostic, ...]:
+def well_formed(kernel: st.Kernel) -> tuple[Diagnostic, ...]:
     """What is wrong with a kernel whatever it runs on."""
     checks = (_unbound, _repeated, trespasses, _ill_typed, _stored_inputs, _scopes, _invocations)
     return tuple([each for check in checks for each in check(kernel)])
@@ -71,29 +46,29 @@ def finding(code: str, message: str, where: object, *details: str | None) -> Dia
     return Diagnostic(code, message, Place(node=str(where)), *details)
 
 
-def _unbound(kernel: Kernel) -> Iterator[Diagnostic]:
-    free = [each for each in free_vars(kernel) if isinstance(each, ScalarVar | Buffer)]
+def _unbound(kernel: st.Kernel) -> Iterator[Diagnostic]:
+    free = [each for each in free_vars(kernel) if isinstance(each, sc.ScalarVar | sc.Buffer)]
     for each in sorted(free, key=lambda var: (var.name, type(var).__name__)):
-        what = "buffer" if isinstance(each, Buffer) else "variable"
+        what = "buffer" if isinstance(each, sc.Buffer) else "variable"
         message = f"The {what} {str(each.name)!r} is used where nothing binds it."
         yield finding("unbound-name", message, each.name)
 
 
-def _repeated(kernel: Kernel) -> Iterator[Diagnostic]:
+def _repeated(kernel: st.Kernel) -> Iterator[Diagnostic]:
     seen: set[Name] = set()
-    for stmt in statements(kernel.body):
-        if isinstance(stmt, Block):
+    for stmt in st.statements(kernel.body):
+        if isinstance(stmt, st.Block):
             if stmt.label in seen:
                 message = f"Two blocks are called {str(stmt.label)!r}."
                 yield finding("duplicate-name", message, stmt.label)
             seen.add(stmt.label)
 
 
-def _stored_inputs(kernel: Kernel) -> Iterator[Diagnostic]:
+def _stored_inputs(kernel: st.Kernel) -> Iterator[Diagnostic]:
     inputs = frozenset(kernel.params[: kernel.inputs])
-    told: set[Buffer] = set()
-    for stmt in statements(kernel.body):
-        if isinstance(stmt, Store) and stmt.buffer in inputs and stmt.buffer not in told:
+    told: set[sc.Buffer] = set()
+    for stmt in st.statements(kernel.body):
+        if isinstance(stmt, st.Store) and stmt.buffer in inputs and stmt.buffer not in told:
             told.add(stmt.buffer)
             name = str(stmt.buffer.name)
             message = f"The kernel stores to {name!r}, which it only reads."
@@ -101,8 +76,8 @@ def _stored_inputs(kernel: Kernel) -> Iterator[Diagnostic]:
             yield finding("ill-formed-term", message, name, None, None, hint)
 
 
-def _scopes(kernel: Kernel) -> Iterator[Diagnostic]:
-    made = [each.buffer for each in statements(kernel.body) if isinstance(each, Alloc)]
+def _scopes(kernel: st.Kernel) -> Iterator[Diagnostic]:
+    made = [each.buffer for each in st.statements(kernel.body) if isinstance(each, st.Alloc)]
     for buffer in (*kernel.params, *made):
         if not is_scope(buffer.scope):
             yield unknown_scope(buffer.scope)
@@ -112,9 +87,9 @@ def _scopes(kernel: Kernel) -> Iterator[Diagnostic]:
             yield finding("ill-formed-term", message, buffer.name, wanted, found)
 
 
-def _invocations(kernel: Kernel) -> Iterator[Diagnostic]:
-    for stmt in statements(kernel.body):
-        if isinstance(stmt, Invoke):
+def _invocations(kernel: st.Kernel) -> Iterator[Diagnostic]:
+    for stmt in st.statements(kernel.body):
+        if isinstance(stmt, st.Invoke):
             known = find_intrinsic(stmt.name)
             wrong = unknown_intrinsic(stmt.name) if known is None else misfit(stmt, known.meaning)
             if wrong is not None:
@@ -124,12 +99,12 @@ def _invocations(kernel: Kernel) -> Iterator[Diagnostic]:
 # --- element types -------------------------------------------------------------------------------
 
 
-def _ill_typed(kernel: Kernel) -> Iterator[Diagnostic]:
+def _ill_typed(kernel: st.Kernel) -> Iterator[Diagnostic]:
     seen: set[Term] = set()
-    for stmt in statements(kernel.body):
+    for stmt in st.statements(kernel.body):
         for place, scalar, wanted in _typed(stmt):
             yield from _scalar(scalar, place, seen)
-            found = dtype_of(scalar)
+            found = sc.dtype_of(scalar)
             if wanted == "index" and not found.is_integer:
                 message = "An index, an extent or a binding is not an integer."
                 yield finding("dtype-conflict", message, place, "an integer", str(found))
@@ -139,31 +114,31 @@ def _ill_typed(kernel: Kernel) -> Iterator[Diagnostic]:
         yield from _lanes(stmt)
 
 
-def _typed(stmt: Stmt) -> list[tuple[str, Scalar, DType | str]]:
+def _typed(stmt: st.Stmt) -> list[tuple[str, sc.Scalar, DType | str]]:
     """The scalars directly in a statement: where they stand, and what they must be."""
     match stmt:
-        case For(var, extent):
+        case st.For(var, extent):
             return [(str(var.name), extent, "index")]
-        case Block():
+        case st.Block():
             name = str(stmt.label)
             places = [(name, each, "index") for each in (*stmt.extents, *stmt.bindings)]
             for region in (*stmt.reads, *stmt.writes):
                 places += [(name, each, "index") for each in (*region.starts, *region.extents)]
             return [*places, (name, stmt.predicate, bool_)]
-        case Store(buffer, indices, value):
+        case st.Store(buffer, indices, value):
             name = str(buffer.name)
             return [*[(name, each, "index") for each in indices], (name, value, buffer.dtype)]
-        case Branch(condition) | While(condition):
+        case st.Branch(condition) | st.While(condition):
             return [("a condition", condition, bool_)]
-        case Bind(var, value):
+        case st.Bind(var, value):
             return [(str(var.name), value, var.dtype)]
-        case Alloc(buffer):
+        case st.Alloc(buffer):
             sizes = (*buffer.shape, *buffer.strides)
             return [(str(buffer.name), each, "index") for each in sizes]
-        case Invoke(name, operands):
-            found: list[tuple[str, Scalar, DType | str]] = []
+        case st.Invoke(name, operands):
+            found: list[tuple[str, sc.Scalar, DType | str]] = []
             for each in operands:
-                if isinstance(each, Region):
+                if isinstance(each, st.Region):
                     found += [(name, part, "index") for part in (*each.starts, *each.extents)]
                 else:
                     found.append((name, each, "index"))
@@ -172,37 +147,43 @@ def _typed(stmt: Stmt) -> list[tuple[str, Scalar, DType | str]]:
             return []
 
 
-def _scalar(root: Scalar, place: str, seen: set[Term]) -> Iterator[Diagnostic]:
+def _scalar(root: sc.Scalar, place: str, seen: set[Term]) -> Iterator[Diagnostic]:
     """What is wrong inside a scalar: sides that do not agree, indices that are no integers."""
-    stack: list[Scalar] = [root]
+    stack: list[sc.Scalar] = [root]
     while stack:
         node = stack.pop()
         if node in seen:
             continue
         seen.add(node)
-        if isinstance(node, Load):
+        if isinstance(node, sc.Load):
             for each in node.indices:
-                if not dtype_of(each).is_integer:
+                if not sc.dtype_of(each).is_integer:
                     message = f"An index of {str(node.buffer.name)!r} is not an integer."
                     yield finding(
-                        "dtype-conflict", message, place, "an integer", str(dtype_of(each))
+                        "dtype-conflict", message, place, "an integer", str(sc.dtype_of(each))
                     )
             stack.extend(node.indices)
             continue
-        kids = [kid for kid in node._children if isinstance(kid, Scalar)]
-        if isinstance(node, BINARY + COMPARISON) and dtype_of(kids[0]) is not dtype_of(kids[1]):
+        kids = [kid for kid in node._children if isinstance(kid, sc.Scalar)]
+        if isinstance(node, sc.BINARY + sc.COMPARISON) and sc.dtype_of(kids[0]) is not sc.dtype_of(
+            kids[1]
+        ):
             message = f"The sides of a {type(node).__name__} have different element types."
-            left, right = (str(dtype_of(kid)) for kid in kids)
+            left, right = (str(sc.dtype_of(kid)) for kid in kids)
             yield finding("dtype-conflict", message, place, left, right)
-        elif isinstance(node, (*BINARY, Intrinsic, Reduce)) and dtype_of(node).is_storage:
-            message = f"{dtype_of(node)} only keeps numbers: cast before a {type(node).__name__}."
-            yield finding("dtype-conflict", message, place, "a cast", str(dtype_of(node)))
+        elif (
+            isinstance(node, (*sc.BINARY, sc.Intrinsic, sc.Reduce)) and sc.dtype_of(node).is_storage
+        ):
+            message = (
+                f"{sc.dtype_of(node)} only keeps numbers: cast before a {type(node).__name__}."
+            )
+            yield finding("dtype-conflict", message, place, "a cast", str(sc.dtype_of(node)))
         stack.extend(kids)
 
 
-def _lanes(stmt: Stmt) -> Iterator[Diagnostic]:
+def _lanes(stmt: st.Stmt) -> Iterator[Diagnostic]:
     try:
-        if isinstance(stmt, Store):
+        if isinstance(stmt, st.Store):
             store_lanes(stmt)
         else:
             for place, scalar, _ in _typed(stmt):
@@ -216,7 +197,7 @@ def _lanes(stmt: Stmt) -> Iterator[Diagnostic]:
 # --- memory --------------------------------------------------------------------------------------
 
 
-def capacities(kernel: Kernel) -> tuple[Diagnostic, ...]:
+def capacities(kernel: st.Kernel) -> tuple[Diagnostic, ...]:
     """The scopes whose buffers, as many as are alive together, do not fit.
 
     Buffers of symbolic size are not counted: their size is known when the kernel is specialised.
@@ -232,24 +213,24 @@ def capacities(kernel: Kernel) -> tuple[Diagnostic, ...]:
     return tuple(found)
 
 
-def peak_bytes(kernel: Kernel, names: Iterable[str]) -> int:
+def peak_bytes(kernel: st.Kernel, names: Iterable[str]) -> int:
     """The bytes of the buffers in some scopes that are alive at one time, at most."""
     wanted = frozenset(names)
     start = sum(_bytes(each) for each in kernel.params if each.scope in wanted)
     most = start
-    stack: list[tuple[Stmt, int]] = [(kernel.body, start)]
+    stack: list[tuple[st.Stmt, int]] = [(kernel.body, start)]
     while stack:
         stmt, alive = stack.pop()
-        if isinstance(stmt, Alloc) and stmt.buffer.scope in wanted:
+        if isinstance(stmt, st.Alloc) and stmt.buffer.scope in wanted:
             alive += _bytes(stmt.buffer)
             most = max(most, alive)
-        stack.extend((each, alive) for each in substatements(stmt))
+        stack.extend((each, alive) for each in st.substatements(stmt))
     return most
 
 
-def _bytes(buffer: Buffer) -> int:
-    sizes = [each.value for each in buffer.shape if isinstance(each, Lit)]
-    steps = [each.value for each in buffer.strides if isinstance(each, Lit)]
+def _bytes(buffer: sc.Buffer) -> int:
+    sizes = [each.value for each in buffer.shape if isinstance(each, sc.Lit)]
+    steps = [each.value for each in buffer.strides if isinstance(each, sc.Lit)]
     if len(sizes) != len(buffer.shape) or len(steps) != len(buffer.strides):
         return 0
     count = 1

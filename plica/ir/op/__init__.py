@@ -29,12 +29,5 @@ FILES: Final = (
 catalogue(f"{__name__}.{each}" for each in FILES)
 
 __all__ = [
-    "Attribute",
-    "Mismatch",
-    "Operator",
-    "aliases",
-    "find",
-    "names",
-    "namespaces",
-    "register",
-]
+    "Attribute", "Mismatch", "Operator", "aliases", "find", "names", "namespaces", "register",
+]  # fmt: skip

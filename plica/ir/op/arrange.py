@@ -17,16 +17,7 @@ from plica.ir.graph.expression import Expr, Tuple
 from plica.ir.graph.operator import Values
 from plica.ir.loop.layout import Layout, layout_of
 from plica.ir.loop.scalar import Scalar, index
-from plica.ir.op.attribute import (
-    attribute,
-    axis,
-    choice,
-    integers,
-    many,
-    number,
-    positive,
-    text,
-)
+from plica.ir.op.attribute import attribute, axis, choice, integers, many, number, positive, text
 from plica.ir.op.comparison import less
 from plica.ir.op.create import iota, iota_like
 from plica.ir.op.elementwise import add, cast, multiply, subtract
@@ -90,14 +81,12 @@ def _halves(whole: Scalar, first: int, second: int) -> tuple[Scalar, Scalar]:
 
 
 reshape_codes = composite(
-    "reshape_codes",
-    ("x",),
-    lambda attrs, x: TensorType(_coded(attrs, x.shape), x.dtype),
+    "reshape_codes", ("x",), lambda attrs, x: TensorType(_coded(attrs, x.shape), x.dtype),
     lambda attrs, x: reshape(x, _coded(attrs, tensor_of(x).shape)),
     "reshape by codes: 0 an axis as it is, -1 the rest, -2 all further axes, -3 two as one, -4 one "
     "as the two parts that follow.",
     attributes=(attribute("codes", integers),),
-)
+)  # fmt: skip
 
 
 def _layouts(attrs: Values, x: TensorType) -> tuple[Layout, Layout, Shape]:
@@ -138,13 +127,10 @@ def _laid(attrs: Values, x: Expr) -> Expr:
 
 
 layout_transform = composite(
-    "layout_transform",
-    ("x",),
-    _laid_rule,
-    _laid,
+    "layout_transform", ("x",), _laid_rule, _laid,
     'x brought from one layout into another, both words: "NCHW", "NCHW4c".',
     attributes=(attribute("source", text), attribute("target", text)),
-)
+)  # fmt: skip
 
 
 def _windows(attrs: Values, x: TensorType) -> tuple[int, Shape, tuple[int, ...], tuple[int, ...]]:
@@ -184,17 +170,14 @@ def _window(attrs: Values, x: Expr) -> Expr:
 
 
 sliding_window = composite(
-    "sliding_window",
-    ("x",),
-    _window_rule,
-    _window,
+    "sliding_window", ("x",), _window_rule, _window,
     "The windows of x along axes from `axis` on: how many there are, then what they hold.",
     attributes=(
         attribute("axis", axis),
         attribute("window", many(positive)),
         attribute("strides", many(positive), 1),
     ),
-)
+)  # fmt: skip
 
 # --- grids and indices ---------------------------------------------------------------------------
 
@@ -220,14 +203,10 @@ def _grid(attrs: Values, *given: Expr) -> Expr:
 
 
 meshgrid = composite(
-    "meshgrid",
-    ("*values",),
-    _grid_rule,
-    _grid,
+    "meshgrid", ("*values",), _grid_rule, _grid,
     "Vectors repeated over the grid that they span; `xy` has the first two axes exchanged.",
-    attributes=(attribute("indexing", choice("ij", "xy"), "ij"),),
-    like=(),
-)
+    attributes=(attribute("indexing", choice("ij", "xy"), "ij"),), like=(),
+)  # fmt: skip
 
 
 def _unravel_rule(attrs: Values, indices: TensorType) -> TensorType:
@@ -244,13 +223,10 @@ def _unravel(attrs: Values, indices: Expr) -> Expr:
 
 
 unravel_index = composite(
-    "unravel_index",
-    ("indices",),
-    _unravel_rule,
-    _unravel,
+    "unravel_index", ("indices",), _unravel_rule, _unravel,
     "The places along each axis of a shape, a row for each axis, of places counted through it.",
     attributes=(attribute("shape", many(positive)),),
-)
+)  # fmt: skip
 
 
 def _advanced(given: tuple[TensorType, ...]) -> Shape:
@@ -275,13 +251,9 @@ def _advanced_index(attrs: Values, x: Expr, *indices: Expr) -> Expr:
 
 
 adv_index = composite(
-    "adv_index",
-    ("*values",),
-    _advanced_rule,
-    _advanced_index,
-    "x[i, j, …]: the first tensor at places along its leading axes, which broadcast.",
-    like=(0,),
-)
+    "adv_index", ("*values",), _advanced_rule, _advanced_index,
+    "x[i, j, …]: the first tensor at places along its leading axes, which broadcast.", like=(0,),
+)  # fmt: skip
 
 # --- sequences -----------------------------------------------------------------------------------
 
@@ -331,21 +303,12 @@ def _reverse(attrs: Values, x: Expr, lengths: Expr) -> Expr:
 
 _TIME = (attribute("axis", axis, 1), attribute("batch_axis", axis, 0))
 sequence_mask = composite(
-    "sequence_mask",
-    ("x", "lengths"),
-    _mask_rule,
-    _mask,
+    "sequence_mask", ("x", "lengths"), _mask_rule, _mask,
     "x with a value from the length of each sequence of the batch on.",
-    attributes=(*_TIME, attribute("value", number, 0)),
-    like=(0,),
-)
+    attributes=(*_TIME, attribute("value", number, 0)), like=(0,),
+)  # fmt: skip
 reverse_sequence = composite(
-    "reverse_sequence",
-    ("x", "lengths"),
-    _reverse_rule,
-    _reverse,
+    "reverse_sequence", ("x", "lengths"), _reverse_rule, _reverse,
     "x with the beginning of each sequence of the batch, as long as it says, backwards.",
-    attributes=_TIME,
-    like=(0,),
-    onnx=("ReverseSequence",),
-)
+    attributes=_TIME, like=(0,), onnx=("ReverseSequence",),
+)  # fmt: skip

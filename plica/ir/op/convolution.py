@@ -156,17 +156,11 @@ def _fits_apart(data: TensorType, windows_: TensorType, weight: TensorType) -> b
 
 
 conv = primitive(
-    "nn.conv",
-    ("x", "weight"),
-    _conv_rule,
-    _conv_body,
+    "nn.conv", ("x", "weight"), _conv_rule, _conv_body,
     "The cross-correlation of (n, c, …) with (out, c / groups, …).",
-    attributes=(STRIDES, PADDING, DILATION, _GROUPS),
-    admits=NUMBER,
-    onnx=("Conv",),
-    aliases=("nn.conv1d", "nn.conv2d", "nn.conv3d"),
-    gradient=_conv_pullback,
-)
+    attributes=(STRIDES, PADDING, DILATION, _GROUPS), admits=NUMBER, onnx=("Conv",),
+    aliases=("nn.conv1d", "nn.conv2d", "nn.conv3d"), gradient=_conv_pullback,
+)  # fmt: skip
 
 # --- the transposed convolution ------------------------------------------------------------------
 
@@ -238,10 +232,7 @@ def _transpose_pullback(
 
 
 conv_transpose = primitive(
-    "nn.conv_transpose",
-    ("x", "weight"),
-    _transpose_rule,
-    _transpose_body,
+    "nn.conv_transpose", ("x", "weight"), _transpose_rule, _transpose_body,
     "The transpose of a convolution: (n, c, …) with (c, out / groups, …).",
     attributes=(
         STRIDES,
@@ -250,8 +241,7 @@ conv_transpose = primitive(
         _GROUPS,
         attribute("output_padding", per_axis_reader(natural), 0),
     ),
-    admits=NUMBER,
-    onnx=("ConvTranspose",),
+    admits=NUMBER, onnx=("ConvTranspose",),
     aliases=("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"),
     gradient=_transpose_pullback,
-)
+)  # fmt: skip

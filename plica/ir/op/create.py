@@ -13,19 +13,8 @@ from collections.abc import Callable
 from plica.ir.graph.operator import FLAT, Operator, Values
 from plica.ir.loop.scalar import Add, Buffer, Eq, Lit, Mul, Scalar, Select, index
 from plica.ir.loop.tensor import Compute, compute
-from plica.ir.op.attribute import (
-    attribute,
-    axes,
-    axis,
-    dims,
-    dtype,
-    integer,
-    number,
-    optional,
-)
-from plica.ir.op.attribute import (
-    size as size_reader,
-)
+from plica.ir.op.attribute import attribute, axes, axis, dims, dtype, integer, number, optional
+from plica.ir.op.attribute import size as size_reader
 from plica.ir.op.record import as_dtype, plus, primitive
 from plica.ir.op.relation import axes_of, axis_of, literal, refuse
 from plica.ir.type.dim import product
@@ -71,20 +60,14 @@ def _filled_like(
 
 
 full = _filled(
-    "full",
-    lambda attrs: attrs["value"],
-    "A tensor of one value.",
-    given=True,
+    "full", lambda attrs: attrs["value"], "A tensor of one value.", given=True,
     onnx=("ConstantOfShape",),
-)
+)  # fmt: skip
 zeros = _filled("zeros", lambda attrs: 0, "A tensor of zeros.")
 ones = _filled("ones", lambda attrs: 1, "A tensor of ones.")
 full_like = _filled_like(
-    "full_like",
-    lambda attrs: attrs["value"],
-    "One value in the shape of x.",
-    given=True,
-)
+    "full_like", lambda attrs: attrs["value"], "One value in the shape of x.", given=True,
+)  # fmt: skip
 zeros_like = _filled_like("zeros_like", lambda attrs: 0, "Zeros in the shape of x.")
 ones_like = _filled_like("ones_like", lambda attrs: 1, "Ones in the shape of x.")
 
@@ -113,22 +96,14 @@ def _iota_body(attrs: Values, out: TensorType, *x: Buffer) -> Compute:
 
 
 iota = primitive(
-    "iota",
-    (),
-    _iota_rule,
-    _iota_body,
-    "Each element is its place along an axis.",
+    "iota", (), _iota_rule, _iota_body, "Each element is its place along an axis.",
     attributes=(_SHAPE, attribute("axis", axis, 0), attribute("dtype", dtype, i64)),
-)
+)  # fmt: skip
 iota_like = primitive(
-    "iota_like",
-    ("x",),
-    _iota_like_rule,
-    _iota_body,
+    "iota_like", ("x",), _iota_like_rule, _iota_body,
     "In the shape of x, each element is its place along an axis.",
-    attributes=(attribute("axis", axis, 0), attribute("dtype", dtype, i64)),
-    gradient=FLAT,
-)
+    attributes=(attribute("axis", axis, 0), attribute("dtype", dtype, i64)), gradient=FLAT,
+)  # fmt: skip
 
 
 def _arange_rule(attrs: Values) -> TensorType:
@@ -151,10 +126,7 @@ def _arange_body(attrs: Values, out: TensorType) -> Compute:
 
 
 arange = primitive(
-    "arange",
-    (),
-    _arange_rule,
-    _arange_body,
+    "arange", (), _arange_rule, _arange_body,
     "Numbers from start up to stop, which is left out, by step.",
     attributes=(
         attribute("start", number),
@@ -163,7 +135,7 @@ arange = primitive(
         attribute("dtype", dtype, i64),
     ),
     onnx=("Range",),
-)
+)  # fmt: skip
 
 
 def _eye_body(attrs: Values, out: TensorType) -> Compute:
@@ -174,13 +146,11 @@ def _eye_body(attrs: Values, out: TensorType) -> Compute:
 
 
 eye = primitive(
-    "eye",
-    (),
+    "eye", (),
     lambda attrs: TensorType(
         (attrs["n"], attrs["n"] if attrs["m"] is None else attrs["m"]), attrs["dtype"]
     ),
-    _eye_body,
-    "Ones on the diagonal k, zeros elsewhere.",
+    _eye_body, "Ones on the diagonal k, zeros elsewhere.",
     attributes=(
         attribute("n", size_reader),
         attribute("m", optional(size_reader), None),
@@ -188,7 +158,7 @@ eye = primitive(
         _DTYPE,
     ),
     onnx=("EyeLike",),
-)
+)  # fmt: skip
 
 # --- shapes as values ----------------------------------------------------------------------------
 
@@ -215,28 +185,15 @@ def _shape_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
 
 
 size = primitive(
-    "size",
-    ("x",),
-    _size_rule,
-    _size_body,
-    "How many elements x has, in all or along axes.",
-    attributes=(attribute("axis", axes, None),),
-    onnx=("Size",),
-    aliases=("ndarray_size",),
-)
+    "size", ("x",), _size_rule, _size_body, "How many elements x has, in all or along axes.",
+    attributes=(attribute("axis", axes, None),), onnx=("Size",), aliases=("ndarray_size",),
+)  # fmt: skip
 shape_of = primitive(
-    "shape_of",
-    ("x",),
-    lambda attrs, x: TensorType((index(len(x.shape)),), i64),
-    _shape_body,
-    "The shape of x as a vector.",
-    onnx=("Shape",),
-)
+    "shape_of", ("x",), lambda attrs, x: TensorType((index(len(x.shape)),), i64), _shape_body,
+    "The shape of x as a vector.", onnx=("Shape",),
+)  # fmt: skip
 dim_value = primitive(
-    "dim_value",
-    (),
-    lambda attrs: TensorType((), i64),
-    lambda attrs, out: compute((), (), lambda: attrs["dim"]),
-    "A dim as a number.",
+    "dim_value", (), lambda attrs: TensorType((), i64),
+    lambda attrs, out: compute((), (), lambda: attrs["dim"]), "A dim as a number.",
     attributes=(attribute("dim", size_reader),),
-)
+)  # fmt: skip

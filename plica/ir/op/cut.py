@@ -12,18 +12,7 @@ from typing import NamedTuple
 
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator, Values
-from plica.ir.loop.scalar import (
-    Buffer,
-    Eq,
-    FloorDiv,
-    FloorMod,
-    Le,
-    Lit,
-    Lt,
-    Scalar,
-    Select,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import attribute, axes, axis, bounds, dims, integer, integers, optional
 from plica.ir.op.cotangent import pad, reshape, transpose, word
@@ -40,35 +29,35 @@ iota, scatter_sum = word("iota"), word("scatter_sum")
 class AxisSlice(NamedTuple):
     """One axis of a slice: `length` places from `start` by `step`."""
 
-    start: Scalar
+    start: sc.Scalar
     step: int
-    length: Scalar
+    length: sc.Scalar
 
 
-def cut(size: Scalar, start: Scalar | None, stop: Scalar | None, step: int) -> AxisSlice:
+def cut(size: sc.Scalar, start: sc.Scalar | None, stop: sc.Scalar | None, step: int) -> AxisSlice:
     """Python's slice of an axis; negative numbers count from the end, all is cut to the axis."""
     low, high = (0, size) if step > 0 else (-1, normal_dim(size - 1))
 
-    def end(value: Scalar) -> Scalar:
+    def end(value: sc.Scalar) -> sc.Scalar:
         number_ = known(value)
         if number_ is None or number_ >= 0:
-            return index(0) if number_ == 0 and step > 0 else lesser(value, high)
-        return greater(size + value, index(low))
+            return sc.index(0) if number_ == 0 and step > 0 else lesser(value, high)
+        return greater(size + value, sc.index(low))
 
     if step > 0:
         # A start past the end needs no cutting: the length is then 0 anyway.
-        begin = index(0) if start is None else start
+        begin = sc.index(0) if start is None else start
         first = end(begin) if (known(begin) or 0) < 0 else begin
         last = size if stop is None else end(stop)
         span = normal_dim(last - first)
     else:
         first = high if start is None else end(start)
-        last = index(-1) if stop is None else end(stop)
+        last = sc.index(-1) if stop is None else end(stop)
         span = normal_dim(first - last)
     stride = abs(step)
     length = normal_dim((span + (stride - 1)) // stride) if stride > 1 else span
     whole = known(first) == 0 and step > 0  # then the span is a size already
-    return AxisSlice(first, step, length if whole else greater(length, index(0)))
+    return AxisSlice(first, step, length if whole else greater(length, sc.index(0)))
 
 
 def _slice_cuts(attrs: Values, shape: Shape) -> dict[int, AxisSlice]:
@@ -100,10 +89,10 @@ def _slice_rule(attrs: Values, x: TensorType) -> TensorType:
     )
 
 
-def _slice_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+def _slice_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
     cuts = _slice_cuts(attrs, x.shape)
 
-    def place(at: int, axis_: Scalar) -> Scalar:
+    def place(at: int, axis_: sc.Scalar) -> sc.Scalar:
         if at not in cuts:
             return axis_
         start, step, _ = cuts[at]
@@ -129,9 +118,9 @@ def _slice_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | Non
         if stride > 1 and count:  # zeros after each element but the last
             inner = [(0, 0)] * (len(shape) + 1)
             inner[at + 1] = (0, stride - 1)
-            d = pad(reshape(d, (*shape[: at + 1], index(1), *shape[at + 1 :])), tuple(inner))
-            d = reshape(d, (*shape[:at], index(count * stride), *shape[at + 1 :]))
-            shape[at] = index(count * stride - (stride - 1))
+            d = pad(reshape(d, (*shape[: at + 1], sc.index(1), *shape[at + 1 :])), tuple(inner))
+            d = reshape(d, (*shape[:at], sc.index(count * stride), *shape[at + 1 :]))
+            shape[at] = sc.index(count * stride - (stride - 1))
             d = slice_(d, (0,), (shape[at],), axes=(at,))
         held = known(shape[at]) or 0
         sides[at] = (first, size - first - held) if count else (0, size)
@@ -139,10 +128,7 @@ def _slice_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | Non
 
 
 slice_ = primitive(
-    "slice",
-    ("x",),
-    _slice_rule,
-    _slice_body,
+    "slice", ("x",), _slice_rule, _slice_body,
     "x[start:stop:step] along axes, as Python slices; None is an open end.",
     attributes=(
         attribute("starts", bounds),
@@ -150,10 +136,8 @@ slice_ = primitive(
         attribute("steps", optional(integers), None),
         attribute("axes", axes, None),
     ),
-    onnx=("Slice",),
-    aliases=("strided_slice",),
-    gradient=_slice_pullback,
-)
+    onnx=("Slice",), aliases=("strided_slice",), gradient=_slice_pullback,
+)  # fmt: skip
 
 
 # --- and back ------------------------------------------------------------------------------------
@@ -167,12 +151,12 @@ def _unslice_rule(attrs: Values, x: TensorType) -> TensorType:
     return whole
 
 
-def _unslice_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+def _unslice_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
     cuts = _slice_cuts(attrs, out.shape)
 
-    def element(*i: Scalar) -> Scalar:
-        places: list[Scalar] = []
-        checks: list[Scalar] = []
+    def element(*i: sc.Scalar) -> sc.Scalar:
+        places: list[sc.Scalar] = []
+        checks: list[sc.Scalar] = []
         for at, axis_ in enumerate(i):
             if at not in cuts:
                 places.append(axis_)
@@ -180,26 +164,23 @@ def _unslice_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
             start, step, length = cuts[at]
             away = axis_ - start if step > 0 else start - axis_
             if abs(step) > 1:
-                checks.append(Eq(FloorMod(away, index(abs(step))), index(0)))
-                away = FloorDiv(away, index(abs(step)))
-            checks += [Le(index(0), away), Lt(away, length)]
+                checks.append(sc.Eq(sc.FloorMod(away, sc.index(abs(step))), sc.index(0)))
+                away = sc.FloorDiv(away, sc.index(abs(step)))
+            checks += [sc.Le(sc.index(0), away), sc.Lt(away, length)]
             places.append(away)
-        return guarded(checks, x[tuple(places)], Lit(0, x.dtype))
+        return guarded(checks, x[tuple(places)], sc.Lit(0, x.dtype))
 
     return compute((x,), out.shape, element)
 
 
 unslice = primitive(
-    "unslice",
-    ("x",),
-    _unslice_rule,
-    _unslice_body,
+    "unslice", ("x",), _unslice_rule, _unslice_body,
     "The transpose of slice: x where such a slice of the shape would read, zeros elsewhere.",
     attributes=(*slice_.attributes, attribute("shape", dims)),
     gradient=lambda attrs, d, y, x: [
         slice_(d, **{each.name: attrs[each.name] for each in slice_.attributes})
     ],
-)
+)  # fmt: skip
 
 
 def _diagonal_axes(attrs: Values, rank: int) -> tuple[int, int]:
@@ -216,16 +197,16 @@ def _diagonal_rule(attrs: Values, x: TensorType) -> TensorType:
     rows, columns = plus(x.shape[a], min(k, 0)), plus(x.shape[b], min(-k, 0))
     length = lesser(rows, columns)
     if k or known(length) is not None:
-        length = greater(length, index(0))
+        length = greater(length, sc.index(0))
     rest = tuple(s for at, s in enumerate(x.shape) if at not in (a, b))
     return TensorType((*rest, length), x.dtype)
 
 
-def _diagonal_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+def _diagonal_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
     a, b = _diagonal_axes(attrs, len(x.shape))
     k = attrs["offset"]
 
-    def element(*i: Scalar) -> Scalar:
+    def element(*i: sc.Scalar) -> sc.Scalar:
         rest = iter(i[:-1])
         own = {a: plus(i[-1], max(-k, 0)), b: plus(i[-1], max(k, 0))}
         return x[tuple(own[at] if at in own else next(rest) for at in range(len(x.shape)))]
@@ -251,10 +232,7 @@ def _diagonal_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | 
 
 
 diagonal = primitive(
-    "diagonal",
-    ("x",),
-    _diagonal_rule,
-    _diagonal_body,
+    "diagonal", ("x",), _diagonal_rule, _diagonal_body,
     "The diagonal of two axes, as the last axis.",
     attributes=(
         attribute("offset", integer, 0),
@@ -262,7 +240,7 @@ diagonal = primitive(
         attribute("axis2", axis, 1),
     ),
     gradient=_diagonal_pullback,
-)
+)  # fmt: skip
 
 
 def _triangle_rule(attrs: Values, x: TensorType) -> TensorType:
@@ -271,11 +249,11 @@ def _triangle_rule(attrs: Values, x: TensorType) -> TensorType:
 
 
 def _triangle_body(lower: bool) -> Body:
-    def body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
-        def element(*i: Scalar) -> Scalar:
+    def body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
+        def element(*i: sc.Scalar) -> sc.Scalar:
             row, column = plus(i[-2], attrs["k"]), i[-1]
-            inside = Le(column, row) if lower else Le(row, column)
-            return Select(inside, x[i], Lit(0, x.dtype))
+            inside = sc.Le(column, row) if lower else sc.Le(row, column)
+            return sc.Select(inside, x[i], sc.Lit(0, x.dtype))
 
         return compute((x,), out.shape, element)
 
@@ -283,21 +261,13 @@ def _triangle_body(lower: bool) -> Body:
 
 
 tril: Operator = primitive(
-    "tril",
-    ("x",),
-    _triangle_rule,
-    _triangle_body(True),
+    "tril", ("x",), _triangle_rule, _triangle_body(True),
     "The lower triangle of the last two axes up to diagonal k, zeros elsewhere.",
-    attributes=(attribute("k", integer, 0),),
-    onnx=("Trilu",),
+    attributes=(attribute("k", integer, 0),), onnx=("Trilu",),
     gradient=lambda attrs, d, y, x: [tril(d, attrs["k"])],
-)
+)  # fmt: skip
 triu: Operator = primitive(
-    "triu",
-    ("x",),
-    _triangle_rule,
-    _triangle_body(False),
+    "triu", ("x",), _triangle_rule, _triangle_body(False),
     "The upper triangle of the last two axes from diagonal k, zeros elsewhere.",
-    attributes=(attribute("k", integer, 0),),
-    gradient=lambda attrs, d, y, x: [triu(d, attrs["k"])],
-)
+    attributes=(attribute("k", integer, 0),), gradient=lambda attrs, d, y, x: [triu(d, attrs["k"])],
+)  # fmt: skip

@@ -12,81 +12,72 @@ Of floats as Python does it; of integers by zero the quotient is 0.
 
 from __future__ import annotations
 
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    Div,
-    Eq,
-    FloorDiv,
-    FloorMod,
-    Intrinsic,
-    Lt,
-    Ne,
-    Scalar,
-    Select,
-    Sub,
-    dtype_of,
-    like,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.op.record import widened
 
 
-def float_modulo(x: Scalar, y: Scalar) -> Scalar:
+def float_modulo(x: sc.Scalar, y: sc.Scalar) -> sc.Scalar:
     """Python's modulo of floats: the remainder of truncation, moved to the sign of `y`."""
-    zero = like(0, x)
-    rest = Intrinsic("fmod", (x, y))
-    away = Ne(Lt(rest, zero), Lt(y, zero))
-    return Select(
-        Eq(rest, zero), Intrinsic("copysign", (zero, y)), Select(away, Add(rest, y), rest)
+    zero = sc.like(0, x)
+    rest = sc.Intrinsic("fmod", (x, y))
+    away = sc.Ne(sc.Lt(rest, zero), sc.Lt(y, zero))
+    return sc.Select(
+        sc.Eq(rest, zero),
+        sc.Intrinsic("copysign", (zero, y)),
+        sc.Select(away, sc.Add(rest, y), rest),
     )
 
 
-def modulo(x: Scalar, y: Scalar) -> Scalar:
+def modulo(x: sc.Scalar, y: sc.Scalar) -> sc.Scalar:
     """The remainder of division rounded down."""
-    return widened(float_modulo)(x, y) if dtype_of(x).is_float else FloorMod(x, y)
+    return widened(float_modulo)(x, y) if sc.dtype_of(x).is_float else sc.FloorMod(x, y)
 
 
-def floor_quotient(x: Scalar, y: Scalar) -> Scalar:
+def floor_quotient(x: sc.Scalar, y: sc.Scalar) -> sc.Scalar:
     """Division rounded down."""
-    return widened(float_floor_quotient)(x, y) if dtype_of(x).is_float else FloorDiv(x, y)
+    return widened(float_floor_quotient)(x, y) if sc.dtype_of(x).is_float else sc.FloorDiv(x, y)
 
 
-def float_floor_quotient(x: Scalar, y: Scalar) -> Scalar:
+def float_floor_quotient(x: sc.Scalar, y: sc.Scalar) -> sc.Scalar:
     """Division of floats rounded down as Python does it: exact where the quotient is."""
-    zero, one = like(0, x), like(1, x)
-    rest = Intrinsic("fmod", (x, y))
-    down = And(Ne(rest, zero), Ne(Lt(rest, zero), Lt(y, zero)))
-    cut = Div(Sub(x, rest), y)
-    whole = Select(down, Sub(cut, one), cut)
-    near: Scalar = Intrinsic("floor", (whole,))
-    near = Select(Lt(like(0.5, x), Sub(whole, near)), Add(near, one), near)
-    return Select(
-        Eq(y, zero),
-        Div(x, y),
-        Select(Ne(whole, zero), near, Intrinsic("copysign", (zero, Div(x, y)))),
+    zero, one = sc.like(0, x), sc.like(1, x)
+    rest = sc.Intrinsic("fmod", (x, y))
+    down = sc.And(sc.Ne(rest, zero), sc.Ne(sc.Lt(rest, zero), sc.Lt(y, zero)))
+    cut = sc.Div(sc.Sub(x, rest), y)
+    whole = sc.Select(down, sc.Sub(cut, one), cut)
+    near: sc.Scalar = sc.Intrinsic("floor", (whole,))
+    near = sc.Select(sc.Lt(sc.like(0.5, x), sc.Sub(whole, near)), sc.Add(near, one), near)
+    return sc.Select(
+        sc.Eq(y, zero),
+        sc.Div(x, y),
+        sc.Select(sc.Ne(whole, zero), near, sc.Intrinsic("copysign", (zero, sc.Div(x, y)))),
     )
 
 
-def trunc_quotient(x: Scalar, y: Scalar) -> Scalar:
+def trunc_quotient(x: sc.Scalar, y: sc.Scalar) -> sc.Scalar:
     """Division rounded towards zero."""
-    dtype = dtype_of(x)
+    dtype = sc.dtype_of(x)
     if dtype.is_float:
-        return Intrinsic("trunc", (Div(x, y),))
-    quotient = FloorDiv(x, y)
+        return sc.Intrinsic("trunc", (sc.Div(x, y),))
+    quotient = sc.FloorDiv(x, y)
     if dtype.kind == "uint":
         return quotient
-    zero, one = like(0, x), like(1, x)
-    inexact = Ne(FloorMod(x, y), zero)
-    return Select(And(inexact, Ne(Lt(x, zero), Lt(y, zero))), Add(quotient, one), quotient)
+    zero, one = sc.like(0, x), sc.like(1, x)
+    inexact = sc.Ne(sc.FloorMod(x, y), zero)
+    return sc.Select(
+        sc.And(inexact, sc.Ne(sc.Lt(x, zero), sc.Lt(y, zero))), sc.Add(quotient, one), quotient
+    )
 
 
-def trunc_modulo(x: Scalar, y: Scalar) -> Scalar:
+def trunc_modulo(x: sc.Scalar, y: sc.Scalar) -> sc.Scalar:
     """The remainder of division rounded towards zero: it has the sign of `x`."""
-    dtype = dtype_of(x)
+    dtype = sc.dtype_of(x)
     if dtype.is_float:
-        return Intrinsic("fmod", (x, y))
-    rest = FloorMod(x, y)
+        return sc.Intrinsic("fmod", (x, y))
+    rest = sc.FloorMod(x, y)
     if dtype.kind == "uint":
         return rest
-    zero = like(0, x)
-    return Select(And(Ne(rest, zero), Ne(Lt(x, zero), Lt(y, zero))), Sub(rest, y), rest)
+    zero = sc.like(0, x)
+    return sc.Select(
+        sc.And(sc.Ne(rest, zero), sc.Ne(sc.Lt(x, zero), sc.Lt(y, zero))), sc.Sub(rest, y), rest
+    )

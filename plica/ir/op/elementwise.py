@@ -12,29 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Unpack
 
 from plica.ir.graph.expression import Const, Expr
 from plica.ir.graph.operator import FLAT, Flat, Operator, Values
-from plica.ir.loop.scalar import (
-    Add,
-    Buffer,
-    Div,
-    Eq,
-    Intrinsic,
-    Lt,
-    Max,
-    Min,
-    Mul,
-    Not,
-    Or,
-    Pow,
-    Scalar,
-    Select,
-    Sub,
-    dtype_of,
-    like,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.loop.scalar_table import ROWS
 from plica.ir.loop.tensor import Compute, compute
@@ -43,6 +25,7 @@ from plica.ir.op.cotangent import equal, where, word
 from plica.ir.op.division import floor_quotient, modulo, trunc_modulo, trunc_quotient
 from plica.ir.op.record import (
     Derivative,
+    Named,
     as_dtype,
     pointwise,
     primitive,
@@ -55,9 +38,9 @@ from plica.ir.type.dtype import DType, bool_
 from plica.ir.type.term import TensorType
 
 
-def call(name: str, *args: Scalar) -> Scalar:
+def call(name: str, *args: sc.Scalar) -> sc.Scalar:
     """An intrinsic applied."""
-    return Intrinsic(name, args)
+    return sc.Intrinsic(name, args)
 
 
 def slope_of(row: ScalarRow) -> Derivative | Flat | None:
@@ -80,77 +63,59 @@ def _graph(name: str, *args: Any) -> Expr:  # Any: expressions and numbers
 
 def unary(
     name: str,
-    value: Callable[[Scalar], Scalar] | str,
+    value: Callable[[sc.Scalar], sc.Scalar] | str,
     doc: str,
     *,
     admits: Collection[DType] = FLOAT,
     result: DType | None = None,
-    onnx: tuple[str, ...] = (),
-    aliases: tuple[str, ...] = (),
     slope: Derivative | Flat | None = None,
+    **named: Unpack[Named],
 ) -> Operator:
     """Register an operator of one argument: a scalar function, or the name of an intrinsic."""
 
-    def intrinsic(x: Scalar) -> Scalar:
-        return Intrinsic(str(value), (x,))
+    def intrinsic(x: sc.Scalar) -> sc.Scalar:
+        return sc.Intrinsic(str(value), (x,))
 
     function = intrinsic if isinstance(value, str) else value
     if slope is None and isinstance(value, str):
         slope = slope_of(ROWS[value])
     return pointwise(
-        name,
-        ("x",),
-        function,
-        doc,
-        result=result,
-        admits=admits,
-        onnx=onnx,
-        aliases=aliases,
-        slope=slope,
+        name, ("x",), function, doc, result=result, admits=admits, slope=slope, **named
     )
 
 
 def binary(
     name: str,
-    value: Callable[[Scalar, Scalar], Scalar],
+    value: Callable[[sc.Scalar, sc.Scalar], sc.Scalar],
     doc: str,
     *,
     admits: Collection[DType] = NUMBER,
     result: DType | None = None,
-    onnx: tuple[str, ...] = (),
-    aliases: tuple[str, ...] = (),
     slope: Derivative | Flat | None = None,
+    **named: Unpack[Named],
 ) -> Operator:
     """Register an operator of two arguments that broadcast; a class has the slope of its row."""
     if slope is None and isinstance(value, type):
         slope = slope_of(ROWS[value.__name__])
     return pointwise(
-        name,
-        ("x", "y"),
-        value,
-        doc,
-        result=result,
-        admits=admits,
-        onnx=onnx,
-        aliases=aliases,
-        slope=slope,
+        name, ("x", "y"), value, doc, result=result, admits=admits, slope=slope, **named
     )
 
 
-def negated(x: Scalar) -> Scalar:
+def negated(x: sc.Scalar) -> sc.Scalar:
     """`-x`; of floats as a difference from -0.0, which turns 0.0 into -0.0."""
-    return Sub(like(-0.0 if dtype_of(x).is_float else 0, x), x)
+    return sc.Sub(sc.like(-0.0 if sc.dtype_of(x).is_float else 0, x), x)
 
 
-def absolute_value(x: Scalar) -> Scalar:
+def absolute_value(x: sc.Scalar) -> sc.Scalar:
     """`|x|`; the least integer stays itself."""
-    return x if dtype_of(x).kind == "uint" else call("abs", x)
+    return x if sc.dtype_of(x).kind == "uint" else call("abs", x)
 
 
-def signum(x: Scalar) -> Scalar:
+def signum(x: sc.Scalar) -> sc.Scalar:
     """-1, 0 or 1; nan stays nan."""
-    if dtype_of(x).kind == "uint":
-        return Select(Eq(x, like(0, x)), like(0, x), like(1, x))
+    if sc.dtype_of(x).kind == "uint":
+        return sc.Select(sc.Eq(x, sc.like(0, x)), sc.like(0, x), sc.like(1, x))
     return call("sign", x)
 
 
@@ -190,37 +155,37 @@ trunc             = unary("trunc", "trunc", "x without its fraction.", aliases=(
 absolute          = unary("absolute", absolute_value, "|x|; the least integer stays itself.", admits=NUMBER, onnx=("Abs",), aliases=("abs",), slope=slope_of(ROWS["abs"]))
 sign: Operator    = unary("sign", signum, "-1, 0 or 1; nan stays nan.", admits=NUMBER, onnx=("Sign",), slope=FLAT)
 negative          = unary("negative", negated, "-x.", admits=NUMBER, onnx=("Neg",), aliases=("neg",), slope=lambda d, y, x: -d)
-square: Operator  = unary("square", lambda x: Mul(x, x), "x * x.", admits=NUMBER, slope=lambda d, y, x: d * x * 2)
-reciprocal        = unary("reciprocal", lambda x: Div(like(1, x), x), "1 / x.", onnx=("Reciprocal",), slope=lambda d, y, x: -(d * square(y)))
-degrees: Operator = unary("degrees", widened(lambda x: Mul(x, like(180 / math.pi, x))), "Radians as degrees.", aliases=("rad2deg",), slope=lambda d, y, x: degrees(d))
-radians: Operator = unary("radians", widened(lambda x: Mul(x, like(math.pi / 180, x))), "Degrees as radians.", aliases=("deg2rad",), slope=lambda d, y, x: radians(d))
+square: Operator  = unary("square", lambda x: sc.Mul(x, x), "x * x.", admits=NUMBER, slope=lambda d, y, x: d * x * 2)
+reciprocal        = unary("reciprocal", lambda x: sc.Div(sc.like(1, x), x), "1 / x.", onnx=("Reciprocal",), slope=lambda d, y, x: -(d * square(y)))
+degrees: Operator = unary("degrees", widened(lambda x: sc.Mul(x, sc.like(180 / math.pi, x))), "Radians as degrees.", aliases=("rad2deg",), slope=lambda d, y, x: degrees(d))
+radians: Operator = unary("radians", widened(lambda x: sc.Mul(x, sc.like(math.pi / 180, x))), "Degrees as radians.", aliases=("deg2rad",), slope=lambda d, y, x: radians(d))
 copy              = unary("copy", lambda x: x, "x itself.", admits=ANY, onnx=("Identity",), slope=lambda d, y, x: d)
 isnan             = unary("isnan", "isnan", "Whether x is nan.", result=bool_, onnx=("IsNaN",))
 isinf             = unary("isinf", "isinf", "Whether x is infinite.", result=bool_, onnx=("IsInf",))
-isfinite          = unary("isfinite", lambda x: Not(Or(call("isnan", x), call("isinf", x))), "Whether x is neither infinite nor nan.", result=bool_)
-signbit           = unary("signbit", lambda x: Lt(call("copysign", like(1, x), x), like(0, x)), "Whether the sign of x is set; that of -0.0 is.", result=bool_)
+isfinite          = unary("isfinite", lambda x: sc.Not(sc.Or(call("isnan", x), call("isinf", x))), "Whether x is neither infinite nor nan.", result=bool_)
+signbit           = unary("signbit", lambda x: sc.Lt(call("copysign", sc.like(1, x), x), sc.like(0, x)), "Whether the sign of x is set; that of -0.0 is.", result=bool_)
 # fmt: on
 
 # --- two arguments -------------------------------------------------------------------------------
 
 
-def ignoring_nan(combine: Callable[[Scalar, Scalar], Scalar]) -> Callable[..., Scalar]:
+def ignoring_nan(combine: Callable[[sc.Scalar, sc.Scalar], sc.Scalar]) -> Callable[..., sc.Scalar]:
     """The other side where one is nan."""
 
-    def value(x: Scalar, y: Scalar) -> Scalar:
-        if not dtype_of(x).is_float:
+    def value(x: sc.Scalar, y: sc.Scalar) -> sc.Scalar:
+        if not sc.dtype_of(x).is_float:
             return combine(x, y)
-        return Select(call("isnan", x), y, Select(call("isnan", y), x, combine(x, y)))
+        return sc.Select(call("isnan", x), y, sc.Select(call("isnan", y), x, combine(x, y)))
 
     return value
 
 
-def log_add_exp(x: Scalar, y: Scalar) -> Scalar:
+def log_add_exp(x: sc.Scalar, y: sc.Scalar) -> sc.Scalar:
     """log(exp(x) + exp(y)) without overflow."""
-    both = Add(x, like(math.log(2), x))
-    apart = call("abs", Sub(x, y))
-    far = Add(Max(x, y), call("log1p", call("exp", Sub(like(0, x), apart))))
-    return Select(Eq(x, y), both, far)  # equal infinities would give inf - inf
+    both = sc.Add(x, sc.like(math.log(2), x))
+    apart = call("abs", sc.Sub(x, y))
+    far = sc.Add(sc.Max(x, y), call("log1p", call("exp", sc.Sub(sc.like(0, x), apart))))
+    return sc.Select(sc.Eq(x, y), both, far)  # equal infinities would give inf - inf
 
 
 def _power_slope(d: Expr, z: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
@@ -232,91 +197,56 @@ def _power_slope(d: Expr, z: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
     return by_base, d * where(positive, z * log(where(positive, x, 1)), 0)
 
 
-add = binary("add", Add, "x + y.", onnx=("Add",))
-subtract = binary("subtract", Sub, "x - y.", onnx=("Sub",), aliases=("sub",))
+add = binary("add", sc.Add, "x + y.", onnx=("Add",))
+subtract = binary("subtract", sc.Sub, "x - y.", onnx=("Sub",), aliases=("sub",))
 multiply = binary(
-    "multiply",
-    Mul,
-    "x * y.",
-    onnx=("Mul",),
-    aliases=("mul",),
-)
+    "multiply", sc.Mul, "x * y.", onnx=("Mul",), aliases=("mul",),
+)  # fmt: skip
 divide = binary(
-    "divide",
-    Div,
-    "x / y of floats.",
-    admits=FLOAT,
-    onnx=("Div",),
+    "divide", sc.Div, "x / y of floats.", admits=FLOAT, onnx=("Div",),
     aliases=("div", "true_divide"),
-)
+)  # fmt: skip
 floor_divide = binary(
     "floor_divide", floor_quotient, "x / y rounded down; integers by zero give 0.", slope=FLAT
 )
 trunc_divide = binary(
-    "trunc_divide",
-    trunc_quotient,
-    "x / y rounded towards zero; integers by zero give 0.",
+    "trunc_divide", trunc_quotient, "x / y rounded towards zero; integers by zero give 0.",
     slope=FLAT,
-)
+)  # fmt: skip
 mod = binary(
-    "mod",
-    modulo,
-    "The remainder of floor_divide: it has the sign of y.",
-    onnx=("Mod",),
-    aliases=("remainder", "floor_mod"),
-    slope=lambda d, z, x, y: (d, -(d * floor_divide(x, y))),
-)
+    "mod", modulo, "The remainder of floor_divide: it has the sign of y.", onnx=("Mod",),
+    aliases=("remainder", "floor_mod"), slope=lambda d, z, x, y: (d, -(d * floor_divide(x, y))),
+)  # fmt: skip
 fmod = binary(
-    "fmod",
-    trunc_modulo,
-    "The remainder of trunc_divide: it has the sign of x.",
-    aliases=("trunc_mod",),
-    slope=lambda d, z, x, y: (d, -(d * trunc_divide(x, y))),
-)
+    "fmod", trunc_modulo, "The remainder of trunc_divide: it has the sign of x.",
+    aliases=("trunc_mod",), slope=lambda d, z, x, y: (d, -(d * trunc_divide(x, y))),
+)  # fmt: skip
 power = binary(
-    "power",
-    Pow,
-    "x to the power y; a negative power of an integer is 0.",
-    onnx=("Pow",),
-    aliases=("pow",),
-    slope=_power_slope,
-)
-maximum = binary("maximum", Max, "The greater; nan if either is.", onnx=("Max",))
-minimum = binary("minimum", Min, "The lesser; nan if either is.", onnx=("Min",))
+    "power", sc.Pow, "x to the power y; a negative power of an integer is 0.", onnx=("Pow",),
+    aliases=("pow",), slope=_power_slope,
+)  # fmt: skip
+maximum = binary("maximum", sc.Max, "The greater; nan if either is.", onnx=("Max",))
+minimum = binary("minimum", sc.Min, "The lesser; nan if either is.", onnx=("Min",))
 fmax = binary(
-    "fmax",
-    ignoring_nan(Max),
-    "The greater; a nan gives way to the other side.",
+    "fmax", ignoring_nan(sc.Max), "The greater; a nan gives way to the other side.",
     slope=slope_of(ROWS["Max"]),
-)
+)  # fmt: skip
 fmin = binary(
-    "fmin",
-    ignoring_nan(Min),
-    "The lesser; a nan gives way to the other side.",
+    "fmin", ignoring_nan(sc.Min), "The lesser; a nan gives way to the other side.",
     slope=slope_of(ROWS["Min"]),
-)
+)  # fmt: skip
 arctan2 = binary(
-    "arctan2",
-    lambda y, x: call("atan2", y, x),
-    "The angle of the point (second, first argument).",
-    admits=FLOAT,
-    aliases=("atan2",),
-    slope=slope_of(ROWS["atan2"]),
-)
+    "arctan2", lambda y, x: call("atan2", y, x), "The angle of the point (second, first argument).",
+    admits=FLOAT, aliases=("atan2",), slope=slope_of(ROWS["atan2"]),
+)  # fmt: skip
 copysign = binary(
-    "copysign",
-    lambda x, y: call("copysign", x, y),
-    "The size of x with the sign of y.",
-    admits=FLOAT,
-    slope=slope_of(ROWS["copysign"]),
-)
+    "copysign", lambda x, y: call("copysign", x, y), "The size of x with the sign of y.",
+    admits=FLOAT, slope=slope_of(ROWS["copysign"]),
+)  # fmt: skip
 logaddexp = binary(
-    "logaddexp",
-    widened(log_add_exp),
-    "log(exp(x) + exp(y)) without overflow.",
-    admits=FLOAT,
+    "logaddexp", widened(log_add_exp), "log(exp(x) + exp(y)) without overflow.", admits=FLOAT,
     slope=lambda d, z, x, y: (d * exp(x - z), d * exp(y - z)),
-)
+)  # fmt: skip
 
 # --- with attributes -----------------------------------------------------------------------------
 
@@ -325,7 +255,7 @@ def _cast_rule(attrs: Values, x: TensorType) -> TensorType:
     return TensorType(x.shape, attrs["dtype"])
 
 
-def _cast_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+def _cast_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
     return compute((x,), out.shape, lambda *i: as_dtype(read(x, i, out.shape), attrs["dtype"]))
 
 
@@ -335,16 +265,11 @@ def _cast_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None
 
 
 cast = primitive(
-    "cast",
-    ("x",),
-    _cast_rule,
-    _cast_body,
+    "cast", ("x",), _cast_rule, _cast_body,
     "x in another dtype; floats saturate in integers, and nan gives 0.",
-    attributes=(attribute("dtype", dtype),),
-    onnx=("Cast",),
-    aliases=("astype",),
+    attributes=(attribute("dtype", dtype),), onnx=("Cast",), aliases=("astype",),
     gradient=_cast_pullback,
-)
+)  # fmt: skip
 
 
 def _clip_bounds(attrs: Values, x: TensorType) -> None:
@@ -353,11 +278,11 @@ def _clip_bounds(attrs: Values, x: TensorType) -> None:
             literal("clip", bound, x.dtype)
 
 
-def _clipped(attrs: Values, x: Scalar) -> Scalar:
+def _clipped(attrs: Values, x: sc.Scalar) -> sc.Scalar:
     low, high = attrs["min"], attrs["max"]
-    dtype_ = dtype_of(x)
-    raised = x if low is None else Max(x, literal("clip", low, dtype_))
-    return raised if high is None else Min(raised, literal("clip", high, dtype_))
+    dtype_ = sc.dtype_of(x)
+    raised = x if low is None else sc.Max(x, literal("clip", low, dtype_))
+    return raised if high is None else sc.Min(raised, literal("clip", high, dtype_))
 
 
 def _clip_slope(attrs: Values, d: Expr, y: Expr, x: Expr) -> Expr:
@@ -367,16 +292,11 @@ def _clip_slope(attrs: Values, d: Expr, y: Expr, x: Expr) -> Expr:
 
 
 clip = pointwise(
-    "clip",
-    ("x",),
-    _clipped,
+    "clip", ("x",), _clipped,
     "x within bounds; nan stays nan, and where min is above max the result is max.",
     attributes=(
         attribute("min", optional(number), None),
         attribute("max", optional(number), None),
     ),
-    fits=_clip_bounds,
-    admits=NUMBER,
-    onnx=("Clip",),
-    slope=_clip_slope,
-)
+    fits=_clip_bounds, admits=NUMBER, onnx=("Clip",), slope=_clip_slope,
+)  # fmt: skip

@@ -16,17 +16,10 @@ from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Through, Values
 from plica.ir.loop.scalar import Buffer, Eq, FloorMod, Lt, Max, Min, Scalar, Select, index
 from plica.ir.loop.tensor import Compute, compute
+from plica.ir.op import relation as rel
 from plica.ir.op.attribute import AXIS, attribute, axis, choice, dtype, natural, number, size
 from plica.ir.op.cotangent import reshape, unbroadcast, word, zeros
 from plica.ir.op.record import as_dtype, primitive, read, scalar, tensor_of
-from plica.ir.op.relation import (
-    axis_of,
-    broadcast,
-    literal,
-    rank_at_least,
-    refuse,
-    same,
-)
 from plica.ir.type.dim import known, normal_dim, product
 from plica.ir.type.dtype import f32, i64
 from plica.ir.type.term import TensorType
@@ -38,7 +31,7 @@ def integers(name: str, of: TensorType) -> None:
     """Ask for indices."""
     if not of.dtype.is_integer:
         message = f"{name} takes integers as indices."
-        refuse("dtype-conflict", message, "an integer type", str(of.dtype))
+        rel.refuse("dtype-conflict", message, "an integer type", str(of.dtype))
 
 
 def place(value: Scalar, extent: Scalar, mode: str) -> Scalar:
@@ -59,14 +52,14 @@ iota, cast, slice_, size_of = word("iota"), word("cast"), word("slice"), word("s
 
 def _where_rule(attrs: Values, condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
     if condition.dtype.kind != "bool":
-        refuse(
+        rel.refuse(
             "dtype-conflict",
             "where takes a condition of bools.",
             "bool",
             str(condition.dtype),
             "Compare first: op.not_equal(x, 0).",
         )
-    return TensorType(broadcast("where", (condition.shape, x.shape, y.shape)), x.dtype)
+    return TensorType(rel.broadcast("where", (condition.shape, x.shape, y.shape)), x.dtype)
 
 
 def _where_body(attrs: Values, out: TensorType, *given: Buffer) -> Compute:
@@ -84,27 +77,22 @@ def _where_pullback(attrs: Values, d: Expr, y: Expr, *args: Expr) -> list[Expr |
 
 
 where = primitive(
-    "where",
-    ("condition", "x", "y"),
-    _where_rule,
-    _where_body,
-    "The element of x where the condition holds, otherwise that of y.",
-    like=(1, 2),
-    onnx=("Where",),
-    gradient=_where_pullback,
-)
+    "where", ("condition", "x", "y"), _where_rule, _where_body,
+    "The element of x where the condition holds, otherwise that of y.", like=(1, 2),
+    onnx=("Where",), gradient=_where_pullback,
+)  # fmt: skip
 
 # --- gathering -----------------------------------------------------------------------------------
 
 
 def _take_rule(attrs: Values, x: TensorType, indices: TensorType) -> TensorType:
     integers("take", indices)
-    at = axis_of("take", attrs["axis"], len(x.shape))
+    at = rel.axis_of("take", attrs["axis"], len(x.shape))
     return TensorType((*x.shape[:at], *indices.shape, *x.shape[at + 1 :]), x.dtype)
 
 
 def _take_body(attrs: Values, out: TensorType, x: Buffer, indices: Buffer) -> Compute:
-    at, rank = axis_of("take", attrs["axis"], len(x.shape)), len(indices.shape)
+    at, rank = rel.axis_of("take", attrs["axis"], len(x.shape)), len(indices.shape)
 
     def element(*i: Scalar) -> Scalar:
         chosen = place(indices[i[at : at + rank]], x.shape[at], attrs["mode"])
@@ -115,33 +103,28 @@ def _take_body(attrs: Values, out: TensorType, x: Buffer, indices: Buffer) -> Co
 
 def _take_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, indices: Expr) -> list[Expr | None]:
     shape = tensor_of(x).shape
-    at = axis_of("take", attrs["axis"], len(shape))
+    at = rel.axis_of("take", attrs["axis"], len(shape))
     return [scatter_sum(d, indices, size=shape[at], axis=at, mode=attrs["mode"]), None]
 
 
 take = primitive(
-    "take",
-    ("x", "indices"),
-    _take_rule,
-    _take_body,
+    "take", ("x", "indices"), _take_rule, _take_body,
     "The slices of x along an axis that the indices name.",
-    attributes=(attribute("axis", axis, 0), MODE),
-    like=(0,),
-    onnx=("Gather",),
+    attributes=(attribute("axis", axis, 0), MODE), like=(0,), onnx=("Gather",),
     gradient=_take_pullback,
-)
+)  # fmt: skip
 
 
 def _along_rule(attrs: Values, x: TensorType, indices: TensorType) -> TensorType:
     integers("take_along_axis", indices)
     rank = len(x.shape)
-    at = axis_of("take_along_axis", attrs["axis"], rank)
+    at = rel.axis_of("take_along_axis", attrs["axis"], rank)
     if len(indices.shape) != rank:
         message = "take_along_axis takes indices of the rank of x."
-        refuse("shape-conflict", message, f"rank {rank}", str(indices))
+        rel.refuse("shape-conflict", message, f"rank {rank}", str(indices))
     for other in range(rank):
         if other != at and known(indices.shape[other]) is None:
-            same("take_along_axis", f"axis {other}", x.shape[other], indices.shape[other])
+            rel.same("take_along_axis", f"axis {other}", x.shape[other], indices.shape[other])
         elif other != at:
             _not_longer(other, x, indices)
     return TensorType(indices.shape, x.dtype)
@@ -151,11 +134,11 @@ def _not_longer(other: int, x: TensorType, indices: TensorType) -> None:
     wanted, there = known(indices.shape[other]), known(x.shape[other])
     if wanted is not None and (there is None or wanted > there):
         message = f"take_along_axis: the indices are longer than x along axis {other}."
-        refuse("shape-conflict", message, str(x), str(indices))
+        rel.refuse("shape-conflict", message, str(x), str(indices))
 
 
 def _along_body(attrs: Values, out: TensorType, x: Buffer, indices: Buffer) -> Compute:
-    at = axis_of("take_along_axis", attrs["axis"], len(x.shape))
+    at = rel.axis_of("take_along_axis", attrs["axis"], len(x.shape))
 
     def element(*i: Scalar) -> Scalar:
         chosen = place(indices[i], x.shape[at], attrs["mode"])
@@ -166,37 +149,31 @@ def _along_body(attrs: Values, out: TensorType, x: Buffer, indices: Buffer) -> C
 
 def _along_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, indices: Expr) -> list[Expr | None]:
     shape = tensor_of(x).shape
-    at = axis_of("take_along_axis", attrs["axis"], len(shape))
+    at = rel.axis_of("take_along_axis", attrs["axis"], len(shape))
     return [scatter_sum_along_axis(d, indices, shape=shape, axis=at, mode=attrs["mode"]), None]
 
 
 take_along_axis = primitive(
-    "take_along_axis",
-    ("x", "indices"),
-    _along_rule,
-    _along_body,
+    "take_along_axis", ("x", "indices"), _along_rule, _along_body,
     "For each index, the element of x at the same place but for that axis.",
-    attributes=(AXIS, MODE),
-    like=(0,),
-    onnx=("GatherElements",),
-    aliases=("gather", "gather_elements"),
-    gradient=_along_pullback,
-)
+    attributes=(AXIS, MODE), like=(0,), onnx=("GatherElements",),
+    aliases=("gather", "gather_elements"), gradient=_along_pullback,
+)  # fmt: skip
 
 
 def _nd_rule(attrs: Values, x: TensorType, indices: TensorType) -> TensorType:
     integers("gather_nd", indices)
-    rank_at_least("gather_nd", indices, 1)
+    rel.rank_at_least("gather_nd", indices, 1)
     batch, depth = attrs["batch_dims"], known(indices.shape[-1])
     if depth is None or batch >= len(indices.shape) or batch + depth > len(x.shape):
-        refuse(
+        rel.refuse(
             "shape-conflict",
             "gather_nd takes indices whose last axis names leading axes of x.",
             f"a last axis of {max(0, len(x.shape) - batch)} or less after {batch} batch axes",
             str(indices),
         )
     for at in range(batch):
-        same("gather_nd", f"batch axis {at}", x.shape[at], indices.shape[at])
+        rel.same("gather_nd", f"batch axis {at}", x.shape[at], indices.shape[at])
     return TensorType((*indices.shape[:-1], *x.shape[batch + depth :]), x.dtype)
 
 
@@ -244,32 +221,27 @@ def length(x: Expr, at: int) -> Expr:
 
 
 gather_nd = primitive(
-    "gather_nd",
-    ("x", "indices"),
-    _nd_rule,
-    _nd_body,
+    "gather_nd", ("x", "indices"), _nd_rule, _nd_body,
     "The elements or slices of x at places given by the last axis of the indices.",
-    attributes=(attribute("batch_dims", natural, 0),),
-    like=(0,),
-    onnx=("GatherND",),
+    attributes=(attribute("batch_dims", natural, 0),), like=(0,), onnx=("GatherND",),
     gradient=Through(_nd_by_take),
-)
+)  # fmt: skip
 
 # --- one place in a row --------------------------------------------------------------------------
 
 
 def _one_hot_rule(attrs: Values, indices: TensorType) -> TensorType:
     integers("one_hot", indices)
-    at = axis_of("one_hot", attrs["axis"], len(indices.shape) + 1)
+    at = rel.axis_of("one_hot", attrs["axis"], len(indices.shape) + 1)
     for value in (attrs["on"], attrs["off"]):
-        literal("one_hot", value, attrs["dtype"])
+        rel.literal("one_hot", value, attrs["dtype"])
     shape = (*indices.shape[:at], attrs["depth"], *indices.shape[at:])
     return TensorType(shape, attrs["dtype"])
 
 
 def _one_hot_body(attrs: Values, out: TensorType, indices: Buffer) -> Compute:
-    at = axis_of("one_hot", attrs["axis"], len(out.shape))
-    on, off = (literal("one_hot", attrs[each], out.dtype) for each in ("on", "off"))
+    at = rel.axis_of("one_hot", attrs["axis"], len(out.shape))
+    on, off = (rel.literal("one_hot", attrs[each], out.dtype) for each in ("on", "off"))
 
     def element(*i: Scalar) -> Scalar:
         wanted = place(indices[(*i[:at], *i[at + 1 :])], attrs["depth"], "raise")
@@ -279,10 +251,7 @@ def _one_hot_body(attrs: Values, out: TensorType, indices: Buffer) -> Compute:
 
 
 one_hot = primitive(
-    "one_hot",
-    ("indices",),
-    _one_hot_rule,
-    _one_hot_body,
+    "one_hot", ("indices",), _one_hot_rule, _one_hot_body,
     "`on` at each index along a new axis, `off` elsewhere; an index outside gives no `on`.",
     attributes=(
         attribute("depth", size),
@@ -292,4 +261,4 @@ one_hot = primitive(
         attribute("off", number, 0),
     ),
     onnx=("OneHot",),
-)
+)  # fmt: skip

@@ -16,21 +16,10 @@ from plica.ir.graph.expression import Expr, Project, Tuple
 from plica.ir.graph.operator import Values
 from plica.ir.loop.scalar import Buffer, Eq, Lt, Scalar, Select, index
 from plica.ir.loop.tensor import Compute, compute
-from plica.ir.op.attribute import (
-    attribute,
-    axis,
-    dims,
-    positive,
-)
+from plica.ir.op import relation as rel
+from plica.ir.op.attribute import attribute, axis, dims, positive
 from plica.ir.op.cotangent import reshape, slice_
 from plica.ir.op.record import plus, primitive, tensor_of, times, tuple_of
-from plica.ir.op.relation import (
-    Shape,
-    axis_of,
-    refuse,
-    same,
-    shown,
-)
 from plica.ir.type.dim import greater, known, lesser, normal_dim, quotient, same_dim
 from plica.ir.type.term import TensorType, TupleType
 
@@ -40,20 +29,20 @@ from plica.ir.type.term import TensorType, TupleType
 def _concat_rule(attrs: Values, *given: TensorType) -> TensorType:
     first = given[0]
     rank = len(first.shape)
-    at = axis_of("concat", attrs["axis"], rank)
+    at = rel.axis_of("concat", attrs["axis"], rank)
     whole = first.shape[at]
     for each in given[1:]:
         if len(each.shape) != rank:
-            refuse("shape-conflict", "concat takes tensors of one rank.", str(first), str(each))
+            rel.refuse("shape-conflict", "concat takes tensors of one rank.", str(first), str(each))
         for other in range(rank):
             if other != at:
-                same("concat", f"axis {other}", first.shape[other], each.shape[other])
+                rel.same("concat", f"axis {other}", first.shape[other], each.shape[other])
         whole = whole + each.shape[at]
     return TensorType((*first.shape[:at], whole, *first.shape[at + 1 :]), first.dtype)
 
 
 def _concat_body(attrs: Values, out: TensorType, *given: Buffer) -> Compute:
-    at = axis_of("concat", attrs["axis"], len(out.shape))
+    at = rel.axis_of("concat", attrs["axis"], len(out.shape))
     starts: list[Scalar] = [index(0)]
     for each in given:
         starts.append(normal_dim(starts[-1] + each.shape[at]))
@@ -71,7 +60,7 @@ def _concat_body(attrs: Values, out: TensorType, *given: Buffer) -> Compute:
 
 
 def _concat_pullback(attrs: Values, d: Expr, y: Expr, *given: Expr) -> list[Expr | None]:
-    at = axis_of("concat", attrs["axis"], len(tensor_of(y).shape))
+    at = rel.axis_of("concat", attrs["axis"], len(tensor_of(y).shape))
     parts: list[Expr | None] = []
     start: Scalar = index(0)
     for each in given:
@@ -82,29 +71,23 @@ def _concat_pullback(attrs: Values, d: Expr, y: Expr, *given: Expr) -> list[Expr
 
 
 concat = primitive(
-    "concat",
-    ("*values",),
-    _concat_rule,
-    _concat_body,
-    "Tensors one after the other along an axis.",
-    attributes=(attribute("axis", axis, 0),),
-    onnx=("Concat",),
-    aliases=("concatenate",),
-    gradient=_concat_pullback,
-)
+    "concat", ("*values",), _concat_rule, _concat_body,
+    "Tensors one after the other along an axis.", attributes=(attribute("axis", axis, 0),),
+    onnx=("Concat",), aliases=("concatenate",), gradient=_concat_pullback,
+)  # fmt: skip
 
 
 def _stack_rule(attrs: Values, *given: TensorType) -> TensorType:
     first = given[0]
-    at = axis_of("stack", attrs["axis"], len(first.shape) + 1)
+    at = rel.axis_of("stack", attrs["axis"], len(first.shape) + 1)
     for each in given[1:]:
         if len(each.shape) != len(first.shape) or not all(map(same_dim, each.shape, first.shape)):
-            refuse("shape-conflict", "stack takes tensors of one shape.", str(first), str(each))
+            rel.refuse("shape-conflict", "stack takes tensors of one shape.", str(first), str(each))
     return TensorType((*first.shape[:at], index(len(given)), *first.shape[at:]), first.dtype)
 
 
 def _stack_body(attrs: Values, out: TensorType, *given: Buffer) -> Compute:
-    at = axis_of("stack", attrs["axis"], len(out.shape))
+    at = rel.axis_of("stack", attrs["axis"], len(out.shape))
 
     def element(*i: Scalar) -> Scalar:
         inside = (*i[:at], *i[at + 1 :])
@@ -117,7 +100,7 @@ def _stack_body(attrs: Values, out: TensorType, *given: Buffer) -> Compute:
 
 
 def _stack_pullback(attrs: Values, d: Expr, y: Expr, *given: Expr) -> list[Expr | None]:
-    at = axis_of("stack", attrs["axis"], len(tensor_of(y).shape))
+    at = rel.axis_of("stack", attrs["axis"], len(tensor_of(y).shape))
     return [
         reshape(slice_(d, (number_,), (number_ + 1,), axes=(at,)), tensor_of(each).shape)
         for number_, each in enumerate(given)
@@ -125,32 +108,27 @@ def _stack_pullback(attrs: Values, d: Expr, y: Expr, *given: Expr) -> list[Expr 
 
 
 stack = primitive(
-    "stack",
-    ("*values",),
-    _stack_rule,
-    _stack_body,
-    "Tensors of one shape along a new axis.",
-    attributes=(attribute("axis", axis, 0),),
-    gradient=_stack_pullback,
-)
+    "stack", ("*values",), _stack_rule, _stack_body, "Tensors of one shape along a new axis.",
+    attributes=(attribute("axis", axis, 0),), gradient=_stack_pullback,
+)  # fmt: skip
 
 # --- cutting apart -------------------------------------------------------------------------------
 
 
-def _cuts(attrs: Values, shape: Shape) -> tuple[int, list[Scalar]]:
+def _cuts(attrs: Values, shape: rel.Shape) -> tuple[int, list[Scalar]]:
     """The axis, and where the parts begin and the last one ends."""
-    at = axis_of("split", attrs["axis"], len(shape))
+    at = rel.axis_of("split", attrs["axis"], len(shape))
     whole, given = shape[at], attrs["indices_or_sections"]
     if isinstance(given, int):
         part = quotient(whole, index(given))
         if part is None:
             message = "split makes parts of one size."
-            refuse("shape-conflict", message, f"a multiple of {given}", shown((whole,)))
+            rel.refuse("shape-conflict", message, f"a multiple of {given}", rel.shown((whole,)))
         return at, [normal_dim(times(part, number_)) for number_ in range(given + 1)]
     for before, after in pairwise(map(known, given)):
         if before is not None and after is not None and before > after:
             message = "split cuts before ascending indices."
-            refuse("shape-conflict", message, "ascending indices", shown(given))
+            rel.refuse("shape-conflict", message, "ascending indices", rel.shown(given))
     inner = [lesser(cut, whole) for cut in given]
     return at, [index(0), *inner, whole]
 
@@ -164,8 +142,7 @@ def _split_rule(attrs: Values, x: TensorType) -> TupleType:
     return tuple_of(
         [
             TensorType(
-                (*x.shape[:at], _nonnegative(normal_dim(stop - start)), *x.shape[at + 1 :]),
-                x.dtype,
+                (*x.shape[:at], _nonnegative(normal_dim(stop - start)), *x.shape[at + 1 :]), x.dtype
             )
             for start, stop in pairwise(cuts)
         ]
@@ -196,12 +173,8 @@ def _split_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | Non
 
 
 split = primitive(
-    "split",
-    ("x",),
-    _split_rule,
-    _split_body,
+    "split", ("x",), _split_rule, _split_body,
     "x in several equal parts along an axis, or cut before the given ascending indices.",
     attributes=(attribute("indices_or_sections", _sections), attribute("axis", axis, 0)),
-    onnx=("Split",),
-    gradient=_split_pullback,
-)
+    onnx=("Split",), gradient=_split_pullback,
+)  # fmt: skip

@@ -18,28 +18,10 @@ from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Values
 from plica.ir.loop.scalar import Buffer, Mul, Runs, Scalar, index
 from plica.ir.loop.tensor import Compute, compute, reduce
+from plica.ir.op import relation as rel
 from plica.ir.op.attribute import attribute, flag, text
-from plica.ir.op.cotangent import (
-    broadcast_to,
-    equal,
-    reshape,
-    transpose,
-    unbroadcast,
-    where,
-    word,
-)
+from plica.ir.op.cotangent import broadcast_to, equal, reshape, transpose, unbroadcast, where, word
 from plica.ir.op.record import as_dtype, primitive, read, tensor_of
-from plica.ir.op.relation import (
-    NUMBER,
-    Shape,
-    broadcast,
-    rank_at_least,
-    rank_is,
-    refuse,
-    same,
-    shown,
-    wide,
-)
 from plica.ir.type.dim import product, same_dim
 from plica.ir.type.term import TensorType
 
@@ -48,7 +30,7 @@ iota = word("iota")
 
 def sum_of_products(
     buffers: Sequence[Buffer],
-    shape: Shape,
+    shape: rel.Shape,
     extents: Sequence[Scalar],
     factors: Callable[[Sequence[Scalar], Sequence[Scalar]], Sequence[Scalar]],
 ) -> Compute:
@@ -59,7 +41,7 @@ def sum_of_products(
         def term(*inner: Scalar) -> Scalar:
             whole: Scalar | None = None
             for each in factors(outer, inner):
-                factor = as_dtype(each, wide(dtype))
+                factor = as_dtype(each, rel.wide(dtype))
                 whole = factor if whole is None else Mul(whole, factor)
             assert whole is not None
             return whole
@@ -75,10 +57,10 @@ def sum_of_products(
 
 
 def _matmul_rule(attrs: Values, x: TensorType, y: TensorType) -> TensorType:
-    rank_at_least("matmul", x, 1)
-    rank_at_least("matmul", y, 1)
-    same("matmul", "the inner dims", x.shape[-1], y.shape[max(-2, -len(y.shape))])
-    batch = broadcast("matmul", (x.shape[:-2], y.shape[:-2]))
+    rel.rank_at_least("matmul", x, 1)
+    rel.rank_at_least("matmul", y, 1)
+    rel.same("matmul", "the inner dims", x.shape[-1], y.shape[max(-2, -len(y.shape))])
+    batch = rel.broadcast("matmul", (x.shape[:-2], y.shape[:-2]))
     rows = x.shape[-2:-1]
     columns = y.shape[-1:] if len(y.shape) > 1 else ()
     return TensorType((*batch, *rows, *columns), x.dtype)
@@ -99,7 +81,9 @@ def _matmul_body(attrs: Values, out: TensorType, x: Buffer, y: Buffer) -> Comput
     return sum_of_products((x, y), out.shape, x.shape[-1:], factors)
 
 
-def _batched(of: Buffer, batch: Sequence[Scalar], whole: Shape, inner: Sequence[Scalar]) -> Scalar:
+def _batched(
+    of: Buffer, batch: Sequence[Scalar], whole: rel.Shape, inner: Sequence[Scalar]
+) -> Scalar:
     """The element at the batch axes, which broadcast, and at the inner ones."""
     shape = (*whole, *of.shape[len(of.shape) - len(inner) :])
     skip = len(shape) - len(of.shape)
@@ -145,23 +129,18 @@ def _across(x: Expr, of: TensorType) -> Expr:
 
 
 matmul = primitive(
-    "matmul",
-    ("x", "y"),
-    _matmul_rule,
-    _matmul_body,
+    "matmul", ("x", "y"), _matmul_rule, _matmul_body,
     "The product of matrices, of the last two axes; the others broadcast, as in numpy.",
-    admits=NUMBER,
-    onnx=("MatMul",),
-    gradient=_matmul_pullback,
-)
+    admits=rel.NUMBER, onnx=("MatMul",), gradient=_matmul_pullback,
+)  # fmt: skip
 
 # --- dense layers --------------------------------------------------------------------------------
 
 
 def _dense_rule(attrs: Values, x: TensorType, weight: TensorType) -> TensorType:
-    rank_at_least("nn.dense", x, 1)
-    rank_is("nn.dense", "the weight (out, in)", weight, 2)
-    same("nn.dense", "the inputs and the weight's columns", x.shape[-1], weight.shape[1])
+    rel.rank_at_least("nn.dense", x, 1)
+    rel.rank_is("nn.dense", "the weight (out, in)", weight, 2)
+    rel.same("nn.dense", "the inputs and the weight's columns", x.shape[-1], weight.shape[1])
     return TensorType((*x.shape[:-1], weight.shape[0]), x.dtype)
 
 
@@ -175,32 +154,28 @@ def _dense_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, weight: Expr) -> l
 
 
 dense = primitive(
-    "nn.dense",
-    ("x", "weight"),
-    _dense_rule,
+    "nn.dense", ("x", "weight"), _dense_rule,
     lambda attrs, out, x, weight: sum_of_products(
         (x, weight),
         out.shape,
         x.shape[-1:],
         lambda i, k: (x[(*i[:-1], *k)], weight[(i[-1], *k)]),
     ),
-    "x @ weight.T, with the weight as (out, in).",
-    admits=NUMBER,
-    aliases=("nn.linear",),
+    "x @ weight.T, with the weight as (out, in).", admits=rel.NUMBER, aliases=("nn.linear",),
     gradient=_dense_pullback,
-)
+)  # fmt: skip
 
 
-def _turned(shape: Shape, transposed: bool) -> Shape:
+def _turned(shape: rel.Shape, transposed: bool) -> rel.Shape:
     return (*shape[:-2], shape[-1], shape[-2]) if transposed else shape
 
 
 def _batch_rule(attrs: Values, x: TensorType, y: TensorType) -> TensorType:
-    rank_is("nn.batch_matmul", "the left side", x, 3)
-    rank_is("nn.batch_matmul", "the right side", y, 3)
+    rel.rank_is("nn.batch_matmul", "the left side", x, 3)
+    rel.rank_is("nn.batch_matmul", "the right side", y, 3)
     left, right = _turned(x.shape, attrs["transpose_x"]), _turned(y.shape, attrs["transpose_y"])
-    same("nn.batch_matmul", "the inner dims", left[-1], right[-2])
-    batch = broadcast("nn.batch_matmul", (left[:1], right[:1]))
+    rel.same("nn.batch_matmul", "the inner dims", left[-1], right[-2])
+    batch = rel.broadcast("nn.batch_matmul", (left[:1], right[:1]))
     return TensorType((*batch, left[-2], right[-1]), x.dtype)
 
 
@@ -241,15 +216,11 @@ def _batch_pullback(attrs: Values, d: Expr, z: Expr, x: Expr, y: Expr) -> list[E
 
 
 batch_matmul = primitive(
-    "nn.batch_matmul",
-    ("x", "y"),
-    _batch_rule,
-    _batch_body,
+    "nn.batch_matmul", ("x", "y"), _batch_rule, _batch_body,
     "Products of matrices (batch, m, k) and (batch, k, n), each side transposed if asked.",
     attributes=(attribute("transpose_x", flag, False), attribute("transpose_y", flag, False)),
-    admits=NUMBER,
-    gradient=_batch_pullback,
-)
+    admits=rel.NUMBER, gradient=_batch_pullback,
+)  # fmt: skip
 
 # --- einsum --------------------------------------------------------------------------------------
 
@@ -264,7 +235,7 @@ def _letters(attrs: Values, given: int) -> tuple[list[str], str]:
     allowed = all(each.isalpha() or not each for each in (*parts, result))
     known_letters = set(result) <= set(left) and len(set(result)) == len(result)
     if not allowed or not known_letters or len(parts) != given:
-        refuse(
+        rel.refuse(
             "bad-attribute",
             "einsum takes one group of letters for each argument, and letters of those after ->.",
             f"{given} groups",
@@ -273,17 +244,19 @@ def _letters(attrs: Values, given: int) -> tuple[list[str], str]:
     return parts, result
 
 
-def _einsum_sizes(attrs: Values, shapes: Sequence[Shape]) -> dict[str, Scalar]:
+def _einsum_sizes(attrs: Values, shapes: Sequence[rel.Shape]) -> dict[str, Scalar]:
     parts, _ = _letters(attrs, len(shapes))
     sizes: dict[str, Scalar] = {}
     for part, shape in zip(parts, shapes, strict=True):
         if len(part) != len(shape):
             message = "einsum takes one letter for each axis."
-            refuse("shape-conflict", message, repr(part), shown(shape))
+            rel.refuse("shape-conflict", message, repr(part), rel.shown(shape))
         for letter, size in zip(part, shape, strict=True):
             if not same_dim(sizes.setdefault(letter, size), size):
                 message = f"einsum: the axes {letter!r} must agree."
-                refuse("shape-conflict", message, shown((sizes[letter],)), shown((size,)))
+                rel.refuse(
+                    "shape-conflict", message, rel.shown((sizes[letter],)), rel.shown((size,))
+                )
     return sizes
 
 
@@ -343,13 +316,8 @@ def _on_diagonals(value: Expr, own: str, part: str, sizes: dict[str, Scalar]) ->
 
 
 einsum = primitive(
-    "einsum",
-    ("*values",),
-    _einsum_rule,
-    _einsum_body,
+    "einsum", ("*values",), _einsum_rule, _einsum_body,
     'A sum of products written with letters: "ij,jk->ik".',
-    attributes=(attribute("equation", text),),
-    admits=NUMBER,
-    onnx=("Einsum",),
+    attributes=(attribute("equation", text),), admits=rel.NUMBER, onnx=("Einsum",),
     gradient=_einsum_pullback,
-)
+)  # fmt: skip

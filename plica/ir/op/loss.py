@@ -93,22 +93,12 @@ def _entropy(attrs: Values, x: Expr, target: Expr, weight: Expr) -> Expr:
 
 
 nll_loss = composite(
-    "nn.nll_loss",
-    ("x", "target", "weight"),
-    _nll_rule,
-    _nll,
+    "nn.nll_loss", ("x", "target", "weight"), _nll_rule, _nll,
     "Minus the logarithms x of the probabilities of the target classes, weighted.",
-    attributes=_ATTRIBUTES,
-    admits=FLOAT,
-    like=(0, 2),
-)
+    attributes=_ATTRIBUTES, admits=FLOAT, like=(0, 2),
+)  # fmt: skip
 cross_entropy = composite(
-    "nn.cross_entropy",
-    ("x", "target", "weight"),
-    _entropy_rule,
-    _entropy,
+    "nn.cross_entropy", ("x", "target", "weight"), _entropy_rule, _entropy,
     "nn.nll_loss of log_softmax; a target of floats has a probability for each class.",
-    attributes=_ATTRIBUTES,
-    admits=FLOAT,
-    like=(0, 2),
-)
+    attributes=_ATTRIBUTES, admits=FLOAT, like=(0, 2),
+)  # fmt: skip

@@ -16,43 +16,13 @@ from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Gradient, Operator, Through, Values
 from plica.ir.loop.scalar import Add, Buffer, Div, Le, Lit, Lt, Mul, Pow, Scalar, index
 from plica.ir.loop.tensor import Compute, compute, reduce
+from plica.ir.op import elementwise as ew
+from plica.ir.op import relation as rel
 from plica.ir.op.attribute import AXIS, attribute, axis, integers, positive, real
 from plica.ir.op.cotangent import slice_
-from plica.ir.op.elementwise import (
-    add,
-    divide,
-    exp,
-    log,
-    maximum,
-    multiply,
-    power,
-    rsqrt,
-    sqrt,
-    square,
-    subtract,
-)
 from plica.ir.op.pad import guarded, pad
-from plica.ir.op.record import (
-    as_dtype,
-    composite,
-    plus,
-    primitive,
-    scalar,
-    tensor_of,
-)
+from plica.ir.op.record import as_dtype, composite, plus, primitive, scalar, tensor_of
 from plica.ir.op.reduction import average, max_, narrow, spread, sum_, widen
-from plica.ir.op.relation import (
-    FLOAT,
-    Shape,
-    axes_of,
-    axis_of,
-    rank_at_least,
-    rank_is,
-    refuse,
-    same,
-    shown,
-    wide,
-)
 from plica.ir.op.shape import reshape
 from plica.ir.type.dim import known, product, quotient
 from plica.ir.type.dtype import DType
@@ -65,19 +35,15 @@ _EPSILON = attribute("epsilon", real, 1e-5)
 
 
 def _along(
-    name: str,
-    build: Callable[[Expr, tuple[int]], Expr],
-    doc: str,
-    onnx: str,
-    gradient: Gradient,
+    name: str, build: Callable[[Expr, tuple[int]], Expr], doc: str, onnx: str, gradient: Gradient
 ) -> Operator:
     def rule(attrs: Values, x: TensorType) -> TensorType:
-        axis_of(name, attrs["axis"], len(x.shape))
+        rel.axis_of(name, attrs["axis"], len(x.shape))
         return x  # along an empty axis there is nothing to compute
 
     def decomposed(attrs: Values, x: Expr) -> Expr:
         of = tensor_of(x)
-        at = axis_of(name, attrs["axis"], len(of.shape))
+        at = rel.axis_of(name, attrs["axis"], len(of.shape))
         if known(of.shape[at]) == 0:
             return x
         return narrow(build(widen(x), (at,)), of.dtype)
@@ -89,20 +55,20 @@ def _along(
         decomposed,
         doc,
         attributes=(AXIS,),
-        admits=FLOAT,
+        admits=rel.FLOAT,
         onnx=(onnx,),
         gradient=gradient,
     )
 
 
 def _softmax(x: Expr, at: tuple[int]) -> Expr:
-    powers = exp(subtract(x, max_(x, axis=at, keepdims=True)))
-    return divide(powers, sum_(powers, axis=at, keepdims=True))
+    powers = ew.exp(ew.subtract(x, max_(x, axis=at, keepdims=True)))
+    return ew.divide(powers, sum_(powers, axis=at, keepdims=True))
 
 
 def _log_softmax(x: Expr, at: tuple[int]) -> Expr:
-    moved = subtract(x, max_(x, axis=at, keepdims=True))
-    return subtract(moved, log(sum_(exp(moved), axis=at, keepdims=True)))
+    moved = ew.subtract(x, max_(x, axis=at, keepdims=True))
+    return ew.subtract(moved, ew.log(sum_(ew.exp(moved), axis=at, keepdims=True)))
 
 
 def _softmax_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
@@ -111,23 +77,16 @@ def _softmax_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | N
 
 
 def _log_softmax_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
-    return [d - exp(y) * sum_(d, axis=(attrs["axis"],), keepdims=True)]
+    return [d - ew.exp(y) * sum_(d, axis=(attrs["axis"],), keepdims=True)]
 
 
 softmax = _along(
-    "nn.softmax",
-    _softmax,
-    "exp(x) / sum(exp(x)) along an axis.",
-    "Softmax",
-    _softmax_pullback,
-)
+    "nn.softmax", _softmax, "exp(x) / sum(exp(x)) along an axis.", "Softmax", _softmax_pullback,
+)  # fmt: skip
 log_softmax = _along(
-    "nn.log_softmax",
-    _log_softmax,
-    "The logarithm of softmax along an axis.",
-    "LogSoftmax",
+    "nn.log_softmax", _log_softmax, "The logarithm of softmax along an axis.", "LogSoftmax",
     _log_softmax_pullback,
-)
+)  # fmt: skip
 
 # --- norms ---------------------------------------------------------------------------------------
 
@@ -139,19 +98,19 @@ def beside(value: Expr, at: int, rank: int) -> Expr:
 
 
 def _vector(name: str, what: str, of: TensorType, size: Scalar) -> None:
-    rank_is(name, what, of, 1)
-    same(name, f"{what} and the channels", size, of.shape[0])
+    rel.rank_is(name, what, of, 1)
+    rel.same(name, f"{what} and the channels", size, of.shape[0])
 
 
 def _scaled(x: Expr, axes: tuple[int, ...], epsilon: float) -> Expr:
     """(x - mean) / sqrt(variance + epsilon) over axes."""
     dtype = tensor_of(x).dtype
-    away = subtract(x, average(x, axes, True))
-    return multiply(away, rsqrt(add(spread(x, axes, True), scalar(epsilon, dtype))))
+    away = ew.subtract(x, average(x, axes, True))
+    return ew.multiply(away, ew.rsqrt(ew.add(spread(x, axes, True), scalar(epsilon, dtype))))
 
 
 def _batch_norm_rule(attrs: Values, x: TensorType, *vectors: TensorType) -> TensorType:
-    at = axis_of("nn.batch_norm", attrs["axis"], len(x.shape))
+    at = rel.axis_of("nn.batch_norm", attrs["axis"], len(x.shape))
     for what, each in zip(("gamma", "beta", "mean", "variance"), vectors, strict=True):
         _vector("nn.batch_norm", what, each, x.shape[at])
     return x
@@ -159,78 +118,65 @@ def _batch_norm_rule(attrs: Values, x: TensorType, *vectors: TensorType) -> Tens
 
 def _batch_norm(attrs: Values, x: Expr, *vectors: Expr) -> Expr:
     of = tensor_of(x)
-    at = axis_of("nn.batch_norm", attrs["axis"], len(of.shape))
+    at = rel.axis_of("nn.batch_norm", attrs["axis"], len(of.shape))
     gamma, beta, mean, variance = (widen(each) for each in vectors)
     inner = tensor_of(gamma).dtype
-    scale = multiply(gamma, rsqrt(add(variance, scalar(attrs["epsilon"], inner))))
-    moved = subtract(widen(x), beside(mean, at, len(of.shape)))
-    scaled = multiply(moved, beside(scale, at, len(of.shape)))
-    return narrow(add(scaled, beside(beta, at, len(of.shape))), of.dtype)
+    scale = ew.multiply(gamma, ew.rsqrt(ew.add(variance, scalar(attrs["epsilon"], inner))))
+    moved = ew.subtract(widen(x), beside(mean, at, len(of.shape)))
+    scaled = ew.multiply(moved, beside(scale, at, len(of.shape)))
+    return narrow(ew.add(scaled, beside(beta, at, len(of.shape))), of.dtype)
 
 
 batch_norm = composite(
-    "nn.batch_norm",
-    ("x", "gamma", "beta", "mean", "variance"),
-    _batch_norm_rule,
-    _batch_norm,
+    "nn.batch_norm", ("x", "gamma", "beta", "mean", "variance"), _batch_norm_rule, _batch_norm,
     "(x - mean) / sqrt(variance + epsilon) * gamma + beta, with given statistics.",
-    attributes=(attribute("axis", axis, 1), _EPSILON),
-    admits=FLOAT,
+    attributes=(attribute("axis", axis, 1), _EPSILON), admits=rel.FLOAT,
     onnx=("BatchNormalization",),
-)
+)  # fmt: skip
 
 
 def _tail(name: str, attrs: Values, x: TensorType, *weights: TensorType) -> TensorType:
-    at = axis_of(name, attrs["axis"], len(x.shape))
+    at = rel.axis_of(name, attrs["axis"], len(x.shape))
     for each in weights:
-        rank_is(name, "a weight", each, len(x.shape) - at)
+        rel.rank_is(name, "a weight", each, len(x.shape) - at)
         for mine, other in zip(x.shape[at:], each.shape, strict=True):
-            same(name, "a weight and the normalised axes", mine, other)
+            rel.same(name, "a weight and the normalised axes", mine, other)
     return x
 
 
 def _layer_norm(attrs: Values, x: Expr, gamma: Expr, beta: Expr) -> Expr:
     of = tensor_of(x)
-    first = axis_of("nn.layer_norm", attrs["axis"], len(of.shape))
+    first = rel.axis_of("nn.layer_norm", attrs["axis"], len(of.shape))
     axes = tuple(range(first, len(of.shape)))
-    scaled = multiply(_scaled(widen(x), axes, attrs["epsilon"]), widen(gamma))
-    return narrow(add(scaled, widen(beta)), of.dtype)
+    scaled = ew.multiply(_scaled(widen(x), axes, attrs["epsilon"]), widen(gamma))
+    return narrow(ew.add(scaled, widen(beta)), of.dtype)
 
 
 def _rms_norm(attrs: Values, x: Expr, gamma: Expr) -> Expr:
     of = tensor_of(x)
-    first = axis_of("nn.rms_norm", attrs["axis"], len(of.shape))
+    first = rel.axis_of("nn.rms_norm", attrs["axis"], len(of.shape))
     axes = tuple(range(first, len(of.shape)))
     inner = widen(x)
     epsilon = scalar(attrs["epsilon"], tensor_of(inner).dtype)
-    factor = rsqrt(add(average(square(inner), axes, True), epsilon))
-    return narrow(multiply(multiply(inner, factor), widen(gamma)), of.dtype)
+    factor = ew.rsqrt(ew.add(average(ew.square(inner), axes, True), epsilon))
+    return narrow(ew.multiply(ew.multiply(inner, factor), widen(gamma)), of.dtype)
 
 
 layer_norm = composite(
-    "nn.layer_norm",
-    ("x", "gamma", "beta"),
-    lambda attrs, *types: _tail("nn.layer_norm", attrs, *types),
-    _layer_norm,
+    "nn.layer_norm", ("x", "gamma", "beta"),
+    lambda attrs, *types: _tail("nn.layer_norm", attrs, *types), _layer_norm,
     "x normalised over the axes from `axis` on, times gamma plus beta.",
-    attributes=(AXIS, _EPSILON),
-    admits=FLOAT,
-    onnx=("LayerNormalization",),
-)
+    attributes=(AXIS, _EPSILON), admits=rel.FLOAT, onnx=("LayerNormalization",),
+)  # fmt: skip
 rms_norm = composite(
-    "nn.rms_norm",
-    ("x", "gamma"),
-    lambda attrs, *types: _tail("nn.rms_norm", attrs, *types),
-    _rms_norm,
-    "x divided by its root mean square over the axes from `axis` on, times gamma.",
-    attributes=(AXIS, _EPSILON),
-    admits=FLOAT,
-    onnx=("RMSNormalization",),
-)
+    "nn.rms_norm", ("x", "gamma"), lambda attrs, *types: _tail("nn.rms_norm", attrs, *types),
+    _rms_norm, "x divided by its root mean square over the axes from `axis` on, times gamma.",
+    attributes=(AXIS, _EPSILON), admits=rel.FLOAT, onnx=("RMSNormalization",),
+)  # fmt: skip
 
 
 def _channels(name: str, x: TensorType, weights: tuple[TensorType, ...]) -> None:
-    rank_at_least(name, x, 3)
+    rel.rank_at_least(name, x, 3)
     for what, each in zip(("gamma", "beta"), weights, strict=True):
         _vector(name, what, each, x.shape[1])
 
@@ -244,17 +190,17 @@ def _instance_norm(attrs: Values, x: Expr, gamma: Expr, beta: Expr) -> Expr:
     of = tensor_of(x)
     rank = len(of.shape)
     scaled = _scaled(widen(x), tuple(range(2, rank)), attrs["epsilon"])
-    scaled = multiply(scaled, beside(widen(gamma), 1, rank))
-    return narrow(add(scaled, beside(widen(beta), 1, rank)), of.dtype)
+    scaled = ew.multiply(scaled, beside(widen(gamma), 1, rank))
+    return narrow(ew.add(scaled, beside(widen(beta), 1, rank)), of.dtype)
 
 
-def _grouped(x: TensorType, groups: int) -> Shape:
+def _grouped(x: TensorType, groups: int) -> rel.Shape:
     """Batch, groups, channels of a group, and what a channel holds."""
     n, c, *rest = x.shape
     own = quotient(c, index(groups))
     if own is None:
         message = "nn.group_norm shares out channels evenly among groups."
-        refuse("shape-conflict", message, f"a multiple of {groups}", shown((c,)))
+        rel.refuse("shape-conflict", message, f"a multiple of {groups}", rel.shown((c,)))
     return n, index(groups), own, product(rest)
 
 
@@ -269,64 +215,52 @@ def _group_norm(attrs: Values, x: Expr, gamma: Expr, beta: Expr) -> Expr:
     rank = len(of.shape)
     groups = reshape(widen(x), _grouped(of, attrs["groups"]))
     scaled = reshape(_scaled(groups, (2, 3), attrs["epsilon"]), of.shape)
-    scaled = multiply(scaled, beside(widen(gamma), 1, rank))
-    return narrow(add(scaled, beside(widen(beta), 1, rank)), of.dtype)
+    scaled = ew.multiply(scaled, beside(widen(gamma), 1, rank))
+    return narrow(ew.add(scaled, beside(widen(beta), 1, rank)), of.dtype)
 
 
 instance_norm = composite(
-    "nn.instance_norm",
-    ("x", "gamma", "beta"),
-    _instance_rule,
-    _instance_norm,
+    "nn.instance_norm", ("x", "gamma", "beta"), _instance_rule, _instance_norm,
     "Each channel of each example normalised by itself, times gamma plus beta.",
-    attributes=(_EPSILON,),
-    admits=FLOAT,
-    onnx=("InstanceNormalization",),
-)
+    attributes=(_EPSILON,), admits=rel.FLOAT, onnx=("InstanceNormalization",),
+)  # fmt: skip
 group_norm = composite(
-    "nn.group_norm",
-    ("x", "gamma", "beta"),
-    _group_rule,
-    _group_norm,
+    "nn.group_norm", ("x", "gamma", "beta"), _group_rule, _group_norm,
     "Groups of channels of each example normalised together, times gamma plus beta.",
-    attributes=(attribute("groups", positive), _EPSILON),
-    admits=FLOAT,
+    attributes=(attribute("groups", positive), _EPSILON), admits=rel.FLOAT,
     onnx=("GroupNormalization",),
-)
+)  # fmt: skip
 
 
 def _l2_rule(attrs: Values, x: TensorType) -> TensorType:
-    axes_of("nn.l2_normalize", attrs["axis"], len(x.shape))
+    rel.axes_of("nn.l2_normalize", attrs["axis"], len(x.shape))
     return x
 
 
 def _l2_normalize(attrs: Values, x: Expr) -> Expr:
     of = tensor_of(x)
-    axes = axes_of("nn.l2_normalize", attrs["axis"], len(of.shape))
+    axes = rel.axes_of("nn.l2_normalize", attrs["axis"], len(of.shape))
     inner = widen(x)
     least = scalar(attrs["epsilon"], tensor_of(inner).dtype)
-    total = sum_(square(inner), axis=axes, keepdims=True)
-    return narrow(divide(inner, sqrt(maximum(total, least))), of.dtype)
+    total = sum_(ew.square(inner), axis=axes, keepdims=True)
+    return narrow(ew.divide(inner, ew.sqrt(ew.maximum(total, least))), of.dtype)
 
 
 l2_normalize = composite(
-    "nn.l2_normalize",
-    ("x",),
-    _l2_rule,
-    _l2_normalize,
+    "nn.l2_normalize", ("x",), _l2_rule, _l2_normalize,
     "x / sqrt(max(sum(x²), epsilon)) over axes.",
     attributes=(attribute("axis", integers, (-1,)), attribute("epsilon", real, 1e-12)),
-    admits=FLOAT,
-)
+    admits=rel.FLOAT,
+)  # fmt: skip
 
 
 def _lrn_rule(attrs: Values, x: TensorType) -> TensorType:
-    rank_at_least("nn.lrn", x, 2)
+    rel.rank_at_least("nn.lrn", x, 2)
     return x
 
 
 def _lrn_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
-    inner: DType = wide(x.dtype)
+    inner: DType = rel.wide(x.dtype)
     size = attrs["size"]
 
     def number(value: float) -> Lit:
@@ -353,20 +287,19 @@ def _lrn(attrs: Values, x: Expr) -> Expr:
     before = (size - 1) // 2
     sides = [(0, 0)] * len(of.shape)
     sides[1] = (before, size - 1 - before)
-    around = pad(square(inner), tuple(sides))
+    around = pad(ew.square(inner), tuple(sides))
     parts = [slice_(around, (k,), (plus(of.shape[1], k),), axes=(1,)) for k in range(size)]
     total = parts[0]
     for each in parts[1:]:
-        total = add(total, each)
-    below = power(add(multiply(total, attrs["alpha"] / size), attrs["bias"]), attrs["beta"])
-    return narrow(divide(inner, below), of.dtype)
+        total = ew.add(total, each)
+    below = ew.power(
+        ew.add(ew.multiply(total, attrs["alpha"] / size), attrs["bias"]), attrs["beta"]
+    )
+    return narrow(ew.divide(inner, below), of.dtype)
 
 
 lrn = primitive(
-    "nn.lrn",
-    ("x",),
-    _lrn_rule,
-    _lrn_body,
+    "nn.lrn", ("x",), _lrn_rule, _lrn_body,
     "x / (bias + alpha / size * sum of squares over near channels) ** beta.",
     attributes=(
         attribute("size", positive),
@@ -374,7 +307,5 @@ lrn = primitive(
         attribute("beta", real, 0.75),
         attribute("bias", real, 1.0),
     ),
-    admits=FLOAT,
-    onnx=("LRN",),
-    gradient=Through(_lrn),
-)
+    admits=rel.FLOAT, onnx=("LRN",), gradient=Through(_lrn),
+)  # fmt: skip

@@ -25,23 +25,7 @@ from typing import Final
 
 from plica.ir.graph.expression import Expr, Tuple
 from plica.ir.graph.operator import Values
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Eq,
-    FloorDiv,
-    Le,
-    Lt,
-    Max,
-    Min,
-    Ne,
-    Not,
-    Or,
-    Scalar,
-    Select,
-    dtype_of,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import AXIS, attribute, choice, flag, positive
 from plica.ir.op.comparison import equal, less, logical_and, logical_not, logical_or, not_equal
@@ -67,15 +51,17 @@ _DESCENDING: Final = attribute("descending", flag, False)
 _ORDERED: Final = NUMBER | BOOL
 
 
-def _before(a: Scalar, b: Scalar, descending: bool) -> Scalar:
+def _before(a: sc.Scalar, b: sc.Scalar, descending: bool) -> sc.Scalar:
     """Whether a comes before b, however they are stored; a nan is the greatest."""
     if descending:
         return _before(b, a, False)
-    below = Lt(a, b)
-    return Or(below, And(Ne(b, b), Eq(a, a))) if dtype_of(a).is_float else below
+    below = sc.Lt(a, b)
+    return sc.Or(below, sc.And(sc.Ne(b, b), sc.Eq(a, a))) if sc.dtype_of(a).is_float else below
 
 
-def _prefix(bits: int, start: Scalar, stop: Scalar, holds: Callable[[Scalar], Scalar]) -> Scalar:
+def _prefix(
+    bits: int, start: sc.Scalar, stop: sc.Scalar, holds: Callable[[sc.Scalar], sc.Scalar]
+) -> sc.Scalar:
     """Where what holds from `start` on ends, at `stop` at the latest; so many bits tell how far.
 
     `holds` may be asked of places past `stop`, and what it says of them does not matter.
@@ -83,52 +69,48 @@ def _prefix(bits: int, start: Scalar, stop: Scalar, holds: Callable[[Scalar], Sc
     end = start
     for bit in reversed(range(bits)):
         further = end + (1 << bit)
-        end = Select(And(Le(further, stop), holds(further - 1)), further, end)
+        end = sc.Select(sc.And(sc.Le(further, stop), holds(further - 1)), further, end)
     return end
 
 
-def _clipped(x: Buffer, rest: tuple[Scalar, ...], at: Scalar) -> Scalar:
+def _clipped(x: sc.Buffer, rest: tuple[sc.Scalar, ...], at: sc.Scalar) -> sc.Scalar:
     """The element at a place, or at the nearest that there is."""
-    return x[(*rest, Max(index(0), Min(at, x.shape[-1] - 1)))]
+    return x[(*rest, sc.Max(sc.index(0), sc.Min(at, x.shape[-1] - 1)))]
 
 
 # --- two primitives ------------------------------------------------------------------------------
 
 
-def _merge_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+def _merge_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
     width, descending, size = attrs["width"], attrs["descending"], x.shape[-1]
 
-    def element(*i: Scalar) -> Scalar:
+    def element(*i: sc.Scalar) -> sc.Scalar:
         rest, k = i[:-1], i[-1]
-        start = FloorDiv(k, index(2 * width)) * (2 * width)
+        start = sc.FloorDiv(k, sc.index(2 * width)) * (2 * width)
         rank = k - start
-        left = Min(index(width), size - start)
-        right = Max(index(0), Min(index(width), size - start - width))
+        left = sc.Min(sc.index(width), size - start)
+        right = sc.Max(sc.index(0), sc.Min(sc.index(width), size - start - width))
 
-        def from_left(at: Scalar) -> Scalar:
+        def from_left(at: sc.Scalar) -> sc.Scalar:
             mine = _clipped(x, rest, start + at)
             other = _clipped(x, rest, start + (width - 1) + rank - at)
-            return Not(_before(other, mine, descending))
+            return sc.Not(_before(other, mine, descending))
 
         # How many of the first `rank` elements of the merged run come from the left one.
-        least, most = Max(index(0), rank - right), Min(rank, left)
+        least, most = sc.Max(sc.index(0), rank - right), sc.Min(rank, left)
         low = _prefix(width.bit_length(), least, most, from_left)
         mine, other = _clipped(x, rest, start + low), _clipped(x, rest, start + width + rank - low)
-        first = Or(Le(right, rank - low), Not(_before(other, mine, descending)))
-        return Select(And(Lt(low, left), first), start + low, start + width + rank - low)
+        first = sc.Or(sc.Le(right, rank - low), sc.Not(_before(other, mine, descending)))
+        return sc.Select(sc.And(sc.Lt(low, left), first), start + low, start + width + rank - low)
 
     return compute((x,), out.shape, element)
 
 
 merge_runs = primitive(
-    "merge_runs",
-    ("x",),
-    lambda attrs, x: TensorType(_last(x, "merge_runs"), i64),
-    _merge_body,
+    "merge_runs", ("x",), lambda attrs, x: TensorType(_last(x, "merge_runs"), i64), _merge_body,
     "Places that merge neighbouring sorted runs of a width along the last axis, two by two.",
-    attributes=(attribute("width", positive), _DESCENDING),
-    admits=NUMBER,
-)
+    attributes=(attribute("width", positive), _DESCENDING), admits=NUMBER,
+)  # fmt: skip
 
 
 def _last(x: TensorType, name: str) -> Shape:
@@ -147,32 +129,28 @@ def _search_rule(attrs: Values, sorted_: TensorType, x: TensorType) -> TensorTyp
     return TensorType(x.shape, i64)
 
 
-def _search_body(attrs: Values, out: TensorType, sorted_: Buffer, x: Buffer) -> Compute:
+def _search_body(attrs: Values, out: TensorType, sorted_: sc.Buffer, x: sc.Buffer) -> Compute:
     size = sorted_.shape[-1]
     number = known(size)
     bits = LARGEST_EXPONENT if number is None else number.bit_length()
 
-    def element(*i: Scalar) -> Scalar:
-        def before(at: Scalar) -> Scalar:
+    def element(*i: sc.Scalar) -> sc.Scalar:
+        def before(at: sc.Scalar) -> sc.Scalar:
             there = _clipped(sorted_, i[: len(sorted_.shape) - 1], at)
             if attrs["side"] == "left":
                 return _before(there, x[i], False)
-            return Not(_before(x[i], there, False))
+            return sc.Not(_before(x[i], there, False))
 
-        return _prefix(bits, index(0), size, before)
+        return _prefix(bits, sc.index(0), size, before)
 
     return compute((sorted_, x), out.shape, element)
 
 
 searchsorted = primitive(
-    "searchsorted",
-    ("sorted", "x"),
-    _search_rule,
-    _search_body,
+    "searchsorted", ("sorted", "x"), _search_rule, _search_body,
     "Where each x belongs in an ascending last axis: before its equals (left) or after (right).",
-    attributes=(attribute("side", choice("left", "right"), "left"),),
-    admits=NUMBER,
-)
+    attributes=(attribute("side", choice("left", "right"), "left"),), admits=NUMBER,
+)  # fmt: skip
 
 # --- sorting -------------------------------------------------------------------------------------
 
@@ -225,14 +203,10 @@ def _places_by_counting(keys: Expr, descending: bool) -> Expr:
 
 
 argsort = composite(
-    "argsort",
-    ("x",),
-    lambda attrs, x: TensorType(_sort_rule(attrs, x).shape, i64),
-    _argsort,
+    "argsort", ("x",), lambda attrs, x: TensorType(_sort_rule(attrs, x).shape, i64), _argsort,
     "The places of the elements along an axis in their order; equals keep theirs, nan is greatest.",
-    attributes=(AXIS, _DESCENDING),
-    admits=_ORDERED,
-)
+    attributes=(AXIS, _DESCENDING), admits=_ORDERED,
+)  # fmt: skip
 
 
 def _sort_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
@@ -245,15 +219,10 @@ def _taken(x: Expr, places: Expr, at: int) -> Expr:
 
 
 sort = composite(
-    "sort",
-    ("x",),
-    _sort_rule,
-    lambda attrs, x: _taken(x, argsort(x, **attrs), attrs["axis"]),
-    "The elements along an axis in their order; nan is greatest.",
-    attributes=(AXIS, _DESCENDING),
-    admits=_ORDERED,
-    gradient=_sort_pullback,
-)
+    "sort", ("x",), _sort_rule, lambda attrs, x: _taken(x, argsort(x, **attrs), attrs["axis"]),
+    "The elements along an axis in their order; nan is greatest.", attributes=(AXIS, _DESCENDING),
+    admits=_ORDERED, gradient=_sort_pullback,
+)  # fmt: skip
 
 
 # --- as many as there are ------------------------------------------------------------------------
@@ -318,15 +287,11 @@ def _unique(attrs: Values, x: Expr) -> Expr:
 
 
 unique = composite(
-    "unique",
-    ("x",),
-    _unique_rule,
-    _unique,
+    "unique", ("x",), _unique_rule, _unique,
     "The different elements of x, the first place of each, for each element which it is, how often "
     "each comes, and how many there are: what lies past that has count 0.",
-    attributes=(attribute("sorted", flag, True),),
-    admits=_ORDERED,
-)
+    attributes=(attribute("sorted", flag, True),), admits=_ORDERED,
+)  # fmt: skip
 
 
 def unravelled(flat: Expr, sizes: Sequence[Expr]) -> list[Expr]:
@@ -339,7 +304,7 @@ def unravelled(flat: Expr, sizes: Sequence[Expr]) -> list[Expr]:
 
 
 def _argwhere_rule(attrs: Values, x: TensorType) -> TupleType:
-    shape = (product(x.shape), index(len(x.shape)))
+    shape = (product(x.shape), sc.index(len(x.shape)))
     return tuple_of((TensorType(shape, i64), TensorType((), i64)))
 
 
@@ -359,10 +324,7 @@ def _argwhere(attrs: Values, x: Expr) -> Expr:
 
 
 argwhere = composite(
-    "argwhere",
-    ("x",),
-    _argwhere_rule,
-    _argwhere,
+    "argwhere", ("x",), _argwhere_rule, _argwhere,
     "The places of what is not zero, a row each, and how many there are: rows past that hold -1.",
     admits=_ORDERED,
-)
+)  # fmt: skip

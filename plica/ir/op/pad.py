@@ -126,17 +126,12 @@ def _repeated(x: Expr, at: int, before: int, whole: Scalar, mode: str) -> Expr:
 
 
 pad = primitive(
-    "pad",
-    ("x",),
-    _pad_rule,
-    _pad_body,
+    "pad", ("x",), _pad_rule, _pad_body,
     "x surrounded by a constant, its edge, its mirror image or its repetition.",
     attributes=(
         attribute("pad_width", _pad_width),
         attribute("mode", choice("constant", "edge", "reflect", "symmetric", "wrap"), "constant"),
         attribute("constant_values", number, 0),
     ),
-    onnx=("Pad",),
-    aliases=("nn.pad",),
-    gradient=_pad_pullback,
-)
+    onnx=("Pad",), aliases=("nn.pad",), gradient=_pad_pullback,
+)  # fmt: skip

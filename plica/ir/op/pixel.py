@@ -67,23 +67,17 @@ def _space_to_depth(attrs: Values, x: Expr) -> Expr:
 
 _BLOCK = attribute("block", positive)
 depth_to_space = composite(
-    "nn.depth_to_space",
-    ("x",),
+    "nn.depth_to_space", ("x",),
     lambda attrs, x: TensorType(_blocks("nn.depth_to_space", x, attrs["block"], True), x.dtype),
-    _depth_to_space,
-    "Channels as blocks of pixels: (n, c, h, w) to (n, c/b², h·b, w·b).",
-    attributes=(_BLOCK, attribute("column_row_depth", flag, False)),
-    onnx=("DepthToSpace",),
-)
+    _depth_to_space, "Channels as blocks of pixels: (n, c, h, w) to (n, c/b², h·b, w·b).",
+    attributes=(_BLOCK, attribute("column_row_depth", flag, False)), onnx=("DepthToSpace",),
+)  # fmt: skip
 space_to_depth = composite(
-    "nn.space_to_depth",
-    ("x",),
+    "nn.space_to_depth", ("x",),
     lambda attrs, x: TensorType(_blocks("nn.space_to_depth", x, attrs["block"], False), x.dtype),
-    _space_to_depth,
-    "Blocks of pixels as channels: (n, c, h, w) to (n, c·b², h/b, w/b).",
-    attributes=(_BLOCK,),
-    onnx=("SpaceToDepth",),
-)
+    _space_to_depth, "Blocks of pixels as channels: (n, c, h, w) to (n, c·b², h/b, w/b).",
+    attributes=(_BLOCK,), onnx=("SpaceToDepth",),
+)  # fmt: skip
 
 
 def _batched(name: str, attrs: Values, x: TensorType) -> tuple[tuple[int, ...], Any]:
@@ -159,21 +153,15 @@ def _batch_to_space(attrs: Values, x: Expr) -> Expr:
 _BLOCKS = attribute("block", many(positive))
 _SIDES = attribute("sides", optional(pairs), None)
 space_to_batch = composite(
-    "nn.space_to_batch",
-    ("x",),
-    _to_batch_rule,
-    _space_to_batch,
+    "nn.space_to_batch", ("x",), _to_batch_rule, _space_to_batch,
     "Blocks of the axes after the first, padded by sides, as examples of a larger batch.",
     attributes=(_BLOCKS, _SIDES, attribute("value", number, 0)),
-)
+)  # fmt: skip
 batch_to_space = composite(
-    "nn.batch_to_space",
-    ("x",),
-    _to_space_rule,
-    _batch_to_space,
+    "nn.batch_to_space", ("x",), _to_space_rule, _batch_to_space,
     "The examples of a batch as blocks of the axes after the first, with their sides cut away.",
     attributes=(_BLOCKS, _SIDES),
-)
+)  # fmt: skip
 
 
 def _upsample_rule(attrs: Values, x: TensorType) -> TensorType:
@@ -195,11 +183,7 @@ def _upsample_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | 
 
 
 upsample = primitive(
-    "nn.upsample",
-    ("x",),
-    _upsample_rule,
-    _upsample_body,
+    "nn.upsample", ("x",), _upsample_rule, _upsample_body,
     "Each pixel of (n, c, …) as a block of itself: the nearest neighbour.",
-    attributes=(attribute("scale", positive),),
-    gradient=_upsample_pullback,
-)
+    attributes=(attribute("scale", positive),), gradient=_upsample_pullback,
+)  # fmt: skip

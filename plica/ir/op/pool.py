@@ -161,29 +161,18 @@ def _avg_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]
 _AVERAGED = ("kernel", "strides", "padding", "ceil_mode", "count_include_pad")
 
 max_pool = primitive(
-    "nn.max_pool",
-    ("x",),
-    lambda attrs, x: pool_rule("nn.max_pool", attrs, x),
-    _max_body,
-    "The greatest in each window; nan if any is.",
-    attributes=WINDOW,
-    admits=NUMBER,
-    onnx=("MaxPool",),
-    aliases=("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"),
+    "nn.max_pool", ("x",), lambda attrs, x: pool_rule("nn.max_pool", attrs, x), _max_body,
+    "The greatest in each window; nan if any is.", attributes=WINDOW, admits=NUMBER,
+    onnx=("MaxPool",), aliases=("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"),
     gradient=_max_pullback,
-)
+)  # fmt: skip
 avg_pool = primitive(
-    "nn.avg_pool",
-    ("x",),
-    lambda attrs, x: pool_rule("nn.avg_pool", attrs, x),
-    _avg_body,
+    "nn.avg_pool", ("x",), lambda attrs, x: pool_rule("nn.avg_pool", attrs, x), _avg_body,
     "The mean of each window; padding counts only if count_include_pad.",
     attributes=(_KERNEL, _STRIDES, PADDING, _CEIL, attribute("count_include_pad", flag, False)),
-    admits=FLOAT,
-    onnx=("AveragePool",),
-    aliases=("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"),
-    gradient=_avg_pullback,
-)
+    admits=FLOAT, onnx=("AveragePool",),
+    aliases=("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"), gradient=_avg_pullback,
+)  # fmt: skip
 
 # --- over everything -----------------------------------------------------------------------------
 
@@ -319,16 +308,10 @@ def _adaptive_avg_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Exp
 
 
 adaptive_max_pool = _adaptive(
-    "nn.adaptive_max_pool",
-    "The greatest of windows that give a wanted size.",
-    _greatest,
-    False,
+    "nn.adaptive_max_pool", "The greatest of windows that give a wanted size.", _greatest, False,
     Through(_max_of_parts),
-)
+)  # fmt: skip
 adaptive_avg_pool = _adaptive(
-    "nn.adaptive_avg_pool",
-    "The mean of windows that give a wanted size.",
-    _average,
-    True,
+    "nn.adaptive_avg_pool", "The mean of windows that give a wanted size.", _average, True,
     _adaptive_avg_pullback,
-)
+)  # fmt: skip

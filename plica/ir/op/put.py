@@ -28,7 +28,6 @@ from plica.ir.op.attribute import (
     axes,
     axis,
     bounds,
-    choice,
     integer,
     integers,
     number,
@@ -47,7 +46,6 @@ from plica.ir.op.pad import pad
 from plica.ir.op.record import composite, scalar, tensor_of
 from plica.ir.op.reduction import max_, min_, narrow, prod, sum_, widen
 from plica.ir.op.relation import (
-    NUMBER,
     Shape,
     axis_of,
     broadcast,
@@ -62,6 +60,7 @@ from plica.ir.op.relation import (
     per_axis as one_per_axis,
 )
 from plica.ir.op.repeat import broadcast_to
+from plica.ir.op.scatter import REDUCTION, combines
 from plica.ir.op.shape import expand_dims, reshape, transpose
 from plica.ir.type.dim import known, normal_dim, product, same_dim
 from plica.ir.type.dtype import DType, bool_, i64
@@ -76,13 +75,6 @@ COMBINE: Final = {
     "max": (max_, maximum, -math.inf),
     "min": (min_, minimum, math.inf),
 }
-_REDUCTION: Final = attribute("reduction", choice("replace", *COMBINE), "replace")
-
-
-def _combines(name: str, kind: str, x: TensorType) -> None:
-    if kind != "replace" and x.dtype not in NUMBER:
-        message = f"{name} combines numbers."
-        refuse("dtype-conflict", message, "an integer or floating-point type", str(x.dtype))
 
 
 def _neutral(kind: str, dtype: DType) -> Expr:
@@ -139,7 +131,7 @@ def _elements_rule(
 ) -> TensorType:
     name = "scatter_elements"
     index_dtype(name, indices)
-    _combines(name, attrs["reduction"], x)
+    combines(name, attrs["reduction"], x)
     at = axis_of(name, attrs["axis"], len(x.shape))
     rank_is(name, "the indices", indices, len(x.shape))
     rank_is(name, "the updates", updates, len(x.shape))
@@ -204,7 +196,7 @@ scatter_elements = composite(
     _elements_rule,
     _elements,
     "x with each update at its own place but along an axis, where the index says.",
-    attributes=(attribute("axis", axis, 0), _REDUCTION),
+    attributes=(attribute("axis", axis, 0), REDUCTION),
     like=(0, 2),
     onnx=("ScatterElements",),
 )
@@ -214,7 +206,7 @@ scatter_elements = composite(
 
 def _nd_rule(attrs: Values, x: TensorType, indices: TensorType, updates: TensorType) -> TensorType:
     index_dtype("scatter_nd", indices)
-    _combines("scatter_nd", attrs["reduction"], x)
+    combines("scatter_nd", attrs["reduction"], x)
     rank_at_least("scatter_nd", indices, 1)
     depth = known(indices.shape[-1])
     if depth is None or depth > len(x.shape):
@@ -252,7 +244,7 @@ scatter_nd = composite(
     _nd_rule,
     _nd,
     "x with elements or slices put where the last axis of the indices says.",
-    attributes=(_REDUCTION,),
+    attributes=(REDUCTION,),
     like=(0, 2),
     onnx=("ScatterND",),
 )

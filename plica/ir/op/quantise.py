@@ -20,25 +20,7 @@ from collections.abc import Callable
 from typing import Final
 
 from plica.ir.graph.operator import Values
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    BitAnd,
-    Buffer,
-    Eq,
-    Le,
-    Lit,
-    Lt,
-    Max,
-    Min,
-    Mul,
-    Scalar,
-    Select,
-    ShiftLeft,
-    ShiftRight,
-    Sub,
-    like,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import attribute, choice, integer, optional
 from plica.ir.op.elementwise import call, negated
@@ -55,16 +37,16 @@ MOST: Final = 62
 _ROUNDING = attribute("rounding", choice("even", "up", "away"), "even")
 
 
-def _nearest_up(x: Scalar) -> Scalar:
+def _nearest_up(x: sc.Scalar) -> sc.Scalar:
     below = call("floor", x)
-    return Select(Le(like(0.5, x), Sub(x, below)), Add(below, like(1, x)), below)
+    return sc.Select(sc.Le(sc.like(0.5, x), sc.Sub(x, below)), sc.Add(below, sc.like(1, x)), below)
 
 
-def _nearest_away(x: Scalar) -> Scalar:
-    return Select(Lt(x, like(0, x)), negated(_nearest_up(negated(x))), _nearest_up(x))
+def _nearest_away(x: sc.Scalar) -> sc.Scalar:
+    return sc.Select(sc.Lt(x, sc.like(0, x)), negated(_nearest_up(negated(x))), _nearest_up(x))
 
 
-_NEAREST: Final[dict[str, Callable[[Scalar], Scalar]]] = {
+_NEAREST: Final[dict[str, Callable[[sc.Scalar], sc.Scalar]]] = {
     "even": lambda x: call("round", x),
     "up": _nearest_up,
     "away": _nearest_away,
@@ -94,15 +76,15 @@ def _quantise_rule(attrs: Values, x: TensorType, scale: TensorType, zero: Tensor
 
 
 def _quantise_body(
-    attrs: Values, out: TensorType, x: Buffer, scale: Buffer, zero: Buffer
+    attrs: Values, out: TensorType, x: sc.Buffer, scale: sc.Buffer, zero: sc.Buffer
 ) -> Compute:
     low, high = _bounds(attrs, out.dtype)
     nearest = _NEAREST[attrs["rounding"]]
 
-    def element(*i: Scalar) -> Scalar:
+    def element(*i: sc.Scalar) -> sc.Scalar:
         steps = nearest(read(x, i, out.shape) / read(scale, i, out.shape))
-        moved = Add(steps, as_dtype(read(zero, i, out.shape), x.dtype))
-        held = Min(Max(moved, Lit(float(low), x.dtype)), Lit(float(high), x.dtype))
+        moved = sc.Add(steps, as_dtype(read(zero, i, out.shape), x.dtype))
+        held = sc.Min(sc.Max(moved, sc.Lit(float(low), x.dtype)), sc.Lit(float(high), x.dtype))
         return as_dtype(held, out.dtype)
 
     return compute((x, scale, zero), out.shape, element)
@@ -120,32 +102,32 @@ def _dequantise_rule(
 
 
 def _dequantise_body(
-    attrs: Values, out: TensorType, x: Buffer, scale: Buffer, zero: Buffer
+    attrs: Values, out: TensorType, x: sc.Buffer, scale: sc.Buffer, zero: sc.Buffer
 ) -> Compute:
-    def element(*i: Scalar) -> Scalar:
+    def element(*i: sc.Scalar) -> sc.Scalar:
         value, point = (as_dtype(read(each, i, out.shape), i32) for each in (x, zero))
-        return Mul(as_dtype(Sub(value, point), out.dtype), read(scale, i, out.shape))
+        return sc.Mul(as_dtype(sc.Sub(value, point), out.dtype), read(scale, i, out.shape))
 
     return compute((x, scale, zero), out.shape, element)
 
 
-def _is_odd(x: Scalar) -> Scalar:
-    return Eq(BitAnd(x, like(1, x)), like(1, x))
+def _is_odd(x: sc.Scalar) -> sc.Scalar:
+    return sc.Eq(sc.BitAnd(x, sc.like(1, x)), sc.like(1, x))
 
 
-def shifted(product: Scalar, by: Scalar, rounding: str) -> Scalar:
+def shifted(product: sc.Scalar, by: sc.Scalar, rounding: str) -> sc.Scalar:
     """`product / 2**by` of i64, rounded to the nearest; `by` is 0 … 62."""
-    one, zero = like(1, product), like(0, product)
-    half = ShiftRight(ShiftLeft(one, by), one)
-    up = ShiftRight(Add(product, half), by)
+    one, zero = sc.like(1, product), sc.like(0, product)
+    half = sc.ShiftRight(sc.ShiftLeft(one, by), one)
+    up = sc.ShiftRight(sc.Add(product, half), by)
     if rounding == "up":
         return up
     if rounding == "away":
-        down = Sub(zero, ShiftRight(Add(Sub(zero, product), half), by))
-        return Select(Lt(product, zero), down, up)
-    rest = BitAnd(Add(product, half), Sub(ShiftLeft(one, by), one))
-    is_tie = And(Eq(rest, zero), Lt(zero, by))
-    return Select(And(is_tie, _is_odd(up)), Sub(up, one), up)
+        down = sc.Sub(zero, sc.ShiftRight(sc.Add(sc.Sub(zero, product), half), by))
+        return sc.Select(sc.Lt(product, zero), down, up)
+    rest = sc.BitAnd(sc.Add(product, half), sc.Sub(sc.ShiftLeft(one, by), one))
+    is_tie = sc.And(sc.Eq(rest, zero), sc.Lt(zero, by))
+    return sc.Select(sc.And(is_tie, _is_odd(up)), sc.Sub(up, one), up)
 
 
 def _fixed_rule(attrs: Values, *types: TensorType) -> TensorType:
@@ -153,50 +135,36 @@ def _fixed_rule(attrs: Values, *types: TensorType) -> TensorType:
 
 
 def _fixed_body(
-    attrs: Values, out: TensorType, x: Buffer, multiplier: Buffer, shift: Buffer
+    attrs: Values, out: TensorType, x: sc.Buffer, multiplier: sc.Buffer, shift: sc.Buffer
 ) -> Compute:
-    def element(*i: Scalar) -> Scalar:
+    def element(*i: sc.Scalar) -> sc.Scalar:
         value, factor, by = (
             as_dtype(read(each, i, out.shape), i64) for each in (x, multiplier, shift)
         )
-        held = Min(Max(by, Lit(0, i64)), Lit(MOST, i64))
-        moved = shifted(Mul(value, factor), held, attrs["rounding"])
+        held = sc.Min(sc.Max(by, sc.Lit(0, i64)), sc.Lit(MOST, i64))
+        moved = shifted(sc.Mul(value, factor), held, attrs["rounding"])
         low, high = i32.bounds
-        return as_dtype(Min(Max(moved, Lit(low, i64)), Lit(high, i64)), i32)
+        return as_dtype(sc.Min(sc.Max(moved, sc.Lit(low, i64)), sc.Lit(high, i64)), i32)
 
     return compute((x, multiplier, shift), out.shape, element)
 
 
 quantise = primitive(
-    "quantise",
-    ("x", "scale", "zero"),
-    _quantise_rule,
-    _quantise_body,
+    "quantise", ("x", "scale", "zero"), _quantise_rule, _quantise_body,
     "The integers nearest to x / scale + zero, of the zero's dtype, at least low, at most high.",
     attributes=(
         _ROUNDING,
         attribute("low", optional(integer), None),
         attribute("high", optional(integer), None),
     ),
-    admits=SCALES,
-    like=(0, 1),
-    aliases=("quantize",),
-)
+    admits=SCALES, like=(0, 1), aliases=("quantize",),
+)  # fmt: skip
 dequantise = primitive(
-    "dequantise",
-    ("x", "scale", "zero"),
-    _dequantise_rule,
-    _dequantise_body,
-    "(x - zero) * scale: the numbers that integers stand for.",
-    like=(),
-    aliases=("dequantize",),
-)
+    "dequantise", ("x", "scale", "zero"), _dequantise_rule, _dequantise_body,
+    "(x - zero) * scale: the numbers that integers stand for.", like=(), aliases=("dequantize",),
+)  # fmt: skip
 fixed_multiply = primitive(
-    "fixed_multiply",
-    ("x", "multiplier", "shift"),
-    _fixed_rule,
-    _fixed_body,
+    "fixed_multiply", ("x", "multiplier", "shift"), _fixed_rule, _fixed_body,
     "x * multiplier / 2^shift of i32, rounded to the nearest; the shift is held in 0 to 62.",
-    attributes=(_ROUNDING,),
-    admits=frozenset({i32}),
-)
+    attributes=(_ROUNDING,), admits=frozenset({i32}),
+)  # fmt: skip

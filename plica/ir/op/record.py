@@ -11,7 +11,7 @@ so a record here is all there is to an operator.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 from plica.core.diagnostic import CompilerBug
 from plica.ir.graph.expression import Const, Expr, const
@@ -33,6 +33,22 @@ Build: TypeAlias = Callable[..., Expr]  # (attrs, *typed expressions)
 Derivative: TypeAlias = Callable[..., "Expr | tuple[Expr | None, ...] | None"]
 
 
+class Named(TypedDict, total=False):
+    """How else an operator is known, as fields of `Operator`."""
+
+    onnx: tuple[str, ...]
+    aliases: tuple[str, ...]
+    reference: Callable[..., Any]
+
+
+class Described(Named, total=False):
+    """What a record may say besides, as fields of `Operator`."""
+
+    attributes: tuple[Attribute, ...]
+    like: tuple[int, ...] | None
+    gradient: Gradient | None
+
+
 def primitive(
     name: str,
     inputs: tuple[str, ...],
@@ -40,16 +56,11 @@ def primitive(
     body: Body,
     doc: str,
     *,
-    attributes: tuple[Attribute, ...] = (),
     admits: Collection[DType] = ANY,
-    like: tuple[int, ...] | None = None,
-    onnx: tuple[str, ...] = (),
-    aliases: tuple[str, ...] = (),
-    gradient: Gradient | None = None,
-    reference: Callable[..., Any] | None = None,
+    **said: Unpack[Described],
 ) -> Operator:
     """Register an operator given by a tensor expression."""
-    relation = fitting(name, inputs, rule, admits, like)
+    relation = fitting(name, inputs, rule, admits, said.get("like"))
 
     def definition(attrs: Values, *buffers: Buffer) -> Compute | tuple[Compute, ...]:
         result = relation(attrs, *(TensorType(each.shape, each.dtype) for each in buffers))
@@ -57,21 +68,7 @@ def primitive(
             raise CompilerBug(f"{name} is defined for ill-typed arguments: {result.message}")
         return body(attrs, result, *buffers)
 
-    return register(
-        Operator(
-            name,
-            inputs,
-            relation,
-            compute=definition,
-            attributes=attributes,
-            like=like,
-            doc=doc,
-            onnx=onnx,
-            aliases=aliases,
-            gradient=gradient,
-            reference=reference,
-        )
-    )
+    return register(Operator(name, inputs, relation, compute=definition, doc=doc, **said))
 
 
 def composite(
@@ -81,30 +78,12 @@ def composite(
     build: Build,
     doc: str,
     *,
-    attributes: tuple[Attribute, ...] = (),
     admits: Collection[DType] = ANY,
-    like: tuple[int, ...] | None = None,
-    onnx: tuple[str, ...] = (),
-    aliases: tuple[str, ...] = (),
-    gradient: Gradient | None = None,
-    reference: Callable[..., Any] | None = None,
+    **said: Unpack[Described],
 ) -> Operator:
     """Register an operator given by a term over other operators."""
-    return register(
-        Operator(
-            name,
-            inputs,
-            fitting(name, inputs, rule, admits, like),
-            decompose=build,
-            attributes=attributes,
-            like=like,
-            doc=doc,
-            onnx=onnx,
-            aliases=aliases,
-            gradient=gradient,
-            reference=reference,
-        )
-    )
+    relation = fitting(name, inputs, rule, admits, said.get("like"))
+    return register(Operator(name, inputs, relation, decompose=build, doc=doc, **said))
 
 
 def pointwise(
@@ -117,10 +96,8 @@ def pointwise(
     fits: Callable[..., None] | None = None,
     attributes: tuple[Attribute, ...] = (),
     admits: Collection[DType] = ANY,
-    onnx: tuple[str, ...] = (),
-    aliases: tuple[str, ...] = (),
     slope: Derivative | Flat | None = None,
-    reference: Callable[..., Any] | None = None,
+    **named: Unpack[Named],
 ) -> Operator:
     """Register an operator whose element depends on the elements at the same place.
 
@@ -145,19 +122,11 @@ def pointwise(
 
         return compute(buffers, out.shape, element)
 
+    gradient = None if slope is None else sloping(slope, bool(attributes))
     return primitive(
-        name,
-        inputs,
-        rule,
-        body,
-        doc,
-        attributes=attributes,
-        admits=admits,
-        onnx=onnx,
-        aliases=aliases,
-        gradient=None if slope is None else sloping(slope, bool(attributes)),
-        reference=reference,
-    )
+        name, inputs, rule, body, doc,
+        attributes=attributes, admits=admits, gradient=gradient, **named,
+    )  # fmt: skip
 
 
 def sloping(slope: Derivative | Flat, attributes: bool) -> Gradient:

@@ -13,59 +13,36 @@ sum of floats is made in runs (`plica.ir.loop.summation`).  Over an empty axis a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Unpack
 
 from plica.ir.graph.expression import Expr
-from plica.ir.graph.operator import Gradient, Operator, Through, Values
+from plica.ir.graph.operator import Operator, Through, Values
 from plica.ir.loop.scalar import Buffer, Combiner, Le, Lit, Scalar, Select, index
 from plica.ir.loop.tensor import Compute, compute, reduce
+from plica.ir.op import elementwise as ew
+from plica.ir.op import relation as rel
 from plica.ir.op.attribute import AXES, KEEPDIMS, attribute, axis, flag, integer, optional
 from plica.ir.op.comparison import equal, logical_or
 from plica.ir.op.cotangent import broadcast_to, spread_back
 from plica.ir.op.create import iota, iota_like, size
-from plica.ir.op.elementwise import (
-    add,
-    cast,
-    divide,
-    exp,
-    isfinite,
-    isnan,
-    log,
-    maximum,
-    multiply,
-    sqrt,
-    square,
-    subtract,
-)
 from plica.ir.op.index import where
-from plica.ir.op.record import as_dtype, composite, plus, primitive, scalar, tensor_of
-from plica.ir.op.relation import (
-    BOOL,
-    FLOAT,
-    NUMBER,
-    Rule,
-    Shape,
-    axes_of,
-    axis_of,
-    need,
-    refuse,
-    wide,
-)
+from plica.ir.op.record import Described, as_dtype, composite, plus, primitive, scalar, tensor_of
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import DType, f32, f64, i64
 from plica.ir.type.term import TensorType
 
 
-def reduced(shape: Shape, axes: Collection[int], keepdims: bool) -> Shape:
+def reduced(shape: rel.Shape, axes: Collection[int], keepdims: bool) -> rel.Shape:
     """A shape without the axes, or with ones in their place."""
     if keepdims:
         return tuple(index(1) if at in axes else size for at, size in enumerate(shape))
     return tuple(size for at, size in enumerate(shape) if at not in axes)
 
 
-def _rule(name: str, result: DType | None = None, nonempty: bool = False) -> Rule:
+def _rule(name: str, result: DType | None = None, nonempty: bool = False) -> rel.Rule:
     def rule(attrs: Values, x: TensorType) -> TensorType:
-        axes = axes_of(name, attrs["axis"], len(x.shape))
+        axes = rel.axes_of(name, attrs["axis"], len(x.shape))
         if nonempty:
             _not_empty(name, x, axes)
         shape = reduced(x.shape, axes, attrs["keepdims"])
@@ -76,21 +53,21 @@ def _rule(name: str, result: DType | None = None, nonempty: bool = False) -> Rul
 
 def _not_empty(name: str, x: TensorType, axes: Collection[int]) -> None:
     if any(known(x.shape[at]) == 0 for at in axes):
-        refuse(
+        rel.refuse(
             "shape-conflict",
             f"{name} over an empty axis has no value.",
             "axes of size 1 or more",
             str(x),
         )
     for at in axes:
-        need(plus(x.shape[at], -1))
+        rel.need(plus(x.shape[at], -1))
 
 
 def folded(
-    x: Buffer, combiner: Combiner, axes: Collection[int], keepdims: bool, out: Shape
+    x: Buffer, combiner: Combiner, axes: Collection[int], keepdims: bool, out: rel.Shape
 ) -> Compute:
     """The tensor expression that folds the axes of `x`."""
-    inner = wide(x.dtype) if combiner in ("sum", "prod") else x.dtype
+    inner = rel.wide(x.dtype) if combiner in ("sum", "prod") else x.dtype
     if combiner == "prod" and inner is f32:
         inner = f64  # a product is off by as much as all its factors are
     extents = [x.shape[at] for at in axes]
@@ -121,46 +98,34 @@ def _reduction(
     admits: Collection[DType],
     *,
     nonempty: bool = False,
-    onnx: tuple[str, ...] = (),
-    aliases: tuple[str, ...] = (),
-    gradient: Gradient | None = None,
+    **said: Unpack[Described],
 ) -> Operator:
     def body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
-        axes = axes_of(name, attrs["axis"], len(x.shape))
+        axes = rel.axes_of(name, attrs["axis"], len(x.shape))
         return folded(x, combiner, axes, attrs["keepdims"], out.shape)
 
-    return primitive(
-        name,
-        ("x",),
-        _rule(name, nonempty=nonempty),
-        body,
-        doc,
-        attributes=(AXES, KEEPDIMS),
-        admits=admits,
-        onnx=onnx,
-        aliases=aliases,
-        gradient=gradient,
-    )
+    said["attributes"] = (AXES, KEEPDIMS)
+    return primitive(name, ("x",), _rule(name, None, nonempty), body, doc, admits=admits, **said)
 
 
 def _sum_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
     shape = tensor_of(x).shape
-    return [spread_back(d, shape, axes_of("sum", attrs["axis"], len(shape)))]
+    return [spread_back(d, shape, rel.axes_of("sum", attrs["axis"], len(shape)))]
 
 
 def _extreme_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
     """The extreme takes the cotangent; where several are, each takes an equal part."""
     of = tensor_of(x)
-    axes = axes_of("max", attrs["axis"], len(of.shape))
+    axes = rel.axes_of("max", attrs["axis"], len(of.shape))
     kept = reduced(of.shape, axes, True)
-    hit = cast(equal(x, reshape(y, kept)), of.dtype)
+    hit = ew.cast(equal(x, reshape(y, kept)), of.dtype)
     return [hit * (reshape(d, kept) / sum_(hit, axis=axes, keepdims=True))]
 
 
 def _prod_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
     """The product of the others, which is right where some are zero."""
     shape = tensor_of(x).shape
-    axes = axes_of("prod", attrs["axis"], len(shape))
+    axes = rel.axes_of("prod", attrs["axis"], len(shape))
     if not axes:
         return [d]
     rest = [at for at in range(len(shape)) if at not in axes]
@@ -174,57 +139,35 @@ def _prod_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None
 
 
 sum_ = _reduction(
-    "sum",
-    "sum",
-    "The sum over axes, in the dtype of x.",
-    NUMBER,
-    onnx=("ReduceSum",),
+    "sum", "sum", "The sum over axes, in the dtype of x.", rel.NUMBER, onnx=("ReduceSum",),
     gradient=_sum_pullback,
-)
+)  # fmt: skip
 prod = _reduction(
-    "prod",
-    "prod",
-    "The product over axes, in the dtype of x.",
-    NUMBER,
-    onnx=("ReduceProd",),
+    "prod", "prod", "The product over axes, in the dtype of x.", rel.NUMBER, onnx=("ReduceProd",),
     gradient=_prod_pullback,
-)
+)  # fmt: skip
 max_ = _reduction(
-    "max",
-    "max",
-    "The greatest over axes; nan if any is.",
-    NUMBER,
-    nonempty=True,
-    onnx=("ReduceMax",),
-    aliases=("amax",),
-    gradient=_extreme_pullback,
-)
+    "max", "max", "The greatest over axes; nan if any is.", rel.NUMBER, nonempty=True,
+    onnx=("ReduceMax",), aliases=("amax",), gradient=_extreme_pullback,
+)  # fmt: skip
 min_ = _reduction(
-    "min",
-    "min",
-    "The least over axes; nan if any is.",
-    NUMBER,
-    nonempty=True,
-    onnx=("ReduceMin",),
-    aliases=("amin",),
-    gradient=_extreme_pullback,
-)
-all_ = _reduction("all", "all", "Whether all hold.", BOOL)
-any_ = _reduction("any", "any", "Whether any holds.", BOOL)
+    "min", "min", "The least over axes; nan if any is.", rel.NUMBER, nonempty=True,
+    onnx=("ReduceMin",), aliases=("amin",), gradient=_extreme_pullback,
+)  # fmt: skip
+all_ = _reduction("all", "all", "Whether all hold.", rel.BOOL)
+any_ = _reduction("any", "any", "Whether any holds.", rel.BOOL)
 
 # --- running totals ------------------------------------------------------------------------------
 
 
-def _running(
-    name: str, combiner: Combiner, doc: str, gradient: Gradient, onnx: tuple[str, ...] = ()
-) -> Operator:
+def _running(name: str, combiner: Combiner, doc: str, **said: Unpack[Described]) -> Operator:
     def rule(attrs: Values, x: TensorType) -> TensorType:
-        axis_of(name, attrs["axis"], len(x.shape))
+        rel.axis_of(name, attrs["axis"], len(x.shape))
         return x
 
     def body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
-        at = axis_of(name, attrs["axis"], len(x.shape))
-        inner = wide(x.dtype)
+        at = rel.axis_of(name, attrs["axis"], len(x.shape))
+        inner = rel.wide(x.dtype)
         neutral = Lit(0 if combiner == "sum" else 1, inner)
 
         def element(*i: Scalar) -> Scalar:
@@ -238,21 +181,9 @@ def _running(
 
         return compute((x,), out.shape, element)
 
-    return primitive(
-        name,
-        ("x",),
-        rule,
-        body,
-        doc,
-        attributes=(
-            attribute("axis", axis),
-            attribute("exclusive", flag, False),
-            attribute("reverse", flag, False),
-        ),
-        admits=NUMBER,
-        onnx=onnx,
-        gradient=gradient,
-    )
+    ways = (attribute(word, flag, False) for word in ("exclusive", "reverse"))
+    said["attributes"] = (attribute("axis", axis), *ways)
+    return primitive(name, ("x",), rule, body, doc, admits=rel.NUMBER, **said)
 
 
 def _cumsum_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
@@ -263,7 +194,7 @@ def _cumsum_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | No
 def _products(attrs: Values, x: Expr) -> Expr:
     """cumprod as products over rows of a matrix, with ones for what a place does not count."""
     shape = tensor_of(x).shape
-    at = axis_of("cumprod", attrs["axis"], len(shape))
+    at = rel.axis_of("cumprod", attrs["axis"], len(shape))
     square_ = (*shape[: at + 1], *shape[at:])
     rows, columns = (iota(square_, axis=at + n) for n in (0, 1))
     first, last = (rows, columns) if attrs["reverse"] else (columns, rows)
@@ -273,14 +204,11 @@ def _products(attrs: Values, x: Expr) -> Expr:
 
 
 cumsum = _running(
-    "cumsum",
-    "sum",
-    "The sum up to each place along an axis.",
-    _cumsum_pullback,
-    onnx=("CumSum",),
-)
+    "cumsum", "sum", "The sum up to each place along an axis.",
+    onnx=("CumSum",), gradient=_cumsum_pullback,
+)  # fmt: skip
 cumprod = _running(
-    "cumprod", "prod", "The product up to each place along an axis.", Through(_products)
+    "cumprod", "prod", "The product up to each place along an axis.", gradient=Through(_products)
 )
 
 # --- statistics ----------------------------------------------------------------------------------
@@ -289,18 +217,18 @@ cumprod = _running(
 def widen(x: Expr) -> Expr:
     """16-bit floats as f32."""
     dtype = tensor_of(x).dtype
-    return x if wide(dtype) is dtype else cast(x, f32)
+    return x if rel.wide(dtype) is dtype else ew.cast(x, f32)
 
 
 def narrow(x: Expr, dtype: DType) -> Expr:
     """Back to the dtype things came in."""
-    return x if tensor_of(x).dtype is dtype else cast(x, dtype)
+    return x if tensor_of(x).dtype is dtype else ew.cast(x, dtype)
 
 
 def count(x: Expr, axes: tuple[int, ...], dtype: DType) -> Expr:
     """How many elements lie along the axes: a number where it is known."""
     whole = known(product(tensor_of(x).shape[at] for at in axes))
-    return cast(size(x, axis=axes), dtype) if whole is None else scalar(whole, dtype)
+    return ew.cast(size(x, axis=axes), dtype) if whole is None else scalar(whole, dtype)
 
 
 def average(x: Expr, axes: tuple[int, ...], keepdims: bool, less_by: int = 0) -> Expr:
@@ -308,14 +236,14 @@ def average(x: Expr, axes: tuple[int, ...], keepdims: bool, less_by: int = 0) ->
     dtype = tensor_of(x).dtype
     number = count(x, axes, dtype)
     if less_by:
-        number = maximum(subtract(number, scalar(less_by, dtype)), scalar(0, dtype))
-    return divide(sum_(x, axis=axes, keepdims=keepdims), number)
+        number = ew.maximum(ew.subtract(number, scalar(less_by, dtype)), scalar(0, dtype))
+    return ew.divide(sum_(x, axis=axes, keepdims=keepdims), number)
 
 
 def spread(x: Expr, axes: tuple[int, ...], keepdims: bool, ddof: int = 0) -> Expr:
     """The mean square distance from the mean."""
-    away = subtract(x, average(x, axes, True))
-    return average(square(away), axes, keepdims, ddof)
+    away = ew.subtract(x, average(x, axes, True))
+    return average(ew.square(away), axes, keepdims, ddof)
 
 
 def _statistic(
@@ -325,78 +253,58 @@ def _statistic(
     *,
     ddof: bool = False,
     nonempty: bool = False,
-    onnx: tuple[str, ...] = (),
-    gradient: Gradient | None = None,
+    **said: Unpack[Described],
 ) -> Operator:
     def decomposed(attrs: Values, x: Expr) -> Expr:
         of = tensor_of(x)
-        axes = axes_of(name, attrs["axis"], len(of.shape))
+        axes = rel.axes_of(name, attrs["axis"], len(of.shape))
         return narrow(build(attrs, widen(x), axes), of.dtype)
 
-    extra = (attribute("ddof", integer, 0),) if ddof else ()
-    return composite(
-        name,
-        ("x",),
-        _rule(name, nonempty=nonempty),
-        decomposed,
-        doc,
-        attributes=(AXES, KEEPDIMS, *extra),
-        admits=FLOAT,
-        onnx=onnx,
-        gradient=gradient,
-    )
+    said["attributes"] = (AXES, KEEPDIMS, *((attribute("ddof", integer, 0),) if ddof else ()))
+    rule = _rule(name, nonempty=nonempty)
+    return composite(name, ("x",), rule, decomposed, doc, admits=rel.FLOAT, **said)
 
 
 def _log_sum_exp(attrs: Values, x: Expr, axes: tuple[int, ...]) -> Expr:
     top = max_(x, axis=axes, keepdims=True)
-    top = where(isfinite(top), top, scalar(0, tensor_of(x).dtype))  # inf - inf would be nan
-    total = log(sum_(exp(subtract(x, top)), axis=axes, keepdims=attrs["keepdims"]))
+    top = where(ew.isfinite(top), top, scalar(0, tensor_of(x).dtype))  # inf - inf would be nan
+    total = ew.log(sum_(ew.exp(ew.subtract(x, top)), axis=axes, keepdims=attrs["keepdims"]))
     kept = reduced(tensor_of(x).shape, axes, attrs["keepdims"])
-    return add(total, reshape(top, kept))
+    return ew.add(total, reshape(top, kept))
 
 
 def _mean_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
     of = tensor_of(x)
-    axes = axes_of("mean", attrs["axis"], len(of.shape))
+    axes = rel.axes_of("mean", attrs["axis"], len(of.shape))
     whole = known(product(of.shape[at] for at in axes))
-    each = divide(d, count(x, axes, of.dtype)) if not whole else multiply(d, 1 / whole)
+    each = ew.divide(d, count(x, axes, of.dtype)) if not whole else ew.multiply(d, 1 / whole)
     return [spread_back(each, of.shape, axes)]
 
 
 def _log_sum_exp_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
     shape = tensor_of(x).shape
-    axes = axes_of("logsumexp", attrs["axis"], len(shape))
+    axes = rel.axes_of("logsumexp", attrs["axis"], len(shape))
     kept = reduced(shape, axes, True)
-    return [reshape(d, kept) * exp(x - reshape(y, kept))]
+    return [reshape(d, kept) * ew.exp(x - reshape(y, kept))]
 
 
 mean = _statistic(
-    "mean",
-    lambda attrs, x, axes: average(x, axes, attrs["keepdims"]),
-    "The mean over axes of floats; of nothing it is nan.",
-    onnx=("ReduceMean",),
+    "mean", lambda attrs, x, axes: average(x, axes, attrs["keepdims"]),
+    "The mean over axes of floats; of nothing it is nan.", onnx=("ReduceMean",),
     gradient=_mean_pullback,
-)
+)  # fmt: skip
 var = _statistic(
-    "var",
-    lambda attrs, x, axes: spread(x, axes, attrs["keepdims"], attrs["ddof"]),
-    "The variance over axes; ddof is subtracted from the count.",
-    ddof=True,
-)
+    "var", lambda attrs, x, axes: spread(x, axes, attrs["keepdims"], attrs["ddof"]),
+    "The variance over axes; ddof is subtracted from the count.", ddof=True,
+)  # fmt: skip
 std = _statistic(
-    "std",
-    lambda attrs, x, axes: sqrt(spread(x, axes, attrs["keepdims"], attrs["ddof"])),
-    "The standard deviation over axes; ddof is subtracted from the count.",
-    ddof=True,
-)
+    "std", lambda attrs, x, axes: ew.sqrt(spread(x, axes, attrs["keepdims"], attrs["ddof"])),
+    "The standard deviation over axes; ddof is subtracted from the count.", ddof=True,
+)  # fmt: skip
 logsumexp = _statistic(
-    "logsumexp",
-    _log_sum_exp,
-    "log(sum(exp(x))) over axes without overflow.",
-    nonempty=True,
-    onnx=("ReduceLogSumExp",),
-    gradient=_log_sum_exp_pullback,
-)
+    "logsumexp", _log_sum_exp, "log(sum(exp(x))) over axes without overflow.", nonempty=True,
+    onnx=("ReduceLogSumExp",), gradient=_log_sum_exp_pullback,
+)  # fmt: skip
 
 
 # --- where the extreme is ------------------------------------------------------------------------
@@ -406,7 +314,9 @@ def _position(name: str, extreme: Operator, doc: str, onnx: str) -> Operator:
     def rule(attrs: Values, x: TensorType) -> TensorType:
         rank = len(x.shape)
         axes = (
-            tuple(range(rank)) if attrs["axis"] is None else (axis_of(name, attrs["axis"], rank),)
+            tuple(range(rank))
+            if attrs["axis"] is None
+            else (rel.axis_of(name, attrs["axis"], rank),)
         )
         _not_empty(name, x, axes)
         return TensorType(reduced(x.shape, axes, attrs["keepdims"]), i64)
@@ -418,31 +328,21 @@ def _position(name: str, extreme: Operator, doc: str, onnx: str) -> Operator:
             flat = reshape(x, (product(of.shape),))
             shape = reduced(of.shape, range(len(of.shape)), attrs["keepdims"])
             return reshape(along(flat, 0, attrs["last"], False), shape)
-        return along(x, axis_of(name, at, len(of.shape)), attrs["last"], attrs["keepdims"])
+        return along(x, rel.axis_of(name, at, len(of.shape)), attrs["last"], attrs["keepdims"])
 
     def along(x: Expr, at: int, last: bool, keepdims: bool) -> Expr:
         top = extreme(x, axis=(at,), keepdims=True)
         hit = equal(x, top)
         if tensor_of(x).dtype.is_float:
-            hit = logical_or(hit, isnan(x))  # the extreme is nan where any element is
+            hit = logical_or(hit, ew.isnan(x))  # the extreme is nan where any element is
         places = iota_like(x, axis=at)
         nowhere = scalar(-1 if last else i64.bounds[1], i64)
         pick = max_ if last else min_
         return pick(where(hit, places, nowhere), axis=(at,), keepdims=keepdims)
 
+    given = (attribute("axis", optional(axis), None), KEEPDIMS, attribute("last", flag, False))
     return composite(
-        name,
-        ("x",),
-        rule,
-        build,
-        doc,
-        attributes=(
-            attribute("axis", optional(axis), None),
-            KEEPDIMS,
-            attribute("last", flag, False),
-        ),
-        admits=NUMBER,
-        onnx=(onnx,),
+        name, ("x",), rule, build, doc, attributes=given, admits=rel.NUMBER, onnx=(onnx,)
     )
 
 
@@ -453,8 +353,6 @@ argmax = _position(
     "ArgMax",
 )
 argmin = _position(
-    "argmin",
-    min_,
-    "The first place of the least along an axis (or the last); nan counts as least.",
-    "ArgMin",
-)
+    "argmin", min_,
+    "The first place of the least along an axis (or the last); nan counts as least.", "ArgMin",
+)  # fmt: skip

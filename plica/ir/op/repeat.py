@@ -33,15 +33,10 @@ def _broadcast_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
 
 
 broadcast_to = primitive(
-    "broadcast_to",
-    ("x",),
-    _broadcast_rule,
-    _broadcast_body,
-    "x repeated along new axes and axes of size 1.",
-    attributes=(attribute("shape", dims),),
-    onnx=("Expand",),
-    gradient=lambda attrs, d, y, x: [unbroadcast(d, tensor_of(y), tensor_of(x))],
-)
+    "broadcast_to", ("x",), _broadcast_rule, _broadcast_body,
+    "x repeated along new axes and axes of size 1.", attributes=(attribute("shape", dims),),
+    onnx=("Expand",), gradient=lambda attrs, d, y, x: [unbroadcast(d, tensor_of(y), tensor_of(x))],
+)  # fmt: skip
 
 
 def _tile_rule(attrs: Values, x: TensorType) -> TensorType:
@@ -79,15 +74,10 @@ def _tile_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None
 
 
 tile = primitive(
-    "tile",
-    ("x",),
-    _tile_rule,
-    _tile_body,
+    "tile", ("x",), _tile_rule, _tile_body,
     "x repeated as a whole along each axis; more repetitions than axes add axes in front.",
-    attributes=(attribute("reps", naturals),),
-    onnx=("Tile",),
-    gradient=_tile_pullback,
-)
+    attributes=(attribute("reps", naturals),), onnx=("Tile",), gradient=_tile_pullback,
+)  # fmt: skip
 
 
 def _repeat_rule(attrs: Values, x: TensorType) -> TensorType:
@@ -112,14 +102,10 @@ def _repeat_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | No
 
 
 repeat = primitive(
-    "repeat",
-    ("x",),
-    _repeat_rule,
-    _repeat_body,
+    "repeat", ("x",), _repeat_rule, _repeat_body,
     "Each element of x several times in a row along an axis.",
-    attributes=(attribute("repeats", natural), attribute("axis", axis)),
-    gradient=_repeat_pullback,
-)
+    attributes=(attribute("repeats", natural), attribute("axis", axis)), gradient=_repeat_pullback,
+)  # fmt: skip
 
 # --- turning -------------------------------------------------------------------------------------
 
@@ -139,14 +125,10 @@ def _flip_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
 
 
 flip: Operator = primitive(
-    "flip",
-    ("x",),
-    _flip_rule,
-    _flip_body,
-    "x backwards along axes, all of them where none is given.",
-    attributes=(AXES,),
+    "flip", ("x",), _flip_rule, _flip_body,
+    "x backwards along axes, all of them where none is given.", attributes=(AXES,),
     gradient=lambda attrs, d, y, x: [flip(d, axis=attrs["axis"])],
-)
+)  # fmt: skip
 
 
 def _rolled(attrs: Values, rank: int) -> dict[int, int]:
@@ -183,13 +165,9 @@ def _roll_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
 
 
 roll: Operator = primitive(
-    "roll",
-    ("x",),
-    _roll_rule,
-    _roll_body,
-    "x with its elements moved along axes, around the end.",
+    "roll", ("x",), _roll_rule, _roll_body, "x with its elements moved along axes, around the end.",
     attributes=(attribute("shift", integers), attribute("axis", integers)),
     gradient=lambda attrs, d, y, x: [
         roll(d, tuple(-each for each in attrs["shift"]), attrs["axis"])
     ],
-)
+)  # fmt: skip

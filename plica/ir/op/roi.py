@@ -95,10 +95,7 @@ def _align(attrs: Values, x: Expr, rois: Expr, batch: Expr) -> Expr:
 
 
 roi_align = composite(
-    "nn.roi_align",
-    ("x", "rois", "batch"),
-    _rule,
-    _align,
+    "nn.roi_align", ("x", "rois", "batch"), _rule, _align,
     "Boxes (x1, y1, x2, y2) of images in one size: the mean (or greatest corner) of samples.",
     attributes=(
         attribute("size", many(positive)),
@@ -107,7 +104,5 @@ roi_align = composite(
         attribute("half_pixel", flag, True),
         attribute("mode", choice("avg", "max"), "avg"),
     ),
-    admits=FLOAT,
-    like=(0, 1),
-    onnx=("RoiAlign",),
-)
+    admits=FLOAT, like=(0, 1), onnx=("RoiAlign",),
+)  # fmt: skip

@@ -13,21 +13,11 @@ from __future__ import annotations
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Mismatch, Values
 from plica.ir.loop.scalar import Scalar, index
+from plica.ir.op import elementwise as ew
 from plica.ir.op.attribute import attribute, flag, natural, positive
 from plica.ir.op.comparison import greater_equal, less, logical_and
 from plica.ir.op.convolution import conv
 from plica.ir.op.create import iota
-from plica.ir.op.elementwise import (
-    absolute,
-    add,
-    cast,
-    divide,
-    floor,
-    maximum,
-    minimum,
-    multiply,
-    subtract,
-)
 from plica.ir.op.index import length, take, take_along_axis, where
 from plica.ir.op.linear import einsum
 from plica.ir.op.order import ONE, ZERO
@@ -79,15 +69,16 @@ def _deformed(attrs: Values, x: Expr, offset: Expr, mask: Expr, weight: Expr) ->
     own = quotient(channels, groups) or index(1)
     moved = reshape(offset, (n, groups, taps, 2, spots))
     places = [
-        add(_taps(attrs, kernel, out[2:], at, tensor_of(offset)), _part(moved, at)) for at in (0, 1)
+        ew.add(_taps(attrs, kernel, out[2:], at, tensor_of(offset)), _part(moved, at))
+        for at in (0, 1)
     ]
     flat = reshape(x, (n, groups, own, product((rows, columns))))
     whole = (n, groups, own, product((taps, spots)))
-    lows = [floor(each) for each in places]
+    lows = [ew.floor(each) for each in places]
     total: Expr | None = None
     for corner in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        here = [add(low, scalar(c, types[1].dtype)) for low, c in zip(lows, corner, strict=True)]
-        share = multiply(
+        here = [ew.add(low, scalar(c, types[1].dtype)) for low, c in zip(lows, corner, strict=True)]
+        share = ew.multiply(
             *(_nearness(place, low, c) for place, low, c in zip(places, lows, corner, strict=True))
         )
         inside, at = _inside(x, here)
@@ -95,10 +86,10 @@ def _deformed(attrs: Values, x: Expr, offset: Expr, mask: Expr, weight: Expr) ->
         value = take_along_axis(flat, spot, axis=-1)
         nothing = scalar(0, types[0].dtype)
         share = where(inside, share, nothing)
-        part = multiply(value, reshape(share, (n, groups, 1, whole[-1])))
-        total = part if total is None else add(total, part)
+        part = ew.multiply(value, reshape(share, (n, groups, 1, whole[-1])))
+        total = part if total is None else ew.add(total, part)
     assert total is not None
-    total = multiply(total, reshape(mask, (n, groups, 1, whole[-1])))
+    total = ew.multiply(total, reshape(mask, (n, groups, 1, whole[-1])))
     split = index(attrs["groups"])
     depth = product((quotient(channels, split) or index(1), taps))
     cells = reshape(total, (n, split, depth, spots))
@@ -115,16 +106,16 @@ def _taps(attrs: Values, kernel: Shape, out: Shape, at: int, like: TensorType) -
     """Where the taps of each window lie along an axis, were there no offsets: (taps, spots)."""
     box = (*kernel, *out)
     window = windows("nn.deformable_conv2d", attrs, 2)[at]
-    steps = multiply(iota(box, axis=2 + at), scalar(window.stride, i64))
-    reach = multiply(iota(box, axis=at), scalar(window.dilation, i64))
-    found = subtract(add(steps, reach), scalar(window.before, i64))
-    return cast(reshape(found, (product(kernel), product(out))), like.dtype)
+    steps = ew.multiply(iota(box, axis=2 + at), scalar(window.stride, i64))
+    reach = ew.multiply(iota(box, axis=at), scalar(window.dilation, i64))
+    found = ew.subtract(ew.add(steps, reach), scalar(window.before, i64))
+    return ew.cast(reshape(found, (product(kernel), product(out))), like.dtype)
 
 
 def _nearness(place: Expr, low: Expr, corner: int) -> Expr:
     """How much a corner counts along an axis."""
-    away = subtract(place, low)
-    return away if corner else subtract(scalar(1, tensor_of(away).dtype), away)
+    away = ew.subtract(place, low)
+    return away if corner else ew.subtract(scalar(1, tensor_of(away).dtype), away)
 
 
 def _inside(x: Expr, here: list[Expr]) -> tuple[Expr, Expr]:
@@ -134,25 +125,23 @@ def _inside(x: Expr, here: list[Expr]) -> tuple[Expr, Expr]:
     flat: Expr = ZERO
     for at, place in enumerate(here, 2):
         size = length(x, at)
-        within = logical_and(greater_equal(place, scalar(0, dtype)), less(place, cast(size, dtype)))
+        within = logical_and(
+            greater_equal(place, scalar(0, dtype)), less(place, ew.cast(size, dtype))
+        )
         inside = within if inside is None else logical_and(inside, within)
-        held = maximum(ZERO, minimum(cast(place, i64), subtract(size, ONE)))
-        flat = add(multiply(flat, size), held)
+        held = ew.maximum(ZERO, ew.minimum(ew.cast(place, i64), ew.subtract(size, ONE)))
+        flat = ew.add(ew.multiply(flat, size), held)
     assert inside is not None
     return inside, flat
 
 
 deformable_conv2d = composite(
-    "nn.deformable_conv2d",
-    ("x", "offset", "mask", "weight"),
-    _deformed_rule,
+    "nn.deformable_conv2d", ("x", "offset", "mask", "weight"), _deformed_rule,
     lambda attrs, *given: narrow(_deformed(attrs, *map(widen, given)), tensor_of(given[0]).dtype),
     "A convolution whose taps are moved by offsets (y, x) and scaled by a mask; between pixels it "
     "interpolates, outside there are zeros.",
-    attributes=conv.attributes,
-    admits=FLOAT,
-    onnx=("DeformConv",),
-)
+    attributes=conv.attributes, admits=FLOAT, onnx=("DeformConv",),
+)  # fmt: skip
 
 # --- at all displacements ------------------------------------------------------------------------
 
@@ -193,10 +182,10 @@ def _correlation(attrs: Values, x: Expr, y: Expr) -> Expr:
         y = take(y, spots, axis=at)  # (n, c, displacement, place, tap, …)
         still = take(spots, scalar(count // 2, i64), axis=0)
         x = expand_dims(take(x, still, axis=at), (at,))
-    away = multiply(x, y) if attrs["multiply"] else absolute(subtract(x, y))
+    away = ew.multiply(x, y) if attrs["multiply"] else ew.absolute(ew.subtract(x, y))
     total = sum_(away, axis=(1, 4, 7))  # (n, dy, rows, dx, columns)
-    terms = multiply(length(x, 1), scalar(attrs["kernel"] ** 2, i64))
-    share = divide(total, cast(terms, tensor_of(total).dtype))
+    terms = ew.multiply(length(x, 1), scalar(attrs["kernel"] ** 2, i64))
+    share = ew.divide(total, ew.cast(terms, tensor_of(total).dtype))
     found = einsum((share,), equation="ndiej->ndeij")
     return narrow(reshape(found, _correlation_rule(attrs, of, of).shape), of.dtype)
 
@@ -204,17 +193,14 @@ def _correlation(attrs: Values, x: Expr, y: Expr) -> Expr:
 def _spots(attrs: Values, box: tuple[int, Scalar, Scalar]) -> Expr:
     """Which pixel a displacement, a place of the result and a tap of its window look at."""
     shape = (index(box[0]), *box[1:])
-    moves = multiply(iota(shape, axis=0), scalar(attrs["displacement_stride"], i64))
-    steps = multiply(iota(shape, axis=1), scalar(attrs["stride"], i64))
+    moves = ew.multiply(iota(shape, axis=0), scalar(attrs["displacement_stride"], i64))
+    steps = ew.multiply(iota(shape, axis=1), scalar(attrs["stride"], i64))
     reach = attrs["max_displacement"] - box[0] // 2 * attrs["displacement_stride"]
-    return add(add(moves, steps), add(iota(shape, axis=2), scalar(reach, i64)))
+    return ew.add(ew.add(moves, steps), ew.add(iota(shape, axis=2), scalar(reach, i64)))
 
 
 correlation = composite(
-    "nn.correlation",
-    ("x", "y"),
-    _correlation_rule,
-    _correlation,
+    "nn.correlation", ("x", "y"), _correlation_rule, _correlation,
     "The mean product (or distance) of windows of x with those of y at each displacement.",
     attributes=(
         attribute("kernel", positive, 1),
@@ -225,4 +211,4 @@ correlation = composite(
         attribute("multiply", flag, True),
     ),
     admits=FLOAT,
-)
+)  # fmt: skip

@@ -1,8 +1,8 @@
 """Scattering: what gathers do, backwards.  Values are added up at the places that indices name.
 
 They are the adjoints of `take` and `take_along_axis`: <g, take(x)> = <scatter_sum(g), x>.  Several
-values at one place are summed; a place that no index names has 0.  Which of the indices that name a
-place comes last is told by `last_index`.
+values at one place are summed; a place that no index names has 0.  `scatter_rows` puts rows into a
+table that is there already, or joins them with its rows; an index outside it names none.
 
 >>> from plica.ir.type.term import tensor
 >>> _, attrs = scatter_sum.bind((1.0, 0), {"size": 5})
@@ -13,21 +13,58 @@ place comes last is told by `last_index`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from plica.ir.graph.expression import Expr
-from plica.ir.graph.operator import Values
-from plica.ir.loop.scalar import Buffer, Eq, Lit, Lt, Scalar, Select
+from plica.ir.graph.operator import Through, Values
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.scalar import (
+    Buffer,
+    Combiner,
+    Eq,
+    Le,
+    Lit,
+    Lt,
+    Max,
+    Scalar,
+    Select,
+    dtype_of,
+    index,
+)
 from plica.ir.loop.tensor import Compute, compute, reduce
-from plica.ir.op.attribute import AXIS, attribute, axis, dims, size
+from plica.ir.op.attribute import AXIS, attribute, axis, choice, dims, size
 from plica.ir.op.cotangent import word
 from plica.ir.op.index import MODE, integers, place
 from plica.ir.op.pad import guarded
 from plica.ir.op.record import as_dtype, primitive
-from plica.ir.op.relation import NUMBER, axis_of, rank_is, refuse, same, wide
+from plica.ir.op.relation import (
+    NUMBER,
+    axis_of,
+    rank_at_least,
+    rank_is,
+    refuse,
+    same,
+    shown,
+    wide,
+)
 from plica.ir.type.dim import same_dim
-from plica.ir.type.dtype import i64
 from plica.ir.type.term import TensorType
 
 take, take_along_axis = word("take"), word("take_along_axis")
+scatter_nd, expand_dims = word("scatter_nd"), word("expand_dims")
+
+COMBINERS: Final[dict[str, Combiner]] = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
+"""How values that name one place are joined, and what a reduction calls that."""
+
+REDUCTION: Final = attribute("reduction", choice("replace", *COMBINERS), "replace")
+
+
+def combines(name: str, kind: str, x: TensorType) -> None:
+    """Ask for numbers where values are joined."""
+    if kind != "replace" and x.dtype not in NUMBER:
+        message = f"{name} combines numbers."
+        refuse("dtype-conflict", message, "an integer or floating-point type", str(x.dtype))
 
 
 def _scatter_axis(attrs: Values, x: TensorType, indices: TensorType) -> int:
@@ -131,29 +168,61 @@ scatter_sum_along_axis = primitive(
 )
 
 
-def _last_rule(attrs: Values, indices: TensorType) -> TensorType:
-    integers("last_index", indices)
-    rank_is("last_index", "the indices", indices, 1)
-    return TensorType((attrs["size"],), i64)
+# --- rows of a table ------------------------------------------------------------------------------
 
 
-def _last_body(attrs: Values, out: TensorType, indices: Buffer) -> Compute:
-    none = Lit(i64.bounds[0], i64)
+def _rows_rule(
+    attrs: Values, x: TensorType, indices: TensorType, updates: TensorType
+) -> TensorType:
+    name = "scatter_rows"
+    integers(name, indices)
+    combines(name, attrs["reduction"], x)
+    rank_is(name, "the indices", indices, 1)
+    rank_at_least(name, x, 1)
+    wanted = (*indices.shape, *x.shape[1:])
+    if len(wanted) != len(updates.shape) or not all(map(same_dim, wanted, updates.shape)):
+        message = f"{name} takes a row of x for each index."
+        refuse("shape-conflict", message, shown(wanted), shown(updates.shape))
+    return x
 
-    def element(i: Scalar) -> Scalar:
+
+def _rows_body(
+    attrs: Values, out: TensorType, x: Buffer, indices: Buffer, updates: Buffer
+) -> Compute:
+    kind = attrs["reduction"]
+    inner = wide(x.dtype) if kind in ("add", "mul") else x.dtype
+
+    def joined(combiner: Combiner, *i: Scalar, value: Callable[[Scalar], Scalar]) -> Scalar:
         def term(k: Scalar) -> Scalar:
-            return Select(Eq(place(indices[k], attrs["size"], attrs["mode"]), i), k, none)
+            here = Eq(place(indices[k], x.shape[0], "raise"), i[0])
+            start, _ = MEANING[combiner]
+            return Select(here, value(k), start(dtype_of(value(k))))
 
-        return reduce("max", indices.shape, term)
+        return reduce(combiner, indices.shape, term)
 
-    return compute((indices,), out.shape, element)
+    def combined(*i: Scalar) -> Scalar:
+        _, join = MEANING[COMBINERS[kind]]
+        every = joined(COMBINERS[kind], *i, value=lambda k: as_dtype(updates[(k, *i[1:])], inner))
+        return as_dtype(join(as_dtype(x[i], inner), every), x.dtype)
+
+    def replaced(*i: Scalar) -> Scalar:
+        last, first = joined("max", *i, value=lambda k: k), index(0)
+        return Select(Le(first, last), updates[(Max(last, first), *i[1:])], x[i])
+
+    return compute((x, indices, updates), out.shape, replaced if kind == "replace" else combined)
 
 
-last_index = primitive(
-    "last_index",
-    ("indices",),
-    _last_rule,
-    _last_body,
-    "For each place the number of the last index that names it; the least i64 where none does.",
-    attributes=(attribute("size", size), MODE),
+def _as_places(attrs: Values, x: Expr, indices: Expr, updates: Expr) -> Expr:
+    return scatter_nd(x, expand_dims(indices, (1,)), updates, reduction=attrs["reduction"])
+
+
+scatter_rows = primitive(
+    "scatter_rows",
+    ("x", "indices", "updates"),
+    _rows_rule,
+    _rows_body,
+    "x with each row of the updates put, or joined, in turn where its index says.",
+    attributes=(REDUCTION,),
+    like=(0, 2),
+    gradient=Through(_as_places),
 )

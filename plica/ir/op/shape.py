@@ -18,24 +18,9 @@ from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator, Values
 from plica.ir.loop.scalar import Buffer, FloorDiv, FloorMod, Scalar, index
 from plica.ir.loop.tensor import Compute, compute
-from plica.ir.op.attribute import (
-    AXES,
-    attribute,
-    axes,
-    axis,
-    dims,
-    integers,
-    new_shape,
-)
+from plica.ir.op.attribute import AXES, attribute, axes, axis, dims, integers, new_shape
 from plica.ir.op.record import composite, plus, primitive, tensor_of, times
-from plica.ir.op.relation import (
-    Shape,
-    axes_of,
-    axis_of,
-    need,
-    refuse,
-    shown,
-)
+from plica.ir.op.relation import Shape, axes_of, axis_of, need, refuse, shown
 from plica.ir.type.dim import dim_var, known, normal_dim, product, quotient, same_dim
 from plica.ir.type.term import TensorType
 
@@ -130,22 +115,15 @@ def _unshaped(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
 
 
 reshape = primitive(
-    "reshape",
-    ("x",),
-    _reshape_rule,
-    _reshape_body,
+    "reshape", ("x",), _reshape_rule, _reshape_body,
     "The elements of x in row-major order in another shape; one dim may be -1.",
-    attributes=(attribute("shape", new_shape),),
-    onnx=("Reshape",),
-    gradient=_unshaped,
-)
+    attributes=(attribute("shape", new_shape),), onnx=("Reshape",), gradient=_unshaped,
+)  # fmt: skip
 ravel = composite(
-    "ravel",
-    ("x",),
-    lambda attrs, x: TensorType((product(x.shape),), x.dtype),
+    "ravel", ("x",), lambda attrs, x: TensorType((product(x.shape),), x.dtype),
     lambda attrs, x: reshape(x, (product(tensor_of(x).shape),)),
     "The elements of x in row-major order as a vector.",
-)
+)  # fmt: skip
 
 
 def _flat_shape(shape: Shape, at: int) -> Shape:
@@ -157,15 +135,11 @@ def _flat_shape(shape: Shape, at: int) -> Shape:
 
 
 flatten = composite(
-    "nn.flatten",
-    ("x",),
-    lambda attrs, x: TensorType(_flat_shape(x.shape, attrs["axis"]), x.dtype),
+    "nn.flatten", ("x",), lambda attrs, x: TensorType(_flat_shape(x.shape, attrs["axis"]), x.dtype),
     lambda attrs, x: reshape(x, _flat_shape(tensor_of(x).shape, attrs["axis"])),
     "A matrix: the axes before `axis` as rows, the others as columns.",
-    attributes=(attribute("axis", axis, 1),),
-    onnx=("Flatten",),
-    aliases=("nn.batch_flatten",),
-)
+    attributes=(attribute("axis", axis, 1),), onnx=("Flatten",), aliases=("nn.batch_flatten",),
+)  # fmt: skip
 
 # --- order of axes -------------------------------------------------------------------------------
 
@@ -198,16 +172,11 @@ def _transpose_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr |
 
 
 transpose = primitive(
-    "transpose",
-    ("x",),
-    _transpose_rule,
-    _transpose_body,
+    "transpose", ("x",), _transpose_rule, _transpose_body,
     "x with its axes in another order; reversed where none is given.",
-    attributes=(attribute("axes", axes, None),),
-    onnx=("Transpose",),
-    aliases=("permute_dims",),
+    attributes=(attribute("axes", axes, None),), onnx=("Transpose",), aliases=("permute_dims",),
     gradient=_transpose_pullback,
-)
+)  # fmt: skip
 
 
 def _swapped(attrs: Values, rank: int) -> tuple[int, ...]:
@@ -234,13 +203,11 @@ def _permuted(shape: Shape, order: tuple[int, ...]) -> Shape:
 
 
 swapaxes = composite(
-    "swapaxes",
-    ("x",),
+    "swapaxes", ("x",),
     lambda attrs, x: TensorType(_permuted(x.shape, _swapped(attrs, len(x.shape))), x.dtype),
     lambda attrs, x: transpose(x, _swapped(attrs, len(tensor_of(x).shape))),
-    "x with two axes exchanged.",
-    attributes=(attribute("axis1", axis), attribute("axis2", axis)),
-)
+    "x with two axes exchanged.", attributes=(attribute("axis1", axis), attribute("axis2", axis)),
+)  # fmt: skip
 moveaxis = composite(
     "moveaxis",
     ("x",),
@@ -271,14 +238,12 @@ def _matched(attrs: Values, x: TensorType) -> TensorType:
 
 
 match_shape: Operator = primitive(
-    "match_shape",
-    ("x",),
-    _matched,
+    "match_shape", ("x",), _matched,
     lambda attrs, out, x: compute((x,), out.shape, lambda *i: x[i]),
     "x itself, whose sizes are those of a shape: what no type can show is looked at when it runs.",
     attributes=(attribute("shape", dims),),
     gradient=lambda attrs, d, y, x: [match_shape(d, tensor_of(x).shape)],
-)
+)  # fmt: skip
 
 # --- axes of size one ----------------------------------------------------------------------------
 
@@ -313,15 +278,10 @@ def _squeeze_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
 
 
 squeeze = primitive(
-    "squeeze",
-    ("x",),
-    _squeeze_rule,
-    _squeeze_body,
+    "squeeze", ("x",), _squeeze_rule, _squeeze_body,
     "x without axes of size 1; without all of them where none is given and the sizes are known.",
-    attributes=(AXES,),
-    onnx=("Squeeze",),
-    gradient=_unshaped,
-)
+    attributes=(AXES,), onnx=("Squeeze",), gradient=_unshaped,
+)  # fmt: skip
 
 
 def _expanded(attrs: Values, rank: int) -> tuple[int, ...]:
@@ -343,13 +303,8 @@ def _expand_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
 
 
 expand_dims = primitive(
-    "expand_dims",
-    ("x",),
-    _expand_rule,
-    _expand_body,
+    "expand_dims", ("x",), _expand_rule, _expand_body,
     "x with new axes of size 1 at the given places of the result.",
-    attributes=(attribute("axis", integers),),
-    onnx=("Unsqueeze",),
-    aliases=("unsqueeze",),
+    attributes=(attribute("axis", integers),), onnx=("Unsqueeze",), aliases=("unsqueeze",),
     gradient=_unshaped,
-)
+)  # fmt: skip

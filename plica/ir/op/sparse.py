@@ -40,16 +40,13 @@ def _sparse_rule(attrs: Values, indices: TensorType, values: TensorType) -> Tens
 
 
 sparse_to_dense = composite(
-    "sparse_to_dense",
-    ("indices", "values"),
-    _sparse_rule,
+    "sparse_to_dense", ("indices", "values"), _sparse_rule,
     lambda attrs, indices, values: scatter_nd(
         full(attrs["shape"], attrs["default"], tensor_of(values).dtype), indices, values
     ),
     "A tensor of one value but for some, whose places are rows of the indices.",
-    attributes=(attribute("shape", dims), attribute("default", number, 0)),
-    like=(1,),
-)
+    attributes=(attribute("shape", dims), attribute("default", number, 0)), like=(1,),
+)  # fmt: skip
 
 
 def _rows_rule(attrs: Values, x: TensorType, *given: TensorType) -> TensorType:
@@ -78,11 +75,7 @@ def _rows(attrs: Values, x: Expr, data: Expr, indices: Expr, starts: Expr) -> Ex
 
 
 sparse_dense = composite(
-    "nn.sparse_dense",
-    ("x", "data", "indices", "starts"),
-    _rows_rule,
-    _rows,
+    "nn.sparse_dense", ("x", "data", "indices", "starts"), _rows_rule, _rows,
     "x @ weight.T with a weight of compressed rows: elements, their columns, where rows start.",
-    admits=NUMBER,
-    like=(0, 1),
-)
+    admits=NUMBER, like=(0, 1),
+)  # fmt: skip

@@ -127,11 +127,8 @@ def _by_counting(keys: Expr, places: Expr, k: int, largest: bool) -> Expr:
 
 
 topk = composite(
-    "topk",
-    ("x",),
-    _topk_rule,
-    _topk,
+    "topk", ("x",), _topk_rule, _topk,
     "The k greatest (or least) along an axis in order, and their places.",
     attributes=(attribute("k", natural), AXIS, attribute("largest", flag, True)),
     admits=NUMBER | BOOL,
-)
+)  # fmt: skip

@@ -22,20 +22,7 @@ from collections.abc import Sequence
 
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator, Values
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Eq,
-    FloorDiv,
-    FloorMod,
-    Le,
-    Lit,
-    Lt,
-    Or,
-    Scalar,
-    Select,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.tensor import Compute, compute, reduce
 from plica.ir.op.attribute import attribute, dims
 from plica.ir.op.elementwise import call
@@ -57,34 +44,29 @@ def settings(attrs: Values) -> dict[str, object]:
     return {each.name: attrs.get(each.name, each.default) for each in WINDOW}
 
 
-def _sum_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+def _sum_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
     kernel, sliding = sliding_windows("nn.window_sum", attrs, len(x.shape) - 2)
     inner = wide(x.dtype)
 
-    def element(n: Scalar, c: Scalar, *at: Scalar) -> Scalar:
-        def load(*k: Scalar) -> Scalar:
+    def element(n: sc.Scalar, c: sc.Scalar, *at: sc.Scalar) -> sc.Scalar:
+        def load(*k: sc.Scalar) -> sc.Scalar:
             places, checks = window_places(attrs, sliding, at, k, x)
-            return as_dtype(guarded(checks, x[(n, c, *places)], Lit(0, x.dtype)), inner)
+            return as_dtype(guarded(checks, x[(n, c, *places)], sc.Lit(0, x.dtype)), inner)
 
         return as_dtype(reduce("sum", kernel, load), x.dtype)
 
     return compute((x,), out.shape, element)
 
 
-def _spatial(of: Expr) -> tuple[Scalar, ...]:
+def _spatial(of: Expr) -> tuple[sc.Scalar, ...]:
     return tensor_of(of).shape[2:]
 
 
 window_sum = primitive(
-    "nn.window_sum",
-    ("x",),
-    lambda attrs, x: pool_rule("nn.window_sum", attrs, x),
-    _sum_body,
-    "The sum of each window; padding counts as zeros.",
-    attributes=WINDOW,
-    admits=NUMBER,
+    "nn.window_sum", ("x",), lambda attrs, x: pool_rule("nn.window_sum", attrs, x), _sum_body,
+    "The sum of each window; padding counts as zeros.", attributes=WINDOW, admits=NUMBER,
     gradient=lambda attrs, d, y, x: [window_spread(d, **settings(attrs), size=_spatial(x))],
-)
+)  # fmt: skip
 
 
 def _whole(name: str, attrs: Values, x: TensorType) -> TensorType:
@@ -99,18 +81,21 @@ def _whole(name: str, attrs: Values, x: TensorType) -> TensorType:
 
 
 def _holding(
-    sliding: Sequence[Window], at: Sequence[Scalar], k: Sequence[Scalar], counts: Sequence[Scalar]
-) -> tuple[list[Scalar], list[Scalar]]:
+    sliding: Sequence[Window],
+    at: Sequence[sc.Scalar],
+    k: Sequence[sc.Scalar],
+    counts: Sequence[sc.Scalar],
+) -> tuple[list[sc.Scalar], list[sc.Scalar]]:
     """The windows whose place `k` is `at`, and the conditions under which there are such."""
-    found: list[Scalar] = []
-    checks: list[Scalar] = []
+    found: list[sc.Scalar] = []
+    checks: list[sc.Scalar] = []
     for window, place, inner, count in zip(sliding, at, k, counts, strict=True):
         reached = plus(place, window.before) - times(inner, window.dilation)
-        stride = index(window.stride)
+        stride = sc.index(window.stride)
         if window.stride > 1:
-            checks.append(Eq(FloorMod(reached, stride), index(0)))
-        number = reached if window.stride == 1 else FloorDiv(reached, stride)
-        checks += [Le(index(0), number), Lt(number, count)]
+            checks.append(sc.Eq(sc.FloorMod(reached, stride), sc.index(0)))
+        number = reached if window.stride == 1 else sc.FloorDiv(reached, stride)
+        checks += [sc.Le(sc.index(0), number), sc.Lt(number, count)]
         found.append(number)
     return found, checks
 
@@ -126,40 +111,40 @@ def _apart(kernel: Sequence[int], sliding: Sequence[Window]) -> bool:
 def _only(
     kernel: Sequence[int],
     sliding: Sequence[Window],
-    at: Sequence[Scalar],
-    counts: Sequence[Scalar],
-    sizes: Sequence[Scalar],
-) -> tuple[list[Scalar], list[Scalar], list[Scalar]]:
+    at: Sequence[sc.Scalar],
+    counts: Sequence[sc.Scalar],
+    sizes: Sequence[sc.Scalar],
+) -> tuple[list[sc.Scalar], list[sc.Scalar], list[sc.Scalar]]:
     """Of windows that are apart, the one that `at` may lie in; where in it; whether it does."""
-    found: list[Scalar] = []
-    inner: list[Scalar] = []
-    checks: list[Scalar] = []
+    found: list[sc.Scalar] = []
+    inner: list[sc.Scalar] = []
+    checks: list[sc.Scalar] = []
     for size, window, place, count, whole in zip(kernel, sliding, at, counts, sizes, strict=True):
         reached = plus(place, window.before)
-        stride = index(window.stride)
-        found.append(reached if window.stride == 1 else FloorDiv(reached, stride))
-        inner.append(index(0) if window.stride == 1 else FloorMod(reached, stride))
+        stride = sc.index(window.stride)
+        found.append(reached if window.stride == 1 else sc.FloorDiv(reached, stride))
+        inner.append(sc.index(0) if window.stride == 1 else sc.FloorMod(reached, stride))
         if size < window.stride:
-            checks.append(Lt(inner[-1], index(size)))
+            checks.append(sc.Lt(inner[-1], sc.index(size)))
         windows_, length = known(count), known(whole)
         if windows_ is None or length is None or length + window.before > windows_ * window.stride:
-            checks.append(Lt(found[-1], count))
+            checks.append(sc.Lt(found[-1], count))
     return found, inner, checks
 
 
-def _spread_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
+def _spread_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
     kernel, sliding = sliding_windows("nn.window_spread", attrs, len(x.shape) - 2)
     inner = wide(x.dtype)
     apart = _apart(kernel, sliding)
 
-    def element(n: Scalar, c: Scalar, *at: Scalar) -> Scalar:
+    def element(n: sc.Scalar, c: sc.Scalar, *at: sc.Scalar) -> sc.Scalar:
         if apart:
             found, _, checks = _only(kernel, sliding, at, x.shape[2:], out.shape[2:])
-            return guarded(checks, x[(n, c, *found)], Lit(0, x.dtype))
+            return guarded(checks, x[(n, c, *found)], sc.Lit(0, x.dtype))
 
-        def load(*k: Scalar) -> Scalar:
+        def load(*k: sc.Scalar) -> sc.Scalar:
             found, checks = _holding(sliding, at, k, x.shape[2:])
-            return as_dtype(guarded(checks, x[(n, c, *found)], Lit(0, x.dtype)), inner)
+            return as_dtype(guarded(checks, x[(n, c, *found)], sc.Lit(0, x.dtype)), inner)
 
         return as_dtype(reduce("sum", kernel, load), x.dtype)
 
@@ -167,22 +152,18 @@ def _spread_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
 
 
 window_spread: Operator = primitive(
-    "nn.window_spread",
-    ("x",),
-    lambda attrs, x: _whole("nn.window_spread", attrs, x),
-    _spread_body,
+    "nn.window_spread", ("x",), lambda attrs, x: _whole("nn.window_spread", attrs, x), _spread_body,
     "The transpose of nn.window_sum: each place has the sum of the windows it lies in.",
-    attributes=(*WINDOW, _SIZE),
-    admits=NUMBER,
+    attributes=(*WINDOW, _SIZE), admits=NUMBER,
     gradient=lambda attrs, d, y, x: [window_sum(d, **settings(attrs))],
-)
+)  # fmt: skip
 
 # --- one place of each window --------------------------------------------------------------------
 
 
-def _count(kernel: Sequence[int], k: Sequence[Scalar]) -> Scalar:
+def _count(kernel: Sequence[int], k: Sequence[sc.Scalar]) -> sc.Scalar:
     """The number of a place of a window, counted through it."""
-    flat: Scalar = index(0)
+    flat: sc.Scalar = sc.index(0)
     for size, each in zip(kernel, k, strict=True):
         flat = plus(times(flat, size), each)
     return flat
@@ -196,22 +177,24 @@ def _first_rule(attrs: Values, x: TensorType, value: TensorType) -> TensorType:
     return TensorType(value.shape, i64)
 
 
-def _first_body(attrs: Values, out: TensorType, x: Buffer, value: Buffer) -> Compute:
+def _first_body(attrs: Values, out: TensorType, x: sc.Buffer, value: sc.Buffer) -> Compute:
     kernel, sliding = sliding_windows("nn.window_first", attrs, len(x.shape) - 2)
     beyond = 1
     for size in kernel:
         beyond *= size
 
-    def element(n: Scalar, c: Scalar, *at: Scalar) -> Scalar:
+    def element(n: sc.Scalar, c: sc.Scalar, *at: sc.Scalar) -> sc.Scalar:
         wanted = value[(n, c, *at)]
 
-        def load(*k: Scalar) -> Scalar:
+        def load(*k: sc.Scalar) -> sc.Scalar:
             places, checks = window_places(attrs, sliding, at, k, x)
             there = x[(n, c, *places)]
-            hit: Scalar = Eq(there, wanted)
+            hit: sc.Scalar = sc.Eq(there, wanted)
             if x.dtype.is_float:
-                hit = Or(hit, And(call("isnan", there), call("isnan", wanted)))
-            return guarded(checks, Select(hit, _count(kernel, k), index(beyond)), index(beyond))
+                hit = sc.Or(hit, sc.And(call("isnan", there), call("isnan", wanted)))
+            return guarded(
+                checks, sc.Select(hit, _count(kernel, k), sc.index(beyond)), sc.index(beyond)
+            )
 
         return reduce("min", kernel, load)
 
@@ -219,14 +202,10 @@ def _first_body(attrs: Values, out: TensorType, x: Buffer, value: Buffer) -> Com
 
 
 window_first = primitive(
-    "nn.window_first",
-    ("x", "value"),
-    _first_rule,
-    _first_body,
+    "nn.window_first", ("x", "value"), _first_rule, _first_body,
     "Which place of its window, counted through it, is the first that holds a value.",
-    attributes=WINDOW,
-    admits=NUMBER,
-)
+    attributes=WINDOW, admits=NUMBER,
+)  # fmt: skip
 
 
 def _take_rule(attrs: Values, x: TensorType, places: TensorType) -> TensorType:
@@ -238,15 +217,15 @@ def _take_rule(attrs: Values, x: TensorType, places: TensorType) -> TensorType:
     return TensorType(places.shape, x.dtype)
 
 
-def _take_body(attrs: Values, out: TensorType, x: Buffer, places: Buffer) -> Compute:
+def _take_body(attrs: Values, out: TensorType, x: sc.Buffer, places: sc.Buffer) -> Compute:
     kernel, sliding = sliding_windows("nn.window_take", attrs, len(x.shape) - 2)
 
-    def element(n: Scalar, c: Scalar, *at: Scalar) -> Scalar:
+    def element(n: sc.Scalar, c: sc.Scalar, *at: sc.Scalar) -> sc.Scalar:
         flat = as_dtype(places[(n, c, *at)], i64)
-        inner: list[Scalar] = []
+        inner: list[sc.Scalar] = []
         for number, size in reversed(tuple(enumerate(kernel))):
-            inner.insert(0, flat if number == 0 else FloorMod(flat, index(size)))
-            flat = FloorDiv(flat, index(size))
+            inner.insert(0, flat if number == 0 else sc.FloorMod(flat, sc.index(size)))
+            flat = sc.FloorDiv(flat, sc.index(size))
         at_ = [w.place(a, k) for w, a, k in zip(sliding, at, inner, strict=True)]
         return x[(n, c, *at_)]
 
@@ -261,23 +240,23 @@ def _put_rule(attrs: Values, x: TensorType, places: TensorType) -> TensorType:
     return _whole("nn.window_put", attrs, x)
 
 
-def _put_body(attrs: Values, out: TensorType, x: Buffer, places: Buffer) -> Compute:
+def _put_body(attrs: Values, out: TensorType, x: sc.Buffer, places: sc.Buffer) -> Compute:
     kernel, sliding = sliding_windows("nn.window_put", attrs, len(x.shape) - 2)
     inner = wide(x.dtype)
-    nothing = Lit(0, inner)
+    nothing = sc.Lit(0, inner)
     apart = _apart(kernel, sliding)
 
-    def element(n: Scalar, c: Scalar, *at: Scalar) -> Scalar:
+    def element(n: sc.Scalar, c: sc.Scalar, *at: sc.Scalar) -> sc.Scalar:
         if apart:
             found, own, checks = _only(kernel, sliding, at, x.shape[2:], out.shape[2:])
-            here = Eq(as_dtype(places[(n, c, *found)], i64), _count(kernel, own))
-            zero = Lit(0, x.dtype)
-            return guarded(checks, Select(here, x[(n, c, *found)], zero), zero)
+            here = sc.Eq(as_dtype(places[(n, c, *found)], i64), _count(kernel, own))
+            zero = sc.Lit(0, x.dtype)
+            return guarded(checks, sc.Select(here, x[(n, c, *found)], zero), zero)
 
-        def load(*k: Scalar) -> Scalar:
+        def load(*k: sc.Scalar) -> sc.Scalar:
             found, checks = _holding(sliding, at, k, x.shape[2:])
-            here = Eq(as_dtype(places[(n, c, *found)], i64), _count(kernel, k))
-            value = Select(here, as_dtype(x[(n, c, *found)], inner), nothing)
+            here = sc.Eq(as_dtype(places[(n, c, *found)], i64), _count(kernel, k))
+            value = sc.Select(here, as_dtype(x[(n, c, *found)], inner), nothing)
             return guarded(checks, value, nothing)
 
         return as_dtype(reduce("sum", kernel, load), x.dtype)
@@ -286,27 +265,17 @@ def _put_body(attrs: Values, out: TensorType, x: Buffer, places: Buffer) -> Comp
 
 
 window_take = primitive(
-    "nn.window_take",
-    ("x", "places"),
-    _take_rule,
-    _take_body,
-    "The element of each window at a place, counted through the window.",
-    attributes=WINDOW,
-    admits=NUMBER,
-    like=(0,),
+    "nn.window_take", ("x", "places"), _take_rule, _take_body,
+    "The element of each window at a place, counted through the window.", attributes=WINDOW,
+    admits=NUMBER, like=(0,),
     gradient=lambda attrs, d, y, x, places: [
         window_put(d, places, **settings(attrs), size=_spatial(x)),
         None,
     ],
-)
+)  # fmt: skip
 window_put: Operator = primitive(
-    "nn.window_put",
-    ("x", "places"),
-    _put_rule,
-    _put_body,
+    "nn.window_put", ("x", "places"), _put_rule, _put_body,
     "The transpose of nn.window_take: each value is added at a place of its window.",
-    attributes=(*WINDOW, _SIZE),
-    admits=NUMBER,
-    like=(0,),
+    attributes=(*WINDOW, _SIZE), admits=NUMBER, like=(0,),
     gradient=lambda attrs, d, y, x, places: [window_take(d, places, **settings(attrs)), None],
-)
+)  # fmt: skip

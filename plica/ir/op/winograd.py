@@ -187,15 +187,10 @@ def _plainly(attrs: Values, x: Expr, weight: Expr) -> Expr:
 
 
 conv_winograd = primitive(
-    "nn.conv_winograd",
-    ("x", "weight"),
-    _conv_rule,
-    _conv_body,
+    "nn.conv_winograd", ("x", "weight"), _conv_rule, _conv_body,
     "The convolution of (n, c, h, w) with a 3x3 weight that `nn.winograd_weight` has transformed.",
-    attributes=(_TILE, PADDING),
-    admits=(f32, f64),
-    gradient=Through(_plainly),
-)
+    attributes=(_TILE, PADDING), admits=(f32, f64), gradient=Through(_plainly),
+)  # fmt: skip
 
 
 def _weight_rule(attrs: Values, weight: TensorType) -> TensorType:
@@ -216,11 +211,7 @@ def _weight_build(attrs: Values, weight: Expr) -> Expr:
 
 
 winograd_weight = composite(
-    "nn.winograd_weight",
-    ("weight",),
-    _weight_rule,
-    _weight_build,
+    "nn.winograd_weight", ("weight",), _weight_rule, _weight_build,
     "A weight (out, c, 3, 3) as `nn.conv_winograd` takes it: (products of a tile, c, out).",
-    attributes=(_TILE,),
-    admits=(f32, f64),
-)
+    attributes=(_TILE,), admits=(f32, f64),
+)  # fmt: skip

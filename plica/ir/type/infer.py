@@ -49,14 +49,8 @@ else:
     match_errors = late("plica.ir.graph.exhaustiveness:match_errors")
 
 __all__ = [
-    "Places",
-    "infer",
-    "infer_expr",
-    "is_inferred",
-    "kernel_type",
-    "same_type",
-    "type_of",
-]
+    "Places", "infer", "infer_expr", "is_inferred", "kernel_type", "same_type", "type_of",
+]  # fmt: skip
 
 _inferred: Final[WeakSet[Module]] = WeakSet()
 

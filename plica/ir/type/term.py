@@ -28,20 +28,9 @@ from plica.runtime.late import late
 WRITTEN = "ir.type"  # the path that its terms are written down under
 
 __all__ = [
-    "DataName",
-    "DataType",
-    "FuncType",
-    "TensorType",
-    "TupleType",
-    "Type",
-    "TypeVar",
-    "Unknown",
-    "dim_var",
-    "f32",
-    "holds_function",
-    "static_shape",
-    "tensor",
-]
+    "DataName", "DataType", "FuncType", "TensorType", "TupleType", "Type", "TypeVar", "Unknown",
+    "dim_var", "f32", "holds_function", "static_shape", "tensor",
+]  # fmt: skip
 
 
 class TypeTerm(Term):

@@ -13,23 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from plica.core.term import Term
-from plica.ir.graph.expression import (
-    Apply,
-    Call,
-    Const,
-    Constructor,
-    Expr,
-    Function,
-    If,
-    Let,
-    LetDim,
-    Literal,
-    Match,
-    Project,
-    Tuple,
-    Var,
-    remember_type,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.type.dim import dim
 from plica.ir.type.error_report import ErrorReport
 from plica.ir.type.refresh import is_untyped
@@ -58,7 +42,7 @@ class TypeChecker(TypingState):
     def __init__(
         self,
         report: ErrorReport,
-        outer: Mapping[Var, Type] | None = None,
+        outer: Mapping[ex.Var, Type] | None = None,
         bad: Collection[Term] = (),
         local: bool = False,
     ) -> None:
@@ -69,7 +53,7 @@ class TypeChecker(TypingState):
         self._loose: dict[Term, Instance] = {}
         self._tied: set[Term] = set()  # unknowns that follow from others
 
-    def visit(self, root: Expr, signature: FuncType | None = None) -> Instance:
+    def visit(self, root: ex.Expr, signature: FuncType | None = None) -> Instance:
         """The instance of `root`; a function may come with the type it is to have."""
         solver, shared, loose, mark = self.solver, self._shared, self._loose, self._leaf_mark
         known = solver.known
@@ -88,10 +72,10 @@ class TypeChecker(TypingState):
                         values.append(self._leaf(node, node._type))
                         continue
                     cls = node.__class__
-                    if cls is Var:
+                    if cls is ex.Var:
                         values.append(self._variable(node))
                         continue
-                    if cls is Literal:
+                    if cls is ex.Literal:
                         strong = BOOL if isinstance(node.value, bool) else None
                         values.append(self.new(node, (), strong))
                         continue
@@ -101,14 +85,14 @@ class TypeChecker(TypingState):
                             values.append(loose[node])
                             continue
                         node = copy
-                if node.__class__ is Apply:  # the usual case, without a call
+                if node.__class__ is ex.Apply:  # the usual case, without a call
                     stack.append((LEAVE, node, (solver.count, None)))
                     stack.extend([(VISIT, each, None) for each in node.args[::-1]])
                 else:
                     self._enter(node, extra, stack)
             elif task == LEAVE:
                 entry, signature = extra
-                count = len(node.args) if node.__class__ is Apply else _count(node)
+                count = len(node.args) if node.__class__ is ex.Apply else _count(node)
                 start = len(values) - count
                 kids = tuple(values[start:])
                 del values[start:]
@@ -139,50 +123,50 @@ class TypeChecker(TypingState):
         """Whether the type of an instance is that of its node, wherever it is used."""
         return self._shared.get(self.nodes[instance]) == instance
 
-    def _enter(self, node: Expr, signature: FuncType | None, stack: list[Any]) -> None:
+    def _enter(self, node: ex.Expr, signature: FuncType | None, stack: list[Any]) -> None:
         """Queue the parts of a node, and what has to happen between them."""
         entry = self.solver.count
         match node:
-            case Tuple(items):
+            case ex.Tuple(items):
                 stack.append((LEAVE, node, (entry, None)))
                 stack.extend([(VISIT, each, None) for each in reversed(items)])
-            case Let(var, value, body):
+            case ex.Let(var, value, body):
                 stack.append((LEAVE, node, (entry, None)))
                 stack.append((VISIT, body, None))
                 whole = None
-                if isinstance(value, Function) and not getattr(value, "_settled", 0):
+                if isinstance(value, ex.Function) and not getattr(value, "_settled", 0):
                     whole = self.signature(value)
                     if var.type is None:
                         self.slots[var] = whole
                 if whole is None or var.type is not None:
                     stack.append((BIND, node, None))
                 stack.append((VISIT, value, whole))
-            case LetDim(_, value, body):
+            case ex.LetDim(_, value, body):
                 stack.append((LEAVE, node, (entry, None)))
                 stack.extend([(VISIT, each, None) for each in (body, value)])
-            case Call(callee, args, _):
+            case ex.Call(callee, args, _):
                 stack.append((LEAVE, node, (entry, None)))
                 stack.extend([(VISIT, each, None) for each in reversed(args)])
                 stack.append((VISIT, callee, None))
-            case Function():
+            case ex.Function():
                 whole = self.signature(node) if signature is None else signature
                 stack.append((LEAVE, node, (entry, whole)))
                 stack.append((VISIT, node.body, None))
-            case If(condition, then, orelse):
+            case ex.If(condition, then, orelse):
                 stack.append((LEAVE, node, (entry, None)))
                 stack.extend([(VISIT, each, None) for each in (orelse, then, condition)])
-            case Match(value, clauses, _):
+            case ex.Match(value, clauses, _):
                 stack.append((LEAVE, node, (entry, None)))
                 stack.extend([(CASE, node, (0, None)) for _ in clauses[:1]])
                 stack.append((VISIT, value, None))
-            case Project(value, _):
+            case ex.Project(value, _):
                 stack.append((LEAVE, node, (entry, None)))
                 stack.append((VISIT, value, None))
             case _:
                 stack.append((LEAVE, node, (entry, None)))
 
     def _leave(
-        self, node: Expr, kids: tuple[Instance, ...], entry: int, signature: FuncType | None
+        self, node: ex.Expr, kids: tuple[Instance, ...], entry: int, signature: FuncType | None
     ) -> Instance:
         """The instance of a node whose parts have theirs."""
         if self.bad and node in self.bad:
@@ -198,15 +182,15 @@ class TypeChecker(TypingState):
                     self._tied.add(result)
             return instance
         match node:
-            case Tuple():
+            case ex.Tuple():
                 of: Type = TupleType(tuple([self.typed(kid) for kid in kids]))
-            case Let():
+            case ex.Let():
                 of = self.typed(kids[1])
-            case LetDim():
+            case ex.LetDim():
                 message = "A size is a whole number: an i64 of rank 0."
                 self.flow(kids[0], NUMBER, node, message)
                 of = self.typed(kids[1])
-            case Function():
+            case ex.Function():
                 assert signature is not None
                 message = "The function does not return what it declares."
                 if node.ret is None:
@@ -214,26 +198,26 @@ class TypeChecker(TypingState):
                 self.flow(kids[0], signature.ret, node, message)
                 ret = self.solver.find(signature.ret)
                 of = FuncType(signature.dims, signature.types, signature.params, ret)
-            case If():
+            case ex.If():
                 self.flow(kids[0], BOOL, node, "The condition of an if must be a bool of rank 0.")
                 of = join(self, node, kids[1:], "branches of an if")
-            case Match():
+            case ex.Match():
                 of = join(self, node, kids[1:], "clauses of a match")
-            case Const(dtype, shape, _):
+            case ex.Const(dtype, shape, _):
                 of = TensorType(tuple([dim(size) for size in shape]), dtype)
-                remember_type(node, of, 2)
-            case Constructor():
+                ex.remember_type(node, of, 2)
+            case ex.Constructor():
                 of = node.type
-                remember_type(node, of, 2)
+                ex.remember_type(node, of, 2)
             case _:
                 raise AssertionError(f"{type(node).__name__} is no expression.")
         return self.new(node, kids, of)
 
-    def _leaf(self, node: Expr, of: Type) -> Instance:
+    def _leaf(self, node: ex.Expr, of: Type) -> Instance:
         self._shared[node] = instance = self.new(node, (), of)
         return instance
 
-    def _variable(self, var: Var) -> Instance:
+    def _variable(self, var: ex.Var) -> Instance:
         slot = self.slots.get(var) or self.outer.get(var)
         if slot is not None:
             return self._leaf(var, slot)
@@ -243,10 +227,10 @@ class TypeChecker(TypingState):
                 self.report.error("cannot-infer", message, self.original(var))
             return self.new(var, (), POISON)
         assert var.type is not None
-        remember_type(var, var.type, 2)
+        ex.remember_type(var, var.type, 2)
         return self._leaf(var, var.type)
 
-    def _bind(self, let: Let, value: Instance) -> None:
+    def _bind(self, let: ex.Let, value: Instance) -> None:
         """Give the variable of a let the type of its value, or compare it with the annotation."""
         if let.var.type is None:
             self.slots[let.var] = self.typed(value)
@@ -282,23 +266,27 @@ class TypeChecker(TypingState):
         return False
 
 
-def _count(node: Expr) -> int:
+def _count(node: ex.Expr) -> int:
     """How many parts of an expression are visited."""
     match node:
-        case Tuple(items):
+        case ex.Tuple(items):
             return len(items)
-        case Call(_, args, _):
+        case ex.Call(_, args, _):
             return 1 + len(args)
-        case Let() | LetDim():
+        case ex.Let() | ex.LetDim():
             return 2
-        case Function() | Project():
+        case ex.Function() | ex.Project():
             return 1
-        case If():
+        case ex.If():
             return 3
-        case Match(_, clauses, _):
+        case ex.Match(_, clauses, _):
             return 1 + len(clauses)
         case _:
             return 0
 
 
-_RULES: Final[dict[type, Rule]] = {Apply: apply_rule, Call: call_rule, Project: project_rule}
+_RULES: Final[dict[type, Rule]] = {
+    ex.Apply: apply_rule,
+    ex.Call: call_rule,
+    ex.Project: project_rule,
+}

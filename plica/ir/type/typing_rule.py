@@ -14,20 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from plica.core.term import Term, leaf_key
-from plica.ir.graph.expression import (
-    Apply,
-    Call,
-    Constructor,
-    Expr,
-    Function,
-    Match,
-    Pattern,
-    PConstructor,
-    Project,
-    PTuple,
-    PVar,
-    Var,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.operator import Mismatch
 from plica.ir.op import find
 from plica.ir.type.dtype import bool_, f32, i64
@@ -43,7 +30,7 @@ NUMBER: Final = TensorType((), i64)
 def apply_rule(state: TypingState, instance: Instance) -> Type | None:
     """An operator: its relation, once the types of the arguments are known."""
     node = state.nodes[instance]
-    assert isinstance(node, Apply)
+    assert isinstance(node, ex.Apply)
     solver, kids = state.solver, state.kids[instance]
     operator = find(node.op)
     if operator is None:
@@ -131,7 +118,7 @@ _NUMBER: Final = "A number does not fit what stands beside it."
 def project_rule(state: TypingState, instance: Instance) -> Type | None:
     """An item of a tuple."""
     node = state.nodes[instance]
-    assert isinstance(node, Project)
+    assert isinstance(node, ex.Project)
     (value,) = state.kids[instance]
     of = state.typed(value)
     if isinstance(of, TupleType):
@@ -159,7 +146,7 @@ def project_rule(state: TypingState, instance: Instance) -> Type | None:
 def call_rule(state: TypingState, instance: Instance) -> Type | None:
     """A call: the arguments have the types of the parameters, at some types and dims."""
     node = state.nodes[instance]
-    assert isinstance(node, Call)
+    assert isinstance(node, ex.Call)
     solver = state.solver
     callee, *args = state.kids[instance]
     of = state.typed(callee)
@@ -209,7 +196,7 @@ def call_rule(state: TypingState, instance: Instance) -> Type | None:
     return solver.find(of.ret) if fitting or not general else POISON
 
 
-def _fits(state: TypingState, node: Call, of: FuncType, name: str) -> bool:
+def _fits(state: TypingState, node: ex.Call, of: FuncType, name: str) -> bool:
     """Whether a call has as many arguments, of either kind, as the function takes."""
     if len(node.args) != len(of.params):
         message = f"{name} is called with the wrong number of arguments."
@@ -224,16 +211,16 @@ def _fits(state: TypingState, node: Call, of: FuncType, name: str) -> bool:
     return False
 
 
-def called(state: TypingState, callee: Expr) -> str:
+def called(state: TypingState, callee: ex.Expr) -> str:
     """A callee as an error calls it."""
-    if isinstance(callee, Var):
+    if isinstance(callee, ex.Var):
         return state.name(callee)
-    if isinstance(callee, Constructor):
+    if isinstance(callee, ex.Constructor):
         return str(callee.name)
-    return "The function" if isinstance(callee, Function) else "The value"
+    return "The function" if isinstance(callee, ex.Function) else "The value"
 
 
-def join(state: TypingState, node: Expr, branches: tuple[Instance, ...], what: str) -> Type:
+def join(state: TypingState, node: ex.Expr, branches: tuple[Instance, ...], what: str) -> Type:
     """The one type of all branches of an if or a match."""
     if not branches:
         message = "A match without clauses has no type."
@@ -253,15 +240,15 @@ def join(state: TypingState, node: Expr, branches: tuple[Instance, ...], what: s
     return state.solver.find(result)
 
 
-def pattern_rule(state: TypingState, pattern: Pattern, of: Type, match: Match) -> None:
+def pattern_rule(state: TypingState, pattern: ex.Pattern, of: Type, match: ex.Match) -> None:
     """A pattern: its variables have the types it implies, and it fits the value."""
     solver = state.solver
-    stack: list[tuple[Pattern, Type]] = [(pattern, of)]
+    stack: list[tuple[ex.Pattern, Type]] = [(pattern, of)]
     while stack:
         part, found = stack.pop()
-        inside: list[tuple[Pattern, Type]] = []
+        inside: list[tuple[ex.Pattern, Type]] = []
         wanted: Type
-        if isinstance(part, PVar):
+        if isinstance(part, ex.PVar):
             if part.var.type is None:
                 state.slots[part.var] = found
                 continue
@@ -269,11 +256,11 @@ def pattern_rule(state: TypingState, pattern: Pattern, of: Type, match: Match) -
             if is_untyped(part.var):
                 wanted = state.open(wanted, f"The type of {state.name(part.var)}", match)
                 state.slots[part.var] = wanted
-        elif isinstance(part, PTuple):
+        elif isinstance(part, ex.PTuple):
             items = tuple([solver.fresh() for _ in part.items])
             wanted = TupleType(items)
             inside = list(zip(part.items, items, strict=True))
-        elif isinstance(part, PConstructor):
+        elif isinstance(part, ex.PConstructor):
             wanted, inside = _constructor(state, part, match)
         else:
             continue
@@ -288,8 +275,8 @@ def pattern_rule(state: TypingState, pattern: Pattern, of: Type, match: Match) -
 
 
 def _constructor(
-    state: TypingState, part: PConstructor, match: Match
-) -> tuple[Type, list[tuple[Pattern, Type]]]:
+    state: TypingState, part: ex.PConstructor, match: ex.Match
+) -> tuple[Type, list[tuple[ex.Pattern, Type]]]:
     """The type a constructor pattern matches, and its parts with the types of the fields."""
     whole = part.constructor.type
     if isinstance(whole, FuncType) and len(whole.params) == len(part.items):
@@ -303,7 +290,13 @@ def _constructor(
 
 
 def _bad_pattern(
-    state: TypingState, message: str, match: Match, part: Term, *, expected: object, found: object
+    state: TypingState,
+    message: str,
+    match: ex.Match,
+    part: Term,
+    *,
+    expected: object,
+    found: object,
 ) -> None:
     state.report.error(
         "bad-pattern",

@@ -32,15 +32,7 @@ from plica.core.term import Term, rebuild
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar, Sub
 from plica.ir.type.dim import dim_var, from_polynomial, known, polynomial, same_dim
 from plica.ir.type.dtype import i64
-from plica.ir.type.term import (
-    DataType,
-    FuncType,
-    TensorType,
-    TupleType,
-    Type,
-    TypeVar,
-    Unknown,
-)
+from plica.ir.type.term import DataType, FuncType, TensorType, TupleType, Type, TypeVar, Unknown
 from plica.ir.type.unknown import (
     POISON,
     TYPES,

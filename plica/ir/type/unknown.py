@@ -8,7 +8,7 @@ range of values.
 >>> from plica.ir.type.term import tensor
 >>> weak(300).fits(u8), weak(300).fits(f16), weak(0.5).fits(i64)
 (False, True, False)
->>> str(blanked(tensor((dim_var(Name("?", 3)), 4), f32)))
+>>> str(blanked(tensor((ty.dim_var(Name("?", 3)), 4), f32)))
 'Tensor[("unknown", 4), f32]'
 """
 
@@ -24,22 +24,13 @@ from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term, rebuild
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
+from plica.ir.type import term as ty
 from plica.ir.type.dim import from_polynomial, polynomial, quotient
 from plica.ir.type.dtype import DType, f32, i64
-from plica.ir.type.term import (
-    DataType,
-    FuncType,
-    TensorType,
-    TupleType,
-    Type,
-    TypeVar,
-    Unknown,
-    dim_var,
-)
 
 Number: TypeAlias = bool | int | float
 
-POISON: Final = Unknown(Name("?error"))
+POISON: Final = ty.Unknown(Name("?error"))
 """The type of what is in error already: it agrees with everything, so that no error follows."""
 
 
@@ -84,7 +75,7 @@ def weak(value: Number) -> Weak:
     return Weak(isinstance(value, float), finite, finite)
 
 
-TYPES: Final = (TensorType, TupleType, FuncType, DataType, TypeVar, Unknown)
+TYPES: Final = (ty.TensorType, ty.TupleType, ty.FuncType, ty.DataType, ty.TypeVar, ty.Unknown)
 
 
 def is_open(variable: Term) -> bool:
@@ -92,7 +83,7 @@ def is_open(variable: Term) -> bool:
     return isinstance(variable, ScalarVar) and variable.name.hint == "?"
 
 
-def unknowns(of: Type) -> Iterator[Term]:
+def unknowns(of: ty.Type) -> Iterator[Term]:
     """The unknown types and dims in a type, in order of occurrence, each once."""
     seen: set[Term] = set()
     stack: list[Term] = [of]
@@ -101,21 +92,21 @@ def unknowns(of: Type) -> Iterator[Term]:
         if node in seen:
             continue
         seen.add(node)
-        if isinstance(node, Unknown) or is_open(node):
+        if isinstance(node, ty.Unknown) or is_open(node):
             yield node
-        elif isinstance(node, TensorType):
+        elif isinstance(node, ty.TensorType):
             stack.extend([each for each in reversed(node.shape) if each.__class__ is not Lit])
         else:
             stack.extend(reversed(node._children))
 
 
-def parts(of: Type) -> list[Term]:
+def parts(of: ty.Type) -> list[Term]:
     """The types inside a type, itself included."""
     found: dict[Term, None] = {of: None}
     stack: list[Term] = [of]
     while stack:
         node = stack.pop()
-        for kid in node._children if not isinstance(node, TensorType) else ():
+        for kid in node._children if not isinstance(node, ty.TensorType) else ():
             if kid not in found:
                 found[kid] = None
                 stack.append(kid)
@@ -129,7 +120,7 @@ def variables(of: Scalar) -> list[ScalarVar]:
     return [node for node in post_order(of) if isinstance(node, ScalarVar)]
 
 
-def rename_types(of: Type, mapping: Mapping[Term, Term]) -> Type:
+def rename_types(of: ty.Type, mapping: Mapping[Term, Term]) -> ty.Type:
     """A type with variables or unknowns replaced; unknowns are no variables of core."""
     memo: dict[Term, Term] = {}
     for node in post_order(of):
@@ -165,15 +156,15 @@ def is_linear(zero: Scalar, unknown: ScalarVar) -> bool:
     )
 
 
-def blanked(of: Type) -> Type:
+def blanked(of: ty.Type) -> ty.Type:
     """A type for people to read: `unknown` for what is not known."""
     blank: dict[Term, Term] = {}
     for each in unknowns(of):
-        blank[each] = dim_var("unknown") if is_open(each) else Unknown(Name("unknown"))
+        blank[each] = ty.dim_var("unknown") if is_open(each) else ty.Unknown(Name("unknown"))
     return rename_types(of, blank) if blank else of
 
 
 def shown(of: Scalar) -> str:
     """A dim as people write it."""
-    text = str(blanked(TensorType((of,), f32)))
+    text = str(blanked(ty.TensorType((of,), f32)))
     return text.removeprefix("Tensor[(").removesuffix(",), f32]").strip('"')

@@ -9,6 +9,12 @@ function nodeLink(of, node) {
     focusNode(node);
   }}, named(of, node), ' ', h('small', {}, of.graph.nodes[node][1]));
 }
+// Several operators may have been read from one node of the model: they are named once.
+const sourceLinks = (of, nodes) => {
+  const called = (node) => of.graph.names?.[node] ?? node;
+  return [...new Map(nodes.map((each) => [called(each), each])).values()]
+    .map((each) => [nodeLink(of, each), ' ']);
+};
 const firstSeen = (of, node) =>
   1 + of.graph.frames.findIndex(([, , , , set]) => set.some(([each]) => each === node));
 
@@ -16,7 +22,7 @@ function why(of, node) {
   const [sources, rules] = of.graph.origins[node];
   const stepsOf = (rule) => of.graph.frames.findIndex(([name]) => name === rule) + 1;
   return h('div', {class: 'answer'}, h('p', {}, h('b', {}, named(of, node)), ' comes from ',
-    sources.length ? sources.map((each) => [nodeLink(of, each), ' ']) : 'constants alone',
+    sources.length ? sourceLinks(of, sources) : 'constants alone',
     rules.length ? ['by ', rules.map((rule) => [ruleLink(of, rule, stepsOf(rule)), ' '])]
       : 'and no rule touched it', '.'));
 }

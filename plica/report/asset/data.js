@@ -27,6 +27,7 @@ async function unpacked(text) {
 }
 
 const count = (number) => Math.round(number).toLocaleString('en');
+const brief = (number) => (number < 1e6 ? count(number) : `${(number / 1e6).toFixed(1)} M`);
 const percent = (part) => `${(100 * part).toFixed(part < 0.0995 ? 1 : 0)} %`;
 function duration(seconds) {
   if (seconds === null || seconds === undefined) return '';

@@ -198,7 +198,7 @@ class GraphPane {
       s('title', {}, [name, label, attributes, note].filter(Boolean).join('\n')),
       s('rect', {width: WIDE, height: HIGH, rx: 6}),
       s('text', {x: 9, y: 15, class: 'label'}, cut(label.replace(/\bnn\./g, ''), 27)),
-      s('text', {x: 9, y: 29, class: 'note'}, cut(name ? `${name} · ${note}` : note, 33))));
+      s('text', {x: 9, y: 29, class: 'note'}, cut(name ? `${name} · ${note}` : note, 31))));
     });
     this.stage.replaceChildren(...edges, ...boxes);
     if (first) this.fit(true); else this.move();

@@ -60,7 +60,7 @@ function nestPane(of, kernelFilm, frame, title) {
 function stepTable(of, kernelFilm, frame, go, work) {
   const most = Math.max(...kernelFilm.map((each) => each[4] ?? 0), 0);
   const far = Math.max(...kernelFilm.map((each) => each[3] ?? 0), 0);
-  const bar = (part) => h('span', {class: 'bar', style: `width:${Math.max(1, 60 * part)}px`});
+  const bar = (part) => h('span', {class: 'bar', style: `width:${Math.max(1, 48 * part)}px`});
   return h('table', {class: 'steps'},
     h('thead', {}, h('tr', {}, ['', 'step', 'cycles, expected', 'time', 'roof'].map((word, at) =>
       h('th', {class: at > 1 ? 'n' : null}, word)))),
@@ -69,7 +69,7 @@ function stepTable(of, kernelFilm, frame, go, work) {
       return h('tr', {class: `${level} ${at === frame ? 'on' : ''} ${delta.length ? '' : 'same'}`,
         'data-frame': at, onclick: () => go(at)},
       h('td', {class: 'n'}, at), h('td', {}, h('code', {}, cut(step, 64))),
-      h('td', {class: 'n'}, cycles ? [count(cycles), ' ', bar(cycles / far)] : ''),
+      h('td', {class: 'n'}, cycles ? [brief(cycles), ' ', bar(cycles / far)] : ''),
       h('td', {class: 'n'}, seconds ? [duration(seconds), ' ', bar(seconds / most)]
         : refused ? h('span', {title: refused}, 'cannot run') : ''),
       h('td', {class: 'n'}, roof ? percent(roof) : ''));

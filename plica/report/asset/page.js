@@ -164,7 +164,7 @@ function showInspector() {
         `${(launch.operations / launch.seconds / 1e9).toFixed(1)} GFLOP/s; gives `,
         h('code', {}, launch.shape.join(' × ') || 'a scalar')),
       h('p', {id: 'sources'}, 'Operators of the model: ',
-        [...launchSources(of, launch)].map((each) => [nodeLink(of, each), ' '])));
+        sourceLinks(of, [...launchSources(of, launch)])));
   }
   if (of.kind !== 'model' && films().length > 1) {
     const choice = (key, label) => h('label', {}, `${label} `, h('select', {'data-choice': key,
@@ -285,16 +285,20 @@ function tuningPanel(of) {
 
 function futurePanel(of) {
   const shown = h('div', {id: 'future'});
+  const pick = (chosen) => {
+    shown.replaceChildren(...compared(of, chosen));
+    [...list.children].forEach((each, at) =>
+      each.setAttribute('aria-selected', of.futures[at] === chosen));
+  };
   const list = h('div', {class: 'tabs'}, of.futures.map((each) => h('button', {
-    'data-future': each.step, onclick: () => shown.replaceChildren(...compared(of, each))},
+    'data-future': each.step, onclick: () => pick(each)},
   `step ${each.step}: ${each.title}`)));
   const said = h('p', {class: 'soft'}, of.futures.length ? 'What would have become of the model?'
     : 'This page holds no futures; plica explore MODEL --fork STEP puts some into it.');
   const parts = [said, list];
   if (live) parts.push(h('p', {}, h('button', {id: 'fork', onclick: () => fork(of, shown)},
     'Fork here: go on without this step')));
-  if (of.futures.length) setTimeout(() => shown.childElementCount ||
-    shown.replaceChildren(...compared(of, of.futures[0])));
+  if (of.futures.length) setTimeout(() => shown.childElementCount || pick(of.futures[0]));
   return h('div', {}, ...parts, shown);
 }
 function compared(of, future) {
@@ -393,7 +397,8 @@ function search(query) {
   change({query});
   if (query && of.graph) {
     for (const node of graphAt(of.graph, Math.min(state.step, frames())).keys()) {
-      if (hits(of, node, query)) found.push(['node', named(of, node), of.graph.nodes[node][1],
+      const [label, type] = of.graph.nodes[node], name = named(of, node);
+      if (hits(of, node, query)) found.push(['node', name, name === label ? type : `${label} ${type}`,
         () => { if (!inGraph()) go(frames()); selectNode(node); focusNode(node); }]);
     }
   }

@@ -68,11 +68,7 @@ def check_operator(of: Operator, examples: int = 200, seed: int = 0) -> tuple[Ve
 
 
 def _searched(
-    name: str,
-    examples: int,
-    seed: int,
-    judge: Callable[[Choose], _Wrong | bool],
-    lacks: str = "",
+    name: str, examples: int, seed: int, judge: Callable[[Choose], _Wrong | bool], lacks: str = ""
 ) -> Verdict:
     """So many instances, and the smallest that goes wrong; False is none to judge."""
     from plica.rewrite.check.run import reader

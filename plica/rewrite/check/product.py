@@ -24,19 +24,7 @@ from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Attrs, Expr, Var
 from plica.ir.graph.operator import Operator, find
-from plica.ir.loop.scalar import (
-    Add,
-    Buffer,
-    Cast,
-    Lit,
-    Load,
-    Mul,
-    Reduce,
-    Scalar,
-    Select,
-    Sub,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.tensor import Compute
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import bool_
@@ -110,17 +98,17 @@ def _arithmetic(op: str, attributes: Attrs, types: tuple[Type, ...]) -> Arithmet
     tensors = [each for each in types if isinstance(each, TensorType)]
     if record.compute is None:
         return _of_others(record, attributes, tensors)
-    buffers = [Buffer(Name("x", i), each.shape, each.dtype) for i, each in enumerate(tensors)]
+    buffers = [sc.Buffer(Name("x", i), each.shape, each.dtype) for i, each in enumerate(tensors)]
     made = record.compute(dict(attributes), *buffers)
     adds, found, told = False, list[tuple[int, int]](), True
     bodies = [each.body for each in ((made,) if isinstance(made, Compute) else made)]
-    for node in post_order(Select(Lit(True, bool_), bodies[0], bodies[-1])):
+    for node in post_order(sc.Select(sc.Lit(True, bool_), bodies[0], bodies[-1])):
         match node:
-            case Add() | Sub():
-                adds = adds or dtype_of(node).is_float
-            case Reduce(combiner="sum", extents=extents):  # a sum of one term adds nothing
-                adds = adds or (dtype_of(node).is_float and any(known(n) != 1 for n in extents))
-            case Mul(left, right) if dtype_of(node).is_float:
+            case sc.Add() | sc.Sub():
+                adds = adds or sc.dtype_of(node).is_float
+            case sc.Reduce(combiner="sum", extents=extents):  # a sum of one term adds nothing
+                adds = adds or (sc.dtype_of(node).is_float and any(known(n) != 1 for n in extents))
+            case sc.Mul(left, right) if sc.dtype_of(node).is_float:
                 a, b = _loaded(left), _loaded(right)
                 if a is None or b is None:
                     told = False
@@ -153,14 +141,14 @@ def _of_others(record: Operator, attributes: Attrs, types: list[TensorType]) -> 
     return Arithmetic(adds, tuple(found))
 
 
-def _loaded(side: Scalar) -> Buffer | None:
+def _loaded(side: sc.Scalar) -> sc.Buffer | None:
     """The buffer a factor comes from, None where it is computed or a constant."""
     match side:
-        case Load(buffer):
+        case sc.Load(buffer):
             return buffer
-        case Cast(value):
+        case sc.Cast(value):
             return _loaded(value)
-        case Select(_, value, Lit(value=0)):  # outside of a padded tensor
+        case sc.Select(_, value, sc.Lit(value=0)):  # outside of a padded tensor
             return _loaded(value)
         case _:
             return None

@@ -7,17 +7,9 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "REASONS",
-    "EdgeDecision",
-    "FusionLimits",
-    "Reason",
-    "defuse",
-    "explain",
-    "fuse",
-    "is_fused",
-    "is_primitive",
-    "table",
-]
+    "REASONS", "EdgeDecision", "FusionLimits", "Reason", "defuse", "explain", "fuse", "is_fused",
+    "is_primitive", "table",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.rewrite.fuse.decide import REASONS, FusionLimits, Reason

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Final
 
-from plica.ir.graph.expression import Expr
-from plica.rewrite.fuse.as_it_lies import is_narrow
+from plica.ir.graph.expression import Const, Expr
 from plica.rewrite.fuse.decide import Decisions, Group, Verdict, inside
 from plica.rewrite.fuse.reading import operator, parts
 
@@ -61,7 +60,7 @@ def _is_product(group: Group) -> bool:
 
 
 def _sides(members: list[Group], decisions: Decisions, groups: dict[Expr, Group]) -> list[Group]:
-    """Groups that only move or widen what such a chain reads: it may as well read that."""
+    """Groups that only move, widen or scale what such a chain reads: it may as well read that."""
     inner = dict.fromkeys(node for each in members for node in each.spots)
     found: list[Group] = []
     for node in inner:
@@ -70,7 +69,7 @@ def _sides(members: list[Group], decisions: Decisions, groups: dict[Expr, Group]
             if theirs is None or part in inner or theirs.sink is not part or theirs in found:
                 continue
             users = decisions.users[part]
-            moves = all(operator(each) in MOVES or is_narrow(each) for each in theirs.spots)
+            moves = all(operator(each) in MOVES or _is_scaled(each) for each in theirs.spots)
             if (
                 moves
                 and not theirs.stages
@@ -80,8 +79,24 @@ def _sides(members: list[Group], decisions: Decisions, groups: dict[Expr, Group]
     return found
 
 
+def _is_scaled(value: Expr) -> bool:
+    """Whether each element is another dtype's, or multiplied by a number that is known."""
+    if operator(value) in ("multiply", "divide"):
+        args = parts(value) or ()
+        return any(isinstance(each, Const) and not each.shape for each in args[1:])
+    return operator(value) == "cast"
+
+
 def _is_only(user: Expr, inner: Container[Expr], decisions: Decisions) -> bool:
-    return user in inner and decisions.verdicts[user].reason != "copied"
+    """Whether a user is computed inside and nowhere else: what is copied is where its users are."""
+    stack = [user]
+    while stack:
+        node = stack.pop()
+        if node not in inner:
+            return False
+        if decisions.verdicts[node].reason == "copied":
+            stack.extend(decisions.users[node])
+    return True
 
 
 def _before(

@@ -9,7 +9,7 @@ result of an operator that has several.
 >>> from plica.ir.graph.expression import Apply, Var
 >>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor((2, 3), "f32"))
->>> found = reading(Apply("reshape", (x,), (("shape", (index(6),)),)))
+>>> found = reading(Apply("reshape", (x,), (("shape", (sc.index(6),)),)))
 >>> found.kind, found.is_view
 ('injective', True)
 """
@@ -30,21 +30,8 @@ from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Attrs, Expr, Project
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.fusion_kind import Kind, kind_of
-from plica.ir.loop.scalar import (
-    Buffer,
-    Div,
-    FloorDiv,
-    FloorMod,
-    Intrinsic,
-    Load,
-    Pow,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    dtype_of,
-    index,
-)
 from plica.ir.loop.tensor import Compute
 from plica.ir.op import find
 from plica.ir.op.shape import regroup
@@ -52,7 +39,7 @@ from plica.ir.type.dim import known, product, same_dim
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, TupleType, Type
 
-Index: TypeAlias = tuple[Scalar, ...]
+Index: TypeAlias = tuple[sc.Scalar, ...]
 
 CHEAP: Final = 24
 """How many nodes the expression of an element has at most that may be computed again."""
@@ -67,7 +54,7 @@ class Reading:
 
     compute: Compute
     kind: Kind
-    operands: tuple[Buffer, ...]
+    operands: tuple[sc.Buffer, ...]
     """One for each argument."""
     places: tuple[tuple[Index, ...], ...]
     """For each argument the different places it is read at."""
@@ -77,7 +64,7 @@ class Reading:
     """For each argument whether where it is read depends on data: that may end the program."""
     identity: Index
     """The place of an element itself."""
-    folded: tuple[tuple[ScalarVar, Scalar], ...]
+    folded: tuple[tuple[sc.ScalarVar, sc.Scalar], ...]
     """The axes, with their lengths, of all reductions."""
     is_cheap: bool
     is_view: bool
@@ -163,18 +150,18 @@ def _reading(name: str, attrs: Attrs, types: tuple[Type, ...], number: int) -> R
     for i, each in enumerate(types):
         if not isinstance(each, TensorType):
             return None
-        operands.append(Buffer(Name("operand", i), each.shape, each.dtype))
+        operands.append(sc.Buffer(Name("operand", i), each.shape, each.dtype))
     found = record.compute(dict(attrs), *operands)
     computed = found if isinstance(found, Compute) else found[number]
     kind = kind_of(computed)
     compute = _without_unit_axes(computed)
     nodes = post_order(compute.body)
-    folds = [node for node in nodes if isinstance(node, Reduce)]
+    folds = [node for node in nodes if isinstance(node, sc.Reduce)]
     inside = {load for each in folds for load in post_order(each.body)}
     places: list[dict[Index, None]] = [{} for _ in operands]
     inner = [False] * len(operands)
     for node in nodes:
-        if isinstance(node, Load):
+        if isinstance(node, sc.Load):
             at = operands.index(node.buffer)
             places[at][node.indices] = None
             inner[at] = inner[at] or node in inside
@@ -195,15 +182,15 @@ def _reading(name: str, attrs: Attrs, types: tuple[Type, ...], number: int) -> R
 def plain(compute: Compute) -> Index:
     """The axes of a tensor, with 0 for those of length 1."""
     pairs = zip(compute.axes, compute.shape, strict=True)
-    return tuple([index(0) if known(size) == 1 else axis for axis, size in pairs])
+    return tuple([sc.index(0) if known(size) == 1 else axis for axis, size in pairs])
 
 
 def reads_data(place: Index) -> bool:
     """Whether a place depends on the contents of a tensor."""
-    return any(isinstance(node, Load) for each in place for node in post_order(each))
+    return any(isinstance(node, sc.Load) for each in place for node in post_order(each))
 
 
-def count(shape: tuple[Scalar, ...]) -> int | None:
+def count(shape: tuple[sc.Scalar, ...]) -> int | None:
     """The number of elements, where it is known."""
     sizes = [known(size) for size in shape]
     return prod([size for size in sizes if size is not None]) if None not in sizes else None
@@ -212,28 +199,30 @@ def count(shape: tuple[Scalar, ...]) -> int | None:
 def _without_unit_axes(compute: Compute) -> Compute:
     """Places compare equal only if they are written alike, and an axis of length 1 is 0."""
     units: dict[Term, Term] = {
-        axis: index(0)
+        axis: sc.index(0)
         for axis, size in zip(compute.axes, compute.shape, strict=True)
         if known(size) == 1
     }
     if not units:
         return compute
     body = substitute(compute.body, units)
-    assert isinstance(body, Scalar)
+    assert isinstance(body, sc.Scalar)
     return Compute(compute.inputs, compute.axes, compute.shape, body)
 
 
 def _is_cheap(nodes: list[Term]) -> bool:
-    costly = Div | FloorDiv | FloorMod | Pow | Intrinsic | Reduce
+    costly = sc.Div | sc.FloorDiv | sc.FloorMod | sc.Pow | sc.Intrinsic | sc.Reduce
     return len(nodes) <= CHEAP and not any(isinstance(node, costly) for node in nodes)
 
 
 def _is_view(compute: Compute) -> bool:
     """Whether the element at each place in memory is the argument's at the same place."""
     body = compute.body
-    if not isinstance(body, Load) or reads_data(body.indices):
+    if not isinstance(body, sc.Load) or reads_data(body.indices):
         return False
-    if dtype_of(body) is not body.buffer.dtype or count(compute.shape) != count(body.buffer.shape):
+    if sc.dtype_of(body) is not body.buffer.dtype or count(compute.shape) != count(
+        body.buffer.shape
+    ):
         return False
     if count(compute.shape) is None:
         return _shows(compute, body)
@@ -244,7 +233,7 @@ def _is_view(compute: Compute) -> bool:
     return can_prove(same(here, there), context)
 
 
-def _shows(compute: Compute, body: Load) -> bool:
+def _shows(compute: Compute, body: sc.Load) -> bool:
     """Whether open sizes leave no doubt: what is read is where the same elements would be."""
     old, new = body.buffer.shape, compute.shape
     if not same_dim(product(old), product(new)):
@@ -252,8 +241,8 @@ def _shows(compute: Compute, body: Load) -> bool:
     return tuple(regroup(compute.axes, new, old)) == body.indices
 
 
-def _flat(place: Index, shape: tuple[Scalar, ...]) -> Scalar:
-    whole: Scalar = index(0)
+def _flat(place: Index, shape: tuple[sc.Scalar, ...]) -> sc.Scalar:
+    whole: sc.Scalar = sc.index(0)
     for at, size in zip(place, shape, strict=True):
         whole = whole * size + at
     return whole

@@ -41,7 +41,7 @@ __all__ = ["decide", "operator", "with_rows"]
 
 Size: TypeAlias = "int | Scalar"
 
-MOST_BYTES: Final = 256 * 1024
+MOST_BYTES: Final = 1024 * 1024
 """What all stages keep of one row, at most: it should stay in a near cache."""
 
 MOST_STAGES: Final = 12

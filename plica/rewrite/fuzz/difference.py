@@ -2,30 +2,34 @@
 
 Functions among the results are not compared.  Under a contract that is not exact a module may
 round differently, and that may be amplified by what follows; so where results differ the modules
-are also run with every float in f64, and if they agree there it was rounding.
+are also run with every float in f64, and if they agree there it was rounding.  Constants that a
+pass computed were rounded as their dtype is, and are no nearer in f64: there a result may be what
+the first module gives for constants of its own that are so much larger or smaller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
+from random import Random
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from plica.core.binding import free_vars
 from plica.core.diagnostic import EvaluationError
-from plica.core.fold import post_order
+from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
-from plica.ir.graph.expression import Apply, Constructor, Function, Tuple, Var
+from plica.core.term import Term
+from plica.ir.graph.expression import Apply, Const, Constructor, Function, Tuple, Var, const
 from plica.ir.graph.module import Module
 from plica.ir.graph.module import module as module_of
 from plica.ir.interpret.interpreter import RunLimits, interpret
 from plica.ir.interpret.value import Closure, DataValue, NativeFunction
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import FuncType, TensorType
-from plica.rewrite.check.compare import difference
+from plica.rewrite.check.compare import SLACK, difference, epsilon
 from plica.rewrite.check.widen import array_in_f64, in_f64
 from plica.rewrite.contract import APPROX, Contract, approx, exact
 
@@ -38,6 +42,8 @@ CALLS: Final = (1 << 11, 1 << 15)
 ROOM: Final = 8
 """So many times as many calls may what was made of it make, which then is said not to end."""
 WIDE: Final = approx(1e-6)
+MOVED: Final = 6
+"""How many sets of constants a result is held to where a pass has computed some."""
 CODE: Final = approx(1e-4)
 """How far native code may be from the meaning: its exponentials are another library's."""
 
@@ -162,12 +168,51 @@ class Meaning:
         if ours is None or theirs is None:
             return False
         try:
-            return unlike(self._run(*ours), self._run(*theirs), WIDE) is None
+            found, meant = self._run(*theirs), self._run(*ours)
+            if unlike(meant, found, WIDE) is None:
+                return True
+            computed = _constants(other) - _constants(self.module)
+            step = SLACK * max([epsilon(each.dtype.numpy) for each in computed], default=0.0)
+            moved = [_with_constants(ours[0], factors, step) for factors in range(MOVED)]
+            runs = [meant, *[self._run(module, ours[1]) for module in moved if step]]
         except EvaluationError:
             return False
+        return _is_between(found, runs)
 
     def _run(self, module: Module, inputs: Inputs) -> Any:
         return interpret(module, *inputs, limits=self._limits)
+
+
+def _constants(module: Module) -> set[Const]:
+    """The constants of floats in a module."""
+    nodes = post_order(module)
+    return {each for each in nodes if isinstance(each, Const) and each.dtype.is_float}
+
+
+def _with_constants(module: Module, draw: int, step: float) -> Module:
+    """A module in f64 with each constant larger or smaller by a step: all, none or some of them."""
+    random = Random(draw)
+    signs = {0: (1,), 1: (-1,)}.get(draw, (1, -1))
+    moved: dict[Term, Term] = {
+        each: const(each.numpy() * (1 + step * random.choice(signs)), each.dtype)
+        for each in post_order(module)
+        if isinstance(each, Const) and each.dtype.is_float
+    }
+    with_them = map_bottom_up(lambda node: moved.get(node, node), module)
+    assert isinstance(with_them, Module)
+    return infer(with_them)
+
+
+def _is_between(value: Any, runs: Sequence[Any]) -> bool:
+    """Whether each element of some arrays is between the least and the largest of several runs."""
+    several = zip(_flat(value), *[_flat(each) for each in runs], strict=True)
+    for one, *others in several:
+        if not all(isinstance(each, np.ndarray | np.generic) for each in (one, *others)):
+            return False
+        low, high = np.minimum.reduce(others), np.maximum.reduce(others)
+        if not np.all((low <= one) & (one <= high)):
+            return False
+    return True
 
 
 def _wide(module: Module, inputs: Inputs) -> tuple[Module, Inputs] | None:

@@ -18,18 +18,7 @@ import attrs
 
 from plica.core.binding import free_vars
 from plica.core.name import Name
-from plica.ir.graph.expression import (
-    Apply,
-    Attrs,
-    Call,
-    Constructor,
-    Expr,
-    Function,
-    Match,
-    Project,
-    Tuple,
-    Var,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Module
 from plica.ir.graph.module import module as module_of
 from plica.ir.graph.operator import Decomposition, Through
@@ -61,18 +50,18 @@ def prepared(module: Module) -> Module:
     )
 
 
-def is_kept(function: Function) -> bool:
+def is_kept(function: ex.Function) -> bool:
     """Whether calls of a function are computed again when derivatives are."""
     return KEPT in function.attrs
 
 
-def unmarked(function: Function) -> Function:
+def unmarked(function: ex.Function) -> ex.Function:
     """A function without the mark."""
     return attrs.evolve(function, attrs=tuple(each for each in function.attrs if each != KEPT))
 
 
 def _remarked(module: Module, old: tuple[str, object], new: tuple[str, object]) -> Module:
-    def rewrite(_: Var, function: Function) -> Function:
+    def rewrite(_: ex.Var, function: ex.Function) -> ex.Function:
         if old not in function.attrs:
             return function
         kept = [each for each in function.attrs if each != old]
@@ -86,8 +75,8 @@ def _remarked(module: Module, old: tuple[str, object], new: tuple[str, object]) 
 def _has_calls(module: Module) -> bool:
     """Whether a module has anything that partial evaluation might decide."""
     return any(
-        isinstance(node, Function | Match)
-        or (isinstance(node, Call) and not isinstance(node.callee, Constructor))
+        isinstance(node, ex.Function | ex.Match)
+        or (isinstance(node, ex.Call) and not isinstance(node.callee, ex.Constructor))
         for _, function in module.functions()
         for node in expressions(function.body)
     )
@@ -96,7 +85,7 @@ def _has_calls(module: Module) -> bool:
 # --- operators without a gradient ------------------------------------------------------------
 
 
-def definition_of(node: Apply) -> Decomposition | None:
+def definition_of(node: ex.Apply) -> Decomposition | None:
     """The term by which an operator is differentiated, None where it is itself or is not."""
     record = find(node.op)
     if record is None:
@@ -106,12 +95,16 @@ def definition_of(node: Apply) -> Decomposition | None:
     return record.decompose if record.gradient is None else None
 
 
-def _unpacked(root: Expr) -> Expr:
+def _unpacked(root: ex.Expr) -> ex.Expr:
     """An expression in which every operator of floats that can be differentiated is itself."""
-    memo: dict[Expr, Expr] = {}
+    memo: dict[ex.Expr, ex.Expr] = {}
     for node in expressions(root):
         new = with_operands(node, tuple([memo[part] for part in operands(node)]))
-        if isinstance(new, Apply) and definition_of(new) is not None and _is_float(type_of(node)):
+        if (
+            isinstance(new, ex.Apply)
+            and definition_of(new) is not None
+            and _is_float(type_of(node))
+        ):
             types = tuple([type_of(arg) for arg in operands(node)])
             function = _instance(new.op, new.attrs, types)
             new = _placed(function, new.args)
@@ -125,29 +118,29 @@ def _is_float(of: Type) -> bool:
     return isinstance(of, TensorType) and of.dtype.is_float
 
 
-def _placed(function: Function, args: tuple[Expr, ...]) -> Expr:
+def _placed(function: ex.Function, args: tuple[ex.Expr, ...]) -> ex.Expr:
     """The body of a function of operators alone, at some arguments."""
-    memo: dict[Expr, Expr] = dict(zip(function.params, args, strict=True))
+    memo: dict[ex.Expr, ex.Expr] = dict(zip(function.params, args, strict=True))
     for node in expressions(function.body):
         if node in memo:
             continue
         new = with_operands(node, tuple([memo[part] for part in operands(node)]))
-        if isinstance(new, Project) and isinstance(new.value, Tuple):
+        if isinstance(new, ex.Project) and isinstance(new.value, ex.Tuple):
             new = new.value.items[new.index]
         memo[node] = new
     return memo[function.body]
 
 
 @lru_cache(maxsize=4096)
-def _instance(name: str, attributes: Attrs, types: tuple[Type, ...]) -> Function:
+def _instance(name: str, attributes: ex.Attrs, types: tuple[Type, ...]) -> ex.Function:
     """What an operator is made of at these types; nothing in it needs to be unpacked again."""
-    params = tuple([Var(Name("x", at), of) for at, of in enumerate(types)])
-    build = definition_of(Apply(name, params, attributes))
+    params = tuple([ex.Var(Name("x", at), of) for at, of in enumerate(types)])
+    build = definition_of(ex.Apply(name, params, attributes))
     assert build is not None
     free = {each for of in types for each in free_vars(of) if isinstance(each, ScalarVar)}
     dims = tuple(sorted(free, key=lambda each: each.name))
-    main = Var(Name("main"), None)
+    main = ex.Var(Name("main"), None)
     body = build(dict(attributes), *params)
-    made = infer(module_of({main: Function(dims, (), params, None, body)}, main))
+    made = infer(module_of({main: ex.Function(dims, (), params, None, body)}, main))
     function = to_dataflow(made).main_function()
     return attrs.evolve(function, body=_unpacked(function.body))

@@ -21,24 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
 from plica.core.task import Task
-from plica.ir.graph.expression import (
-    Apply,
-    Call,
-    Clause,
-    Constructor,
-    Expr,
-    Function,
-    If,
-    Let,
-    Match,
-    PAny,
-    Pattern,
-    PConstructor,
-    Project,
-    PVar,
-    Tuple,
-    Var,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.operator import Flat, Through
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.op import find
@@ -58,21 +41,21 @@ Back: TypeAlias = Callable[[Part], None]  # hands the cotangent of a value on
 class BlockSweep:
     """One block: what has been written forwards and backwards, and the cotangents so far."""
 
-    def __init__(self, program: Reverse, varying: set[Var]) -> None:
+    def __init__(self, program: Reverse, varying: set[ex.Var]) -> None:
         self.program = program
         self.tangents = program.tangents
         self.varying = varying
-        self.lets: list[tuple[Var, Expr]] = []
-        self.back: list[tuple[Var, Expr]] = []
-        self.steps: list[tuple[Var, Back]] = []
-        self.cotangents: dict[Var, Part] = {}
+        self.lets: list[tuple[ex.Var, ex.Expr]] = []
+        self.back: list[tuple[ex.Var, ex.Expr]] = []
+        self.steps: list[tuple[ex.Var, Back]] = []
+        self.cotangents: dict[ex.Var, Part] = {}
         self.calls = False  # whether a value comes with a pullback, or is computed again
 
     # --- forwards ----------------------------------------------------------------------------
 
-    def forward(self, body: Expr) -> Task[Expr]:
+    def forward(self, body: ex.Expr) -> Task[ex.Expr]:
         """Write a block down; its result, which is an atom."""
-        while isinstance(body, Let):
+        while isinstance(body, ex.Let):
             yield from self._bind(body.var, body.value)
             body = body.body
         if is_atom(body):
@@ -81,39 +64,39 @@ class BlockSweep:
         yield from self._bind(var, body)
         return var
 
-    def _bind(self, var: Var, value: Expr) -> Task[None]:
-        if isinstance(value, Function):
+    def _bind(self, var: ex.Var, value: ex.Expr) -> Task[None]:
+        if isinstance(value, ex.Function):
             return (yield from self._thunk(var, value))
-        if isinstance(value, If | Match):
+        if isinstance(value, ex.If | ex.Match):
             return (yield from self._choice(var, value))
         if not self.program.is_active(var):
             self.lets.append((var, value))
             return None
         match value:
-            case Apply():
+            case ex.Apply():
                 self._apply(var, value)
-            case Var():
+            case ex.Var():
                 self._note(var, value, (value,), lambda d: self.add(value, d))
-            case Tuple(items):
+            case ex.Tuple(items):
                 self._note(var, value, items, lambda d: self._hand_out(items, d))
-            case Project(whole, index):
+            case ex.Project(whole, index):
                 self._note(var, value, (whole,), lambda d: self._hand_back(whole, index, d))
-            case Call(Constructor() as made, args, _):
+            case ex.Call(ex.Constructor() as made, args, _):
                 self._note(var, value, args, lambda d: self._take_apart(made, args, d))
-            case Call():
+            case ex.Call():
                 self._call(var, value)
             case _:
                 self.lets.append((var, value))
         return None
 
-    def _note(self, var: Var, value: Expr, parts: Iterable[Expr], back: Back) -> None:
+    def _note(self, var: ex.Var, value: ex.Expr, parts: Iterable[ex.Expr], back: Back) -> None:
         """Write a value down, and how its cotangent is handed on if some part of it varies."""
         self.lets.append((var, value))
         if any(part in self.varying for part in parts):
             self.varying.add(var)
             self.steps.append((var, back))
 
-    def _apply(self, var: Var, value: Apply) -> None:
+    def _apply(self, var: ex.Var, value: ex.Apply) -> None:
         record = find(value.op)
         assert record is not None  # the module was inferred
         rule = record.gradient
@@ -135,13 +118,13 @@ class BlockSweep:
 
         self._note(var, value, value.args, hand_on)
 
-    def _call(self, var: Var, value: Call) -> None:
+    def _call(self, var: ex.Var, value: ex.Call) -> None:
         callee, args = value.callee, value.args
-        if not isinstance(callee, Var):
+        if not isinstance(callee, ex.Var):
             raise CompilerBug("A function is called that has no name.")
         local = self.program.thunks.get(callee)
         if local is not None:
-            self._pulled(var, Call(local[0], ()), local[1])
+            self._pulled(var, ex.Call(local[0], ()), local[1])
             return
         if not any(arg in self.varying for arg in args):
             self.lets.append((var, value))
@@ -153,29 +136,29 @@ class BlockSweep:
         if derived is None:
             self._note(var, value, args, ignore)
             return
-        self._pulled(var, Call(derived, args), args)
+        self._pulled(var, ex.Call(derived, args), args)
 
-    def _pulled(self, var: Var, call: Expr, takers: Sequence[Expr]) -> None:
+    def _pulled(self, var: ex.Var, call: ex.Expr, takers: Sequence[ex.Expr]) -> None:
         """A value that comes with its pullback: a pair, taken apart."""
         self.calls = True
         of = self._pullback_type(var, takers)
         pair = self.program.fresh("pair", TupleType((type_of(var), of)))
         pull = self.program.fresh("pull", of)
-        self.lets += [(pair, call), (var, Project(pair, 0)), (pull, Project(pair, 1))]
+        self.lets += [(pair, call), (var, ex.Project(pair, 0)), (pull, ex.Project(pair, 1))]
         self.varying.add(var)
         self.steps.append((var, lambda d: self._pull(pull, takers, self._whole(var, d))))
 
-    def _pull(self, pull: Var, takers: Sequence[Expr], cotangent: Expr) -> None:
+    def _pull(self, pull: ex.Var, takers: Sequence[ex.Expr], cotangent: ex.Expr) -> None:
         assert isinstance(pull.type, FuncType)
         found = self.program.fresh("parts", pull.type.ret)
-        self.back.append((found, Call(pull, (cotangent,))))
+        self.back.append((found, ex.Call(pull, (cotangent,))))
         self._hand_out(takers, self.tangents.opened(pull.type.ret, found))
 
-    def _pullback_type(self, var: Var, takers: Sequence[Expr]) -> FuncType:
+    def _pullback_type(self, var: ex.Var, takers: Sequence[ex.Expr]) -> FuncType:
         every = TupleType(tuple([self.tangents.of(type_of(each)) for each in takers]))
         return FuncType((), (), (self.tangents.of(type_of(var)),), every)
 
-    def _again(self, var: Var, callee: Var, args: tuple[Expr, ...]) -> None:
+    def _again(self, var: ex.Var, callee: ex.Var, args: tuple[ex.Expr, ...]) -> None:
         """A call whose inside is not kept: it is computed again once its cotangent is there.
 
         Its first argument that varies is held back until then; what depends on others alone is
@@ -195,9 +178,9 @@ class BlockSweep:
             of = self._pullback_type(var, args)
             pair = self.program.fresh("pair", TupleType((type_of(var), of)))
             pull = self.program.fresh("pull", of)
-            self.back += [(pair, Call(derived, tuple(held))), (pull, Project(pair, 1))]
+            self.back += [(pair, ex.Call(derived, tuple(held))), (pull, ex.Project(pair, 1))]
             found = self.program.fresh("parts", of.ret)
-            self.back.append((found, Call(pull, (cotangent,))))
+            self.back.append((found, ex.Call(pull, (cotangent,))))
             parts = [projected(found, n) for n in range(len(args))]
             if at is not None:  # what is handed on from here waits for all that was made here
                 for n, arg in enumerate(args):
@@ -209,23 +192,23 @@ class BlockSweep:
                 tuple([self.tangents.opened(self.tangents.of(type_of(a)), p) for a, p in every]),
             )
 
-        self._note(var, Call(callee, args), args, hand_on)
+        self._note(var, ex.Call(callee, args), args, hand_on)
 
-    def _first_tensor(self, cotangent: Expr) -> Expr | None:
+    def _first_tensor(self, cotangent: ex.Expr) -> ex.Expr | None:
         stack = [cotangent]
         while stack:
             node = stack.pop()
-            if isinstance(node, Tuple):
+            if isinstance(node, ex.Tuple):
                 stack.extend(reversed(node.items))
             elif isinstance(type_of(node), TensorType):
                 return node
         return None
 
-    def _can_wait(self, arg: Expr) -> bool:
+    def _can_wait(self, arg: ex.Expr) -> bool:
         """Whether an argument is a tensor that varies: one that can be held back."""
         return arg in self.varying and isinstance(type_of(arg), TensorType)
 
-    def _held(self, value: Expr, until: Expr) -> Expr:
+    def _held(self, value: ex.Expr, until: ex.Expr) -> ex.Expr:
         """A value that is there only when another is."""
         var = self.program.fresh("again", type_of(value))
         self.back.append((var, after(value, until)))
@@ -233,7 +216,7 @@ class BlockSweep:
 
     # --- blocks inside -----------------------------------------------------------------------
 
-    def _thunk(self, var: Var, value: Function) -> Task[None]:
+    def _thunk(self, var: ex.Var, value: ex.Function) -> Task[None]:
         """A function without parameters, which the normal form makes of what may fail."""
         if value.params or not self.tangents.is_active(type_of(value.body)):
             self.lets.append((var, value))
@@ -244,22 +227,22 @@ class BlockSweep:
         if takers:
             ret = TupleType((type_of(value.body), inner.pullback(takers)))
             new = self.program.fresh(var.name.hint, FuncType((), (), (), ret))
-            self.lets.append((new, Function((), (), (), ret, inner.written(takers))))
+            self.lets.append((new, ex.Function((), (), (), ret, inner.written(takers))))
             self.program.thunks[var] = new, takers
 
-    def _choice(self, var: Var, value: If | Match) -> Task[None]:
+    def _choice(self, var: ex.Var, value: ex.If | ex.Match) -> Task[None]:
         """The branches each with a pullback of their own, to the same variables outside."""
         if not self.program.is_active(var):
             self.lets.append((var, value))
             return
-        scrutinee: Var | None = None
-        patterns: list[Pattern] = []
-        if isinstance(value, If):
+        scrutinee: ex.Var | None = None
+        patterns: list[ex.Pattern] = []
+        if isinstance(value, ex.If):
             bodies = [value.then, value.orelse]
         else:
             bodies = [clause.body for clause in value.clauses]
             if value.value in self.varying:
-                assert isinstance(value.value, Var)
+                assert isinstance(value.value, ex.Var)
                 scrutinee = value.value
             for clause in value.clauses:
                 pattern = clause.pattern
@@ -294,11 +277,11 @@ class BlockSweep:
                     both = self.tangents.plus(of, mine, branch.sweep.cotangents[scrutinee])
                     own = self.tangents.whole(of, both, scrutinee)
             made.append(branch.pulled(takers, own) if plainly else branch.written(takers, own))
-        if isinstance(value, If):
-            choice: Expr = If(value.condition, made[0], made[1])
+        if isinstance(value, ex.If):
+            choice: ex.Expr = ex.If(value.condition, made[0], made[1])
         else:
             pairs = zip(patterns, made, strict=True)
-            choice = Match(value.value, tuple([Clause(*pair) for pair in pairs]), value.total)
+            choice = ex.Match(value.value, tuple([ex.Clause(*pair) for pair in pairs]), value.total)
         if not plainly:
             self._pulled(var, choice, takers)
             return
@@ -320,9 +303,9 @@ class BlockSweep:
 
     # --- backwards ---------------------------------------------------------------------------
 
-    def backward(self, result: Expr, cotangent: Part) -> None:
+    def backward(self, result: ex.Expr, cotangent: Part) -> None:
         """Hand the cotangent of the result on to whatever it came from."""
-        if not isinstance(result, Var) or result not in self.varying:
+        if not isinstance(result, ex.Var) or result not in self.varying:
             return
         self.cotangents[result] = cotangent
         for var, back in reversed(self.steps):
@@ -330,9 +313,9 @@ class BlockSweep:
             if not is_zero(part):
                 back(self._bound(self.tangents.of(type_of(var)), part))
 
-    def add(self, taker: Expr, part: Part) -> None:
+    def add(self, taker: ex.Expr, part: Part) -> None:
         """One more contribution to the cotangent of a variable."""
-        if isinstance(taker, Var) and taker in self.varying and not is_zero(part):
+        if isinstance(taker, ex.Var) and taker in self.varying and not is_zero(part):
             of = self.tangents.of(type_of(taker))
             self.cotangents[taker] = self.tangents.plus(of, self.cotangents.get(taker), part)
 
@@ -347,32 +330,34 @@ class BlockSweep:
         self.back.append((var, part))
         return var
 
-    def _whole(self, var: Var, d: Part) -> Expr:
+    def _whole(self, var: ex.Var, d: Part) -> ex.Expr:
         return self.tangents.whole(self.tangents.of(type_of(var)), d, var)
 
-    def _hand_out(self, items: Sequence[Expr], d: Part) -> None:
+    def _hand_out(self, items: Sequence[ex.Expr], d: Part) -> None:
         assert isinstance(d, tuple)
         for item, part in zip(items, d, strict=True):
             self.add(item, part)
 
-    def _hand_back(self, whole: Expr, index: int, d: Part) -> None:
+    def _hand_back(self, whole: ex.Expr, index: int, d: Part) -> None:
         of = type_of(whole)
         assert isinstance(of, TupleType)
         self.add(whole, tuple([d if at == index else None for at in range(len(of.items))]))
 
-    def _take_apart(self, made: Constructor, args: tuple[Expr, ...], d: Part) -> None:
+    def _take_apart(self, made: ex.Constructor, args: tuple[ex.Expr, ...], d: Part) -> None:
         """The cotangents of what a constructor holds; zeros where that of the whole is zero."""
-        assert isinstance(d, Expr)
+        assert isinstance(d, ex.Expr)
         of = type_of(d)
         assert isinstance(of, DataType)
         way, fields = self.tangents.constructor(of, made.index + 1)
         names = [self.program.fresh("x", field) for field in fields]
         nothing = [self.tangents.zero(f, arg) for f, arg in zip(fields, args, strict=True)]
         found = self.program.fresh("fields", TupleType(fields))
-        there = Clause(
-            PConstructor(way, tuple([PVar(each) for each in names])), Tuple(tuple(names))
+        there = ex.Clause(
+            ex.PConstructor(way, tuple([ex.PVar(each) for each in names])), ex.Tuple(tuple(names))
         )
-        self.back.append((found, Match(d, (there, Clause(PAny(), Tuple(tuple(nothing)))))))
+        self.back.append(
+            (found, ex.Match(d, (there, ex.Clause(ex.PAny(), ex.Tuple(tuple(nothing))))))
+        )
         for at, (field, arg) in enumerate(zip(fields, args, strict=True)):
             if self.tangents.is_active(type_of(arg)):
                 self.add(arg, self.tangents.opened(field, projected(found, at)))

@@ -13,7 +13,7 @@ A cotangent that is still being put together is a `Part`: None is zero, a Python
 >>> from plica.ir.type.term import tensor
 >>> tangents = Tangents(module({}), NameSupply())
 >>> x, n = tensor((2,), "f32"), tensor((2,), "i32")
->>> tangents.of(TupleType((x, n))) is TupleType((x, UNIT)), tangents.of(n) is UNIT
+>>> tangents.of(ty.TupleType((x, n))) is ty.TupleType((x, UNIT)), tangents.of(n) is UNIT
 (True, True)
 """
 
@@ -24,45 +24,16 @@ from typing import Final, TypeAlias
 from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import post_order
-from plica.ir.graph.expression import (
-    Call,
-    Clause,
-    Constructor,
-    Expr,
-    Function,
-    Match,
-    PAny,
-    PConstructor,
-    Project,
-    PVar,
-    Tuple,
-    Var,
-)
-from plica.ir.graph.module import (
-    ConstructorDef,
-    DataDef,
-    Defined,
-    Definition,
-    Module,
-    constructors,
-)
+from plica.ir.graph import expression as ex
+from plica.ir.graph.module import ConstructorDef, DataDef, Defined, Definition, Module, constructors
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.op.create import zeros, zeros_like
-from plica.ir.type.term import (
-    DataName,
-    DataType,
-    FuncType,
-    TensorType,
-    TupleType,
-    Type,
-    TypeVar,
-    static_shape,
-)
+from plica.ir.type import term as ty
 from plica.rewrite.graph.walk import NameSupply
 
-Part: TypeAlias = Expr | tuple["Part", ...] | None
+Part: TypeAlias = ex.Expr | tuple["Part", ...] | None
 
-UNIT: Final = TupleType(())
+UNIT: Final = ty.TupleType(())
 
 
 class Tangents:
@@ -72,62 +43,62 @@ class Tangents:
         self.data = {
             name: value
             for name, value in module.items()
-            if isinstance(name, DataName) and isinstance(value, DataDef)
+            if isinstance(name, ty.DataName) and isinstance(value, DataDef)
         }
         self.supply = supply
         self.definitions: dict[Defined, Definition] = {}
-        self.names: dict[DataName, DataName] = {}
-        self.sums: dict[Type, Var] = {}
-        self._holds: dict[DataName, bool] = {}
+        self.names: dict[ty.DataName, ty.DataName] = {}
+        self.sums: dict[ty.Type, ex.Var] = {}
+        self._holds: dict[ty.DataName, bool] = {}
 
     # --- types -------------------------------------------------------------------------------
 
-    def is_active(self, of: Type) -> bool:
+    def is_active(self, of: ty.Type) -> bool:
         """Whether values of a type have derivatives: whether there are floats in them."""
         match of:
-            case TensorType():
+            case ty.TensorType():
                 return of.dtype.is_float
-            case TupleType(items):
+            case ty.TupleType(items):
                 return any(map(self.is_active, items))
-            case DataType(data, args):
+            case ty.DataType(data, args):
                 return self._holds_floats(data) or any(map(self.is_active, args))
-            case TypeVar():
+            case ty.TypeVar():
                 return True  # in a definition: whoever uses it may put floats there
-            case FuncType():
+            case ty.FuncType():
                 raise CompilerBug("A function is differentiated with functions as values in it.")
         raise CompilerBug("A type that is not known is differentiated.")
 
-    def of(self, type: Type) -> Type:
+    def of(self, type: ty.Type) -> ty.Type:
         """The type of the cotangents of a type."""
         if not self.is_active(type):
             return UNIT
         match type:
-            case TupleType(items):
-                return TupleType(tuple(map(self.of, items)))
-            case DataType(data, args):
-                return DataType(self.name(data), tuple(map(self.of, args)))
+            case ty.TupleType(items):
+                return ty.TupleType(tuple(map(self.of, items)))
+            case ty.DataType(data, args):
+                return ty.DataType(self.name(data), tuple(map(self.of, args)))
         return type
 
-    def _holds_floats(self, data: DataName) -> bool:
+    def _holds_floats(self, data: ty.DataName) -> bool:
         """Whether some constructor of a data type has floats, whatever its parameters are."""
         if data not in self._holds:
             reached = [data]
             for each in reached:  # grows while it is gone through
                 for part in post_order(self.data[each]):
-                    if isinstance(part, DataName) and part in self.data and part not in reached:
+                    if isinstance(part, ty.DataName) and part in self.data and part not in reached:
                         reached.append(part)
             self._holds[data] = any(
-                isinstance(part, TensorType) and part.dtype.is_float
+                isinstance(part, ty.TensorType) and part.dtype.is_float
                 for each in reached
                 for part in post_order(self.data[each])
             )
         return self._holds[data]
 
-    def name(self, data: DataName) -> DataName:
+    def name(self, data: ty.DataName) -> ty.DataName:
         """The data type of the tangents of a data type."""
         if data not in self.names:
             hint = data.name.hint
-            new = self.names[data] = DataName(self.supply.name(f"{hint}Tangent"))
+            new = self.names[data] = ty.DataName(self.supply.name(f"{hint}Tangent"))
             made = self.data[data]
             ways = [ConstructorDef(self.supply.name(f"{hint}Zero"), ())]
             for each in made.constructors:
@@ -136,7 +107,9 @@ class Tangents:
             self.definitions[new] = DataDef(made.types, tuple(ways))
         return self.names[data]
 
-    def constructor(self, of: DataType, index: int) -> tuple[Constructor, tuple[Type, ...]]:
+    def constructor(
+        self, of: ty.DataType, index: int
+    ) -> tuple[ex.Constructor, tuple[ty.Type, ...]]:
         """A constructor of a tangent type, at 0 its zero, and the types of its fields."""
         made = self.definitions[of.data]
         assert isinstance(made, DataDef)
@@ -148,54 +121,54 @@ class Tangents:
 
     # --- values ------------------------------------------------------------------------------
 
-    def zero(self, of: Type, value: Expr) -> Expr:
+    def zero(self, of: ty.Type, value: ex.Expr) -> ex.Expr:
         """The zero of a type of cotangents; `value` is what it is a cotangent of."""
         return self.whole(of, None, value)
 
-    def whole(self, of: Type, part: Part, value: Expr) -> Expr:
+    def whole(self, of: ty.Type, part: Part, value: ex.Expr) -> ex.Expr:
         """A cotangent as an expression, with zeros where there is none."""
         match of:
-            case TupleType(items):
+            case ty.TupleType(items):
                 parts = part if isinstance(part, tuple) else self.opened(of, part)
                 given = parts if isinstance(parts, tuple) else (None,) * len(items)
                 made = [
                     self.whole(item, given[at], projected(value, at))
                     for at, item in enumerate(items)
                 ]
-                return Tuple(tuple(made))
-            case DataType() if part is None:
-                return Call(self.constructor(of, 0)[0], (), of.args)
-            case TensorType() if part is None:
+                return ex.Tuple(tuple(made))
+            case ty.DataType() if part is None:
+                return ex.Call(self.constructor(of, 0)[0], (), of.args)
+            case ty.TensorType() if part is None:
                 return zeros_of(of, value)
-        assert isinstance(part, Expr)
+        assert isinstance(part, ex.Expr)
         return part
 
-    def opened(self, of: Type, value: Expr | None) -> Part:
+    def opened(self, of: ty.Type, value: ex.Expr | None) -> Part:
         """A cotangent in parts, as far as its type says what they are."""
         if value is None or of is UNIT:
             return None
-        if isinstance(of, TupleType):
+        if isinstance(of, ty.TupleType):
             return tuple(
                 [self.opened(item, projected(value, at)) for at, item in enumerate(of.items)]
             )
         return value
 
-    def plus(self, of: Type, a: Part, b: Part) -> Part:
+    def plus(self, of: ty.Type, a: Part, b: Part) -> Part:
         """The sum of two cotangents of a type."""
         if a is None or b is None:
             return b if a is None else a
-        if isinstance(of, TupleType):
+        if isinstance(of, ty.TupleType):
             assert isinstance(a, tuple)
             assert isinstance(b, tuple)
             every = zip(of.items, a, b, strict=True)
             return tuple([self.plus(item, left, right) for item, left, right in every])
-        assert isinstance(a, Expr)
-        assert isinstance(b, Expr)
-        if isinstance(of, DataType):
-            return Call(self._sum(of), (a, b))
+        assert isinstance(a, ex.Expr)
+        assert isinstance(b, ex.Expr)
+        if isinstance(of, ty.DataType):
+            return ex.Call(self._sum(of), (a, b))
         return a + b
 
-    def _sum(self, of: DataType) -> Var:
+    def _sum(self, of: ty.DataType) -> ex.Var:
         """The function that adds tangents of a data type."""
         if of not in self.sums:
             dims = sorted(
@@ -203,46 +176,52 @@ class Tangents:
                 key=lambda each: each.name,
             )
             hint = f"add_{of.data.name.hint}"
-            name = Var(self.supply.name(hint), FuncType(tuple(dims), (), (of, of), of))
+            name = ex.Var(self.supply.name(hint), ty.FuncType(tuple(dims), (), (of, of), of))
             self.sums[of] = name
-            a, b = (Var(self.supply.name(each), of) for each in "ab")
-            self.definitions[name] = Function(tuple(dims), (), (a, b), of, self._summed(of, a, b))
+            a, b = (ex.Var(self.supply.name(each), of) for each in "ab")
+            self.definitions[name] = ex.Function(
+                tuple(dims), (), (a, b), of, self._summed(of, a, b)
+            )
         return self.sums[of]
 
-    def _summed(self, of: DataType, a: Var, b: Var) -> Expr:
+    def _summed(self, of: ty.DataType, a: ex.Var, b: ex.Var) -> ex.Expr:
         nothing, _ = self.constructor(of, 0)
         made = self.definitions[of.data]
         assert isinstance(made, DataDef)
-        clauses = [Clause(PConstructor(nothing, ()), b)]
+        clauses = [ex.Clause(ex.PConstructor(nothing, ()), b)]
         for index in range(1, len(made.constructors)):
             way, fields = self.constructor(of, index)
             left, right = (
-                [Var(self.supply.name(hint), field) for field in fields] for hint in "xy"
+                [ex.Var(self.supply.name(hint), field) for field in fields] for hint in "xy"
             )
             every = [
                 self.whole(field, self.plus(field, self.opened(field, x), self.opened(field, y)), x)
                 for field, x, y in zip(fields, left, right, strict=True)
             ]
-            both = Call(way, tuple(every), of.args)
-            inner = Match(
+            both = ex.Call(way, tuple(every), of.args)
+            inner = ex.Match(
                 b,
                 (
-                    Clause(PConstructor(way, tuple([PVar(each) for each in right])), both),
-                    Clause(PAny(), a),  # b is zero: of one value all tangents have one constructor
+                    ex.Clause(ex.PConstructor(way, tuple([ex.PVar(each) for each in right])), both),
+                    ex.Clause(
+                        ex.PAny(), a
+                    ),  # b is zero: of one value all tangents have one constructor
                 ),
             )
-            clauses.append(Clause(PConstructor(way, tuple([PVar(each) for each in left])), inner))
-        return Match(a, tuple(clauses))
+            clauses.append(
+                ex.Clause(ex.PConstructor(way, tuple([ex.PVar(each) for each in left])), inner)
+            )
+        return ex.Match(a, tuple(clauses))
 
 
-def projected(value: Expr, at: int) -> Expr:
+def projected(value: ex.Expr, at: int) -> ex.Expr:
     """One item of a tuple, without making one to take it apart."""
-    return value.items[at] if isinstance(value, Tuple) else Project(value, at)
+    return value.items[at] if isinstance(value, ex.Tuple) else ex.Project(value, at)
 
 
-def zeros_of(of: TensorType, value: Expr) -> Expr:
+def zeros_of(of: ty.TensorType, value: ex.Expr) -> ex.Expr:
     """Zeros in the shape of a value, which is not needed where the shape is known."""
-    shape = static_shape(of)
+    shape = ty.static_shape(of)
     return zeros_like(value) if shape is None else zeros(shape, of.dtype)
 
 

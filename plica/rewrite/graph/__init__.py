@@ -7,36 +7,12 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "KNOWN",
-    "PASSES",
-    "PostDominators",
-    "Totality",
-    "defunctionalize",
-    "eta_expand",
-    "eta_reduce",
-    "evaluate_partially",
-    "find_pass",
-    "fold_constants",
-    "inline",
-    "intervals",
-    "is_anf",
-    "is_basic_block",
-    "is_dataflow",
-    "is_first_order",
-    "is_lifted",
-    "is_monomorphic",
-    "lift",
-    "live_after",
-    "merge_common",
-    "monomorphise",
-    "remove_dead",
-    "remove_unreachable",
-    "to_anf",
-    "to_basic_blocks",
-    "to_dataflow",
-    "use_counts",
-    "users",
-]
+    "KNOWN", "PASSES", "PostDominators", "Totality", "defunctionalize", "eta_expand", "eta_reduce",
+    "evaluate_partially", "find_pass", "fold_constants", "inline", "intervals", "is_anf",
+    "is_basic_block", "is_dataflow", "is_first_order", "is_lifted", "is_monomorphic", "lift",
+    "live_after", "merge_common", "monomorphise", "remove_dead", "remove_unreachable", "to_anf",
+    "to_basic_blocks", "to_dataflow", "use_counts", "users",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.rewrite.graph.anf import is_anf, to_anf

@@ -29,20 +29,7 @@ import attrs
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.graph.expression import (
-    Call,
-    Clause,
-    Constructor,
-    Expr,
-    Function,
-    Let,
-    Match,
-    Pattern,
-    PConstructor,
-    PTuple,
-    PVar,
-    Var,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.module import DataDef, Defined, Definition, Extern, Module, constructors
 from plica.ir.graph.module import module as module_of
 from plica.ir.type.infer import infer, type_of
@@ -73,12 +60,12 @@ def is_first_order(module: Module) -> bool:
             inside = [field for each in value.constructors for field in each.fields]
         elif isinstance(value, Extern):
             inside = list(value.type.params)
-        elif isinstance(value, Function):
+        elif isinstance(value, ex.Function):
             inside = [type_of(each) for each in (*value.params, value.body)]
             for node in expressions(value.body):
                 parts = operands(node)
-                if isinstance(node, Call):
-                    if not isinstance(node.callee, Constructor) and node.callee not in names:
+                if isinstance(node, ex.Call):
+                    if not isinstance(node.callee, ex.Constructor) and node.callee not in names:
                         return False
                     parts = parts[1:]
                 inside.extend([type_of(part) for part in parts])
@@ -110,7 +97,7 @@ class _Translation:
         self.table = module.definitions()
         self.supply = NameSupply(*module.values, *module.names)
         self.types = Representation(module, self.supply)
-        self.bodies: list[tuple[Way, Function]] = []  # ways whose body is still to be translated
+        self.bodies: list[tuple[Way, ex.Function]] = []  # ways whose body is still to be translated
         self.place = ""
 
     def module(self) -> Module:
@@ -118,9 +105,9 @@ class _Translation:
         made: dict[Defined, Definition] = {}
         for name, value in self.source.items():
             self.place = str(name.name)
-            if isinstance(name, Var):
+            if isinstance(name, ex.Var):
                 made[self._definition(name)] = (
-                    self._function(value) if isinstance(value, Function) else value
+                    self._function(value) if isinstance(value, ex.Function) else value
                 )
         while self.bodies:
             way, function = self.bodies.pop()
@@ -130,110 +117,110 @@ class _Translation:
         assert main is not None
         return infer(module_of(made, self._definition(main)))
 
-    def _definition(self, name: Var) -> Var:
+    def _definition(self, name: ex.Var) -> ex.Var:
         """The name of a definition: it stays a function, of translated types."""
         of = name.type
         assert isinstance(of, FuncType)
-        return Var(name.name, self.types.signature(of))
+        return ex.Var(name.name, self.types.signature(of))
 
-    def _function(self, value: Function) -> Function:
+    def _function(self, value: ex.Function) -> ex.Function:
         apart = alpha_renamed(value, self.table)
         assert apart.ret is not None
         params = tuple([self._variable(each) for each in apart.params])
         body = self._expression(apart.body)
         return attrs.evolve(apart, params=params, ret=self.types.of(apart.ret), body=body)
 
-    def _body(self, way: Way, function: Function) -> Expr:
+    def _body(self, way: Way, function: ex.Function) -> ex.Expr:
         """The body of a function over the parameters of the definition that applies it."""
         family = way.family
         mapping: dict[Term, Term] = dict(zip(function.dims, family.of.dims, strict=True))
         own = [self._variable(param) for param in function.params]
         mapping.update(zip(own, family.params, strict=True))
         body = substitute(self._expression(function.body), mapping)
-        assert isinstance(body, Expr)
+        assert isinstance(body, ex.Expr)
         return body
 
-    def _expression(self, root: Expr) -> Expr:
-        memo: dict[Expr, Expr] = {}
-        stack: list[tuple[Expr, bool]] = [(root, False)]
+    def _expression(self, root: ex.Expr) -> ex.Expr:
+        memo: dict[ex.Expr, ex.Expr] = {}
+        stack: list[tuple[ex.Expr, bool]] = [(root, False)]
         while stack:
             node, leaving = stack.pop()
             if leaving:
                 memo[node] = self._translated(node, memo)
             elif node not in memo:
                 stack.append((node, True))
-                parts = () if isinstance(node, Function) else operands(node)
-                if isinstance(node, Call) and self._is_known(node.callee):
+                parts = () if isinstance(node, ex.Function) else operands(node)
+                if isinstance(node, ex.Call) and self._is_known(node.callee):
                     parts = parts[1:]  # it is called, and no value
                 stack.extend([(part, False) for part in parts])
         return memo[root]
 
-    def _is_known(self, callee: Expr) -> bool:
-        return isinstance(callee, Constructor) or callee in self.table
+    def _is_known(self, callee: ex.Expr) -> bool:
+        return isinstance(callee, ex.Constructor) or callee in self.table
 
-    def _translated(self, node: Expr, memo: Mapping[Expr, Expr]) -> Expr:
+    def _translated(self, node: ex.Expr, memo: Mapping[ex.Expr, ex.Expr]) -> ex.Expr:
         match node:
-            case Var():
+            case ex.Var():
                 return self._closure(node, ()) if node in self.table else self._variable(node)
-            case Constructor():
+            case ex.Constructor():
                 return self._closure(node, ())
-            case Function():
+            case ex.Function():
                 free = free_vars(node)
                 inside = [each for each in post_order(node) if each in free]
-                captured = [v for v in inside if isinstance(v, Var) and v not in self.table]
+                captured = [v for v in inside if isinstance(v, ex.Var) and v not in self.table]
                 return self._closure(node, tuple(captured))
-            case Let(var, value, body):
+            case ex.Let(var, value, body):
                 if is_recursive(node):
                     message = f"The function {var.name} cannot be lifted out of {self.place}."
                     raise refusal(message)
-                return Let(self._variable(var), memo[value], memo[body])
-            case Match(value, clauses, total):
+                return ex.Let(self._variable(var), memo[value], memo[body])
+            case ex.Match(value, clauses, total):
                 of = self.types.of(type_of(value))
                 cases = [
-                    Clause(self._pattern(each.pattern, of), memo[each.body]) for each in clauses
+                    ex.Clause(self._pattern(each.pattern, of), memo[each.body]) for each in clauses
                 ]
-                return Match(memo[value], tuple(cases), total)
-            case Call(callee, args, types):
+                return ex.Match(memo[value], tuple(cases), total)
+            case ex.Call(callee, args, types):
                 new = tuple([memo[each] for each in args])
                 at = tuple([self.types.of(each) for each in types])
-                if isinstance(callee, Constructor):
+                if isinstance(callee, ex.Constructor):
                     way, rest = self.types.constructor(callee, at)
-                    return Call(way, new, rest)
-                if isinstance(callee, Var) and callee in self.table:
-                    return Call(self._definition(callee), new, at)
+                    return ex.Call(way, new, rest)
+                if isinstance(callee, ex.Var) and callee in self.table:
+                    return ex.Call(self._definition(callee), new, at)
                 of = type_of(callee)
                 assert isinstance(of, FuncType)
-                return Call(self.types.family(of).apply, (memo[callee], *new))
+                return ex.Call(self.types.family(of).apply, (memo[callee], *new))
             case _:
                 return with_operands(node, tuple([memo[part] for part in operands(node)]))
 
-    def _closure(self, value: Expr, captured: tuple[Var, ...]) -> Expr:
+    def _closure(self, value: ex.Expr, captured: tuple[ex.Var, ...]) -> ex.Expr:
         """The data that stands for a function where it is a value."""
         of = type_of(value)
         assert isinstance(of, FuncType)
         inside = tuple([self._variable(each) for each in captured])
         way, new = self.types.way(value, of, inside)
-        if new and isinstance(value, Function):
+        if new and isinstance(value, ex.Function):
             self.bodies.append((way, value))
-        elif new and isinstance(value, Constructor):
-            way.body = Call(self.types.constructor(value, ())[0], way.family.params)
-        elif new and isinstance(value, Var):
-            way.body = Call(self._definition(value), way.family.params)
-        return Call(way.constructor, inside)
+        elif new and isinstance(value, ex.Constructor):
+            way.body = ex.Call(self.types.constructor(value, ())[0], way.family.params)
+        elif new and isinstance(value, ex.Var):
+            way.body = ex.Call(self._definition(value), way.family.params)
+        return ex.Call(way.constructor, inside)
 
-    def _variable(self, var: Var) -> Var:
+    def _variable(self, var: ex.Var) -> ex.Var:
         assert var.type is not None
-        return Var(var.name, self.types.of(var.type))
+        return ex.Var(var.name, self.types.of(var.type))
 
-    def _pattern(self, pattern: Pattern, of: Type) -> Pattern:
+    def _pattern(self, pattern: ex.Pattern, of: Type) -> ex.Pattern:
         match pattern, of:
-            case PVar(var), _:
-                return PVar(self._variable(var))
-            case PTuple(items), TupleType(types):
+            case ex.PVar(var), _:
+                return ex.PVar(self._variable(var))
+            case ex.PTuple(items), TupleType(types):
                 pairs = zip(items, types, strict=True)
-                return PTuple(tuple([self._pattern(item, type) for item, type in pairs]))
-            case PConstructor(constructor, items), DataType():
+                return ex.PTuple(tuple([self._pattern(item, type) for item, type in pairs]))
+            case ex.PConstructor(constructor, items), DataType():
                 way = constructors(of.data, self.types.made[of.data])[constructor.index]
                 pairs = zip(items, self.types.fields(of, constructor.index), strict=True)
-                return PConstructor(way, tuple([self._pattern(item, t) for item, t in pairs]))
+                return ex.PConstructor(way, tuple([self._pattern(item, t) for item, t in pairs]))
         return pattern

@@ -21,13 +21,7 @@ from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import FuncType
 from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.known import eta_reduced
-from plica.rewrite.graph.walk import (
-    NameSupply,
-    expressions,
-    map_functions,
-    operands,
-    with_operands,
-)
+from plica.rewrite.graph.walk import NameSupply, expressions, map_functions, operands, with_operands
 
 
 def eta_expand(module: Module) -> Module:

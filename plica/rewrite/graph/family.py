@@ -16,17 +16,7 @@ from plica.core.digest import digest
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.graph.expression import (
-    Call,
-    Clause,
-    Constructor,
-    Expr,
-    Function,
-    Match,
-    PConstructor,
-    PVar,
-    Var,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.module import ConstructorDef, DataDef, Defined, Definition, Module, constructors
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.term import DataName, DataType, FuncType, TupleType, Type, TypeVar
@@ -49,13 +39,13 @@ class Way:
     family: FunctionFamily
     index: int
     name: Name
-    captured: tuple[Var, ...]
-    body: Expr | None = None
+    captured: tuple[ex.Var, ...]
+    body: ex.Expr | None = None
 
     @property
-    def constructor(self) -> Constructor:
+    def constructor(self) -> ex.Constructor:
         whole = DataType(self.family.data, ())
-        return Constructor(
+        return ex.Constructor(
             self.family.data, self.index, self.name, FuncType((), (), self.fields, whole)
         )
 
@@ -70,28 +60,28 @@ class FunctionFamily:
 
     of: FuncType
     data: DataName
-    apply: Var
-    params: tuple[Var, ...]
-    ways: dict[Expr, Way] = attrs.field(factory=dict)
+    apply: ex.Var
+    params: tuple[ex.Var, ...]
+    ways: dict[ex.Expr, Way] = attrs.field(factory=dict)
 
     def definitions(self, spare: Name) -> dict[Defined, Definition]:
         """The data type, and the definition that applies its values."""
         ways = list(self.ways.values())
         names = [ConstructorDef(each.name, each.fields) for each in ways]
-        value = Var(Name("f"), DataType(self.data, ()))
+        value = ex.Var(Name("f"), DataType(self.data, ()))
         clauses = []
         for each in ways:
             assert each.body is not None
-            pattern = PConstructor(each.constructor, tuple([PVar(v) for v in each.captured]))
-            clauses.append(Clause(pattern, each.body))
+            pattern = ex.PConstructor(each.constructor, tuple([ex.PVar(v) for v in each.captured]))
+            clauses.append(ex.Clause(pattern, each.body))
         params = (value, *self.params)
         # Of a type that no function of the program has there is never a value to apply.
-        body: Expr = Match(value, tuple(clauses)) if ways else Call(self.apply, params)
+        body: ex.Expr = ex.Match(value, tuple(clauses)) if ways else ex.Call(self.apply, params)
         if not ways:
             names.append(ConstructorDef(spare, ()))
         return {
             self.data: DataDef((), tuple(names)),
-            self.apply: Function(self.of.dims, (), params, self.of.ret, body),
+            self.apply: ex.Function(self.of.dims, (), params, self.of.ret, body),
         }
 
 
@@ -150,13 +140,13 @@ class Representation:
         key = digest(whole)
         if key not in self.families:
             data = DataName(self.supply.name("Function"))
-            params = tuple([Var(self.supply.name("x"), each) for each in whole.params])
+            params = tuple([ex.Var(self.supply.name("x"), each) for each in whole.params])
             inside = (DataType(data, ()), *whole.params)
-            apply = Var(self.supply.name("apply"), FuncType(whole.dims, (), inside, whole.ret))
+            apply = ex.Var(self.supply.name("apply"), FuncType(whole.dims, (), inside, whole.ret))
             self.families[key] = FunctionFamily(whole, data, apply, params)
         return self.families[key]
 
-    def way(self, value: Expr, of: FuncType, captured: tuple[Var, ...]) -> tuple[Way, bool]:
+    def way(self, value: ex.Expr, of: FuncType, captured: tuple[ex.Var, ...]) -> tuple[Way, bool]:
         """The way of a function, and whether it is new; what is captured is translated."""
         family = self.family(of)
         known = family.ways.get(value)
@@ -170,7 +160,9 @@ class Representation:
         family.ways[value] = way = Way(family, len(family.ways), name, captured)
         return way, True
 
-    def constructor(self, of: Constructor, types: tuple[Type, ...]) -> tuple[Constructor, Any]:
+    def constructor(
+        self, of: ex.Constructor, types: tuple[Type, ...]
+    ) -> tuple[ex.Constructor, Any]:
         """A constructor at translated type arguments, and the arguments it still takes."""
         name = of.data
         if name in self.copied:

@@ -18,25 +18,7 @@ from typing import Any, Final
 
 from plica.core.binding import rename, substitute
 from plica.core.term import Term
-from plica.ir.graph.expression import (
-    Call,
-    Clause,
-    Constructor,
-    Expr,
-    Function,
-    If,
-    Let,
-    Match,
-    PAny,
-    Pattern,
-    PConstructor,
-    Project,
-    PTuple,
-    PVar,
-    Tuple,
-    Var,
-    const,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.type.infer import type_of
 from plica.ir.type.unify import same_type
 from plica.rewrite.contract import exact
@@ -47,29 +29,29 @@ from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
 from plica.rewrite.rule import Rule
 
-Bindings = list[tuple[Var, Expr]]
+Bindings = list[tuple[ex.Var, ex.Expr]]
 
 
-def fits(pattern: Pattern, value: Expr) -> Bindings | bool | None:
+def fits(pattern: ex.Pattern, value: ex.Expr) -> Bindings | bool | None:
     """What a pattern binds when it fits a value; False where it cannot fit, None if unknown.
 
     Where one part cannot fit, it does not matter that another is unknown.
     """
     found: Bindings = []
     unknown = False
-    stack: list[tuple[Any, Expr]] = [(pattern, value)]
+    stack: list[tuple[Any, ex.Expr]] = [(pattern, value)]
     while stack:
         part, expr = stack.pop()
         match part, expr:
-            case PAny(), _:
+            case ex.PAny(), _:
                 continue
-            case PVar(var), _:
+            case ex.PVar(var), _:
                 found.append((var, expr))
-            case PTuple(items), Tuple(parts):
+            case ex.PTuple(items), ex.Tuple(parts):
                 stack.extend(zip(reversed(items), reversed(parts), strict=True))
-            case PTuple(items), _:
-                stack.extend([(item, Project(expr, i)) for i, item in enumerate(items)][::-1])
-            case PConstructor(constructor, items), Call(Constructor() as made, parts, _):
+            case ex.PTuple(items), _:
+                stack.extend([(item, ex.Project(expr, i)) for i, item in enumerate(items)][::-1])
+            case ex.PConstructor(constructor, items), ex.Call(ex.Constructor() as made, parts, _):
                 if made.index != constructor.index:
                     return False
                 stack.extend(zip(reversed(items), reversed(parts), strict=True))
@@ -78,7 +60,7 @@ def fits(pattern: Pattern, value: Expr) -> Bindings | bool | None:
     return None if unknown else found
 
 
-def chosen(node: Match) -> tuple[Clause, Bindings] | None:
+def chosen(node: ex.Match) -> tuple[ex.Clause, Bindings] | None:
     """The clause a match takes, with what it binds, where that can be seen."""
     for clause in node.clauses:
         found = fits(clause.pattern, node.value)
@@ -89,11 +71,11 @@ def chosen(node: Match) -> tuple[Clause, Bindings] | None:
     return None
 
 
-def _projected(node: Project) -> Term | None:
-    return node.value.items[node.index] if isinstance(node.value, Tuple) else None
+def _projected(node: ex.Project) -> Term | None:
+    return node.value.items[node.index] if isinstance(node.value, ex.Tuple) else None
 
 
-def _matched(node: Match) -> Term | None:
+def _matched(node: ex.Match) -> Term | None:
     found = chosen(node)
     if found is None:
         return None
@@ -104,17 +86,17 @@ def _matched(node: Match) -> Term | None:
         fresh[var] = rename(var, supply.name(var.name.hint))
     result: Any = substitute(clause.body, fresh)
     for var, value in reversed(bindings):
-        result = Let(fresh[var], value, result)  # type: ignore[arg-type]  # a variable
+        result = ex.Let(fresh[var], value, result)  # type: ignore[arg-type]  # a variable
     return result  # type: ignore[no-any-return]  # an expression
 
 
-def eta_reduced(function: Function) -> Expr | None:
+def eta_reduced(function: ex.Function) -> ex.Expr | None:
     """The function that a function only passes its arguments to, None where there is none."""
     body = function.body
-    if function.attrs or not isinstance(body, Call) or body.args != function.params:
+    if function.attrs or not isinstance(body, ex.Call) or body.args != function.params:
         return None
     callee = body.callee
-    if not isinstance(callee, Var | Constructor) or callee in function.params:
+    if not isinstance(callee, ex.Var | ex.Constructor) or callee in function.params:
         return None
     if body.types != function.types or not same_type(type_of(function), type_of(callee)):
         return None
@@ -137,16 +119,16 @@ def _at(name: str, kind: type[Term], right: Callable[[Any], Term | None]) -> Rul
 
 
 x, y = holes("x y")
-TRUE, FALSE = const(True, "bool"), const(False, "bool")
+TRUE, FALSE = ex.const(True, "bool"), ex.const(False, "bool")
 
 # fmt: off
 KNOWN: Final[Pack] = pack(
     "known",
-    rule("if-true",        If(TRUE, x, y),   x),
-    rule("if-false",       If(FALSE, x, y),  y),
-    _at("project-tuple",   Project,          _projected),
-    _at("match-known",     Match,            _matched),
-    _at("beta",            Call,             beta),
+    rule("if-true",        ex.If(TRUE, x, y),   x),
+    rule("if-false",       ex.If(FALSE, x, y),  y),
+    _at("project-tuple",   ex.Project,          _projected),
+    _at("match-known",     ex.Match,            _matched),
+    _at("beta",            ex.Call,             beta),
     version="1",
     doc="What can be decided because the shape of a value is in sight.",
 )

@@ -19,19 +19,7 @@ from typing import Final
 
 from plica.core.binding import free_vars
 from plica.core.diagnostic import EvaluationError
-from plica.ir.graph.expression import (
-    Call,
-    Const,
-    Constructor,
-    Expr,
-    Function,
-    If,
-    Let,
-    Match,
-    Project,
-    Var,
-    attr,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Module
 from plica.ir.graph.unique_binder import rename_apart
 from plica.ir.interpret.graph_machine import GraphMachine, RunLimits
@@ -73,40 +61,40 @@ class _Evaluator(Unfolder):
         self.limit = limit
         self.recursive = recursive(module)
         self.folder = Folder(module, limit)
-        self.results: dict[Call, Expr] = {}
+        self.results: dict[ex.Call, ex.Expr] = {}
 
-    def definition(self, name: Var) -> Function:
+    def definition(self, name: ex.Var) -> ex.Function:
         """A definition of the module, evaluated."""
         function = self.table[name]
-        assert isinstance(function, Function)
+        assert isinstance(function, ex.Function)
         return self.function(function)
 
     # --- decisions ---------------------------------------------------------------------------
 
-    def shares(self, var: Var, value: Expr, activation: Activation) -> bool:
+    def shares(self, var: ex.Var, value: ex.Expr, activation: Activation) -> bool:
         return var not in activation.captured or is_atom(value)
 
-    def postpones(self, var: Var, function: Function) -> bool:
+    def postpones(self, var: ex.Var, function: ex.Function) -> bool:
         return True
 
-    def finished(self, node: Expr) -> Expr:
+    def finished(self, node: ex.Expr) -> ex.Expr:
         match node:
-            case Project(Let() as value, index):
+            case ex.Project(ex.Let() as value, index):
                 lets, core = peeled(value)
-                return wrapped(lets, self.folder.folded(Project(core, index)))
+                return wrapped(lets, self.folder.folded(ex.Project(core, index)))
             case _:
                 return self.folder.folded(node)
 
-    def choose(self, node: If, condition: Expr, activation: Activation) -> Walk:
-        if isinstance(condition, Const):
-            result: Expr = yield (node.then if condition.numpy() else node.orelse), activation
+    def choose(self, node: ex.If, condition: ex.Expr, activation: Activation) -> Walk:
+        if isinstance(condition, ex.Const):
+            result: ex.Expr = yield (node.then if condition.numpy() else node.orelse), activation
             return result
         self._undecided((node.then, node.orelse))
         return (yield from super().choose(node, condition, activation))
 
-    def select(self, node: Match, value: Expr, activation: Activation) -> Walk:
+    def select(self, node: ex.Match, value: ex.Expr, activation: Activation) -> Walk:
         lets, core = peeled(value)
-        found = chosen(Match(core, node.clauses, node.total))
+        found = chosen(ex.Match(core, node.clauses, node.total))
         if found is None:
             self._undecided(tuple([clause.body for clause in node.clauses]))
             return (yield from super().select(node, value, activation))
@@ -114,27 +102,27 @@ class _Evaluator(Unfolder):
         inner = self.bind([(var, self.finished(part)) for var, part in bindings], activation)
         return wrapped(lets, wrapped(inner, (yield clause.body, activation)))
 
-    def _undecided(self, branches: tuple[Expr, ...]) -> None:
+    def _undecided(self, branches: tuple[ex.Expr, ...]) -> None:
         """A choice stays open: give up unfolding what may be called again behind it."""
         if self.attempts:
             group = self.attempts[-1]
             if any(not group.isdisjoint(free_vars(branch)) for branch in branches):
                 raise Hopeless(group)
 
-    def call(self, call: Call) -> Walk:
+    def call(self, call: ex.Call) -> Walk:
         lets, core = peeled(call.callee)
         if lets:
-            return wrapped(lets, (yield from self.call(Call(core, call.args, call.types))))
+            return wrapped(lets, (yield from self.call(ex.Call(core, call.args, call.types))))
         if call not in self.results:
-            if self._is_closed(call) and not isinstance(call.callee, Constructor):
+            if self._is_closed(call) and not isinstance(call.callee, ex.Constructor):
                 self.results[call] = yield from self._computed(call)
             else:
                 self.results[call] = yield from self._unfolded(call)
         return self.results[call]
 
-    def _unfolded(self, call: Call) -> Walk:
+    def _unfolded(self, call: ex.Call) -> Walk:
         function = self.callee(call)
-        if function is None or self.fuel <= 0 or attr(function, "primitive"):
+        if function is None or self.fuel <= 0 or ex.attr(function, "primitive"):
             return call
         entered = self.enter(call, function)
         if entered is None:
@@ -147,7 +135,7 @@ class _Evaluator(Unfolder):
         result = yield Attempt(function.body, activation, group)
         return call if result is None else wrapped(lets, result)
 
-    def _group(self, callee: Expr) -> frozenset[Var] | None:
+    def _group(self, callee: ex.Expr) -> frozenset[ex.Var] | None:
         """The functions that call one another with this one, None where it is not recursive."""
         if callee in self.recursive:
             return frozenset(self.recursive[callee])
@@ -157,7 +145,7 @@ class _Evaluator(Unfolder):
 
     # --- computing -----------------------------------------------------------------------------
 
-    def _computed(self, call: Call) -> Walk:
+    def _computed(self, call: ex.Call) -> Walk:
         """A call that depends on nothing, as far as the interpreter comes with it."""
         machine = GraphMachine(self.folder.machine.program, {}, RunLimits(self.calls, self.calls))
         try:
@@ -168,15 +156,15 @@ class _Evaluator(Unfolder):
         written = quote(value, type_of(call), self.table, self.limit)
         return written if written is not None else (yield from self._unfolded(call))
 
-    def _is_closed(self, call: Call) -> bool:
+    def _is_closed(self, call: ex.Call) -> bool:
         """Whether nothing in a call is known only when the program runs."""
         return free_vars(call) <= self.table.keys()
 
 
-def peeled(value: Expr) -> tuple[list[tuple[Var, Expr]], Expr]:
+def peeled(value: ex.Expr) -> tuple[list[tuple[ex.Var, ex.Expr]], ex.Expr]:
     """An expression without the lets around it, and those lets; their names are unique."""
-    lets: list[tuple[Var, Expr]] = []
-    while isinstance(value, Let):
+    lets: list[tuple[ex.Var, ex.Expr]] = []
+    while isinstance(value, ex.Let):
         lets.append((value.var, value.value))
         value = value.body
     return lets, value

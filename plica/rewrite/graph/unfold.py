@@ -19,23 +19,7 @@ import attrs
 
 from plica.core.binding import free_vars, rename, substitute
 from plica.core.term import Term
-from plica.ir.graph.expression import (
-    Apply,
-    Call,
-    Clause,
-    Expr,
-    Function,
-    If,
-    Let,
-    Match,
-    Pattern,
-    PConstructor,
-    Project,
-    PTuple,
-    PVar,
-    Tuple,
-    Var,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Module
 from plica.ir.type.term import Type
 from plica.rewrite.graph.alpha_rename import alpha_renamed
@@ -48,9 +32,9 @@ from plica.rewrite.graph.walk import NameSupply, expressions, is_atom
 class Activation:
     """One body at given arguments."""
 
-    made: dict[Expr, Expr]  # what nodes and variables have become
+    made: dict[ex.Expr, ex.Expr]  # what nodes and variables have become
     types: Mapping[Term, Term]  # what dims and type variables stand for
-    captured: set[Var]  # the variables some function inside the body captures
+    captured: set[ex.Var]  # the variables some function inside the body captures
     renames: bool  # whether binders get new names: in all but the first activation
     outer: Activation | None = None  # where a local function was made, whose variables it has
 
@@ -59,21 +43,21 @@ class Activation:
 class Attempt:
     """A request that may be given up: the answer is None when `Hopeless` names the attempt."""
 
-    node: Expr
+    node: ex.Expr
     activation: Activation
-    group: frozenset[Var]
+    group: frozenset[ex.Var]
 
 
 class Hopeless(Exception):  # it is no error, and never leaves the walk
     """The latest attempt on this group is to be given up."""
 
-    def __init__(self, group: frozenset[Var]) -> None:
+    def __init__(self, group: frozenset[ex.Var]) -> None:
         super().__init__()
         self.group = group
 
 
-Request: TypeAlias = "tuple[Expr, Activation] | Attempt"
-Walk: TypeAlias = Generator[Request, Any, Expr]  # Any: an expression, None for a failed attempt
+Request: TypeAlias = "tuple[ex.Expr, Activation] | Attempt"
+Walk: TypeAlias = Generator[Request, Any, ex.Expr]  # Any: an expression, None for a failed attempt
 
 
 class Unfolder:
@@ -83,58 +67,58 @@ class Unfolder:
         self.module = module
         self.table = module.definitions()
         self.supply = NameSupply(*module.values, *module.names)
-        self.apart: dict[Function, Function] = {}
-        self.local: dict[Var, Function] = {}  # functions let in the result, by variable
-        self.looping: set[Var] = set()  # those of them that call themselves
-        self.postponed: dict[Var, tuple[Function, Activation]] = {}
-        self.attempts: list[frozenset[Var]] = []
-        self._captured: dict[Function, set[Var]] = {}
+        self.apart: dict[ex.Function, ex.Function] = {}
+        self.local: dict[ex.Var, ex.Function] = {}  # functions let in the result, by variable
+        self.looping: set[ex.Var] = set()  # those of them that call themselves
+        self.postponed: dict[ex.Var, tuple[ex.Function, Activation]] = {}
+        self.attempts: list[frozenset[ex.Var]] = []
+        self._captured: dict[ex.Function, set[ex.Var]] = {}
 
     # --- what a subclass says --------------------------------------------------------------
 
-    def unfolds(self, call: Call, function: Function) -> bool:
+    def unfolds(self, call: ex.Call, function: ex.Function) -> bool:
         """Whether a call is to be replaced by the body of the function."""
         return False
 
-    def shares(self, var: Var, value: Expr, activation: Activation) -> bool:
+    def shares(self, var: ex.Var, value: ex.Expr, activation: Activation) -> bool:
         """Whether a let becomes sharing; parameters do unless they are captured."""
         return False
 
-    def postpones(self, var: Var, function: Function) -> bool:
+    def postpones(self, var: ex.Var, function: ex.Function) -> bool:
         """Whether a local function is only looked at where it is called.
 
         It is then written out if something is left that mentions it.
         """
         return False
 
-    def finished(self, node: Expr) -> Expr:
+    def finished(self, node: ex.Expr) -> ex.Expr:
         """The last word on a new node whose parts are final."""
         return node
 
     # --- the walk ----------------------------------------------------------------------------
 
-    def function(self, function: Function) -> Function:
+    def function(self, function: ex.Function) -> ex.Function:
         """A definition, its body walked."""
         apart = self.separated(function)
         activation = Activation({}, {}, self.captured(apart), renames=False)
         return attrs.evolve(apart, body=self.run(apart.body, activation))
 
-    def separated(self, function: Function) -> Function:
+    def separated(self, function: ex.Function) -> ex.Function:
         """A definition with its binders apart."""
         if function not in self.apart:
             self.apart[function] = alpha_renamed(function, self.table)
         return self.apart[function]
 
-    def captured(self, function: Function) -> set[Var]:
+    def captured(self, function: ex.Function) -> set[ex.Var]:
         """The variables that functions inside a function capture."""
         if function not in self._captured:
             self._captured[function] = captured(expressions(function.body))
         return self._captured[function]
 
-    def run(self, root: Expr, activation: Activation) -> Expr:
+    def run(self, root: ex.Expr, activation: Activation) -> ex.Expr:
         """What a node becomes in an activation."""
         # Each frame: the walk of a node, where its result goes, the group if it is an attempt.
-        frames: list[tuple[Walk, Expr, Activation, frozenset[Var] | None]] = []
+        frames: list[tuple[Walk, ex.Expr, Activation, frozenset[ex.Var] | None]] = []
         request: Request = (root, activation)
         answer: Any = None
         while True:
@@ -170,48 +154,48 @@ class Unfolder:
                         pass
                     answer = None
 
-    def walk(self, node: Expr, activation: Activation) -> Walk:
+    def walk(self, node: ex.Expr, activation: Activation) -> Walk:
         """What a node becomes, asking for its parts."""
         match node:
-            case Apply():
+            case ex.Apply():
                 args = yield from self._all(node.args, activation)
-                return self.finished(Apply(node.op, args, at_sizes(node, activation.types)))
-            case Tuple(items):
-                return self.finished(Tuple((yield from self._all(items, activation))))
-            case Project(value, index):
-                return self.finished(Project((yield value, activation), index))
-            case Let():
+                return self.finished(ex.Apply(node.op, args, at_sizes(node, activation.types)))
+            case ex.Tuple(items):
+                return self.finished(ex.Tuple((yield from self._all(items, activation))))
+            case ex.Project(value, index):
+                return self.finished(ex.Project((yield value, activation), index))
+            case ex.Let():
                 return (yield from self._let(node, activation))
-            case Function():
+            case ex.Function():
                 return (yield from self._function(node, activation))
-            case Call(callee, args, types):
+            case ex.Call(callee, args, types):
                 target = yield callee, activation
                 given = yield from self._all(args, activation)
                 at = tuple([self._type(each, activation) for each in types])
-                return (yield from self.call(Call(target, given, at)))
-            case If():
+                return (yield from self.call(ex.Call(target, given, at)))
+            case ex.If():
                 condition = yield node.condition, activation
                 return (yield from self.choose(node, condition, activation))
-            case Match():
+            case ex.Match():
                 value = yield node.value, activation
                 return (yield from self.select(node, value, activation))
         raise TypeError(f"{type(node).__name__} is no expression of the graph language.")
 
-    def choose(self, node: If, condition: Expr, activation: Activation) -> Walk:
+    def choose(self, node: ex.If, condition: ex.Expr, activation: Activation) -> Walk:
         """An `If` whose condition is known to be this term."""
         then = yield node.then, activation
         orelse = yield node.orelse, activation
-        return self.finished(If(condition, then, orelse))
+        return self.finished(ex.If(condition, then, orelse))
 
-    def select(self, node: Match, value: Expr, activation: Activation) -> Walk:
+    def select(self, node: ex.Match, value: ex.Expr, activation: Activation) -> Walk:
         """A `Match` whose value is known to be this term."""
         clauses = []
         for clause in node.clauses:
             pattern = self._pattern(clause.pattern, activation)
-            clauses.append(Clause(pattern, (yield clause.body, activation)))
-        return self.finished(Match(value, tuple(clauses), node.total))
+            clauses.append(ex.Clause(pattern, (yield clause.body, activation)))
+        return self.finished(ex.Match(value, tuple(clauses), node.total))
 
-    def call(self, call: Call) -> Walk:
+    def call(self, call: ex.Call) -> Walk:
         """A call whose parts are final."""
         function = self.callee(call)
         if function is not None and self.unfolds(call, function):
@@ -221,29 +205,29 @@ class Unfolder:
                 return wrapped(lets, (yield function.body, activation))
         return self.finished(call)
 
-    def callee(self, call: Call) -> Function | None:
+    def callee(self, call: ex.Call) -> ex.Function | None:
         """The function a call is known to call, its binders apart."""
         match call.callee:
-            case Function():
+            case ex.Function():
                 return call.callee
-            case Var() if call.callee in self.postponed:
+            case ex.Var() if call.callee in self.postponed:
                 return self.postponed[call.callee][0]
-            case Var() if call.callee in self.local:
+            case ex.Var() if call.callee in self.local:
                 return self.local[call.callee]
-            case Var():
+            case ex.Var():
                 found = self.table.get(call.callee)
-                return self.separated(found) if isinstance(found, Function) else None
+                return self.separated(found) if isinstance(found, ex.Function) else None
         return None
 
     def enter(
-        self, call: Call, function: Function
-    ) -> tuple[Activation, list[tuple[Var, Expr]]] | None:
+        self, call: ex.Call, function: ex.Function
+    ) -> tuple[Activation, list[tuple[ex.Var, ex.Expr]]] | None:
         """The activation of a called function, and the lets its arguments need."""
         types = instantiation(function, call.args, call.types)
         if types is None:
             return None
         outer = None
-        if isinstance(call.callee, Var) and call.callee in self.postponed:
+        if isinstance(call.callee, ex.Var) and call.callee in self.postponed:
             outer = self.postponed[call.callee][1]
             types = {**outer.types, **types}
         activation = Activation({}, types, self.captured(function), True, outer)
@@ -251,18 +235,18 @@ class Unfolder:
         return activation, self.bind(pairs, activation)
 
     def bind(
-        self, pairs: Iterable[tuple[Var, Expr]], activation: Activation
-    ) -> list[tuple[Var, Expr]]:
+        self, pairs: Iterable[tuple[ex.Var, ex.Expr]], activation: Activation
+    ) -> list[tuple[ex.Var, ex.Expr]]:
         """Give variables their values; the lets for those that are captured."""
-        lets: list[tuple[Var, Expr]] = []
+        lets: list[tuple[ex.Var, ex.Expr]] = []
         for var, value in pairs:
-            if var not in activation.captured or is_atom(value) or isinstance(value, Function):
+            if var not in activation.captured or is_atom(value) or isinstance(value, ex.Function):
                 activation.made[var] = value
             else:
                 lets.append((self.binder(var, activation), value))
         return lets
 
-    def binder(self, var: Var, activation: Activation) -> Var:
+    def binder(self, var: ex.Var, activation: Activation) -> ex.Var:
         """The variable that a bound one becomes."""
         new = var
         if activation.renames:
@@ -270,31 +254,31 @@ class Unfolder:
         activation.made[var] = new
         return new
 
-    def _let(self, node: Let, activation: Activation) -> Walk:
+    def _let(self, node: ex.Let, activation: Activation) -> Walk:
         var, value = node.var, node.value
-        if isinstance(value, Function) and var in free_vars(value):
+        if isinstance(value, ex.Function) and var in free_vars(value):
             new = self.binder(var, activation)
             self.looping.add(new)
             made = yield value, activation
-        elif isinstance(value, Function) and self.postpones(var, value):
+        elif isinstance(value, ex.Function) and self.postpones(var, value):
             new = self.binder(var, activation)
             self.postponed[new] = value, activation
-            body: Expr = yield node.body, activation
+            body: ex.Expr = yield node.body, activation
             if new not in free_vars(body):
                 return body
-            return self.finished(Let(new, (yield value, activation), body))
+            return self.finished(ex.Let(new, (yield value, activation), body))
         else:
             made = yield value, activation
             if self.shares(var, made, activation):
                 activation.made[var] = made
-                result: Expr = yield node.body, activation
+                result: ex.Expr = yield node.body, activation
                 return result
             new = self.binder(var, activation)
-        if isinstance(made, Function):
+        if isinstance(made, ex.Function):
             self.local[new] = made
-        return self.finished(Let(new, made, (yield node.body, activation)))
+        return self.finished(ex.Let(new, made, (yield node.body, activation)))
 
-    def _function(self, node: Function, activation: Activation) -> Walk:
+    def _function(self, node: ex.Function, activation: Activation) -> Walk:
         dims, bound = node.dims, node.types
         if activation.renames and (dims or bound):
             # They are apart from those of other functions, so one mapping serves them all.
@@ -305,11 +289,11 @@ class Unfolder:
         params = tuple([self.binder(each, activation) for each in node.params])
         ret = None if node.ret is None else self._type(node.ret, activation)
         body = yield node.body, activation
-        return self.finished(Function(dims, bound, params, ret, body, node.attrs))
+        return self.finished(ex.Function(dims, bound, params, ret, body, node.attrs))
 
     def _all(
-        self, nodes: tuple[Expr, ...], activation: Activation
-    ) -> Generator[Request, Any, tuple[Expr, ...]]:
+        self, nodes: tuple[ex.Expr, ...], activation: Activation
+    ) -> Generator[Request, Any, tuple[ex.Expr, ...]]:
         made = []
         for node in nodes:
             known = activation.made.get(node)
@@ -321,19 +305,19 @@ class Unfolder:
             return of
         return substitute(of, activation.types)  # type: ignore[return-value]  # a type stays one
 
-    def _pattern(self, pattern: Pattern, activation: Activation) -> Pattern:
+    def _pattern(self, pattern: ex.Pattern, activation: Activation) -> ex.Pattern:
         match pattern:
-            case PVar(var):
-                return PVar(self.binder(var, activation))
-            case PConstructor(constructor, items):
+            case ex.PVar(var):
+                return ex.PVar(self.binder(var, activation))
+            case ex.PConstructor(constructor, items):
                 inside = tuple([self._pattern(item, activation) for item in items])
-                return PConstructor(constructor, inside)
-            case PTuple(items):
-                return PTuple(tuple([self._pattern(item, activation) for item in items]))
+                return ex.PConstructor(constructor, inside)
+            case ex.PTuple(items):
+                return ex.PTuple(tuple([self._pattern(item, activation) for item in items]))
         return pattern
 
 
-def found(node: Expr, activation: Activation) -> Expr:
+def found(node: ex.Expr, activation: Activation) -> ex.Expr:
     """What an atom has become in the activations around one; most are what they were."""
     outer = activation.outer
     while outer is not None:
@@ -344,8 +328,8 @@ def found(node: Expr, activation: Activation) -> Expr:
     return node
 
 
-def wrapped(lets: list[tuple[Var, Expr]], result: Expr) -> Expr:
+def wrapped(lets: list[tuple[ex.Var, ex.Expr]], result: ex.Expr) -> ex.Expr:
     """A result behind some lets."""
     for var, value in reversed(lets):
-        result = Let(var, value, result)
+        result = ex.Let(var, value, result)
     return result

@@ -25,28 +25,12 @@ from plica.core.collector import paused
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.graph.expression import (
-    Apply,
-    Call,
-    Clause,
-    Const,
-    Constructor,
-    Expr,
-    Function,
-    If,
-    Let,
-    LetDim,
-    Literal,
-    Match,
-    Project,
-    Tuple,
-    Var,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Definition, Module
 from plica.ir.type.infer import infer
 
 
-def operands(node: Expr) -> tuple[Expr, ...]:
+def operands(node: ex.Expr) -> tuple[ex.Expr, ...]:
     """The expressions directly inside an expression; a let's value comes before its body."""
     parts = _OPERANDS.get(node.__class__)
     if parts is None:
@@ -54,67 +38,69 @@ def operands(node: Expr) -> tuple[Expr, ...]:
     return parts(node)
 
 
-def _none(node: Expr) -> tuple[Expr, ...]:
+def _none(node: ex.Expr) -> tuple[ex.Expr, ...]:
     return ()
 
 
 # A table by class, since every walk of every pass asks this of every node.
 # fmt: off
-_OPERANDS: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
-    Apply:        attrgetter("args"),
-    Var:          _none,
-    Const:        _none,
-    Constructor:  _none,
-    Literal:      _none,
-    Let:          attrgetter("value", "body"),
-    LetDim:       attrgetter("value", "body"),
-    Call:         lambda node: (node.callee, *node.args),
-    Tuple:        attrgetter("items"),
-    Project:      lambda node: (node.value,),
-    If:           attrgetter("condition", "then", "orelse"),
-    Function:     lambda node: (node.body,),
-    Match:        lambda node: (node.value, *[clause.body for clause in node.clauses]),
+_OPERANDS: Final[dict[type, Callable[[Any], tuple[ex.Expr, ...]]]] = {
+    ex.Apply:        attrgetter("args"),
+    ex.Var:          _none,
+    ex.Const:        _none,
+    ex.Constructor:  _none,
+    ex.Literal:      _none,
+    ex.Let:          attrgetter("value", "body"),
+    ex.LetDim:       attrgetter("value", "body"),
+    ex.Call:         lambda node: (node.callee, *node.args),
+    ex.Tuple:        attrgetter("items"),
+    ex.Project:      lambda node: (node.value,),
+    ex.If:           attrgetter("condition", "then", "orelse"),
+    ex.Function:     lambda node: (node.body,),
+    ex.Match:        lambda node: (node.value, *[clause.body for clause in node.clauses]),
 }
 # fmt: on
-ATOMS: Final = (Var, Const, Constructor, Literal)
+ATOMS: Final = (ex.Var, ex.Const, ex.Constructor, ex.Literal)
 
 
-def with_operands(node: Expr, new: tuple[Expr, ...]) -> Expr:
+def with_operands(node: ex.Expr, new: tuple[ex.Expr, ...]) -> ex.Expr:
     """The same expression with other parts.  `with_operands(e, operands(e)) is e`."""
     if new == operands(node):
         return node
-    if node.__class__ is Apply:
-        return Apply(node.op, new, node.attrs)
+    if node.__class__ is ex.Apply:
+        return ex.Apply(node.op, new, node.attrs)
     match node:
-        case Let(var, _, _):
-            return Let(var, *new)
-        case LetDim(dim, _, _):
-            return LetDim(dim, *new)
-        case Call(_, _, types):
-            return Call(new[0], new[1:], types)
-        case Tuple():
-            return Tuple(new)
-        case Project(_, index):
-            return Project(new[0], index)
-        case If():
-            return If(*new)
-        case Function():
+        case ex.Let(var, _, _):
+            return ex.Let(var, *new)
+        case ex.LetDim(dim, _, _):
+            return ex.LetDim(dim, *new)
+        case ex.Call(_, _, types):
+            return ex.Call(new[0], new[1:], types)
+        case ex.Tuple():
+            return ex.Tuple(new)
+        case ex.Project(_, index):
+            return ex.Project(new[0], index)
+        case ex.If():
+            return ex.If(*new)
+        case ex.Function():
             return attrs.evolve(node, body=new[0])
-        case Match(_, clauses, total):
+        case ex.Match(_, clauses, total):
             bodies = zip(clauses, new[1:], strict=True)
-            return Match(new[0], tuple([Clause(c.pattern, body) for c, body in bodies]), total)
+            return ex.Match(
+                new[0], tuple([ex.Clause(c.pattern, body) for c, body in bodies]), total
+            )
     return node
 
 
-def is_atom(node: Expr) -> bool:
+def is_atom(node: ex.Expr) -> bool:
     """Whether an expression is a value as it stands and takes no work: it needs no name."""
     return isinstance(node, ATOMS)
 
 
-def expressions(*roots: Expr) -> list[Expr]:
+def expressions(*roots: ex.Expr) -> list[ex.Expr]:
     """Every distinct expression inside the roots, parts before wholes."""
-    done: set[Expr] = set()
-    order: list[Expr] = []
+    done: set[ex.Expr] = set()
+    order: list[ex.Expr] = []
     stack: list[Any] = list(reversed(roots))  # an expression to visit, or one to leave and None
     pop, leave, see = stack.pop, order.append, done.add
     with paused():
@@ -124,7 +110,7 @@ def expressions(*roots: Expr) -> list[Expr]:
                 leave(pop())
             elif node not in done:
                 see(node)
-                parts = node.args if node.__class__ is Apply else operands(node)
+                parts = node.args if node.__class__ is ex.Apply else operands(node)
                 if parts:
                     stack.append(node)
                     stack.append(None)
@@ -134,22 +120,26 @@ def expressions(*roots: Expr) -> list[Expr]:
     return order
 
 
-def map_expressions(f: Callable[[Expr], Expr], root: Expr) -> Expr:
+def map_expressions(f: Callable[[ex.Expr], ex.Expr], root: ex.Expr) -> ex.Expr:
     """Apply `f` to every expression after its parts."""
-    memo: dict[Expr, Expr] = {}
+    memo: dict[ex.Expr, ex.Expr] = {}
     with paused():
         for node in expressions(root):
             memo[node] = f(with_operands(node, tuple([memo[part] for part in operands(node)])))
     return memo[root]
 
 
-def map_functions(module: Module, f: Callable[[Var, Function], Function]) -> Module:
+def map_functions(module: Module, f: Callable[[ex.Var, ex.Function], ex.Function]) -> Module:
     """The module, inferred, with each of its functions replaced; the types of names stay."""
     known = infer(module)
     values: list[Definition] = []
     with paused():
         for name, value in known.items():
-            new = f(name, value) if isinstance(value, Function) and isinstance(name, Var) else value
+            new = (
+                f(name, value)
+                if isinstance(value, ex.Function) and isinstance(name, ex.Var)
+                else value
+            )
             values.append(new)
         return infer(Module(known.names, tuple(values), known.main))
 

@@ -37,6 +37,7 @@ OWN: Final[dict[str, str]] = {
     "winograd": "plica.rewrite.packs.winograd:WINOGRAD",
     "transposed": "plica.rewrite.packs.transposed:TRANSPOSED",
     "view": "plica.rewrite.packs.view:VIEW",
+    "views": "plica.rewrite.packs.view:VIEWS",
     "wide": "plica.rewrite.packs.wide:WIDE",
 }
 """Where each of Plica's own packs is."""

@@ -22,15 +22,7 @@ from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.packs.shape import is_order
-from plica.rewrite.packs.word import (
-    INTEGERS,
-    Shape,
-    op,
-    refilled,
-    shape,
-    v,
-    x,
-)
+from plica.rewrite.packs.word import INTEGERS, Shape, op, refilled, shape, v, x
 from plica.rewrite.pattern import Rest, hole, holes
 
 slice_, concat, transpose, take = map(op, ["slice", "concat", "transpose", "take"])

@@ -8,9 +8,9 @@ turned around.  Such a phase is a group of channels, and the results of all lie 
     after:   nn.conv(the pixels that each phase reads, windows of 2 x 2, groups=4), in turns
 
 Where phases have different numbers of taps each is a convolution of its own, and one without taps
-is zeros.  Of an image of one pixel every result has one tap: that is a product of matrices.  Few
-outputs of many channels are a product of matrices too, of all taps with all pixels: what a phase
-adds up are rows of that.
+is zeros.  Where one alone has taps its results are spread, with zeros between them.  Of an image of
+one pixel every result has one tap: that is a product of matrices.  Few outputs of many channels are
+a product of matrices too, of all taps with all pixels: what a phase adds up are rows of that.
 
 Measure: each rule removes a transposed convolution.
 
@@ -28,12 +28,12 @@ from math import prod
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.ir.graph.expression import Expr
 from plica.ir.op.convolution import conv, conv_transpose
 from plica.ir.op.create import zeros
-from plica.ir.op.cut import slice_
+from plica.ir.op.cut import slice_, unslice
 from plica.ir.op.elementwise import add
 from plica.ir.op.join import concat
 from plica.ir.op.linear import matmul
@@ -161,6 +161,13 @@ def by_phases(m: PatternMatch) -> Expr | None:
             of.sliding, of.data[2:], of.weight[2:], of.result[2:], strict=True
         )
     ]
+    rests = [[at for at, phase in enumerate(axis) if phase.taps > 0] for axis in axes]
+    if all(len(each) == 1 for each in rests):
+        return spread(m, of, axes, [rest for (rest,) in rests])
+    if all(each == list(range(each[0], each[-1] + 1)) for each in rests):
+        axes = [[axis[at] for at in each] for axis, each in zip(axes, rests, strict=True)]
+    else:
+        rests = [list(range(step)) for step in of.steps]
     room, data = with_room(m.x, of, axes)
     every = list(product(*axes))
 
@@ -177,7 +184,24 @@ def by_phases(m: PatternMatch) -> Expr | None:
             for phase in every
         ]  # fmt: skip
         whole = concat(tuple(parts), axis=1)
-    return between(whole, of)
+    return between(whole, of, rests)
+
+
+def spread(
+    m: PatternMatch, of: Transposed, axes: Sequence[Sequence[Phase]], rests: Sequence[int]
+) -> Expr:
+    """The results of the one phase that has taps, so many apart; there is nothing between them."""
+    phase = []
+    for axis, rest, length, result, step in zip(
+        axes, rests, of.lengths, of.result[2:], of.steps, strict=True
+    ):
+        missing = length - -(-(result - rest) // step)
+        phase.append(evolve(axis[rest], stop=axis[rest].stop - missing))
+    room, data = with_room(m.x, of, [[each] for each in phase])
+    part = cut(data, of, [p.start - at for p, at in zip(phase, room, strict=True)], phase)
+    results = conv(part, turned(m.w, of, phase), groups=of.groups)
+    ends = (None,) * len(phase)
+    return unslice(results, tuple(rests), ends, of.steps, axes=of.spatial, shape=of.result)
 
 
 def empty(of: Transposed) -> Expr:
@@ -221,15 +245,25 @@ def turned(w: Expr, of: Transposed, phase: Sequence[Phase]) -> Expr:
     return reshape(swapped, (of.groups * outputs, channels // of.groups, *taps))
 
 
-def between(whole: Expr, of: Transposed) -> Expr:
-    """Results of all phases in turns along each axis, without those that are too many."""
+def between(whole: Expr, of: Transposed, rests: Sequence[Sequence[int]] | None = None) -> Expr:
+    """Results of all phases in turns along each axis, without those that are too many.
+
+    If only neighbours among them are there, which leave such rests, the others are zeros.
+    """
     rank, (batch, outputs) = len(of.steps), of.result[:2]
-    every = reshape(whole, (batch, *of.steps, outputs, *of.lengths))
+    kept = rests or [range(step) for step in of.steps]
+    every = reshape(whole, (batch, *map(len, kept), outputs, *of.lengths))
     order = [0, rank + 1]
     for axis in range(rank):
         order += [rank + 2 + axis, axis + 1]
     sizes = tuple([length * step for length, step in zip(of.lengths, of.steps, strict=True)])
-    joined = reshape(transpose(every, tuple(order)), (batch, outputs, *sizes))
+    turns = transpose(every, tuple(order))
+    if any(len(each) < step for each, step in zip(kept, of.steps, strict=True)):
+        sides: list[tuple[int, int]] = [(0, 0), (0, 0)]
+        for each, step in zip(kept, of.steps, strict=True):
+            sides += [(0, 0), (each[0], step - 1 - each[-1])]
+        turns = pad(turns, tuple(sides))
+    joined = reshape(turns, (batch, outputs, *sizes))
     if sizes == of.result[2:]:
         return joined
     return slice_(joined, (0,) * rank, of.result[2:], axes=of.spatial)
@@ -318,7 +352,7 @@ TRANSPOSED: Final[Pack] = pack(
     rule("conv-transpose-pixel",   pixel, of_a_pixel, float=reassociates),
     rule("conv-transpose-product", few,   by_product, float=reassociates),
     rule("conv-transpose-phases",  whole, by_phases,  float=reassociates),
-    version="1",
+    version="2",
     doc="Transposed convolutions become ordinary ones.",
 )
 # fmt: on

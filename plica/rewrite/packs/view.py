@@ -1,17 +1,19 @@
-"""Views first: a reshape of what is cut out or widened becomes a cut, or a cast, of a reshape.
+"""Views first: a reshape of what is cut out, widened or turned becomes one of what lies in memory.
 
-Measure: casts and slices below reshapes.  A reshape is no work where it is one of memory, so what is
-cut out of a tensor and widened can be read by its users where it lies: heads of attention are parts
-of one product, and nobody copies them.
+Measure: casts, slices, transposes and layers below reshapes, then transposes below layers.  A
+reshape is no work where it is one of memory, so what is cut out of a tensor, widened and turned can
+be read by its users where it lies: heads of attention are parts of one product, and nobody copies
+them.  Rows of a layer may come in any order, so what turns them is done to its result, where it
+meets what turns them back.
 
 No element is computed here: every rule is exact.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph.expression import Var
+>>> from plica.ir.graph.expression import Expr, Var, const
 >>> from plica.ir.type.term import tensor
 >>> from plica.rewrite.pack import rewrite
 >>> x = Var(Name("x"), tensor((5, 24), "f16"))
->>> heads = rewrite(reshape(slice_(x, (8,), (16,), None, (1,)), (5, 2, 4)), VIEW)[0]
+>>> heads = rewrite(reshape(slice_(x, (8,), (16,), None, (1,)), (5, 2, 4)), VIEWS)[0]
 >>> heads is slice_(reshape(x, (5, 6, 4)), (2,), (4,), None, (1,))
 True
 """
@@ -21,20 +23,28 @@ from __future__ import annotations
 from math import prod
 from typing import Any, Final
 
+from attrs import evolve
+
+from plica.core.name import Name
 from plica.core.term import Term
+from plica.ir.graph.expression import Expr, Var, const
 from plica.ir.type.dim import known
+from plica.ir.type.term import tensor
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
-from plica.rewrite.packs.cut import cuts, numbers, sliced
-from plica.rewrite.packs.shape import is_explicit
-from plica.rewrite.packs.word import op, shape, x
+from plica.rewrite.packs.cut import CUT, cuts, numbers, sliced
+from plica.rewrite.packs.motion import MOTION
+from plica.rewrite.packs.shape import ARRANGEMENTS, is_explicit, is_order
+from plica.rewrite.packs.word import c, op, shape, x
 from plica.rewrite.pattern import hole, holes
 
-slice_, reshape, cast = map(op, ["slice", "reshape", "cast"])
+slice_, reshape, cast, transpose = map(op, ["slice", "reshape", "cast", "transpose"])
+dense, add, broadcast_to, repeat = map(op, ["nn.dense", "add", "broadcast_to", "repeat"])
 
 # Any: holes for attributes.
-a, i, j, s, p = holes("a i j s p")
+a, i, j, o, s, t, w = holes("a i j o s t w")
+p: Any = hole("p", when=is_order)
 r: Any = hole("r", when=is_explicit)
 n: Any = hole("n", dtypes=("f16", "bf16"))
 
@@ -50,7 +60,7 @@ def cut_later(match: PatternMatch) -> Term | None:
     ((at, told),) = found.items()
     after = len(sizes) - at - 1
     middle = [size or 0 for size in new[at : len(new) - after]]
-    if not middle and told is not None and told[1:] == (1, 1) and after:
+    if told is not None and told[1:] == (1, 1) and after:
         return _joined(match, at, told[0], [size or 0 for size in sizes])
     size, group = sizes[at] or 0, prod(middle[1:])
     if told is None or told[1] != 1 or len(middle) < 2 or prod(middle) != told[2] or not group:
@@ -64,20 +74,148 @@ def cut_later(match: PatternMatch) -> Term | None:
 
 
 def _joined(match: PatternMatch, at: int, place: int, sizes: list[int]) -> Term | None:
-    """One of an axis, which goes: a cut of that axis and the next as one."""
-    if [known(size) for size in match.r] != sizes[:at] + sizes[at + 1 :] or not sizes[at + 1]:
-        return None
+    """One of an axis: a cut of that axis and the next as one."""
     near = sizes[at + 1]
+    if not near:
+        return None
     whole = reshape(match.x, (*sizes[:at], sizes[at] * near, *sizes[at + 2 :]))
-    return sliced(whole, {at: (place * near, 1, near)})
+    done: Term = reshape(sliced(whole, {at: (place * near, 1, near)}), match.r)
+    return done
+
+
+def _segments(old: list[int], new: list[int]) -> list[tuple[range, range]] | None:
+    """Axes of a shape and of another of as many elements that stand for one another, in order."""
+    found: list[tuple[range, range]] = []
+    first = second = 0
+    while first < len(old) or second < len(new):
+        begin, start, left, right = first, second, 1, 1
+        while first == begin or second == start or left != right:
+            if (left <= right and first < len(old)) or second == len(new):
+                if first == len(old):
+                    break
+                left, first = left * old[first], first + 1
+            else:
+                right, second = right * new[second], second + 1
+        found.append((range(begin, first), range(start, second)))
+    return found
+
+
+def turned_later(match: PatternMatch) -> Term | None:
+    """A transpose of a reshape for a reshape of a transpose.
+
+    Axes that are joined must lie so in memory.  Where some do not, rows come in the order in which
+    they lie, and are turned after that.
+    """
+    sizes, new = ([known(size) for size in each] for each in (shape(match.x), match.r))
+    if not all(sizes) or not all(new):
+        return None
+    whole = [size or 0 for size in sizes]
+    wanted = [size or 0 for size in new]
+    parts = _segments([whole[at] for at in match.p], wanted)
+    if parts is None:
+        return None
+    inner = [[match.p[at] for at in old] for old, _ in parts]
+    order = sorted(range(len(parts)), key=lambda at: min(inner[at], default=-1))
+    flat = [axis for at in order for axis in inner[at]]
+    if flat != sorted(flat):
+        order = sorted(range(len(parts) - 1), key=lambda at: min(inner[at], default=-1))
+        order.append(len(parts) - 1)
+        flat = [axis for at in order for axis in inner[at]]
+    if order == sorted(order):
+        return None
+    after = [axis for at in order for axis in parts[at][1]]
+    plain = reshape(transpose(match.x, tuple(flat)) if flat != sorted(flat) else match.x,
+                    tuple([wanted[axis] for axis in after]))  # fmt: skip
+    done: Term = transpose(plain, tuple([after.index(axis) for axis in range(len(wanted))]))
+    return done
+
+
+def rows_later(match: PatternMatch) -> Term | None:
+    """A layer of rows that were turned: its result is turned."""
+    last = len(match.p) - 1
+    done: Term | None = None
+    if match.p[-1] == last and last > 1:
+        done = transpose(dense(match.x, match.w), match.p)
+    return done
+
+
+def rows_apart(match: PatternMatch) -> Term | None:
+    """A layer of rows that were joined after they were turned: they are joined behind it."""
+    turned = [known(shape(match.x)[at]) for at in match.p]
+    new = [known(size) for size in match.r]
+    if None in turned or None in new or len(turned) <= len(new) or match.p[0] == 0:
+        return None
+    lead, terms = len(turned), 1
+    while terms < (new[-1] or 0):
+        lead -= 1
+        terms *= turned[lead] or 0
+    if terms != new[-1] or lead < len(new):
+        return None
+    rows = reshape(transpose(match.x, match.p), (*turned[:lead], terms))
+    done: Term = reshape(dense(rows, match.w), (*match.r[:-1], shape(match.w)[0]))
+    return done
+
+
+def biased_before(match: PatternMatch) -> Term | None:
+    """A reshape of what has a constant added to each column, which the reshape keeps."""
+    one, other, bias = shape(match.x), match.r, match.c.shape
+    if not one or not bias or len(bias) > len(other) or prod(bias[:-1]) != 1:
+        return None
+    if not known(one[-1]) == known(other[-1]) == bias[-1]:
+        return None
+    row = const(match.c.numpy().reshape(bias[-1:]), match.c.dtype)
+    done: Term = reshape(add(match.x, row), match.r)
+    return done
+
+
+def repeated(match: PatternMatch) -> Term | None:
+    """A repetition of neighbours for a reshape of a broadcast along an axis of one."""
+    old, wide = ([known(each) for each in of] for of in (shape(match.x), match.t))
+    sizes = [1] * (len(wide) - len(old)) + old
+    grown = [at for at, size in enumerate(sizes) if size != wide[at]]
+    if len(grown) != 1 or grown[0] == 0 or not all(wide) or None in sizes:
+        return None
+    (at,) = grown
+    near = reshape(match.x, (*sizes[:at], *sizes[at + 1 :]))
+    done: Term = reshape(repeat(near, wide[at], at - 1), match.r)
+    return done
+
+
+def _groups(choose: Any) -> Expr:  # Any: a chooser is generic in what it chooses from
+    """Heads that several queries share, as a broadcast along a new axis."""
+    few, many, deep = (choose((1, 2, 3)) for _ in range(3))
+    heads = Var(Name("x"), tensor((few, 1, deep), choose(("f16", "f32", "i32"))))
+    done: Expr = reshape(broadcast_to(heads, (few, many + 1, deep)), (few * (many + 1), deep))
+    return done
 
 
 # fmt: off
 # ruff: noqa: E501  # a rule is one line
 VIEW: Final[Pack] = pack(
     "view",
-    rule("reshape-of-widened",    reshape(cast(n, dtype=p), r),                 cast(reshape(n, r), dtype=p)),
+    rule("reshape-of-widened",    reshape(cast(n, dtype=o), r),                 cast(reshape(n, r), dtype=o)),
     rule("reshape-of-slice",      reshape(slice_(x, i, j, s, a), r),            cut_later),
-    version="1",
+    rule("reshape-of-transpose",  reshape(transpose(x, p), r),                  turned_later),
+    evolve(rule("reshape-of-broadcast", reshape(broadcast_to(x, t), r),         repeated), instances=_groups),
+    rule("dense-of-transpose",    dense(transpose(x, p), w),                    rows_later),
+    rule("dense-of-joined-rows",  dense(reshape(transpose(x, p), r), w),        rows_apart),
+    rule("add-of-reshape-bias",   add(reshape(x, r), c),                        biased_before),
+    version="2",
+    doc="Reshapes become those of memory; rows of layers are turned behind them.",
 )
 # fmt: on
+
+MEETING: Final = frozenset({
+    "reshape-reshape", "reshape-same", "slice-of-transpose", "slice-whole",
+    "transpose-identity", "transpose-of-ones", "transpose-transpose",
+})  # fmt: skip
+"""Rules by which arrangements that meet become one, or none."""
+
+VIEWS: Final[Pack] = pack(
+    "views",
+    VIEW,
+    [each for each in (*ARRANGEMENTS, *CUT) if each.name in MEETING],
+    [each for each in MOTION if "transpose" in each.name],
+    version="1",
+    doc="Everything that lets products read and write where things lie.",
+)

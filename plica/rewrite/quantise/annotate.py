@@ -122,10 +122,7 @@ def annotate(module: Module, keep: Collection[str] = ()) -> Annotated:
     ordered = [each for each in _dataflow(main) if each in points]
     rows = (*_rows(order, taken, points, reasons, demanded), *_others(main))
     return Annotated(
-        known,
-        tuple(ordered),
-        {each: LAYERS[each.op] for each in layers if each in taken},
-        rows,
+        known, tuple(ordered), {each: LAYERS[each.op] for each in layers if each in taken}, rows
     )
 
 

@@ -19,14 +19,7 @@ from plica.rewrite.closed import value_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pattern import hole
-from plica.rewrite.quantise.word import (
-    bytes_,
-    into,
-    one,
-    reshaped,
-    spoken,
-    tensor,
-)
+from plica.rewrite.quantise.word import bytes_, into, one, reshaped, spoken, tensor
 from plica.rewrite.rule import Rule
 
 # fmt: off

@@ -31,24 +31,7 @@ from attrs import frozen
 from plica.analysis.index.context import conjuncts
 from plica.core.binding import substitute
 from plica.ir.graph.expression import Const, Expr
-from plica.ir.loop.scalar import (
-    Add,
-    Buffer,
-    Cast,
-    Le,
-    Lit,
-    Load,
-    Lt,
-    Max,
-    Min,
-    Mul,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    ShiftRight,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import pairs
 from plica.ir.type.dim import known, polynomial
@@ -119,7 +102,11 @@ def _sums(fold: Each, region: IntegerRegion) -> _Sums | None:
     """The sum of products of data and a constant weight, with a window for each axis after two."""
     body = fold.value
     sizes = [known(size) for size in fold.out.shape]
-    if not isinstance(body, Reduce) or body.combiner != "sum" or not isinstance(body.body, Mul):
+    if (
+        not isinstance(body, sc.Reduce)
+        or body.combiner != "sum"
+        or not isinstance(body.body, sc.Mul)
+    ):
         return None
     if len(sizes) < 2 or None in sizes[1:]:  # a batch may be open, or empty
         return None
@@ -141,34 +128,36 @@ def _sums(fold: Each, region: IntegerRegion) -> _Sums | None:
     return None
 
 
-def _without_single(of: Load, terms: Mapping[ScalarVar, int]) -> Load:
+def _without_single(of: sc.Load, terms: Mapping[sc.ScalarVar, int]) -> sc.Load:
     """The load where terms that are 0 and nothing else are 0."""
-    gone: dict[ScalarVar, Scalar] = {each: index(0) for each, size in terms.items() if size == 1}
+    gone: dict[sc.ScalarVar, sc.Scalar] = {
+        each: sc.index(0) for each, size in terms.items() if size == 1
+    }
     places = [substitute(place, gone) for place in of.indices]
-    return Load(of.buffer, tuple([each for each in places if isinstance(each, Scalar)]))
+    return sc.Load(of.buffer, tuple([each for each in places if isinstance(each, sc.Scalar)]))
 
 
-def _widened(of: Scalar) -> Load | None:
+def _widened(of: sc.Scalar) -> sc.Load | None:
     """What is read, as it is or from i8 to i32."""
-    inside = of.value if isinstance(of, Cast) and of.dtype is i32 else of
-    return inside if isinstance(inside, Load) else None
+    inside = of.value if isinstance(of, sc.Cast) and of.dtype is i32 else of
+    return inside if isinstance(inside, sc.Load) else None
 
 
-def _guarded(of: Scalar) -> Load | None:
+def _guarded(of: sc.Scalar) -> sc.Load | None:
     """What is read where all its places are inside, and 0 elsewhere."""
-    if isinstance(of, Cast) and isinstance(of.value, Select) and of.dtype is i32:
+    if isinstance(of, sc.Cast) and isinstance(of.value, sc.Select) and of.dtype is i32:
         of = of.value
-    if not isinstance(of, Select):
+    if not isinstance(of, sc.Select):
         return _widened(of)
     load = _widened(of.then)
-    if load is None or not isinstance(of.orelse, Lit) or of.orelse.value != 0:
+    if load is None or not isinstance(of.orelse, sc.Lit) or of.orelse.value != 0:
         return None
     inside = list(zip(load.indices, load.buffer.shape, strict=True))
     for each in conjuncts(of.condition):
         match each:
-            case Le(low, place) if low is index(0) and place in load.indices:
+            case sc.Le(low, place) if low is sc.index(0) and place in load.indices:
                 continue
-            case Lt(place, size) if (place, size) in inside:
+            case sc.Lt(place, size) if (place, size) in inside:
                 continue
         return None
     return load
@@ -184,17 +173,17 @@ def _bytes(of: Const) -> Array | None:
     return values.astype(np.int8) if is_bytes else None
 
 
-def _is_at(place: Scalar, var: ScalarVar | None, size: int | None) -> bool:
+def _is_at(place: sc.Scalar, var: sc.ScalarVar | None, size: int | None) -> bool:
     """Whether a place runs through an axis as the variable does; one of length 1 needs none."""
     return place is var or (size == 1 and known(place) == 0)
 
 
 def _product(
     fold: Each,
-    loads: tuple[Load, Load],
+    loads: tuple[sc.Load, sc.Load],
     source: Expr,
     weight: tuple[Const, Array],
-    terms: Mapping[ScalarVar, int],
+    terms: Mapping[sc.ScalarVar, int],
 ) -> _Sums | None:
     """`[rows, k]` by `[outputs, k]`, or by `[k, outputs]`."""
     data, by = loads
@@ -220,10 +209,10 @@ def _product(
 
 def _windowed(
     fold: Each,
-    loads: tuple[Load, Load],
+    loads: tuple[sc.Load, sc.Load],
     source: Expr,
     weight: tuple[Const, Array],
-    terms: Mapping[ScalarVar, int],
+    terms: Mapping[sc.ScalarVar, int],
 ) -> _Sums | None:
     """`[n, channels, …]` by `[outputs, channels / groups, …]`, a window for each further axis."""
     data, by = loads
@@ -238,7 +227,7 @@ def _windowed(
         return None
     if not _is_at(by.indices[0], fold.axes[1], sizes[1]) or shape[1] % array.shape[1]:
         return None
-    own = [each if isinstance(each, ScalarVar) else None for each in by.indices]
+    own = [each if isinstance(each, sc.ScalarVar) else None for each in by.indices]
     groups = shape[1] // array.shape[1]
     for place, var, size in zip(by.indices[1:], own[1:], array.shape[1:], strict=True):
         if not _is_at(place, var, size) or (var is not None and terms.get(var) != size):
@@ -261,7 +250,7 @@ def _windowed(
 
 
 def _is_channel(
-    place: Scalar, term: ScalarVar | None, output: ScalarVar, sizes: tuple[int, int, int]
+    place: sc.Scalar, term: sc.ScalarVar | None, output: sc.ScalarVar, sizes: tuple[int, int, int]
 ) -> bool:
     """Whether a place is the channel of a term, in the group of the output."""
     groups, outputs, channels = sizes
@@ -273,8 +262,8 @@ def _is_channel(
 
 
 def _window(
-    place: Scalar,
-    variables: tuple[ScalarVar, ScalarVar | None],
+    place: sc.Scalar,
+    variables: tuple[sc.ScalarVar, sc.ScalarVar | None],
     sizes: tuple[int, int, int],
 ) -> tuple[int, Pair, int] | None:
     """Stride, padding before and after, and dilation, of which a place is made."""
@@ -317,19 +306,19 @@ class _Finish:
 def _epilogue(fold: Each, last: Each, region: IntegerRegion) -> _Finish | None:
     """What is done to a sum: a bias, a shift to the right, clips, and the cut to a byte."""
     value = last.value
-    if not isinstance(value, Cast) or value.dtype is not i8:
+    if not isinstance(value, sc.Cast) or value.dtype is not i8:
         return None
     if len(last.axes) != len(fold.axes):
         return None
     value = value.value
     clips: list[tuple[bool, int]] = []
-    while isinstance(value, Max | Min):
+    while isinstance(value, sc.Max | sc.Min):
         sides = (value.left, value.right)
         bounds = [_numbers(each, last.axes[1], region) for each in sides]
         number = bounds[1] or bounds[0]
         if number is None or len(number) > 1:
             return None
-        clips.append((isinstance(value, Max), number[0]))
+        clips.append((isinstance(value, sc.Max), number[0]))
         value = sides[0] if bounds[1] else sides[1]
     low, high = i32.bounds
     for is_max, number_ in reversed(clips):
@@ -339,29 +328,29 @@ def _epilogue(fold: Each, last: Each, region: IntegerRegion) -> _Finish | None:
         return None
     output = last.axes[1]
     shifts: tuple[int, ...] | None = (0,)
-    if isinstance(value, ShiftRight):
+    if isinstance(value, sc.ShiftRight):
         shifts = _numbers(value.right, output, region)
         value = value.left
     if shifts is None or not all(0 <= each < i32.bits for each in shifts):
         return None
     bias: tuple[int, ...] | None = None
-    if isinstance(value, Add):
+    if isinstance(value, sc.Add):
         sides = (value.left, value.right)
-        is_sum = [isinstance(each, Load) and each.buffer is fold.out for each in sides]
+        is_sum = [isinstance(each, sc.Load) and each.buffer is fold.out for each in sides]
         if is_sum.count(True) != 1:
             return None
         value, other = sides[is_sum.index(True)], sides[is_sum.index(False)]
         bias = _numbers(other, output, region)
         if bias is None:
             return None
-    if not isinstance(value, Load) or value.buffer is not fold.out:
+    if not isinstance(value, sc.Load) or value.buffer is not fold.out:
         return None
     if not _in_order(value.indices, last.axes, value.buffer):
         return None
     return _Finish(bias, shifts, low, high)
 
 
-def _in_order(places: Sequence[Scalar], axes: Sequence[ScalarVar], of: Buffer) -> bool:
+def _in_order(places: Sequence[sc.Scalar], axes: Sequence[sc.ScalarVar], of: sc.Buffer) -> bool:
     """Whether a load is of the element itself."""
     return len(places) == len(axes) and all(
         _is_at(place, axis, known(size))
@@ -369,12 +358,12 @@ def _in_order(places: Sequence[Scalar], axes: Sequence[ScalarVar], of: Buffer) -
     )
 
 
-def _numbers(of: Scalar, output: ScalarVar, region: IntegerRegion) -> tuple[int, ...] | None:
+def _numbers(of: sc.Scalar, output: sc.ScalarVar, region: IntegerRegion) -> tuple[int, ...] | None:
     """A constant of i32: one number, or one for each output."""
-    if isinstance(of, Lit):
+    if isinstance(of, sc.Lit):
         return (int(of.value),)
-    leaf = region.leaves.get(of.buffer.name) if isinstance(of, Load) else None
-    if not isinstance(of, Load) or not isinstance(leaf, Const):
+    leaf = region.leaves.get(of.buffer.name) if isinstance(of, sc.Load) else None
+    if not isinstance(of, sc.Load) or not isinstance(leaf, Const):
         return None
     if sum(each is output for each in of.indices) > 1:
         return None

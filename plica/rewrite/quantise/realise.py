@@ -45,18 +45,7 @@ from plica.rewrite.quantise.layer import (
     windowed,
 )
 from plica.rewrite.quantise.rescale import behind_clip, behind_relu, joined, rescaled, summed
-from plica.rewrite.quantise.word import (
-    STEP,
-    bytes_,
-    c,
-    f,
-    into,
-    least,
-    most,
-    tensor,
-    weight,
-    whole,
-)
+from plica.rewrite.quantise.word import STEP, bytes_, c, f, into, least, most, tensor, weight, whole
 from plica.rewrite.rule import Rule
 
 conv_attributes = [hole(each.name) for each in conv.attributes]

@@ -18,16 +18,7 @@ from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.quantise.fixed import PRECISION, Array, common_shift, fixed_point, shift_of
 from plica.rewrite.quantise.form import integer_layer
-from plica.rewrite.quantise.word import (
-    BYTES,
-    ROOM,
-    centred,
-    number,
-    one,
-    reach,
-    reshaped,
-    tensor,
-)
+from plica.rewrite.quantise.word import BYTES, ROOM, centred, number, one, reach, reshaped, tensor
 
 
 def bounds(m: PatternMatch) -> tuple[int, int]:

@@ -22,16 +22,9 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "Cost",
-    "OrderDependence",
-    "Saturation",
-    "SaturationLimits",
-    "elements",
-    "order_dependent",
-    "saturate",
-    "saturation",
-    "total",
-]
+    "Cost", "OrderDependence", "Saturation", "SaturationLimits", "elements", "order_dependent",
+    "saturate", "saturation", "total",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.rewrite.saturate.cost import Cost, elements, total

@@ -50,10 +50,7 @@ def by_dag(graph: EGraph, cost: Cost, scopes: Scopes) -> Choice | None:
 
 
 def _least(
-    graph: EGraph,
-    cost: Cost,
-    scopes: Scopes,
-    state: Callable[[int, int, list[S]], tuple[int, S]],
+    graph: EGraph, cost: Cost, scopes: Scopes, state: Callable[[int, int, list[S]], tuple[int, S]]
 ) -> Choice:
     """Improve the choices until none can be: a class is looked at again when one below changes.
 

@@ -15,7 +15,6 @@ from typing import NoReturn
 
 import numpy as np
 
-from plica.runtime import archive
 from plica.runtime.accel.artefact import INPUT, OUTPUT, AccelArtefact, ProgramLaunch, to_members
 from plica.runtime.accel.device import decoded
 from plica.runtime.accel.functional import AccelProgram, Simulator
@@ -190,9 +189,9 @@ class AccelExecutable(Executable):
         """It has several: those of its native parts are `exe.whole.parts`."""
         raise _several("one artefact of native code")
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the artefact, as a whole or not at all; `plica.load` reads it."""
-        archive.write(path, archive.pack(to_members(self.whole)))
+    def members(self) -> dict[str, bytes]:
+        """The members of the archive that this is written as."""
+        return to_members(self.whole)
 
     def export(self, path: str | os.PathLike[str], name: str | None = None) -> NoReturn:
         """Refused: a library cannot hold the device."""

@@ -13,13 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plica.runtime.accel.device import (
-    AccelDevice,
-    DeviceMemory,
-    DeviceSweep,
-    OperandReach,
-    RowCopy,
-)
+from plica.runtime.accel.device import AccelDevice, DeviceMemory, DeviceSweep, OperandReach, RowCopy
 from plica.runtime.error import Diagnostic, EvaluationError, Place
 from plica.runtime.port import Array
 

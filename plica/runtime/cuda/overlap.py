@@ -17,13 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from plica.runtime.cuda.step import (
-    DeviceCopy,
-    DeviceLaunch,
-    DeviceProgram,
-    DeviceStep,
-    SlotLayout,
-)
+from plica.runtime.cuda.step import DeviceCopy, DeviceLaunch, DeviceProgram, DeviceStep, SlotLayout
 
 __all__ = ["DeviceLaunch", "SlotLayout", "overlaps"]
 

@@ -10,14 +10,13 @@ Not here: how native code is made.
 from __future__ import annotations
 
 import ctypes
-import os
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from plica.runtime import archive, host
+from plica.runtime import host
 from plica.runtime.artefact import Artefact
 from plica.runtime.dynamic.artefact import DynamicArtefact, to_members
 from plica.runtime.dynamic.form import flat, ports
@@ -96,9 +95,9 @@ class DynamicExecutable(Executable):
         self._states.append(state)
         return values[0] if self._interface.single else tuple(values)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the artefact, as a whole or not at all; `plica.load` reads it."""
-        archive.write(path, archive.pack(to_members(self._program)))
+    def members(self) -> dict[str, bytes]:
+        """The members of the archive that this is written as."""
+        return to_members(self._program)
 
     @property
     def artefact(self) -> Artefact:

@@ -6,13 +6,11 @@ numbers that sizes are, looks whether arrays of such sizes can be, and goes on; 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
 import numpy as np
 
-from plica.runtime import archive
 from plica.runtime.artefact import Artefact
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable
@@ -192,10 +190,9 @@ class StagedExecutable(Executable):
         hint = "It can be saved, and loaded again; exe.segments are the executables it is made of."
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the artefact, as a whole or not at all; `plica.load` reads it."""
-        members = to_members(self._interface, self._program, self._segments)
-        archive.write(path, archive.pack(members))
+    def members(self) -> dict[str, bytes]:
+        """The members of the archive that this is written as."""
+        return to_members(self._interface, self._program, self._segments)
 
     def at(self, *args: object, **named: object) -> Executable:
         """The executable for inputs like these: itself, since it knows sizes when it runs."""

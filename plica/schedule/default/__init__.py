@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "FORMS",
-    "Machine",
-    "RefusedTemplate",
-    "candidates",
-    "default_schedule",
-    "default_trace",
-    "fallback_schedule",
-    "formed",
-]
+    "FORMS", "Machine", "RefusedTemplate", "candidates", "default_schedule", "default_trace",
+    "fallback_schedule", "formed",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.schedule.default.choose import (

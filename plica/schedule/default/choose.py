@@ -71,7 +71,7 @@ from plica.schedule.default.row import chain_form
 from plica.schedule.default.running import running_form
 from plica.schedule.default.sample import sampled
 from plica.schedule.default.scattered import scattered_form
-from plica.schedule.default.share import pays, share_of
+from plica.schedule.default.share import cycles, pays, share_of
 from plica.schedule.default.step import block, decompose_padding, loops, reorder, vectorize
 from plica.schedule.default.summed import in_runs
 from plica.schedule.default.tile import RegisterTile
@@ -104,17 +104,9 @@ else:
     general_schedule = late("plica.schedule.default.general:general_schedule")
 
 __all__ = [
-    "FORMS",
-    "PROCESSOR",
-    "RefusedTemplate",
-    "candidates",
-    "default_schedule",
-    "default_trace",
-    "fallback_schedule",
-    "formed",
-    "hoist",
-    "kernel_of",
-]
+    "FORMS", "PROCESSOR", "RefusedTemplate", "candidates", "default_schedule", "default_trace",
+    "fallback_schedule", "formed", "hoist", "kernel_of",
+]  # fmt: skip
 
 FEWEST = 2048
 """Fewer products than that are not worth a schedule."""
@@ -370,12 +362,12 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     if found is None or stages is None:
         return None
     lanes = fewest_lanes(found.extents[found.lane], machine.lanes(found.dtype))
-    tile = tile_of(found, machine, lanes)
+    work = cycles(machine, found.products, kernel.params, found.dtype)
+    cores = machine.cores if pays(machine, found.products, kernel.params, found.dtype) else 1
+    tile = tile_of(found, machine, lanes, cores)
     pad = stages.data
     near = pad is not None and made_by(pad) not in kernel.params
     together = _together(found, tile, machine)
-    shares = pays(machine, found.products, kernel.params, found.dtype)
-
     more = beside(found, tile, machine)
     weights = found.dtype.bytes * found.extents[found.lane] * found.depth
 
@@ -388,7 +380,8 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
             lanes,
             together,
             pads=near,
-            cores=machine.cores if shares else 1,
+            cores=cores,
+            region=machine.rates.region / work,
             fetches=more is None and weights > machine.cache(2) // 8,
             beside=more,
         )
@@ -396,7 +389,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
             if each is not None:
                 copy = yield block(str(each.label))
                 every = yield loops(copy)
-                apart = shares and not (each is pad and near)
+                apart = cores > 1 and not (each is pad and near)
                 counts = [known(size) or 1 for size in each.extents] if apart else [1] * len(every)
                 sizes = dict(zip(every, counts, strict=True))
                 if each is not pad and len(every) == 3 and _reads_rows(each):

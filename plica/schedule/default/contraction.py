@@ -32,46 +32,31 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    Buffer,
-    Combiner,
-    Le,
-    Lit,
-    Load,
-    Lt,
-    Mul,
-    Reduce,
-    Runs,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, pairs, with_element
 from plica.ir.type.dim import known, polynomial
 
-Index: TypeAlias = tuple[Scalar, ...]
+Index: TypeAlias = tuple[sc.Scalar, ...]
 
 
 @frozen(eq=False, slots=False)
 class Contraction:
     """`value` at the axes, where `reduced` there is the sum over `k` of `data * weight`."""
 
-    inputs: tuple[Buffer, ...]
-    axes: tuple[ScalarVar, ...]
-    k: tuple[ScalarVar, ...]
-    sizes: Mapping[ScalarVar, int]
-    data: Load
-    weight: Load | None
-    combiner: Combiner
+    inputs: tuple[sc.Buffer, ...]
+    axes: tuple[sc.ScalarVar, ...]
+    k: tuple[sc.ScalarVar, ...]
+    sizes: Mapping[sc.ScalarVar, int]
+    data: sc.Load
+    weight: sc.Load | None
+    combiner: sc.Combiner
     guarded: bool
     """Whether the data is `fill` where its place is outside."""
-    fill: Lit
-    reduced: Buffer
-    value: Scalar
-    runs: Runs = ""
+    fill: sc.Lit
+    reduced: sc.Buffer
+    value: sc.Scalar
+    runs: sc.Runs = ""
     """How its sums are cut into runs, if they are."""
     run: tuple[int, ...] = ()
     """The terms of a run along each axis, once they are chosen (`summed`)."""
@@ -79,12 +64,12 @@ class Contraction:
     """Whether totals of runs may be made in another way than the sum says."""
 
     @cached_property
-    def n(self) -> tuple[ScalarVar, ...]:
+    def n(self) -> tuple[sc.ScalarVar, ...]:
         """The axes along which data can be reused, those of length 1 left out."""
         return () if self.weight is None else self._within(self.weight, self.data)
 
     @cached_property
-    def m(self) -> tuple[ScalarVar, ...]:
+    def m(self) -> tuple[sc.ScalarVar, ...]:
         """The axes along which weights can be reused, those of length 1 left out."""
         if self.weight is not None:
             return self._within(self.data, self.weight)
@@ -92,7 +77,7 @@ class Contraction:
         return tuple([a for a in self.axes if a not in apart and self.sizes[a] > 1])
 
     @cached_property
-    def batch(self) -> tuple[ScalarVar, ...]:
+    def batch(self) -> tuple[sc.ScalarVar, ...]:
         """The axes along which nothing can be reused, those of length 1 left out."""
         both: frozenset[Term] = frozenset(self.data.indices)
         if self.weight is not None:
@@ -107,13 +92,13 @@ class Contraction:
             count *= self.sizes[each]
         return count
 
-    def _within(self, one: Load, other: Load) -> tuple[ScalarVar, ...]:
+    def _within(self, one: sc.Load, other: sc.Load) -> tuple[sc.ScalarVar, ...]:
         mine, theirs = free_vars(one), free_vars(other)
         return tuple([a for a in self.axes if a in mine and a not in theirs and self.sizes[a] > 1])
 
-    def loads(self) -> list[Load]:
+    def loads(self) -> list[sc.Load]:
         """What is read besides the sum, once it is known."""
-        found = [node for node in post_order(self.value) if isinstance(node, Load)]
+        found = [node for node in post_order(self.value) if isinstance(node, sc.Load)]
         return [node for node in found if node.buffer is not self.reduced]
 
 
@@ -132,10 +117,10 @@ def contraction(of: Stages, again: bool = False, other: bool = False) -> Contrac
         return None
     ((fold, epilogue),) = every
     body = fold.value
-    if not isinstance(body, Reduce) or body.combiner not in ("sum", "max", "min"):
+    if not isinstance(body, sc.Reduce) or body.combiner not in ("sum", "max", "min"):
         return None
     last = _epilogue(fold, epilogue)
-    sizes: dict[ScalarVar, int] = {}
+    sizes: dict[sc.ScalarVar, int] = {}
     for var, size in (
         *zip(fold.axes, fold.out.shape, strict=True),
         *zip(last.axes, last.shape, strict=True),
@@ -181,87 +166,89 @@ def contraction(of: Stages, again: bool = False, other: bool = False) -> Contrac
 class _Last:
     """What is stored for each element of a reduction, which is read from `reduced` at `axes`."""
 
-    reduced: Buffer
-    axes: tuple[ScalarVar, ...]
+    reduced: sc.Buffer
+    axes: tuple[sc.ScalarVar, ...]
     shape: Index
-    value: Scalar
+    value: sc.Scalar
 
 
 def _epilogue(fold: Each, epilogue: Each | None) -> _Last:
     """The epilogue of a reduction over the axes of that, in its own order."""
     if epilogue is None:
-        whole = Buffer(Names(fold).name("reduced"), fold.out.shape, fold.out.dtype)
-        return _Last(whole, fold.axes, fold.out.shape, Load(whole, fold.axes))
+        whole = sc.Buffer(Names(fold).name("reduced"), fold.out.shape, fold.out.dtype)
+        return _Last(whole, fold.axes, fold.out.shape, sc.Load(whole, fold.axes))
     (read,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
     back: dict[Term, Term] = {
         place: axis
         for place, axis in zip(read.indices, fold.axes, strict=True)
-        if isinstance(place, ScalarVar)
+        if isinstance(place, sc.ScalarVar)
     }
     axes = tuple([back.get(axis, axis) for axis in epilogue.axes])
-    reduced = Buffer(fold.out.name, epilogue.out.shape, fold.out.dtype)
-    value = substitute(with_element(epilogue.value, fold.out, Load(reduced, epilogue.axes)), back)
+    reduced = sc.Buffer(fold.out.name, epilogue.out.shape, fold.out.dtype)
+    value = substitute(
+        with_element(epilogue.value, fold.out, sc.Load(reduced, epilogue.axes)), back
+    )
     return _Last(reduced, axes, epilogue.out.shape, value)  # type: ignore[arg-type]  # variables and scalars stay such
 
 
 def product_of(
-    of: Reduce, sizes: Mapping[ScalarVar, int], other: bool = False
-) -> tuple[Load, tuple[Scalar, ...], Lit, Load | None] | None:
+    of: sc.Reduce, sizes: Mapping[sc.ScalarVar, int], other: bool = False
+) -> tuple[sc.Load, tuple[sc.Scalar, ...], sc.Lit, sc.Load | None] | None:
     """What is reduced: the data with its guards and what stands elsewhere, and the weight.
 
     The weight is read as a whole, at axes of its own; a product has its sides in either order.
     """
-    if not isinstance(of.body, Mul) or of.combiner != "sum":
+    if not isinstance(of.body, sc.Mul) or of.combiner != "sum":
         data, guards, fill = _guarded(of.body)
         return None if data is None or other else (data, guards, fill, None)
     if other:
-        both = [each for each in of.body._children if isinstance(each, Load)]
+        both = [each for each in of.body._children if isinstance(each, sc.Load)]
         if len(both) != 2 or not all(_is_plain(each, sizes) for each in both):
             return None
-        return both[1], (), Lit(0, dtype_of(both[1])), both[0]
+        return both[1], (), sc.Lit(0, sc.dtype_of(both[1])), both[0]
     for left, right in ((of.body.left, of.body.right), (of.body.right, of.body.left)):
-        if isinstance(right, Load) and _is_plain(right, sizes):
+        if isinstance(right, sc.Load) and _is_plain(right, sizes):
             data, guards, fill = _guarded(left)
             if data is not None:
                 return data, guards, fill, right
     return None
 
 
-def _without(of: Load, single: list[ScalarVar]) -> Load:
+def _without(of: sc.Load, single: list[sc.ScalarVar]) -> sc.Load:
     """The load where some variables are 0, which is all they ever are."""
-    where = dict.fromkeys(single, index(0))
-    return Load(of.buffer, tuple([simple(_put(each, where)) for each in of.indices]))
+    where = dict.fromkeys(single, sc.index(0))
+    return sc.Load(of.buffer, tuple([simple(_put(each, where)) for each in of.indices]))
 
 
-def _put(of: Scalar, where: Mapping[ScalarVar, Scalar]) -> Scalar:
+def _put(of: sc.Scalar, where: Mapping[sc.ScalarVar, sc.Scalar]) -> sc.Scalar:
     found = substitute(of, dict(where))
-    assert isinstance(found, Scalar)
+    assert isinstance(found, sc.Scalar)
     return found
 
 
-def _guarded(of: Scalar) -> tuple[Load | None, tuple[Scalar, ...], Lit]:
+def _guarded(of: sc.Scalar) -> tuple[sc.Load | None, tuple[sc.Scalar, ...], sc.Lit]:
     """What is read, maybe under a guard; the conditions of it; what stands elsewhere."""
     match of:
-        case Select(condition, Load() as inside, Lit() as fill):
+        case sc.Select(condition, sc.Load() as inside, sc.Lit() as fill):
             return inside, tuple(conjuncts(condition)), fill
-        case Load():
-            return of, (), Lit(0, dtype_of(of))
+        case sc.Load():
+            return of, (), sc.Lit(0, sc.dtype_of(of))
         case _:
-            return None, (), Lit(0, dtype_of(of))
+            return None, (), sc.Lit(0, sc.dtype_of(of))
 
 
-def says_inside(condition: Scalar, of: Load) -> bool:
+def says_inside(condition: sc.Scalar, of: sc.Load) -> bool:
     """Whether a condition says that one of the indices of a load is inside."""
     match condition:
-        case Le(low, place) if low is index(0):
+        case sc.Le(low, place) if low is sc.index(0):
             return place in of.indices
-        case Lt(place, size):
+        case sc.Lt(place, size):
             return (place, size) in zip(of.indices, of.buffer.shape, strict=True)
         case _:
             return False
 
 
-def _is_affine(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
+def _is_affine(of: sc.Load, sizes: Mapping[sc.ScalarVar, int]) -> bool:
     for place in of.indices:
         for atoms, _ in polynomial(place).values():
             if len(atoms) > 1 or any(atom not in sizes for atom in atoms):
@@ -269,18 +256,18 @@ def _is_affine(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
     return True
 
 
-def _is_plain(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
+def _is_plain(of: sc.Load, sizes: Mapping[sc.ScalarVar, int]) -> bool:
     """Whether a load is at variables of its own in each dim, of the whole of it."""
-    variables = [each for each in of.indices if isinstance(each, ScalarVar)]
+    variables = [each for each in of.indices if isinstance(each, sc.ScalarVar)]
     if len(set(variables)) != len(variables):
         return False
     return all(
-        sizes.get(place) == known(size) if isinstance(place, ScalarVar) else known(size) == 1
+        sizes.get(place) == known(size) if isinstance(place, sc.ScalarVar) else known(size) == 1
         for place, size in zip(of.indices, of.buffer.shape, strict=True)
     )
 
 
-def stride(of: Load, along: ScalarVar) -> int:
+def stride(of: sc.Load, along: sc.ScalarVar) -> int:
     """How many bytes apart the elements are that neighbours along an axis read."""
     found, apart = 0, of.buffer.dtype.bytes
     for place, size in zip(reversed(of.indices), reversed(of.buffer.shape), strict=True):
@@ -305,12 +292,12 @@ def merged(of: Contraction) -> Contraction | None:
     if (i not in of.m and of.sizes[i] > 1) or j not in of.m:
         return None
     loads = [*of.loads(), of.data]
-    views: dict[Buffer, Buffer] = {}
+    views: dict[sc.Buffer, sc.Buffer] = {}
     for each in loads:
         if {i, j}.isdisjoint(free_vars(each)) and each.indices[-2:] != (i, j):
             continue
         if each.indices[-2:] != (i, j) and not (
-            of.sizes[i] == 1 and each.indices[-2:] == (index(0), j)
+            of.sizes[i] == 1 and each.indices[-2:] == (sc.index(0), j)
         ):
             return None
         sizes = [known(size) for size in each.buffer.shape[-2:]]
@@ -322,16 +309,16 @@ def merged(of: Contraction) -> Contraction | None:
     ):
         return None
     views[of.reduced] = _flat(of.reduced)
-    whole = ScalarVar(fresh(Name("p"), {each.name for each in of.sizes}), j.dtype)
+    whole = sc.ScalarVar(fresh(Name("p"), {each.name for each in of.sizes}), j.dtype)
 
     def viewed(node: Term) -> Term:
-        if isinstance(node, Load) and node.buffer in views:
-            return Load(views[node.buffer], (*node.indices[:-2], whole))
+        if isinstance(node, sc.Load) and node.buffer in views:
+            return sc.Load(views[node.buffer], (*node.indices[:-2], whole))
         return node
 
     data, value = map_bottom_up(viewed, of.data), map_bottom_up(viewed, of.value)
-    assert isinstance(data, Load)
-    assert isinstance(value, Scalar)
+    assert isinstance(data, sc.Load)
+    assert isinstance(value, sc.Scalar)
     if i in free_vars(value) or j in free_vars(value):
         return None
     sizes_ = {var: size for var, size in of.sizes.items() if var not in (i, j)}
@@ -346,10 +333,10 @@ def merged(of: Contraction) -> Contraction | None:
     )
 
 
-def _mentions(places: Index, variables: tuple[ScalarVar, ...]) -> bool:
+def _mentions(places: Index, variables: tuple[sc.ScalarVar, ...]) -> bool:
     return any(not free_vars(each).isdisjoint(variables) for each in places)
 
 
-def _flat(of: Buffer) -> Buffer:
+def _flat(of: sc.Buffer) -> sc.Buffer:
     rows, columns = (known(size) or 0 for size in of.shape[-2:])
-    return Buffer(of.name, (*of.shape[:-2], index(rows * columns)), of.dtype)
+    return sc.Buffer(of.name, (*of.shape[:-2], sc.index(rows * columns)), of.dtype)

@@ -35,17 +35,7 @@ from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    Buffer,
-    Load,
-    Mul,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, stages
 from plica.ir.loop.statement import Block, Kernel, Store
@@ -129,12 +119,12 @@ def written_out(taps: Sequence[int]) -> int:
     return prod(taps[serial_terms(taps) :])
 
 
-def _terms(place: Scalar) -> dict[ScalarVar, int]:
+def _terms(place: sc.Scalar) -> dict[sc.ScalarVar, int]:
     """The factors of the variables in an affine index."""
-    found: dict[ScalarVar, int] = {}
+    found: dict[sc.ScalarVar, int] = {}
     for atoms, factor in polynomial(place).values():
         for atom in atoms:
-            assert isinstance(atom, ScalarVar)
+            assert isinstance(atom, sc.ScalarVar)
             found[atom] = factor
     return found
 
@@ -170,22 +160,22 @@ def windowed(of: Contraction, machine: Machine, *, by_columns: bool = False) -> 
     if column in of.m:
         sizes[column] = -(-sizes[column] // high) * high
     data = inside(of, sizes)
-    body = data if of.weight is None else Mul(data, of.weight)
+    body = data if of.weight is None else sc.Mul(data, of.weight)
     terms = tuple(reversed(of.k)) if by_columns else of.k
-    extents = tuple([index(sizes[each]) for each in terms])
-    shape = tuple([index(sizes[each]) for each in of.axes])
-    window = Buffer(fresh(Name("window"), used), shape, of.reduced.dtype)
+    extents = tuple([sc.index(sizes[each]) for each in terms])
+    shape = tuple([sc.index(sizes[each]) for each in of.axes])
+    window = sc.Buffer(fresh(Name("window"), used), shape, of.reduced.dtype)
 
     def read(node: Term) -> Term:
-        if isinstance(node, Load) and node.buffer is of.reduced:
-            return Load(window, of.axes)
+        if isinstance(node, sc.Load) and node.buffer is of.reduced:
+            return sc.Load(window, of.axes)
         return node
 
     value = map_bottom_up(read, of.value)
-    assert isinstance(value, Scalar)
-    whole = tuple([index(of.sizes[each]) for each in of.axes])
-    out = Buffer(fresh(Name("out"), used | {window.name}), whole, dtype_of(value))
-    total = Each(window, of.axes, Reduce(of.combiner, terms, extents, body))
+    assert isinstance(value, sc.Scalar)
+    whole = tuple([sc.index(of.sizes[each]) for each in of.axes])
+    out = sc.Buffer(fresh(Name("out"), used | {window.name}), whole, sc.dtype_of(value))
+    total = Each(window, of.axes, sc.Reduce(of.combiner, terms, extents, body))
     return stages(of.inputs, (total, Each(out, of.axes, value)))
 
 
@@ -209,11 +199,11 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     data, apart = found
     out = kernel.params[-1]
     rows = (known(out.shape[around - 2]) or 0) if apart else 1
-    most = machine.lanes(dtype_of(data))
+    most = machine.lanes(sc.dtype_of(data))
     high, lanes = window_tile(written_out(taps), rows, known(out.shape[-1]) or 0, machine, most)
     if sizes[around - 1] % lanes or (apart and sizes[around - 2] % high):
         return None  # rows and columns of a window fill its tiles
-    guarded = any(isinstance(node, Select) for node in post_order(of.body))
+    guarded = any(isinstance(node, sc.Select) for node in post_order(of.body))
     shares = pays(machine, prod(sizes), kernel.params)
 
     @do
@@ -258,7 +248,7 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     return schedule()
 
 
-def _data(of: Block) -> tuple[Load, bool] | None:
+def _data(of: Block) -> tuple[sc.Load, bool] | None:
     """What is read along the last axis of a window, and whether it slides along the one before."""
     store = of.body
     around = of.kinds.count("spatial")
@@ -266,7 +256,9 @@ def _data(of: Block) -> tuple[Load, bool] | None:
         return None
     column, row = of.vars[around - 2 : around]
     loads = [
-        n for n in post_order(store.value) if isinstance(n, Load) and n.buffer is not store.buffer
+        n
+        for n in post_order(store.value)
+        if isinstance(n, sc.Load) and n.buffer is not store.buffer
     ]
     found = [each for each in loads if row in free_vars(each.indices[-1])]
     if len(found) != 1:

@@ -13,7 +13,7 @@ Where lanes do not divide the outputs, sums are kept as a whole before `out` rea
 >>> from plica.schedule.form import Facts
 >>> x, w = buffer("x", (4, 8), u8), buffer("w", (8, 32), i8)
 >>> product = stage("y", (4, 32), lambda m, n: reduce(
-...     "sum", (8,), lambda k: Cast(x[m, k], i32) * Cast(w[k, n], i32)))
+...     "sum", (8,), lambda k: sc.Cast(x[m, k], i32) * sc.Cast(w[k, n], i32)))
 >>> found = quantised(stages((x, w), (product,)), Facts((False, True)), u8)
 >>> form = dotted(found, Dot("some.dot", 16, u8), RegisterTile(2, 4))
 >>> [[known(size) for size in each.out.shape] for each in form.stages]
@@ -28,22 +28,7 @@ from plica.analysis.enclosing import simple
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Cast,
-    Le,
-    Lit,
-    Load,
-    Lt,
-    Mul,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, stages
 from plica.ir.type.dim import known
@@ -51,12 +36,7 @@ from plica.ir.type.dtype import DType, i8, i32
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import names_of, span
 from plica.schedule.default.machine import QUAD, Dot
-from plica.schedule.default.quantised import (
-    QUADS_NEAR,
-    QuantisedContraction,
-    quantised,
-    stored,
-)
+from plica.schedule.default.quantised import QUADS_NEAR, QuantisedContraction, quantised, stored
 from plica.schedule.default.tile import RegisterTile
 
 __all__ = ["Dot", "dotted", "quantised"]
@@ -91,39 +71,39 @@ class _Form:
         rest = tuple([each for each in whole.k if each is not quad])
         self.terms = (self.quads, *rest, self.part)
         self.stages: list[Each] = []
-        self.near: Buffer | None = None  # what is copied for each tile anew
+        self.near: sc.Buffer | None = None  # what is copied for each tile anew
 
     def formed(self) -> Stages:
         of, whole = self.of, self.whole
         assert whole.weight is not None
         data = self.data()
         weight = self.weight()
-        product = Mul(Cast(data, i32), Cast(weight, i32))
-        extents = tuple([index(self.sizes[each]) for each in self.terms])
+        product = sc.Mul(sc.Cast(data, i32), sc.Cast(weight, i32))
+        extents = tuple([sc.index(self.sizes[each]) for each in self.terms])
         total = self.buffer("sum", self.axes, i32)
         correction = self.correction(weight)
         scratch = [each.out for each in self.stages if each.out is not self.near]
-        self.stages.append(Each(total, self.axes, Reduce("sum", self.terms, extents, product)))
+        self.stages.append(Each(total, self.axes, sc.Reduce("sum", self.terms, extents, product)))
         views = {whole.data.buffer: of.source, whole.weight.buffer: of.weight}
         cut = self.cut(total, correction, views)
         if cut is None:
             kept = self.buffer("kept", self.axes, i32)
-            self.stages.append(Each(kept, self.axes, Load(total, self.axes)))
+            self.stages.append(Each(kept, self.axes, sc.Load(total, self.axes)))
             scratch.append(kept)
             cut = self.whole_rows(kept, correction)
         places, shape, value = cut
-        out = Buffer(self.names.name("out"), tuple(shape), dtype_of(value))
+        out = sc.Buffer(self.names.name("out"), tuple(shape), sc.dtype_of(value))
         self.stages.append(Each(out, tuple(places), value))
         inputs = [views.get(each, each) for each in whole.inputs]
         return stages(inputs, self.stages, (*scratch, out))
 
-    def buffer(self, name: str, axes: Sequence[ScalarVar], dtype: DType) -> Buffer:
-        shape = tuple([index(self.sizes[each]) for each in axes])
-        return Buffer(self.names.name(name), shape, dtype)
+    def buffer(self, name: str, axes: Sequence[sc.ScalarVar], dtype: DType) -> sc.Buffer:
+        shape = tuple([sc.index(self.sizes[each]) for each in axes])
+        return sc.Buffer(self.names.name(name), shape, dtype)
 
     # --- data ------------------------------------------------------------------------------------
 
-    def data(self) -> Load:
+    def data(self) -> sc.Load:
         """What is read of the data: as it lies, or of a copy that is made first."""
         of, whole = self.of, self.whole
         old = of.source
@@ -136,44 +116,44 @@ class _Form:
             at == len(places) - 1 and counts[at] % QUAD == 0 and counts[at] == self.sizes[of.quad]
         )
         if not of.shift and inside and lies:
-            return Load(old, (*places[:-1], self.quads * QUAD + self.part))
+            return sc.Load(old, (*places[:-1], self.quads * QUAD + self.part))
         axes = [self.names.var("a") for _ in places]
         last = self.names.var("a")
-        shape: list[Scalar] = []
-        source: list[Scalar] = []
-        read: list[Scalar] = []
-        tests: list[Scalar] = []
+        shape: list[sc.Scalar] = []
+        source: list[sc.Scalar] = []
+        read: list[sc.Scalar] = []
+        tests: list[sc.Scalar] = []
         for number, (place, (low, high), count) in enumerate(
             zip(places, reach, counts, strict=True)
         ):
-            axis: Scalar = axes[number]
+            axis: sc.Scalar = axes[number]
             if number == at:
-                shape.append(index(self.sizes[self.quads]))
+                shape.append(sc.index(self.sizes[self.quads]))
                 there, low, high = axis * QUAD + last, 0, self.sizes[self.quads] * QUAD - 1
                 read.append(self.quads)
             else:
-                shape.append(index(high - low + 1))
+                shape.append(sc.index(high - low + 1))
                 there = simple(axis + low)
                 read.append(simple(place - low))
             source.append(there)
-            tests += [Le(index(0), there)] if low < 0 else []
-            tests += [Lt(there, index(count))] if high >= count else []
-        room = Buffer(self.names.name("quads"), (*shape, index(QUAD)), self.dot.dtype)
-        value = stored(Load(old, tuple(source)), of.shift, self.dot.dtype)
+            tests += [sc.Le(sc.index(0), there)] if low < 0 else []
+            tests += [sc.Lt(there, sc.index(count))] if high >= count else []
+        room = sc.Buffer(self.names.name("quads"), (*shape, sc.index(QUAD)), self.dot.dtype)
+        value = stored(sc.Load(old, tuple(source)), of.shift, self.dot.dtype)
         if tests:
             condition = tests[0]
             for each in tests[1:]:
-                condition = And(condition, each)
-            value = Select(condition, value, of.fill)
+                condition = sc.And(condition, each)
+            value = sc.Select(condition, value, of.fill)
         self.stages.append(Each(room, (*axes, last), value))
         if self.is_apart():
             self.near = room
-        return Load(room, (*read, self.part))
+        return sc.Load(room, (*read, self.part))
 
     def is_apart(self) -> bool:
         """Whether tiles read different data, each of them little."""
         places = self.whole.data.indices
-        plain = all(isinstance(place, ScalarVar | Lit) for place in places)
+        plain = all(isinstance(place, sc.ScalarVar | sc.Lit) for place in places)
         depth = self.sizes[self.quads] * QUAD
         for each in self.terms[1:-1]:
             depth *= self.sizes[each]
@@ -181,7 +161,7 @@ class _Form:
 
     # --- weights ---------------------------------------------------------------------------------
 
-    def weight(self) -> Load:
+    def weight(self) -> sc.Load:
         """What is read of the weight, once it is packed."""
         of, whole = self.of, self.whole
         assert whole.weight is not None
@@ -189,66 +169,66 @@ class _Form:
         lane, quad = places.index(of.lane), places.index(of.quad)
         rest = [n for n in range(len(places)) if n not in (lane, quad)]
         rest.sort(key=lambda n: whole.k.index(places[n]) if places[n] in whole.k else -1)
-        shape = [index(self.sizes[self.outer]), index(self.sizes[self.quads])]
+        shape = [sc.index(self.sizes[self.outer]), sc.index(self.sizes[self.quads])]
         shape += [whole.weight.buffer.shape[n] for n in rest]
-        shape += [index(self.dot.lanes), index(QUAD)]
+        shape += [sc.index(self.dot.lanes), sc.index(QUAD)]
         inside = (self.outer, self.quads, *[places[n] for n in rest], self.inner, self.part)
-        packed = Load(Buffer(self.names.name("packed"), tuple(shape), i8), inside)
+        packed = sc.Load(sc.Buffer(self.names.name("packed"), tuple(shape), i8), inside)
         self.stages.append(self.packer(packed, lane, quad, rest))
         return packed
 
-    def packer(self, packed: Load, lane: int, quad: int, rest: list[int]) -> Each:
+    def packer(self, packed: sc.Load, lane: int, quad: int, rest: list[int]) -> Each:
         """The stage that packs the weight; a constant of i32 is known to hold bytes."""
         of = self.of
         axes = [self.names.var("a") for _ in packed.indices]
         output = axes[0] * self.dot.lanes + axes[-2]
         term = axes[1] * QUAD + axes[-1]
-        source: dict[int, Scalar] = {lane: output, quad: term}
+        source: dict[int, sc.Scalar] = {lane: output, quad: term}
         source |= {n: axes[2 + number] for number, n in enumerate(rest)}
-        value: Scalar = Load(of.weight, tuple([source[n] for n in range(len(source))]))
+        value: sc.Scalar = sc.Load(of.weight, tuple([source[n] for n in range(len(source))]))
         tests = []
         for place, axis, whole in ((output, of.lane, self.outer), (term, of.quad, self.quads)):
             count = self.whole.sizes[axis]
             if count != self.sizes[whole] * (self.dot.lanes if whole is self.outer else QUAD):
-                tests.append(Lt(place, index(count)))
+                tests.append(sc.Lt(place, sc.index(count)))
         for each in tests:
-            value = Select(each, value, Lit(0, of.weight.dtype))
+            value = sc.Select(each, value, sc.Lit(0, of.weight.dtype))
         if of.weight.dtype is not i8:
-            value = Cast(value, i8)
+            value = sc.Cast(value, i8)
         return Each(packed.buffer, tuple(axes), value)
 
-    def correction(self, weight: Load) -> Scalar | None:
+    def correction(self, weight: sc.Load) -> sc.Scalar | None:
         """What is added to a sum, None where that is nothing."""
         factor = self.of.factor
-        if factor is Lit(0, i32):
+        if factor is sc.Lit(0, i32):
             return None
         both = (self.outer, self.inner)
         sums = self.buffer("sums", both, i32)
-        extents = tuple([index(self.sizes[each]) for each in self.terms])
-        total = Reduce("sum", self.terms, extents, Cast(weight, i32))
+        extents = tuple([sc.index(self.sizes[each]) for each in self.terms])
+        total = sc.Reduce("sum", self.terms, extents, sc.Cast(weight, i32))
         self.stages.append(Each(sums, both, total))
-        return Mul(factor, Load(sums, both))
+        return sc.Mul(factor, sc.Load(sums, both))
 
     # --- results ---------------------------------------------------------------------------------
 
     def cut(
-        self, total: Buffer, correction: Scalar | None, views: dict[Buffer, Buffer]
-    ) -> tuple[Sequence[ScalarVar], Sequence[Scalar], Scalar] | None:
+        self, total: sc.Buffer, correction: sc.Scalar | None, views: dict[sc.Buffer, sc.Buffer]
+    ) -> tuple[Sequence[sc.ScalarVar], Sequence[sc.Scalar], sc.Scalar] | None:
         """The result with the axis of lanes as two, None where it cannot be read like that."""
         whole, lane, lanes = self.whole, self.of.lane, self.dot.lanes
         if self.sizes[self.outer] * lanes != whole.sizes[lane]:
             return None
-        found: dict[Buffer, int] = {}
+        found: dict[sc.Buffer, int] = {}
         for each in whole.loads():
             at = [n for n, place in enumerate(each.indices) if lane in free_vars(place)]
             if len(at) > 1 or (at and each.indices[at[0]] is not lane):
                 return None
             if found.setdefault(each.buffer, at[0] if at else -1) != (at[0] if at else -1):
                 return None
-        read = _plus(Load(total, self.axes), correction)
+        read = _plus(sc.Load(total, self.axes), correction)
 
         def new(node: Term) -> Term:
-            if not isinstance(node, Load):
+            if not isinstance(node, sc.Load):
                 return node
             if node.buffer is whole.reduced:
                 return read
@@ -256,39 +236,39 @@ class _Form:
             if at < 0:
                 return node
             old = node.buffer
-            shape = (*old.shape[:at], index(self.sizes[self.outer]), index(lanes))
-            view = Buffer(old.name, (*shape, *old.shape[at + 1 :]), old.dtype)
+            shape = (*old.shape[:at], sc.index(self.sizes[self.outer]), sc.index(lanes))
+            view = sc.Buffer(old.name, (*shape, *old.shape[at + 1 :]), old.dtype)
             views[old] = view
             places = (*node.indices[:at], self.outer, self.inner, *node.indices[at + 1 :])
-            return Load(view, places)
+            return sc.Load(view, places)
 
         value = map_bottom_up(new, whole.value)
-        assert isinstance(value, Scalar)
+        assert isinstance(value, sc.Scalar)
         if lane in free_vars(value):
             return None
         cut = whole.axes.index(lane)
         places = (*whole.axes[:cut], self.outer, self.inner, *whole.axes[cut + 1 :])
         both = (self.outer, self.inner)
-        shape = [index(self.sizes[a] if a in both else whole.sizes[a]) for a in places]
+        shape = [sc.index(self.sizes[a] if a in both else whole.sizes[a]) for a in places]
         return places, shape, value
 
     def whole_rows(
-        self, kept: Buffer, correction: Scalar | None
-    ) -> tuple[Sequence[ScalarVar], Sequence[Scalar], Scalar]:
+        self, kept: sc.Buffer, correction: sc.Scalar | None
+    ) -> tuple[Sequence[sc.ScalarVar], Sequence[sc.Scalar], sc.Scalar]:
         """The result at its own axes."""
         whole, lane, lanes = self.whole, self.of.lane, self.dot.lanes
         there = substitute(
-            _plus(Load(kept, self.axes), correction),
+            _plus(sc.Load(kept, self.axes), correction),
             {self.outer: lane // lanes, self.inner: lane % lanes},
         )
 
         def new(node: Term) -> Term:
-            return there if isinstance(node, Load) and node.buffer is whole.reduced else node
+            return there if isinstance(node, sc.Load) and node.buffer is whole.reduced else node
 
         value = map_bottom_up(new, whole.value)
-        assert isinstance(value, Scalar)
-        return whole.axes, [index(whole.sizes[a]) for a in whole.axes], value
+        assert isinstance(value, sc.Scalar)
+        return whole.axes, [sc.index(whole.sizes[a]) for a in whole.axes], value
 
 
-def _plus(of: Scalar, correction: Scalar | None) -> Scalar:
+def _plus(of: sc.Scalar, correction: sc.Scalar | None) -> sc.Scalar:
     return of if correction is None else of + correction

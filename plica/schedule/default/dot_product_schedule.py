@@ -141,9 +141,10 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         yield from written_out([sizes[at] for at in terms[:-1]], tile, inside)
         yield from _finished(last, len(order))
         kept = blocks.epilogue is not blocks.result  # sums are kept as a whole
-        for whole in (blocks.weight, blocks.result if kept else None):
-            if whole is not None:
-                yield from _vectors(whole)
+        if blocks.weight is not None:
+            yield from _vectors(blocks.weight)
+        if kept:
+            yield from _vectors(blocks.result, dot.lanes)
         if quads is not None:
             yield from _in_fours(quads, shares=shares and not near)
         if shares:
@@ -216,10 +217,15 @@ def _has_border(of: Block) -> bool:
     return found is not None and of.vars[-1] not in free_vars(found[0])
 
 
-def _vectors(of: Block) -> Body:
-    """The innermost loop of a stage that is computed as a whole goes in lanes."""
+def _vectors(of: Block, lanes: int | None = None) -> Body:
+    """The innermost loop of a stage that is computed as a whole goes in lanes.
+
+    So many lanes lie side by side in what is read, if their number is given.
+    """
     if all(kind == "spatial" for kind in of.kinds):
         found = yield block(str(of.label))
         every: tuple[Handle, ...] = yield loops(found)
+        if every and lanes is not None and (known(of.extents[-1]) or 0) > lanes:
+            every = yield split(every[-1], (None, lanes))
         if every:
             yield vectorize(every[-1])

@@ -22,17 +22,7 @@ from math import prod
 
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
-from plica.ir.loop.scalar import (
-    Buffer,
-    FloorDiv,
-    FloorMod,
-    Intrinsic,
-    Load,
-    Pow,
-    Reduce,
-    Scalar,
-    ScalarVar,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.statement import Kernel, Store
@@ -67,7 +57,7 @@ def elementwise_form(of: Stages, machine: Machine) -> Stages | None:
             return None
     if not _is_worth(Store(whole.out, whole.axes, whole.value), machine):
         return None
-    out = Buffer(Names(of).name("each"), whole.out.shape, whole.out.dtype)
+    out = sc.Buffer(Names(of).name("each"), whole.out.shape, whole.out.dtype)
     return stages(of.inputs, (Each(out, whole.axes, whole.value),))
 
 
@@ -77,21 +67,21 @@ def _is_worth(of: Store, machine: Machine) -> bool:
     if machine.cores < 2 or not sizes or not all(sizes):
         return False
     nodes = post_order(of.value)
-    if any(isinstance(node, Reduce | FloorDiv | FloorMod | Pow) for node in nodes):
+    if any(isinstance(node, sc.Reduce | sc.FloorDiv | sc.FloorMod | sc.Pow) for node in nodes):
         return False
-    weight = COSTLY if any(isinstance(node, Intrinsic) for node in nodes) else 1
+    weight = COSTLY if any(isinstance(node, sc.Intrinsic) for node in nodes) else 1
     last = of.indices[-1]
-    if sizes[-1] < SHORTEST or not isinstance(last, ScalarVar) or not is_row(of.value, last):
+    if sizes[-1] < SHORTEST or not isinstance(last, sc.ScalarVar) or not is_row(of.value, last):
         return False
     if not pays(machine, weight * prod(sizes), touched(of)):
         return False
     return len([size for size in sizes if size != 1]) != 1 or piece_of(sizes[-1]) is not None
 
 
-def is_row(body: Scalar, axis: ScalarVar) -> bool:
+def is_row(body: sc.Scalar, axis: sc.ScalarVar) -> bool:
     """Whether all that is read is contiguous along an axis, or the same all along it."""
     for node in post_order(body):
-        if not isinstance(node, Load) or axis not in free_vars(node):
+        if not isinstance(node, sc.Load) or axis not in free_vars(node):
             continue
         if any(axis in free_vars(each) for each in node.indices[:-1]):
             return False

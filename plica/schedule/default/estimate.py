@@ -35,14 +35,7 @@ from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import has_panels
-from plica.schedule.default.tile import (
-    PAGE,
-    RegisterTile,
-    best_tile,
-    cost,
-    most_steps,
-    reads_of,
-)
+from plica.schedule.default.tile import PAGE, RegisterTile, best_tile, cost, most_steps, reads_of
 
 SCATTERED = 1.2
 """Cycles for each lane of a vector that is stored to places far apart."""

@@ -144,11 +144,7 @@ def _after(number: int, at: int) -> int:
 
 
 def packer(
-    weight: Load,
-    lane: ScalarVar,
-    parts: tuple[ScalarVar, ScalarVar],
-    lanes: int,
-    packed: Load,
+    weight: Load, lane: ScalarVar, parts: tuple[ScalarVar, ScalarVar], lanes: int, packed: Load
 ) -> Each:
     """The stage that packs a weight, 0 where it has no more elements."""
     outer, inner = parts

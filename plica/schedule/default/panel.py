@@ -34,20 +34,7 @@ from attrs import frozen
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    Add,
-    Buffer,
-    FloorMod,
-    Lit,
-    Load,
-    Lt,
-    Mul,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages
 from plica.ir.loop.stages import stages as joined
@@ -122,28 +109,28 @@ def paneled(of: Contraction, panel: Panel, before: tuple[Each, ...] = ()) -> Sta
     outer, inner = names.var("b"), names.var("s")
     there = packed(of, output, (outer, inner), steps, names.name("packed"))
     weight = substitute(there, {outer: output // steps, inner: output % steps})
-    assert isinstance(weight, Load)
+    assert isinstance(weight, sc.Load)
     stages = [*before, packer(of.weight, output, (outer, inner), steps, there)]
     apart = [a for a in of.axes if a is not row and a is not output]
     axes = (*apart, output, row)
     total, element = summed(of, axes, sizes, data, weight, names)
 
     def read(node: Term) -> Term:
-        if isinstance(node, Load) and node.buffer is of.reduced:
+        if isinstance(node, sc.Load) and node.buffer is of.reduced:
             return element
         return node
 
     value = map_bottom_up(read, of.value)
-    assert isinstance(value, Scalar)
-    shape = tuple([index(of.sizes[each]) for each in of.axes])
-    out = Buffer(names.name("out"), shape, dtype_of(value))
+    assert isinstance(value, sc.Scalar)
+    shape = tuple([sc.index(of.sizes[each]) for each in of.axes])
+    out = sc.Buffer(names.name("out"), shape, sc.dtype_of(value))
     scratch = tuple([each.out for each in stages])
     return joined(of.inputs, [*stages, copy, *total, Each(out, of.axes, value)], (*scratch, out))
 
 
 def _panel(
-    of: Contraction, sizes: dict[ScalarVar, int], width: int, names: Names
-) -> tuple[Each, Load]:
+    of: Contraction, sizes: dict[sc.ScalarVar, int], width: int, names: Names
+) -> tuple[Each, sc.Load]:
     """The stage that copies columns, and what is read of it."""
     row = of.axes[-1]
     mine = free_vars(of.data)
@@ -151,26 +138,26 @@ def _panel(
     terms = [each for each in of.k if each in mine]
     tile, column = names.var("t"), names.var("q")
     place = tile * width + column
-    value: Scalar = _at(of.data, row, place)
+    value: sc.Scalar = _at(of.data, row, place)
     if sizes[row] > of.sizes[row]:
-        value = Select(Lt(place, index(of.sizes[row])), value, of.fill)
+        value = sc.Select(sc.Lt(place, sc.index(of.sizes[row])), value, of.fill)
     own = {each: names.var("a") for each in (*around, *terms)}
     value = _renamed(value, own)
     shape = [*[sizes[a] for a in around], sizes[row] // width, *[sizes[a] for a in terms], width]
-    room = Buffer(names.name("panel"), tuple([index(n) for n in shape]), of.data.buffer.dtype)
+    room = sc.Buffer(names.name("panel"), tuple([sc.index(n) for n in shape]), of.data.buffer.dtype)
     axes = (*[own[a] for a in around], tile, *[own[a] for a in terms], column)
-    return Each(room, axes, value), Load(room, (*around, row // width, *terms, row % width))
+    return Each(room, axes, value), sc.Load(room, (*around, row // width, *terms, row % width))
 
 
-def _at(of: Load, var: ScalarVar, place: Scalar) -> Scalar:
+def _at(of: sc.Load, var: sc.ScalarVar, place: sc.Scalar) -> sc.Scalar:
     found = substitute(of, {var: place})
-    assert isinstance(found, Scalar)
+    assert isinstance(found, sc.Scalar)
     return found
 
 
-def _renamed(of: Scalar, names: dict[ScalarVar, ScalarVar]) -> Scalar:
+def _renamed(of: sc.Scalar, names: dict[sc.ScalarVar, sc.ScalarVar]) -> sc.Scalar:
     found = substitute(of, dict(names))
-    assert isinstance(found, Scalar)
+    assert isinstance(found, sc.Scalar)
     return found
 
 
@@ -296,7 +283,9 @@ def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
     if copied in kernel.params or not isinstance(total.body, Store):
         return None
     match total.body.value:
-        case Add(_, Mul(Load(_, (*_, FloorMod(near, Lit()))), Load(weight))) if [near] == row:
+        case sc.Add(_, sc.Mul(sc.Load(_, (*_, sc.FloorMod(near, sc.Lit()))), sc.Load(weight))) if [
+            near
+        ] == row:
             steps = known(weight.shape[-1]) or 1
         case _:
             return None

@@ -11,7 +11,7 @@ signed or unsigned ones, whichever an instruction wants:
 >>> from plica.ir.loop.tensor import buffer, reduce
 >>> x, w = buffer("x", (4, 8), u8), buffer("w", (8, 6), i8)
 >>> product = stage("y", (4, 6), lambda m, n: reduce(
-...     "sum", (8,), lambda k: (Cast(x[m, k], i32) + Lit(-3, i32)) * Cast(w[k, n], i32)))
+...     "sum", (8,), lambda k: (sc.Cast(x[m, k], i32) + sc.Lit(-3, i32)) * sc.Cast(w[k, n], i32)))
 >>> found = quantised(stages((x, w), (product,)), Facts((False, False)), u8)
 >>> found.source.dtype, found.factor, str(found.lane.name), str(found.quad.name)
 (DType('u8'), Lit(-3, DType('i32')), 'i_1', 'k')
@@ -22,20 +22,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from plica.core.binding import free_vars
-from plica.ir.loop.scalar import (
-    Add,
-    Buffer,
-    Cast,
-    Lit,
-    Load,
-    Mul,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    Sub,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads, stages
 from plica.ir.type.dtype import DType, i8, i32, u8
@@ -58,18 +45,18 @@ class QuantisedContraction:
     """
 
     whole: Contraction
-    source: Buffer
+    source: sc.Buffer
     """The data as it is, under the name it has in the whole."""
-    weight: Buffer
+    weight: sc.Buffer
     """The weight as it is; of i32 where it is a constant whose numbers are bytes."""
     shift: int
     """What is taken away from the data when it is stored."""
-    fill: Scalar
+    fill: sc.Scalar
     """What stands for the data outside of it, as it is stored."""
-    factor: Scalar
+    factor: sc.Scalar
     """How often the sums of weights are added in the end."""
-    lane: ScalarVar
-    quad: ScalarVar
+    lane: sc.ScalarVar
+    quad: sc.ScalarVar
 
 
 def quantised(of: Stages, facts: Facts, wanted: DType) -> QuantisedContraction | None:
@@ -81,21 +68,21 @@ def quantised(of: Stages, facts: Facts, wanted: DType) -> QuantisedContraction |
     if not isinstance(fold, Each) or len(after) > 1:
         return None
     body = fold.value
-    if not isinstance(body, Reduce) or body.combiner != "sum" or dtype_of(body) is not i32:
+    if not isinstance(body, sc.Reduce) or body.combiner != "sum" or sc.dtype_of(body) is not i32:
         return None
-    if not isinstance(body.body, Mul):
+    if not isinstance(body.body, sc.Mul):
         return None
     fixed = frozenset((*fold.axes, *body.axes))
     left, right = body.body.left, body.body.right
-    guard: Scalar | None = None
+    guard: sc.Scalar | None = None
     match left:
-        case Select(condition, then, Lit(0)):
+        case sc.Select(condition, then, sc.Lit(0)):
             guard, left = condition, then
         case _:
             pass
     moved = _moved(left, fixed)
-    weight = right.value if isinstance(right, Cast) else right
-    if moved is None or not isinstance(weight, Load):
+    weight = right.value if isinstance(right, sc.Cast) else right
+    if moved is None or not isinstance(weight, sc.Load):
         return None
     data, zero = moved
     number = of.inputs.index(weight.buffer)
@@ -105,12 +92,12 @@ def quantised(of: Stages, facts: Facts, wanted: DType) -> QuantisedContraction |
     if any(load.buffer in (data.buffer, weight.buffer) for each in after for load in loads(each)):
         return None
     wide = {each: _wide(each) for each in (data.buffer, weight.buffer)}
-    read: Scalar = Load(wide[data.buffer], data.indices)
+    read: sc.Scalar = sc.Load(wide[data.buffer], data.indices)
     if guard is not None:
-        read = Select(guard, read, Lit(0, i32))
-    product = Mul(read, Load(wide[weight.buffer], weight.indices))
+        read = sc.Select(guard, read, sc.Lit(0, i32))
+    product = sc.Mul(read, sc.Load(wide[weight.buffer], weight.indices))
     inputs = tuple([wide.get(each, each) for each in of.inputs])
-    plain = Each(fold.out, fold.axes, Reduce("sum", body.axes, body.extents, product))
+    plain = Each(fold.out, fold.axes, sc.Reduce("sum", body.axes, body.extents, product))
     whole = contraction(stages(inputs, (plain, *after), of.outputs))
     if whole is None:
         return None
@@ -120,46 +107,48 @@ def quantised(of: Stages, facts: Facts, wanted: DType) -> QuantisedContraction |
     fill = _fill(zero, data.buffer.dtype, shift, wanted)
     if axes is None or (fill is None and guard is not None):
         return None
-    factor = Lit(shift - zero.value, i32) if isinstance(zero, Lit) else Lit(shift, i32) - zero
+    factor = (
+        sc.Lit(shift - zero.value, i32) if isinstance(zero, sc.Lit) else sc.Lit(shift, i32) - zero
+    )
     return QuantisedContraction(
         whole,
         evolve_dtype(whole.data.buffer, data.buffer.dtype),
         weight.buffer,
         shift,
-        Lit(0, wanted) if fill is None else fill,
+        sc.Lit(0, wanted) if fill is None else fill,
         factor,
         *axes,
     )
 
 
-def evolve_dtype(of: Buffer, dtype: DType) -> Buffer:
+def evolve_dtype(of: sc.Buffer, dtype: DType) -> sc.Buffer:
     """The buffer with elements of another dtype."""
-    return Buffer(of.name, of.shape, dtype)
+    return sc.Buffer(of.name, of.shape, dtype)
 
 
-def _wide(of: Buffer) -> Buffer:
+def _wide(of: sc.Buffer) -> sc.Buffer:
     return evolve_dtype(of, i32)
 
 
-def _moved(of: Scalar, fixed: frozenset[ScalarVar]) -> tuple[Load, Scalar] | None:
+def _moved(of: sc.Scalar, fixed: frozenset[sc.ScalarVar]) -> tuple[sc.Load, sc.Scalar] | None:
     """What is read, and the zero point that is taken away from it: one for all places."""
-    zero: Scalar = Lit(0, i32)
+    zero: sc.Scalar = sc.Lit(0, i32)
     match of:
-        case Add(inside, Lit(value)) | Add(Lit(value), inside) if abs(value) < FAR:
-            of, zero = inside, Lit(-int(value), i32)
-        case Sub(inside, other) if fixed.isdisjoint(free_vars(other)) and not _is_far(other):
+        case sc.Add(inside, sc.Lit(value)) | sc.Add(sc.Lit(value), inside) if abs(value) < FAR:
+            of, zero = inside, sc.Lit(-int(value), i32)
+        case sc.Sub(inside, other) if fixed.isdisjoint(free_vars(other)) and not _is_far(other):
             of, zero = inside, other
         case _:
             pass
     match of:
-        case Cast(Load() as read, dtype) if dtype is i32 and read.buffer.dtype in (i8, u8):
+        case sc.Cast(sc.Load() as read, dtype) if dtype is i32 and read.buffer.dtype in (i8, u8):
             return read, zero
         case _:
             return None
 
 
-def _is_far(of: Scalar) -> bool:
-    return isinstance(of, Lit) and abs(of.value) >= FAR
+def _is_far(of: sc.Scalar) -> bool:
+    return isinstance(of, sc.Lit) and abs(of.value) >= FAR
 
 
 def _shift(has: DType, wanted: DType) -> int:
@@ -167,32 +156,32 @@ def _shift(has: DType, wanted: DType) -> int:
     return 0 if has is wanted else int(has.bounds[0]) - int(wanted.bounds[0])
 
 
-def _fill(zero: Scalar, has: DType, shift: int, wanted: DType) -> Scalar | None:
+def _fill(zero: sc.Scalar, has: DType, shift: int, wanted: DType) -> sc.Scalar | None:
     """A zero point as it is stored, None where it might be no byte."""
     match zero:
-        case Lit(value):
+        case sc.Lit(value):
             low, high = wanted.bounds
-            return Lit(int(value) - shift, wanted) if low <= value - shift <= high else None
-        case Cast(Load() as read, _) if read.buffer.dtype is has:
+            return sc.Lit(int(value) - shift, wanted) if low <= value - shift <= high else None
+        case sc.Cast(sc.Load() as read, _) if read.buffer.dtype is has:
             return stored(read, shift, wanted)
         case _:
             return None
 
 
-def stored(of: Scalar, shift: int, wanted: DType) -> Scalar:
+def stored(of: sc.Scalar, shift: int, wanted: DType) -> sc.Scalar:
     """A byte as an instruction wants it."""
     if not shift:
         return of
-    return Cast(Cast(of, i32) - Lit(shift, i32), wanted)
+    return sc.Cast(sc.Cast(of, i32) - sc.Lit(shift, i32), wanted)
 
 
-def _axes(of: Contraction) -> tuple[ScalarVar, ScalarVar] | None:
+def _axes(of: Contraction) -> tuple[sc.ScalarVar, sc.ScalarVar] | None:
     """The axis of the lanes, and the term that goes in fours: both stand for themselves."""
     assert of.weight is not None
     if len(of.n) != 1 or of.batch:
         return None
     plain = [each for each in of.k if each in of.data.indices and each in of.weight.indices]
-    apart = [place for place in of.data.indices if not isinstance(place, ScalarVar)]
+    apart = [place for place in of.data.indices if not isinstance(place, sc.ScalarVar)]
     plain = [each for each in plain if all(each not in free_vars(place) for place in apart)]
     if not plain:
         return None

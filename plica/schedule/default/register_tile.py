@@ -38,7 +38,7 @@ from plica.schedule.default.contraction import stride
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import ContractionBlocks, contraction_blocks, made_by
 from plica.schedule.default.run_schedule import TileNest, epilogue_after, run_within, terms_of
-from plica.schedule.default.share import share_of
+from plica.schedule.default.share import share_of, shares
 from plica.schedule.default.step import (
     annotate,
     block,
@@ -184,14 +184,19 @@ def _result(epilogue: Block, total: Buffer, spatial: list[int]) -> tuple[int, ..
     return tuple([spatial[places.index(var)] for var in epilogue.vars])
 
 
-def tile_of(of: Roles, machine: Machine, lanes: int) -> RegisterTile:
-    """The tile a machine's registers hold."""
+def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> RegisterTile:
+    """The tile a machine's registers hold, where so many cores share the work."""
     vectors = -(-of.extents[of.lane] // lanes)
     steps = 1 if of.steps is None else of.extents[of.steps]
     if of.sliding:
         return _sliding_tile(of, vectors, steps, machine)
     most = most_steps(of.apart)
-    return best_tile(vectors, steps, machine.registers, machine.rates, most=most)
+
+    def uneven(tile: RegisterTile) -> float:
+        every = [(at, *each) for at, each in enumerate(_iterations(of, tile, lanes, 0, None))]
+        return cores * min([each.time for each in shares(every, cores)]) if cores > 1 else 1.0
+
+    return best_tile(vectors, steps, machine.registers, machine.rates, most=most, uneven=uneven)
 
 
 def _sliding_tile(of: Roles, vectors: int, steps: int, machine: Machine) -> RegisterTile:
@@ -216,13 +221,15 @@ def scheduled(
     *,
     pads: bool = False,
     cores: int = 1,
+    region: float = 0.0,
     fetches: bool = False,
     beside: int | None = None,
 ) -> Do:
     """The schedule with a tile; where the lanes are part of a loop, so many of them.
 
     So many tiles of steps go together, 0 for all.  If it `pads`, the copy of the data with room
-    around it is made where it is needed.  So many cores share the outer loops.  If it `fetches`,
+    around it is made where it is needed.  So many cores share loops around; to call them once takes
+    `region` of the time of one.  If it `fetches`,
     weights of the next tile come from far away while this one is worked on.  All of the
     loop `beside`, one of those around, is part of every tile.
     """
@@ -289,33 +296,35 @@ def scheduled(
         yield from _finished(of, tile, lanes, last, len(order), beside)
         if cores > 1:
             times = _iterations(of, tile, lanes, block_of, beside)
-            outer = (times[: len(batch)] if pads else []) or times[:-1] or times
-            named = [(order[at], count, cut) for at, (count, cut) in enumerate(outer)]
-            yield from shared(share_of(named, cores))
+            outer = (times[: len(batch)] if pads else []) or times
+            named = [(order[at], count, left) for at, (count, left) in enumerate(outer)]
+            yield from shared(share_of(named, cores, region=region))
 
     return do(schedule)()
 
 
 def _iterations(
     of: Roles, tile: RegisterTile, lanes: int, block_of: int, beside: int | None
-) -> list[tuple[int, bool]]:
-    """For each loop around a tile how often it goes, and whether the last time is cut short."""
+) -> list[tuple[int, float]]:
+    """For each loop around a tile how often it goes, and what is left for the last time if it is
+    cut short."""
 
-    def tiles(count: int, by: int) -> tuple[int, bool]:
-        return -(-count // by), count % by != 0
+    def tiles(count: int, by: int) -> tuple[int, float]:
+        return -(-count // by), count % by / by
 
     ahead = [tiles(of.extents[of.lane], tile.vectors * lanes)]
-    first: list[tuple[int, bool]] = []
-    behind: list[tuple[int, bool]] = []
+    first: list[tuple[int, float]] = []
+    behind: list[tuple[int, float]] = []
     if of.steps is not None:
         many = tiles(of.extents[of.steps], tile.steps)
         behind = [many]
         if block_of:
-            first, behind = [(-(-many[0] // block_of), many[1] or many[0] % block_of != 0)], [many]
+            groups = -(-many[0] // block_of)
+            first, behind = [(groups, many[1] or many[0] % block_of / block_of)], [many]
     if not of.blocked:
         ahead, behind = behind, ahead
-    batch = [(of.extents[at], False) for at in of.batch]
-    around = [(of.extents[at], False) for at in _outside(of, beside)]
+    batch = [(of.extents[at], 0.0) for at in of.batch]
+    around = [(of.extents[at], 0.0) for at in _outside(of, beside)]
     return [*batch, *first, *ahead, *around, *behind]
 
 

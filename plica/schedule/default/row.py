@@ -27,24 +27,7 @@ from attrs import field, frozen
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    Buffer,
-    Div,
-    FloorDiv,
-    FloorMod,
-    Intrinsic,
-    Lit,
-    Load,
-    Lt,
-    Max,
-    Pow,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
 from plica.ir.type.dim import known
@@ -60,15 +43,15 @@ CHEAP = 8
 class _Known:
     """What stands for the element of a stage: its axes, and a term in these."""
 
-    axes: tuple[ScalarVar, ...]
-    value: Scalar
+    axes: tuple[sc.ScalarVar, ...]
+    value: sc.Scalar
 
 
 def rows_of(of: Stages) -> int | None:
     """How many of their first axes stages share, each reading those before it at its own row; None
     where they do not go along rows together."""
     every = [each for each in of.stages if isinstance(each, Each)]
-    folds = [each for each in every if isinstance(each.value, Reduce)]
+    folds = [each for each in every if isinstance(each.value, sc.Reduce)]
     if len(every) != len(of.stages) or not folds or len(every) < 2:
         return None
     sizes = folds[0].out.shape
@@ -76,7 +59,7 @@ def rows_of(of: Stages) -> int | None:
     rows = max(count, min(1, len(sizes)))
     if not rows:
         return None
-    made: set[Buffer] = set()
+    made: set[sc.Buffer] = set()
     for each in every:
         if each.out.shape[:rows] != sizes[:rows]:
             return None
@@ -87,7 +70,7 @@ def rows_of(of: Stages) -> int | None:
     return rows
 
 
-def _at_row(load: Load, of: Each, rows: int) -> bool:
+def _at_row(load: sc.Load, of: Each, rows: int) -> bool:
     """Whether a load is at the row of the stage it is part of."""
     return all(
         place is axis or known(size) == 1
@@ -129,22 +112,22 @@ class _Chain:
     machine: Machine
     most: int
     approximates: bool
-    known_: dict[Buffer, _Known] = field(factory=dict)
+    known_: dict[sc.Buffer, _Known] = field(factory=dict)
 
     def stage(self, of: Each, *, last: bool) -> list[Each] | None:
         """What is to be done for a stage; how it is read from then on is known after that."""
         rows, sizes = of.axes[: self.rows], of.out.shape[: self.rows]
         rest = of.out.shape[self.rows :]
         value = _filled(of.value, self.known_)
-        units: dict[Term, Term] = {axis: index(0) for axis in of.axes[self.rows :]}
-        if isinstance(value, Reduce):
+        units: dict[Term, Term] = {axis: sc.index(0) for axis in of.axes[self.rows :]}
+        if isinstance(value, sc.Reduce):
             if any(known(size) != 1 for size in rest):
                 return None  # there are several of them in a row
             cut = in_parts(value, self.machine, self.most)
             if cut is None:
                 return None
             value = _at_units(value, units)
-            assert isinstance(value, Reduce)
+            assert isinstance(value, sc.Reduce)
             found, total = reduced_in_parts(value, cut, rows, sizes, self.names)
             if last:
                 return [*found, Each(self.out(of, "out"), of.axes, total)]
@@ -165,84 +148,85 @@ class _Chain:
             return found
         if single:
             value = _at_units(value, units)
-        if any(isinstance(each, ScalarVar) and each not in axes for each in free_vars(value)):
+        if any(isinstance(each, sc.ScalarVar) and each not in axes for each in free_vars(value)):
             return None  # it depends on an axis that is not there
         shape = sizes if single else of.out.shape
         if not single:
             shape, value = self.whole_vectors(shape, axes[-1], value)
-        kept = Buffer(self.names.name("stage"), shape, dtype_of(value))
-        self.known_[of.out] = _Known(of.axes, Load(kept, axes))
+        kept = sc.Buffer(self.names.name("stage"), shape, sc.dtype_of(value))
+        self.known_[of.out] = _Known(of.axes, sc.Load(kept, axes))
         return [*found, Each(kept, axes, value)]
 
     def whole_vectors(
-        self, shape: tuple[Scalar, ...], last: ScalarVar, value: Scalar
-    ) -> tuple[tuple[Scalar, ...], Scalar]:
+        self, shape: tuple[sc.Scalar, ...], last: sc.ScalarVar, value: sc.Scalar
+    ) -> tuple[tuple[sc.Scalar, ...], sc.Scalar]:
         """A short row that is kept, as whole vectors: what part of one has stored is not at hand
         for whoever reads it next."""
-        length, lanes = known(shape[-1]) or 0, self.machine.lanes(dtype_of(value))
+        length, lanes = known(shape[-1]) or 0, self.machine.lanes(sc.dtype_of(value))
         if not self.machine.masks or not lanes // 2 < length <= SHORT * lanes or not length % lanes:
             return shape, value
-        room = index(-(-length // lanes) * lanes)
-        return (*shape[:-1], room), Select(Lt(last, shape[-1]), value, Lit(0, dtype_of(value)))
+        room = sc.index(-(-length // lanes) * lanes)
+        return (*shape[:-1], room), sc.Select(
+            sc.Lt(last, shape[-1]), value, sc.Lit(0, sc.dtype_of(value))
+        )
 
-    def out(self, of: Each, like: str) -> Buffer:
-        return Buffer(self.names.name(like), of.out.shape, of.out.dtype)
+    def out(self, of: Each, like: str) -> sc.Buffer:
+        return sc.Buffer(self.names.name(like), of.out.shape, of.out.dtype)
 
 
-def _at_units(of: Scalar, units: Mapping[Term, Term]) -> Scalar:
+def _at_units(of: sc.Scalar, units: Mapping[Term, Term]) -> sc.Scalar:
     """A value where axes of length 1 are 0, which is all they ever are."""
     found = substitute(of, dict(units))
-    assert isinstance(found, Scalar)
+    assert isinstance(found, sc.Scalar)
     return found
 
 
 def _without_division(
-    of: Scalar,
-    rows: tuple[ScalarVar, ...],
-    sizes: tuple[Scalar, ...],
-    axes: tuple[ScalarVar, ...],
+    of: sc.Scalar,
+    rows: tuple[sc.ScalarVar, ...],
+    sizes: tuple[sc.Scalar, ...],
+    axes: tuple[sc.ScalarVar, ...],
     names: Names,
-) -> tuple[Scalar, list[Each]]:
+) -> tuple[sc.Scalar, list[Each]]:
     """The value of a row with one division for each row: `a / b` is `a * (1 / (b * s)) * s`.
 
     The power of two `s` keeps the reciprocal of the least and greatest numbers a normal one.
     """
     match of:
-        case Div(left, right) if dtype_of(of) is f32 and right not in rows:
+        case sc.Div(left, right) if sc.dtype_of(of) is f32 and right not in rows:
             inner = set(axes) - set(rows)
         case _:
             return of, []
-    if not inner or not inner.isdisjoint(free_vars(right)) or isinstance(right, Lit):
+    if not inner or not inner.isdisjoint(free_vars(right)) or isinstance(right, sc.Lit):
         return of, []
-    size = Max(right, Lit(0.0, f32) - right)
-    one, high, low = (Lit(2.0**power, f32) for power in (0, 64, -64))
-    far = Select(Lt(Lit(2.0**100, f32), size), low, one)
-    scale = Select(Lt(size, Lit(2.0**-100, f32)), high, far)
-    kept = Buffer(names.name("stage"), sizes, f32)
-    turned = Buffer(names.name("stage"), sizes, f32)
-    stages = [
-        Each(kept, rows, scale),
-        Each(turned, rows, Div(one, right * Load(kept, rows))),
-    ]
-    return left * Load(turned, rows) * Load(kept, rows), stages
+    size = sc.Max(right, sc.Lit(0.0, f32) - right)
+    one, high, low = (sc.Lit(2.0**power, f32) for power in (0, 64, -64))
+    far = sc.Select(sc.Lt(sc.Lit(2.0**100, f32), size), low, one)
+    scale = sc.Select(sc.Lt(size, sc.Lit(2.0**-100, f32)), high, far)
+    kept = sc.Buffer(names.name("stage"), sizes, f32)
+    turned = sc.Buffer(names.name("stage"), sizes, f32)
+    stages = [Each(kept, rows, scale), Each(turned, rows, sc.Div(one, right * sc.Load(kept, rows)))]
+    return left * sc.Load(turned, rows) * sc.Load(kept, rows), stages
 
 
-def _filled(of: Scalar, known_: dict[Buffer, _Known]) -> Scalar:
+def _filled(of: sc.Scalar, known_: dict[sc.Buffer, _Known]) -> sc.Scalar:
     """A term with what stands for the elements of earlier stages."""
 
     def new(node: Term) -> Term:
-        if not isinstance(node, Load) or node.buffer not in known_:
+        if not isinstance(node, sc.Load) or node.buffer not in known_:
             return node
         there = known_[node.buffer]
         return substitute(there.value, dict(zip(there.axes, node.indices, strict=True)))
 
     found = map_bottom_up(new, of)
-    assert isinstance(found, Scalar)
+    assert isinstance(found, sc.Scalar)
     return found
 
 
-def _is_cheap(of: Scalar) -> bool:
+def _is_cheap(of: sc.Scalar) -> bool:
     nodes = post_order(of)
-    costly = Div | FloorDiv | FloorMod | Pow | Intrinsic | Reduce
-    count = sum(1 for node in nodes if isinstance(node, Scalar) and not isinstance(node, ScalarVar))
+    costly = sc.Div | sc.FloorDiv | sc.FloorMod | sc.Pow | sc.Intrinsic | sc.Reduce
+    count = sum(
+        1 for node in nodes if isinstance(node, sc.Scalar) and not isinstance(node, sc.ScalarVar)
+    )
     return count <= CHEAP and not any(isinstance(node, costly) for node in nodes)

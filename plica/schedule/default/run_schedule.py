@@ -47,10 +47,7 @@ def terms_of(of: Block | None) -> tuple[int, ...]:
 
 
 def run_within(
-    of: Block,
-    loop: Handle,
-    counts: Mapping[int, int],
-    lane: tuple[int, int],
+    of: Block, loop: Handle, counts: Mapping[int, int], lane: tuple[int, int]
 ) -> Generator[Any, Any, Sums]:
     """The sum of a run, in registers, where its tile is added to the total; gives the loops of its
     terms and how many there are of each, those of one left out.

@@ -17,7 +17,7 @@ Totals from the end back join terms in another order than they come: for those w
 >>> from plica.ir.loop.tensor import buffer, reduce
 >>> x = buffer("x", (9,), f32)
 >>> upto = stage("y", (9,), lambda i: reduce(
-...     "sum", (9,), lambda k: Select(Le(k, i), x[k], Lit(0.0, f32))))
+...     "sum", (9,), lambda k: sc.Select(sc.Le(k, i), x[k], Lit(0.0, f32))))
 >>> made = running_form(stages((x,), (upto,)), Machine(512, 32))
 >>> [type(each).__name__ for each in made.stages]
 ['ExternStage']
@@ -33,19 +33,8 @@ from attrs import frozen
 
 from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import (
-    Buffer,
-    Le,
-    Load,
-    Lt,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, loads, pairs, reductions, stages, with_element
 from plica.ir.loop.statement import Alloc, For, LoopKind, Stmt, Store, seq
@@ -66,9 +55,9 @@ SHARED: Final = 1 << 15
 class _Running:
     """A reduction of the places before, or behind, one's own along an axis; with it, or without."""
 
-    axis: ScalarVar
-    term: ScalarVar
-    value: Scalar
+    axis: sc.ScalarVar
+    term: sc.ScalarVar
+    value: sc.Scalar
     backwards: bool
     exclusive: bool
 
@@ -84,15 +73,17 @@ def running_form(of: Stages, machine: Machine, *, backwards: bool = False) -> St
         return None
     out = of.result
     places: dict[Term, Term] = {}
-    after: Scalar | None = None
+    after: sc.Scalar | None = None
     if epilogue is not None:
         (read,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
-        places = {e: a for e, a in zip(read.indices, fold.axes, strict=True) if e is not index(0)}
-        places |= {each: index(0) for each in epilogue.axes if each not in places}
+        places = {
+            e: a for e, a in zip(read.indices, fold.axes, strict=True) if e is not sc.index(0)
+        }
+        places |= {each: sc.index(0) for each in epilogue.axes if each not in places}
         after = epilogue.value
     indices = fold.axes if epilogue is None else [places[each] for each in epilogue.axes]
 
-    def stored(total: Scalar) -> Stmt:
+    def stored(total: sc.Scalar) -> Stmt:
         value = total
         if after is not None:
             value = substitute(with_element(after, fold.out, total), places)  # type: ignore[assignment]  # scalars give scalars
@@ -105,17 +96,19 @@ def running_form(of: Stages, machine: Machine, *, backwards: bool = False) -> St
 def _running(of: Each) -> _Running | None:
     """What running total a stage is, if it is one."""
     body = of.value
-    if not isinstance(body, Reduce) or body.runs or len(body.axes) != 1:
+    if not isinstance(body, sc.Reduce) or body.runs or len(body.axes) != 1:
         return None
     (term,), (extent,) = body.axes, body.extents
     start, _ = MEANING[body.combiner]
     match body.body:
-        case Select(Le() | Lt() as within, value, other) if other is start(dtype_of(body)):
+        case sc.Select(sc.Le() | sc.Lt() as within, value, other) if other is start(
+            sc.dtype_of(body)
+        ):
             pass
         case _:
             return None
     ahead = dict(polynomial(within.right - within.left).values())
-    gap = -ahead.pop((), 0) + isinstance(within, Lt)
+    gap = -ahead.pop((), 0) + isinstance(within, sc.Lt)
     sizes = dict(zip(of.axes, of.out.shape, strict=True))
     axes = [each for each in sizes if (each,) in ahead]
     if len(axes) != 1 or len(ahead) != 2 or gap not in (0, 1) or reductions(value):
@@ -133,16 +126,16 @@ class _Writer:
     """The loops of a running total under construction."""
 
     def __init__(self, of: Each, found: _Running, names: Names, machine: Machine) -> None:
-        assert isinstance(of.value, Reduce)
+        assert isinstance(of.value, sc.Reduce)
         self.found, self.names = found, names
         self.start, self.join = MEANING[of.value.combiner]
-        self.dtype = dtype_of(of.value)
+        self.dtype = sc.dtype_of(of.value)
         at = of.axes.index(found.axis)
         self.sizes = {a: known(n) or 0 for a, n in zip(of.axes, of.out.shape, strict=True)}
         self.rows, self.lanes = of.axes[:at], of.axes[at + 1 :]
         self.shares = machine.cores > 1 and prod(self.sizes.values()) >= SHARED
 
-    def body(self, stored: Callable[[Scalar], Stmt]) -> Stmt:
+    def body(self, stored: Callable[[sc.Scalar], Stmt]) -> Stmt:
         """All rows; of those that have no lanes several at once."""
         rows = list(self.rows)
         counts = [self.sizes[each] for each in rows]
@@ -160,41 +153,41 @@ class _Writer:
         for at in reversed(range(len(rows))):
             first = at == next((n for n, size in enumerate(counts) if size > 1), None)
             kind: LoopKind = "parallel" if self.shares and first else "serial"
-            body = For(rows[at], index(counts[at]), kind, body)
+            body = For(rows[at], sc.index(counts[at]), kind, body)
         return body
 
     def along(
         self,
-        inner: Sequence[tuple[ScalarVar, int]],
-        stored: Callable[[Scalar], Stmt],
+        inner: Sequence[tuple[sc.ScalarVar, int]],
+        stored: Callable[[sc.Scalar], Stmt],
         where: dict[Term, Term],
     ) -> Stmt:
         """The totals of all inner places, from one end of the axis to the other."""
         found, size = self.found, self.sizes[self.found.axis]
-        shape = tuple([index(size) for _, size in inner]) or (index(1),)
+        shape = tuple([sc.index(size) for _, size in inner]) or (sc.index(1),)
         scope = "local" if prod([size for _, size in inner]) <= NEAR else "global"
-        total = Buffer(self.names.name("total"), shape, self.dtype, scope)
-        own: tuple[Scalar, ...] = tuple([axis for axis, _ in inner]) or (index(0),)
+        total = sc.Buffer(self.names.name("total"), shape, self.dtype, scope)
+        own: tuple[sc.Scalar, ...] = tuple([axis for axis, _ in inner]) or (sc.index(0),)
         step = self.names.var("t")
-        place = index(size - 1) - step if found.backwards else step
+        place = sc.index(size - 1) - step if found.backwards else step
         at: dict[Term, Term] = {found.axis: place, found.term: place, **where}
         read = substitute(found.value, at)
-        assert isinstance(read, Scalar)
-        add = Store(total, own, self.join(Load(total, own), read))
-        keep = substitute(stored(Load(total, own)), at)
+        assert isinstance(read, sc.Scalar)
+        add = Store(total, own, self.join(sc.Load(total, own), read))
+        keep = substitute(stored(sc.Load(total, own)), at)
         assert isinstance(keep, Store)
         unrolled = bool(where)
         first, then = (keep, add) if found.exclusive else (add, keep)
         parts = [self.inside(inner, each, unrolled) for each in (first, then)]
         begin = self.inside(inner, Store(total, own, self.start(self.dtype)), unrolled)
-        return Alloc(total, seq(begin, For(step, index(size), "serial", seq(*parts))))
+        return Alloc(total, seq(begin, For(step, sc.index(size), "serial", seq(*parts))))
 
-    def inside(self, inner: Sequence[tuple[ScalarVar, int]], body: Stmt, unrolled: bool) -> Stmt:
+    def inside(self, inner: Sequence[tuple[sc.ScalarVar, int]], body: Stmt, unrolled: bool) -> Stmt:
         """A statement for each inner place, by axes of its own."""
         last = len(inner) - 1
         own: dict[Term, Term] = {axis: self.names.var("j") for axis, _ in inner}
         made = substitute(body, own)
         for at, (axis, size) in reversed(list(enumerate(inner))):
             kind: LoopKind = "unrolled" if unrolled else "vectorized" if at == last else "serial"
-            made = For(own[axis], index(size), kind, made)  # type: ignore[arg-type]  # variables for variables
+            made = For(own[axis], sc.index(size), kind, made)  # type: ignore[arg-type]  # variables for variables
         return made  # type: ignore[return-value]  # statements give statements

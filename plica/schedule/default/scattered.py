@@ -8,6 +8,13 @@ A guard that compares an axis of the result with something that does not depend 
 but one of its places reduce nothing of a term.  So each term is looked at once, and not once for
 each place.  A place joins its terms in the order in which they come.
 
+The greatest number of a term that names a place is that of the last one.  What is made of it is
+made of each of them in turn: what the last one stores is what stays.
+
+    l[p] = max over k of (k if i[k] == p else none);  y[p, j] = x[l[p], j] if l[p] >= 0 else b[p, j]
+      -->  y[p, j] = b[p, j]                        for all
+           for k: y[i[k], j] = x[k, j]                   where i[k] is a place
+
 >>> from plica.ir.loop.scalar import Lit
 >>> from plica.ir.type.dtype import f32, i64
 >>> from plica.ir.loop.stage import stage
@@ -30,7 +37,8 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.analysis.index.context import conjuncts
+from plica.analysis.index.context import EMPTY, conjuncts
+from plica.analysis.index.simplify import simplify
 from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
 from plica.ir.loop.combiner import MEANING
@@ -84,25 +92,46 @@ def scattered_form(of: Stages, machine: Machine, *, free: bool = False) -> Stage
     if found is None or any(not known(size) for size in fold.out.shape):
         return None
     names = Names(of)
-    first = _first(fold, epilogue) if free else None
-    if epilogue is None or first is not None:
-        terms = _terms(fold, found, of.result, names, machine, first)
-        return stages(of.inputs, (ExternStage((of.result,), terms),))
-    held = _kept(fold, names)
-    terms = _terms(fold, found, held, names, machine)
-    (read,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
-    last = with_element(epilogue.value, fold.out, Load(held, read.indices))
-    after = _filled(of.result, epilogue.axes, last, names)
-    return stages(
-        of.inputs, (ExternStage((held, of.result), seq(terms, after)),), (held, of.result)
+    first = _first(fold, epilogue) if free or _is_ordered(fold) else None
+    if epilogue is not None and _tells_last(fold, found):
+        body = _last_terms(fold, epilogue, found, of.result, names, machine)
+    elif epilogue is None or first is not None:
+        body = _joined_terms(fold, found, of.result, names, machine, first)
+    else:
+        held = _kept(fold, names)
+        terms = _joined_terms(fold, found, held, names, machine)
+        last = with_element(epilogue.value, fold.out, Load(held, _read(fold, epilogue).indices))
+        after = _filled(of.result, epilogue.axes, last, names)
+        return stages(
+            of.inputs, (ExternStage((held, of.result), seq(terms, after)),), (held, of.result)
+        )
+    return stages(of.inputs, (ExternStage((of.result,), body),))
+
+
+def _read(fold: Each, epilogue: Each) -> Load:
+    """Where an epilogue reads a reduction."""
+    (found,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
+    return found
+
+
+def _is_ordered(fold: Each) -> bool:
+    """Whether its terms may be joined in any order, to the bit."""
+    return isinstance(fold.value, Reduce) and (
+        fold.value.combiner in ("max", "min") or not dtype_of(fold.value).is_float
     )
+
+
+def _tells_last(fold: Each, found: _Scattered) -> bool:
+    """Whether a reduction is the greatest number of those terms that name a place."""
+    body = fold.value
+    return isinstance(body, Reduce) and body.combiner == "max" and body.axes == (found.value,)
 
 
 def _first(fold: Each, epilogue: Each | None) -> Scalar | None:
     """What an epilogue joins with the terms of its own place, None where it is no such one."""
     if epilogue is None or not isinstance(fold.value, Reduce):
         return None
-    (read,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
+    read = _read(fold, epilogue)
     if read.indices != epilogue.axes:
         return None
     _, join = MEANING[fold.value.combiner]
@@ -143,27 +172,52 @@ def _scattered(of: Each) -> _Scattered | None:
     return None
 
 
-def _terms(  # noqa: PLR0917  # what is scattered, and where
-    of: Each,
+def _joined_terms(  # noqa: PLR0917  # what is scattered, and where
+    fold: Each,
     found: _Scattered,
-    held: Buffer,
+    out: Buffer,
     names: Names,
     machine: Machine,
     first: Scalar | None = None,
 ) -> Stmt:
-    """Every place begins with nothing, or what comes first, then each term goes to its place."""
-    body = of.value
+    """Every place begins with nothing, or what comes first, then each term joins its place."""
+    assert isinstance(fold.value, Reduce)
+    start, join = MEANING[fold.value.combiner]
+    nothing = start(dtype_of(fold.value))
+    begin = _filled(out, fold.axes, nothing if first is None else first, names)
+    step = Store(out, fold.axes, join(Load(out, fold.axes), found.value))
+    return seq(begin, _terms(fold, found, step, names, machine))
+
+
+def _last_terms(  # noqa: PLR0917  # what is scattered, and where
+    fold: Each, epilogue: Each, found: _Scattered, out: Buffer, names: Names, machine: Machine
+) -> Stmt:
+    """Every place begins as one that no term names, then each term puts what is made of it."""
+    assert isinstance(fold.value, Reduce)
+    start, _ = MEANING[fold.value.combiner]
+    ((number, count),) = zip(fold.value.axes, fold.value.extents, strict=True)
+    none = with_element(epilogue.value, fold.out, start(dtype_of(fold.value)))
+    begin = _filled(out, epilogue.axes, simplify(none, EMPTY), names)
+    own: dict[Term, Term] = {axis: index(0) for axis in epilogue.axes}
+    own |= dict(zip(_read(fold, epilogue).indices, fold.axes, strict=True))
+    one = simplify(with_element(epilogue.value, fold.out, number), EMPTY.loop(number, count))
+    step = substitute(Store(out, epilogue.axes, one), own)
+    assert isinstance(step, Store)
+    return seq(begin, _terms(fold, found, step, names, machine))
+
+
+def _terms(fold: Each, found: _Scattered, store: Store, names: Names, machine: Machine) -> Stmt:
+    """What is stored for each term, by the axes of a reduction, at the place that it names."""
+    body = fold.value
     assert isinstance(body, Reduce)
-    start, join = MEANING[body.combiner]
-    sizes = {a: known(n) or 0 for a, n in zip(of.axes, of.out.shape, strict=True)}
+    sizes = {a: known(n) or 0 for a, n in zip(fold.axes, fold.out.shape, strict=True)}
     sizes |= {a: known(n) or 0 for a, n in zip(body.axes, body.extents, strict=True)}
     asked = {each for term in (found.place, *found.conditions) for each in free_vars(term)}
-    others = [each for each in of.axes if each is not found.axis]
+    others = [each for each in fold.axes if each is not found.axis]
     outer = [each for each in others if each in asked]
     inner = [each for each in others if each not in asked]
     place = names.var("place")
-    there = tuple([place if axis is found.axis else axis for axis in of.axes])
-    step: Stmt = Store(held, there, join(Load(held, there), found.value))
+    step: Stmt = substitute(store, {found.axis: place})  # type: ignore[assignment]  # a store gives one
     for at, axis in reversed(list(enumerate(inner))):
         wide = at == len(inner) - 1 and sizes[axis] >= SHORTEST
         kind: LoopKind = "vectorized" if wide else "serial"
@@ -174,9 +228,7 @@ def _terms(  # noqa: PLR0917  # what is scattered, and where
     for axis in reversed((*outer, *body.axes)):
         kind = "parallel" if shares and outer and axis is outer[0] else "serial"
         step = For(axis, index(sizes[axis]), kind, step)
-    nothing = start(dtype_of(body))
-    begin = _filled(held, of.axes, nothing if first is None else first, names)
-    return seq(begin, step)
+    return step
 
 
 def _all(conditions: Iterable[Scalar]) -> Scalar:

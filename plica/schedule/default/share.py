@@ -10,13 +10,20 @@ False
 >>> pays(Machine(512, 32, cores=1), 1 << 30, ())
 False
 
-Which of the loops around it cores share is a matter of how many iterations each of them gets.
-Loops become one for that, but for a loop whose last iteration is cut short: as a part of another
-its end could not be peeled off.
+Which of the loops around it cores share is a matter of how long the last of them is busy.  Loops
+become one for that, but for a loop whose last iteration is cut short: as a part of another its end
+could not be peeled off, and what is peeled off one core does alone.
 
->>> share_of([("batch", 3, False), ("columns", 7, True), ("rows", 20, False)], 2)
+>>> share_of([("batch", 3, 0), ("columns", 6, 0.5), ("rows", 20, 0)], 2)
 ['rows']
->>> share_of([("batch", 4, False), ("columns", 7, True)], 2)
+>>> share_of([("batch", 4, 0), ("columns", 7, 0.5)], 2)
+['batch']
+>>> share_of([("batch", 1, 0), ("columns", 1, 0.5), ("rows", 20, 0.1)], 2)
+['rows']
+
+To call the others takes time at every iteration of the loops around.
+
+>>> share_of([("batch", 3, 0), ("columns", 6, 0.5), ("rows", 20, 0)], 2, region=0.1)
 ['batch']
 """
 
@@ -24,7 +31,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
+
+from attrs import frozen
 
 from plica.core.fold import post_order
 from plica.ir.loop.scalar import Buffer, Load
@@ -36,7 +45,7 @@ from plica.schedule.default.machine import Machine
 H = TypeVar("H")
 
 EVEN: Final = 0.9
-"""Cores that are busy for so much of the time are not worth another loop."""
+"""Loops further in are taken where those outside take so much longer."""
 
 WORTH: Final = 40
 """How many times the cycles of a parallel region work must take on one core for the others to be
@@ -54,32 +63,71 @@ def pays(machine: Machine, operations: int, buffers: Iterable[Buffer], dtype: DT
     """
     if machine.cores < 2:
         return False
+    return cycles(machine, operations, buffers, dtype) >= WORTH * machine.rates.region
+
+
+def cycles(
+    machine: Machine, operations: int, buffers: Iterable[Buffer], dtype: DType = f32
+) -> float:
+    """What so many operations take one core, as far as others could take a share of it."""
     moved = sum(each.dtype.bytes * min(operations, _elements(each)) for each in buffers)
-    rates, least = machine.rates, WORTH * machine.rates.region
+    rates = machine.rates
     computed = operations / (rates.fma * machine.lanes(dtype))
     # What waits for memory is worth sharing as far as memory serves several cores faster than one.
-    waits = moved / rates.far if rates.far_all > ALONE * rates.far else 0.0
-    return max(computed, waits) >= least
+    return max(computed, moved / rates.far if rates.far_all > ALONE * rates.far else 0.0)
 
 
-def share_of(loops: Sequence[tuple[H, int, bool]], cores: int) -> list[H]:
-    """The loops that cores share, from the outermost on: each with its iterations, and whether the
-    last of them is cut short.
+@frozen
+class LoopShare(Generic[H]):
+    """Loops that cores share as one, and how long that takes, 1 where one core does all alone."""
 
-    The first that keep all cores busy are taken, else those that keep them so for longest.
+    loops: tuple[H, ...]
+    time: float
+
+
+def share_of(loops: Sequence[tuple[H, int, float]], cores: int, *, region: float = 0.0) -> list[H]:
+    """The loops that cores share: each has its iterations, and which part of one the last is where
+    it is cut short, else 0.
+
+    `region` is what it takes to call the others once, as a part of the whole.  The first that are
+    about as good as any are taken.
     """
-    groups: list[tuple[int, list[H]]] = []
-    joins = False
-    for loop, extent, ragged in loops:
-        whole = extent == 1 or not ragged
-        if joins and whole:
-            count, group = groups[-1]
-            groups[-1] = (count * extent, [*group, loop])
-        else:
-            groups.append((extent, [loop]))
-        joins = whole
-    busy = [(count / (-(-count // cores) * cores), group) for count, group in groups]
-    return next((group for share, group in busy if share >= EVEN), max(busy, key=lambda e: e[0])[1])
+    every = shares(loops, cores, region=region)
+    least = min([each.time for each in every])
+    return list(next(each.loops for each in every if EVEN * each.time <= least))
+
+
+def shares(
+    loops: Sequence[tuple[H, int, float]], cores: int, *, region: float = 0.0
+) -> list[LoopShare[H]]:
+    """What cores may share: loops from each one on, the outermost first, and few before many."""
+    found: list[LoopShare[H]] = []
+    for first, (_, extent, left) in enumerate(loops):
+        calls = prod([each for _, each, _ in loops[:first]])
+        counts, last = [extent], first + 1
+        while _joins(loops[last - 1]) and last < len(loops) and _joins(loops[last]):
+            counts.append(counts[-1] * loops[last][1])
+            last += 1
+        cut = 0.0 if _joins(loops[first]) else left
+        found += [
+            LoopShare(
+                tuple([loop for loop, _, _ in loops[first : first + many]]),
+                _busy(count, cut, cores) + calls * region,
+            )
+            for many, count in enumerate(counts, 1)
+        ]
+    return found
+
+
+def _joins(loop: tuple[H, int, float]) -> bool:
+    """Whether a loop may become one with another: its last iteration is like all others."""
+    return loop[1] == 1 or not loop[2]
+
+
+def _busy(count: int, left: float, cores: int) -> float:
+    """How long cores take for so many iterations; what is left of the last one core does alone."""
+    whole = count - bool(left)
+    return (-(-whole // cores) + left) / (whole + left)
 
 
 def _elements(of: Buffer) -> int:

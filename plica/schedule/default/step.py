@@ -13,24 +13,10 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import late
 
 __all__ = [
-    "annotate",
-    "block",
-    "compute_at",
-    "decompose_padding",
-    "decompose_reduction",
-    "fuse",
-    "loop_partition",
-    "loops",
-    "merge_loops",
-    "parallel",
-    "reorder",
-    "reverse_compute_at",
-    "set_scope",
-    "split",
-    "tensorize",
-    "unroll",
-    "vectorize",
-]
+    "annotate", "block", "compute_at", "decompose_padding", "decompose_reduction", "fuse",
+    "loop_partition", "loops", "merge_loops", "parallel", "reorder", "reverse_compute_at",
+    "set_scope", "split", "tensorize", "unroll", "vectorize",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.schedule.primitive import (

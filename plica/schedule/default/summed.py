@@ -32,20 +32,8 @@ from attrs import evolve
 from plica.core.binding import substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import (
-    RUN_LENGTH,
-    Buffer,
-    Cast,
-    Load,
-    Mul,
-    Reduce,
-    Runs,
-    Scalar,
-    ScalarVar,
-    dtype_of,
-    index,
-)
 from plica.ir.loop.stage import Each, Stage
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.summation import TOTALS, run_shape
@@ -54,7 +42,7 @@ from plica.schedule.default.contraction import Contraction, contraction
 
 __all__ = ["contraction", "in_free_order", "in_runs", "summed"]
 
-LONGEST: Final[dict[Runs, int]] = {"row": 32, "box": RUN_LENGTH["box"] * 5 // 4}
+LONGEST: Final[dict[sc.Runs, int]] = {"row": 32, "box": sc.RUN_LENGTH["box"] * 5 // 4}
 """Terms of a run where the order is free: 32 equal terms are off by six units of half the last
 place, and 288 are half of the channels of many a window."""
 
@@ -104,62 +92,62 @@ def _free(extents: Sequence[int], most: int) -> tuple[int, ...] | None:
 
 def summed(  # noqa: PLR0917  # a contraction in the axes of a form
     of: Contraction,
-    axes: Sequence[ScalarVar],
-    sizes: Mapping[ScalarVar, int],
-    data: Scalar,
-    weight: Load | None,
+    axes: Sequence[sc.ScalarVar],
+    sizes: Mapping[sc.ScalarVar, int],
+    data: sc.Scalar,
+    weight: sc.Load | None,
     names: Names,
-) -> tuple[list[Each], Scalar]:
+) -> tuple[list[Each], sc.Scalar]:
     """The stages that sum over the terms for each place of the axes, and what the sum is then."""
     axes = tuple(axes)
-    shape = tuple([index(sizes[each]) for each in axes])
+    shape = tuple([sc.index(sizes[each]) for each in axes])
     dtype = of.reduced.dtype
-    body = data if weight is None else Mul(data, weight)
+    body = data if weight is None else sc.Mul(data, weight)
     extents = {each: sizes[each] for each in of.k}
     parts = dict(zip(of.k, of.run, strict=True)) if of.run else extents
     cut = [each for each in of.k if parts[each] < extents[each]]
     if not cut:
-        out = Buffer(names.name("sum"), shape, dtype)
-        return [Each(out, axes, _reduce(of, extents, body, {}))], Load(out, axes)
+        out = sc.Buffer(names.name("sum"), shape, dtype)
+        return [Each(out, axes, _reduce(of, extents, body, {}))], sc.Load(out, axes)
     blocks = tuple([names.var("b") for _ in cut])
-    counts = tuple([index(extents[each] // parts[each]) for each in cut])
+    counts = tuple([sc.index(extents[each] // parts[each]) for each in cut])
     starts = {each: block * parts[each] for each, block in zip(cut, blocks, strict=True)}
-    one = Buffer(names.name("sum"), (*counts, *shape), dtype)
+    one = sc.Buffer(names.name("sum"), (*counts, *shape), dtype)
     found = [Each(one, (*blocks, *axes), _reduce(of, parts, body, starts))]
     few = prod(extents[each] // parts[each] for each in cut) <= FEW
     wide = dtype if of.free and few else f64
-    total = Buffer(names.name("total"), shape, wide)
-    inner = Reduce(of.combiner, blocks, counts, _as(Load(one, (*blocks, *axes)), wide))
+    total = sc.Buffer(names.name("total"), shape, wide)
+    inner = sc.Reduce(of.combiner, blocks, counts, _as(sc.Load(one, (*blocks, *axes)), wide))
     found.append(Each(total, axes, inner))
-    whole: Scalar = Load(total, axes)
+    whole: sc.Scalar = sc.Load(total, axes)
     last = cut[-1]
     rest = extents[last] % parts[last]
     if rest:
         assert len(cut) == 1  # equal parts, or one that is cut
-        tail = Buffer(names.name("tail"), shape, dtype)
-        value = _reduce(of, {**parts, last: rest}, body, {last: index(extents[last] - rest)})
+        tail = sc.Buffer(names.name("tail"), shape, dtype)
+        value = _reduce(of, {**parts, last: rest}, body, {last: sc.index(extents[last] - rest)})
         found.append(Each(tail, axes, value))
         _, join = MEANING[of.combiner]
-        whole = join(whole, _as(Load(tail, axes), wide))
+        whole = join(whole, _as(sc.Load(tail, axes), wide))
     return found, _as(whole, dtype)
 
 
-def _as(of: Scalar, dtype: DType) -> Scalar:
-    return of if dtype_of(of) is dtype else Cast(of, dtype)
+def _as(of: sc.Scalar, dtype: DType) -> sc.Scalar:
+    return of if sc.dtype_of(of) is dtype else sc.Cast(of, dtype)
 
 
 def _reduce(
     of: Contraction,
-    extents: Mapping[ScalarVar, int],
-    body: Scalar,
-    starts: Mapping[ScalarVar, Scalar],
-) -> Reduce:
+    extents: Mapping[sc.ScalarVar, int],
+    body: sc.Scalar,
+    starts: Mapping[sc.ScalarVar, sc.Scalar],
+) -> sc.Reduce:
     """The sum of so many terms of each axis, from some places on."""
     where: dict[Term, Term] = {each: each + start for each, start in starts.items()}
     value = substitute(body, where) if where else body
-    assert isinstance(value, Scalar)
-    sizes = tuple([index(extents[each]) for each in of.k])
-    return Reduce(of.combiner, of.k, sizes, value)
+    assert isinstance(value, sc.Scalar)
+    sizes = tuple([sc.index(extents[each]) for each in of.k])
+    return sc.Reduce(of.combiner, of.k, sizes, value)
 
 
 def in_free_order(of: Stages) -> Stages:
@@ -168,16 +156,16 @@ def in_free_order(of: Stages) -> Stages:
     total[i] = sum over k of x[i, k], in runs  -->  wide[i] = sum over k of f64(x[i, k])
                                                     total[i] = f32(wide[i])
     """
-    if not any(isinstance(node, Reduce) and node.runs for node in post_order(of)):
+    if not any(isinstance(node, sc.Reduce) and node.runs for node in post_order(of)):
         return of
     names = Names(of)
-    read: dict[Buffer, Buffer] = {}
+    read: dict[sc.Buffer, sc.Buffer] = {}
 
     def narrowed(node: Term) -> Term:
-        if isinstance(node, Load) and node.buffer in read:
-            return Cast(Load(read[node.buffer], node.indices), node.buffer.dtype)
-        if isinstance(node, Reduce) and node.runs:
-            return Reduce(node.combiner, node.axes, node.extents, node.body)
+        if isinstance(node, sc.Load) and node.buffer in read:
+            return sc.Cast(sc.Load(read[node.buffer], node.indices), node.buffer.dtype)
+        if isinstance(node, sc.Reduce) and node.runs:
+            return sc.Reduce(node.combiner, node.axes, node.extents, node.body)
         return node
 
     made: list[Stage] = []
@@ -186,17 +174,19 @@ def in_free_order(of: Stages) -> Stages:
             made.append(each)
             continue
         value = map_bottom_up(narrowed, each.value)
-        assert isinstance(value, Scalar)
+        assert isinstance(value, sc.Scalar)
         fold = each.value
-        if not isinstance(fold, Reduce) or fold.runs != "row" or dtype_of(fold) is f64:
+        if not isinstance(fold, sc.Reduce) or fold.runs != "row" or sc.dtype_of(fold) is f64:
             made.append(Each(each.out, each.axes, value))
             continue
-        assert isinstance(value, Reduce)
-        wide = Buffer(names.name("wide"), each.out.shape, f64)
-        body = Cast(value.body, f64)
-        made.append(Each(wide, each.axes, Reduce(fold.combiner, fold.axes, fold.extents, body)))
+        assert isinstance(value, sc.Reduce)
+        wide = sc.Buffer(names.name("wide"), each.out.shape, f64)
+        body = sc.Cast(value.body, f64)
+        made.append(Each(wide, each.axes, sc.Reduce(fold.combiner, fold.axes, fold.extents, body)))
         if each.out in of.outputs:
-            made.append(Each(each.out, each.axes, Cast(Load(wide, each.axes), each.out.dtype)))
+            made.append(
+                Each(each.out, each.axes, sc.Cast(sc.Load(wide, each.axes), each.out.dtype))
+            )
         else:
             read[each.out] = wide
     return stages(of.inputs, made, of.outputs)

@@ -10,6 +10,7 @@ processor does in a cycle, and how long a multiply-add takes, is in its descript
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from attrs import frozen
@@ -93,10 +94,12 @@ def best_tile(
     *,
     exact: bool = False,
     most: int | None = None,
+    uneven: Callable[[RegisterTile], float] = lambda _: 1.0,
 ) -> RegisterTile:
     """The tile that costs least for so many vectors and steps, of which it has at most `most`.
 
-    If `exact` it divides both.
+    If `exact` it divides both.  Cores that share tiles are busy for `uneven` times as long as if
+    all had the same to do.
     """
     found, least = RegisterTile(1, 1), float("inf")
     for m in range(1, min(vectors, registers) + 1):
@@ -108,6 +111,6 @@ def best_tile(
                 continue
             each = cost(tile, vectors, steps, rates=rates)
             each *= RAGGED ** (bool(vectors % m) + bool(steps % r))
-            if each < least:
+            if each < least and (each := each * uneven(tile)) < least:
                 found, least = tile, each
     return found

@@ -19,23 +19,7 @@ from typing import Final
 
 from plica.analysis.site import with_parts
 from plica.core.name import Name
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    Buffer,
-    Le,
-    Lit,
-    Lt,
-    Max,
-    Min,
-    Mul,
-    Or,
-    Scalar,
-    ScalarVar,
-    Select,
-    index,
-    lit,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import Block, For, Stmt, Store, block, seq
 from plica.ir.loop.tensor import axis
 from plica.ir.type.dim import known
@@ -69,11 +53,11 @@ class _Maker(Material):
 
     def block(
         self,
-        label: Buffer,
+        label: sc.Buffer,
         kinds: str,
-        extents: tuple[Scalar, ...],
-        body: Callable[[tuple[ScalarVar, ...]], tuple[Stmt | None, Stmt]],
-    ) -> tuple[Block, tuple[ScalarVar, ...]]:
+        extents: tuple[sc.Scalar, ...],
+        body: Callable[[tuple[sc.ScalarVar, ...]], tuple[Stmt | None, Stmt]],
+    ) -> tuple[Block, tuple[sc.ScalarVar, ...]]:
         """A block bound to loops of its own, which are given back."""
         loops = tuple(self.axis() for _ in extents)
         own = tuple(axis(f"v{loop.name.hint}", loop.name.index) for loop in loops)
@@ -82,10 +66,10 @@ class _Maker(Material):
 
     def nest(
         self,
-        label: Buffer,
+        label: sc.Buffer,
         kinds: str,
-        extents: tuple[Scalar, ...],
-        body: Callable[[tuple[ScalarVar, ...]], tuple[Stmt | None, Stmt]],
+        extents: tuple[sc.Scalar, ...],
+        body: Callable[[tuple[sc.ScalarVar, ...]], tuple[Stmt | None, Stmt]],
     ) -> Stmt:
         """A block in the loops it needs, reductions outside now and then."""
         inside, loops = self.block(label, kinds, extents, body)
@@ -99,7 +83,7 @@ class _Maker(Material):
         shape = shape or self.shape(1)
         made = None
 
-        def body(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+        def body(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
             nonlocal made
             value = self.value(dict(zip(own, shape, strict=True)))
             made = self.result(shape)
@@ -108,12 +92,12 @@ class _Maker(Material):
         label = self.buffer("y", shape, self.dtype)
         return self.nest(label, "s" * len(shape), shape, body)
 
-    def combiner(self) -> tuple[type[Add] | type[Max] | type[Min], float]:
+    def combiner(self) -> tuple[type[sc.Add] | type[sc.Max] | type[sc.Min], float]:
         """An operation to reduce with, and what it begins with."""
         least, greatest = (
             (float("-inf"), float("inf")) if self.dtype.is_float else self.dtype.bounds
         )
-        options = ((Add, 0), (Add, 0), (Max, least), (Min, greatest))
+        options = ((sc.Add, 0), (sc.Add, 0), (sc.Max, least), (sc.Min, greatest))
         return self.random.choice(options)
 
     def reduce(self) -> Stmt:
@@ -122,7 +106,7 @@ class _Maker(Material):
         reduced = self.shape(self.random.randint(1, 2 if len(spatial) < 2 else 1))
         operation, start = self.combiner()
 
-        def body(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+        def body(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
             vars = dict(zip(own, (*spatial, *reduced), strict=True))
             if self.random.random() < 0.35:
                 value = self.input((*spatial, *reduced))[own]
@@ -133,7 +117,7 @@ class _Maker(Material):
             made = self.result(spatial)
             at = own[: len(spatial)]
             update = Store(made, at, operation(made[at], value))
-            return Store(made, at, lit(start, self.dtype)), update
+            return Store(made, at, sc.lit(start, self.dtype)), update
 
         label = self.buffer("y", spatial, self.dtype)
         return self.nest(label, "s" * len(spatial) + "r" * len(reduced), (*spatial, *reduced), body)
@@ -147,11 +131,11 @@ class _Maker(Material):
         (columns,) = self.shape(1)
         right = self.input((inner, columns))
 
-        def body(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+        def body(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
             i, j, k = own
             made = self.result((rows, columns))
             update = Store(made, (i, j), made[i, j] + left[i, k] * right[k, j])
-            return Store(made, (i, j), lit(0, self.dtype)), update
+            return Store(made, (i, j), sc.lit(0, self.dtype)), update
 
         label = self.buffer("y", (), self.dtype)
         return self.nest(label, "ssr", (rows, columns, inner), body)
@@ -165,13 +149,13 @@ class _Maker(Material):
         below, above = self.random.choice(((1, 1), (0, 2), (2, 0)))
         shape = (first + (below + above), *given.shape[1:])
         if (size := known(first)) is not None:
-            shape = (index(size + below + above), *given.shape[1:])
+            shape = (sc.index(size + below + above), *given.shape[1:])
 
-        def body(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+        def body(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
             v = own[0]
             made = self.result(shape)
-            within = And(Le(index(below), v), Lt(v, first + below))
-            value = Select(within, given[(v - below, *own[1:])], lit(0, self.dtype))
+            within = sc.And(sc.Le(sc.index(below), v), sc.Lt(v, first + below))
+            value = sc.Select(within, given[(v - below, *own[1:])], sc.lit(0, self.dtype))
             return None, Store(made, own, value)
 
         label = self.buffer("y", shape, self.dtype)
@@ -182,33 +166,35 @@ class _Maker(Material):
         (size,) = self.shape(1)
         width = self.random.choice((2, 3))
         number = known(size)
-        wide = size + (width - 1) if number is None else index(number + width - 1)
+        wide = size + (width - 1) if number is None else sc.index(number + width - 1)
         given = self.source()
         first = None if not given.shape else known(given.shape[0])
         if first is not None and first >= width and len(given.shape) == 1:
-            size = index(first - width + 1)
+            size = sc.index(first - width + 1)
         else:
             given = self.input((wide,))
-        weights = self.input((index(width),))
+        weights = self.input((sc.index(width),))
 
-        def body(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+        def body(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
             v, r = own
             made = self.result((size,))
-            update = Store(made, (v,), made[v] + Mul(given[v + r], weights[r]))
-            return Store(made, (v,), lit(0, self.dtype)), update
+            update = Store(made, (v,), made[v] + sc.Mul(given[v + r], weights[r]))
+            return Store(made, (v,), sc.lit(0, self.dtype)), update
 
         label = self.buffer("y", (size,), self.dtype)
-        return self.nest(label, "sr", (size, index(width)), body)
+        return self.nest(label, "sr", (size, sc.index(width)), body)
 
     def scan(self) -> Stmt:
         """Running sums, whose order matters."""
         (size,) = self.shape(1)
 
-        def body(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+        def body(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
             (v,) = own
             value = self.value({v: size})
             made = self.result((size,))
-            return None, Store(made, (v,), Select(Lt(v, index(1)), value, made[v - 1] + value))
+            return None, Store(
+                made, (v,), sc.Select(sc.Lt(v, sc.index(1)), value, made[v - 1] + value)
+            )
 
         label = self.buffer("y", (size,), self.dtype)
         return self.nest(label, "o", (size,), body)
@@ -217,12 +203,12 @@ class _Maker(Material):
         """Sums along a diagonal, for which the order of both loops matters."""
         rows, columns = self.shape(2)
 
-        def body(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+        def body(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
             v, w = own
             value = self.value({v: rows, w: columns})
             made = self.result((rows, columns))
-            edge = Or(Lt(v, index(1)), Le(columns - 1, w))
-            return None, Store(made, own, Select(edge, value, made[v - 1, w + 1] + value))
+            edge = sc.Or(sc.Lt(v, sc.index(1)), sc.Le(columns - 1, w))
+            return None, Store(made, own, sc.Select(edge, value, made[v - 1, w + 1] + value))
 
         label = self.buffer("y", (rows, columns), self.dtype)
         return self.nest(label, "oo", (rows, columns), body)
@@ -232,17 +218,17 @@ class _Maker(Material):
         first = self.map()
         made = self.made[-1]
 
-        def body(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
-            return None, Store(made, own, made[own] + Lit(1, self.dtype))
+        def body(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+            return None, Store(made, own, made[own] + sc.Lit(1, self.dtype))
 
-        label = Buffer(Name(f"{made.name}b"), (), self.dtype)
+        label = sc.Buffer(Name(f"{made.name}b"), (), self.dtype)
         return seq(first, self.nest(label, "s" * len(made.shape), made.shape, body))
 
     def shared(self) -> Stmt:
         """A producer and a consumer in one loop."""
         rows, columns = self.shape(2)
 
-        def produced(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+        def produced(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
             value = self.value(dict(zip(own, (rows, columns), strict=True)))
             return None, Store(self.result((rows, columns)), own, value)
 
@@ -251,11 +237,11 @@ class _Maker(Material):
         between = self.made[-1]
         operation, start = self.combiner()
 
-        def consumed(own: tuple[ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+        def consumed(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
             v, w = own
             made = self.result((rows,))
             update = Store(made, (v,), operation(made[v], between[v, w]))
-            return Store(made, (v,), lit(start, self.dtype)), update
+            return Store(made, (v,), sc.lit(start, self.dtype)), update
 
         then, (_, r) = self.block(self.buffer("y", (), self.dtype), "sr", (rows, columns), consumed)
         moved = with_parts(then, bindings=(i, r))
@@ -263,7 +249,7 @@ class _Maker(Material):
         return For(i, rows, "serial", nests)
 
 
-def _looped(around: list[tuple[ScalarVar, Scalar]], inside: Stmt) -> Stmt:
+def _looped(around: list[tuple[sc.ScalarVar, sc.Scalar]], inside: Stmt) -> Stmt:
     for var, extent in reversed(around):
         inside = For(var, extent, "serial", inside)
     return inside

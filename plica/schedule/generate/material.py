@@ -18,15 +18,8 @@ from plica.analysis.region import boxes
 from plica.core.binding import free_vars
 from plica.core.name import Name
 from plica.ir.interpret.value import Array
-from plica.ir.loop.scalar import (
-    Buffer,
-    Max,
-    Min,
-    Scalar,
-    ScalarVar,
-    Sub,
-    index,
-)
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.scalar import index
 from plica.ir.loop.statement import Alloc, Kernel, Stmt, seq
 from plica.ir.loop.tensor import axis
 from plica.ir.type.dim import dim_var
@@ -42,7 +35,7 @@ class KernelCase:
     """A kernel, the sizes of its dims, and arrays for what it reads."""
 
     kernel: Kernel
-    sizes: Mapping[ScalarVar, int]
+    sizes: Mapping[sc.ScalarVar, int]
     arrays: tuple[Array, ...]
 
 
@@ -52,14 +45,14 @@ class Material:
     def __init__(self, random: Random) -> None:
         self.random = random
         self.dtype: DType = i32 if random.random() < 0.7 else f32
-        self.sizes: dict[ScalarVar, int] = {
+        self.sizes: dict[sc.ScalarVar, int] = {
             dim_var(name): random.choice((1, 2, 3, 5, 6)) for name in "nm"
         }
         numbers = [index(random.choice(NUMBERS)) for _ in range(2)]
         symbolic = [dim for dim in self.sizes if random.random() < 0.4]
-        self.extents: list[Scalar] = [*numbers, *symbolic]
-        self.inputs: list[Buffer] = []
-        self.made: list[Buffer] = []
+        self.extents: list[sc.Scalar] = [*numbers, *symbolic]
+        self.inputs: list[sc.Buffer] = []
+        self.made: list[sc.Buffer] = []
         self.stmts: list[Stmt] = []
         self.axes = 0
         shape = self.shape(random.randint(1, 2))
@@ -82,7 +75,7 @@ class Material:
         filled = tuple(self.filled(each, sizes) for each in self.inputs)
         return KernelCase(kernel, sizes, filled)
 
-    def filled(self, buffer: Buffer, sizes: Mapping[ScalarVar, int]) -> Array:
+    def filled(self, buffer: sc.Buffer, sizes: Mapping[sc.ScalarVar, int]) -> Array:
         """Small whole numbers."""
         shape = shape_of(buffer.shape, sizes)  # type: ignore[arg-type]  # dims are terms
         assert shape is not None
@@ -92,33 +85,33 @@ class Material:
 
     # -- names and sizes ---------------------------------------------------------------------
 
-    def axis(self) -> ScalarVar:
+    def axis(self) -> sc.ScalarVar:
         self.axes += 1
         return axis("ijkl"[self.axes % 4], self.axes // 4)
 
-    def buffer(self, hint: str, shape: tuple[Scalar, ...], dtype: DType) -> Buffer:
+    def buffer(self, hint: str, shape: tuple[sc.Scalar, ...], dtype: DType) -> sc.Buffer:
         number = len(self.inputs) + len(self.made)
-        return Buffer(Name(f"{hint}{number}"), shape, dtype)
+        return sc.Buffer(Name(f"{hint}{number}"), shape, dtype)
 
-    def input(self, shape: tuple[Scalar, ...], dtype: DType | None = None) -> Buffer:
+    def input(self, shape: tuple[sc.Scalar, ...], dtype: DType | None = None) -> sc.Buffer:
         """One more input; a stage may ask for one of a shape that suits it."""
         new = self.buffer("x", shape, dtype or self.dtype)
         self.inputs.append(new)
         return new
 
-    def result(self, shape: tuple[Scalar, ...]) -> Buffer:
+    def result(self, shape: tuple[sc.Scalar, ...]) -> sc.Buffer:
         new = self.buffer("y", shape, self.dtype)
         self.made.append(new)
         return new
 
-    def size(self, extent: Scalar) -> int:
+    def size(self, extent: sc.Scalar) -> int:
         shape = shape_of((extent,), self.sizes)  # type: ignore[arg-type]  # dims are terms
         assert shape is not None
         return shape[0]
 
-    def shape(self, rank: int) -> tuple[Scalar, ...]:
+    def shape(self, rank: int) -> tuple[sc.Scalar, ...]:
         """Extents whose product stays small."""
-        found: list[Scalar] = []
+        found: list[sc.Scalar] = []
         points = 1
         for _ in range(rank):
             extent = self.random.choice(self.extents)
@@ -128,7 +121,7 @@ class Material:
             found.append(extent)
         return tuple(found)
 
-    def source(self) -> Buffer:
+    def source(self) -> sc.Buffer:
         """A buffer to read; what was made last is likely."""
         if self.made and self.random.random() < 0.7:
             return self.made[-1]
@@ -136,7 +129,7 @@ class Material:
 
     # -- indices and values --------------------------------------------------------------------
 
-    def index(self, extent: Scalar, vars: Mapping[ScalarVar, Scalar]) -> Scalar:
+    def index(self, extent: sc.Scalar, vars: Mapping[sc.ScalarVar, sc.Scalar]) -> sc.Scalar:
         """An index below an extent."""
         same = [var for var, size in vars.items() if size is extent]
         draw = self.random.random()
@@ -145,7 +138,7 @@ class Material:
         if same and draw < 0.82:
             return extent - 1 - self.random.choice(same)
         if same and draw < 0.9:
-            return Min(self.random.choice(same) + 1, extent - 1)
+            return sc.Min(self.random.choice(same) + 1, extent - 1)
         if vars and draw < 0.97:
             return self.random.choice(list(vars)) % extent
         if vars and draw < 0.985:
@@ -154,10 +147,10 @@ class Material:
             return places[var] % extent
         return index(0)
 
-    def load(self, buffer: Buffer, vars: Mapping[ScalarVar, Scalar]) -> Scalar:
+    def load(self, buffer: sc.Buffer, vars: Mapping[sc.ScalarVar, sc.Scalar]) -> sc.Scalar:
         return buffer[tuple(self.index(extent, vars) for extent in buffer.shape)]
 
-    def value(self, vars: Mapping[ScalarVar, Scalar]) -> Scalar:
+    def value(self, vars: Mapping[sc.ScalarVar, sc.Scalar]) -> sc.Scalar:
         """An expression of one or two elements."""
         first = self.load(self.source(), vars)
         match self.random.choice(("copy", "add", "sub", "max", "twice", "input")):
@@ -166,9 +159,9 @@ class Material:
             case "add":
                 return first + self.load(self.source(), vars)
             case "sub":
-                return Sub(first, self.load(self.source(), vars))
+                return sc.Sub(first, self.load(self.source(), vars))
             case "max":
-                return Max(first, self.load(self.source(), vars))
+                return sc.Max(first, self.load(self.source(), vars))
             case "twice":
                 return first * 2
             case _:
@@ -176,7 +169,7 @@ class Material:
                 return first + self.load(fitting, vars)
 
 
-def _loaded(stmt: Stmt) -> set[Buffer]:
+def _loaded(stmt: Stmt) -> set[sc.Buffer]:
     reads, writes = boxes(stmt)
     written = {each.buffer for each in writes}
     return {each.buffer for each in reads if each.buffer not in written}

@@ -28,17 +28,7 @@ from plica.analysis.enclosing import simple
 from plica.analysis.site import Site, allocate, fresh_label, fresh_names, replace, with_parts
 from plica.core.binding import substitute
 from plica.core.name import Name
-from plica.ir.loop.scalar import (
-    Add,
-    Buffer,
-    Lit,
-    Load,
-    Lt,
-    Mul,
-    Scalar,
-    ScalarVar,
-    Select,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import TRUE, Block, For, Stmt, Store, seq
 from plica.ir.loop.statement import block as make_block
 from plica.ir.type.dim import known
@@ -106,9 +96,9 @@ class PadEinsum(Instruction):
                 return problem
         return None
 
-    def wider(self, block: Block) -> dict[ScalarVar, Scalar]:
+    def wider(self, block: Block) -> dict[sc.ScalarVar, sc.Scalar]:
         """The variables whose extents grow, and to what."""
-        found: dict[ScalarVar, Scalar] = {}
+        found: dict[sc.ScalarVar, sc.Scalar] = {}
         for var, extent, multiple in zip(block.vars, block.extents, self.padding, strict=True):
             size = known(extent)
             if multiple > 1 and (size is None or size % multiple):
@@ -126,7 +116,7 @@ class PadEinsum(Instruction):
         assert isinstance(block.body, Store)
         work = _Padding(scene, block, wider)
         before = [work.padded(each) for each in dict.fromkeys(factors)]
-        target = Load(block.body.buffer, block.body.indices)
+        target = sc.Load(block.body.buffer, block.body.indices)
         after = work.cropped(target)
         own = site.loops[-len(block.vars) :]
         extents = tuple([wider.get(var, size) for var, size in zip(
@@ -150,23 +140,27 @@ def pad_einsum(block: Handle, padding: Iterable[int]) -> Instruction:
     return PadEinsum(block, tuple(padding))
 
 
-def einsum(block: Block) -> tuple[Load, ...] | None:
+def einsum(block: Block) -> tuple[sc.Load, ...] | None:
     """The factors that a block multiplies and sums from 0, None where it does something else."""
     init, body = block.init, block.body
     if not isinstance(init, Store) or not isinstance(body, Store):
         return None
-    if not isinstance(init.value, Lit) or init.value.value != 0 or not isinstance(body.value, Add):
+    if (
+        not isinstance(init.value, sc.Lit)
+        or init.value.value != 0
+        or not isinstance(body.value, sc.Add)
+    ):
         return None
-    old = Load(body.buffer, body.indices)
+    old = sc.Load(body.buffer, body.indices)
     sides = (body.value.left, body.value.right)
     rest = sides[1] if sides[0] is old else sides[0] if sides[1] is old else None
-    factors: list[Load] = []
+    factors: list[sc.Load] = []
     stack = [] if rest is None else [rest]
     while stack:
         node = stack.pop()
-        if isinstance(node, Mul):
+        if isinstance(node, sc.Mul):
             stack += [node.right, node.left]
-        elif isinstance(node, Load):
+        elif isinstance(node, sc.Load):
             factors.append(node)
         else:
             return None
@@ -183,11 +177,11 @@ def einsum(block: Block) -> tuple[Load, ...] | None:
 class _Padding:
     """Buffers, blocks and names that are made while a block is padded."""
 
-    def __init__(self, scene: Scene, block: Block, wider: dict[ScalarVar, Scalar]) -> None:
+    def __init__(self, scene: Scene, block: Block, wider: dict[sc.ScalarVar, sc.Scalar]) -> None:
         self.kernel, self.block = scene.kernel, block
-        self.wider: dict[Scalar, Scalar] = dict(wider.items())
-        self.sizes: dict[Scalar, Scalar] = dict(zip(block.vars, block.extents, strict=True))
-        self.buffers: dict[Buffer, Buffer] = {}
+        self.wider: dict[sc.Scalar, sc.Scalar] = dict(wider.items())
+        self.sizes: dict[sc.Scalar, sc.Scalar] = dict(zip(block.vars, block.extents, strict=True))
+        self.buffers: dict[sc.Buffer, sc.Buffer] = {}
         self.labels: list[Name] = []
         self.names: list[Name] = []
 
@@ -204,17 +198,17 @@ class _Padding:
         self.labels.append(name)
         return name
 
-    def widened(self, of: Load) -> Buffer | None:
+    def widened(self, of: sc.Load) -> sc.Buffer | None:
         """The larger buffer for one, None where it stays."""
         if not any(var in self.wider for var in of.indices):
             return None
         if of.buffer not in self.buffers:
             shape = tuple([self.wider.get(var, self.sizes[var]) for var in of.indices])
             name = self.fresh(f"{of.buffer.name}_pad")
-            self.buffers[of.buffer] = Buffer(name, shape, of.buffer.dtype)
+            self.buffers[of.buffer] = sc.Buffer(name, shape, of.buffer.dtype)
         return self.buffers[of.buffer]
 
-    def padded(self, of: Load) -> Stmt | None:
+    def padded(self, of: sc.Load) -> Stmt | None:
         """The copy of an input with zeros around it; None where there is one, or it stays."""
         made = of.buffer in self.buffers
         wide = self.widened(of)
@@ -223,33 +217,33 @@ class _Padding:
         loops, own = self.variables(len(of.indices)), self.variables(len(of.indices))
         inside = all_of(
             [
-                Lt(var, self.sizes[at])
+                sc.Lt(var, self.sizes[at])
                 for var, at in zip(own, of.indices, strict=True)
                 if at in self.wider
             ]
         )
-        value = Select(inside, Load(of.buffer, tuple(own)), Lit(0, of.buffer.dtype))
+        value = sc.Select(inside, sc.Load(of.buffer, tuple(own)), sc.Lit(0, of.buffer.dtype))
         return self.nest(wide, wide.shape, loops, own, Store(wide, tuple(own), value))
 
-    def cropped(self, target: Load) -> list[Stmt]:
+    def cropped(self, target: sc.Load) -> list[Stmt]:
         """The copy of the result without what was added; nothing where nothing was."""
         wide = self.widened(target)
         if wide is None:
             return []
         extents = tuple([self.sizes[var] for var in target.indices])
         loops, own = self.variables(len(extents)), self.variables(len(extents))
-        copy = Store(target.buffer, tuple(own), Load(wide, tuple(own)))
+        copy = Store(target.buffer, tuple(own), sc.Load(wide, tuple(own)))
         return [self.nest(wide, extents, loops, own, copy)]
 
-    def variables(self, count: int) -> list[ScalarVar]:
-        return [ScalarVar(self.fresh("ax"), i64) for _ in range(count)]
+    def variables(self, count: int) -> list[sc.ScalarVar]:
+        return [sc.ScalarVar(self.fresh("ax"), i64) for _ in range(count)]
 
     def nest(
         self,
-        of: Buffer,
-        extents: tuple[Scalar, ...],
-        loops: list[ScalarVar],
-        own: list[ScalarVar],
+        of: sc.Buffer,
+        extents: tuple[sc.Scalar, ...],
+        loops: list[sc.ScalarVar],
+        own: list[sc.ScalarVar],
         body: Store,
     ) -> Stmt:
         label = self.label(str(of.name))

@@ -32,14 +32,7 @@ from plica.analysis.enclosing import simple
 from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.inversion import are_apart, image_shape, inverse
 from plica.analysis.region import Box
-from plica.analysis.site import (
-    allocate,
-    fresh_label,
-    fresh_names,
-    map_of,
-    with_body,
-    with_parts,
-)
+from plica.analysis.site import allocate, fresh_label, fresh_names, map_of, with_body, with_parts
 from plica.core.binding import free_vars, rename, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name

@@ -3,6 +3,9 @@
     before                      after  vectorize(i)
     for i in range(8): …        for i in vectorized(8): …
 
+A loop around others is taken as it stands: whatever is inside is done for all its lanes at once,
+and elements that lie apart in memory are gathered.  Vectors within vectors are a tile.
+
 Preconditions: `plain-loop` (serial; annotations may stay), `constant-extent`, `independent` (no
 iteration touches an element that another writes).
 """

@@ -32,32 +32,8 @@ from plica.codegen.lower.blocks import blocks_to_loops
 from plica.core.binding import free_vars
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    Add,
-    Buffer,
-    FloorDiv,
-    FloorMod,
-    Lit,
-    Load,
-    Mul,
-    Ramp,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Sub,
-)
-from plica.ir.loop.statement import (
-    Alloc,
-    Bind,
-    Block,
-    For,
-    Invoke,
-    Kernel,
-    Stmt,
-    Store,
-    statements,
-    substatements,
-)
+from plica.ir.loop import scalar as sc
+from plica.ir.loop import statement as st
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
 from plica.search.feature.operation import Operations, operations
@@ -125,44 +101,44 @@ class _Around:
     """Loops around a statement, buffers allocated there and the loops around these, and what
     variables stand for."""
 
-    loops: tuple[tuple[ScalarVar, float, str], ...]
-    rooms: Mapping[Buffer, tuple[tuple[ScalarVar, float, str], ...]]
-    bound: Mapping[ScalarVar, Scalar]
+    loops: tuple[tuple[sc.ScalarVar, float, str], ...]
+    rooms: Mapping[sc.Buffer, tuple[tuple[sc.ScalarVar, float, str], ...]]
+    bound: Mapping[sc.ScalarVar, sc.Scalar]
 
 
-Sizes: TypeAlias = Mapping[ScalarVar, float]
+Sizes: TypeAlias = Mapping[sc.ScalarVar, float]
 
 
-def nests_of(kernel: Kernel) -> tuple[NestFeature, ...]:
+def nests_of(kernel: st.Kernel) -> tuple[NestFeature, ...]:
     """The nests of a kernel, in the order of the text; blocks are loops first."""
-    if any(isinstance(each, Block) for each in statements(kernel.body)):
+    if any(isinstance(each, st.Block) for each in st.statements(kernel.body)):
         kernel = blocks_to_loops(kernel)
     found: list[NestFeature] = []
-    stack: list[tuple[Stmt, _Around]] = [(kernel.body, _Around((), {}, {}))]
+    stack: list[tuple[st.Stmt, _Around]] = [(kernel.body, _Around((), {}, {}))]
     while stack:
         stmt, here = stack.pop()
         match stmt:
-            case Store(buffer, indices, value):
+            case st.Store(buffer, indices, value):
                 found.append(_stored(buffer, indices, value, here))
                 continue
-            case Invoke():
+            case st.Invoke():
                 nest = _invoked(stmt, here)
                 found += [] if nest is None else [nest]
                 continue
-            case For(var, extent, kind, _):
+            case st.For(var, extent, kind, _):
                 here = _Around((*here.loops, (var, _size(extent), kind)), here.rooms, here.bound)
-            case Alloc(buffer, _):
+            case st.Alloc(buffer, _):
                 here = _Around(here.loops, {**here.rooms, buffer: here.loops}, here.bound)
-            case Bind(var, value, _):
+            case st.Bind(var, value, _):
                 here = _Around(here.loops, here.rooms, {**here.bound, var: value})
             case _:
                 pass
-        stack.extend([(each, here) for each in reversed(substatements(stmt))])
+        stack.extend([(each, here) for each in reversed(st.substatements(stmt))])
     return tuple(found)
 
 
 def _stored(
-    buffer: Buffer, indices: tuple[Scalar, ...], value: Scalar, here: _Around
+    buffer: sc.Buffer, indices: tuple[sc.Scalar, ...], value: sc.Scalar, here: _Around
 ) -> NestFeature:
     loads, axes = _loads((*indices, value))
     if axes:
@@ -174,7 +150,7 @@ def _stored(
     return NestFeature(_loops(here), tuple(made), operations(value), _room(buffer, here))
 
 
-def _invoked(stmt: Invoke, here: _Around) -> NestFeature | None:
+def _invoked(stmt: st.Invoke, here: _Around) -> NestFeature | None:
     """An intrinsic of many elements counts as loops over the largest box it touches."""
     touched = [each for each in accesses_of(stmt) if None not in each.starts]
     target = next((each.buffer for each in touched if each.written), None)
@@ -183,11 +159,11 @@ def _invoked(stmt: Invoke, here: _Around) -> NestFeature | None:
     boxes = [[_size(extent) for extent in each.extents] for each in touched]
     widest = max(boxes, key=_product)
     used = {var.name for var, _, _ in here.loops}
-    lanes: list[tuple[ScalarVar, float, str]] = []
+    lanes: list[tuple[sc.ScalarVar, float, str]] = []
     for extent in widest:
         name = fresh(Name("lane"), used)
         used.add(name)
-        lanes.append((ScalarVar(name, i64), extent, "vectorized"))
+        lanes.append((sc.ScalarVar(name, i64), extent, "vectorized"))
     sizes = {var: extent for var, extent, _ in here.loops}
     made: list[AccessFeature] = []
     here = _Around((*here.loops, *lanes), here.rooms, here.bound)
@@ -208,7 +184,7 @@ def _loops(here: _Around) -> tuple[LoopFeature, ...]:
     )
 
 
-def _room(buffer: Buffer, here: _Around) -> AllocationFeature:
+def _room(buffer: sc.Buffer, here: _Around) -> AllocationFeature:
     around = here.rooms.get(buffer)
     if around is None:
         return AllocationFeature(0.0, 1.0, frozenset())
@@ -217,7 +193,7 @@ def _room(buffer: Buffer, here: _Around) -> AllocationFeature:
     return AllocationFeature(size, times, frozenset([var.name for var, _, _ in around]))
 
 
-def _size(extent: Scalar) -> float:
+def _size(extent: sc.Scalar) -> float:
     number = known(extent)
     return SYMBOLIC if number is None else float(number)
 
@@ -229,10 +205,12 @@ def _product(numbers: Iterable[float]) -> float:
     return found
 
 
-def _loads(roots: Iterable[Scalar]) -> tuple[list[Load], list[tuple[ScalarVar, Scalar]]]:
+def _loads(
+    roots: Iterable[sc.Scalar],
+) -> tuple[list[sc.Load], list[tuple[sc.ScalarVar, sc.Scalar]]]:
     """All loads, each once, in the order of the text, and the axes of sums among them."""
-    loads: list[Load] = []
-    axes: list[tuple[ScalarVar, Scalar]] = []
+    loads: list[sc.Load] = []
+    axes: list[tuple[sc.ScalarVar, sc.Scalar]] = []
     stack: list[Term] = []
     stack.extend(roots)
     stack.reverse()
@@ -242,22 +220,22 @@ def _loads(roots: Iterable[Scalar]) -> tuple[list[Load], list[tuple[ScalarVar, S
         if node in seen:
             continue
         seen.add(node)
-        if isinstance(node, Load):
+        if isinstance(node, sc.Load):
             loads.append(node)
             stack.extend(node.indices[::-1])
             continue
-        if isinstance(node, Reduce):
+        if isinstance(node, sc.Reduce):
             axes += zip(node.axes, node.extents, strict=True)
-        stack.extend([each for each in reversed(node._children) if isinstance(each, Scalar)])
+        stack.extend([each for each in reversed(node._children) if isinstance(each, sc.Scalar)])
     return loads, axes
 
 
 def _access(
-    buffer: Buffer,
-    indices: tuple[Scalar, ...],
+    buffer: sc.Buffer,
+    indices: tuple[sc.Scalar, ...],
     written: bool,
     sizes: Sizes,
-    bound: Mapping[ScalarVar, Scalar],
+    bound: Mapping[sc.ScalarVar, sc.Scalar],
 ) -> AccessFeature:
     shape = [_size(each) for each in buffer.shape]
     strides = [_size(each) for each in buffer.strides] if buffer.strides else _row_major(shape)
@@ -279,16 +257,16 @@ def _row_major(shape: list[float]) -> list[float]:
 
 # --- indices --------------------------------------------------------------------------------------
 
-Moves: TypeAlias = "dict[ScalarVar, Stride]"
-Form: TypeAlias = "dict[Scalar, float]"
+Moves: TypeAlias = "dict[sc.ScalarVar, Stride]"
+Form: TypeAlias = "dict[sc.Scalar, float]"
 """A sum: how often each variable, quotient, remainder or other term is in it."""
 
 
-def reaches_of(index: Scalar, sizes: Sizes, bound: Mapping[ScalarVar, Scalar]) -> Moves:
+def reaches_of(index: sc.Scalar, sizes: Sizes, bound: Mapping[sc.ScalarVar, sc.Scalar]) -> Moves:
     """How an index moves with each loop; what is no sum of quotients and remainders may move
     one place with each step of all loops in it."""
-    forms: dict[Scalar, Form] = {}
-    moves: dict[Scalar, Moves] = {}
+    forms: dict[sc.Scalar, Form] = {}
+    moves: dict[sc.Scalar, Moves] = {}
     stack = [index]
     while stack:
         node = stack[-1]
@@ -303,54 +281,54 @@ def reaches_of(index: Scalar, sizes: Sizes, bound: Mapping[ScalarVar, Scalar]) -
     return _moves(forms[index], moves, sizes)
 
 
-def _parts(node: Scalar, bound: Mapping[ScalarVar, Scalar]) -> list[Scalar]:
+def _parts(node: sc.Scalar, bound: Mapping[sc.ScalarVar, sc.Scalar]) -> list[sc.Scalar]:
     match node:
-        case ScalarVar():
+        case sc.ScalarVar():
             return [bound[node]] if node in bound else []
-        case Add(left, right) | Sub(left, right) | Mul(left, right):
+        case sc.Add(left, right) | sc.Sub(left, right) | sc.Mul(left, right):
             return [left, right]
-        case FloorDiv(left, Lit()) | FloorMod(left, Lit()):
+        case sc.FloorDiv(left, sc.Lit()) | sc.FloorMod(left, sc.Lit()):
             return [left]
-        case Ramp(base, _, _):
+        case sc.Ramp(base, _, _):
             return [base]
         case _:
             return []
 
 
 def _form(
-    node: Scalar,
-    forms: dict[Scalar, Form],
-    moves: dict[Scalar, Moves],
+    node: sc.Scalar,
+    forms: dict[sc.Scalar, Form],
+    moves: dict[sc.Scalar, Moves],
     sizes: Sizes,
-    bound: Mapping[ScalarVar, Scalar],
+    bound: Mapping[sc.ScalarVar, sc.Scalar],
 ) -> Form:
     match node:
-        case Lit():
+        case sc.Lit():
             return {}
-        case ScalarVar():
+        case sc.ScalarVar():
             if node in bound:
                 return forms[bound[node]]
             if node in sizes:
                 moves[node] = {node: Stride(1.0, sizes[node])}
             return {node: 1.0} if node in sizes else {}
-        case Add(left, right):
+        case sc.Add(left, right):
             return _sum(forms[left], forms[right], 1.0)
-        case Sub(left, right):
+        case sc.Sub(left, right):
             return _sum(forms[left], forms[right], -1.0)
-        case Mul(Lit(value, _), other) | Mul(other, Lit(value, _)):
+        case sc.Mul(sc.Lit(value, _), other) | sc.Mul(other, sc.Lit(value, _)):
             return {atom: value * factor for atom, factor in forms[other].items() if value}
-        case FloorDiv(left, Lit(value, _)) if value > 0:
+        case sc.FloorDiv(left, sc.Lit(value, _)) if value > 0:
             moves[node] = {
                 var: _divided(reach, float(value))
                 for var, reach in _moves(forms[left], moves, sizes).items()
             }
-        case FloorMod(left, Lit(value, _)) if value > 0:
+        case sc.FloorMod(left, sc.Lit(value, _)) if value > 0:
             moves[node] = {
                 var: Stride(reach.coefficient, min(reach.range, -(-value // reach.coefficient)))
                 for var, reach in _moves(forms[left], moves, sizes).items()
                 if reach.coefficient % value
             }
-        case Ramp(base, _, _):
+        case sc.Ramp(base, _, _):
             return forms[base]
         case _:
             inside = free_vars(node)
@@ -371,9 +349,9 @@ def _sum(one: Form, other: Form, sign: float) -> Form:
     return {atom: factor for atom, factor in found.items() if factor}
 
 
-def _moves(form: Form, moves: dict[Scalar, Moves], sizes: Sizes) -> Moves:
+def _moves(form: Form, moves: dict[sc.Scalar, Moves], sizes: Sizes) -> Moves:
     """All terms of a sum together, by loop."""
-    found: dict[ScalarVar, tuple[float, float]] = {}
+    found: dict[sc.ScalarVar, tuple[float, float]] = {}
     for atom, factor in form.items():
         for var, reach in moves[atom].items():
             if reach.range > 1:

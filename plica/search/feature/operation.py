@@ -16,21 +16,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from plica.core.binding import free_vars
-from plica.ir.loop.scalar import (
-    Add,
-    Buffer,
-    Eq,
-    Le,
-    Lit,
-    Load,
-    Lt,
-    Mul,
-    Ne,
-    Scalar,
-    ScalarVar,
-    dtype_of,
-    row_of,
-)
+from plica.ir.loop import scalar as sc
 
 Operations: TypeAlias = tuple[float, ...]
 
@@ -48,7 +34,7 @@ _APART: Final = ("logic", "select")
 _NUMBER: Final = {kind: number for number, kind in enumerate(KINDS)}
 
 
-def operations(value: Scalar | None) -> Operations:
+def operations(value: sc.Scalar | None) -> Operations:
     """The counts for a value, each term once; one multiply-add for an intrinsic, of which nothing
     else is known."""
     counts = [0.0] * len(KINDS)
@@ -70,18 +56,18 @@ def operations(value: Scalar | None) -> Operations:
     return tuple(counts)
 
 
-def _reads(node: Scalar) -> bool:
-    return any(isinstance(each, Buffer) for each in free_vars(node))
+def _reads(node: sc.Scalar) -> bool:
+    return any(isinstance(each, sc.Buffer) for each in free_vars(node))
 
 
-def _operands(node: Scalar) -> list[Scalar]:
-    if isinstance(node, Load):
+def _operands(node: sc.Scalar) -> list[sc.Scalar]:
+    if isinstance(node, sc.Load):
         return []
-    kids = [each for each in node._children if isinstance(each, Scalar)]
-    if isinstance(node, Add) and _has_product(node):
-        factors: list[Scalar] = []
+    kids = [each for each in node._children if isinstance(each, sc.Scalar)]
+    if isinstance(node, sc.Add) and _has_product(node):
+        factors: list[sc.Scalar] = []
         for each in kids:
-            if isinstance(each, Mul) and each is _fused(node):
+            if isinstance(each, sc.Mul) and each is _fused(node):
                 factors += [each.left, each.right]
             else:
                 factors.append(each)
@@ -89,24 +75,24 @@ def _operands(node: Scalar) -> list[Scalar]:
     return kids
 
 
-def _has_product(of: Add) -> bool:
-    return isinstance(of.left, Mul) or isinstance(of.right, Mul)
+def _has_product(of: sc.Add) -> bool:
+    return isinstance(of.left, sc.Mul) or isinstance(of.right, sc.Mul)
 
 
-def _fused(whole: Add) -> Scalar:
+def _fused(whole: sc.Add) -> sc.Scalar:
     """The product that is added in the same step: the right one, if both sides are products."""
-    return whole.right if isinstance(whole.right, Mul) else whole.left
+    return whole.right if isinstance(whole.right, sc.Mul) else whole.left
 
 
-def _kind(node: Scalar) -> str | None:
-    if isinstance(node, Load | Lit | ScalarVar):
+def _kind(node: sc.Scalar) -> str | None:
+    if isinstance(node, sc.Load | sc.Lit | sc.ScalarVar):
         return None
-    row = row_of(node)
+    row = sc.row_of(node)
     cost = "other" if row is None else row.cost
     if cost in _APART:
         return cost
-    operand = node.left if isinstance(node, Eq | Ne | Lt | Le) else node
-    family = "float" if dtype_of(operand).is_float else "int"
-    if isinstance(node, Add) and _has_product(node):
+    operand = node.left if isinstance(node, sc.Eq | sc.Ne | sc.Lt | sc.Le) else node
+    family = "float" if sc.dtype_of(operand).is_float else "int"
+    if isinstance(node, sc.Add) and _has_product(node):
         return f"{family}-multiply-add"
     return f"{family}-{cost}"

@@ -230,9 +230,7 @@ def _buffers(of: _Store) -> list[_Buffer]:
         groups.setdefault(touch.buffer, []).append(number)
     return [
         _Buffer(
-            tuple(each),
-            of.unique[each].max(axis=0) * of.bytes[each[0]],
-            of.lines[each].max(axis=0),
+            tuple(each), of.unique[each].max(axis=0) * of.bytes[each[0]], of.lines[each].max(axis=0)
         )
         for each in groups.values()
     ]

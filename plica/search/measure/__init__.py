@@ -7,17 +7,9 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "LocalMeasurer",
-    "MeasureJob",
-    "Measured",
-    "Measurer",
-    "Outcome",
-    "SpaceWork",
-    "TrialLimits",
-    "clearly_less",
-    "job_of",
-    "ranked",
-]
+    "LocalMeasurer", "MeasureJob", "Measured", "Measurer", "Outcome", "SpaceWork", "TrialLimits",
+    "clearly_less", "job_of", "ranked",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.search.measure.job import MeasureJob, SpaceWork, job_of

@@ -156,11 +156,7 @@ def _failure(status: Status, stage: str, message: str, start: float) -> MessageF
 
 Answer: TypeAlias = Callable[[MessageFrame, TrialLimits], MessageFrame]
 
-WORK: Final[Mapping[str, Answer]] = {
-    "build": build,
-    "run": run,
-    "final": final,
-}
+WORK: Final[Mapping[str, Answer]] = {"build": build, "run": run, "final": final}
 
 
 def serve(

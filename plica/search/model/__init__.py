@@ -7,20 +7,9 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "Analytical",
-    "Chance",
-    "Model",
-    "PackSum",
-    "Perceptron",
-    "Quality",
-    "Ranked",
-    "Transferred",
-    "held_out",
-    "loaded",
-    "pairwise_accuracy",
-    "quality",
-    "recall",
-]
+    "Analytical", "Chance", "Model", "PackSum", "Perceptron", "Quality", "Ranked", "Transferred",
+    "held_out", "loaded", "pairwise_accuracy", "quality", "recall",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.search.model.baseline import Analytical, Chance

@@ -58,12 +58,7 @@ def quality(model: Model, packs: Packs, costs: Floats, noise: float = 0.0) -> Qu
 
 
 def held_out(  # noqa: PLR0917  # an experiment is these things
-    model: Model,
-    packs: Packs,
-    costs: Floats,
-    part: float = 0.3,
-    seed: int = 0,
-    noise: float = 0.0,
+    model: Model, packs: Packs, costs: Floats, part: float = 0.3, seed: int = 0, noise: float = 0.0
 ) -> Quality:
     """The quality on a part of the candidates, chosen by the seed, after learning from the rest."""
     order = np.random.default_rng(seed).permutation(len(packs))

@@ -136,10 +136,7 @@ def varied(ranked: Sequence[Point], count: int, weight: float = 0.5) -> list[Poi
 
 
 def _worth(
-    of: tuple[int, Point],
-    total: int,
-    covered: set[tuple[int, int, tuple[int, ...]]],
-    weight: float,
+    of: tuple[int, Point], total: int, covered: set[tuple[int, int, tuple[int, ...]]], weight: float
 ) -> tuple[float, int]:
     rank, point = of
     knobs = _knobs(point)

@@ -36,11 +36,7 @@ def observed(
 
 
 def best_of(
-    policy: Policy[Any],
-    space: Space,
-    cost: Callable[[Point], float | None],
-    trials: int,
-    seed: int,
+    policy: Policy[Any], space: Space, cost: Callable[[Point], float | None], trials: int, seed: int
 ) -> float:
     """The least cost that a policy finds."""
     costs = [each.cost for each in observed(policy, space, cost, trials, seed)]

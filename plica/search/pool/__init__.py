@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "Certificates",
-    "PoolDevice",
-    "PoolError",
-    "PoolMeasurer",
-    "Remote",
-    "RemoteExecutable",
+    "Certificates", "PoolDevice", "PoolError", "PoolMeasurer", "Remote", "RemoteExecutable",
     "connect",
-]
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.search.pool.address import Certificates, PoolError

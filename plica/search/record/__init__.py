@@ -7,22 +7,10 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "Applied",
-    "Applies",
-    "Database",
-    "FunctionDatabase",
-    "JsonDatabase",
-    "OrderedUnion",
-    "Record",
-    "RecordSource",
-    "Stale",
-    "UnionDatabase",
-    "applied",
-    "fingerprint",
-    "joined",
-    "record",
+    "Applied", "Applies", "Database", "FunctionDatabase", "JsonDatabase", "OrderedUnion", "Record",
+    "RecordSource", "Stale", "UnionDatabase", "applied", "fingerprint", "joined", "record",
     "versions",
-]
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.search.record.apply import Applied, Applies, Stale, applied

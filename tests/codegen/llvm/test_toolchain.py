@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import plica
 from plica.codegen.llvm.kernel import PLAIN
 from plica.codegen.llvm.toolchain import host, optimised
 
@@ -32,6 +33,32 @@ def test_optimising_leaks_nothing(text: str) -> None:
         optimised(text, host())
     gc.collect()
     assert (resident() - before) / 200 <= 3_000
+
+
+SOURCE = """
+import plica
+from plica import op
+
+@plica.function
+def main(x: Tensor[(4, 3), f32]):
+    return op.tanh(x) * {factor}.0 + op.sum(x)
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_compilation_leaves_no_rings(threads: int) -> None:
+    def compiled(factor: int) -> None:
+        program = plica.from_text(SOURCE.format(factor=factor))
+        plica.compile(program, cache=False, threads=threads)
+
+    compiled(2)
+    gc.collect()
+    gc.disable()
+    try:
+        compiled(3)
+        assert gc.collect() < 30  # hundreds where what writes code holds itself
+    finally:
+        gc.enable()
 
 
 def test_a_thread_optimises_after_another(capfd: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from plica.analysis.race import races
+from plica.analysis.statement import LoweringRefused
 from plica.analysis.statement_coverage import covered
 from plica.codegen.lower.blocks import blocks_to_loops
 from plica.codegen.lower.buffer_sinking import sink_buffers
@@ -130,6 +132,9 @@ def partly(x: Buffer[("n", 4), i32], y: Buffer[("n", 4), i32]):
         ("j < 3", "vj", False),
         ("j < 3 or i < 1", "vj", False),
         ("j < 3", "vj // 2", True),
+        ("j < 3", "vj] if vj < 3 else t[0", True),  # what is not taken is not read
+        ("j < 3", "vj] if 0 < vj else t[0", False),
+        ("j < 3", "0] if 0 < vj else t[vj", True),
     ],
 )
 def test_a_buffer_moves_in_only_if_all_that_is_read_was_written(
@@ -203,6 +208,51 @@ def lanes(x: Buffer[(8,), i32], y: Buffer[(8, 4), i32]):
     inner = [each for each in statements(sink_buffers(kernel).body) if isinstance(each, For)][1]
     assert inner.kind == "parallel"
     assert isinstance(inner.body, Alloc)
+
+
+GATHERED = """
+def gathered(x: Buffer[(4,), i32], p: Buffer[(3,), {place}], y: Buffer[(3,), i32]):
+    t = alloc(Buffer[({size},), i32])
+    for i in parallel(3):
+        for j in range(4):
+            with block("t", vj=spatial(4, j)):
+                t[vj] = x[vj] * 2
+        with block("y", vi=spatial(3, i)):
+            y[vi] = t[{at}] + t[vi]
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "size", "at"),
+    [
+        ("i64", 4, "p[vi]"),
+        ("i64", 4, "p[vi] % 4"),
+        ("i64", 8, "p[vi] % 4"),
+        ("i64", 8, "(p[vi] + p[0]) % 4"),
+        ("i32", 4, "i64(p[vi])"),
+    ],
+)
+def test_an_index_that_is_read_may_be_any_inside(place: str, size: int, at: str) -> None:
+    """Iterations that share the buffer write and read it at once: each has its own."""
+    kernel = read(GATHERED.format(place=place, size=size, at=at))
+    moved = sink_buffers(kernel)
+    assert isinstance(moved.body, For)
+    assert isinstance(moved.body.body, Alloc)
+    assert not races(lower(kernel))
+    x, p = np.array([5, 6, 7, 8], np.int32), np.array([3, 0, 2], place.replace("i", "int"))
+    expected = 2 * x[(p + p[0]) % 4 if "p[0]" in at else p] + 2 * x[:3]
+    for found in (run_kernel(moved, [x, p]), run_native(lower(kernel), [x, p])):
+        np.testing.assert_array_equal(found[0], expected)
+
+
+@pytest.mark.parametrize("at", ["p[vi]", "p[vi] % 5"])
+def test_iterations_at_once_that_would_share_a_buffer_are_refused(at: str) -> None:
+    kernel = read(GATHERED.format(place="i64", size=8, at=at))
+    with pytest.raises(LoweringRefused) as caught:
+        sink_buffers(kernel)
+    assert "meet at t[0]" in str(caught.value)
+    serial = read(GATHERED.format(place="i64", size=8, at=at).replace("parallel", "range"))
+    assert isinstance(sink_buffers(serial).body, Alloc)
 
 
 def test_conditions_on_memory_prove_nothing() -> None:

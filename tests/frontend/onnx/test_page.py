@@ -38,9 +38,13 @@ and gives a module, which `plica.compile` and `plica.interpret` take. Operators 
   outputs.
 - Functions of the model, and operators that the standard defines by others, are read in place.
 - Tensors may lie in files in the folder of the model, nowhere else.
-- Everything that is not supported is listed at once, with the names of the nodes. Strings,
-  sequences, optionals, sparse tensors, random numbers, training, 8-bit floats and integers of less
-  than 8 bits are refused.
+- A sequence that goes in or comes out is a list of arrays, whose shapes may differ; an optional is
+  an array, such a list, or `None`. Inside, a list is its elements in a row and a table of their
+  shapes (`plica.runtime.ragged`), so one code serves lists of any length, and artefacts take and
+  give lists, too. A loop of unknown length appends to the sequences that it carries, no more; where
+  it does more, or carries an optional, it is compiled at the call.
+- Everything that is not supported is listed at once, with the names of the nodes. Strings, sparse
+  tensors, random numbers and training are refused.
 
 ## Sizes and values that are known at a call
 

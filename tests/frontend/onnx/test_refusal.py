@@ -192,11 +192,12 @@ def test_an_output_of_another_type_than_said_is_refused() -> None:
     refused(made, Malformed, "y0")
 
 
-def test_sequences_and_sparse_tensors_are_refused() -> None:
+def test_sequences_of_sequences_and_sparse_tensors_are_refused() -> None:
     made = one("Relu", [X])
-    made.graph.input[0].type.CopyFrom(
-        helper.make_sequence_type_proto(helper.make_tensor_type_proto(1, None))
-    )
+    listed = helper.make_sequence_type_proto(helper.make_tensor_type_proto(1, None))
+    made.graph.input[0].type.CopyFrom(listed)
+    refused(made, Malformed, "Relu", "seq(tensor(float))")
+    made.graph.input[0].type.CopyFrom(helper.make_sequence_type_proto(listed))
     refused(made, UnsupportedError, "x0")
     sparse = one("Relu", [X])
     sparse.graph.sparse_initializer.add().values.name = "w"

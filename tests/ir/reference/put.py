@@ -39,10 +39,14 @@ def _nd(draw: Draw, _: str) -> Case:
     return Case(args, {"reduction": kind})
 
 
-@case("last_index")
-def _last(draw: Draw, _: str) -> Case:
-    size = draw(st.integers(1, 5))
-    return Case((indices(draw, size, (draw(st.integers(0, 6)),)),), {"size": size})
+@case("scatter_rows")
+def _rows(draw: Draw, _: str) -> Case:
+    shape = draw(shapes(1, 3, side=1))
+    kind = draw(st.sampled_from(KINDS))
+    dtype = draw(st.sampled_from(DTYPES if kind == "replace" else NUMBERS))
+    named = indices(draw, shape[0], (draw(st.integers(0, 6)),))
+    updates = draw(array(dtype, (*named.shape, *shape[1:]), finite=True))
+    return Case((draw(array(dtype, shape, finite=True)), named, updates), {"reduction": kind})
 
 
 @case("sparse_to_dense")
@@ -125,13 +129,6 @@ def _put_nd(x: Array, places: Array, updates: Array, reduction: str = "replace")
     return found
 
 
-def _last_place(places: Array, size: int) -> Array:
-    found = np.full(size, np.iinfo(np.int64).min)
-    for number, place in enumerate(places.tolist()):
-        found[place] = number
-    return found
-
-
 def _from_sparse(places: Array, values: Array, shape: Any, default: Any = 0) -> Array:
     return _put_nd(np.full(shape, default, values.dtype), places, values)
 
@@ -160,7 +157,7 @@ REFERENCE.update(
     {
         "scatter_elements": _put_elements,
         "scatter_nd": _put_nd,
-        "last_index": _last_place,
+        "scatter_rows": lambda x, i, u, **how: _put_nd(x, i[:, None], u, **how),
         "sparse_to_dense": _from_sparse,
         "strided_set": _strided_set,
         "matrix_set_diag": _with_diagonal,

@@ -13,7 +13,7 @@ from plica.rewrite.fuse import FusionLimits, defuse, fuse
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.walk import expressions
 from plica.rewrite.pack import rewrite
-from plica.rewrite.packs.view import VIEW
+from plica.rewrite.packs.view import VIEWS
 
 HEAD = """
 import plica
@@ -49,7 +49,7 @@ def functions(of: Module) -> list[Function]:
 
 
 def viewed(text: str) -> Module:
-    module, _ = rewrite(to_dataflow(infer(from_text(text))), VIEW)
+    module, _ = rewrite(to_dataflow(infer(from_text(text))), VIEWS)
     assert isinstance(module, Module)
     return infer(module)
 

@@ -15,6 +15,7 @@ from plica.ir.graph.module import Module
 from plica.ir.op import find
 from plica.ir.passes import Pass
 from plica.ir.text.script import from_text
+from plica.ir.type.dtype import bf16
 from plica.ir.type.infer import infer
 from plica.rewrite import Pack, approx, exact, hole, holes, pack, reassociates, rule
 from plica.rewrite.check.report import literal
@@ -140,6 +141,35 @@ def main(x: Tensor[(), f32]) -> Tensor[(), f32]:
     inputs = (np.array(-2.5, np.float32),)
     assert Meaning(before, inputs, approx(1e-4)).differs(after) is None
     assert Meaning(before, inputs, approx(1e-6)).differs(after) is not None
+
+
+NARROW = """
+@plica.function
+def main(x: Tensor[(2,), bf16]) -> Tensor[(2,), {gives}]:
+    return {value}
+"""
+APART = "x * const(3.58, bf16) * const(1.56, bf16)"
+
+
+@pytest.mark.parametrize(
+    ("gives", "value", "of"), [("bf16", "{}", 1), ("i64", "op.cast({}, dtype=i64)", 1),
+                               ("i64", "op.cast({}, dtype=i64)", 1 << 20)],
+)  # fmt: skip
+def test_a_constant_that_was_computed_is_rounded_as_its_dtype(
+    gives: str, value: str, of: int
+) -> None:
+    """Nothing but rounding tells one product of narrow floats from two, before a cast as well."""
+    inputs = (np.array([-2.5 * of, 7.25 * of], bf16.numpy),)
+
+    def made(product: str) -> Module:
+        return from_text(NARROW.format(gives=gives, value=value.format(product)))
+
+    meaning = Meaning(made(APART), inputs, approx(1e-4))
+    assert meaning.differs(made("x * const(5.6, bf16)")) is None
+    assert meaning.differs(made("x * const(7.0, bf16)")) is not None
+    assert meaning.differs(made("x * x * const(0.01, bf16)")) is not None
+    exactly = Meaning(made(APART), inputs, exact)
+    assert exactly.differs(made("x * const(5.6, bf16)")) is not None
 
 
 def test_a_pass_that_breaks_types_is_named() -> None:

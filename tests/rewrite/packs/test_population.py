@@ -20,7 +20,7 @@ from tests.conftest import PROFILE
 
 EXAMPLES: Final = {"ci": 6, "dev": 60, "deep": 1_000}[PROFILE]
 SEEDS: Final = {"ci": (0,), "dev": (0,), "deep": (0, 1, 2)}[PROFILE]
-UNIONS: Final = ("simplify",)
+UNIONS: Final = ("simplify", "views")
 TABLES: Final = sorted(set(OWN) - set(UNIONS))
 RARE: Final = 200
 """Examples asked for where a rule fired on none of a few."""

@@ -34,13 +34,7 @@ from plica.codegen.dynamic.program import (
     Yield,
 )
 from plica.codegen.dynamic.tree import Leaf, Miss, Switch
-from plica.codegen.llvm.dynamic.convention import (
-    IN_REGISTERS,
-    Folding,
-    name_of,
-    passed,
-    word_at,
-)
+from plica.codegen.llvm.dynamic.convention import IN_REGISTERS, Folding, name_of, passed, word_at
 from plica.codegen.llvm.dynamic.support import class_of, meta, tensor_size
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.diagnostic import CompilerBug

@@ -11,14 +11,7 @@ from collections.abc import Callable, Sequence
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.shape_by_value import named_axes
 from plica.frontend.onnx.row.word import rank, shape
-from plica.frontend.onnx.run_time import (
-    ONE,
-    ZERO,
-    amount,
-    places,
-    reshaped,
-    total_of,
-)
+from plica.frontend.onnx.run_time import ONE, ZERO, amount, places, reshaped, total_of
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.comparison import equal, logical_and, logical_not, logical_or
 from plica.ir.op.elementwise import add, floor_divide, maximum, mod, multiply

@@ -7,29 +7,43 @@ differ, and a loop is a function that calls itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+import attrs
 import numpy as np
 
 from plica.core.binding import free_vars
 from plica.frontend.onnx.node import OnnxNode, Region, measuring
+from plica.frontend.onnx.ragged import as_option, as_ragged, growing, put_behind, ragged, room, rows
 from plica.frontend.onnx.row.repeat import carried, collecting, no_rows, repeated
 from plica.frontend.onnx.row.word import (
     Made,
     Row,
     as_scalar,
     is_one,
+    rank,
+    shape,
     to,
 )
 from plica.frontend.onnx.run_time import amount, at_least_zero, matched, size_from
-from plica.frontend.onnx.value import Array, TensorValue
+from plica.frontend.onnx.value import (
+    Array,
+    GrowingValue,
+    OptionValue,
+    RaggedValue,
+    SequenceValue,
+    TensorValue,
+)
 from plica.ir.graph.expression import Expr, If, Project, Tuple, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.comparison import less, logical_and
 from plica.ir.op.elementwise import add
-from plica.ir.op.join import stack
+from plica.ir.op.join import concat, stack
 from plica.ir.op.relation import Shape
-from plica.ir.type.dim import same_dim
+from plica.ir.op.shape import ravel
+from plica.ir.type.dim import known, product, same_dim
 from plica.ir.type.dtype import i64
 
 if TYPE_CHECKING:
@@ -51,6 +65,9 @@ def _if(node: OnnxNode) -> Made:
     if len(then) != len(orelse):
         node.malformed("Branches have one number of outputs.", str(len(then)), str(len(orelse)))
     chosen = as_scalar(condition.expr)
+    pairs = [_alike(node, yes, no) for yes, no in zip(then, orelse, strict=True)]
+    then = [part for pair in pairs for part in pair[0]]
+    orelse = [part for pair in pairs for part in pair[1]]
     shapes = []
     for yes, no in zip(then, orelse, strict=True):
         if yes.type.dtype is not no.type.dtype or len(yes.type.shape) != len(no.type.shape):
@@ -61,9 +78,42 @@ def _if(node: OnnxNode) -> Made:
         parts = [matched(e.expr, of) for e, of in zip(values, shapes, strict=True)]
         sides.append(measuring(region, parts[0] if len(parts) == 1 else Tuple(tuple(parts))))
     whole = If(chosen, *sides)
-    if len(then) == 1:
-        return whole
-    return [Project(whole, at) for at in range(len(then))]
+    found = [whole] if len(then) == 1 else [Project(whole, at) for at in range(len(then))]
+    made: list[Expr | TensorValue] = []
+    for yes_parts, _, again in pairs:
+        made.append(again(tuple(found[: len(yes_parts)])))
+        del found[: len(yes_parts)]
+    return made
+
+
+Parts: TypeAlias = list[TensorValue]
+Again: TypeAlias = "Callable[[tuple[Expr, ...]], Expr | TensorValue]"
+
+
+def _alike(node: OnnxNode, yes: TensorValue, no: TensorValue) -> tuple[Parts, Parts, Again]:
+    """What two sides of a branch give as tensors, and how what is chosen is made of these."""
+    lists = (SequenceValue, RaggedValue)
+    if not isinstance(yes, lists) and not isinstance(no, lists):
+        return [yes], [no], lambda parts: parts[0]
+    if isinstance(yes, SequenceValue) and isinstance(no, SequenceValue):
+        ranks = [[rank(each) for each in side.items] for side in (yes, no)]
+        if ranks[0] == ranks[1]:
+            one, other = ([TensorValue(each) for each in side.items] for side in (yes, no))
+            return one, other, lambda parts: SequenceValue.holding(parts, yes.of)
+    option = next((each for each in (yes, no) if isinstance(each, OptionValue)), None)
+    sides: list[RaggedValue] = []
+    for each in (yes, no):
+        if option is None:
+            sides.append(as_ragged(node.place, each))
+        else:
+            sides.append(as_option(node.place, each, option.holds_list))
+    if sides[0].word != sides[1].word:
+        node.malformed("Branches give values of one type.", sides[0].word, sides[1].word)
+    ranks_ = {each.rank for each in sides}
+    axes = ranks_.pop() if len(ranks_) == 1 else None
+    like = attrs.evolve(sides[0], rank=axes)
+    one, other = ([TensorValue(each) for each in side.parts] for side in sides)
+    return one, other, lambda parts: attrs.evolve(like, expr=Tuple(parts))
 
 
 def _joined(
@@ -158,41 +208,122 @@ def _recursive(
     going: TensorValue | None,
     state: list[TensorValue],
     scans: int,
-) -> list[Expr]:
+) -> list[Expr | TensorValue]:
     """A function that calls itself as long as the loop goes on.
 
     Where it collects tensors, how many is known before: by the count, where nothing else ends the
-    loop, otherwise by a loop that only counts its turns.
+    loop, otherwise by a loop that only counts its turns, and what sequences grow by.
     """
     body = node.graph("body")
+    lists = [at for at, each in enumerate(state) if isinstance(each, SequenceValue | RaggedValue)]
+    if any(isinstance(each, OptionValue) for each in state):
+        told = TensorValue(Tuple(tuple(e.expr for e in (count, going) if e is not None)))
+        node.undecided("How often a loop runs that carries an optional", told)
+    bases = [as_ragged(node.place, state[at]) for at in lists]
     start = [const(0, i64), const(True) if going is None else as_scalar(going.expr)]
-    start += [each.expr for each in state]
+    start += [each.expr for at, each in enumerate(state) if at not in lists]
     limit = None if count is None else to(as_scalar(count.expr), i64)
 
     def test(turn: Expr, alive: Expr, *_: Expr) -> Expr:
         return alive if limit is None else logical_and(less(turn, limit), alive)
 
     region: Region = {}
+    ranks: list[set[int]] = [set() for _ in lists]
 
-    def turn_of(turn: Expr, alive: Expr, *held: Expr) -> tuple[list[Expr], list[Expr]]:
-        given = [TensorValue(each) for each in (turn, alive, *held[: len(state)])]
-        found, inside = node.region(body, *given)
+    def turn_of(turn: Expr, alive: Expr, *held: Expr) -> Turn:
+        given = [TensorValue(each) for each in held[: len(start) - 2]]
+        for slot, at in enumerate(lists):
+            given.insert(at, growing(slot, bases[slot].of))
+        found, inside = node.region(body, TensorValue(turn), TensorValue(alive), *given)
         region.update(inside)
-        after = []
-        for before, value in zip(held, found[1 : 1 + len(state)], strict=False):
-            after.append(carried(node, before, value.expr))
+        after, added = [], []
+        for before, value in zip(given, found[1 : 1 + len(state)], strict=True):
+            if isinstance(before, GrowingValue):
+                added.append(_appended(node, before, value))
+                ranks[before.slot].update(map(rank, added[-1]))
+            else:
+                after.append(carried(node, before.expr, value.expr))
         next_ = [add(turn, const(1, i64)), as_scalar(found[0].expr), *after]
-        return next_, [each.expr for each in found[1 + len(state) :]]
+        return Turn(next_, [each.expr for each in found[1 + len(state) :]], added)
 
-    if not scans:
-        return repeated(node, start, test, lambda *e: turn_of(*e)[0], region)[2:]
-    if limit is not None and _never_ends(body) and going is None:
-        turns = at_least_zero(limit)
-    else:
-        turns = repeated(node, start, test, lambda *e: turn_of(*e)[0], region)[0]
+    if not scans and not lists:
+        return [*repeated(node, start, test, lambda *e: turn_of(*e).state, region)[2:]]
+    ends: list[Expr] = []
+    if lists or not (limit is not None and _never_ends(body) and going is None):
+        sizes = [const(0, i64)] * (2 * len(lists))
+        ends = repeated(node, [*start, *sizes], test, partial(_counted, turn_of), region)
         region = {}
-    rows = size_from(node, turns, "turns")
-    return collecting(node, start, test, turn_of, region, rows)[2:]
+    turns = ends[0] if ends else at_least_zero(limit) if limit is not None else const(0, i64)
+    wide = len(start)
+    rooms: list[Expr] = []
+    for slot, base in enumerate(bases):
+        named = enumerate(("count", "total"))
+        each = [size_from(node, ends[wide + 2 * slot + at], f"{name}_{slot}") for at, name in named]
+        rooms += [const(0, i64), const(0, i64), *room(each[0], each[1], base.of)]
+    first = [*start, *rooms]
+    fill = partial(_filled, turn_of, wide)
+    if scans:
+        rows = size_from(node, turns, "turns")
+        whole = collecting(node, first, test, fill, region, rows)
+    else:
+        whole = repeated(node, first, test, lambda *e: fill(*e)[0], region)
+    results: list[Expr | TensorValue] = list(whole[2:wide])
+    for slot, at in enumerate(lists):
+        elements, table = whole[wide + 4 * slot + 2 : wide + 4 * slot + 4]
+        results.insert(at, _behind(bases[slot], elements, table, ranks[slot]))
+    return [*results, *whole[wide + len(rooms) :]]
+
+
+@attrs.frozen(eq=False)
+class Turn:
+    """What a turn of a loop gives: what is carried, what is collected, what lists grow by."""
+
+    state: list[Expr]
+    items: list[Expr]
+    added: list[tuple[Expr, ...]]
+
+
+def _appended(node: OnnxNode, before: GrowingValue, after: TensorValue) -> tuple[Expr, ...]:
+    """The tensors that a turn adds to a sequence that it carries."""
+    if not isinstance(after, GrowingValue) or after.slot != before.slot:
+        message = "A loop of unknown length appends to the sequences that it carries; no more."
+        node.unsupported(message, "SequenceInsert at the end", "another sequence")
+    return after.parts[1:]
+
+
+def _counted(turn_of: Callable[..., Turn], *held: Expr) -> list[Expr]:
+    """A turn that counts what lists grow by, in tensors and in elements."""
+    made = turn_of(*held)
+    sizes = list(held[len(made.state) :])
+    for slot, some in enumerate(made.added):
+        sizes[2 * slot] = add(sizes[2 * slot], const(len(some), i64))
+        for each in some:
+            sizes[2 * slot + 1] = add(sizes[2 * slot + 1], amount(product(shape(each))))
+    return [*made.state, *sizes]
+
+
+def _filled(turn_of: Callable[..., Turn], wide: int, *held: Expr) -> tuple[list[Expr], list[Expr]]:
+    """A turn that puts what lists grow by into the room for it."""
+    made = turn_of(*held[:wide])
+    rooms = list(held[wide:])
+    for slot, some in enumerate(made.added):
+        at, start, elements, table = rooms[4 * slot : 4 * slot + 4]
+        for each in some:
+            flat = ravel(each)
+            elements, table = put_behind(elements, start, flat), put_behind(table, at, rows([each]))
+            at, start = add(at, const(1, i64)), add(start, amount(shape(flat)[0]))
+        rooms[4 * slot : 4 * slot + 4] = [at, start, elements, table]
+    return [*made.state, *rooms], made.items
+
+
+def _behind(base: RaggedValue, elements: Expr, table: Expr, ranks: set[int]) -> RaggedValue:
+    """A sequence to which a loop has appended."""
+    old, lines = base.parts
+    if known(shape(lines)[0]) != 0:
+        ranks = {*ranks, -1 if base.rank is None else base.rank}
+        elements, table = concat((old, elements), axis=0), concat((lines, table), axis=0)
+    (axes,) = ranks if len(ranks) == 1 else (None,)
+    return ragged(elements, table, base.of, None if axes == -1 else axes)
 
 
 # fmt: off

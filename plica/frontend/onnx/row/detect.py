@@ -16,14 +16,7 @@ from plica.frontend.onnx.row.word import Made, Row, as_scalar, like, rank, shape
 from plica.frontend.onnx.run_time import ONE, ZERO, amount, matched, prefix
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import index
-from plica.ir.op.comparison import (
-    greater,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    not_equal,
-)
+from plica.ir.op import comparison as compare
 from plica.ir.op.create import full_like, iota
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add, divide, maximum, minimum, multiply, subtract
@@ -51,7 +44,7 @@ def _non_max_suppression(node: OnnxNode) -> Made:
     if node.value(4) is None:
         wanted = full_like(scores, value=True, dtype="bool")
     else:
-        wanted = greater(scores, as_scalar(node.x(4)))
+        wanted = compare.greater(scores, as_scalar(node.x(4)))
         # Only so many boxes of a class can be kept, and those come first in their order.
         best = max_(maximum(sum_(to(wanted, i64), axis=(2,)), ONE))
         size = node.measured(minimum(best, amount(count)), "candidates")
@@ -67,17 +60,17 @@ def _non_max_suppression(node: OnnxNode) -> Made:
         for each in _corners(boxes, centred)
     ]
     covers = _covers(corners, overlap)
-    later = less(iota(shape=(count, count), axis=1, dtype=i64),
+    later = compare.less(iota(shape=(count, count), axis=1, dtype=i64),
                  iota(shape=(count, count), axis=0, dtype=i64))  # fmt: skip
 
     def turn(kept: Expr, _: Expr) -> list[Expr]:
-        over = logical_and(logical_and(covers, later), expand_dims(kept, (2,)))
-        new = logical_and(wanted, logical_not(any_(over, axis=(3,))))
-        return [new, any_(not_equal(to(new, i64), to(kept, i64)))]
+        over = compare.logical_and(compare.logical_and(covers, later), expand_dims(kept, (2,)))
+        new = compare.logical_and(wanted, compare.logical_not(any_(over, axis=(3,))))
+        return [new, any_(compare.not_equal(to(new, i64), to(kept, i64)))]
 
     kept, _ = repeated(node, [wanted, const(True)], lambda _, changed: changed, turn)
-    few = less_equal(cumsum(to(kept, i64), axis=2), most)
-    rows = places_of(node, logical_and(kept, few))
+    few = compare.less_equal(cumsum(to(kept, i64), axis=2), most)
+    rows = places_of(node, compare.logical_and(kept, few))
     box = gather_nd(order, rows)
     column = reshape(box, (shape(rows)[0], index(1)))
     return concat((slice_(rows, (0,), (2,), axes=(1,)), column), axis=1)
@@ -108,9 +101,9 @@ def _covers(corners: list[Expr], overlap: Expr) -> Expr:
 
     common = multiply(along(low1, high1), along(low2, high2))
     union = subtract(add(expand_dims(area, (3,)), expand_dims(area, (2,))), common)
-    there = greater(union, zero)
+    there = compare.greater(union, zero)
     share = divide(common, where(there, union, like(1, union)))
-    return logical_and(there, greater(share, overlap))
+    return compare.logical_and(there, compare.greater(share, overlap))
 
 
 # fmt: off

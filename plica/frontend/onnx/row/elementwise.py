@@ -26,6 +26,8 @@ from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.operator import Operator
 from plica.ir.op import activation, comparison, elementwise
+from plica.ir.op import comparison as compare
+from plica.ir.op import elementwise as ew
 from plica.ir.op.activation import (
     celu,
     elu,
@@ -36,29 +38,6 @@ from plica.ir.op.activation import (
     sigmoid,
     silu,
     thresholded_relu,
-)
-from plica.ir.op.comparison import (
-    equal,
-    greater,
-    left_shift,
-    less,
-    logical_and,
-    logical_not,
-    right_shift,
-)
-from plica.ir.op.elementwise import (
-    add,
-    cast,
-    divide,
-    fmod,
-    isinf,
-    maximum,
-    minimum,
-    mod,
-    multiply,
-    power,
-    subtract,
-    trunc_divide,
 )
 from plica.ir.op.index import one_hot, where
 from plica.ir.op.normalize import log_softmax, softmax
@@ -116,41 +95,41 @@ def _many(record: Operator) -> Row:
 
 def _div(node: OnnxNode) -> Expr:
     x, y = node.x(0), node.x(1)
-    return divide(x, y) if dtype(x).is_float else trunc_divide(x, y)
+    return ew.divide(x, y) if dtype(x).is_float else ew.trunc_divide(x, y)
 
 
 def _mod(node: OnnxNode) -> Expr:
     x, y = node.x(0), node.x(1)
     if node.flag("fmod"):
-        return fmod(x, y)
+        return ew.fmod(x, y)
     if dtype(x).is_float and node.opset < 28:
         node.malformed("Mod of floats needs fmod=1.", "fmod=1", "fmod=0")
-    return mod(x, y)
+    return ew.mod(x, y)
 
 
 def _pow(node: OnnxNode) -> Expr:
     x, y = node.x(0), node.x(1)
     of = dtype(x)
     if dtype(y) is of:
-        return power(x, y)
+        return ew.power(x, y)
     if of.is_float:
         # The exponent must not lose bits: an i64 or f64 one may not fit the base's type.
-        return to(power(cast(x, "f64"), cast(y, "f64")), of)
+        return to(ew.power(ew.cast(x, "f64"), ew.cast(y, "f64")), of)
     if dtype(y).is_float:
-        return to(power(cast(x, "f64"), cast(y, "f64")), of)
-    return to(power(to(x, i64), to(y, i64)), of)
+        return to(ew.power(ew.cast(x, "f64"), ew.cast(y, "f64")), of)
+    return to(ew.power(to(x, i64), to(y, i64)), of)
 
 
 def _is_inf(node: OnnxNode) -> Expr:
     x = node.x()
     up, down = node.flag("detect_positive", True), node.flag("detect_negative", True)
-    found = isinf(x)
+    found = ew.isinf(x)
     if up and down:
         return found
     if not up and not down:
-        return logical_and(found, logical_not(found))
-    side = greater(x, like(0, x)) if up else less(x, like(0, x))
-    return logical_and(found, side)
+        return compare.logical_and(found, compare.logical_not(found))
+    side = compare.greater(x, like(0, x)) if up else compare.less(x, like(0, x))
+    return compare.logical_and(found, side)
 
 
 def _clip(node: OnnxNode) -> Expr:
@@ -158,9 +137,9 @@ def _clip(node: OnnxNode) -> Expr:
     if node.opset < 11:
         low = const(np.float32(node.real("min", float(np.finfo(np.float32).min))))
         high = const(np.float32(node.real("max", float(np.finfo(np.float32).max))))
-        return minimum(maximum(x, to(low, dtype(x))), to(high, dtype(x)))
+        return ew.minimum(ew.maximum(x, to(low, dtype(x))), to(high, dtype(x)))
     bounds = [node.maybe(1), node.maybe(2)]
-    for record, bound in zip((maximum, minimum), bounds, strict=True):
+    for record, bound in zip((ew.maximum, ew.minimum), bounds, strict=True):
         x = x if bound is None else record(x, bound)
     return x
 
@@ -171,7 +150,7 @@ def _prelu(node: OnnxNode) -> Expr:
         slope = along(slope, 1, rank(x))  # one for each channel
     if rank(slope) > rank(x):
         node.malformed("The slope has more axes than x.", str(node.type(0)), str(node.type(1)))
-    return where(less(x, like(0, x)), multiply(x, slope), x)
+    return where(compare.less(x, like(0, x)), ew.multiply(x, slope), x)
 
 
 def _selu(node: OnnxNode) -> Expr:
@@ -183,12 +162,12 @@ def _selu(node: OnnxNode) -> Expr:
         np.float32(1.05070102214813232421875),
     ):
         return selu(x)
-    return multiply(elu(x, alpha=alpha), like(gamma, x))
+    return ew.multiply(elu(x, alpha=alpha), like(gamma, x))
 
 
 def _swish(node: OnnxNode) -> Expr:
     x, alpha = node.x(), node.real("alpha", 1.0)
-    return silu(x) if alpha == 1.0 else multiply(x, sigmoid(multiply(x, like(alpha, x))))
+    return silu(x) if alpha == 1.0 else ew.multiply(x, sigmoid(ew.multiply(x, like(alpha, x))))
 
 
 def _shrink(node: OnnxNode) -> Expr:
@@ -196,22 +175,22 @@ def _shrink(node: OnnxNode) -> Expr:
     of = dtype(x)
     if not of.is_float and (lambd != int(lambd) or bias != int(bias)):
         node.unsupported("Shrink of integers takes whole bounds.", "whole numbers", str(lambd))
-    below = where(less(x, like(-lambd, x)), add(x, like(bias, x)), like(0, x))
-    return where(greater(x, like(lambd, x)), subtract(x, like(bias, x)), below)
+    below = where(compare.less(x, like(-lambd, x)), ew.add(x, like(bias, x)), like(0, x))
+    return where(compare.greater(x, like(lambd, x)), ew.subtract(x, like(bias, x)), below)
 
 
 def _bit_shift(node: OnnxNode) -> Expr:
     direction = node.text("direction", "")
     if direction not in ("LEFT", "RIGHT"):
         node.malformed("BitShift goes LEFT or RIGHT.", "LEFT or RIGHT", repr(direction))
-    shift = left_shift if direction == "LEFT" else right_shift
+    shift = compare.left_shift if direction == "LEFT" else compare.right_shift
     return shift(node.x(0), node.x(1))
 
 
 def _mean(node: OnnxNode) -> Expr:
     items = node.all()
-    total = reduce(add, items)
-    return divide(total, like(len(items), total))
+    total = reduce(ew.add, items)
+    return ew.divide(total, like(len(items), total))
 
 
 def _cast(node: OnnxNode) -> Expr:
@@ -222,19 +201,10 @@ def _cast(node: OnnxNode) -> Expr:
 def _casted(node: OnnxNode, x: Expr, wanted: DType) -> Expr:
     node.ignore("saturate", "round_mode")  # they speak of 8-bit floats only
     if wanted is bool_ and dtype(x).is_float:
-        return logical_not(equal(x, like(0, x)))  # every number but 0 is true, and nan is
-    return into_storage(node, x, wanted) if wanted.is_storage else cast(x, wanted)
-
-
-def _bit_cast(node: OnnxNode) -> Expr:
-    """The bits of integers as other integers: casting wraps them around."""
-    x, wanted = node.x(), dtype_of(node.integer("to"), node.place)
-    if wanted.bytes != dtype(x).bytes:
-        expected = f"a type of {dtype(x).bytes} bytes"
-        node.malformed("BitCast keeps the size of elements.", expected, str(wanted))
-    if dtype(x).is_float or wanted.is_float or wanted is bool_:
-        node.unsupported("The bits of floats are not looked at.", "integers", str(wanted))
-    return cast(x, wanted)
+        return compare.logical_not(
+            compare.equal(x, like(0, x))
+        )  # every number but 0 is true, and nan is
+    return into_storage(node, x, wanted) if wanted.is_storage else ew.cast(x, wanted)
 
 
 def _cast_like(node: OnnxNode) -> Expr:
@@ -283,9 +253,9 @@ TABLE: Final[dict[str, Row]] = {
     "Div":             _aligned(_div),
     "Mod":             _mod,
     "Pow":             _aligned(_pow),
-    "Max":             _many(maximum),
-    "Min":             _many(minimum),
-    "Sum":             _many(add),
+    "Max":             _many(ew.maximum),
+    "Min":             _many(ew.minimum),
+    "Sum":             _many(ew.add),
     "Mean":            _mean,
     "IsInf":           _is_inf,
     "Clip":            _clip,
@@ -301,7 +271,6 @@ TABLE: Final[dict[str, Row]] = {
     "Shrink":          _shrink,
     "BitShift":        _bit_shift,
     "Cast":            _cast,
-    "BitCast":               _bit_cast,
     "CastLike":        _cast_like,
     "Where":           _where,
     "Softmax":         _softmax(lambda x, axis: softmax(x, axis=axis)),

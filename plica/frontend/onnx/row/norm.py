@@ -20,18 +20,9 @@ from plica.frontend.onnx.row.word import (
 )
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import index
+from plica.ir.op import elementwise as ew
 from plica.ir.op.comparison import equal
 from plica.ir.op.create import zeros_like
-from plica.ir.op.elementwise import (
-    absolute,
-    add,
-    divide,
-    multiply,
-    rsqrt,
-    sqrt,
-    square,
-    subtract,
-)
 from plica.ir.op.index import where
 from plica.ir.op.normalize import batch_norm, instance_norm, layer_norm, lrn, rms_norm
 from plica.ir.op.reduction import mean, sum_
@@ -81,12 +72,12 @@ def _layer_norm(node: OnnxNode) -> Made:
     axes = tuple(range(axis, rank(x)))
     inner = in_f32(x)
     middle = mean(inner, axis=axes, keepdims=True)
-    away = subtract(inner, middle)
-    spread = mean(square(away), axis=axes, keepdims=True)
-    inverse = rsqrt(add(spread, like(epsilon, spread)))
-    scaled = to(multiply(away, inverse), dtype(x))
-    scaled = multiply(scaled, gamma)
-    scaled = scaled if beta is None else add(scaled, beta)
+    away = ew.subtract(inner, middle)
+    spread = mean(ew.square(away), axis=axes, keepdims=True)
+    inverse = ew.rsqrt(ew.add(spread, like(epsilon, spread)))
+    scaled = to(ew.multiply(away, inverse), dtype(x))
+    scaled = ew.multiply(scaled, gamma)
+    scaled = scaled if beta is None else ew.add(scaled, beta)
     return [scaled, middle, inverse][: max(1, len(node.proto.output))]
 
 
@@ -100,9 +91,9 @@ def _rms_norm(node: OnnxNode) -> Expr:
         return rms_norm(x, gamma, axis=axis, epsilon=epsilon)
     axes = tuple(range(axis, rank(x)))
     inner = in_f32(x)
-    power = mean(square(inner), axis=axes, keepdims=True)
-    scaled = multiply(inner, rsqrt(add(power, like(epsilon, power))))
-    return multiply(to(scaled, dtype(gamma)), gamma)
+    power = mean(ew.square(inner), axis=axes, keepdims=True)
+    scaled = ew.multiply(inner, ew.rsqrt(ew.add(power, like(epsilon, power))))
+    return ew.multiply(to(scaled, dtype(gamma)), gamma)
 
 
 def _group_norm(node: OnnxNode) -> Expr:
@@ -120,16 +111,16 @@ def _group_norm(node: OnnxNode) -> Expr:
     grouped = (sizes[0], index(groups), product((part, *sizes[2:])))
     inner = reshape(in_f32(x), grouped)
     middle = mean(inner, axis=(2,), keepdims=True)
-    away = subtract(inner, middle)
-    spread = mean(square(away), axis=(2,), keepdims=True)
-    scaled = multiply(away, rsqrt(add(spread, like(epsilon, spread))))
+    away = ew.subtract(inner, middle)
+    spread = mean(ew.square(away), axis=(2,), keepdims=True)
+    scaled = ew.multiply(away, ew.rsqrt(ew.add(spread, like(epsilon, spread))))
     if node.opset < 21:  # a scale for each group
-        scaled = add(multiply(scaled, along(to(gamma, dtype(scaled)), 1, 3)),
+        scaled = ew.add(ew.multiply(scaled, along(to(gamma, dtype(scaled)), 1, 3)),
                      along(to(beta, dtype(scaled)), 1, 3))  # fmt: skip
         return to(reshape(scaled, sizes), dtype(x))
     whole = reshape(scaled, sizes)
-    whole = multiply(whole, along(to(gamma, dtype(whole)), 1, rank(x)))
-    return to(add(whole, along(to(beta, dtype(whole)), 1, rank(x))), dtype(x))
+    whole = ew.multiply(whole, along(to(gamma, dtype(whole)), 1, rank(x)))
+    return to(ew.add(whole, along(to(beta, dtype(whole)), 1, rank(x))), dtype(x))
 
 
 def _lp_norm(node: OnnxNode) -> Expr:
@@ -137,13 +128,13 @@ def _lp_norm(node: OnnxNode) -> Expr:
     axis = axis_in(node, node.integer("axis", -1), rank(x))
     inner = in_f32(x)
     if p == 1:
-        total = sum_(absolute(inner), axis=(axis,), keepdims=True)
+        total = sum_(ew.absolute(inner), axis=(axis,), keepdims=True)
     elif p == 2:
-        total = sqrt(sum_(square(inner), axis=(axis,), keepdims=True))
+        total = ew.sqrt(sum_(ew.square(inner), axis=(axis,), keepdims=True))
     else:
         node.malformed("LpNormalization has p of 1 or 2.", "1 or 2", str(p))
     zero = like(0, total)
-    scaled = where(equal(total, zero), zero, divide(inner, total))
+    scaled = where(equal(total, zero), zero, ew.divide(inner, total))
     return to(scaled, dtype(x))
 
 
@@ -161,10 +152,10 @@ def _mean_variance(node: OnnxNode) -> Expr:
     x = node.x()
     axes = axes_in(node, node.integers("axes") or (0, 2, 3), rank(x))
     inner = in_f32(x)
-    away = subtract(inner, mean(inner, axis=axes, keepdims=True))
-    spread = mean(square(away), axis=axes, keepdims=True)
-    below = add(sqrt(spread), like(1e-9, spread))
-    return to(divide(away, below), dtype(x))
+    away = ew.subtract(inner, mean(inner, axis=axes, keepdims=True))
+    spread = mean(ew.square(away), axis=axes, keepdims=True)
+    below = ew.add(ew.sqrt(spread), like(1e-9, spread))
+    return to(ew.divide(away, below), dtype(x))
 
 
 # fmt: off

@@ -25,17 +25,7 @@ from plica.frontend.onnx.row.word import (
 )
 from plica.frontend.onnx.storage import dtype_of
 from plica.ir.graph.expression import Expr, const
-from plica.ir.op.elementwise import (
-    add,
-    cast,
-    clip,
-    divide,
-    maximum,
-    minimum,
-    multiply,
-    round_,
-    subtract,
-)
+from plica.ir.op import elementwise as ew
 from plica.ir.op.linear import matmul
 from plica.ir.op.reduction import max_, min_
 from plica.ir.op.repeat import repeat
@@ -62,20 +52,20 @@ def beside(node: OnnxNode, what: Expr, x: Expr, axis: int) -> Expr:
 
 def quantised(x: Expr, scale: Expr, zero: Expr | None, into: DType) -> Expr:
     """The integers nearest to x / scale + zero."""
-    moved = round_(divide(x, scale))
+    moved = ew.round_(ew.divide(x, scale))
     if zero is not None:
-        moved = add(moved, to(zero, dtype(moved)))
+        moved = ew.add(moved, to(zero, dtype(moved)))
     low, high = into.bounds
-    return cast(clip(moved, min=float(low), max=float(high)), into)
+    return ew.cast(ew.clip(moved, min=float(low), max=float(high)), into)
 
 
 def restored(x: Expr, scale: Expr, zero: Expr | None) -> Expr:
     """The numbers that integers stand for."""
     if zero is None:
-        return multiply(to(x, dtype(scale)), scale)
+        return ew.multiply(to(x, dtype(scale)), scale)
     if dtype(x).is_float:
-        return multiply(subtract(to(x, dtype(scale)), to(zero, dtype(scale))), scale)
-    return multiply(to(subtract(to(x, i32), to(zero, i32)), dtype(scale)), scale)
+        return ew.multiply(ew.subtract(to(x, dtype(scale)), to(zero, dtype(scale))), scale)
+    return ew.multiply(to(ew.subtract(to(x, i32), to(zero, i32)), dtype(scale)), scale)
 
 
 def _quantise(node: OnnxNode) -> Expr:
@@ -92,9 +82,9 @@ def _quantise(node: OnnxNode) -> Expr:
     wide = to(x, f32)
     step = beside(node, to(scale, f32), x, axis)
     if into.is_float:
-        moved = divide(wide, step)
+        moved = ew.divide(wide, step)
         if zero is not None:
-            moved = add(moved, to(beside(node, zero, x, axis), f32))
+            moved = ew.add(moved, to(beside(node, zero, x, axis), f32))
         return into_storage(node, moved, into)
     node.ignore("saturate")
     return quantised(wide, step, None if zero is None else beside(node, zero, x, axis), into)
@@ -115,11 +105,11 @@ def _dequantise(node: OnnxNode) -> Expr:
 def _dynamic(node: OnnxNode) -> Made:
     x = node.x()
     zero = like(0.0, x)
-    low, high = minimum(min_(x), zero), maximum(max_(x), zero)
-    scale = divide(subtract(high, low), like(255.0, x))
-    point = clip(round_(subtract(zero, divide(low, scale))), min=0.0, max=255.0)
-    y = clip(add(round_(divide(x, scale)), point), min=0.0, max=255.0)
-    return [cast(y, u8), scale, cast(point, u8)]
+    low, high = ew.minimum(min_(x), zero), ew.maximum(max_(x), zero)
+    scale = ew.divide(ew.subtract(high, low), like(255.0, x))
+    point = ew.clip(ew.round_(ew.subtract(zero, ew.divide(low, scale))), min=0.0, max=255.0)
+    y = ew.clip(ew.add(ew.round_(ew.divide(x, scale)), point), min=0.0, max=255.0)
+    return [ew.cast(y, u8), scale, ew.cast(point, u8)]
 
 
 def _moved(node: OnnxNode, at: int, zero_at: int, rows: bool = False) -> Expr:
@@ -129,10 +119,10 @@ def _moved(node: OnnxNode, at: int, zero_at: int, rows: bool = False) -> Expr:
         return x
     zero = to(zero, i32)
     if is_one(zero):
-        return subtract(x, as_scalar(zero))
+        return ew.subtract(x, as_scalar(zero))
     if rank(zero) == 1:
-        return subtract(x, along(zero, rank(x) - (2 if rows else 1), rank(x)))
-    return subtract(x, zero)
+        return ew.subtract(x, along(zero, rank(x) - (2 if rows else 1), rank(x)))
+    return ew.subtract(x, zero)
 
 
 def _matmul_integer(node: OnnxNode) -> Expr:
@@ -148,7 +138,7 @@ def _weight(node: OnnxNode, at: int, zero_at: int) -> Expr:
     if zero is None:
         return weight
     zero = to(zero, i32)
-    return subtract(weight, as_scalar(zero) if is_one(zero) else along(zero, 0, rank(weight)))
+    return ew.subtract(weight, as_scalar(zero) if is_one(zero) else along(zero, 0, rank(weight)))
 
 
 def _qlinear_matmul(node: OnnxNode) -> Expr:
@@ -159,8 +149,8 @@ def _qlinear_matmul(node: OnnxNode) -> Expr:
     b = as_scalar(b) if is_one(b) else b
     if not is_one(y) or not is_one(node.x(7)):
         node.unsupported("QLinearMatMul gives numbers of one scale.", "one", str(node.type(6)))
-    factor = divide(multiply(a, b), as_scalar(y))
-    return _requantised(multiply(to(product, f32), factor), node.x(7))
+    factor = ew.divide(ew.multiply(a, b), as_scalar(y))
+    return _requantised(ew.multiply(to(product, f32), factor), node.x(7))
 
 
 def _qlinear_conv(node: OnnxNode) -> Expr:
@@ -168,13 +158,13 @@ def _qlinear_conv(node: OnnxNode) -> Expr:
     sums = convolved(node, _moved(node, 0, 2), _weight(node, 3, 5), 3)
     bias = node.maybe(8)
     if bias is not None:
-        sums = add(sums, along(bias, 1, rank(sums)))
+        sums = ew.add(sums, along(bias, 1, rank(sums)))
     x, w, y = (to(node.x(at), f32) for at in (1, 4, 6))
     if not is_one(x) or not is_one(y) or not is_one(node.x(7)):
         node.unsupported("QLinearConv has one scale for images.", "one", str(node.type(1)))
     w = as_scalar(w) if is_one(w) else along(w, 1, rank(sums))
-    factor = divide(multiply(as_scalar(x), w), as_scalar(y))
-    return _requantised(multiply(to(sums, f32), factor), node.x(7))
+    factor = ew.divide(ew.multiply(as_scalar(x), w), as_scalar(y))
+    return _requantised(ew.multiply(to(sums, f32), factor), node.x(7))
 
 
 def _requantised(x: Expr, zero: Expr) -> Expr:

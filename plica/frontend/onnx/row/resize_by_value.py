@@ -17,18 +17,8 @@ from plica.frontend.onnx.row.word import along, dtype, in_f32, like, rank, shape
 from plica.frontend.onnx.run_time import ONE, ZERO, Piece, amount, clamped, places, size_from
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
+from plica.ir.op import elementwise as ew
 from plica.ir.op.comparison import equal, less, logical_or
-from plica.ir.op.elementwise import (
-    absolute,
-    add,
-    ceil,
-    divide,
-    floor,
-    maximum,
-    minimum,
-    multiply,
-    subtract,
-)
 from plica.ir.op.index import take, where
 from plica.ir.type.dim import same_dim
 from plica.ir.type.dtype import f64, i64
@@ -41,10 +31,10 @@ def number(value: float) -> Expr:
 
 _HALF: Final = number(0.5)
 _NEAREST: Final[dict[str, Callable[[Expr], Expr]]] = {
-    "round_prefer_floor": lambda at: ceil(subtract(at, _HALF)),
-    "round_prefer_ceil": lambda at: floor(add(at, _HALF)),
-    "floor": floor,
-    "ceil": ceil,
+    "round_prefer_floor": lambda at: ew.ceil(ew.subtract(at, _HALF)),
+    "round_prefer_ceil": lambda at: ew.floor(ew.add(at, _HALF)),
+    "floor": ew.floor,
+    "ceil": ew.ceil,
 }
 
 
@@ -63,26 +53,30 @@ class LateGrid:
         """The place in the input of each place of the result."""
         at = to(places(self.after), f64)
         before = to(amount(self.before), f64)
-        length, last = multiply(self.scale, before), subtract(before, number(1.0))
+        length, last = ew.multiply(self.scale, before), ew.subtract(before, number(1.0))
         single = equal(length, number(1.0))
-        rest = where(single, number(1.0), subtract(length, number(1.0)))
-        half = subtract(divide(add(at, _HALF), self.scale), _HALF)
+        rest = where(single, number(1.0), ew.subtract(length, number(1.0)))
+        half = ew.subtract(ew.divide(ew.add(at, _HALF), self.scale), _HALF)
         match self.mode:
             case "asymmetric":
-                return divide(at, self.scale)
+                return ew.divide(at, self.scale)
             case "align_corners":
-                return where(single, multiply(at, number(0.0)), divide(multiply(at, last), rest))
+                return where(
+                    single, ew.multiply(at, number(0.0)), ew.divide(ew.multiply(at, last), rest)
+                )
             case "tf_crop_and_resize":
-                span = multiply(subtract(self.stop, self.start), last)
-                steps = divide(multiply(at, span), rest)
-                step = where(single, add(multiply(at, number(0.0)), multiply(_HALF, span)), steps)
-                return add(step, multiply(self.start, last))
+                span = ew.multiply(ew.subtract(self.stop, self.start), last)
+                steps = ew.divide(ew.multiply(at, span), rest)
+                step = where(
+                    single, ew.add(ew.multiply(at, number(0.0)), ew.multiply(_HALF, span)), steps
+                )
+                return ew.add(step, ew.multiply(self.start, last))
             case "pytorch_half_pixel":
-                return where(single, add(multiply(at, number(0.0)), number(-0.5)), half)
+                return where(single, ew.add(ew.multiply(at, number(0.0)), number(-0.5)), half)
             case "half_pixel_symmetric":
-                part = divide(to(amount(self.after), f64), length)
-                shift = multiply(multiply(before, _HALF), subtract(number(1.0), part))
-                return add(shift, half)
+                part = ew.divide(to(amount(self.after), f64), length)
+                shift = ew.multiply(ew.multiply(before, _HALF), ew.subtract(number(1.0), part))
+                return ew.add(shift, half)
             case _:
                 return half
 
@@ -101,14 +95,14 @@ def late_grids(  # noqa: PLR0917  # every way to say where the places lie
         factors = [each if isinstance(each, Expr) else number(each) for each in scales]
     else:
         for axis, size in zip(axes, sizes or (), strict=True):
-            whole = maximum(amount(given[axis]), ONE)
-            factors.append(divide(to(amount(size), f64), to(whole, f64)))
+            whole = ew.maximum(amount(given[axis]), ONE)
+            factors.append(ew.divide(to(amount(size), f64), to(whole, f64)))
         if policy != "stretch" and factors:
             if policy not in ("not_larger", "not_smaller"):
                 node.malformed("There is no such policy.", "not_larger, not_smaller", repr(policy))
             one = factors[0]
             for each in factors[1:]:
-                one = minimum(one, each) if policy == "not_larger" else maximum(one, each)
+                one = ew.minimum(one, each) if policy == "not_larger" else ew.maximum(one, each)
             factors = [one] * count
     for at, axis in enumerate(axes):
         before, plain = given[axis], None if scales is None else scales[at]
@@ -123,8 +117,8 @@ def late_grids(  # noqa: PLR0917  # every way to say where the places lie
             if plain == 1 and mode != "tf_crop_and_resize":
                 continue
         else:
-            wide = multiply(to(amount(before), f64), factors[at])
-            rounded = floor(wide if scales is not None else add(wide, _HALF))
+            wide = ew.multiply(to(amount(before), f64), factors[at])
+            rounded = ew.floor(wide if scales is not None else ew.add(wide, _HALF))
             after = node.measured(to(rounded, i64), axis)
         start, stop = (number(0.0), number(1.0)) if region is None else (
             region[at], region[at + count])  # fmt: skip
@@ -150,23 +144,23 @@ def resampled_late(
     whole = to(whole, of)
     for axis, grid in grids.items():
         if grid.mode == "tf_crop_and_resize":
-            at, last = grid.places(), subtract(to(amount(grid.before), f64), number(1.0))
+            at, last = grid.places(), ew.subtract(to(amount(grid.before), f64), number(1.0))
             missed = logical_or(less(at, number(0.0)), less(last, at))
             whole = where(along(missed, axis, rank(whole)), like(outside, whole), whole)
     return whole
 
 
 def _along(x: Expr, axis: int, grid: LateGrid, kernel: ResizeKernel) -> Expr:
-    at, last = grid.places(), subtract(amount(grid.before), ONE)
+    at, last = grid.places(), ew.subtract(amount(grid.before), ONE)
     if kernel.mode == "nearest":
         chosen = to(_NEAREST[kernel.nearest](at), i64)
         return take(x, clamped(chosen, ZERO, last), axis=axis)
-    low = to(floor(at), i64)
+    low = to(ew.floor(at), i64)
     reach = range(2) if kernel.mode == "linear" else range(-1, 3)
     taps: list[tuple[Expr, Expr]] = []
     for step in reach:
-        place = add(low, const(step, i64))
-        weight = _falloff(kernel, subtract(to(place, f64), at))
+        place = ew.add(low, const(step, i64))
+        weight = _falloff(kernel, ew.subtract(to(place, f64), at))
         if kernel.exclude:
             out = logical_or(less(place, ZERO), less(last, place))
             weight = where(out, number(0.0), weight)
@@ -174,29 +168,29 @@ def _along(x: Expr, axis: int, grid: LateGrid, kernel: ResizeKernel) -> Expr:
     if kernel.exclude:
         total = taps[0][1]
         for _, weight in taps[1:]:
-            total = add(total, weight)
+            total = ew.add(total, weight)
         total = where(equal(total, number(0.0)), number(1.0), total)
-        taps = [(place, divide(weight, total)) for place, weight in taps]
+        taps = [(place, ew.divide(weight, total)) for place, weight in taps]
     found: Expr | None = None
     for place, weight in taps:
         part = take(x, clamped(place, ZERO, last), axis=axis)
-        part = multiply(part, along(to(weight, dtype(x)), axis, rank(x)))
-        found = part if found is None else add(found, part)
+        part = ew.multiply(part, along(to(weight, dtype(x)), axis, rank(x)))
+        found = part if found is None else ew.add(found, part)
     assert found is not None
     return found
 
 
 def _falloff(kernel: ResizeKernel, distance: Expr) -> Expr:
     """How much a place counts at a distance."""
-    x = absolute(distance)
+    x = ew.absolute(distance)
     if kernel.mode == "linear":
-        return maximum(subtract(number(1.0), x), number(0.0))
+        return ew.maximum(ew.subtract(number(1.0), x), number(0.0))
     a = kernel.cubic
 
     def polynomial(*factors: float) -> Expr:
         value: Expr = number(factors[0])
         for each in factors[1:]:
-            value = add(multiply(value, x), number(each))
+            value = ew.add(ew.multiply(value, x), number(each))
         return value
 
     near = polynomial(a + 2, -(a + 3), 0.0, 1.0)

@@ -13,21 +13,11 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.window import kernel_of, slide, with_bias
 from plica.frontend.onnx.row.word import Row, dtype, in_f32, like, rank, shape, to
 from plica.ir.graph.expression import Expr, const
+from plica.ir.op import elementwise as ew
 from plica.ir.op.comparison import less_equal, logical_and
 from plica.ir.op.convolution import conv_transpose
 from plica.ir.op.create import full
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import (
-    absolute,
-    add,
-    floor,
-    maximum,
-    minimum,
-    mod,
-    multiply,
-    round_,
-    subtract,
-)
 from plica.ir.op.index import gather_nd, where
 from plica.ir.op.join import stack
 from plica.ir.op.roi import roi_align
@@ -47,32 +37,33 @@ def _mirrored(at: Expr, low: float, high: float) -> Expr:
     """A place outside of an interval, folded back into it as often as it takes."""
     span = max(high - low, 0.0)
     if span == 0.0:
-        return multiply(at, like(0, at))
-    away = mod(absolute(subtract(at, like(low, at))), like(2 * span, at))
-    return add(minimum(away, subtract(like(2 * span, at), away)), like(low, at))
+        return ew.multiply(at, like(0, at))
+    away = ew.mod(ew.absolute(ew.subtract(at, like(low, at))), like(2 * span, at))
+    return ew.add(ew.minimum(away, ew.subtract(like(2 * span, at), away)), like(low, at))
 
 
 def _cubic(distance: Expr, near: bool) -> Expr:
     """The weight of a place within one step, or between one and two."""
-    a, x = _CUBIC, absolute(distance)
+    a, x = _CUBIC, ew.absolute(distance)
     factors = (a + 2, -(a + 3), 0.0, 1.0) if near else (a, -5 * a, 8 * a, -4 * a)
     total: Expr = like(factors[0], x)
     for each in factors[1:]:
-        total = add(multiply(total, x), like(each, x))
+        total = ew.add(ew.multiply(total, x), like(each, x))
     return total
 
 
 def _taps(mode: str, at: Expr) -> list[tuple[Expr, Expr | None]]:
     """The places that count along an axis, and how much."""
     if mode == "nearest":
-        return [(round_(at), None)]
-    low = floor(at)
-    part = subtract(at, low)
+        return [(ew.round_(at), None)]
+    low = ew.floor(at)
+    part = ew.subtract(at, low)
     one = like(1, at)
     if mode == "linear":
-        return [(low, subtract(one, part)), (add(low, one), part)]
+        return [(low, ew.subtract(one, part)), (ew.add(low, one), part)]
     steps = [
-        (add(low, like(step, low)), subtract(part, like(step, part))) for step in (-1, 0, 1, 2)
+        (ew.add(low, like(step, low)), ew.subtract(part, like(step, part)))
+        for step in (-1, 0, 1, 2)
     ]
     return [
         (place, _cubic(distance, near))
@@ -103,9 +94,11 @@ def _grid_sample(node: OnnxNode) -> Expr:
         at = reshape(slice_(grid, start, stop), places[:-1])
         one = like(1, at)
         if align:
-            at = multiply(add(at, one), like((size - 1) / 2, at))
+            at = ew.multiply(ew.add(at, one), like((size - 1) / 2, at))
         else:
-            at = multiply(subtract(multiply(add(at, one), like(size, at)), one), like(0.5, at))
+            at = ew.multiply(
+                ew.subtract(ew.multiply(ew.add(at, one), like(size, at)), one), like(0.5, at)
+            )
         bounds = (0.0, size - 1.0) if align else (-0.5, size - 0.5)
         axes.append(_inside(at, _MODES[mode], padding, size, bounds))
     return to(_summed(x, axes, sizes, padding == "zeros"), dtype(x))
@@ -117,23 +110,20 @@ def _inside(
     """Places along an axis with weights; only those of zeros may lie outside of it."""
     last = like(size - 1, at)
     if padding == "border" and mode != "cubic":
-        at = minimum(maximum(at, like(0, at)), last)
+        at = ew.minimum(ew.maximum(at, like(0, at)), last)
     if padding == "reflection" and mode != "cubic":
-        at = _mirrored(round_(at) if mode == "nearest" else at, *bounds)
+        at = _mirrored(ew.round_(at) if mode == "nearest" else at, *bounds)
     taps = _taps(mode, at)
     if padding == "zeros":
         return taps
     fold: Callable[[Expr], Expr] = (
         (lambda place: _mirrored(place, *bounds)) if padding == "reflection" else (lambda p: p)
     )
-    return [(minimum(maximum(fold(p), like(0, p)), last), weight) for p, weight in taps]
+    return [(ew.minimum(ew.maximum(fold(p), like(0, p)), last), weight) for p, weight in taps]
 
 
 def _summed(
-    x: Expr,
-    axes: list[list[tuple[Expr, Expr | None]]],
-    sizes: tuple[int, ...],
-    zeros: bool,
+    x: Expr, axes: list[list[tuple[Expr, Expr | None]]], sizes: tuple[int, ...], zeros: bool
 ) -> Expr:
     """The weighted sum over the places of all axes together."""
     images = moveaxis(in_f32(x), (1,), (rank(x) - 1,))
@@ -146,16 +136,16 @@ def _summed(
                     less_equal(like(0, place), place), less_equal(place, like(size - 1, place))
                 )
                 valid = fits if valid is None else logical_and(valid, fits)
-            inside = minimum(maximum(place, like(0, place)), like(size - 1, place))
+            inside = ew.minimum(ew.maximum(place, like(0, place)), like(size - 1, place))
             places.append(to(inside, i64))
             if weight is not None:
-                whole = weight if whole is None else multiply(whole, weight)
+                whole = weight if whole is None else ew.multiply(whole, weight)
         found = gather_nd(images, stack(tuple(places), axis=-1), batch_dims=1)
         if whole is not None:
-            found = multiply(found, to(expand_dims(whole, axis=(-1,)), dtype(found)))
+            found = ew.multiply(found, to(expand_dims(whole, axis=(-1,)), dtype(found)))
         if valid is not None:
             found = where(expand_dims(valid, axis=(-1,)), found, like(0, found))
-        total = found if total is None else add(total, found)
+        total = found if total is None else ew.add(total, found)
     assert total is not None
     return moveaxis(total, (rank(total) - 1,), (1,))
 

@@ -34,18 +34,38 @@ MOST_TURNS: Final = 4096
 
 
 def _scan(node: OnnxNode) -> Made:
-    if node.opset < 9:
-        node.unsupported("Scan of version 8 is not supported.", "version 9 or later")
+    if node.opset >= 9:
+        inputs = [node.need(at) for at in range(len(node.inputs))]
+        return _turns(node, inputs, node.integers("scan_input_directions"))
+    # Before version 9 the first axis of everything is a batch, of which each has a scan of its own.
+    if node.value(0) is not None:
+        node.unsupported("Scans of different lengths are not supported.", "no lengths", "lengths")
+    inputs = [node.need(at) for at in range(1, len(node.inputs))]
+    sizes = {known(each.type.shape[0]) if each.type.shape else None for each in inputs}
+    batch = sizes.pop() if len(sizes) == 1 else None
+    if batch is None or not 1 <= batch <= MOST_TURNS:
+        node.unsupported("A scan has a batch of a known size.", f"1 to {MOST_TURNS}", str(batch))
+    every = [
+        _turns(node, [TensorValue(_item(each.expr, 0, at)) for each in inputs],
+               node.integers("directions"))
+        for at in range(batch)
+    ]  # fmt: skip
+    return [stack(rows, axis=0) for rows in zip(*every, strict=True)]
+
+
+def _turns(
+    node: OnnxNode, inputs: list[TensorValue], directions: tuple[int, ...] | None
+) -> list[Expr]:
+    """What a scan gives: state, then what it collects."""
     body = node.graph("body")
     count = node.integer("num_scan_inputs")
-    inputs = [node.need(at) for at in range(len(node.inputs))]
     states = len(inputs) - count
     outputs = len(body.output) - states
     if states < 0 or count < 1 or outputs < 0 or len(body.input) != len(inputs):
         node.malformed("The body does not fit the scan.", str(len(inputs)), str(len(body.input)))
     state, given = inputs[:states], inputs[states:]
     axes = node.integers("scan_input_axes") or (0,) * count
-    turned = node.integers("scan_input_directions") or (0,) * count
+    turned = directions or (0,) * count
     out_axes = node.integers("scan_output_axes") or (0,) * outputs
     out_turned = node.integers("scan_output_directions") or (0,) * outputs
     if (len(axes), len(turned)) != (count, count) or (
@@ -82,12 +102,16 @@ def _scan(node: OnnxNode) -> Made:
         for row, value in zip(rows, made[states:], strict=True):
             row.append(value.expr)
     if not length:
-        return [*state, *_none_scanned(node, state, given, places, out_axes)]
+        return [*_exprs(state), *_none_scanned(node, state, given, places, out_axes)]
     ends: list[Expr] = []
     for row, axis, back in zip(rows, out_axes, out_turned, strict=True):
         items_ = tuple(reversed(row)) if back else tuple(row)
         ends.append(stack(items_, axis=axis_in(node, axis, rank(row[0]) + 1)))
-    return [*state, *ends]
+    return [*_exprs(state), *ends]
+
+
+def _exprs(values: list[TensorValue]) -> list[Expr]:
+    return [each.expr for each in values]
 
 
 def _scanned(

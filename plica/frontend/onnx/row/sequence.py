@@ -1,8 +1,8 @@
-"""Rows of sequences and optionals: tensors one after the other, as many as the file says.
+"""Rows of sequences and optionals: tensors one after the other.
 
-A sequence is the language's tuple, so its length is known when a model is read; a place in it may
-be known when the model runs, and its tensors may have different sizes.  An optional is what it
-holds, or an input left out.
+A sequence whose length is known when a model is read is the language's tuple; a place in it may be
+known when the model runs, and its tensors may have different sizes.  Any other is ragged
+(`plica.frontend.onnx.ragged`).  An optional is what it holds, or a bool beside that.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
 
+import attrs
 import numpy as np
 
+from plica.frontend.onnx import ragged
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.word import Made, Row, axis_in, dtype, rank, shape
+from plica.frontend.onnx.ragged import as_ragged
+from plica.frontend.onnx.row.word import Made, Row, as_scalar, axis_in, dtype, rank, shape
 from plica.frontend.onnx.run_time import (
     ZERO,
     amount,
@@ -25,8 +28,14 @@ from plica.frontend.onnx.run_time import (
     wrapped_index,
 )
 from plica.frontend.onnx.storage import dtype_of
-from plica.frontend.onnx.value import SequenceValue, TensorValue
-from plica.ir.graph.expression import Expr, If, const
+from plica.frontend.onnx.value import (
+    GrowingValue,
+    OptionValue,
+    RaggedValue,
+    SequenceValue,
+    TensorValue,
+)
+from plica.ir.graph.expression import Expr, If, Tuple, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.comparison import equal, less
 from plica.ir.op.elementwise import add
@@ -50,11 +59,10 @@ def _construct(node: OnnxNode) -> SequenceValue:
     return SequenceValue.holding(found, dtype(found[0]))
 
 
-def _items(node: OnnxNode) -> tuple[Expr, ...]:
+def _items(node: OnnxNode) -> tuple[Expr, ...] | RaggedValue:
+    """The tensors of a sequence, where their number is known, or all of them in two parts."""
     value = node.need(0)
-    if not isinstance(value, SequenceValue):
-        node.malformed("Input 0 is a sequence.", "a sequence", str(value.type))
-    return value.items
+    return value.items if isinstance(value, SequenceValue) else as_ragged(node.place, value)
 
 
 def _like(node: OnnxNode, items: Sequence[Expr]) -> SequenceValue:
@@ -79,6 +87,8 @@ def _place(node: OnnxNode, at: int, count: int, most: int) -> int | Expr:
 
 def _at(node: OnnxNode) -> Expr:
     items = _items(node)
+    if isinstance(items, RaggedValue):
+        return ragged.item(node, items, as_scalar(node.x(1)))
     if not items:
         node.malformed("There is nothing in an empty sequence.", "a tensor", "none")
     at = _place(node, 1, len(items), len(items) - 1)
@@ -102,9 +112,16 @@ def _either(node: OnnxNode, condition: Expr, yes: Expr, no: Expr) -> Expr:
     return If(condition, matched(yes, sizes), matched(no, sizes))
 
 
-def _insert(node: OnnxNode) -> SequenceValue:
-    items, new = list(_items(node)), node.x(1)
-    if node.value(2) is None:
+def _insert(node: OnnxNode) -> TensorValue:
+    sequence, new, spot = node.need(0), node.x(1), node.maybe(2)
+    if isinstance(sequence, GrowingValue) and spot is None:
+        ragged.check_rank(node.place, rank(new))
+        return attrs.evolve(sequence, expr=Tuple((*sequence.parts, new)))
+    found_ = _items(node)
+    if isinstance(found_, RaggedValue):
+        return ragged.inserted(node, found_, new, None if spot is None else as_scalar(spot))
+    items = list(found_)
+    if spot is None:
         return _like(node, [*items, new])
     at = _place(node, 2, len(items), len(items))
     if isinstance(at, int):
@@ -120,8 +137,11 @@ def _insert(node: OnnxNode) -> SequenceValue:
     return _like(node, found)
 
 
-def _erase(node: OnnxNode) -> SequenceValue:
-    items = list(_items(node))
+def _erase(node: OnnxNode) -> TensorValue:
+    items = _items(node)
+    if isinstance(items, RaggedValue):
+        spot = node.maybe(1)
+        return ragged.erased(node, items, None if spot is None else as_scalar(spot))
     if not items:
         node.malformed("There is nothing in an empty sequence.", "a tensor", "none")
     at = len(items) - 1 if node.value(1) is None else _place(node, 1, len(items), len(items) - 1)
@@ -134,11 +154,21 @@ def _erase(node: OnnxNode) -> SequenceValue:
 
 
 def _length(node: OnnxNode) -> Expr:
-    return const(len(_items(node)), i64)
+    items = _items(node)
+    if isinstance(items, RaggedValue):
+        return ragged.length(items)
+    return const(len(items), i64)
 
 
 def _concat(node: OnnxNode) -> Expr:
     items = _items(node)
+    if isinstance(items, RaggedValue):
+        axes = node.flag("new_axis")
+        if items.rank is None:
+            message = "The number of axes of the tensors of this sequence is not known."
+            node.unsupported(message, "tensors of one rank", items.word)
+        along = axis_in(node, node.integer("axis"), items.rank + axes)
+        return ragged.concatenated(node, items, along, axes)
     if not items:
         node.malformed("There is nothing to join.", "a tensor", "none")
     new = node.flag("new_axis")
@@ -146,7 +176,7 @@ def _concat(node: OnnxNode) -> Expr:
     return stack(items, axis=axis) if new else concat(items, axis=axis)
 
 
-def _split(node: OnnxNode) -> SequenceValue:
+def _split(node: OnnxNode) -> TensorValue:
     x = node.x(0)
     axis = axis_in(node, node.integer("axis", 0), rank(x))
     whole, keep = shape(x)[axis], node.flag("keepdims", True)
@@ -159,10 +189,13 @@ def _split(node: OnnxNode) -> SequenceValue:
             total = total + each
         x = matched(x, (*shape(x)[:axis], total, *shape(x)[axis + 1 :]))
     else:
-        step = 1 if node.value(1) is None else int(node.scalar(1))
+        (said,) = (1,) if node.value(1) is None else pieces(node, 1)
         keep, length = keep or node.value(1) is not None, known(whole)
-        if length is None or step < 1 or -(-length // step) > LONGEST:
-            node.unsupported("A sequence has a known length.", f"at most {LONGEST}", str(whole))
+        if not isinstance(said, int) or length is None or -(-length // max(said, 1)) > LONGEST:
+            return ragged.split(node, x, axis, amount(said), keep)
+        step = said
+        if step < 1:
+            node.malformed("A sequence is made of parts of some length.", "1 or more", str(step))
         sizes = [index(min(step, length - at)) for at in range(0, length, step)]
     starts = [index(0), *accumulate(sizes, lambda a, b: a + b)][:-1]
     parts = [
@@ -176,13 +209,28 @@ def _split(node: OnnxNode) -> SequenceValue:
 
 
 def _optional(node: OnnxNode) -> Made:
-    if node.has("type") or node.value(0) is None:
-        node.unsupported("An optional without a value is no tensor.", "a value", "none")
-    return node.need(0)
+    said = node.type_given("type")
+    if node.value(0) is not None:
+        return node.need(0)
+    if said is None:
+        node.malformed("An optional without a value says what it may hold.", "a type", "none")
+    holds_list = said.HasField("sequence_type")
+    of = (said.sequence_type.elem_type if holds_list else said).tensor_type
+    axes = len(of.shape.dim) if of.HasField("shape") else None
+    return ragged.absent(dtype_of(of.elem_type, node.place), axes, holds_list)
+
+
+def _get_element(node: OnnxNode) -> Made:
+    value = node.need(0)
+    if not isinstance(value, OptionValue):
+        return value
+    inside = ragged.held(node, value)
+    return inside if value.holds_list else ragged.item(node, inside, const(0, i64))
 
 
 def _has_element(node: OnnxNode) -> Expr:
-    return const(node.value(0) is not None)
+    value = node.value(0)
+    return value.parts[0] if isinstance(value, OptionValue) else const(value is not None)
 
 
 # fmt: off
@@ -196,7 +244,7 @@ TABLE: Final[dict[str, Row]] = {
     "ConcatFromSequence": _concat,
     "SplitToSequence":    _split,
     "Optional":           _optional,
-    "OptionalGetElement": lambda node: node.need(0),
+    "OptionalGetElement": _get_element,
     "OptionalHasElement": _has_element,
 }
 # fmt: on

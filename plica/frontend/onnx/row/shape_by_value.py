@@ -40,19 +40,9 @@ from plica.frontend.onnx.run_time import (
 from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar, index
+from plica.ir.op import elementwise as ew
 from plica.ir.op.comparison import equal, less, logical_and
 from plica.ir.op.create import iota_like
-from plica.ir.op.elementwise import (
-    add,
-    ceil,
-    divide,
-    floor_divide,
-    maximum,
-    mod,
-    multiply,
-    negative,
-    subtract,
-)
 from plica.ir.op.index import take, where
 from plica.ir.op.reduction import any_
 from plica.ir.op.repeat import broadcast_to
@@ -71,8 +61,8 @@ def reshape_by_dims(node: OnnxNode, x: Expr, sizes: Sequence[Scalar | int]) -> E
         return reshaped(x, rest)
     if known(product(rest)) != 0 and quotient(total, product(rest)) is not None:
         return reshape(x, tuple(sizes))
-    known_part = maximum(amount(product(rest)), ONE)
-    left = node.measured(floor_divide(amount(total), known_part))
+    known_part = ew.maximum(amount(product(rest)), ONE)
+    left = node.measured(ew.floor_divide(amount(total), known_part))
     return reshaped(x, [left if e == -1 else size_from(node, e) for e in sizes])
 
 
@@ -93,8 +83,8 @@ def reshape_by_value(node: OnnxNode, x: Expr, given: Sequence[Piece], keep_zero:
     open_ = [isinstance(each, Expr) or each == -1 for each in sizes]
     values = [amount(each) for each in sizes]
     said = [where(equal(v, MINUS), ONE, v) if o else v for v, o in zip(values, open_, strict=True)]
-    whole = maximum(total_of(said, multiply, ONE), ONE)
-    left = floor_divide(amount(product(shape(x))), whole)
+    whole = ew.maximum(total_of(said, ew.multiply, ONE), ONE)
+    left = ew.floor_divide(amount(product(shape(x))), whole)
     found = [
         size_from(node, where(equal(value, MINUS), left, value), at) if late else
         size_from(node, each)
@@ -122,13 +112,13 @@ def slice_by_value(
             for some, other in ((starts, ZERO), (stops, length), (steps, ONE))
         )
         first, end = (wrapped_index(each, length) for each in (start, stop))
-        last = subtract(length, ONE)
+        last = ew.subtract(length, ONE)
         forward = less(ZERO, stride)
         first = where(forward, clamped(first, ZERO, length), clamped(first, ZERO, last))
         end = where(forward, clamped(end, ZERO, length), clamped(end, MINUS, last))
         by = where(equal(stride, ZERO), ONE, stride)
-        size = node.measured(at_least_zero(ceiling(subtract(end, first), by)), axis)
-        x = take(x, add(first, multiply(places(size), stride)), axis=axis)
+        size = node.measured(at_least_zero(ceiling(ew.subtract(end, first), by)), axis)
+        x = take(x, ew.add(first, ew.multiply(places(size), stride)), axis=axis)
     return x
 
 
@@ -142,7 +132,7 @@ def split_by_value(node: OnnxNode, x: Expr, axis: int, parts: Sequence[Piece]) -
     x = matched(x, (*shape(x)[:axis], whole, *shape(x)[axis + 1 :]))
     starts = [index(0), *accumulate(sizes, lambda a, b: a + b)][:-1]
     return [
-        take(x, add(places(size), amount(start)), axis=axis)
+        take(x, ew.add(places(size), amount(start)), axis=axis)
         for start, size in zip(starts, sizes, strict=True)
     ]
 
@@ -187,14 +177,14 @@ def pad_by_value(
         )
         length = amount(shape(x)[axis])
         if mode == "constant":
-            cut, kept = at_least_zero(subtract(ZERO, low)), length
+            cut, kept = at_least_zero(ew.subtract(ZERO, low)), length
         else:  # what is cut off is no part of the border
-            cut = at_least_zero(subtract(ZERO, low))
-            kept = subtract(subtract(length, cut), at_least_zero(subtract(ZERO, high)))
-        size = node.measured(add(length, add(low, high)), axis)
-        at = subtract(places(size), at_least_zero(low))
+            cut = at_least_zero(ew.subtract(ZERO, low))
+            kept = ew.subtract(ew.subtract(length, cut), at_least_zero(ew.subtract(ZERO, high)))
+        size = node.measured(ew.add(length, ew.add(low, high)), axis)
+        at = ew.subtract(places(size), at_least_zero(low))
         if mode == "constant":
-            at = subtract(places(size), low)
+            at = ew.subtract(places(size), low)
             inside = logical_and(less(MINUS, at), less(at, length))
             if known(shape(x)[axis]) == 0:
                 x = broadcast_to(
@@ -207,10 +197,10 @@ def pad_by_value(
         if mode == "reflect":
             at = reflected(at, kept)
         elif mode == "wrap":
-            at = mod(at, maximum(kept, ONE))
+            at = ew.mod(at, ew.maximum(kept, ONE))
         else:
-            at = clamped(at, ZERO, subtract(kept, ONE))
-        x = take(x, add(at, cut), axis=axis)
+            at = clamped(at, ZERO, ew.subtract(kept, ONE))
+        x = take(x, ew.add(at, cut), axis=axis)
     return x
 
 
@@ -221,9 +211,12 @@ def center_by_value(node: OnnxNode, x: Expr, wanted: Sequence[Piece], axes: Sequ
     two = const(2, i64)
     for axis, piece in zip(axes, wanted, strict=True):
         length, size = amount(shape(x)[axis]), size_from(node, piece, axis)
-        more = subtract(amount(size), length)
-        border = floor_divide(at_least_zero(more), two)
-        at = add(places(size), subtract(floor_divide(at_least_zero(negative(more)), two), border))
+        more = ew.subtract(amount(size), length)
+        border = ew.floor_divide(at_least_zero(more), two)
+        at = ew.add(
+            places(size),
+            ew.subtract(ew.floor_divide(at_least_zero(ew.negative(more)), two), border),
+        )
         inside = logical_and(less(MINUS, at), less(at, length))
         taken = take(x, at, axis=axis, mode="clip")
         x = where(along(inside, axis, rank(x)), taken, like(0, x))
@@ -233,7 +226,7 @@ def center_by_value(node: OnnxNode, x: Expr, wanted: Sequence[Piece], axes: Sequ
 def triangle_by_value(x: Expr, offset: Expr, upper: bool) -> Expr:
     """What lies on one side of a diagonal, zeros elsewhere."""
     row, column = (iota_like(x, axis=rank(x) + side, dtype=i64) for side in (-2, -1))
-    above = subtract(subtract(column, row), to(as_scalar(offset), i64))
+    above = ew.subtract(ew.subtract(column, row), to(as_scalar(offset), i64))
     side = less(MINUS, above) if upper else less(above, ONE)
     return where(side, x, like(0, x))
 
@@ -267,7 +260,7 @@ def squeeze_by_value(node: OnnxNode, x: Expr, axes: Expr, count_: int) -> Expr:
     count: Expr = ZERO
     for each in gone:
         before.append(count)
-        count = add(count, where(each, ZERO, ONE))
+        count = ew.add(count, where(each, ZERO, ONE))
     for number in range(left):
         chosen: Expr = ONE
         for at, size in enumerate(shape(x)):
@@ -288,7 +281,7 @@ def unsqueeze_by_value(node: OnnxNode, x: Expr, axes: Expr, count_: int) -> Expr
         for at, size in enumerate(shape(x)):
             chosen = where(equal(count, const(at, i64)), amount(size), chosen)
         sizes.append(where(each, ONE, chosen))
-        count = add(count, where(each, ZERO, ONE))
+        count = ew.add(count, where(each, ZERO, ONE))
     return reshaped(x, [node.measured(each, at) for at, each in enumerate(sizes)])
 
 
@@ -299,11 +292,11 @@ def range_by_value(
     first, end, by = (as_scalar(each.expr) for each in (start, stop, step))
     of = dtype(first)
     if of.is_float:
-        span = divide(to(subtract(end, first), f64), to(by, f64))
-        count = to(ceil(span), i64)
+        span = ew.divide(to(ew.subtract(end, first), f64), to(by, f64))
+        count = to(ew.ceil(span), i64)
     else:
         wide = to(by, i64)
-        apart = subtract(to(end, i64), to(first, i64))
+        apart = ew.subtract(to(end, i64), to(first, i64))
         count = ceiling(apart, where(equal(wide, ZERO), ONE, wide))
     size = node.measured(at_least_zero(count))
-    return add(first, multiply(to(places(size), of), by))
+    return ew.add(first, ew.multiply(to(places(size), of), by))

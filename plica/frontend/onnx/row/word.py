@@ -19,22 +19,9 @@ from plica.ir.op.elementwise import cast, clip
 from plica.ir.type.dtype import DType, f32, i8
 
 __all__ = [
-    "Made",
-    "Row",
-    "along",
-    "as_scalar",
-    "axes_in",
-    "axis_in",
-    "direct",
-    "dtype",
-    "in_f32",
-    "into_storage",
-    "is_one",
-    "like",
-    "rank",
-    "shape",
-    "to",
-]
+    "Made", "Row", "along", "as_scalar", "axes_in", "axis_in", "direct", "dtype", "in_f32",
+    "into_storage", "is_one", "like", "rank", "shape", "to",
+]  # fmt: skip
 
 Made: TypeAlias = Expr | TensorValue | Sequence[Expr | TensorValue]
 Row: TypeAlias = Callable[[OnnxNode], Made]

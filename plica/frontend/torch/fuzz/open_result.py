@@ -61,10 +61,7 @@ def eager(
 
 
 def _called(
-    node: fx.Node,
-    values: dict[Any, Any],
-    source: torch.Generator | None,
-    order: Order | None,
+    node: fx.Node, values: dict[Any, Any], source: torch.Generator | None, order: Order | None
 ) -> Any:
     import torch
     from torch.fx.node import map_arg

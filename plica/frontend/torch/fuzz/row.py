@@ -241,8 +241,7 @@ def _permute(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
 
 def _changed(d: CallDraw, k: KnownValue, x: Tensor) -> TorchCall:
     return TorchCall(
-        f"torch.Tensor.{d.pick(*_CHANGES)}",
-        (TorchCall("torch.clone", (k,)), d.like(x, True)),
+        f"torch.Tensor.{d.pick(*_CHANGES)}", (TorchCall("torch.clone", (k,)), d.like(x, True))
     )
 
 

@@ -6,14 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from plica.frontend.torch.node import TorchNode
-from plica.frontend.torch.row.word import (
-    Row,
-    casted,
-    constant,
-    opmath,
-)
+from plica.frontend.torch.row.word import Row, casted, constant, opmath
 from plica.frontend.word import dtype, like
 from plica.ir.graph.expression import Expr
+from plica.ir.op import elementwise as ew
 from plica.ir.op.activation import (
     celu,
     elu,
@@ -27,25 +23,7 @@ from plica.ir.op.activation import (
     selu,
     silu,
 )
-from plica.ir.op.comparison import (
-    greater,
-    greater_equal,
-    less,
-    less_equal,
-    logical_and,
-)
-from plica.ir.op.elementwise import (
-    add,
-    divide,
-    exp,
-    expm1,
-    log1p,
-    maximum,
-    minimum,
-    multiply,
-    negative,
-    subtract,
-)
+from plica.ir.op.comparison import greater, greater_equal, less, less_equal, logical_and
 from plica.ir.op.index import where
 
 
@@ -63,9 +41,9 @@ def _elu(node: TorchNode) -> Expr:
     alpha, scale, before = (float(node.number(n)) for n in ("alpha", "scale", "input_scale"))
 
     def value(x: Expr) -> Expr:
-        inner = multiply(expm1(multiply(x, like(before, x))), like(alpha, x))
+        inner = ew.multiply(ew.expm1(ew.multiply(x, like(before, x))), like(alpha, x))
         bent = elu(x, alpha=alpha) if before == 1.0 else where(less(x, like(0, x)), inner, x)
-        return bent if scale == 1.0 else multiply(bent, like(scale, x))
+        return bent if scale == 1.0 else ew.multiply(bent, like(scale, x))
 
     return _wide(node, value)
 
@@ -79,22 +57,22 @@ def _softplus(node: TorchNode) -> Expr:
     beta, threshold = float(node.number("beta")), float(node.number("threshold"))
 
     def value(x: Expr) -> Expr:
-        scaled = multiply(x, like(beta, x))
-        soft = divide(log1p(exp(scaled)), like(beta, x))
+        scaled = ew.multiply(x, like(beta, x))
+        soft = ew.divide(ew.log1p(ew.exp(scaled)), like(beta, x))
         return where(greater(scaled, like(threshold, x)), x, soft)
 
     return _wide(node, value)
 
 
 def _hard_sigmoid(x: Expr) -> Expr:
-    inner = minimum(maximum(add(x, like(3, x)), like(0, x)), like(6, x))
-    return divide(inner, like(6, x))
+    inner = ew.minimum(ew.maximum(ew.add(x, like(3, x)), like(0, x)), like(6, x))
+    return ew.divide(inner, like(6, x))
 
 
 def _leaky(node: TorchNode) -> Expr:
     slope = float(node.number("negative_slope"))
     if slope == 0.0:  # then an infinite input gives nan, which a plain factor shows
-        return _wide(node, lambda x: where(greater(x, like(0, x)), x, multiply(x, like(0, x))))
+        return _wide(node, lambda x: where(greater(x, like(0, x)), x, ew.multiply(x, like(0, x))))
     return _wide(node, lambda x: leaky_relu(x, alpha=slope))
 
 
@@ -111,10 +89,10 @@ def _shrink(hard: bool) -> Row:
         def value(x: Expr) -> Expr:
             edge, zero = like(limit, x), like(0, x)
             if hard:
-                kept = logical_and(greater_equal(x, negative(edge)), less_equal(x, edge))
+                kept = logical_and(greater_equal(x, ew.negative(edge)), less_equal(x, edge))
                 return where(kept, zero, x)
-            below = where(less(x, negative(edge)), add(x, edge), multiply(x, zero))
-            return where(greater(x, edge), subtract(x, edge), below)
+            below = where(less(x, ew.negative(edge)), ew.add(x, edge), ew.multiply(x, zero))
+            return where(greater(x, edge), ew.subtract(x, edge), below)
 
         return _wide(node, value)
 
@@ -123,7 +101,7 @@ def _shrink(hard: bool) -> Row:
 
 def _prelu(node: TorchNode) -> Expr:
     x, slope = node.x(), node.x("weight")
-    return where(greater(x, like(0, x)), x, multiply(slope, x))
+    return where(greater(x, like(0, x)), x, ew.multiply(slope, x))
 
 
 def _log_sigmoid(node: TorchNode) -> list[Expr | None]:

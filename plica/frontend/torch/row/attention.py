@@ -70,24 +70,22 @@ def _flash(node: TorchNode) -> list[Expr | None]:
 
 def _heads(node: TorchNode, x: Expr, heads: int, width: int) -> tuple[Expr, Expr]:
     """Self-attention with all heads at once: the result before its projection, and the weights."""
-    inner = dtype(x)
-    both = add(dense(x, casted(node.x("qkv_weight"), inner)), casted(node.x("qkv_bias"), inner))
+    both = _layer(node, x, "qkv_weight", "qkv_bias")
     batch, length, _ = shape(x)
     size = width // heads
     parts = []
     for at in range(3):
         part = slice_(both, (at * width,), ((at + 1) * width,), None, (2,))
         parts.append(transpose(reshape(part, (batch, length, heads, size)), (0, 2, 1, 3)))
-    query, key, value = parts
-    scaled = multiply(query, like(1.0 / math.sqrt(size), query))
-    weights = softmax(matmul(scaled, transpose(key, (0, 1, 3, 2))), axis=3)
-    joined = transpose(matmul(weights, value), (0, 2, 1, 3))
+    query, key, value = map(in_f32, parts)
+    scores = matmul(query, transpose(key, (0, 1, 3, 2)))
+    weights = softmax(multiply(scores, like(1.0 / math.sqrt(size), scores)), axis=3)
+    joined = transpose(casted(matmul(weights, value), dtype(x)), (0, 2, 1, 3))
     return reshape(joined, (batch, length, width)), weights
 
 
-def _projected(node: TorchNode, x: Expr) -> Expr:
-    inner = dtype(x)
-    return add(dense(x, casted(node.x("proj_weight"), inner)), casted(node.x("proj_bias"), inner))
+def _layer(node: TorchNode, x: Expr, weight: str, bias: str) -> Expr:
+    return add(dense(x, node.x(weight)), node.x(bias))
 
 
 def _check_layer(node: TorchNode, x: Expr) -> None:
@@ -102,26 +100,24 @@ def _encoder_layer(node: TorchNode) -> Expr:
     x = node.x("src")
     _check_layer(node, x)
     of = dtype(x)
-    x = casted(x, opmath(of))
     first, epsilon = node.flag("norm_first"), float(node.number("eps"))
     bend = gelu if node.flag("use_gelu") else relu
     width, heads = node.integer("embed_dim"), node.integer("num_heads")
 
     def normed(y: Expr, number: int) -> Expr:
         names = (f"norm_weight_{number}", f"norm_bias_{number}")
-        gamma, beta = (casted(node.x(name), dtype(y)) for name in names)
-        return layer_norm(y, gamma, beta, axis=2, epsilon=epsilon)
+        wide, gamma, beta = (casted(each, opmath(of)) for each in (y, *map(node.x, names)))
+        return casted(layer_norm(wide, gamma, beta, axis=2, epsilon=epsilon), of)
 
     def layer(y: Expr, number: int) -> Expr:
-        names = (f"ffn_weight_{number}", f"ffn_bias_{number}")
-        weight, bias = (casted(node.x(name), dtype(y)) for name in names)
-        return add(dense(y, weight), bias)
+        return _layer(node, y, f"ffn_weight_{number}", f"ffn_bias_{number}")
 
     joined, _ = _heads(node, normed(x, 1) if first else x, heads, width)
-    x = add(x, _projected(node, joined))
+    x = add(x, _layer(node, joined, "proj_weight", "proj_bias"))
     x = x if first else normed(x, 1)
-    x = add(x, layer(bend(layer(normed(x, 2) if first else x, 1)), 2))
-    return casted(x if first else normed(x, 2), of)
+    bent = bend(casted(layer(normed(x, 2) if first else x, 1), opmath(of)))
+    x = add(x, layer(casted(bent, of), 2))
+    return x if first else normed(x, 2)
 
 
 def _multi_head(node: TorchNode) -> list[Expr | None]:
@@ -131,9 +127,9 @@ def _multi_head(node: TorchNode) -> list[Expr | None]:
         node.unsupported(f"{node.kind} of three tensors is not supported.", "self-attention")
     of = dtype(x)
     width, heads = node.integer("embed_dim"), node.integer("num_head")
-    joined, weights = _heads(node, casted(x, opmath(of)), heads, width)
+    joined, weights = _heads(node, x, heads, width)
     averaged = node.flag("average_attn_weights")
-    made = casted(_projected(node, joined), of)
+    made = _layer(node, joined, "proj_weight", "proj_bias")
     if not node.flag("need_weights"):
         return [made, None]
     return [made, casted(mean(weights, axis=(1,)) if averaged else weights, of)]

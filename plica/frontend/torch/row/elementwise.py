@@ -20,80 +20,10 @@ from plica.frontend.torch.row.word import (
 from plica.frontend.word import dtype, like
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
-from plica.ir.op.activation import (
-    sigmoid,
-)
-from plica.ir.op.comparison import (
-    bitwise_and,
-    bitwise_not,
-    bitwise_or,
-    bitwise_xor,
-    equal,
-    greater,
-    greater_equal,
-    left_shift,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    not_equal,
-    right_shift,
-)
+from plica.ir.op import comparison as compare
+from plica.ir.op import elementwise as ew
+from plica.ir.op.activation import sigmoid
 from plica.ir.op.create import full_like
-from plica.ir.op.elementwise import (
-    absolute,
-    add,
-    arccos,
-    arccosh,
-    arcsin,
-    arcsinh,
-    arctan,
-    arctan2,
-    arctanh,
-    ceil,
-    copysign,
-    cos,
-    cosh,
-    divide,
-    erf,
-    exp,
-    exp2,
-    expm1,
-    floor,
-    floor_divide,
-    fmax,
-    fmin,
-    fmod,
-    isfinite,
-    isinf,
-    isnan,
-    log,
-    log1p,
-    log2,
-    log10,
-    maximum,
-    minimum,
-    mod,
-    multiply,
-    negative,
-    power,
-    reciprocal,
-    round_,
-    rsqrt,
-    sign,
-    signbit,
-    sin,
-    sinh,
-    sqrt,
-    square,
-    subtract,
-    tan,
-    tanh,
-    trunc,
-    trunc_divide,
-)
 from plica.ir.op.index import where
 from plica.ir.type.dtype import bool_, i64
 
@@ -129,7 +59,7 @@ def _keeping(record: Callable[[Expr], Expr], whole: bool = False) -> Row:
 
 def _sign(x: Expr) -> Expr:
     """Torch gives nan the sign 0."""
-    return where(isnan(x), like(0, x), sign(x)) if dtype(x).is_float else sign(x)
+    return where(ew.isnan(x), like(0, x), ew.sign(x)) if dtype(x).is_float else ew.sign(x)
 
 
 def _asking(record: Operator, otherwise: bool) -> Row:
@@ -145,22 +75,22 @@ def _asking(record: Operator, otherwise: bool) -> Row:
 def _signbit(node: TorchNode) -> Expr:
     x = node.x()
     if dtype(x).is_float:
-        return signbit(x)
+        return ew.signbit(x)
     if dtype(x).name == "bool":
         return full_like(x, value=False, dtype=bool_)
-    return less(x, like(0, x))
+    return compare.less(x, like(0, x))
 
 
 def _bitwise_not(node: TorchNode) -> Expr:
     x = node.x()
-    return logical_not(x) if dtype(x).name == "bool" else bitwise_not(x)
+    return compare.logical_not(x) if dtype(x).name == "bool" else compare.bitwise_not(x)
 
 
 def _round(node: TorchNode) -> Expr:
     x = node.x()
     if node.integer("decimals"):
         node.unsupported("Rounding to decimals is not supported.", "decimals=0")
-    return round_(x) if dtype(x).is_float else x
+    return ew.round_(x) if dtype(x).is_float else x
 
 
 # --- two operands --------------------------------------------------------------------------------
@@ -185,7 +115,7 @@ def _scaled(record: Binary, logical: Binary | None) -> Row:
                 node.unsupported(f"{node.kind} of bools is not supported.")
             return logical(x, y)
         if alpha != 1:
-            y = multiply(y, constant(node, alpha, dtype(y)))
+            y = ew.multiply(y, constant(node, alpha, dtype(y)))
         return casted(record(x, y), node.dtype())
 
     return row
@@ -193,20 +123,20 @@ def _scaled(record: Binary, logical: Binary | None) -> Row:
 
 def _mul(node: TorchNode) -> Expr:
     x, y = operands(node, "self", "other")
-    made = logical_and(x, y) if dtype(x).name == "bool" else multiply(x, y)
+    made = compare.logical_and(x, y) if dtype(x).name == "bool" else ew.multiply(x, y)
     return casted(made, node.dtype())
 
 
 def _rsub(node: TorchNode) -> Expr:
     x, y = operands(node, "self", "other")
     alpha = node.number("alpha")
-    x = x if alpha == 1 else multiply(x, constant(node, alpha, dtype(x)))
-    return casted(subtract(y, x), node.dtype())
+    x = x if alpha == 1 else ew.multiply(x, constant(node, alpha, dtype(x)))
+    return casted(ew.subtract(y, x), node.dtype())
 
 
 def _div(node: TorchNode) -> Expr:
     x, y = operands(node, "self", "other", kind="INT_TO_FLOAT")
-    return casted(divide(x, y), node.dtype())
+    return casted(ew.divide(x, y), node.dtype())
 
 
 def _div_mode(node: TorchNode) -> Expr:
@@ -215,10 +145,12 @@ def _div_mode(node: TorchNode) -> Expr:
     mode = node.text("rounding_mode")
     x, y = operands(node, "self", "other")
     if mode == "floor":
-        return casted(floor_divide(x, y), node.dtype())
+        return casted(ew.floor_divide(x, y), node.dtype())
     if not dtype(x).is_float:
-        return casted(trunc_divide(x, y), node.dtype())
-    return trunc(casted(divide(x, y), node.dtype()))  # the quotient is rounded before it is cut
+        return casted(ew.trunc_divide(x, y), node.dtype())
+    return ew.trunc(
+        casted(ew.divide(x, y), node.dtype())
+    )  # the quotient is rounded before it is cut
 
 
 def _pow(base: str, exponent: str) -> Row:
@@ -227,13 +159,15 @@ def _pow(base: str, exponent: str) -> Row:
         x = operand(node, base, of)
         times = node.argument(exponent)
         if isinstance(times, bool | int | float) and of.is_float:
-            short = {2.0: square, 0.5: sqrt, -0.5: rsqrt, -1.0: reciprocal}.get(float(times))
+            short = {2.0: ew.square, 0.5: ew.sqrt, -0.5: ew.rsqrt, -1.0: ew.reciprocal}.get(
+                float(times)
+            )
             if short is not None:
                 return casted(short(x), node.dtype())
             if times == 3:
-                return casted(multiply(multiply(x, x), x), node.dtype())
+                return casted(ew.multiply(ew.multiply(x, x), x), node.dtype())
         y = operand(node, exponent, of)
-        return casted(power(x, y) if of.is_float else _whole_power(x, y), node.dtype())
+        return casted(ew.power(x, y) if of.is_float else _whole_power(x, y), node.dtype())
 
     return row
 
@@ -241,19 +175,19 @@ def _pow(base: str, exponent: str) -> Row:
 def _whole_power(x: Expr, y: Expr) -> Expr:
     """A power of integers; below 0 it is 0 but for 1 and -1."""
     zero, one = like(0, x), like(1, x)
-    plain = power(x, maximum(y, zero))
+    plain = ew.power(x, ew.maximum(y, zero))
     if dtype(x).kind == "uint":
         return plain
-    odd = equal(mod(y, like(2, y)), one)
-    unit = where(equal(x, like(-1, x)), where(odd, like(-1, x), one), zero)
-    return where(less(y, zero), where(equal(x, one), one, unit), plain)
+    odd = compare.equal(ew.mod(y, like(2, y)), one)
+    unit = where(compare.equal(x, like(-1, x)), where(odd, like(-1, x), one), zero)
+    return where(compare.less(y, zero), where(compare.equal(x, one), one, unit), plain)
 
 
 def _compare(record: Operator) -> Row:
     def row(node: TorchNode) -> Expr:
         of = computation(node, ("self", "other"))
         x, y = (operand(node, name, of) for name in ("self", "other"))
-        if of.name == "bool" and record not in (equal, not_equal):
+        if of.name == "bool" and record not in (compare.equal, compare.not_equal):
             x, y = casted(x, i64), casted(y, i64)
         return record(x, y)
 
@@ -284,14 +218,16 @@ def _shift(record: Operator) -> Row:
 
 def _hypot(node: TorchNode) -> Expr:
     """The root of a sum of squares, which neither overflows nor vanishes before its root."""
-    x, y = (absolute(each) for each in operands(node, "self", "other"))
-    large, small = maximum(x, y), minimum(x, y)
-    ratio = divide(small, large)
-    root = multiply(large, sqrt(add(multiply(ratio, ratio), like(1, ratio))))
+    x, y = (ew.absolute(each) for each in operands(node, "self", "other"))
+    large, small = ew.maximum(x, y), ew.minimum(x, y)
+    ratio = ew.divide(small, large)
+    root = ew.multiply(large, ew.sqrt(ew.add(ew.multiply(ratio, ratio), like(1, ratio))))
     # 0 / 0 and inf / inf are no ratios; an infinite side counts for more than nan.
-    whole = where(equal(large, like(0, large)), large, root)
+    whole = where(compare.equal(large, like(0, large)), large, root)
     endless = like(math.inf, large)
-    found = where(logical_or(equal(x, endless), equal(y, endless)), endless, whole)
+    found = where(
+        compare.logical_or(compare.equal(x, endless), compare.equal(y, endless)), endless, whole
+    )
     return casted(found, node.dtype())
 
 
@@ -309,7 +245,7 @@ def _clamp(low: str = "min", high: str = "max") -> Row:
         present = [name for name in (low, high) if node.has(name)]
         of = computation(node, ("self", *present))
         x = operand(node, "self", of)
-        for name, record in ((low, maximum), (high, minimum)):
+        for name, record in ((low, ew.maximum), (high, ew.minimum)):
             x = record(x, operand(node, name, of)) if name in present else x
         return casted(x, node.dtype())
 
@@ -334,18 +270,20 @@ def _addc(join: Operator) -> Row:
         x, a, b = operands(node, "self", "tensor1", "tensor2")
         part = join(a, b)
         value = node.number("value")
-        part = part if value == 1 else multiply(constant(node, value, dtype(x)), part)
-        return casted(add(x, part), node.dtype())
+        part = part if value == 1 else ew.multiply(constant(node, value, dtype(x)), part)
+        return casted(ew.add(x, part), node.dtype())
 
     return row
 
 
 def _lerp(node: TorchNode) -> Expr:
     x, end, weight = operands(node, "self", "end", "weight")
-    apart = subtract(end, x)
-    near = add(x, multiply(weight, apart))
-    far = subtract(end, multiply(apart, subtract(like(1, weight), weight)))
-    return casted(where(less(absolute(weight), like(0.5, weight)), near, far), node.dtype())
+    apart = ew.subtract(end, x)
+    near = ew.add(x, ew.multiply(weight, apart))
+    far = ew.subtract(end, ew.multiply(apart, ew.subtract(like(1, weight), weight)))
+    return casted(
+        where(compare.less(ew.absolute(weight), like(0.5, weight)), near, far), node.dtype()
+    )
 
 
 def _logit(node: TorchNode) -> Expr:
@@ -353,8 +291,8 @@ def _logit(node: TorchNode) -> Expr:
 
     def value(x: Expr) -> Expr:
         if eps is not None:
-            x = minimum(maximum(x, like(eps, x)), like(1 - eps, x))
-        return log(divide(x, subtract(like(1, x), x)))
+            x = ew.minimum(ew.maximum(x, like(eps, x)), like(1 - eps, x))
+        return ew.log(ew.divide(x, ew.subtract(like(1, x), x)))
 
     (x,) = operands(node, "self", kind="INT_TO_FLOAT")
     return casted(value(x), node.dtype())
@@ -369,89 +307,89 @@ def _nan_to_num(node: TorchNode) -> Expr:
     nan, up, down = (
         wanted[name] if not node.has(name) else float(node.number(name)) for name in wanted
     )
-    made = where(isnan(x), like(nan, x), x)
-    made = where(equal(x, like(math.inf, x)), like(up, x), made)
-    return where(equal(x, like(-math.inf, x)), like(down, x), made)
+    made = where(ew.isnan(x), like(nan, x), x)
+    made = where(compare.equal(x, like(math.inf, x)), like(up, x), made)
+    return where(compare.equal(x, like(-math.inf, x)), like(down, x), made)
 
 
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     # functions of floats
-    "acos.default":         _floating(arccos),
-    "acosh.default":        _floating(arccosh),
-    "asin.default":         _floating(arcsin),
-    "asinh.default":        _floating(arcsinh),
-    "atan.default":         _floating(arctan),
-    "atanh.default":        _floating(arctanh),
-    "cos.default":          _floating(cos),
-    "cosh.default":         _floating(cosh),
-    "erf.default":          _floating(erf),
-    "exp.default":          _floating(exp),
-    "exp2.default":         _floating(exp2),
-    "expm1.default":        _floating(expm1),
-    "log.default":          _floating(log),
-    "log10.default":        _floating(log10),
-    "log1p.default":        _floating(log1p),
-    "log2.default":         _floating(log2),
-    "reciprocal.default":   _floating(reciprocal),
-    "rsqrt.default":        _floating(rsqrt),
+    "acos.default":         _floating(ew.arccos),
+    "acosh.default":        _floating(ew.arccosh),
+    "asin.default":         _floating(ew.arcsin),
+    "asinh.default":        _floating(ew.arcsinh),
+    "atan.default":         _floating(ew.arctan),
+    "atanh.default":        _floating(ew.arctanh),
+    "cos.default":          _floating(ew.cos),
+    "cosh.default":         _floating(ew.cosh),
+    "erf.default":          _floating(ew.erf),
+    "exp.default":          _floating(ew.exp),
+    "exp2.default":         _floating(ew.exp2),
+    "expm1.default":        _floating(ew.expm1),
+    "log.default":          _floating(ew.log),
+    "log10.default":        _floating(ew.log10),
+    "log1p.default":        _floating(ew.log1p),
+    "log2.default":         _floating(ew.log2),
+    "reciprocal.default":   _floating(ew.reciprocal),
+    "rsqrt.default":        _floating(ew.rsqrt),
     "sigmoid.default":      _floating(sigmoid),
-    "sin.default":          _floating(sin),
-    "sinh.default":         _floating(sinh),
-    "sqrt.default":         _floating(sqrt),
-    "tan.default":          _floating(tan),
-    "tanh.default":         _floating(tanh),
+    "sin.default":          _floating(ew.sin),
+    "sinh.default":         _floating(ew.sinh),
+    "sqrt.default":         _floating(ew.sqrt),
+    "tan.default":          _floating(ew.tan),
+    "tanh.default":         _floating(ew.tanh),
     "logit.default":        _logit,
     # functions that keep the type
-    "abs.default":          _keeping(absolute),
-    "ceil.default":         _keeping(ceil, whole=True),
-    "floor.default":        _keeping(floor, whole=True),
-    "neg.default":          _keeping(negative),
-    "round.default":        _keeping(round_, whole=True),
+    "abs.default":          _keeping(ew.absolute),
+    "ceil.default":         _keeping(ew.ceil, whole=True),
+    "floor.default":        _keeping(ew.floor, whole=True),
+    "neg.default":          _keeping(ew.negative),
+    "round.default":        _keeping(ew.round_, whole=True),
     "round.decimals":       _round,
     "sign.default":         _keeping(_sign),
-    "square.default":       _keeping(square),
-    "trunc.default":        _keeping(trunc, whole=True),
+    "square.default":       _keeping(ew.square),
+    "trunc.default":        _keeping(ew.trunc, whole=True),
     "bitwise_not.default":  _bitwise_not,
     "nan_to_num.default":   _nan_to_num,
     # questions
-    "isinf.default":        _asking(isinf, False),
-    "isnan.default":        _asking(isnan, False),
-    "isfinite.default":     _asking(isfinite, True),
+    "isinf.default":        _asking(ew.isinf, False),
+    "isnan.default":        _asking(ew.isnan, False),
+    "isfinite.default":     _asking(ew.isfinite, True),
     "signbit.default":      _signbit,
-    "logical_not.default":  lambda node: logical_not(casted(node.x(), bool_)),
+    "logical_not.default":  lambda node: compare.logical_not(casted(node.x(), bool_)),
     # arithmetic
-    **both("add",           _scaled(add, logical_or)),
-    **both("sub",           _scaled(subtract, None)),
+    **both("add",           _scaled(ew.add, compare.logical_or)),
+    **both("sub",           _scaled(ew.subtract, None)),
     **both("rsub",          _rsub),
     **both("mul",           _mul),
     **both("div",           _div),
     "div.Tensor_mode":      _div_mode,
     "div.Scalar_mode":      _div_mode,
-    "floor_divide.default": _plain(floor_divide),
-    **both("remainder",     _plain(mod)),
-    **both("fmod",          _plain(fmod)),
+    "floor_divide.default": _plain(ew.floor_divide),
+    **both("remainder",     _plain(ew.mod)),
+    **both("fmod",          _plain(ew.fmod)),
     "pow.Tensor_Tensor":    _pow("self", "exponent"),
     "pow.Tensor_Scalar":    _pow("self", "exponent"),
     "pow.Scalar":           _pow("self", "exponent"),
-    "atan2.default":        _plain(arctan2, "INT_TO_FLOAT"),
+    "atan2.default":        _plain(ew.arctan2, "INT_TO_FLOAT"),
     "hypot.default":        _hypot,
-    "copysign.Tensor":      _plain(copysign, "INT_TO_FLOAT"),
-    "maximum.default":      _extreme(maximum, logical_or),
-    "minimum.default":      _extreme(minimum, logical_and),
-    "fmax.default":         _extreme(fmax, logical_or),
-    "fmin.default":         _extreme(fmin, logical_and),
-    "addcmul.default":      _addc(multiply),
-    "addcdiv.default":      _addc(divide),
+    "copysign.Tensor":      _plain(ew.copysign, "INT_TO_FLOAT"),
+    "maximum.default":      _extreme(ew.maximum, compare.logical_or),
+    "minimum.default":      _extreme(ew.minimum, compare.logical_and),
+    "fmax.default":         _extreme(ew.fmax, compare.logical_or),
+    "fmin.default":         _extreme(ew.fmin, compare.logical_and),
+    "addcmul.default":      _addc(ew.multiply),
+    "addcdiv.default":      _addc(ew.divide),
     "lerp.Scalar":          _lerp,
     "lerp.Tensor":          _lerp,
     # comparisons and choices
-    **both("eq",            _compare(equal)),
-    **both("ne",            _compare(not_equal)),
-    **both("lt",            _compare(less)),
-    **both("le",            _compare(less_equal)),
-    **both("gt",            _compare(greater)),
-    **both("ge",            _compare(greater_equal)),
+    **both("eq",            _compare(compare.equal)),
+    **both("ne",            _compare(compare.not_equal)),
+    **both("lt",            _compare(compare.less)),
+    **both("le",            _compare(compare.less_equal)),
+    **both("gt",            _compare(compare.greater)),
+    **both("ge",            _compare(compare.greater_equal)),
     "clamp.default":        _clamp(),
     "clamp.Tensor":         _clamp(),
     "clamp_min.default":    _clamp(high=""),
@@ -461,17 +399,17 @@ TABLE: Final[dict[str, Row]] = {
     "masked_fill.Scalar":   _masked_fill,
     "masked_fill.Tensor":   _masked_fill,
     # bits
-    "logical_and.default":  _logical(logical_and),
-    "logical_or.default":   _logical(logical_or),
-    "logical_xor.default":  _logical(logical_xor),
-    **both("bitwise_and",   _bitwise(bitwise_and, logical_and)),
-    **both("bitwise_or",    _bitwise(bitwise_or, logical_or)),
-    **both("bitwise_xor",   _bitwise(bitwise_xor, logical_xor)),
-    **both("__lshift__",    _shift(left_shift)),
-    **both("__rshift__",    _shift(right_shift)),
-    "bitwise_left_shift.Tensor":         _shift(left_shift),
-    "bitwise_left_shift.Tensor_Scalar":  _shift(left_shift),
-    "bitwise_right_shift.Tensor":        _shift(right_shift),
-    "bitwise_right_shift.Tensor_Scalar": _shift(right_shift),
+    "logical_and.default":  _logical(compare.logical_and),
+    "logical_or.default":   _logical(compare.logical_or),
+    "logical_xor.default":  _logical(compare.logical_xor),
+    **both("bitwise_and",   _bitwise(compare.bitwise_and, compare.logical_and)),
+    **both("bitwise_or",    _bitwise(compare.bitwise_or, compare.logical_or)),
+    **both("bitwise_xor",   _bitwise(compare.bitwise_xor, compare.logical_xor)),
+    **both("__lshift__",    _shift(compare.left_shift)),
+    **both("__rshift__",    _shift(compare.right_shift)),
+    "bitwise_left_shift.Tensor":         _shift(compare.left_shift),
+    "bitwise_left_shift.Tensor_Scalar":  _shift(compare.left_shift),
+    "bitwise_right_shift.Tensor":        _shift(compare.right_shift),
+    "bitwise_right_shift.Tensor_Scalar": _shift(compare.right_shift),
 }
 # fmt: on

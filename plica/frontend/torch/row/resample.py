@@ -10,18 +10,9 @@ from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
 from plica.frontend.word import along, dtype, like, rank, to
 from plica.ir.graph.expression import Expr, const
+from plica.ir.op import elementwise as ew
 from plica.ir.op.comparison import greater_equal, less, logical_and
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import (
-    add,
-    divide,
-    floor,
-    maximum,
-    minimum,
-    multiply,
-    round_,
-    subtract,
-)
 from plica.ir.op.index import take, take_along_axis, where
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape
@@ -82,7 +73,7 @@ def _linear(node: TorchNode) -> Expr:
         high = np.minimum(low + 1, size - 1)
         part = along(const((source - low).astype(dtype(y).numpy), dtype(y)), at, rank(y))
         near, far = (take(y, const(places), axis=at) for places in (low, high))
-        y = add(multiply(near, subtract(like(1, part), part)), multiply(far, part))
+        y = ew.add(ew.multiply(near, ew.subtract(like(1, part), part)), ew.multiply(far, part))
     return casted(y, of)
 
 
@@ -106,12 +97,12 @@ def _grid_sample(node: TorchNode) -> Expr:
         place = reshape(slice_(wide, (which,), (which + 1,), None, (3,)), (batch, rows, columns))
         one = like(1, place)
         if corners:
-            place = multiply(add(place, one), like((size - 1) / 2, place))
+            place = ew.multiply(ew.add(place, one), like((size - 1) / 2, place))
         else:
-            place = divide(subtract(multiply(add(place, one), like(size, place)), one),
+            place = ew.divide(ew.subtract(ew.multiply(ew.add(place, one), like(size, place)), one),
                            like(2, place))  # fmt: skip
         if border == 1:
-            place = minimum(maximum(place, like(0, place)), like(size - 1, place))
+            place = ew.minimum(ew.maximum(place, like(0, place)), like(size - 1, place))
         places.append(place)
     flat = reshape(casted(x, opmath(of)), (node.known_sizes(x)[0], channels, height * width))
 
@@ -121,9 +112,9 @@ def _grid_sample(node: TorchNode) -> Expr:
             logical_and(greater_equal(row, like(0, row)), less(row, like(height, row))),
             logical_and(greater_equal(column, like(0, row)), less(column, like(width, row))),
         )
-        y = minimum(maximum(row, like(0, row)), like(height - 1, row))
-        z = minimum(maximum(column, like(0, row)), like(width - 1, row))
-        linear = to(add(multiply(y, like(width, y)), z), i64)
+        y = ew.minimum(ew.maximum(row, like(0, row)), like(height - 1, row))
+        z = ew.minimum(ew.maximum(column, like(0, row)), like(width - 1, row))
+        linear = to(ew.add(ew.multiply(y, like(width, y)), z), i64)
         count = rows * columns
         spots = broadcast_to(reshape(linear, (batch, 1, count)), (batch, channels, count))
         found = reshape(take_along_axis(flat, spots, axis=2), (batch, channels, rows, columns))
@@ -132,16 +123,16 @@ def _grid_sample(node: TorchNode) -> Expr:
 
     y, z = places
     if mode == 1:
-        return casted(at(round_(y), round_(z)), of)
-    low, left = floor(y), floor(z)
+        return casted(at(ew.round_(y), ew.round_(z)), of)
+    low, left = ew.floor(y), ew.floor(z)
     one = like(1, y)
-    down, right = subtract(y, low), subtract(z, left)
+    down, right = ew.subtract(y, low), ew.subtract(z, left)
     total: Expr | None = None
-    for row, share in ((low, subtract(one, down)), (add(low, one), down)):
-        for column, part in ((left, subtract(one, right)), (add(left, one), right)):
-            weight = expand_dims(multiply(share, part), axis=(1,))
-            value = multiply(at(row, column), weight)
-            total = value if total is None else add(total, value)
+    for row, share in ((low, ew.subtract(one, down)), (ew.add(low, one), down)):
+        for column, part in ((left, ew.subtract(one, right)), (ew.add(left, one), right)):
+            weight = expand_dims(ew.multiply(share, part), axis=(1,))
+            value = ew.multiply(at(row, column), weight)
+            total = value if total is None else ew.add(total, value)
     assert total is not None
     return casted(total, of)
 

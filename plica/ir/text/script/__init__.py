@@ -7,16 +7,9 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "Scripted",
-    "ScriptedKernel",
-    "as_module",
-    "data",
-    "extern",
-    "from_text",
-    "function",
-    "kernel",
+    "Scripted", "ScriptedKernel", "as_module", "data", "extern", "from_text", "function", "kernel",
     "read_text",
-]
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.ir.text.script.live import extern

@@ -11,26 +11,14 @@ from collections.abc import Callable
 from typing import Final
 
 from plica.core.task import Task
-from plica.ir.graph.expression import (
-    Apply,
-    Call,
-    Constructor,
-    Expr,
-    Function,
-    If,
-    Literal,
-    Match,
-    Project,
-    Tuple,
-    Var,
-)  # fmt: skip
+from plica.ir.graph import expression as ex
 from plica.ir.op import find, names
 from plica.ir.text.script.call import OperatorReader
 from plica.ir.text.script.origin import Node, Origin, PlaceTable, Problems
 from plica.ir.text.script.scope import Data, DeferredRegion, NameScope, Word
 from plica.ir.type.term import Type
 
-HOLE: Final[Expr] = Tuple(())
+HOLE: Final[ex.Expr] = ex.Tuple(())
 """Stands where something could not be read; the problem is noted, nothing is produced."""
 
 SIGNS: Final[dict[type[ast.AST], str]] = {
@@ -61,7 +49,7 @@ PYTHONIC: Final = {
 }  # fmt: skip
 """What arrays and Python call an operator that has another name here."""
 
-Build = Callable[[list[Expr]], Expr]
+Build = Callable[[list[ex.Expr]], ex.Expr]
 Work = ast.expr | tuple[Build, int, Node]
 
 
@@ -74,14 +62,14 @@ class ExpressionReader(OperatorReader):
         super().__init__(scope, origin, problems)
         self.places = places
 
-    def region(self, region: DeferredRegion, node: Node) -> Task[Expr]:
+    def region(self, region: DeferredRegion, node: Node) -> Task[ex.Expr]:
         """Read a region where it is used."""
         raise TypeError(f"{region} stands where there are no statements.")
         yield
 
-    def expression(self, root: ast.expr) -> Task[Expr]:
+    def expression(self, root: ast.expr) -> Task[ex.Expr]:
         """The term an expression stands for."""
-        done: list[Expr] = []
+        done: list[ex.Expr] = []
         work: list[Work] = [root]
         note, origin = self.places.note, self.origin
         while work:
@@ -99,16 +87,16 @@ class ExpressionReader(OperatorReader):
                     local = self.scope.find(name)
                     if isinstance(local, DeferredRegion):
                         local = yield self.region(local, item)
-                    done.append(local if isinstance(local, Expr) else self._global(item))
+                    done.append(local if isinstance(local, ex.Expr) else self._global(item))
                 case ast.Constant(bool() | int() | float() as number):
-                    done.append(Literal(number))
+                    done.append(ex.Literal(number))
                     note(done[-1], origin, item)
                 case ast.BinOp(left, sign, right) if type(sign) in SIGNS:
                     work += [(_apply(SIGNS[type(sign)]), 2, item), right, left]
                 case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as number)) if (
                     not isinstance(number, bool)
                 ):
-                    done.append(Literal(-number))
+                    done.append(ex.Literal(-number))
                     note(done[-1], origin, item)
                 case ast.UnaryOp(ast.USub(), operand):
                     work += [(_apply("negative"), 1, item), operand]
@@ -130,7 +118,7 @@ class ExpressionReader(OperatorReader):
                     done.append(self.unsupported(item))
         return done[0]
 
-    def unsupported(self, node: ast.expr | ast.stmt) -> Expr:
+    def unsupported(self, node: ast.expr | ast.stmt) -> ex.Expr:
         """Say that a construct is not part of the language."""
         shape: ast.AST = node
         match node:
@@ -151,7 +139,7 @@ class ExpressionReader(OperatorReader):
         )
         return HOLE
 
-    def unbound(self, node: Node, name: str) -> Expr:
+    def unbound(self, node: Node, name: str) -> ex.Expr:
         """Say that nothing has this name."""
         meant = operator_meant(name)
         hint = None if meant is None else f"Write {meant}."
@@ -159,7 +147,7 @@ class ExpressionReader(OperatorReader):
         self.error(node, "unbound-name", f"Nothing here is called {name!r}.", suggestion=hint)
         return HOLE
 
-    def constructor(self, node: ast.expr) -> Constructor | None:
+    def constructor(self, node: ast.expr) -> ex.Constructor | None:
         """The constructor that a name or `Data.Name` stands for."""
         if isinstance(node, ast.Name):
             found = self.scope.outer.constructors(node.id)
@@ -175,10 +163,10 @@ class ExpressionReader(OperatorReader):
                     return each
         return None
 
-    def _global(self, node: ast.Name | ast.Attribute) -> Expr:
+    def _global(self, node: ast.Name | ast.Attribute) -> ex.Expr:
         """What a name stands for that the function itself does not bind."""
         found = self.meaning(node)
-        value: Expr | None = found if isinstance(found, Expr) else self.constructor(node)
+        value: ex.Expr | None = found if isinstance(found, ex.Expr) else self.constructor(node)
         if value is not None:
             self.places.note(value, self.origin, node)
             return value
@@ -227,7 +215,7 @@ class ExpressionReader(OperatorReader):
                 suggestion=hint,
             )
 
-    def _call(self, node: ast.Call, work: list[Work], done: list[Expr]) -> None:
+    def _call(self, node: ast.Call, work: list[Work], done: list[ex.Expr]) -> None:
         callee, types = node.func, ()
         given: tuple[Type, ...] = types
         if isinstance(callee, ast.Subscript) and not _is_index(callee.slice):
@@ -244,7 +232,7 @@ class ExpressionReader(OperatorReader):
                 done.append(HOLE)
                 return
             name, args, attrs = operands
-            work.append((lambda kids: Apply(name, tuple(kids), attrs), len(args), node))
+            work.append((lambda kids: ex.Apply(name, tuple(kids), attrs), len(args), node))
             work.extend(reversed(args))
             return
         meaning = self.meaning(callee)
@@ -257,18 +245,20 @@ class ExpressionReader(OperatorReader):
                 self.error(each, "unsupported-syntax", message, expected="f(x, y)")
                 done.append(HOLE)
                 return
-        work.append((lambda kids: Call(kids[0], tuple(kids[1:]), given), len(node.args) + 1, node))
+        work.append(
+            (lambda kids: ex.Call(kids[0], tuple(kids[1:]), given), len(node.args) + 1, node)
+        )
         work.extend(reversed(node.args))
         work.append(callee)
 
-    def _word_call(self, node: ast.Call, word: Word, work: list[Work], done: list[Expr]) -> None:
+    def _word_call(self, node: ast.Call, word: Word, work: list[Work], done: list[ex.Expr]) -> None:
         if self.is_constant(word.path):
             value = self.constant(node, word.path)
             done.append(HOLE if value is None else value)
             self.places.note(done[-1], self.origin, node)
         elif word.path == "absurd" and len(node.args) == 1 and not node.keywords:
             inner, total = self.subject(node.args[0])
-            work += [(lambda kids: Match(kids[0], (), total), 1, node), inner]
+            work += [(lambda kids: ex.Match(kids[0], (), total), 1, node), inner]
         else:
             message = f"{word.path} cannot be called here."
             self.error(node, "unsupported-syntax", message)
@@ -287,11 +277,11 @@ class ExpressionReader(OperatorReader):
         value: ast.expr,
         index: ast.expr,
         work: list[Work],
-        done: list[Expr],
+        done: list[ex.Expr],
     ) -> None:
         if isinstance(index, ast.Constant) and type(index.value) is int:
             number = index.value
-            work += [(lambda kids: Project(kids[0], number), 1, node), value]
+            work += [(lambda kids: ex.Project(kids[0], number), 1, node), value]
         elif _is_slice(index):
             message = "A tensor is not sliced by brackets."
             hint, found = INSTEAD[ast.Slice], self.origin.excerpt(node)
@@ -310,15 +300,15 @@ class ExpressionReader(OperatorReader):
         mark = self.scope.mark()
         params = tuple([self.parameter(arg, None) for arg in self.plain_parameters(node.args)])
 
-        def close(kids: list[Expr]) -> Expr:
+        def close(kids: list[ex.Expr]) -> ex.Expr:
             self.scope.leave(mark)
-            return Function((), (), params, None, kids[0], ())
+            return ex.Function((), (), params, None, kids[0], ())
 
         work += [(close, 1, node), node.body]  # the body is next: the parameters are in scope
 
-    def parameter(self, arg: ast.arg, of: Type | None) -> Var:
+    def parameter(self, arg: ast.arg, of: Type | None) -> ex.Var:
         """A new variable for a parameter."""
-        variable = Var(self.scope.fresh(arg.arg), of)
+        variable = ex.Var(self.scope.fresh(arg.arg), of)
         self.scope.bind(arg.arg, variable)
         self.places.note(variable, self.origin, arg)
         return variable
@@ -363,12 +353,12 @@ def _is_index(node: ast.expr) -> bool:
 
 
 def _apply(name: str) -> Build:
-    return lambda kids: Apply(name, tuple(kids), ())
+    return lambda kids: ex.Apply(name, tuple(kids), ())
 
 
-def _tuple(kids: list[Expr]) -> Expr:
-    return Tuple(tuple(kids))
+def _tuple(kids: list[ex.Expr]) -> ex.Expr:
+    return ex.Tuple(tuple(kids))
 
 
-def _if(kids: list[Expr]) -> Expr:
-    return If(kids[0], kids[1], kids[2])
+def _if(kids: list[ex.Expr]) -> ex.Expr:
+    return ex.If(kids[0], kids[1], kids[2])

@@ -8,20 +8,7 @@ from __future__ import annotations
 import ast
 from typing import Any, Final
 
-from plica.ir.loop.scalar import (
-    ROW_OF,
-    Broadcast,
-    Cast,
-    Combiner,
-    Intrinsic,
-    Ramp,
-    Reduce,
-    Runs,
-    Scalar,
-    ScalarVar,
-    Shuffle,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar_table import INTRINSICS
 from plica.ir.text.script.kernel_number import Bare, Build, NumberReader, ScopeOnly, Value, Work
 from plica.ir.text.script.kernel_scope import Bound
@@ -29,12 +16,12 @@ from plica.ir.text.script.value import WRONG, named_float
 from plica.ir.text.word import DTYPE_WORDS, TAKEN_IN_KERNELS, is_reserved
 from plica.ir.type.dtype import DType, i64
 
-# fmt: off
-PAIRS: Final[dict[str, type[Scalar]]] = {each.word: of for of, each in ROW_OF.items() if each.word}
-COMBINERS: Final[dict[str, Combiner]] = {
-    "sum": "sum", "prod": "prod", "max": "max", "min": "min", "all": "all", "any": "any",
+PAIRS: Final[dict[str, type[sc.Scalar]]] = {
+    each.word: of for of, each in sc.ROW_OF.items() if each.word
 }
-# fmt: on
+COMBINERS: Final[dict[str, sc.Combiner]] = {
+    "sum": "sum", "prod": "prod", "max": "max", "min": "min", "all": "all", "any": "any",
+}  # fmt: skip
 
 
 class CallReader(NumberReader):
@@ -108,7 +95,7 @@ class CallReader(NumberReader):
             (kid,) = kids
             if isinstance(kid, Bare):
                 return self.number(arg, kid.value, to)
-            return None if kid is None else Cast(kid, to)
+            return None if kid is None else sc.Cast(kid, to)
 
         work += [(cast, 1), arg]
 
@@ -127,7 +114,7 @@ class CallReader(NumberReader):
         args = self.agree(node, kids)
         if args is None:
             return None
-        dtype = dtype_of(args[0])
+        dtype = sc.dtype_of(args[0])
         takes = INTRINSICS[name].takes
         if dtype.kind not in takes:
             kind, like = ("float", "f32") if "float" in takes else ("integer", "i32")
@@ -138,19 +125,19 @@ class CallReader(NumberReader):
                 f"an {kind}", found=str(dtype), suggestion=hint,
             )  # fmt: skip
             return None
-        return Intrinsic(name, tuple(args))
+        return sc.Intrinsic(name, tuple(args))
 
     def _opaque(self, nodes: list[ast.expr], name: str, kids: list[Value]) -> Value:
         args = [self.settle(at, kid) for at, kid in zip(nodes, kids, strict=True)]
-        return None if None in args else Intrinsic(name, tuple(args))  # type: ignore[arg-type]  # None was just ruled out
+        return None if None in args else sc.Intrinsic(name, tuple(args))  # type: ignore[arg-type]  # None was just ruled out
 
     def _ramp(self, node: ast.Call, lanes: int, kids: list[Value]) -> Value:
         sides = self.agree(node, kids)
-        return None if sides is None else Ramp(sides[0], sides[1], lanes)
+        return None if sides is None else sc.Ramp(sides[0], sides[1], lanes)
 
     def _broadcast(self, node: ast.Call, lanes: int, value: Value) -> Value:
         found = self.settle(node, value)
-        return None if found is None else Broadcast(found, lanes)
+        return None if found is None else sc.Broadcast(found, lanes)
 
     def _shuffle(self, node: ast.Call, work: list[Work], done: list[Value]) -> None:
         match node.args:
@@ -161,14 +148,14 @@ class CallReader(NumberReader):
 
                 def shuffle(kids: list[Value]) -> Value:
                     sides = self.agree(node, kids)
-                    return None if sides is None else Shuffle(tuple(sides), picked)
+                    return None if sides is None else sc.Shuffle(tuple(sides), picked)
 
                 work += [(shuffle, len(vectors)), *reversed(vectors)]
             case _:
                 done.append(self._arity(node, _SHAPES["shuffle"]))
 
     def _reduce(  # noqa: PLR0917  # a reduction is these things
-        self, node: ast.Call, combiner: Combiner, arg: ast.expr, runs: Runs, work: list[Work],
+        self, node: ast.Call, combiner: sc.Combiner, arg: ast.expr, runs: sc.Runs, work: list[Work],
         done: list[Value],
     ) -> None:  # fmt: skip
         """`sum(body for k in range(n))`, maybe in runs; after the axes come names of shared
@@ -192,7 +179,7 @@ class CallReader(NumberReader):
             done.append(self._arity(node, f"{combiner}(x[k] for k in range(n))"))
             return
         mark = self.scope.mark()
-        made: list[tuple[tuple[ScalarVar, ...], tuple[Scalar, ...]] | None] = []
+        made: list[tuple[tuple[sc.ScalarVar, ...], tuple[sc.Scalar, ...]] | None] = []
 
         def begin(kids: list[Value]) -> type[ScopeOnly]:
             sizes = [self.as_index(node, kid) for kid in kids]
@@ -208,7 +195,9 @@ class CallReader(NumberReader):
             if combiner in ("all", "any"):
                 value = self.as_bool(body, value)
             (over,) = made
-            return None if value is None or over is None else Reduce(combiner, *over, value, runs)
+            return (
+                None if value is None or over is None else sc.Reduce(combiner, *over, value, runs)
+            )
 
         work += [(finish, 1), body]
         for each in reversed(shared):
@@ -249,7 +238,7 @@ def _is_alias(clause: ast.comprehension) -> bool:
     return one and isinstance(target, ast.Name) and is_reserved(target.id)
 
 
-def _runs(node: ast.Call) -> Runs | None:
+def _runs(node: ast.Call) -> sc.Runs | None:
     """The runs of a reduction; None where that is not how they are said."""
     match node.keywords:
         case []:

@@ -12,12 +12,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from plica.core.diagnostic import IllFormed
-from plica.ir.loop.scalar import (
-    Div,
-    Lit,
-    Scalar,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.text.script.kernel_scope import KernelScope
 from plica.ir.text.script.origin import Node, Origin, Problems
 from plica.ir.text.script.scope import Word, inside, word
@@ -32,7 +27,7 @@ class Bare:
     value: bool | int | float
 
 
-Value: TypeAlias = "Scalar | Bare | None"  # None: it was wrong, and that is noted
+Value: TypeAlias = "sc.Scalar | Bare | None"  # None: it was wrong, and that is noted
 Build: TypeAlias = "Callable[[list[Value]], Value | type[ScopeOnly]]"
 Work: TypeAlias = "ast.expr | tuple[Build, int]"
 
@@ -74,20 +69,20 @@ class NumberReader:
             found = inside(found, step) if isinstance(found, Word) else None
         return found.path if isinstance(found, Word) else None
 
-    def settle(self, node: Node, value: Value, like: DType | None = None) -> Scalar | None:
+    def settle(self, node: Node, value: Value, like: DType | None = None) -> sc.Scalar | None:
         """A value as a term: a bare number gets a dtype."""
         return self.number(node, value.value, like) if isinstance(value, Bare) else value
 
     def number(
         self, node: Node, value: bool | int | float, like: DType | None
-    ) -> Scalar | None:  # fmt: skip
+    ) -> sc.Scalar | None:  # fmt: skip
         """A number of a dtype, of its natural one where none is given."""
         dtype = _natural([value]) if like is None else like
         fits = isinstance(value, bool) == (dtype is bool_)
         fits &= dtype.is_float or not isinstance(value, float)
         if fits:
             try:
-                return Lit(value, dtype)
+                return sc.Lit(value, dtype)
             except IllFormed:  # outside the dtype: said below, with its place
                 pass
         hint = f"Write {dtype}(...) of a value." if dtype is not bool_ else "Compare it."
@@ -95,11 +90,11 @@ class NumberReader:
         self.error(node, "bad-constant", message, expected=f"a value of {dtype}", suggestion=hint)
         return None
 
-    def agree(self, node: ast.expr, values: list[Value]) -> list[Scalar] | None:
+    def agree(self, node: ast.expr, values: list[Value]) -> list[sc.Scalar] | None:
         """Operands of one dtype: that of those which are no bare numbers."""
         if any(each is None for each in values):
             return None
-        known = [dtype_of(each) for each in values if isinstance(each, Scalar)]
+        known = [sc.dtype_of(each) for each in values if isinstance(each, sc.Scalar)]
         bare = [each.value for each in values if isinstance(each, Bare)]
         dtype = known[0] if known else _natural(bare)
         other = next((each for each in known if each is not dtype), None)
@@ -114,13 +109,13 @@ class NumberReader:
         settled = [self.settle(node, each, dtype) for each in values]
         return None if None in settled else settled  # type: ignore[return-value]  # as just seen
 
-    def pair(self, node: ast.expr, kind: type[Any], left: Value, right: Value) -> Scalar | None:
+    def pair(self, node: ast.expr, kind: type[Any], left: Value, right: Value) -> sc.Scalar | None:
         """An operation on two sides of one dtype."""
         sides = self.agree(node, [left, right])
         if sides is None:
             return None
-        dtype = dtype_of(sides[0])
-        if kind is Div and not dtype.is_float:
+        dtype = sc.dtype_of(sides[0])
+        if kind is sc.Div and not dtype.is_float:
             message = "The division / is for floats."
             hint = "Use // for integers."
             self.error(
@@ -130,25 +125,25 @@ class NumberReader:
             return None
         return kind(*sides)  # type: ignore[no-any-return]  # a scalar's class
 
-    def as_index(self, node: ast.expr, value: Value) -> Scalar | None:
+    def as_index(self, node: ast.expr, value: Value) -> sc.Scalar | None:
         found = self.settle(node, value, i64)
-        if found is not None and not dtype_of(found).is_integer:
+        if found is not None and not sc.dtype_of(found).is_integer:
             return self.no_index(node, found)
         return found
 
-    def as_bool(self, node: ast.expr, found: Scalar | None) -> Scalar | None:
-        if found is None or dtype_of(found) is bool_:
+    def as_bool(self, node: ast.expr, found: sc.Scalar | None) -> sc.Scalar | None:
+        if found is None or sc.dtype_of(found) is bool_:
             return found
-        message, shown = "A condition is a bool.", str(dtype_of(found))
+        message, shown = "A condition is a bool.", str(sc.dtype_of(found))
         hint = f"Write {self.origin.excerpt(node)} != 0."
         self.error(node, "dtype-conflict", message, expected="bool", found=shown, suggestion=hint)
         return None
 
-    def no_index(self, node: ast.expr, found: Scalar) -> Scalar | None:
+    def no_index(self, node: ast.expr, found: sc.Scalar) -> sc.Scalar | None:
         """Say that a scalar is no integer."""
         message = "An index, an extent or a size is an integer."
         hint = f"Write i64({self.origin.excerpt(node)})."
-        shown = str(dtype_of(found))
+        shown = str(sc.dtype_of(found))
         self.error(node, "dtype-conflict", message, expected="i64", found=shown, suggestion=hint)
         return None
 

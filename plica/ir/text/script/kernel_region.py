@@ -10,11 +10,7 @@ from __future__ import annotations
 import ast
 
 from plica.ir.loop.scalar import Add, Buffer, Lit, Scalar, Sub
-from plica.ir.loop.statement import (
-    Annotations,
-    Plain,
-    Region,
-)
+from plica.ir.loop.statement import Annotations, Plain, Region
 from plica.ir.text.script.kernel_scalar import ScalarReader
 from plica.ir.text.script.origin import Node
 from plica.ir.text.script.value import WRONG, named_float

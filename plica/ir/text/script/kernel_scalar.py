@@ -10,21 +10,7 @@ import ast
 from typing import Any, Final
 
 from plica.ir.graph.expression import Literal
-from plica.ir.loop.scalar import (
-    ROW_OF,
-    And,
-    Buffer,
-    Le,
-    Load,
-    Lt,
-    Not,
-    Or,
-    Pow,
-    Scalar,
-    Select,
-    Sub,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.text.script.kernel_call import CallReader
 from plica.ir.text.script.kernel_number import Bare, ScopeOnly, Value, Work
 from plica.ir.type.dtype import DType, i64
@@ -37,41 +23,41 @@ _PYTHON: Final[dict[type[ast.AST], str]] = {
     ast.LShift: "<<",    ast.RShift: ">>",
     ast.Lt:     "<",     ast.LtE:    "<=",      ast.Eq:     "==",       ast.NotEq: "!=",
 }
-_SIGNED: Final = {each.sign: of for of, each in ROW_OF.items() if each.sign}
-SIGNS: Final[dict[type[ast.AST], type[Scalar]]] = {
-    ast.Pow: Pow, **{node: _SIGNED[sign] for node, sign in _PYTHON.items()},
+_SIGNED: Final = {each.sign: of for of, each in sc.ROW_OF.items() if each.sign}
+SIGNS: Final[dict[type[ast.AST], type[sc.Scalar]]] = {
+    ast.Pow: sc.Pow, **{node: _SIGNED[sign] for node, sign in _PYTHON.items()},
 }
 """What a sign of Python stands for; the signs are those of the rows."""
-SWAPPED: Final[dict[type[ast.AST], type[Scalar]]] = {ast.Gt: Lt, ast.GtE: Le}
+SWAPPED: Final[dict[type[ast.AST], type[sc.Scalar]]] = {ast.Gt: sc.Lt, ast.GtE: sc.Le}
 # fmt: on
 
 
 class ScalarReader(CallReader):
     """Reads scalars in a scope; where something is wrong it says so and goes on."""
 
-    def scalar(self, root: ast.expr, like: DType | None = None) -> Scalar | None:
+    def scalar(self, root: ast.expr, like: DType | None = None) -> sc.Scalar | None:
         """The term an expression stands for; a bare number is one of the given dtype."""
         return self.settle(root, self.value(root), like)
 
-    def condition(self, root: ast.expr) -> Scalar | None:
+    def condition(self, root: ast.expr) -> sc.Scalar | None:
         """A scalar that is true or false."""
         return self.as_bool(root, self.scalar(root))
 
-    def index(self, root: ast.expr) -> Scalar | None:
+    def index(self, root: ast.expr) -> sc.Scalar | None:
         """A scalar that is an integer."""
         found = self.scalar(root, i64)
-        if found is None or dtype_of(found).is_integer:
+        if found is None or sc.dtype_of(found).is_integer:
             return found
         message = "An index, an extent or a size is an integer."
         hint = f"Write i64({self.origin.excerpt(root)})."
-        shown = str(dtype_of(found))
+        shown = str(sc.dtype_of(found))
         self.error(root, "dtype-conflict", message, expected="i64", found=shown, suggestion=hint)
         return None
 
-    def buffer(self, node: ast.expr) -> Buffer | None:
+    def buffer(self, node: ast.expr) -> sc.Buffer | None:
         """The buffer of a name."""
         bound = self.scope.find(node.id) if isinstance(node, ast.Name) else None
-        if bound is not None and isinstance(bound.term, Buffer):
+        if bound is not None and isinstance(bound.term, sc.Buffer):
             return bound.term
         shown = self.origin.excerpt(node)
         if bound is not None:
@@ -84,7 +70,7 @@ class ScalarReader(CallReader):
         self.error(node, "unbound-name", message, suggestion=hint)
         return None
 
-    def indices(self, buffer: Buffer, node: ast.Subscript) -> list[ast.expr] | None:
+    def indices(self, buffer: sc.Buffer, node: ast.Subscript) -> list[ast.expr] | None:
         """The expressions in the brackets after a buffer, as many as it has dims."""
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if len(items) == len(buffer.shape):
@@ -122,7 +108,7 @@ class ScalarReader(CallReader):
             ):
                 done.append(Bare(-number))
             case ast.UnaryOp(ast.USub(), operand):
-                work += [(lambda kids: self.pair(node, Sub, Bare(0), kids[0]), 1), operand]
+                work += [(lambda kids: self.pair(node, sc.Sub, Bare(0), kids[0]), 1), operand]
             case ast.UnaryOp(ast.Not(), operand):
                 work += [(lambda kids: self._not(operand, kids[0]), 1), operand]
             case ast.BinOp(left, sign, right) if type(sign) in SIGNS:
@@ -135,7 +121,7 @@ class ScalarReader(CallReader):
                 work += [(lambda kids: self._compare(node, signs, kids), len(parts))]
                 work += reversed(parts)
             case ast.BoolOp(sign, values):
-                join = And if isinstance(sign, ast.And) else Or
+                join = sc.And if isinstance(sign, ast.And) else sc.Or
                 work += [(lambda kids: self._logic(values, join, kids), len(values))]
                 work += reversed(values)
             case ast.IfExp(test, then, orelse):
@@ -150,7 +136,7 @@ class ScalarReader(CallReader):
     def _name(self, node: ast.Name) -> Value:
         bound = self.scope.find(node.id)
         if bound is not None:
-            if isinstance(bound.term, Scalar) or (bound.term is None and bound.region is None):
+            if isinstance(bound.term, sc.Scalar) or (bound.term is None and bound.region is None):
                 return bound.term
             message = f"{node.id} is {bound}; it is no number."
             hint = f"Write {node.id}[...]." if bound.what == "buffer" else None
@@ -185,13 +171,13 @@ class ScalarReader(CallReader):
 
         def load(kids: list[Value]) -> Value:
             found = [self.as_index(at, kid) for at, kid in zip(items, kids, strict=True)]
-            return None if None in found else Load(buffer, tuple(found))  # type: ignore[arg-type]  # None was just ruled out
+            return None if None in found else sc.Load(buffer, tuple(found))  # type: ignore[arg-type]  # None was just ruled out
 
         work.append((load, len(items)))
         work += reversed(items)
 
     def _compare(self, node: ast.Compare, signs: list[ast.cmpop], kids: list[Value]) -> Value:
-        whole: Scalar | None = None
+        whole: sc.Scalar | None = None
         for sign, left, right in zip(signs, kids, kids[1:], strict=False):
             sides = self.agree(node, [left, right])
             if sides is None:
@@ -199,24 +185,24 @@ class ScalarReader(CallReader):
             one, two = sides[::-1] if type(sign) in SWAPPED else sides
             kind: Any = SWAPPED.get(type(sign)) or SIGNS[type(sign)]
             made = kind(one, two)
-            whole = made if whole is None else And(whole, made)
+            whole = made if whole is None else sc.And(whole, made)
         return whole
 
-    def _logic(self, nodes: list[ast.expr], join: type[And | Or], kids: list[Value]) -> Value:
+    def _logic(self, nodes: list[ast.expr], join: type[sc.And | sc.Or], kids: list[Value]) -> Value:
         found = [self.as_bool(n, self.settle(n, k)) for n, k in zip(nodes, kids, strict=True)]
-        whole: Scalar | None = found[0]
+        whole: sc.Scalar | None = found[0]
         for each in found[1:]:
             whole = None if whole is None or each is None else join(whole, each)
         return whole
 
     def _not(self, node: ast.expr, value: Value) -> Value:
         found = self.as_bool(node, self.settle(node, value))
-        return None if found is None else Not(found)
+        return None if found is None else sc.Not(found)
 
     def _select(self, node: ast.IfExp, kids: list[Value]) -> Value:
         test = self.as_bool(node.test, self.settle(node.test, kids[0]))
         sides = self.agree(node, kids[1:])
-        return None if test is None or sides is None else Select(test, *sides)
+        return None if test is None or sides is None else sc.Select(test, *sides)
 
     def _unsupported(self, node: ast.expr) -> Value:
         what = type(node.op if isinstance(node, ast.BinOp | ast.UnaryOp) else node).__name__

@@ -11,30 +11,15 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from plica.core.task import Task
+from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Load, Scalar, dtype_of
-from plica.ir.loop.statement import (
-    NOTHING,
-    THREADS,
-    Alloc,
-    Annotations,
-    Barrier,
-    Bind,
-    Branch,
-    For,
-    Invoke,
-    LoopKind,
-    Seq,
-    Stmt,
-    Store,
-    While,
-)
 from plica.ir.text.script.kernel_region import RegionReader
 from plica.ir.text.script.kernel_scalar import SIGNS
 from plica.ir.text.script.kernel_scope import Bound
 from plica.ir.text.word import is_reserved
 from plica.ir.type.dtype import DType, i64
 
-LOOPS: Final[dict[str, LoopKind]] = {
+LOOPS: Final[dict[str, st.LoopKind]] = {
     "range": "serial",
     "parallel": "parallel",
     "vectorized": "vectorized",
@@ -50,16 +35,16 @@ INSTEAD: Final[dict[type[ast.stmt], str]] = {
     ast.Assert: "The shapes of buffers say what must hold.",
 }
 
-Wrap: TypeAlias = Callable[[Stmt], Stmt]
+Wrap: TypeAlias = Callable[[st.Stmt], st.Stmt]
 
 
 class StatementReader(RegionReader):
     """Reads the statements of a kernel."""
 
-    def statements(self, nodes: list[ast.stmt]) -> Task[list[Stmt]]:
+    def statements(self, nodes: list[ast.stmt]) -> Task[list[st.Stmt]]:
         """The statements of a list, up to the end of its scope."""
         mark = self.scope.mark()
-        lists: list[list[Stmt]] = [[]]
+        lists: list[list[st.Stmt]] = [[]]
         wraps: list[Wrap] = []
         for node in nodes:
             match node:
@@ -82,16 +67,16 @@ class StatementReader(RegionReader):
             lists[-1].append(wraps.pop()(joined(inner)))
         return lists[0]
 
-    def body(self, nodes: list[ast.stmt]) -> Task[Stmt]:
+    def body(self, nodes: list[ast.stmt]) -> Task[st.Stmt]:
         """The statement that a list of statements is."""
         found = yield self.statements(nodes)
         return joined(found)
 
-    def statement(self, node: ast.stmt) -> Task[Stmt | None]:
+    def statement(self, node: ast.stmt) -> Task[st.Stmt | None]:
         """One statement; None where it is wrong."""
         match node:
             case ast.Pass():
-                return NOTHING
+                return st.NOTHING
             case ast.Assign([ast.Subscript() as target], value):
                 return self._store(target, value)
             case ast.AugAssign(ast.Subscript() as target, sign, value) if type(sign) in SIGNS:
@@ -106,11 +91,11 @@ class StatementReader(RegionReader):
                 condition = self.condition(test)
                 first = yield self.body(then)
                 second = yield self.body(orelse)
-                return None if condition is None else Branch(condition, first, second)
+                return None if condition is None else st.Branch(condition, first, second)
             case ast.While(test, body, []):
                 condition = self.condition(test)
                 inside = yield self.body(body)
-                return None if condition is None else While(condition, inside)
+                return None if condition is None else st.While(condition, inside)
             case ast.With([ast.withitem(ast.Call() as call, target)], body):
                 found = yield self.scoped(node, call, target, body)
                 return found  # type: ignore[no-any-return]  # a statement
@@ -123,12 +108,12 @@ class StatementReader(RegionReader):
 
     def scoped(
         self, node: ast.With, call: ast.Call, target: ast.expr | None, body: list[ast.stmt]
-    ) -> Task[Stmt | None]:
+    ) -> Task[st.Stmt | None]:
         """A `with` statement."""
         name = self.word(call.func)
         if name == "group" and target is None and not call.args and not call.keywords:
             found = yield self.statements(body)
-            return Seq(tuple(found))
+            return st.Seq(tuple(found))
         if name in ("alloc", "let") and isinstance(target, ast.Name):
             value: ast.expr = call
             if name == "let":
@@ -164,13 +149,13 @@ class StatementReader(RegionReader):
         if isinstance(value, ast.Call) and self.word(value.func) == "alloc":
             buffer = self._alloc(value, name)
             self.scope.bind(name, Bound("buffer", buffer), None if buffer is None else buffer.name)
-            return None if buffer is None else lambda body: Alloc(buffer, body)
+            return None if buffer is None else lambda body: st.Alloc(buffer, body)
         found = self.scalar(value)
         if found is None:
             self.scope.bind(name, Bound("let", None))
             return None
         variable = self.scope.variable(name, "let", dtype_of(found))
-        return lambda body: Bind(variable, found, body)
+        return lambda body: st.Bind(variable, found, body)
 
     def _alloc(self, node: ast.Call, name: str) -> Buffer | None:
         match node:
@@ -181,13 +166,15 @@ class StatementReader(RegionReader):
 
     # Stores.
 
-    def _store(self, target: ast.Subscript, value: ast.expr) -> Stmt | None:
+    def _store(self, target: ast.Subscript, value: ast.expr) -> st.Stmt | None:
         place = self._place(target)
         dtype = None if place is None else place[0].dtype
         found = self._fitting(value, self.scalar(value, dtype), dtype)
-        return None if place is None or found is None else Store(*place, found)
+        return None if place is None or found is None else st.Store(*place, found)
 
-    def _update(self, node: ast.AugAssign, target: ast.Subscript, value: ast.expr) -> Stmt | None:
+    def _update(
+        self, node: ast.AugAssign, target: ast.Subscript, value: ast.expr
+    ) -> st.Stmt | None:
         """`C[i] += e` as `C[i] = C[i] + e`."""
         place = self._place(target)
         if place is None:
@@ -198,7 +185,7 @@ class StatementReader(RegionReader):
             return None
         kind = SIGNS[type(node.op)]
         whole = self.pair(value, kind, Load(*place), found)
-        return None if whole is None else Store(*place, whole)
+        return None if whole is None else st.Store(*place, whole)
 
     def _fitting(self, node: ast.expr, found: Scalar | None, dtype: DType | None) -> Scalar | None:
         if found is None or dtype is None or dtype_of(found) is dtype:
@@ -228,7 +215,7 @@ class StatementReader(RegionReader):
 
     def _for(
         self, node: ast.For, target: ast.expr, over: ast.expr, body: list[ast.stmt]
-    ) -> Task[Stmt | None]:
+    ) -> Task[st.Stmt | None]:
         names = target.elts if isinstance(target, ast.Tuple) else [target]
         header = self._range(over, len(names))
         plain = [each.id for each in names if isinstance(each, ast.Name)]
@@ -245,22 +232,22 @@ class StatementReader(RegionReader):
         if header is None:
             return None
         for variable, extent in reversed(list(zip(variables, extents, strict=True))):
-            inside = For(variable, extent, kind, inside, notes)
+            inside = st.For(variable, extent, kind, inside, notes)
         return inside  # type: ignore[no-any-return]  # a statement
 
     def _range(
         self, node: ast.expr, count: int
-    ) -> tuple[LoopKind, list[Scalar], Annotations] | None:
+    ) -> tuple[st.LoopKind, list[Scalar], st.Annotations] | None:
         name = self.word(node.func) if isinstance(node, ast.Call) else None
         if not isinstance(node, ast.Call) or name not in (*LOOPS, "grid", "thread"):
             self.bad(node, "range(n), grid(n, m), parallel(n), thread(...)", "This is no loop.")
             return None
         args = node.args
-        kind: LoopKind = LOOPS.get(name, "serial")
+        kind: st.LoopKind = LOOPS.get(name, "serial")
         if name == "thread":
             first = args[0] if args else None
-            if not isinstance(first, ast.Constant) or first.value not in THREADS:
-                self.bad(first or node, f'thread("{THREADS[0]}", n)', "This is no thread.")
+            if not isinstance(first, ast.Constant) or first.value not in st.THREADS:
+                self.bad(first or node, f'thread("{st.THREADS[0]}", n)', "This is no thread.")
                 return None
             kind, args = first.value, args[1:]  # type: ignore[assignment]  # one of THREADS
         wanted = count if name == "grid" else 1
@@ -281,7 +268,7 @@ class StatementReader(RegionReader):
 
     # Regions, and statements that are calls.
 
-    def _called(self, node: ast.Call) -> Task[Stmt | None]:
+    def _called(self, node: ast.Call) -> Task[st.Stmt | None]:
         bound = self.scope.find(node.func.id) if isinstance(node.func, ast.Name) else None
         if bound is not None and bound.region is not None and not node.args:
             if bound.region in self.open_regions:
@@ -294,11 +281,11 @@ class StatementReader(RegionReader):
             return found  # type: ignore[no-any-return]  # a statement
         match self.word(node.func), node.args, node.keywords:
             case "barrier", [ast.Constant(str() as scope)], []:
-                return Barrier(scope)
+                return st.Barrier(scope)
             case "invoke", [ast.Constant(str() as name), *rest], []:
                 operands = [self.operand(each) for each in rest]
                 fixed = tuple([each for each in operands if each is not None])
-                return Invoke(name, fixed) if len(fixed) == len(operands) else None
+                return st.Invoke(name, fixed) if len(fixed) == len(operands) else None
             case "reads" | "writes", _, _:
                 message = "The regions of a block come first in it, and once."
                 self.error(node, "unsupported-syntax", message)
@@ -320,6 +307,6 @@ class StatementReader(RegionReader):
         self.error(node, "unsupported-syntax", message, found=found, suggestion=hint)
 
 
-def joined(stmts: list[Stmt]) -> Stmt:
+def joined(stmts: list[st.Stmt]) -> st.Stmt:
     """A list of statements as one."""
-    return stmts[0] if len(stmts) == 1 else Seq(tuple(stmts))
+    return stmts[0] if len(stmts) == 1 else st.Seq(tuple(stmts))

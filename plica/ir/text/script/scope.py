@@ -30,16 +30,8 @@ from plica.ir.text.word import BUILTINS, KERNEL_WORDS, SCRIPT_WORDS
 from plica.ir.type.term import DataName, Type, TypeVar
 
 __all__ = [
-    "Data",
-    "DeferredRegion",
-    "Local",
-    "Meaning",
-    "NameScope",
-    "Nowhere",
-    "Outer",
-    "Var",
-    "Word",
-]
+    "Data", "DeferredRegion", "Local", "Meaning", "NameScope", "Nowhere", "Outer", "Var", "Word",
+]  # fmt: skip
 
 
 @attrs.frozen

@@ -10,22 +10,7 @@ import ast
 from typing import Final
 
 from plica.core.task import Task
-from plica.ir.graph.expression import (
-    Clause,
-    Expr,
-    Function,
-    If,
-    Let,
-    LetDim,
-    Match,
-    PAny,
-    Pattern,
-    PConstructor,
-    Project,
-    PTuple,
-    PVar,
-    Var,
-)  # fmt: skip
+from plica.ir.graph import expression as ex
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.text.script.expression import HOLE
 from plica.ir.text.script.option import OptionReader, Options
@@ -43,13 +28,13 @@ INSTEAD: Final[dict[type[ast.stmt], str]] = {
     ast.ClassDef: "Define data types at the top of the file.",
 }
 
-Lets = list[tuple[Var | ScalarVar, Expr]]
+Lets = list[tuple[ex.Var | ScalarVar, ex.Expr]]
 
 
 class BodyReader(OptionReader):
     """Reads functions."""
 
-    def function(self, node: ast.FunctionDef, options: Options) -> Task[Function]:
+    def function(self, node: ast.FunctionDef, options: Options) -> Task[ex.Function]:
         """The function a `def` stands for."""
         mark = self.scope.mark()
         types = self.bind_types(list(options.forall))
@@ -64,11 +49,11 @@ class BodyReader(OptionReader):
         statements = node.body[1:] if _is_text(node.body[0]) else node.body
         body = yield self.block(node, statements, None)
         self.scope.leave(mark)
-        function = Function(dims, types, params, ret, body, options.attrs)
+        function = ex.Function(dims, types, params, ret, body, options.attrs)
         self.places.note(function, self.origin, node)
         return function
 
-    def region(self, region: DeferredRegion, node: Node) -> Task[Expr]:
+    def region(self, region: DeferredRegion, node: Node) -> Task[ex.Expr]:
         """Read a region where it is used; it is read once, and means the same everywhere."""
         name = region.node.name
         if region.active:
@@ -84,10 +69,10 @@ class BodyReader(OptionReader):
         self.scope.finish(region, value)
         return value  # type: ignore[no-any-return]  # a block's value
 
-    def block(self, owner: Node, body: list[ast.stmt], target: str | None) -> Task[Expr]:
+    def block(self, owner: Node, body: list[ast.stmt], target: str | None) -> Task[ex.Expr]:
         """The value of a block: what it returns, or what it gives to `target` at its end."""
         lets: Lets = []
-        value: Expr = HOLE
+        value: ex.Expr = HOLE
         declared: dict[str, Type] = {}
         last = len(body) - 1
         for i, node in enumerate(body):
@@ -141,19 +126,19 @@ class BodyReader(OptionReader):
         else:
             self._no_end(owner, body, target)
         for variable, bound in reversed(lets):
-            if isinstance(variable, Var):
-                value = Let(variable, bound, value)
+            if isinstance(variable, ex.Var):
+                value = ex.Let(variable, bound, value)
             else:
-                value = LetDim(variable, bound, value)
+                value = ex.LetDim(variable, bound, value)
             self.places.note(value, self.origin, owner)
         return value
 
-    def _bind(self, lets: Lets, node: Node, name: str, of: Type | None, value: Expr) -> None:
+    def _bind(self, lets: Lets, node: Node, name: str, of: Type | None, value: ex.Expr) -> None:
         """`name = value`: a reserved name is an alias, any other a let."""
         if is_reserved(name):
             self.scope.bind(name, value)
         else:
-            variable = Var(self.scope.fresh(name), of)
+            variable = ex.Var(self.scope.fresh(name), of)
             self.scope.bind(name, variable)
             self.places.note(variable, self.origin, node)
             lets.append((variable, value))
@@ -177,7 +162,7 @@ class BodyReader(OptionReader):
         )
         if not is_reserved(name) and (late or isinstance(result, ast.Lambda)):
             # As in Python, a function may mention the name it is being given.
-            variable = Var(self.scope.fresh(name), of)
+            variable = ex.Var(self.scope.fresh(name), of)
             self.scope.bind(name, variable)
             self.places.note(variable, self.origin, node)
             value = yield self.expression(result)
@@ -191,14 +176,14 @@ class BodyReader(OptionReader):
     ) -> Task[None]:
         """`a, b = e`: a let of the whole, then one of each item."""
         value = yield self.expression(result)
-        whole = Var(self.scope.fresh("t"), None)
+        whole = ex.Var(self.scope.fresh("t"), None)
         self.places.note(whole, self.origin, node)
         lets.append((whole, value))
         for i, part in enumerate(parts):
             if not isinstance(part, ast.Name):
                 self.error(part, "unsupported-syntax", "Only names can be assigned to.")
             elif part.id != "_":
-                item = Project(whole, i)
+                item = ex.Project(whole, i)
                 self.places.note(item, self.origin, part)
                 self._bind(lets, part, part.id, None, item)
 
@@ -213,13 +198,13 @@ class BodyReader(OptionReader):
             value = yield self.function(node, options)
             self.scope.bind(name, value)
             return
-        variable = Var(self.scope.fresh(name), declared.pop(name, None))
+        variable = ex.Var(self.scope.fresh(name), declared.pop(name, None))
         self.scope.bind(name, variable)  # a function may call itself
         self.places.note(variable, self.origin, node)
         value = yield self.function(node, options)
         lets.append((variable, value))
 
-    def branches(self, node: ast.If | ast.Match, target: str | None) -> Task[Expr]:
+    def branches(self, node: ast.If | ast.Match, target: str | None) -> Task[ex.Expr]:
         """The value an `if` or a `match` chooses."""
         if isinstance(node, ast.If):
             if not node.orelse:
@@ -230,7 +215,7 @@ class BodyReader(OptionReader):
             return value  # type: ignore[no-any-return]  # an expression
         subject, total = self.subject(node.subject)
         scrutinee = yield self.expression(subject)
-        clauses: list[Clause] = []
+        clauses: list[ex.Clause] = []
         for case in node.cases:
             if case.guard is not None:
                 message = "A clause has no guard."
@@ -241,9 +226,9 @@ class BodyReader(OptionReader):
             pattern = self._pattern(case.pattern, {})
             body = yield self.block(case.body[0], case.body, target)
             self.scope.leave(mark)
-            clauses.append(Clause(pattern, body))
+            clauses.append(ex.Clause(pattern, body))
             self.places.note(clauses[-1], self.origin, case.pattern)
-        match = Match(scrutinee, tuple(clauses), total)
+        match = ex.Match(scrutinee, tuple(clauses), total)
         self.places.note(match, self.origin, node)
         return match
 
@@ -254,21 +239,21 @@ class BodyReader(OptionReader):
         then: list[ast.stmt],
         orelse: list[ast.stmt],
         target: str | None,
-    ) -> Task[Expr]:
+    ) -> Task[ex.Expr]:
         condition = yield self.expression(test)
         mark = self.scope.mark()
         first = yield self.block(node, then, target)
         self.scope.leave(mark)
         second = yield self.block(node, orelse, target)
         self.scope.leave(mark)
-        value = If(condition, first, second)
+        value = ex.If(condition, first, second)
         self.places.note(value, self.origin, node)
         return value
 
-    def _pattern(self, node: ast.pattern, names: dict[str, None]) -> Pattern:
+    def _pattern(self, node: ast.pattern, names: dict[str, None]) -> ex.Pattern:
         match node:
             case ast.MatchAs(None, None):
-                return PAny()
+                return ex.PAny()
             case ast.MatchAs(None, str() as name):
                 if self.scope.outer.constructors(name):
                     message = f"{name} is a constructor, and here would be a new name."
@@ -277,19 +262,19 @@ class BodyReader(OptionReader):
                     message = f"The pattern binds {name!r} twice."
                     self.error(node, "duplicate-name", message)
                 names[name] = None
-                variable = Var(self.scope.fresh(name), None)
+                variable = ex.Var(self.scope.fresh(name), None)
                 self.scope.bind(name, variable)
                 self.places.note(variable, self.origin, node)
-                return PVar(variable)
+                return ex.PVar(variable)
             case ast.MatchSequence(items):
-                return PTuple(tuple([self._pattern(item, names) for item in items]))
+                return ex.PTuple(tuple([self._pattern(item, names) for item in items]))
             case ast.MatchClass(cls, items, [], []):
                 inside = tuple([self._pattern(item, names) for item in items])
                 constructor = self.constructor(cls)
                 if constructor is None:
                     self._no_constructor(cls)
-                    return PAny()
-                pattern = PConstructor(constructor, inside)
+                    return ex.PAny()
+                pattern = ex.PConstructor(constructor, inside)
                 self.places.note(pattern, self.origin, node)
                 return pattern
             case _:
@@ -297,7 +282,7 @@ class BodyReader(OptionReader):
                 expected = "case Node(l, r), case (a, b), case x, case _"
                 found = self.origin.excerpt(node)
                 self.error(node, "bad-pattern", message, expected=expected, found=found)
-                return PAny()
+                return ex.PAny()
 
     def _no_constructor(self, node: ast.expr) -> None:
         name = node.id if isinstance(node, ast.Name) else self.origin.excerpt(node)

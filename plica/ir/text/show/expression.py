@@ -10,22 +10,7 @@ from typing import Final
 
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.graph.expression import (
-    Apply,
-    Call,
-    Const,
-    Constructor,
-    Expr,
-    Function,
-    If,
-    Let,
-    LetDim,
-    Literal,
-    Match,
-    Project,
-    Tuple,
-    Var,
-)  # fmt: skip
+from plica.ir.graph import expression as ex
 from plica.ir.graph.operator import Operator
 from plica.ir.op import find
 from plica.ir.text.show.attribute import float_text, keyword_texts, string_text
@@ -69,12 +54,12 @@ class Body:
         self.types = types
         self.inferred = inferred
         self.names: dict[Term, str] = types.names
-        self.constants: dict[str, Const] = {}
-        self.done: dict[Expr, Text] = {}
-        self.alias: dict[Expr, str] = {}
-        self.alias_text: dict[Expr, str] = {}
+        self.constants: dict[str, ex.Const] = {}
+        self.done: dict[ex.Expr, Text] = {}
+        self.alias: dict[ex.Expr, str] = {}
+        self.alias_text: dict[ex.Expr, str] = {}
         self.count = 0
-        self._keywords: dict[Apply, list[str]] = {}
+        self._keywords: dict[ex.Apply, list[str]] = {}
 
     def reserve(self) -> str:
         """The next reserved name."""
@@ -86,21 +71,21 @@ class Body:
         shared, done = self.layout.shared, self.done
         for node in self.layout.order:
             match node:
-                case Apply():
+                case ex.Apply():
                     text = self._apply(node)
-                case Call():
+                case ex.Call():
                     text = self._call(node)
-                case Tuple():
+                case ex.Tuple():
                     items = [self.text(item) for item in node.items]
                     inside = parenthesised([item for item, _, _ in items])
                     text = inside, ATOM, 1 + max([depth for _, _, depth in items], default=0)
-                case Project():
+                case ex.Project():
                     value, level, depth = self.text(node.value)
                     value = value if level >= PRIMARY else f"({value})"
                     text = f"{value}[{node.index}]", PRIMARY, depth + 1
-                case Const():
+                case ex.Const():
                     text = self._constant(node)
-                case If():
+                case ex.If():
                     choice = self._choice(node)
                     if choice is None:
                         continue
@@ -114,30 +99,30 @@ class Body:
             else:
                 done[node] = text
 
-    def text(self, node: Expr) -> Text:
+    def text(self, node: ex.Expr) -> Text:
         """The text of a node that has one, or the name of one that has been named."""
         known = self.done.get(node)
         if known is not None:
             return known
         match node:
-            case Var():
+            case ex.Var():
                 return self.name(node), ATOM, 0
-            case Constructor():
+            case ex.Constructor():
                 return self.types.constructor(node), ATOM, 0
-            case Literal(value):
+            case ex.Literal(value):
                 word = float_text(value) if isinstance(value, float) else repr(value)
                 return word, UNARY if word.startswith("-") else ATOM, 0
             case _:
                 raise KeyError(node)
 
-    def name(self, variable: Var) -> str:
+    def name(self, variable: ex.Var) -> str:
         """The name of a variable; one that nothing binds shows its own."""
         known = self.names.get(variable)
         return str(variable.name) if known is None else known
 
-    def type_of(self, node: Expr) -> Type | None:
+    def type_of(self, node: ex.Expr) -> Type | None:
         """The type inference gives the node, where it is known."""
-        if isinstance(node, Var):
+        if isinstance(node, ex.Var):
             return node.type
         if not self.inferred:
             return None
@@ -146,18 +131,20 @@ class Body:
         except PlicaError:  # an ill-typed module can be printed as well
             return None
 
-    def _name(self, node: Expr) -> None:
+    def _name(self, node: ex.Expr) -> None:
         self.alias[node] = word = self.reserve()
         self.layout.where[node].aliases.append(node)
         self.done[node] = word, ATOM, 0
 
-    def _block(self, node: Expr) -> None:
+    def _block(self, node: ex.Expr) -> None:
         """A node that needs statements: it stands in a block, or is named before its use."""
-        home = {Let: (TAIL,), LetDim: (TAIL,), Match: (TAIL, HELD), Function: (HELD,)}[type(node)]
+        home = {ex.Let: (TAIL,), ex.LetDim: (TAIL,), ex.Match: (TAIL, HELD), ex.Function: (HELD,)}[
+            type(node)
+        ]
         if self.layout.role.get(node) not in home:
             self._name(node)
 
-    def _choice(self, node: If) -> Text | None:
+    def _choice(self, node: ex.If) -> Text | None:
         """`a if c else b` where both branches are expressions; None where there are statements."""
         role = self.layout.role.get(node)
         simple = role != TAIL and not any(spot.aliases for spot in self.layout.inside[node])
@@ -170,22 +157,22 @@ class Body:
         depth = 1 + max(depth for _, _, depth in parts)
         return f"{then} if {condition} else {parts[2][0]}", CHOICE, depth
 
-    def has_text(self, node: Expr) -> bool:
+    def has_text(self, node: ex.Expr) -> bool:
         """Whether a node is written as an expression where it stands."""
-        return node in self.done or isinstance(node, Var | Constructor | Literal)
+        return node in self.done or isinstance(node, ex.Var | ex.Constructor | ex.Literal)
 
-    def _constant(self, node: Const) -> Text:
+    def _constant(self, node: ex.Const) -> Text:
         if is_archived(node):
             self.constants[constant_key(node)] = node
         word = constant_text(node)
         self.types.words.update((node.dtype.name, word.partition("(")[0]))
         return word, PRIMARY, 0
 
-    def _apply(self, node: Apply) -> Text:
+    def _apply(self, node: ex.Apply) -> Text:
         args = node.args
         texts = [self.text(arg) for arg in args]
         for arg in args:
-            if isinstance(arg, Const) and not arg.shape:
+            if isinstance(arg, ex.Const) and not arg.shape:
                 self._bare(node, texts)
                 break
         depth = 0
@@ -200,7 +187,7 @@ class Body:
             return f"{left} {sign} {right}", level, depth + 1
         if node.op == "negative" and len(args) == 1 and not node.attrs:
             value, level, _ = texts[0]
-            if args[0].__class__ is not Literal:  # `-1` is a number, not a negation
+            if args[0].__class__ is not ex.Literal:  # `-1` is a number, not a negation
                 return f"-{value}" if level >= UNARY else f"-({value})", UNARY, depth + 1
         record = find(node.op)
         inside = [value for value, _, _ in texts]
@@ -210,8 +197,8 @@ class Body:
             inside += self._attributes(node, record)
         return f"{self._operator(node.op)}({', '.join(inside)})", PRIMARY, depth + 1
 
-    def _attributes(self, node: Apply, record: Operator | None) -> list[str]:
-        bare = Apply(node.op, (), node.attrs)  # the same attributes print the same
+    def _attributes(self, node: ex.Apply, record: Operator | None) -> list[str]:
+        bare = ex.Apply(node.op, (), node.attrs)  # the same attributes print the same
         known = self._keywords.get(bare)
         if known is None:
             known = self._keywords[bare] = keyword_texts(node, record, self.types)
@@ -227,7 +214,7 @@ class Body:
             return f"op.{name}"
         return f"op[{string_text(name)}]"
 
-    def _bare(self, node: Apply, texts: list[Text]) -> None:
+    def _bare(self, node: ex.Apply, texts: list[Text]) -> None:
         """Write scalars as plain numbers where a neighbour gives them their dtype back."""
         record = find(node.op)
         if record is None:
@@ -238,18 +225,18 @@ class Body:
         dtype = None if strong is None else self._dtype(strong)
         for i in group:
             arg = args[i] if i < len(args) else None
-            if isinstance(arg, Const) and not arg.shape and arg.dtype is dtype:
+            if isinstance(arg, ex.Const) and not arg.shape and arg.dtype is dtype:
                 word = number_text(arg)
                 if word is not None:
                     texts[i] = word, UNARY if word.startswith("-") else ATOM, 0
 
-    def _dtype(self, node: Expr) -> DType | None:
-        if isinstance(node, Const):
+    def _dtype(self, node: ex.Expr) -> DType | None:
+        if isinstance(node, ex.Const):
             return node.dtype
         of = self.type_of(node)
         return of.dtype if isinstance(of, TensorType) else None
 
-    def _call(self, node: Call) -> Text:
+    def _call(self, node: ex.Call) -> Text:
         callee, level, depth = self.text(node.callee)
         callee = callee if level >= PRIMARY else f"({callee})"
         texts = [self.text(arg) for arg in node.args]
@@ -258,10 +245,12 @@ class Body:
             callee += f"[{', '.join([self.types.show(each) for each in node.types])}]"
         return f"{callee}({', '.join([value for value, _, _ in texts])})", PRIMARY, depth
 
-    def _implied(self, node: Call) -> bool:
+    def _implied(self, node: ex.Call) -> bool:
         """Whether the types of the arguments alone give every type argument, and just this."""
         signature = (
-            node.callee.type if isinstance(node.callee, Constructor) else self.type_of(node.callee)
+            node.callee.type
+            if isinstance(node.callee, ex.Constructor)
+            else self.type_of(node.callee)
         )
         if not isinstance(signature, FuncType) or len(signature.types) != len(node.types):
             return False
@@ -280,8 +269,8 @@ class Body:
 _KEYWORDS: Final = frozenset({"and", "or", "not", "is", "in", "if", "lambda", "None"})
 
 
-def _is_scalar(node: Expr) -> bool:
-    return isinstance(node, Literal) or (isinstance(node, Const) and not node.shape)
+def _is_scalar(node: ex.Expr) -> bool:
+    return isinstance(node, ex.Literal) or (isinstance(node, ex.Const) and not node.shape)
 
 
 def _is_polymorphic(of: Type) -> bool:

@@ -3,7 +3,8 @@
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> x, out, i = buffer("x", (3,), f32), buffer("out", (3,), f32), axis("i")
->>> kernel = Kernel((), (x, out), 1, For(i, x.shape[0], "serial", Store(out, (i,), x[i] * 2 + 1)))
+>>> loop = st.For(i, x.shape[0], "serial", st.Store(out, (i,), x[i] * 2 + 1))
+>>> kernel = st.Kernel((), (x, out), 1, loop)
 >>> print(show_kernel(kernel, "affine"))
 @plica.kernel
 def affine(x: Buffer[(3,), f32], out: Buffer[(3,), f32]):
@@ -21,25 +22,8 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from plica.core.binding import free_vars
+from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Add, Buffer, Lit, Load, Scalar, ScalarVar
-from plica.ir.loop.statement import (
-    THREADS,
-    TRUE,
-    Alloc,
-    Barrier,
-    Bind,
-    Block,
-    Branch,
-    For,
-    Invoke,
-    Kernel,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    While,
-    written,
-)
 from plica.ir.text.show.attribute import string_text
 from plica.ir.text.show.name import IdentifierSupply
 from plica.ir.text.show.scalar import Root, ScalarNames, ScalarPrinter
@@ -72,13 +56,13 @@ _NO_DIMS: Final = TAKEN_IN_KERNELS | DTYPE_WORDS.keys()
 Lines: TypeAlias = "list[str]"
 
 
-def show_kernel(kernel: Kernel, name: str = "kernel") -> str:
+def show_kernel(kernel: st.Kernel, name: str = "kernel") -> str:
     """The text of a kernel; equal kernels with equal names give equal text."""
     supply = IdentifierSupply(WORDS | TAKEN_IN_KERNELS)
     return "\n".join(kernel_lines(kernel, name, supply)[0])
 
 
-def kernel_lines(kernel: Kernel, name: str, supply: IdentifierSupply) -> tuple[Lines, set[str]]:
+def kernel_lines(kernel: st.Kernel, name: str, supply: IdentifierSupply) -> tuple[Lines, set[str]]:
     """The lines of a kernel, and the words that they use."""
     printer = _Printer(supply)
     for each in kernel.dims:
@@ -92,13 +76,13 @@ def kernel_lines(kernel: Kernel, name: str, supply: IdentifierSupply) -> tuple[L
     return [*lines, *printer.body(kernel.body)], printer.scalars.words
 
 
-def _decorator(kernel: Kernel, printer: _Printer) -> str:
+def _decorator(kernel: st.Kernel, printer: _Printer) -> str:
     own = {printer.names.of(each): None for each in kernel.dims}
     met = dict.fromkeys(word for text in printer.quoted for word in _IDENTIFIER.findall(text))
     options = []
     if list(own) != [word for word in met if word not in _NO_DIMS]:
         options.append(f'dims="{" ".join(own)}"')
-    if kernel.params[kernel.inputs :] != tuple(written(kernel.body, kernel.params)):
+    if kernel.params[kernel.inputs :] != tuple(st.written(kernel.body, kernel.params)):
         options.append(f"inputs={kernel.inputs}")
     if kernel.annotations:
         options.append(f"annotations={dict_text(kernel.annotations)}")
@@ -124,7 +108,7 @@ class _Printer:
         self.regions: list[Lines] = []
         self.work: list[Any] = []  # statements to print, and things to do after one
 
-    def body(self, root: Stmt) -> Lines:
+    def body(self, root: st.Stmt) -> Lines:
         """The lines of a kernel's body: regions first."""
         main: Lines = []
         self._inside(root, 1, main)
@@ -158,7 +142,7 @@ class _Printer:
             parts.append(f"align({of.align})")
         return before, f"Buffer[{', '.join(parts)}]"
 
-    def _inside(self, stmt: Stmt, level: int, out: Lines) -> None:
+    def _inside(self, stmt: st.Stmt, level: int, out: Lines) -> None:
         """The statements inside a compound one, in a region where they are too deep."""
         level, out = self._shallow(level, out)
         self._list(stmt, level, out)
@@ -173,21 +157,21 @@ class _Printer:
         self.regions.append(region)
         return 2, region
 
-    def _list(self, stmt: Stmt, level: int, out: Lines) -> None:
+    def _list(self, stmt: st.Stmt, level: int, out: Lines) -> None:
         """A statement that ends a list; one after another where it is a sequence."""
-        if isinstance(stmt, Seq) and len(stmt.stmts) > 1:
+        if isinstance(stmt, st.Seq) and len(stmt.stmts) > 1:
             self.work.append((stmt.stmts[-1], level, out, True))
             self.work.extend((each, level, out, False) for each in reversed(stmt.stmts[:-1]))
         else:
             self.work.append((stmt, level, out, True))
 
-    def _scoped(self, stmt: Stmt, level: int, out: Lines, mark: int) -> None:
+    def _scoped(self, stmt: st.Stmt, level: int, out: Lines, mark: int) -> None:
         """The inside of a binder: then its variables are forgotten."""
         self.work.append(lambda: self.names.leave(mark))
         self._inside(stmt, level, out)
 
     def _statement(
-        self, stmt: Stmt, level: int, out: Lines, last: bool
+        self, stmt: st.Stmt, level: int, out: Lines, last: bool
     ) -> None:  # fmt: skip
         pad = "    " * level
 
@@ -197,54 +181,54 @@ class _Printer:
             return texts
 
         match stmt:
-            case For():
+            case st.For():
                 self._loops(stmt, level, out)
-            case Block():
+            case st.Block():
                 self._block(stmt, level, out)
-            case Store(buffer, indices, value):
+            case st.Store(buffer, indices, value):
                 sign = "="
                 if isinstance(value, Add) and value.left is Load(buffer, indices):
                     sign, value = "+=", value.right
                 text, *at = shown((value, buffer.dtype), *[(each, i64) for each in indices])
                 place = f"{self.names.of(buffer)}[{', '.join(at) or '()'}]"
                 out.append(f"{pad}{place} {sign} {text}")
-            case Seq(()):
+            case st.Seq(()):
                 out.append(f"{pad}pass")
-            case Seq(stmts):
+            case st.Seq(stmts):
                 self.words.add("group")
                 level, out = self._shallow(level, out)
                 out.append(f"{'    ' * level}with group():")
                 items = enumerate(reversed(stmts))
                 self.work.extend((each, level + 1, out, i == 0) for i, each in items)
-            case Branch(condition, then, orelse):
+            case st.Branch(condition, then, orelse):
                 (text,) = shown((condition, None))
                 out.append(f"{pad}if {text}:")
                 self._choice(then, orelse, level, out, 1)
-            case Alloc(buffer, body):
+            case st.Alloc(buffer, body):
                 before, type = self.buffer_type(buffer)
                 out.extend(f"{pad}{line}" for line in before)
                 self.words.add("alloc")
                 self._bound(buffer, f"alloc({type})", body, level, out, last)
-            case Bind(var, value, body):
+            case st.Bind(var, value, body):
                 (text,) = shown((value, None))
                 if not last:
                     self.words.add("let")
                     text = f"let({text})"
                 self._bound(var, text, body, level, out, last)
-            case While(condition, body):
+            case st.While(condition, body):
                 (text,) = shown((condition, None))
                 out.append(f"{pad}while {text}:")
                 self._inside(body, level + 1, out)
-            case Invoke(name, operands):
+            case st.Invoke(name, operands):
                 texts = self._operands(operands, pad, out)
                 self.words.add("invoke")
                 out.append(f"{pad}invoke({', '.join([string_text(name), *texts])})")
-            case Barrier(scope):
+            case st.Barrier(scope):
                 self.words.add("barrier")
                 out.append(f"{pad}barrier({string_text(scope)})")
 
     def _bound(  # noqa: PLR0917  # where we are in the text
-        self, var: Buffer | ScalarVar, text: str, body: Stmt, level: int, out: Lines, last: bool,
+        self, var: Buffer | ScalarVar, text: str, body: st.Stmt, level: int, out: Lines, last: bool,
     ) -> None:  # fmt: skip
         """`t = …`, or `with … as t:` where other statements follow its scope."""
         pad = "    " * level
@@ -259,16 +243,16 @@ class _Printer:
             self._scoped(body, level + 1, out, mark)
 
     def _choice(  # where we are in the text
-        self, then: Stmt, orelse: Stmt, level: int, out: Lines, links: int
+        self, then: st.Stmt, orelse: st.Stmt, level: int, out: Lines, links: int
     ) -> None:  # fmt: skip
         """What follows an `if` or `elif`; a long chain goes deeper, as Python's parser does."""
-        if orelse is not Seq(()):
+        if orelse is not st.Seq(()):
             self.work.append(lambda: self._otherwise(orelse, level, out, links))
         self._inside(then, level + 1, out)
 
-    def _otherwise(self, stmt: Stmt, level: int, out: Lines, links: int) -> None:
+    def _otherwise(self, stmt: st.Stmt, level: int, out: Lines, links: int) -> None:
         pad = "    " * level
-        if isinstance(stmt, Branch) and links < LINKS:
+        if isinstance(stmt, st.Branch) and links < LINKS:
             before, (text,) = self.scalars.lines([(stmt.condition, None)])
             if not before:
                 out.append(f"{pad}elif {text}:")
@@ -277,13 +261,13 @@ class _Printer:
         out.append(f"{pad}else:")
         self._inside(stmt, level + 1, out)
 
-    def _loops(self, stmt: For, level: int, out: Lines) -> None:
+    def _loops(self, stmt: st.For, level: int, out: Lines) -> None:
         """A loop, or several plain ones at once whose extents do not depend on one another."""
         chain = [stmt]
         outer = {stmt.var}
         while is_plain(chain[-1]):
             inner = chain[-1].body
-            if not (isinstance(inner, For) and is_plain(inner)):
+            if not (isinstance(inner, st.For) and is_plain(inner)):
                 break
             if not outer.isdisjoint(free_vars(inner.extent)):
                 break
@@ -300,20 +284,20 @@ class _Printer:
         self.work.append(lambda: _restore(self.extents, saved))
         self._scoped(chain[-1].body, level + 1, out, mark)
 
-    def _range(self, chain: list[For], texts: list[str]) -> str:
+    def _range(self, chain: list[st.For], texts: list[str]) -> str:
         if len(chain) > 1:
             self.words.add("grid")
             return f"grid({', '.join(texts)})"
         loop = chain[0]
         notes = keywords(loop.annotations)
-        if loop.kind in THREADS:
+        if loop.kind in st.THREADS:
             self.words.add("thread")
             return f"thread({', '.join([string_text(loop.kind), texts[0], *notes])})"
         word = "range" if loop.kind == "serial" else loop.kind
         self.words.add(word)
         return f"{word}({', '.join([texts[0], *notes])})"
 
-    def _block(self, stmt: Block, level: int, out: Lines) -> None:
+    def _block(self, stmt: st.Block, level: int, out: Lines) -> None:
         pad = "    " * level
         self.words.add("block")
         short = is_short(stmt, self.extents)
@@ -321,7 +305,7 @@ class _Printer:
         if not short:
             pairs = zip(stmt.extents, stmt.bindings, strict=True)
             roots = [(each, i64) for pair in pairs for each in pair]
-        if stmt.predicate is not TRUE:
+        if stmt.predicate is not st.TRUE:
             roots.append((stmt.predicate, None))
         before, texts = self.scalars.lines(roots)
         out.extend(f"{pad}{line}" for line in before)
@@ -335,7 +319,7 @@ class _Printer:
             for i, (var, kind) in enumerate(zip(stmt.vars, stmt.kinds, strict=True)):
                 name = self.names.bind(var)
                 parts.append(f"{name}={kind}({texts[2 * i]}, {texts[2 * i + 1]})")
-        if stmt.predicate is not TRUE:
+        if stmt.predicate is not st.TRUE:
             parts.append(f"where={texts[-1]}")
         if stmt.annotations:
             parts.append(f"annotations={dict_text(stmt.annotations)}")
@@ -357,7 +341,7 @@ class _Printer:
         self.work.append(lambda: self._inside(stmt.body, level + 1, out))
         self._inside(stmt.init, level + 2, out)
 
-    def _kinds(self, stmt: Block) -> list[str]:
+    def _kinds(self, stmt: st.Block) -> list[str]:
         """`spatial=(i, j), reduce=(k,)`: the block's variables have the names of the loops."""
         groups: dict[str, list[str]] = {}
         loops = [self.names.of(each) for each in stmt.bindings if isinstance(each, ScalarVar)]
@@ -367,12 +351,12 @@ class _Printer:
         return [f"{kind}={parenthesised(names)}" for kind, names in groups.items()]
 
     def _operands(
-        self, operands: tuple[Region | Scalar, ...], pad: str, out: Lines, whole: bool = True
+        self, operands: tuple[st.Region | Scalar, ...], pad: str, out: Lines, whole: bool = True
     ) -> list[str]:  # fmt: skip
         """Regions and scalars; where `whole` holds even one element is written as a slice."""
         roots: list[Root] = []
         for each in operands:
-            if isinstance(each, Region):
+            if isinstance(each, st.Region):
                 for start, extent in zip(each.starts, each.extents, strict=True):
                     roots += [(start, i64), (stop(start, extent), i64)]
             else:
@@ -382,7 +366,7 @@ class _Printer:
         rest = iter(texts)
         shown = []
         for each in operands:
-            if isinstance(each, Region):
+            if isinstance(each, st.Region):
                 parts = [slice_text(next(rest), next(rest), e, whole) for e in each.extents]
                 inside = ", ".join(parts) or "..."
                 shown.append(f"{self.names.of(each.buffer)}[{inside}]")

@@ -6,9 +6,9 @@ is used; one that is used several times stands at the spot nearest to all its us
 
 >>> from plica.core.name import Name
 >>> from plica.ir.type.term import tensor
->>> x = Var(Name("x"), tensor((), "f32"))
->>> twice = Apply("exp", (x,))
->>> layout = lay_out(Apply("add", (twice, twice)))
+>>> x = ex.Var(Name("x"), tensor((), "f32"))
+>>> twice = ex.Apply("exp", (x,))
+>>> layout = lay_out(ex.Apply("add", (twice, twice)))
 >>> list(layout.shared) == [twice]
 True
 """
@@ -19,25 +19,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.graph.expression import (
-    Apply,
-    Call,
-    Const,
-    Constructor,
-    Expr,
-    Function,
-    If,
-    Let,
-    LetDim,
-    Literal,
-    Match,
-    Project,
-    Tuple,
-    Var,
-)  # fmt: skip
+from plica.ir.graph import expression as ex
 from plica.ir.text.show.constant import is_small
 
-ATOMS: Final = frozenset({Var, Literal, Constructor})
+ATOMS: Final = frozenset({ex.Var, ex.Literal, ex.Constructor})
 """Expressions that are written as they are wherever they are used."""
 
 PLAIN, TAIL, HELD = 0, 1, 2
@@ -52,7 +37,7 @@ class StatementSpot:
     jump: StatementSpot
 
     def __init__(self, up: StatementSpot | None = None) -> None:
-        self.aliases: list[Expr] = []  # the nodes named here, operands first
+        self.aliases: list[ex.Expr] = []  # the nodes named here, operands first
         if up is None:
             self.depth = 0
             self.up = self.jump = self
@@ -78,22 +63,22 @@ def meet(a: StatementSpot, b: StatementSpot) -> StatementSpot:
 class PrintLayout:
     """What is known of the nodes of one body before any of it is printed."""
 
-    def __init__(self, order: list[Expr]) -> None:
+    def __init__(self, order: list[ex.Expr]) -> None:
         self.order = order  # every expression but atoms, operands first
         self.root = StatementSpot()
-        self.where: dict[Expr, StatementSpot] = {}
-        self.shared: dict[Expr, None] = {}
-        self.role: dict[Expr, int] = {}  # TAIL or HELD, of nodes used once
-        self.inside: dict[Expr, tuple[StatementSpot, ...]] = {}  # the spots a node opens
+        self.where: dict[ex.Expr, StatementSpot] = {}
+        self.shared: dict[ex.Expr, None] = {}
+        self.role: dict[ex.Expr, int] = {}  # TAIL or HELD, of nodes used once
+        self.inside: dict[ex.Expr, tuple[StatementSpot, ...]] = {}  # the spots a node opens
         self.functions: dict[
-            Var, StatementSpot | None
+            ex.Var, StatementSpot | None
         ] = {}  # around all uses of a let-bound function
 
-    def use(self, node: Expr, spot: StatementSpot, role: int = PLAIN) -> None:
+    def use(self, node: ex.Expr, spot: StatementSpot, role: int = PLAIN) -> None:
         """Note that `node` is used at `spot`."""
         cls = node.__class__
         if cls in ATOMS:
-            if cls is Var and node in self.functions:
+            if cls is ex.Var and node in self.functions:
                 old = self.functions[node]
                 self.functions[node] = spot if old is None else meet(old, spot)
             return
@@ -105,54 +90,54 @@ class PrintLayout:
             return
         if old is not spot:
             self.where[node] = meet(old, spot)
-        if cls is not Const or not is_small(node):  # type: ignore[arg-type]  # a Const
+        if cls is not ex.Const or not is_small(node):  # type: ignore[arg-type]  # a Const
             self.shared[node] = None
             self.role.pop(node, None)
 
-    def is_recursive(self, node: Let) -> bool:
+    def is_recursive(self, node: ex.Let) -> bool:
         """Whether the function a let binds is used inside itself."""
         around = self.functions.get(node.var)
         after = self.inside[node][1]
         return around is not None and meet(around, after) is not after
 
 
-def lay_out(body: Expr, order: list[Expr] | None = None) -> PrintLayout:
+def lay_out(body: ex.Expr, order: list[ex.Expr] | None = None) -> PrintLayout:
     """Place every node of a function's body; all binders in it bind different variables."""
     layout = PrintLayout(parts(body).order if order is None else order)
     use, where, role, inside = layout.use, layout.where, layout.role, layout.inside
     for each in layout.order:
-        if each.__class__ is Let and each.value.__class__ is Function:
+        if each.__class__ is ex.Let and each.value.__class__ is ex.Function:
             layout.functions[each.var] = None
     use(body, layout.root, TAIL)
     for node in reversed(layout.order):  # whoever uses a node comes before it
         spot = where[node]
         match node:
-            case Apply():
+            case ex.Apply():
                 for arg in node.args:
                     use(arg, spot)
-            case Let():
+            case ex.Let():
                 if role.get(node) != TAIL:
                     spot = StatementSpot(spot)  # a region of its own
                 inside[node] = spot, StatementSpot(spot)
                 use(node.value, spot, HELD)
                 use(node.body, inside[node][1], TAIL)
-            case LetDim():
+            case ex.LetDim():
                 if role.get(node) != TAIL:
                     spot = StatementSpot(spot)
                 inside[node] = spot, StatementSpot(spot)
                 use(node.value, spot)
                 use(node.body, inside[node][1], TAIL)
-            case If():
+            case ex.If():
                 inside[node] = StatementSpot(spot), StatementSpot(spot)
                 use(node.condition, spot)
                 use(node.then, inside[node][0], TAIL)
                 use(node.orelse, inside[node][1], TAIL)
-            case Match():
+            case ex.Match():
                 inside[node] = tuple([StatementSpot(spot) for _ in node.clauses])
                 use(node.value, spot)
                 for clause, start in zip(node.clauses, inside[node], strict=True):
                     use(clause.body, start, TAIL)
-            case Function():
+            case ex.Function():
                 inside[node] = (StatementSpot(spot),)
                 use(node.body, inside[node][0], TAIL)
             case _:
@@ -161,7 +146,7 @@ def lay_out(body: Expr, order: list[Expr] | None = None) -> PrintLayout:
     return layout
 
 
-def operands(node: Expr) -> Sequence[Expr]:
+def operands(node: ex.Expr) -> Sequence[ex.Expr]:
     """The expressions directly inside a node, in the order of its text."""
     inside = _OPERANDS.get(node.__class__)
     if inside is None:
@@ -170,20 +155,20 @@ def operands(node: Expr) -> Sequence[Expr]:
 
 
 # Any: each function takes nodes of its own class.
-_OPERANDS: Final[dict[type, Callable[[Any], Sequence[Expr]]]] = {
-    Apply: lambda node: node.args,
-    Let: lambda node: (node.value, node.body),
-    LetDim: lambda node: (node.value, node.body),
-    Call: lambda node: (node.callee, *node.args),
-    Tuple: lambda node: node.items,
-    Project: lambda node: (node.value,),
-    If: lambda node: (node.condition, node.then, node.orelse),
-    Match: lambda node: (node.value, *[clause.body for clause in node.clauses]),
-    Function: lambda node: (node.body,),
-    Var: lambda node: (),
-    Const: lambda node: (),
-    Literal: lambda node: (),
-    Constructor: lambda node: (),
+_OPERANDS: Final[dict[type, Callable[[Any], Sequence[ex.Expr]]]] = {
+    ex.Apply: lambda node: node.args,
+    ex.Let: lambda node: (node.value, node.body),
+    ex.LetDim: lambda node: (node.value, node.body),
+    ex.Call: lambda node: (node.callee, *node.args),
+    ex.Tuple: lambda node: node.items,
+    ex.Project: lambda node: (node.value,),
+    ex.If: lambda node: (node.condition, node.then, node.orelse),
+    ex.Match: lambda node: (node.value, *[clause.body for clause in node.clauses]),
+    ex.Function: lambda node: (node.body,),
+    ex.Var: lambda node: (),
+    ex.Const: lambda node: (),
+    ex.Literal: lambda node: (),
+    ex.Constructor: lambda node: (),
 }
 
 
@@ -191,16 +176,16 @@ class Parts:
     """The expressions inside a term."""
 
     def __init__(self) -> None:
-        self.order: list[Expr] = []  # all but atoms, operands first
-        self.binders: list[Let | Function | Match] = []  # in the order of the text
+        self.order: list[ex.Expr] = []  # all but atoms, operands first
+        self.binders: list[ex.Let | ex.Function | ex.Match] = []  # in the order of the text
         self.surface = False  # whether something is left to inference
 
 
-def parts(*roots: Expr) -> Parts:
+def parts(*roots: ex.Expr) -> Parts:
     """Every expression inside the roots, once."""
     found = Parts()
     order, binders = found.order, found.binders
-    seen: set[Expr] = set()
+    seen: set[ex.Expr] = set()
     stack: list[Any] = list(reversed(roots))  # an expression to visit, or a 1-tuple of one to leave
     pop, push = stack.pop, stack.append
     while stack:
@@ -212,16 +197,16 @@ def parts(*roots: Expr) -> Parts:
         if node in seen:
             continue
         seen.add(node)
-        if cls is Var:
+        if cls is ex.Var:
             if node.type is None:
                 found.surface = True
             continue
         if cls in ATOMS:
-            found.surface |= cls is Literal
+            found.surface |= cls is ex.Literal
             continue
-        if cls is Let or cls is Match:
+        if cls is ex.Let or cls is ex.Match:
             binders.append(node)
-        elif cls is Function:
+        elif cls is ex.Function:
             binders.append(node)
             found.surface |= node.ret is None or any(p.type is None for p in node.params)
         push((node,))

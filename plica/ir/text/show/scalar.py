@@ -22,26 +22,7 @@ from plica.core.binding import rename, substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    BINARY,
-    COMPARISON,
-    INTRINSICS,
-    ROW_OF,
-    Broadcast,
-    Buffer,
-    Cast,
-    Intrinsic,
-    Lit,
-    Load,
-    Not,
-    Ramp,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    Shuffle,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.text.show.attribute import float_text, string_text
 from plica.ir.text.show.layout import StatementSpot, meet
 from plica.ir.text.show.name import IdentifierSupply
@@ -54,15 +35,15 @@ SHORT: Final = 20
 """A text no longer than this is repeated rather than named."""
 
 INFIX: Final[dict[type, tuple[str, int]]] = {
-    of: (each.sign, each.binds) for of, each in ROW_OF.items() if each.sign
+    of: (each.sign, each.binds) for of, each in sc.ROW_OF.items() if each.sign
 }
 """The sign of an operation, and how tightly it binds."""
 
-PREFIX: Final[dict[type, str]] = {of: each.word for of, each in ROW_OF.items() if each.word}
+PREFIX: Final[dict[type, str]] = {of: each.word for of, each in sc.ROW_OF.items() if each.word}
 _SIGN, _ATOM = 11, 12
-_AGREEING: Final = frozenset({*BINARY, *COMPARISON})
+_AGREEING: Final = frozenset({*sc.BINARY, *sc.COMPARISON})
 
-Root: TypeAlias = "tuple[Scalar, DType | None]"  # and the dtype its place asks for
+Root: TypeAlias = "tuple[sc.Scalar, DType | None]"  # and the dtype its place asks for
 Shown: TypeAlias = "tuple[str, int, int]"  # text, how tightly it binds, depth
 
 
@@ -83,17 +64,17 @@ class ScalarNames:
         self._first: dict[Term, str] = {}
         self._trail: list[tuple[Term, str | None]] = []
 
-    def of(self, term: Buffer | ScalarVar) -> str:
+    def of(self, term: sc.Buffer | sc.ScalarVar) -> str:
         """The text of a variable; one that nothing binds gets a text all the same."""
         return self.shown.get(term) or self._draw(term)
 
-    def bind(self, term: Buffer | ScalarVar) -> str:
+    def bind(self, term: sc.Buffer | sc.ScalarVar) -> str:
         """The text of a variable from here on."""
         text = self.supply.draw(term.name) if term in self.shown else self._draw(term)
         self.show(term, text)
         return text
 
-    def show(self, term: Buffer | ScalarVar, text: str) -> None:
+    def show(self, term: sc.Buffer | sc.ScalarVar, text: str) -> None:
         """From here on the variable has the text of another one."""
         self._trail.append((term, self.shown.get(term)))
         self.shown[term] = text
@@ -111,7 +92,7 @@ class ScalarNames:
             else:
                 self.shown[term] = before
 
-    def _draw(self, term: Buffer | ScalarVar) -> str:
+    def _draw(self, term: sc.Buffer | sc.ScalarVar) -> str:
         text = self._first.get(term)
         if text is None:
             text = self._first[term] = self.supply.draw(term.name)
@@ -133,9 +114,11 @@ class ScalarPrinter:
 
     def lines(self, roots: Sequence[Root], naming: bool = True) -> tuple[list[str], list[str]]:
         """Lines that name parts, then one text for each root."""
-        if all(isinstance(term, Lit | ScalarVar) for term, _ in roots):  # nothing to name: sizes
+        if all(
+            isinstance(term, sc.Lit | sc.ScalarVar) for term, _ in roots
+        ):  # nothing to name: sizes
             return [], [
-                self.literal(term, dtype) if isinstance(term, Lit) else self.text(term, {})[0]
+                self.literal(term, dtype) if isinstance(term, sc.Lit) else self.text(term, {})[0]
                 for term, dtype in roots
             ]
         terms = axes_apart([term for term, _ in roots], self.names.shown)
@@ -143,16 +126,16 @@ class ScalarPrinter:
         top = StatementSpot()
         spots, uses, inside = _places(order, terms, top)
         named: dict[StatementSpot, list[tuple[str, str]]] = {}
-        memo: dict[Scalar, Shown] = {}
+        memo: dict[sc.Scalar, Shown] = {}
         within = set(terms)
         mark = self.names.mark()
         for node in order:
-            if isinstance(node, Reduce):
+            if isinstance(node, sc.Reduce):
                 for axis in node.axes:
                     self.names.bind(axis)
         for node in order:
             kids = _kids(node)
-            clauses = named.get(inside[node], []) if isinstance(node, Reduce) else []
+            clauses = named.get(inside[node], []) if isinstance(node, sc.Reduce) else []
             text, binds = self.text(node, memo, clauses)
             depth = 1 + max((memo[kid][2] for kid in kids), default=0) + bool(clauses)
             often = uses[node] > 1 and len(text) > SHORT
@@ -165,12 +148,12 @@ class ScalarPrinter:
                 memo[node] = text, binds, depth
         self.names.leave(mark)
         texts = [
-            self.literal(term, dtype) if isinstance(term, Lit) else memo[term][0]
+            self.literal(term, dtype) if isinstance(term, sc.Lit) else memo[term][0]
             for term, (_, dtype) in zip(terms, roots, strict=True)
         ]
         return [f"{name} = {text}" for name, text in named.get(top, [])], texts
 
-    def literal(self, of: Lit, expected: DType | None, typed: bool = False) -> str:
+    def literal(self, of: sc.Lit, expected: DType | None, typed: bool = False) -> str:
         """A number; with its dtype where a bare one would be read as another."""
         text = float_text(of.value) if isinstance(of.value, float) else repr(of.value)
         named = text.startswith("float")
@@ -180,12 +163,12 @@ class ScalarPrinter:
         return f"{of.dtype}{text.removeprefix('float')}" if named else f"{of.dtype}({text})"
 
     def text(
-        self, node: Scalar, memo: dict[Scalar, Shown], clauses: Iterable[tuple[str, str]] = ()
+        self, node: sc.Scalar, memo: dict[sc.Scalar, Shown], clauses: Iterable[tuple[str, str]] = ()
     ) -> tuple[str, int]:
         """The text of a node whose parts have theirs, and how tightly it binds."""
 
-        def part(kid: Scalar, least: int = 0, like: DType | None = None) -> str:
-            if isinstance(kid, Lit):
+        def part(kid: sc.Scalar, least: int = 0, like: DType | None = None) -> str:
+            if isinstance(kid, sc.Lit):
                 text = self.literal(kid, like)
                 binds = _SIGN if text[0] == "-" else _ATOM
             else:
@@ -200,26 +183,28 @@ class ScalarPrinter:
             first = binds + 1 if binds == 4 else binds  # comparisons do not chain
             return f"{part(left, first, like)} {word} {part(right, binds + 1, like)}", binds
         match node:
-            case Lit():
+            case sc.Lit():
                 text = self.literal(node, None)
                 return text, _SIGN if text[0] == "-" else _ATOM
-            case ScalarVar():
+            case sc.ScalarVar():
                 return self.names.of(node), _ATOM
-            case Load(buffer, indices):
+            case sc.Load(buffer, indices):
                 return f"{self.names.of(buffer)}[{', '.join(map(part, indices)) or '()'}]", _ATOM
-            case Not(value):
+            case sc.Not(value):
                 return f"not {part(value, 3)}", 3
-            case Select(condition, then, orelse):
+            case sc.Select(condition, then, orelse):
                 like = agreed((then, orelse))
                 chosen, other = part(then, 1, like), part(orelse, 0, like)
                 return f"{chosen} if {part(condition, 1)} else {other}", 0
-            case Cast(value, to):
+            case sc.Cast(value, to):
                 self.words.add(to.name)
-                inside = self.literal(value, None, True) if isinstance(value, Lit) else part(value)
+                inside = (
+                    self.literal(value, None, True) if isinstance(value, sc.Lit) else part(value)
+                )
                 return f"{to}({inside})", _ATOM
-            case Intrinsic(name, args):
+            case sc.Intrinsic(name, args):
                 return self._intrinsic(name, args, part), _ATOM
-            case Reduce(combiner, axes, extents, value, runs):
+            case sc.Reduce(combiner, axes, extents, value, runs):
                 self.words.add(combiner)
                 if not axes:
                     return f"{combiner}([{part(value)}])", _ATOM
@@ -231,14 +216,14 @@ class ScalarPrinter:
                 terms = f"{part(value)} {' '.join(over)}"
                 whole = f'({terms}), runs="{runs}"' if runs else terms
                 return f"{combiner}({whole})", _ATOM
-            case Ramp(base, stride, lanes):
+            case sc.Ramp(base, stride, lanes):
                 self.words.add("ramp")
                 like = agreed((base, stride))
                 return f"ramp({part(base, 0, like)}, {part(stride, 0, like)}, {lanes})", _ATOM
-            case Broadcast(value, lanes):
+            case sc.Broadcast(value, lanes):
                 self.words.add("broadcast")
                 return f"broadcast({part(value)}, {lanes})", _ATOM
-            case Shuffle(vectors, indices_):
+            case sc.Shuffle(vectors, indices_):
                 self.words.add("shuffle")
                 inside = _tuple([part(each) for each in vectors])
                 return f"shuffle({inside}, {_tuple(list(map(str, indices_)))})", _ATOM
@@ -248,9 +233,9 @@ class ScalarPrinter:
                 return f"{PREFIX[type(node)]}({both})", _ATOM
 
     def _intrinsic(
-        self, name: str, args: tuple[Scalar, ...], part: Callable[..., str]
+        self, name: str, args: tuple[sc.Scalar, ...], part: Callable[..., str]
     ) -> str:  # fmt: skip
-        if name in INTRINSICS:
+        if name in sc.INTRINSICS:
             self.words.add(name)
             like = agreed(args)
             return f"{name}({', '.join(part(arg, 0, like) for arg in args)})"
@@ -258,31 +243,31 @@ class ScalarPrinter:
         return f"intrinsic({', '.join([string_text(name), *map(part, args)])})"
 
 
-def show_scalar(of: Scalar) -> str:
+def show_scalar(of: sc.Scalar) -> str:
     """A scalar term by itself; what is used often has a line of its own before it."""
     named, (text,) = ScalarPrinter(ScalarNames(IdentifierSupply(()))).lines([(of, None)])
     return "\n".join([*named, text])
 
 
-def agreed(sides: Sequence[Scalar]) -> DType | None:
+def agreed(sides: Sequence[sc.Scalar]) -> DType | None:
     """The dtype that bare numbers among operands take: that of the first other operand."""
-    return next((dtype_of(each) for each in sides if not isinstance(each, Lit)), None)
+    return next((sc.dtype_of(each) for each in sides if not isinstance(each, sc.Lit)), None)
 
 
-def axes_apart(terms: list[Scalar], scope: Iterable[Term]) -> list[Scalar]:
+def axes_apart(terms: list[sc.Scalar], scope: Iterable[Term]) -> list[sc.Scalar]:
     """The terms with different axes for different reductions, none of them in scope."""
     spent: set[Term] = set(scope)
-    reductions = [each for each in post_order(*terms) if isinstance(each, Reduce)]
+    reductions = [each for each in post_order(*terms) if isinstance(each, sc.Reduce)]
     axes = [axis for each in reductions for axis in each.axes]
     if len(set(axes)) == len(axes) and spent.isdisjoint(axes):
         return terms
-    whole = Intrinsic("", tuple(terms))
-    used = {each.name for each in (*post_order(whole), *spent) if isinstance(each, ScalarVar)}
+    whole = sc.Intrinsic("", tuple(terms))
+    used = {each.name for each in (*post_order(whole), *spent) if isinstance(each, sc.ScalarVar)}
 
     def visit(node: Term) -> Term:
-        if not isinstance(node, Reduce):
+        if not isinstance(node, sc.Reduce):
             return node
-        mapping: dict[ScalarVar, ScalarVar] = {}
+        mapping: dict[sc.ScalarVar, sc.ScalarVar] = {}
         for axis in node.axes:
             if axis in spent:
                 name = fresh(Name(axis.name.hint, axis.name.index), used)
@@ -293,30 +278,30 @@ def axes_apart(terms: list[Scalar], scope: Iterable[Term]) -> list[Scalar]:
             return node
         new = tuple([mapping.get(axis, axis) for axis in node.axes])
         body: Any = substitute(node.body, mapping)
-        return Reduce(node.combiner, new, node.extents, body, node.runs)
+        return sc.Reduce(node.combiner, new, node.extents, body, node.runs)
 
     done = map_bottom_up(visit, whole)
-    assert isinstance(done, Intrinsic)
+    assert isinstance(done, sc.Intrinsic)
     return list(done.args)
 
 
-def _kids(node: Scalar) -> tuple[Scalar, ...]:
+def _kids(node: sc.Scalar) -> tuple[sc.Scalar, ...]:
     match node:
-        case Lit() | ScalarVar():
+        case sc.Lit() | sc.ScalarVar():
             return ()
-        case Load(_, indices):
+        case sc.Load(_, indices):
             return indices
-        case Reduce(_, _, extents, body):
+        case sc.Reduce(_, _, extents, body):
             return (*extents, body)
         case _:
-            return tuple([kid for kid in node._children if isinstance(kid, Scalar)])
+            return tuple([kid for kid in node._children if isinstance(kid, sc.Scalar)])
 
 
-def _order(roots: list[Scalar]) -> list[Scalar]:
+def _order(roots: list[sc.Scalar]) -> list[sc.Scalar]:
     """Every term inside the roots, parts first; the shapes of buffers are no parts."""
-    order: list[Scalar] = []
-    done: set[Scalar] = set()
-    stack: list[tuple[Scalar, bool]] = [(root, False) for root in reversed(roots)]
+    order: list[sc.Scalar] = []
+    done: set[sc.Scalar] = set()
+    stack: list[tuple[sc.Scalar, bool]] = [(root, False) for root in reversed(roots)]
     while stack:
         node, leaving = stack.pop()
         if leaving:
@@ -329,14 +314,14 @@ def _order(roots: list[Scalar]) -> list[Scalar]:
 
 
 def _places(
-    order: list[Scalar], roots: list[Scalar], top: StatementSpot
-) -> tuple[dict[Scalar, StatementSpot], dict[Scalar, int], dict[Scalar, StatementSpot]]:
+    order: list[sc.Scalar], roots: list[sc.Scalar], top: StatementSpot
+) -> tuple[dict[sc.Scalar, StatementSpot], dict[sc.Scalar, int], dict[sc.Scalar, StatementSpot]]:
     """Where each node can be named, how often it is used, and the spot inside each reduction."""
-    spots: dict[Scalar, StatementSpot] = {}
-    uses: dict[Scalar, int] = dict.fromkeys(order, 0)
-    inside: dict[Scalar, StatementSpot] = {}
+    spots: dict[sc.Scalar, StatementSpot] = {}
+    uses: dict[sc.Scalar, int] = dict.fromkeys(order, 0)
+    inside: dict[sc.Scalar, StatementSpot] = {}
 
-    def use(node: Scalar, spot: StatementSpot) -> None:
+    def use(node: sc.Scalar, spot: StatementSpot) -> None:
         old = spots.get(node)
         spots[node] = spot if old is None else meet(old, spot)
         uses[node] += 1
@@ -345,7 +330,7 @@ def _places(
         use(root, top)
     for node in reversed(order):  # whoever uses a node comes before it
         spot = spots[node]
-        if isinstance(node, Reduce):
+        if isinstance(node, sc.Reduce):
             inside[node] = StatementSpot(spot)
             for extent in node.extents:
                 use(extent, spot)

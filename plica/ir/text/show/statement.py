@@ -11,20 +11,7 @@ from typing import Final, NamedTuple
 
 from plica.core.binding import free_vars
 from plica.core.term import Term
-from plica.ir.graph.expression import (
-    Expr,
-    Function,
-    If,
-    Let,
-    LetDim,
-    Match,
-    PAny,
-    Pattern,
-    PConstructor,
-    PTuple,
-    PVar,
-    Var,
-)  # fmt: skip
+from plica.ir.graph import expression as ex
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.text.show.attribute import attrs_text
 from plica.ir.text.show.expression import Body
@@ -45,7 +32,7 @@ class PendingBlock(NamedTuple):
     """A block that is still to be written."""
 
     spot: StatementSpot
-    value: Expr
+    value: ex.Expr
     lead: str  # what stands before the value: `return ` or `x = `
     level: int
 
@@ -56,14 +43,14 @@ Item = str | PendingBlock
 class StatementWriter:
     """Writes the lines of one function; its nodes have their texts already."""
 
-    def __init__(self, body: Body, owners: dict[ScalarVar, Function]) -> None:
+    def __init__(self, body: Body, owners: dict[ScalarVar, ex.Function]) -> None:
         self.body = body
         self.layout = body.layout
         self.types = body.types
         self.owners = owners  # which function binds a dim
         self.regions: list[tuple[str, PendingBlock]] = []
 
-    def lines(self, value: Expr, level: int) -> list[str]:
+    def lines(self, value: ex.Expr, level: int) -> list[str]:
         """The lines of a body."""
         first = PendingBlock(self.layout.root, value, _RETURN, level)
         own = self._write(first)
@@ -98,34 +85,34 @@ class StatementWriter:
             late = self._late(value, spot)
             for alias in spot.aliases:
                 self._alias(alias, level, items, alias in late)
-            if not (isinstance(value, Let | LetDim) and self.layout.inside[value][0] is spot):
+            if not (isinstance(value, ex.Let | ex.LetDim) and self.layout.inside[value][0] is spot):
                 break
-            if isinstance(value, Let):
+            if isinstance(value, ex.Let):
                 self._let(value, level, items)
             else:
                 self.types.words.add("measure")
                 told = f'"{self.types.name(value.dim)}", {self.body.text(value.value)[0]}'
                 items.append(f"{pad}measure({told})")
             spot, value = self.layout.inside[value][1], value.body
-        if value in self.body.done or not isinstance(value, If | Match):
+        if value in self.body.done or not isinstance(value, ex.If | ex.Match):
             items.append(f"{pad}{lead}{self.body.text(value)[0]}")
         else:
             self._branches(value, lead, level, items)
         return items
 
-    def _late(self, value: Expr, spot: StatementSpot) -> frozenset[Expr]:
+    def _late(self, value: ex.Expr, spot: StatementSpot) -> frozenset[ex.Expr]:
         """Of the aliases at a spot, those that mention the recursive function defined there."""
-        if not (isinstance(value, Let) and self.layout.inside[value][0] is spot):
+        if not (isinstance(value, ex.Let) and self.layout.inside[value][0] is spot):
             return frozenset()
         if not spot.aliases or not self.layout.is_recursive(value):
             return frozenset()
         return frozenset([each for each in spot.aliases if value.var in free_vars(each)])
 
-    def _alias(self, node: Expr, level: int, items: list[Item], late: bool) -> None:
+    def _alias(self, node: ex.Expr, level: int, items: list[Item], late: bool) -> None:
         pad = "    " * level
         name = self.body.alias[node]
         text = self.body.alias_text.get(node)
-        if isinstance(node, Let | LetDim):
+        if isinstance(node, ex.Let | ex.LetDim):
             items.append(f"{pad}def {name}():")
             items.append(PendingBlock(self.layout.inside[node][0], node, _RETURN, level + 1))
         elif late:
@@ -140,21 +127,21 @@ class StatementWriter:
         else:
             self._define(node, name, level, items)
 
-    def _define(self, node: Expr, name: str, level: int, items: list[Item]) -> None:
+    def _define(self, node: ex.Expr, name: str, level: int, items: list[Item]) -> None:
         """Statements after which `name` stands for a function, an `if` or a `match`."""
-        if isinstance(node, Function):
+        if isinstance(node, ex.Function):
             self._function(node, name, level, items)
         else:
-            assert isinstance(node, If | Match)
+            assert isinstance(node, ex.If | ex.Match)
             self._branches(node, f"{name} = ", level, items)
 
-    def _let(self, node: Let, level: int, items: list[Item]) -> None:
+    def _let(self, node: ex.Let, level: int, items: list[Item]) -> None:
         pad = "    " * level
         name, value = self.body.name(node.var), node.value
         needed = self._annotation(node)
-        if value in self.body.done or not isinstance(value, Function | If | Match):
+        if value in self.body.done or not isinstance(value, ex.Function | ex.If | ex.Match):
             items.append(f"{pad}{name}{needed} = {self.body.text(value)[0]}")
-        elif isinstance(value, Function):
+        elif isinstance(value, ex.Function):
             if needed:
                 items.append(f"{pad}{name}{needed}")
             self._function(value, name, level, items)
@@ -163,14 +150,14 @@ class StatementWriter:
                 items.append(f"{pad}{name}{needed}")
             self._branches(value, f"{name} = ", level, items)
 
-    def _annotation(self, node: Let) -> str:
+    def _annotation(self, node: ex.Let) -> str:
         """The type of a let, where inference would not give just this one."""
         given = node.var.type
         if given is None or self.body.type_of(node.value) is given:
             return ""
         return f": {self.types.show(given)}"
 
-    def _function(self, node: Function, name: str, level: int, items: list[Item]) -> None:
+    def _function(self, node: ex.Function, name: str, level: int, items: list[Item]) -> None:
         pad = "    " * level
         (start,) = self.layout.inside[node]
         if not node.params and node.ret is None:  # `def _3():` would be a region
@@ -182,9 +169,9 @@ class StatementWriter:
         items += [f"{pad}{line}" for line in heading(node, name, self.types, self.owners)]
         items.append(PendingBlock(start, node.body, _RETURN, level + 1))
 
-    def _branches(self, node: If | Match, lead: str, level: int, items: list[Item]) -> None:
+    def _branches(self, node: ex.If | ex.Match, lead: str, level: int, items: list[Item]) -> None:
         pad = "    " * level
-        if isinstance(node, Match):
+        if isinstance(node, ex.Match):
             self._clauses(node, lead, level, items)
             return
         word = "if"
@@ -194,15 +181,17 @@ class StatementWriter:
             items.append(PendingBlock(then, node.then, lead, level + 1))
             rest = node.orelse
             plain = (
-                isinstance(rest, If) and self.layout.role.get(rest) == TAIL and not orelse.aliases
+                isinstance(rest, ex.If)
+                and self.layout.role.get(rest) == TAIL
+                and not orelse.aliases
             )
             if not plain or elifs == ELIFS or level >= LEVELS:
                 items += [f"{pad}else:", PendingBlock(orelse, rest, lead, level + 1)]
                 return
-            assert isinstance(rest, If)
+            assert isinstance(rest, ex.If)
             node, word = rest, "elif"
 
-    def _clauses(self, node: Match, lead: str, level: int, items: list[Item]) -> None:
+    def _clauses(self, node: ex.Match, lead: str, level: int, items: list[Item]) -> None:
         pad = "    " * level
         value = self.body.text(node.value)[0]
         if not node.total:
@@ -217,24 +206,24 @@ class StatementWriter:
             items.append(f"{pad}    case {self._pattern(clause.pattern)}:")
             items.append(PendingBlock(start, clause.body, lead, level + 2))
 
-    def _pattern(self, pattern: Pattern) -> str:
+    def _pattern(self, pattern: ex.Pattern) -> str:
         match pattern:
-            case PAny():
+            case ex.PAny():
                 return "_"
-            case PVar(var):
+            case ex.PVar(var):
                 return self.body.name(var)
-            case PConstructor(constructor, items):
+            case ex.PConstructor(constructor, items):
                 inside = ", ".join(map(self._pattern, items))
                 return f"{self.types.constructor(constructor)}({inside})"
-            case PTuple(items):
+            case ex.PTuple(items):
                 return parenthesised([self._pattern(item) for item in items])
 
 
 def heading(
-    node: Function,
+    node: ex.Function,
     name: str,
     types: TypePrinter,
-    owners: dict[ScalarVar, Function],
+    owners: dict[ScalarVar, ex.Function],
     decorator: str = "",
 ) -> list[str]:
     """The lines of a function down to its `def`; a decorator where there is something to say."""
@@ -287,5 +276,5 @@ def _dims(of: Type, bound: tuple[Term, ...], found: dict[ScalarVar, None]) -> No
             pass
 
 
-def _typed(name: str, variable: Var, types: TypePrinter) -> str:
+def _typed(name: str, variable: ex.Var, types: TypePrinter) -> str:
     return name if variable.type is None else f"{name}: {types.show(variable.type)}"

@@ -15,37 +15,16 @@ from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph.expression import Constructor
-from plica.ir.loop.scalar import (
-    Add,
-    FloorDiv,
-    FloorMod,
-    Lit,
-    Max,
-    Min,
-    Mul,
-    Scalar,
-    ScalarVar,
-    Sub,
-)  # fmt: skip
+from plica.ir.loop import scalar as sc
 from plica.ir.text.show.name import IdentifierSupply, spelling
 from plica.ir.text.word import WORDS
+from plica.ir.type import term as ty
 from plica.ir.type.dtype import DType
-from plica.ir.type.term import (
-    DataName,
-    DataType,
-    FuncType,
-    TensorType,
-    TupleType,
-    Type,
-    TypeTerm,
-    TypeVar,
-    Unknown,
-)
 
 _SUM, _PRODUCT, _UNARY, _ATOM = 1, 2, 3, 4
 _SIGNS: Final[dict[type[Term], tuple[str, int]]] = {
-    Add: ("+", _SUM), Sub: ("-", _SUM),
-    Mul: ("*", _PRODUCT), FloorDiv: ("//", _PRODUCT), FloorMod: ("%", _PRODUCT),
+    sc.Add: ("+", _SUM), sc.Sub: ("-", _SUM),
+    sc.Mul: ("*", _PRODUCT), sc.FloorDiv: ("//", _PRODUCT), sc.FloorMod: ("%", _PRODUCT),
 }  # fmt: skip
 _CALLS: Final = ("min", "max")
 
@@ -56,18 +35,18 @@ class TypePrinter:
     def __init__(self, outer: TypePrinter | None = None) -> None:
         self.names: dict[Term, str] = {} if outer is None else dict(outer.names)
         # The names of constructors, and the words that what was printed uses, are the module's.
-        self.constructors: dict[tuple[DataName, int], str] = outer.constructors if outer else {}
+        self.constructors: dict[tuple[ty.DataName, int], str] = outer.constructors if outer else {}
         self.words: set[str] = outer.words if outer else set()
-        self._known: dict[Type, str] = {}
+        self._known: dict[ty.Type, str] = {}
 
-    def show(self, of: Type) -> str:
+    def show(self, of: ty.Type) -> str:
         """A type as it is written in scripts."""
         text = self._known.get(of)
         if text is None:
             text = self._known[of] = self._show(of)
         return text
 
-    def show_tuple(self, items: Iterable[Type]) -> str:
+    def show_tuple(self, items: Iterable[ty.Type]) -> str:
         """Types in parentheses, as in `Fn` and in data definitions."""
         return parenthesised([self.show(item) for item in items])
 
@@ -86,35 +65,35 @@ class TypePrinter:
         known = self.constructors.get((of.data, of.index))
         return spelling(of.name) if known is None else known
 
-    def dim(self, of: Scalar) -> str:
+    def dim(self, of: sc.Scalar) -> str:
         """A dim as it is written inside quotes."""
         return show_dim(of, self.name)
 
-    def shape(self, dims: tuple[Scalar, ...]) -> str:
+    def shape(self, dims: tuple[sc.Scalar, ...]) -> str:
         """A shape: numbers as they are, symbolic dims in quotes."""
         return parenthesised(
-            [str(d.value) if isinstance(d, Lit) else f'"{self.dim(d)}"' for d in dims]
+            [str(d.value) if isinstance(d, sc.Lit) else f'"{self.dim(d)}"' for d in dims]
         )
 
-    def _show(self, of: Type) -> str:
+    def _show(self, of: ty.Type) -> str:
         match of:
-            case TensorType(shape, dtype):
+            case ty.TensorType(shape, dtype):
                 self.words.add("Tensor")
                 return f"Tensor[{self.shape(shape)}, {self.dtype(dtype)}]"
-            case TupleType(items):
+            case ty.TupleType(items):
                 inside = ", ".join(self.show(item) for item in items)
                 return f"tuple[{inside}]" if items else "tuple[()]"
-            case DataType(data, args):
+            case ty.DataType(data, args):
                 inside = ", ".join(self.show(item) for item in args)
                 return f"{self.name(data)}[{inside}]" if args else self.name(data)
-            case TypeVar() | Unknown():
+            case ty.TypeVar() | ty.Unknown():
                 return self.name(of)
-            case FuncType():
+            case ty.FuncType():
                 return self._function(of)
             case _:
                 assert_never(of)
 
-    def _function(self, of: FuncType) -> str:
+    def _function(self, of: ty.FuncType) -> str:
         self.words.add("Fn")
         if not of.dims and not of.types:
             return f"Fn[{self.show_tuple(of.params)}, {self.show(of.ret)}]"
@@ -123,7 +102,7 @@ class TypePrinter:
         bound = {*of.dims, *of.types}
         free = [each for each in post_order(of) if type(each).variable and each not in bound]
         dims = IdentifierSupply(
-            [*[self.name(each) for each in free if isinstance(each, ScalarVar)], *_CALLS]
+            [*[self.name(each) for each in free if isinstance(each, sc.ScalarVar)], *_CALLS]
         )
         types = IdentifierSupply([*[self.name(each) for each in free], *WORDS])
         for each in of.dims:
@@ -137,7 +116,7 @@ class TypePrinter:
         return f"Fn[{inner.show_tuple(of.params)}, {inner.show(of.ret)}, forall({binder})]"
 
 
-def show_type(of: TypeTerm) -> str:
+def show_type(of: ty.TypeTerm) -> str:
     """A type as it is written in scripts."""
     return TypePrinter().show(of)  # type: ignore[arg-type]  # every TypeTerm is a Type
 
@@ -153,21 +132,21 @@ def parenthesised(items: list[str]) -> str:
     return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
 
 
-def show_dim(of: Scalar, name: Callable[[Term], str]) -> str:
+def show_dim(of: sc.Scalar, name: Callable[[Term], str]) -> str:
     """An index term; reading the text builds the same term."""
     done: dict[Term, tuple[str, int]] = {}
     for node in post_order(of):
         match node:
-            case Lit(value, _):
+            case sc.Lit(value, _):
                 done[node] = str(value), _ATOM if value >= 0 else _UNARY
-            case ScalarVar():
+            case sc.ScalarVar():
                 done[node] = name(node), _ATOM
-            case Min(left, right) | Max(left, right):
-                word = "min" if isinstance(node, Min) else "max"
+            case sc.Min(left, right) | sc.Max(left, right):
+                word = "min" if isinstance(node, sc.Min) else "max"
                 done[node] = f"{word}({done[left][0]}, {done[right][0]})", _ATOM
-            case Add(left, right) | Sub(left, right) | Mul(left, right):
+            case sc.Add(left, right) | sc.Sub(left, right) | sc.Mul(left, right):
                 done[node] = _infix(node, done[left], done[right])
-            case FloorDiv(left, right) | FloorMod(left, right):
+            case sc.FloorDiv(left, right) | sc.FloorMod(left, right):
                 done[node] = _infix(node, done[left], done[right])
             case DType():
                 pass
@@ -184,5 +163,5 @@ def _infix(node: Term, left: tuple[str, int], right: tuple[str, int]) -> tuple[s
 
 
 def _name_of(variable: Term) -> Name:
-    assert isinstance(variable, ScalarVar | TypeVar | DataName | Unknown)
+    assert isinstance(variable, sc.ScalarVar | ty.TypeVar | ty.DataName | ty.Unknown)
     return variable.name

@@ -1,13 +1,16 @@
-"""Cases: a program of one number that goes through a differentiable operator, and a point of it.
+"""Cases: a program of one number that goes through differentiable operators, and a point of it.
 
-    arguments -- sometimes through a sine --> the operator --> a few others --> a weighted sum
+    arguments -- sometimes through a sine --> an operator --> a few others --> a weighted sum
 
-Each case is made from the seed and its own number; operators come in turn, so that each is in as
-many programs as any other.
+There are two such sums in a program, added; where they are linked the first moves the arguments of
+the second.  Each case is made from the seed and its own number.  Operators come in turn, two a
+program, in an order that is drawn anew for each round: after n programs of k operators each was in
+2 * n // k of them, or more.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
@@ -18,12 +21,13 @@ from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Expr, Function, Project, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.graph.operator import Mismatch, find
+from plica.ir.op.elementwise import sin
 from plica.ir.op.reduction import sum_
 from plica.ir.type.dtype import dtype, f64
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType, TupleType, static_shape, tensor
 from plica.rewrite.check.slope import Slope
-from plica.rewrite.fuzz.gradient.draw import DrawnCall
+from plica.rewrite.fuzz.gradient.draw import Array, DrawnCall
 from plica.rewrite.fuzz.gradient.table import drawn
 
 FOLLOWERS: Final = ("tanh", "sin", "square", "reshape", "own product", "nn.softplus", "half sum",
@@ -31,77 +35,109 @@ FOLLOWERS: Final = ("tanh", "sin", "square", "reshape", "own product", "nn.softp
 """What may come after the operator."""
 
 
+LINK: Final = 0.01
+"""By how much of themselves arguments are moved by what comes before, at most."""
+
+
 @attrs.frozen
 class GradientCase:
     """What a program is made of: shrinking takes parts away."""
 
-    op: str
+    ops: tuple[str, ...]
+    """The operators whose turn it is: one or two."""
     seed: str
     followers: tuple[str, ...]
     before: bool
-    """Whether floats go through a sine before the operator."""
+    """Whether floats go through a sine before the operators."""
+    linked: bool
+    """Whether what an operator is given is moved by what the one before gives."""
     most: int = 3
     """The largest size that is free."""
 
-    def call(self) -> DrawnCall | None:
-        """The call of the operator."""
-        record = find(self.op)
-        assert record is not None
-        made = drawn(record, Random(self.seed), self.most)
-        if made is None:
-            return None
-        types = [tensor(each.shape, dtype(each.dtype)) for each in made.args]
-        fitting = _applied(made, tuple([Var(Name("x", at), t) for at, t in enumerate(types)]))
-        return None if fitting is None else made
+    def calls(self) -> list[DrawnCall] | None:
+        """The calls of the operators; None where one of them was not found."""
+        found = []
+        for op in self.ops:
+            record = find(op)
+            assert record is not None
+            call = drawn(record, Random(f"{self.seed} {op}"), self.most)
+            if call is None or _applied(call, _parameters(call)) is None:
+                return None
+            found.append(call)
+        return found
 
     def slope(self) -> Slope | None:
         """The program, its point and a direction; None where there is none."""
-        call = self.call()
-        if call is None:
-            return None
-        types = [tensor(each.shape, dtype(each.dtype)) for each in call.args]
-        params = tuple([Var(Name("x", at), each) for at, each in enumerate(types)])
-        given: list[Expr] = list(params)
-        points = list(call.args)
-        if self.before:
-            for at, each in enumerate(call.args):
-                if each.dtype == np.float64:
-                    given[at], points[at] = _through_sine(params[at], each)
-        applied = _applied(call, tuple(given))
-        floats = [] if applied is None else _floats(applied)
-        if not floats:
+        calls = self.calls()
+        if calls is None:
             return None
         random = np.random.default_rng(Random(f"{self.seed} ways").randrange(1 << 32))
+        params: list[Var] = []
+        points: list[Array] = []
         total: Expr | None = None
-        for value in floats:
+        for call in calls:
+            own = _parameters(call, len(params))
+            params += own
+            term, at = self._sum(call, own, total, random)
+            points += at
+            if term is None:
+                return None
+            total = term if total is None else total + term
+        assert total is not None
+        main = Var(Name("main"), None)
+        whole = infer(module({main: Function((), (), tuple(params), None, total)}, main))
+        chosen = tuple([at for at, each in enumerate(points) if each.dtype == np.float64])
+        ways = [np.asarray(random.uniform(-1, 1, each.shape)) for each in points]
+        return Slope(whole, points, ways, chosen) if chosen else None
+
+    def _sum(
+        self, call: DrawnCall, params: Sequence[Var], past: Expr | None, random: np.random.Generator
+    ) -> tuple[Expr | None, list[Array]]:
+        """The weighted sum of what an operator gives, and the point; None where it has no slope."""
+        given: list[Expr] = list(params)
+        points = list(call.args)
+        for at, each in enumerate(call.args):
+            if each.dtype == np.float64:
+                if self.before:
+                    given[at], points[at] = _through_sine(params[at], each)
+                if self.linked and past is not None:
+                    moved = sin(past) * const(np.float64(LINK)) + const(np.float64(1.0))
+                    given[at] = given[at] * moved
+        applied = _applied(call, tuple(given))
+        total: Expr | None = None
+        for value in [] if applied is None else _floats(applied):
             for follower in self.followers:
                 value = _followed(value, follower)
             of = type_of(value)
             assert isinstance(of, TensorType)
             term = sum_(value * const(random.uniform(0.5, 1.5, static_shape(of))))
             total = term if total is None else total + term
-        assert total is not None
-        main = Var(Name("main"), None)
-        whole = infer(module({main: Function((), (), params, None, total)}, main))
-        chosen = tuple([at for at, each in enumerate(points) if each.dtype == np.float64])
-        ways = [np.asarray(random.uniform(-1, 1, each.shape)) for each in points]
-        return Slope(whole, points, ways, chosen) if chosen else None
+        return total, points
 
     def smaller(self) -> list[GradientCase]:
         """The case with a part taken away."""
+        alone = [attrs.evolve(self, ops=(op,)) for op in self.ops] if len(self.ops) > 1 else []
         fewer = [attrs.evolve(self, followers=self.followers[:at] + self.followers[at + 1 :])
                  for at in range(len(self.followers))]  # fmt: skip
         plainer = [attrs.evolve(self, before=False)] if self.before else []
+        apart = [attrs.evolve(self, linked=False)] if self.linked else []
         lesser = [attrs.evolve(self, most=self.most - 1)] if self.most > 1 else []
-        return [*fewer, *plainer, *lesser]
+        return [*alone, *fewer, *plainer, *apart, *lesser]
 
 
 def gradient_case(seed: int, number: int, ops: tuple[str, ...]) -> GradientCase:
-    """The case of a number: operators come in turn."""
+    """The case of a number: operators come in turn, two of them in each."""
     random = Random(f"{seed}/{number} gradient")
     followers = tuple(random.choices(FOLLOWERS, k=random.choice((0, 1, 1, 2))))
-    op = ops[number % len(ops)]
-    return GradientCase(op, f"{seed}/{number}", followers, random.random() < 0.4)
+    both = dict.fromkeys([_in_turn(seed, place, ops) for place in (2 * number, 2 * number + 1)])
+    before, linked = (random.random() < 0.4 for _ in range(2))
+    return GradientCase(tuple(both), f"{seed}/{number}", followers, before, linked)
+
+
+def _in_turn(seed: int, place: int, ops: tuple[str, ...]) -> str:
+    """The operator at a place of rounds of all, each in an order of its own."""
+    turn, at = divmod(place, len(ops))
+    return Random(f"{seed}/{turn} turn").sample(ops, len(ops))[at]
 
 
 def operators_of(of: Module) -> list[str]:
@@ -109,6 +145,12 @@ def operators_of(of: Module) -> list[str]:
     from plica.core.fold import post_order
 
     return [node.op for node in post_order(of.main_function().body) if isinstance(node, Apply)]
+
+
+def _parameters(call: DrawnCall, first: int = 0) -> tuple[Var, ...]:
+    """Parameters of the types of what an operator is given, numbered from one on."""
+    types = [tensor(each.shape, dtype(each.dtype)) for each in call.args]
+    return tuple([Var(Name("x", first + at), each) for at, each in enumerate(types)])
 
 
 def _applied(call: DrawnCall, args: tuple[Expr, ...]) -> Expr | None:
@@ -133,13 +175,11 @@ def _floats(of: Expr) -> list[Expr]:
     ]  # fmt: skip
 
 
-def _through_sine(param: Var, value: np.ndarray[Any, Any]) -> tuple[Expr, np.ndarray[Any, Any]]:
+def _through_sine(param: Var, value: Array) -> tuple[Expr, Array]:
     """An argument as `2 * sin(p)` of a parameter (or 3, where numbers are larger), and the point
     at which it is what was drawn."""
-    sine = find("sin")
-    assert sine is not None
     reach = float(np.abs(value).max(initial=1.0)) * 1.25
-    return sine(param) * const(np.float64(reach)), np.arcsin(value / reach)
+    return sin(param) * const(np.float64(reach)), np.arcsin(value / reach)
 
 
 def _followed(value: Expr, follower: str) -> Expr:

@@ -221,6 +221,11 @@ def put_nd(d: RealDraw) -> Drawn:
     }
 
 
+def put_rows(d: RealDraw) -> Drawn:
+    (x, places, updates), how = put_nd(d)
+    return (x, places[:, 0], updates), how
+
+
 def gather_nd(d: RealDraw) -> Drawn:
     shape = d.shape(1, 3)
     depth = d.random.randint(1, len(shape))

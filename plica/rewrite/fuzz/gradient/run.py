@@ -66,7 +66,10 @@ class GradientFuzzReport:
 
     examples: int
     seed: int
+    ops: tuple[str, ...]
+    """The operators whose turn it was."""
     operators: dict[str, int]
+    """How many programs each operator is in."""
     forward: int
     compiled: int
     skipped: dict[str, int]
@@ -86,7 +89,7 @@ def fuzz(
     ops: tuple[str, ...] = (),
     say: Callable[[str], None] | None = None,
 ) -> GradientFuzzReport:
-    """So many programs, each operator in turn, until the first finding.
+    """So many programs, the operators in turn, until the first finding.
 
     With `native` every so many-th gradient is compiled and run as well.
     """
@@ -101,7 +104,7 @@ def fuzz(
         found = judged(case, forward, code)
         if isinstance(found, bool):
             if not found:
-                return Skipped(f"no slope: {case.op}")
+                return Skipped(f"no slope: {', '.join(case.ops)}")
             slope = case.slope()
             assert slope is not None  # it was judged
             operators.update(set(operators_of(slope.program)))
@@ -115,7 +118,7 @@ def fuzz(
         wrong = judged(small, forward, code)
         assert not isinstance(wrong, bool)
         reason = wrong if isinstance(wrong, str) else wrong.reason
-        return GradientFinding(number, case.op, reason, _as_pytest(small, wrong))
+        return GradientFinding(number, " ".join(small.ops), reason, _as_pytest(small, wrong))
 
     def endless(number: int) -> GradientFinding:
         return GradientFinding(number, ENDLESS, TOO_LONG, "")
@@ -124,6 +127,7 @@ def fuzz(
     return GradientFuzzReport(
         done.ran,
         seed,
+        turn,
         dict(sorted(operators.items())),
         counts["forward"],
         counts["compiled"],

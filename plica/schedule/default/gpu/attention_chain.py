@@ -15,19 +15,7 @@ from attrs import frozen
 from plica.analysis.index.context import conjuncts
 from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    Buffer,
-    Cast,
-    Le,
-    Lit,
-    Lt,
-    Mul,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, Fold
 from plica.ir.loop.stages import Names, Stages, loads
 from plica.ir.type.dim import known, polynomial
@@ -35,7 +23,7 @@ from plica.ir.type.dtype import DType, f32, i64
 from plica.schedule.default.gpu.operand import NARROW
 from plica.schedule.online_softmax import RESCALING
 
-LEAST: Final = Lit(-math.inf, f32)
+LEAST: Final = sc.Lit(-math.inf, f32)
 """The score of a key that is not there."""
 
 
@@ -46,27 +34,27 @@ class Chain:
     of: Stages
     fold: Fold
     out: Each
-    sizes: Mapping[ScalarVar, int]
-    batch: tuple[ScalarVar, ...]
-    row: ScalarVar
-    key: ScalarVar
-    column: ScalarVar
-    depth: ScalarVar
-    left: Scalar
+    sizes: Mapping[sc.ScalarVar, int]
+    batch: tuple[sc.ScalarVar, ...]
+    row: sc.ScalarVar
+    key: sc.ScalarVar
+    column: sc.ScalarVar
+    depth: sc.ScalarVar
+    left: sc.Scalar
     """An element of the queries, narrow, over batch, row and depth."""
-    right: Scalar
+    right: sc.Scalar
     """An element of the keys, over batch, key and depth."""
-    values: Scalar
+    values: sc.Scalar
     """An element of the values, over batch, key and column."""
-    held: Buffer
+    held: sc.Buffer
     """The products of queries and keys, which the scores read."""
-    score: Scalar
+    score: sc.Scalar
 
     @property
     def dtype(self) -> DType:
-        return dtype_of(self.left)
+        return sc.dtype_of(self.left)
 
-    def size(self, axis: ScalarVar) -> int:
+    def size(self, axis: sc.ScalarVar) -> int:
         return self.sizes[axis]
 
 
@@ -78,13 +66,13 @@ def chain_of(of: Stages) -> Chain | None:
     if not isinstance(held, Each) or not isinstance(fold, Fold) or not isinstance(out, Each):
         return None
     product = held.value
-    if fold.combine is not RESCALING or len(fold.terms) != 1 or not isinstance(product, Reduce):
+    if fold.combine is not RESCALING or len(fold.terms) != 1 or not isinstance(product, sc.Reduce):
         return None
-    if product.combiner != "sum" or len(product.axes) != 1 or not isinstance(product.body, Mul):
+    if product.combiner != "sum" or len(product.axes) != 1 or not isinstance(product.body, sc.Mul):
         return None
     score, one, weighed = fold.values
     reads = {load for load in loads(score) if load.buffer is held.out}
-    if len(reads) != 1 or one is not Lit(1.0, f32):
+    if len(reads) != 1 or one is not sc.Lit(1.0, f32):
         return None
     (read,) = reads
     key = fold.terms[0]
@@ -98,7 +86,7 @@ def chain_of(of: Stages) -> Chain | None:
     pair = [each for each in sides if each is not None]
     right = [each for each in pair if key in free_vars(each)]
     left = [each for each in pair if key not in free_vars(each)]
-    if len(right) != 1 or len({dtype_of(each) for each in (*pair, values)}) != 1:
+    if len(right) != 1 or len({sc.dtype_of(each) for each in (*pair, values)}) != 1:
         return None
     sizes = {axis: known(size) for axis, size in zip(fold.axes, fold.results[0].shape, strict=True)}
     sizes |= {key: known(fold.extents[0]), depth: known(product.extents[0])}
@@ -130,12 +118,12 @@ def seen_keys(of: Chain) -> tuple[int | None, int | None]:
     below: int | None = None
     above: int | None = None
     score = of.score
-    while isinstance(score, Select) and score.orelse is LEAST:
+    while isinstance(score, sc.Select) and score.orelse is LEAST:
         for said in conjuncts(score.condition):
-            if not isinstance(said, Le | Lt) or dtype_of(said.left) is not i64:
+            if not isinstance(said, sc.Le | sc.Lt) or sc.dtype_of(said.left) is not i64:
                 continue
             terms = dict(polynomial(said.right - said.left).values())
-            constant = terms.pop((), 0) - isinstance(said, Lt)
+            constant = terms.pop((), 0) - isinstance(said, sc.Lt)
             if terms == {(of.row,): 1, (of.key,): -1}:
                 above = constant if above is None else min(above, constant)
             elif terms == {(of.row,): -1, (of.key,): 1}:
@@ -144,8 +132,8 @@ def seen_keys(of: Chain) -> tuple[int | None, int | None]:
     return below, above
 
 
-def _narrow(of: Term) -> Scalar | None:
+def _narrow(of: Term) -> sc.Scalar | None:
     """What is read as f32, where tensor cores multiply it as it is."""
-    if isinstance(of, Cast) and of.dtype is f32 and dtype_of(of.value) in NARROW:
+    if isinstance(of, sc.Cast) and of.dtype is f32 and sc.dtype_of(of.value) in NARROW:
         return of.value
     return None

@@ -14,14 +14,7 @@ from __future__ import annotations
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.shape import BlockStage
 from plica.schedule.do import Body, do
-from plica.schedule.primitive import (
-    bind,
-    block,
-    fuse,
-    loops,
-    reorder,
-    split,
-)
+from plica.schedule.primitive import bind, block, fuse, loops, reorder, split
 
 ROWS = 8
 """Sums that the threads of a block make at once."""

@@ -24,20 +24,10 @@ from typing import Final
 
 from attrs import frozen
 
+from plica.schedule import primitive as pr
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.shape import BlockStage
 from plica.schedule.do import Body, do
-from plica.schedule.primitive import (
-    add_unit_loop,
-    bind,
-    block,
-    fuse,
-    loops,
-    reorder,
-    split,
-    unroll,
-    vectorize,
-)
 
 WIDE: Final = 16
 """Bytes that one instruction moves."""
@@ -77,21 +67,21 @@ def cut_of(elements: int, last: int, size: int, gpu: Gpu, even: bool = False) ->
 def elementwise(of: BlockStage, size: int, gpu: Gpu, wide: bool = True, even: bool = False) -> Body:
     """The elements of a block over threads."""
     if not of.spatial:
-        yield bind((yield add_unit_loop((yield block(str(of.label))))), "threadIdx.x")
+        yield pr.bind((yield pr.add_unit_loop((yield pr.block(str(of.label))))), "threadIdx.x")
         return
     cut = cut_of(of.elements, of.spatial[-1] if wide else 1, size, gpu, even)
-    around = yield loops((yield block(str(of.label))))
-    whole = around[0] if len(around) == 1 else (yield fuse(*around))
+    around = yield pr.loops((yield pr.block(str(of.label))))
+    whole = around[0] if len(around) == 1 else (yield pr.fuse(*around))
     inner = None
     if cut.turns > 1:
-        each, turn, thread, inner = yield split(whole, (None, cut.turns, cut.threads, cut.lanes))
-        yield reorder(each, thread, turn, inner)
-        yield unroll(turn)
+        each, turn, thread, inner = yield pr.split(whole, (None, cut.turns, cut.threads, cut.lanes))
+        yield pr.reorder(each, thread, turn, inner)
+        yield pr.unroll(turn)
     elif cut.lanes > 1:
-        each, thread, inner = yield split(whole, (None, cut.threads, cut.lanes))
+        each, thread, inner = yield pr.split(whole, (None, cut.threads, cut.lanes))
     else:
-        each, thread = yield split(whole, (None, cut.threads))
-    yield bind(each, "blockIdx.x")
-    yield bind(thread, "threadIdx.x")
+        each, thread = yield pr.split(whole, (None, cut.threads))
+    yield pr.bind(each, "blockIdx.x")
+    yield pr.bind(thread, "threadIdx.x")
     if inner is not None and cut.lanes > 1:
-        yield vectorize(inner)
+        yield pr.vectorize(inner)

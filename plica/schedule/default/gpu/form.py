@@ -38,21 +38,7 @@ from attrs import frozen
 
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Cast,
-    Lit,
-    Load,
-    Lt,
-    Mul,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.type.dim import known
@@ -96,7 +82,7 @@ def tiled(
     slices = -(-of.depth // (parts * layout.tile[2]))
     lots = of.size("batch") * parts
     z = names.var("z") if lots > 1 else None
-    batch = index(0) if z is None else z // parts if parts > 1 else z
+    batch = sc.index(0) if z is None else z // parts if parts > 1 else z
     part_of = (z % parts, parts) if z is not None and parts > 1 else None
     cuts: dict[Group, _Number] = {
         "rows": _number(layout.rows, of.size("rows"), names),
@@ -105,13 +91,13 @@ def tiled(
     }
     extent = {axis: n for each in cuts.values() for axis, n in each.axes.items()}
     word = {axis.name.hint: axis for axis in extent}
-    numbers: dict[Group, Scalar] = {"batch": batch}
+    numbers: dict[Group, sc.Scalar] = {"batch": batch}
     numbers |= {group: each.value for group, each in cuts.items()}
     where = Where(numbers, {})
 
-    def buffer(like: str, axes: Sequence[ScalarVar], dtype: DType) -> Buffer:
-        sizes = [index(lots if axis is z else extent[axis]) for axis in axes]
-        return Buffer(names.name(like), tuple(sizes), dtype)
+    def buffer(like: str, axes: Sequence[sc.ScalarVar], dtype: DType) -> sc.Buffer:
+        sizes = [sc.index(lots if axis is z else extent[axis]) for axis in axes]
+        return sc.Buffer(names.name(like), tuple(sizes), dtype)
 
     made: list[Each] = []
     copies: list[Each] = []
@@ -122,10 +108,10 @@ def tiled(
         lot = () if z is None or not (parts > 1 or of.depends(load, "batch")) else (z,)
         axes = (*lot, *[word[each] for each in order])
         bounds = {name: cuts[name].size for name in (group, "terms")}  # type: ignore[index]  # groups
-        element: Scalar = of.at(load, where)
+        element: sc.Scalar = of.at(load, where)
         if pad:
             copies.append(_padded(of, load, names))
-            element = Load(copies[-1].out, element.indices)  # type: ignore[attr-defined]  # a load
+            element = sc.Load(copies[-1].out, element.indices)  # type: ignore[attr-defined]  # a load
             near = "terms" if of.along(load) else group
             bounds[near] = -(-bounds[near] // OCTET) * OCTET
         guards = [test for name, size in bounds.items() for test in cuts[name].inside(size)]  # type: ignore[index]
@@ -133,30 +119,32 @@ def tiled(
             guards += of.inside(where)
         element = element if load.buffer.dtype is of.dtype else _wide(element)
         if guards:
-            element = Select(reduce(And, guards), element, Lit(0, of.dtype))
+            element = sc.Select(reduce(sc.And, guards), element, sc.Lit(0, of.dtype))
         made.append(Each(buffer(like, axes, of.dtype), axes, element))
     rows, columns, terms = (tuple(cuts[each].axes) for each in ("rows", "columns", "terms"))
     both = (*(() if z is None else (z,)), *rows, *columns)
-    left, right = (_wide(Load(each.out, each.axes)) for each in made)
-    counts = tuple([index(extent[axis]) for axis in terms])
+    left, right = (_wide(sc.Load(each.out, each.axes)) for each in made)
+    counts = tuple([sc.index(extent[axis]) for axis in terms])
     part = buffer("part", both, f32)
-    made.append(Each(part, both, Reduce("sum", terms, counts, Mul(left, right))))
+    made.append(Each(part, both, sc.Reduce("sum", terms, counts, sc.Mul(left, right))))
     inputs = tuple([of.views.get(each, each) for each in of.inputs])
     return stages(inputs, [*copies, *made, *_after(of, layout, part, parts, names)])
 
 
-def _padded(of: Operands, side: Load, names: Names) -> Each:
+def _padded(of: Operands, side: sc.Load, names: Names) -> Each:
     """A copy of a side with rows of whole octets, the rest of which is 0."""
     view = of.views[side.buffer]
     axes = tuple([names.var("a") for _ in view.shape])
     last = known(view.shape[-1])
     assert last is not None
-    shape = (*view.shape[:-1], index(-(-last // OCTET) * OCTET))
-    inside = Select(Lt(axes[-1], view.shape[-1]), Load(view, axes), Lit(0, view.dtype))
-    return Each(Buffer(names.name("pad"), shape, view.dtype), axes, inside)
+    shape = (*view.shape[:-1], sc.index(-(-last // OCTET) * OCTET))
+    inside = sc.Select(sc.Lt(axes[-1], view.shape[-1]), sc.Load(view, axes), sc.Lit(0, view.dtype))
+    return Each(sc.Buffer(names.name("pad"), shape, view.dtype), axes, inside)
 
 
-def _after(of: Operands, layout: DigitLayout, part: Buffer, parts: int, names: Names) -> list[Each]:
+def _after(
+    of: Operands, layout: DigitLayout, part: sc.Buffer, parts: int, names: Names
+) -> list[Each]:
     """The sum of the parts, and the epilogue."""
     axes, shape, where = of.result(names)
     lots = (where.numbers["batch"],) if of.size("batch") > 1 else ()
@@ -164,47 +152,47 @@ def _after(of: Operands, layout: DigitLayout, part: Buffer, parts: int, names: N
               *digits(where.numbers["columns"], layout.columns))  # fmt: skip
     made: list[Each] = []
     if parts == 1:
-        element: Scalar = Load(part, (*lots, *places))
+        element: sc.Scalar = sc.Load(part, (*lots, *places))
     else:
         s = names.var("s")
         at = where.numbers["batch"] * parts + s if lots else s
-        total = Buffer(names.name("sum"), shape, part.dtype)
-        terms = Reduce("sum", (s,), (index(parts),), Load(part, (at, *places)))
+        total = sc.Buffer(names.name("sum"), shape, part.dtype)
+        terms = sc.Reduce("sum", (s,), (sc.index(parts),), sc.Load(part, (at, *places)))
         made.append(Each(total, axes, terms))
-        element = Load(total, axes)
+        element = sc.Load(total, axes)
 
     def filled(node: Term) -> Term:
-        if not isinstance(node, Load):
+        if not isinstance(node, sc.Load):
             return node
         return element if node.buffer is of.reduced else of.at(node, where)
 
     value = map_bottom_up(filled, of.value)
-    assert isinstance(value, Scalar)
-    out = Buffer(names.name("out"), shape, dtype_of(value))
+    assert isinstance(value, sc.Scalar)
+    out = sc.Buffer(names.name("out"), shape, sc.dtype_of(value))
     return [*made, Each(out, axes, value)]
 
 
-def _wide(of: Scalar) -> Scalar:
-    return of if dtype_of(of) is f32 else Cast(of, f32)
+def _wide(of: sc.Scalar) -> sc.Scalar:
+    return of if sc.dtype_of(of) is f32 else sc.Cast(of, f32)
 
 
 @frozen(eq=False)
 class _Number:
     """A number as digits: axes with their lengths, all places and lengths, and its size."""
 
-    axes: Mapping[ScalarVar, int]
-    places: tuple[Scalar, ...]
+    axes: Mapping[sc.ScalarVar, int]
+    places: tuple[sc.Scalar, ...]
     lengths: tuple[int, ...]
     most: int
     """How many numbers the digits count."""
     size: int
 
     @property
-    def value(self) -> Scalar:
+    def value(self) -> sc.Scalar:
         """The number itself."""
         return _joined(self.places, self.lengths)
 
-    def inside(self, size: int) -> list[Scalar]:
+    def inside(self, size: int) -> list[sc.Scalar]:
         """What holds where the number is below a size, if that need be said.
 
         Digits below one that divides the size say nothing about it.
@@ -217,14 +205,14 @@ class _Number:
                 break
             step *= length
             bound.pop()
-        return [Lt(_joined(bound, self.lengths), index(size // step))]
+        return [sc.Lt(_joined(bound, self.lengths), sc.index(size // step))]
 
 
 def _number(
     of: Digits,
     size: int,
     names: Names,
-    first: tuple[int, tuple[Scalar, int] | None] | None = None,
+    first: tuple[int, tuple[sc.Scalar, int] | None] | None = None,
 ) -> _Number:
     """The number of a row, a column or a term; `first` is how often its first digit goes, and in
     which of several parts."""
@@ -238,7 +226,7 @@ def _number(
     return _Number(axes, (part[0], *own), (many, *steps), most * part[1], size)
 
 
-def _joined(places: Sequence[Scalar], lengths: Sequence[int]) -> Scalar:
+def _joined(places: Sequence[sc.Scalar], lengths: Sequence[int]) -> sc.Scalar:
     """The number whose first digits are given."""
     found = places[0]
     for place, length in zip(places[1:], lengths, strict=False):
@@ -246,9 +234,9 @@ def _joined(places: Sequence[Scalar], lengths: Sequence[int]) -> Scalar:
     return found
 
 
-def digits(of: Scalar, cut: Digits) -> tuple[Scalar, ...]:
+def digits(of: sc.Scalar, cut: Digits) -> tuple[sc.Scalar, ...]:
     """The digits of a number."""
-    found: list[Scalar] = []
+    found: list[sc.Scalar] = []
     for _, count in reversed(cut[1:]):
         found.append(of % count)
         of = of // count

@@ -16,27 +16,11 @@ from __future__ import annotations
 from attrs import frozen
 
 from plica.ir.loop.index_map import index_map
+from plica.schedule import primitive as pr
 from plica.schedule.default.gpu.form import DigitLayout, Digits, digits
 from plica.schedule.default.gpu.machine import BLOCKS
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
-from plica.schedule.primitive import (
-    annotate,
-    bind,
-    block,
-    cache_write,
-    compute_inline,
-    decompose_reduction,
-    fuse,
-    loops,
-    read_at,
-    reorder,
-    reverse_compute_at,
-    reverse_compute_inline,
-    split,
-    transform_block_layout,
-    vectorize,
-)
 
 WIDE = 4
 """Elements that one instruction moves."""
@@ -106,42 +90,42 @@ def product(tile: ProductTile, blocks: Blocks, along: tuple[bool, bool] = (False
 
     `along` says where neighbours among the terms are neighbours in memory.
     """
-    c = yield block(blocks.part)
+    c = yield pr.block(blocks.part)
     lots, *count = blocks.count
-    result = yield cache_write(c, 0, "local")
+    result = yield pr.cache_write(c, 0, "local")
     if blocks.out is not None:
-        out = yield block(blocks.out)
+        out = yield pr.block(blocks.out)
         rows, columns, _ = tile.cut
-        yield transform_block_layout(
+        yield pr.transform_block_layout(
             out, index_map(lambda m, n: (*digits(m, rows), *digits(n, columns)))
         )
-        yield reverse_compute_inline(out)
-    *z, by, vi, ty, i, bx, vj, tx, j, k0, k1 = yield loops(c)
+        yield pr.reverse_compute_inline(out)
+    *z, by, vi, ty, i, bx, vj, tx, j, k0, k1 = yield pr.loops(c)
     keeps = tile.keeps(along)
     k2: tuple[Handle, ...] = ()
     if keeps:
-        k1, *k2 = yield split(k1, (None, WIDE))
-    yield reorder(*z, by, bx, ty, tx, k0, k1, *k2, vi, i, vj, j)
-    yield reverse_compute_at(result, tx)
+        k1, *k2 = yield pr.split(k1, (None, WIDE))
+    yield pr.reorder(*z, by, bx, ty, tx, k0, k1, *k2, vi, i, vj, j)
+    yield pr.reverse_compute_at(result, tx)
     yield tiles(by, bx, tile.near, (count[0], count[1]), (z[0], lots) if z else None)
-    yield bind(ty, "threadIdx.y")
-    yield bind(tx, "threadIdx.x")
+    yield pr.bind(ty, "threadIdx.y")
+    yield pr.bind(tx, "threadIdx.x")
     for which, given in ((0, blocks.left), (1, blocks.right)):
-        copy = yield read_at(k0, c, which, "shared")
+        copy = yield pr.read_at(k0, c, which, "shared")
         if given is not None:
-            yield compute_inline((yield block(given)))
+            yield pr.compute_inline((yield pr.block(given)))
         if which == 0 and keeps:
             yield fetched_rows(copy)
         else:
             fetch = fetched_along if along[which] and tile.across == tile.terms else fetched
             yield fetch(copy, tile, _steps(tile, which))
     for which, loop in ((0, k1), (1, k2[0] if k2 else k1)):
-        near = yield read_at(loop, c, which, "local")
-        yield vectorize((yield loops(near))[-1])
-    yield vectorize((yield loops(result))[-1])
-    yield decompose_reduction(c, k0)
+        near = yield pr.read_at(loop, c, which, "local")
+        yield pr.vectorize((yield pr.loops(near))[-1])
+    yield pr.vectorize((yield pr.loops(result))[-1])
+    yield pr.decompose_reduction(c, k0)
     if tile.ahead:
-        yield annotate(k0, "software_pipeline_stage", (0, 0, tile.ahead))
+        yield pr.annotate(k0, "software_pipeline_stage", (0, 0, tile.ahead))
 
 
 def _steps(tile: ProductTile, which: int) -> tuple[int, int, int]:
@@ -166,11 +150,11 @@ def tiles(
     if near == 1 or lots is not None or max(down // near, across) > BLOCKS:
         yield laid_out((*([] if lots is None else [lots]), (by, down), (bx, across)))
         return
-    far, row = yield split(by, (None, near))
-    yield reorder(far, bx, row)
-    yield bind(far, "blockIdx.z")
-    yield bind(bx, "blockIdx.y")
-    yield bind(row, "blockIdx.x")
+    far, row = yield pr.split(by, (None, near))
+    yield pr.reorder(far, bx, row)
+    yield pr.bind(far, "blockIdx.z")
+    yield pr.bind(bx, "blockIdx.y")
+    yield pr.bind(row, "blockIdx.x")
 
 
 @do
@@ -185,10 +169,10 @@ def laid_out(axes: tuple[tuple[Handle, int], ...]) -> Body:
         longest = max(range(len(order)), key=lambda n: order[n][1])
         order.append(order.pop(longest))
     if max(extent for _, extent in order[:-1]) > BLOCKS:
-        yield bind((yield fuse(*[loop for loop, _ in axes])), "blockIdx.x")
+        yield pr.bind((yield pr.fuse(*[loop for loop, _ in axes])), "blockIdx.x")
         return
     for (loop, _), tag in zip(order, ("z", "y", "x")[-len(order) :], strict=True):
-        yield bind(loop, f"blockIdx.{tag}")
+        yield pr.bind(loop, f"blockIdx.{tag}")
 
 
 @do
@@ -199,41 +183,41 @@ def fetched(copy: Handle, tile: ProductTile, steps: tuple[int, int, int]) -> Bod
     have a term each.  So every place follows from one thread, and neighbours from neighbours.
     """
     squares, threads, _ = steps
-    k, *between, t, lanes = (yield loops(copy))[-4 if squares > 1 else -3 :]
+    k, *between, t, lanes = (yield pr.loops(copy))[-4 if squares > 1 else -3 :]
     more = tile.across // threads
     if more > 1:
-        k, few = yield split(k, (None, more))
-        yield reorder(k, *between, few, t)
-        t = yield fuse(few, t)
-    _, y = yield split(k, (None, tile.down))
-    yield bind(y, "threadIdx.y")
-    yield bind(t, "threadIdx.x")
-    yield vectorize(lanes)
+        k, few = yield pr.split(k, (None, more))
+        yield pr.reorder(k, *between, few, t)
+        t = yield pr.fuse(few, t)
+    _, y = yield pr.split(k, (None, tile.down))
+    yield pr.bind(y, "threadIdx.y")
+    yield pr.bind(t, "threadIdx.x")
+    yield pr.vectorize(lanes)
 
 
 @do
 def fetched_rows(copy: Handle) -> Body:
     """A slice copied by all threads as it is: four neighbouring terms at once."""
-    t, i, k = (yield loops(copy))[-3:]
-    k0, lanes = yield split(k, (None, WIDE))
-    x = yield fuse(i, k0)
-    yield bind(t, "threadIdx.y")
-    yield bind(x, "threadIdx.x")
-    yield vectorize(lanes)
+    t, i, k = (yield pr.loops(copy))[-3:]
+    k0, lanes = yield pr.split(k, (None, WIDE))
+    x = yield pr.fuse(i, k0)
+    yield pr.bind(t, "threadIdx.y")
+    yield pr.bind(x, "threadIdx.x")
+    yield pr.vectorize(lanes)
 
 
 @do
 def fetched_along(copy: Handle, tile: ProductTile, steps: tuple[int, int, int]) -> Body:
     """A slice copied by all threads, four neighbouring terms at once."""
     squares, threads, _ = steps
-    k, *between, t, i = (yield loops(copy))[-4 if squares > 1 else -3 :]
-    k0, lanes = yield split(k, (None, WIDE))
-    yield reorder(*between, t, i, k0, lanes)
-    x = yield fuse(i, k0)
-    y = t if threads == tile.down else (yield split(t, (None, tile.down)))[1]
-    yield bind(y, "threadIdx.y")
-    yield bind(x, "threadIdx.x")
-    yield vectorize(lanes)
+    k, *between, t, i = (yield pr.loops(copy))[-4 if squares > 1 else -3 :]
+    k0, lanes = yield pr.split(k, (None, WIDE))
+    yield pr.reorder(*between, t, i, k0, lanes)
+    x = yield pr.fuse(i, k0)
+    y = t if threads == tile.down else (yield pr.split(t, (None, tile.down)))[1]
+    yield pr.bind(y, "threadIdx.y")
+    yield pr.bind(x, "threadIdx.x")
+    yield pr.vectorize(lanes)
 
 
 __all__ = ["WIDE", "Blocks", "ProductTile", "product"]

@@ -35,25 +35,12 @@ from plica.ir.loop.index_map import IndexMap, index_map
 from plica.ir.loop.scalar import Buffer, Div, Intrinsic, Load, Pow
 from plica.ir.loop.statement import Block, Kernel
 from plica.ir.type.dim import known
+from plica.schedule import primitive as pr
 from plica.schedule.dataflow import stages as flow
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.shape import BlockStage, inlined
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
-from plica.schedule.primitive import (
-    add_unit_loop,
-    bind,
-    block,
-    cache_read,
-    compute_at,
-    fuse,
-    loops,
-    reorder,
-    set_scope,
-    split,
-    transform_layout,
-    vectorize,
-)
 
 MOST: Final = 32
 """Elements of a row that a thread keeps where there are rows enough for all threads."""
@@ -208,43 +195,43 @@ def by_rows(of: Rowed, inline: tuple[Name, ...]) -> Body:
     shape, last = of.shape, of.stages[-1]
     handles: dict[Name, Handle] = {}
     for each in of.stages:
-        handles[each.label] = yield block(str(each.label))
+        handles[each.label] = yield pr.block(str(each.label))
     copies: dict[Handle, int] = {}
     for label, number, rank in of.kept:
-        copies[(yield cache_read(handles[label], number))] = rank
-    around = yield loops(handles[last.label])
+        copies[(yield pr.cache_read(handles[label], number))] = rank
+    around = yield pr.loops(handles[last.label])
     rows = around[: len(last.spatial) if of.ends else len(last.spatial) - 1]
-    row = rows[0] if len(rows) == 1 else (yield fuse(*rows))
+    row = rows[0] if len(rows) == 1 else (yield pr.fuse(*rows))
     each_block = None
     if shape.beside > 1:
-        each_block, row = yield split(row, (None, shape.beside))
+        each_block, row = yield pr.split(row, (None, shape.beside))
     inner = [handles[each.label] for each in of.stages[:-1]]
     for handle in (*reversed(inner), *copies):
-        yield compute_at(handle, row)
+        yield pr.compute_at(handle, row)
     sums = {handles[each.label]: each for each in of.stages if each.reduce}
     threads: list[tuple[Handle, Handle | None]] = []
     for handle in (*copies, *inner, handles[last.label]):
         if of.ends and handle is handles[last.label] and not last.reduce:
-            threads.append(((yield add_unit_loop(handle)), None))
+            threads.append(((yield pr.add_unit_loop(handle)), None))
             continue
-        along = (yield loops(handle))[-len(sums[handle].reduce) if handle in sums else -1 :]
-        whole = along[0] if len(along) == 1 else (yield fuse(*along))
-        turns, t, lane = yield split(whole, (None, shape.threads, shape.lanes))
-        yield reorder(t, turns, lane)
+        along = (yield pr.loops(handle))[-len(sums[handle].reduce) if handle in sums else -1 :]
+        whole = along[0] if len(along) == 1 else (yield pr.fuse(*along))
+        turns, t, lane = yield pr.split(whole, (None, shape.threads, shape.lanes))
+        yield pr.reorder(t, turns, lane)
         threads.append((t, None if handle in sums or shape.lanes == 1 else lane))
     for handle in (*copies, *inner):
         if handle not in sums:
             rank = copies.get(handle, len(last.spatial))
-            yield transform_layout(handle, "write", 0, laid_out(rank, shape))
+            yield pr.transform_layout(handle, "write", 0, laid_out(rank, shape))
     for handle in (*copies, *inner):
-        yield set_scope(handle, 0, "shared")
-    yield bind(row if each_block is None else each_block, "blockIdx.x")
+        yield pr.set_scope(handle, 0, "shared")
+    yield pr.bind(row if each_block is None else each_block, "blockIdx.x")
     if each_block is not None:
-        yield bind(row, "threadIdx.y")
+        yield pr.bind(row, "threadIdx.y")
     for t, lane in threads:
-        yield bind(t, "threadIdx.x")
+        yield pr.bind(t, "threadIdx.x")
         if lane is not None:
-            yield vectorize(lane)
+            yield pr.vectorize(lane)
 
 
 def laid_out(rank: int, shape: RowShape) -> IndexMap:

@@ -29,19 +29,8 @@ from plica.analysis.index import EMPTY, can_prove
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import (
-    Buffer,
-    Eq,
-    Load,
-    Lt,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
 from plica.ir.loop.stage import Each, Stage
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
 from plica.ir.type.dim import known
@@ -62,7 +51,7 @@ RATE: Final = {True: STREAM, False: STREAM / 3}
 class ReductionParts:
     """How a reduction is cut: the axis, in how many parts of how many terms, and how they lie."""
 
-    axis: ScalarVar
+    axis: sc.ScalarVar
     count: int
     length: int
     near: bool
@@ -92,41 +81,41 @@ def _split(of: Each, names: Names, gpu: Gpu) -> list[Stage]:
         if parts is None:
             continue
         p, s = names.var("p"), names.var("s")
-        shape = [index(size or 0) for size in many]
-        extent = index(parts.count)
+        shape = [sc.index(size or 0) for size in many]
+        extent = sc.index(parts.count)
         box = (*shape, extent) if parts.near else (extent, *shape)
-        part = Buffer(names.name("part"), box, dtype_of(node.body))
+        part = sc.Buffer(names.name("part"), box, sc.dtype_of(node.body))
         axes = (*own, p) if parts.near else (p, *own)
         before.append(Each(part, axes, _part(node, parts, p)))
         place = (*own, s) if parts.near else (s, *own)
-        joined[node] = Reduce(node.combiner, (s,), (extent,), Load(part, place))
+        joined[node] = sc.Reduce(node.combiner, (s,), (extent,), sc.Load(part, place))
     if not joined:
         return [of]
     value = map_bottom_up(lambda node: joined.get(node, node), of.value)
-    assert isinstance(value, Scalar)
+    assert isinstance(value, sc.Scalar)
     return [*before, Each(of.out, of.axes, value)]
 
 
 def _buffers(of: Term) -> frozenset[Term]:
-    return frozenset([each for each in free_vars(of) if isinstance(each, Buffer)])
+    return frozenset([each for each in free_vars(of) if isinstance(each, sc.Buffer)])
 
 
-def _part(of: Reduce, parts: ReductionParts, p: ScalarVar) -> Reduce:
+def _part(of: sc.Reduce, parts: ReductionParts, p: sc.ScalarVar) -> sc.Reduce:
     """One part of a reduction."""
     place = p * parts.length + parts.axis
     body = substitute(of.body, {parts.axis: place})
-    assert isinstance(body, Scalar)
+    assert isinstance(body, sc.Scalar)
     whole = dict(zip(of.axes, of.extents, strict=True))
     size = whole[parts.axis]
     if known(size) != parts.count * parts.length:
         identity, _ = MEANING[of.combiner]
-        body = Select(Lt(place, size), body, identity(dtype_of(of.body)))
-    extents = tuple([index(parts.length) if axis is parts.axis else whole[axis]
+        body = sc.Select(sc.Lt(place, size), body, identity(sc.dtype_of(of.body)))
+    extents = tuple([sc.index(parts.length) if axis is parts.axis else whole[axis]
                      for axis in of.axes])  # fmt: skip
-    return Reduce(of.combiner, of.axes, extents, body)
+    return sc.Reduce(of.combiner, of.axes, extents, body)
 
 
-def parts_of(of: Reduce, results: int, gpu: Gpu) -> ReductionParts | None:
+def parts_of(of: sc.Reduce, results: int, gpu: Gpu) -> ReductionParts | None:
     """How a reduction with so many results is cut, None where that would take longer."""
     extents = {axis: known(size) or 0 for axis, size in zip(of.axes, of.extents, strict=True)}
     terms = prod(extents.values())
@@ -158,7 +147,7 @@ def _cut(size: int, most: int) -> tuple[int, int]:
     return -(-size // length), length
 
 
-def is_along(of: Load, axis: ScalarVar) -> bool:
+def is_along(of: sc.Load, axis: sc.ScalarVar) -> bool:
     """Whether neighbours along an axis are neighbours in what is read, if that depends on it."""
     if axis not in free_vars(of):
         return True
@@ -166,5 +155,5 @@ def is_along(of: Load, axis: ScalarVar) -> bool:
     if any(axis in free_vars(each) for each in others):
         return False
     after = substitute(last, {axis: axis + 1})
-    assert isinstance(after, Scalar)
-    return can_prove(Eq(after, last + 1), EMPTY)
+    assert isinstance(after, sc.Scalar)
+    return can_prove(sc.Eq(after, last + 1), EMPTY)

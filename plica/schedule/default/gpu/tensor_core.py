@@ -20,6 +20,7 @@ from attrs import frozen
 
 from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.type.dtype import DType
+from plica.schedule import primitive as pr
 from plica.schedule.default.gpu.form import DigitLayout, Digits
 from plica.schedule.default.gpu.product import Blocks, laid_out, tiles
 from plica.schedule.default.gpu.tensor_core_meaning import (
@@ -32,26 +33,6 @@ from plica.schedule.default.gpu.tensor_core_meaning import (
 )
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
-from plica.schedule.primitive import (
-    add_unit_loop,
-    annotate,
-    bind,
-    block,
-    cache_write,
-    compute_at,
-    compute_inline,
-    decompose_reduction,
-    fuse,
-    loops,
-    read_at,
-    reorder,
-    reverse_compute_at,
-    set_scope,
-    split,
-    tensorize,
-    unroll,
-    vectorize,
-)
 
 LANES: Final = 32
 """Threads of a warp."""
@@ -124,17 +105,17 @@ class Warps:
 @do
 def tensor_core(of: Warps, along: Along, blocks: Blocks, dtype: DType) -> Body:
     """The schedule of a product in tiles of the layout of some warps."""
-    c = yield block(blocks.part)
+    c = yield pr.block(blocks.part)
     lots, down, across = blocks.count
     if blocks.out is None:
-        result = yield cache_write(c, 0, "local")
-        around = yield loops(c)
+        result = yield pr.cache_write(c, 0, "local")
+        around = yield pr.loops(c)
     else:
-        result = yield block(blocks.out)
-        mine = yield loops(result)
+        result = yield pr.block(blocks.out)
+        mine = yield pr.loops(result)
         *_, m, n = mine
-        rows = yield split(m, (None, *[count for _, count in of.cut[0][1:]]))
-        columns = yield split(n, (None, *[count for _, count in of.cut[1][1:]]))
+        rows = yield pr.split(m, (None, *[count for _, count in of.cut[0][1:]]))
+        columns = yield pr.split(n, (None, *[count for _, count in of.cut[1][1:]]))
         around = (*mine[:-2], *rows, *columns)
     words = [word for each in of.cut[:2] for word, _ in each]
     if blocks.out is None:
@@ -145,42 +126,42 @@ def tensor_core(of: Warps, along: Along, blocks: Blocks, dtype: DType) -> Body:
     outer = [*lot, *[at[word] for word in ("by", "bx", "wm", "wn")], *group, at["g"], at["t"]]
     own = [word for word in ("i", "half", "j", "o", "pair") if word in at]
     if blocks.out is None:
-        yield reorder(*outer, at["q"], at["s"], *[at[word] for word in (*own, "h", "e")])
-        yield reverse_compute_at(result, at["t"])
+        yield pr.reorder(*outer, at["q"], at["s"], *[at[word] for word in (*own, "h", "e")])
+        yield pr.reverse_compute_at(result, at["t"])
     else:
-        yield reorder(*outer, *[at[word] for word in own])
-        yield compute_at(c, at["t"])
-        yield set_scope(c, 0, "local")
-        inner = (yield loops(c))[len(outer) :]
+        yield pr.reorder(*outer, *[at[word] for word in own])
+        yield pr.compute_at(c, at["t"])
+        yield pr.set_scope(c, 0, "local")
+        inner = (yield pr.loops(c))[len(outer) :]
         names = [*[word for word in words if word in own], *[word for word, _ in of.cut[2]]]
         if len(inner) < len(names):  # one slice is no loop, but it is where that is fetched
             names.remove("q")
-            at["q"] = yield add_unit_loop(inner[0])
+            at["q"] = yield pr.add_unit_loop(inner[0])
         at |= dict(zip(names, inner, strict=True))
-        yield reorder(at["q"], at["s"], *[at[word] for word in (*own, "h", "e")])
-    warp, lane = (yield fuse(at["wm"], at["wn"], *group)), (yield fuse(at["g"], at["t"]))
+        yield pr.reorder(at["q"], at["s"], *[at[word] for word in (*own, "h", "e")])
+    warp, lane = (yield pr.fuse(at["wm"], at["wn"], *group)), (yield pr.fuse(at["g"], at["t"]))
     if lot:
         yield laid_out(((lot[0], lots), (at["by"], down), (at["bx"], across)))
     else:
         yield tiles(at["by"], at["bx"], of.near, (down, across))
-    yield bind(warp, "threadIdx.y")
-    yield bind(lane, "threadIdx.x")
+    yield pr.bind(warp, "threadIdx.y")
+    yield pr.bind(lane, "threadIdx.x")
     for which, given in ((0, blocks.left), (1, blocks.right)):
-        copy = yield read_at(at["q"], c, which, "shared.swizzled" if of.together else "shared")
+        copy = yield pr.read_at(at["q"], c, which, "shared.swizzled" if of.together else "shared")
         if given is not None:
-            yield compute_inline((yield block(given)))
+            yield pr.compute_inline((yield pr.block(given)))
         if not of.together:
             yield fetched(copy, of, along[which], which)
-    yield vectorize((yield loops(result))[-1])
-    yield decompose_reduction(c, at["q"])
+    yield pr.vectorize((yield pr.loops(result))[-1])
+    yield pr.decompose_reduction(c, at["q"])
     first = "s" if of.together else own[0]
-    yield tensorize(at[first], of.multiplies(along, dtype).name)
+    yield pr.tensorize(at[first], of.multiplies(along, dtype).name)
     if not of.together:
-        yield unroll(at["s"])
+        yield pr.unroll(at["s"])
     if of.ahead:
-        yield annotate(at["q"], "software_pipeline_stage", (0, 0, of.ahead))
+        yield pr.annotate(at["q"], "software_pipeline_stage", (0, 0, of.ahead))
     if of.ahead and of.together:
-        yield annotate(at["q"], "software_pipeline_spare", 1)
+        yield pr.annotate(at["q"], "software_pipeline_spare", 1)
 
 
 @do
@@ -193,26 +174,26 @@ def fetched(copy: Handle, of: Warps, along: bool, which: int) -> Body:
     squares: tuple[Handle, ...] = ()
     halves: tuple[Handle, ...] = ()
     if which == 0:
-        s, w, *between, half, h, row, eight = (yield loops(copy))[-6 - (of.high > 1) :]
+        s, w, *between, half, h, row, eight = (yield pr.loops(copy))[-6 - (of.high > 1) :]
         squares, halves = tuple(between), (half,)
     else:
-        s, w, j, h, *near = (yield loops(copy))[-7:]
+        s, w, j, h, *near = (yield pr.loops(copy))[-7:]
         first = 0 if along else 1
-        near[first : first + 2] = [(yield fuse(*near[first : first + 2]))]
+        near[first : first + 2] = [(yield pr.fuse(*near[first : first + 2]))]
         squares, (row, eight) = (j,), near
     if along:
-        more, few = yield split(s, (None, 2))
+        more, few = yield pr.split(s, (None, 2))
         # All warps have a square each: of one square down, both halves.
         mine, others = (squares, halves) if squares else (halves, ())
-        yield reorder(more, *others, w, *mine, few, h, row, eight)
-        rest, lane = (yield fuse(w, *mine)), (yield fuse(few, h, row))
+        yield pr.reorder(more, *others, w, *mine, few, h, row, eight)
+        rest, lane = (yield pr.fuse(w, *mine)), (yield pr.fuse(few, h, row))
     else:
         inner = (*squares, *halves)
-        octets = inner[0] if len(inner) == 1 else (yield fuse(*inner))
-        more, few = yield split(octets, (None, LANES // OCTET))
-        yield reorder(more, s, w, h, few, row, eight)
-        rest, lane = (yield fuse(s, w, h)), (yield fuse(few, row))
-    _, warp = yield split(rest, (None, of.down * of.across))
-    yield bind(warp, "threadIdx.y")
-    yield bind(lane, "threadIdx.x")
-    yield vectorize(eight)
+        octets = inner[0] if len(inner) == 1 else (yield pr.fuse(*inner))
+        more, few = yield pr.split(octets, (None, LANES // OCTET))
+        yield pr.reorder(more, s, w, h, few, row, eight)
+        rest, lane = (yield pr.fuse(s, w, h)), (yield pr.fuse(few, row))
+    _, warp = yield pr.split(rest, (None, of.down * of.across))
+    yield pr.bind(warp, "threadIdx.y")
+    yield pr.bind(lane, "threadIdx.x")
+    yield pr.vectorize(eight)

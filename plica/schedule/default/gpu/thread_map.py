@@ -10,24 +10,12 @@ Reductions before it are computed where they are read, in registers of that thre
 
 from __future__ import annotations
 
+from plica.schedule import primitive as pr
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.shape import BlockStage
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
-from plica.schedule.primitive import (
-    add_unit_loop,
-    bind,
-    block,
-    cache_write,
-    compute_at,
-    fuse,
-    loops,
-    reorder,
-    reverse_compute_at,
-    set_scope,
-    split,
-    vectorize,
-)
+from plica.schedule.primitive import reverse_compute_at
 
 LANES = 4
 """Neighbours that one thread takes."""
@@ -36,12 +24,12 @@ LANES = 4
 @do
 def spread(last: BlockStage, before: tuple[BlockStage, ...], gpu: Gpu, wide: bool = True) -> Body:
     """The elements of the last block spread over threads, with the reductions it reads inside."""
-    handle = yield block(str(last.label))
+    handle = yield pr.block(str(last.label))
     sums = []
     for each in before:
-        sums.append((yield block(str(each.label))))
+        sums.append((yield pr.block(str(each.label))))
     if last.reduce:  # what is summed is summed in a register, then written
-        result = yield cache_write(handle, 0, "local")
+        result = yield pr.cache_write(handle, 0, "local")
         sums, handle = [*sums, handle], result
     whole = wide and not sums and last.spatial and last.spatial[-1] % LANES == 0
     lanes = LANES if whole else 1
@@ -49,27 +37,27 @@ def spread(last: BlockStage, before: tuple[BlockStage, ...], gpu: Gpu, wide: boo
         handle, len(last.spatial), gpu.threads_for(last.elements // lanes), lanes
     )
     for each in reversed(sums):
-        yield compute_at(each, inner[1])
+        yield pr.compute_at(each, inner[1])
         if not (last.reduce and each is sums[-1]):
-            yield set_scope(each, 0, "local")
-    yield bind(inner[0], "blockIdx.x")
-    yield bind(inner[1], "threadIdx.x")
+            yield pr.set_scope(each, 0, "local")
+    yield pr.bind(inner[0], "blockIdx.x")
+    yield pr.bind(inner[1], "threadIdx.x")
     if lanes > 1:
-        yield vectorize(inner[2])
+        yield pr.vectorize(inner[2])
 
 
 @do
 def shared_out(of: Handle, count: int, threads: int, lanes: int) -> Body:
     """The first loops of a block as one, cut into blocks, threads and neighbours; gives these."""
-    around = yield loops(of)
+    around = yield pr.loops(of)
     mine = around[:count]  # a copy has no loops of length 1
     if not mine:  # one element
-        thread = yield add_unit_loop(of)
-        return (yield add_unit_loop(thread)), thread
-    whole = mine[0] if len(mine) == 1 else (yield fuse(*mine))
+        thread = yield pr.add_unit_loop(of)
+        return (yield pr.add_unit_loop(thread)), thread
+    whole = mine[0] if len(mine) == 1 else (yield pr.fuse(*mine))
     if lanes > 1:
-        return (yield split(whole, (None, threads, lanes)))
-    return (yield split(whole, (None, threads)))
+        return (yield pr.split(whole, (None, threads, lanes)))
+    return (yield pr.split(whole, (None, threads)))
 
 
 @do
@@ -78,28 +66,28 @@ def spread_apart(last: BlockStage, before: tuple[BlockStage, ...], gpu: Gpu) -> 
 
     That these are independent is seen of any shape, if not of all loops as one.
     """
-    handle = yield block(str(last.label))
+    handle = yield pr.block(str(last.label))
     sums = []
     for each in before:
-        sums.append((yield block(str(each.label))))
+        sums.append((yield pr.block(str(each.label))))
     if last.reduce:
-        result = yield cache_write(handle, 0, "local")
+        result = yield pr.cache_write(handle, 0, "local")
         sums, handle = [*sums, handle], result
-    around = (yield loops(handle))[: len(last.spatial)]
+    around = (yield pr.loops(handle))[: len(last.spatial)]
     if len(around) < 2:
         inner = yield shared_out(handle, len(around), gpu.threads_for(last.elements), 1)
         first, lane, place = inner[0], inner[1], inner[1]
     else:
         first, lane = around[0], around[-1]
-        turn, lane = yield split(lane, (None, min(gpu.threads, last.spatial[-1])))
-        yield reorder(first, lane, *around[1:-1], turn)
+        turn, lane = yield pr.split(lane, (None, min(gpu.threads, last.spatial[-1])))
+        yield pr.reorder(first, lane, *around[1:-1], turn)
         place = turn
     for each in reversed(sums):
-        yield compute_at(each, place)
+        yield pr.compute_at(each, place)
         if not (last.reduce and each is sums[-1]):
-            yield set_scope(each, 0, "local")
-    yield bind(first, "blockIdx.x")
-    yield bind(lane, "threadIdx.x")
+            yield pr.set_scope(each, 0, "local")
+    yield pr.bind(first, "blockIdx.x")
+    yield pr.bind(lane, "threadIdx.x")
 
 
 __all__ = ["LANES", "reverse_compute_at", "shared_out", "spread", "spread_apart"]

@@ -18,21 +18,11 @@ from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.ir.loop.scalar import Buffer, Load
 from plica.ir.loop.statement import Block, Kernel
+from plica.schedule import primitive as pr
 from plica.schedule.dataflow import stages as flow
 from plica.schedule.default.gpu.machine import BLOCKS
 from plica.schedule.default.gpu.shape import BlockStage
 from plica.schedule.do import Body, do
-from plica.schedule.primitive import (
-    bind,
-    block,
-    fuse,
-    loops,
-    read_at,
-    reorder,
-    split,
-    storage_align,
-    unroll,
-)
 
 SIDE: Final = 32
 """Rows and columns of a tile: a warp."""
@@ -86,23 +76,23 @@ def _across(node: Block, buffer: Buffer) -> list[tuple[int, int]]:
 @do
 def tiled_transpose(of: BlockStage, turn: TiledTranspose) -> Body:
     """The schedule of a block that reads one buffer across."""
-    handle = yield block(str(of.label))
-    around = yield loops(handle)
+    handle = yield pr.block(str(of.label))
+    around = yield pr.loops(handle)
     i, j = around[turn.across], around[-1]
     rest = [each for n, each in enumerate(around[:-1]) if n != turn.across]
-    i0, i1, down = yield split(i, (None, SIDE // DOWN, DOWN))
-    j0, lane = yield split(j, (None, SIDE))
-    yield reorder(*rest, i0, j0, i1, down, lane)
-    copy = yield read_at(j0, handle, turn.number, "shared")
+    i0, i1, down = yield pr.split(i, (None, SIDE // DOWN, DOWN))
+    j0, lane = yield pr.split(j, (None, SIDE))
+    yield pr.reorder(*rest, i0, j0, i1, down, lane)
+    copy = yield pr.read_at(j0, handle, turn.number, "shared")
     if len(rest) > 1:
-        rest = [(yield fuse(*rest))]
+        rest = [(yield pr.fuse(*rest))]
     for each, tag in zip((j0, i0, *rest), ("x", "y", "z"), strict=False):
-        yield bind(each, f"blockIdx.{tag}")
-    yield bind(down, "threadIdx.y")
-    yield bind(lane, "threadIdx.x")
-    *_, rows, columns = yield loops(copy)
-    _, row = yield split(rows, (None, DOWN))
-    yield bind(row, "threadIdx.y")
-    yield bind(columns, "threadIdx.x")
-    yield unroll(i1)
-    yield storage_align(copy, 0, turn.there, SIDE, 1)
+        yield pr.bind(each, f"blockIdx.{tag}")
+    yield pr.bind(down, "threadIdx.y")
+    yield pr.bind(lane, "threadIdx.x")
+    *_, rows, columns = yield pr.loops(copy)
+    _, row = yield pr.split(rows, (None, DOWN))
+    yield pr.bind(row, "threadIdx.y")
+    yield pr.bind(columns, "threadIdx.x")
+    yield pr.unroll(i1)
+    yield pr.storage_align(copy, 0, turn.there, SIDE, 1)

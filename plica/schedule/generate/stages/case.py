@@ -11,23 +11,7 @@ from attrs import frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Cast,
-    Combiner,
-    Le,
-    Lit,
-    Load,
-    Lt,
-    Max,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, placeholder
 from plica.ir.loop.stages import Stages, stages
 from plica.ir.loop.tensor import axis
@@ -64,7 +48,7 @@ class StagesCase:
         printer.text(repr(self))
 
 
-def shape_of(of: Buffer) -> tuple[int, ...]:
+def shape_of(of: sc.Buffer) -> tuple[int, ...]:
     """The sizes of a buffer, all of them known."""
     return tuple([known(size) or 0 for size in of.shape])
 
@@ -84,7 +68,7 @@ def numbers(seed: int, shape: tuple[int, ...], dtype: DType, strange: bool = Fal
 
 def case(
     draw: DrawFn,
-    inputs: Sequence[Buffer],
+    inputs: Sequence[sc.Buffer],
     of: Sequence[Each],
     *,
     weights: Sequence[int] = (),
@@ -110,32 +94,34 @@ class Axes:
     """Index variables of some sizes, with names of their own."""
 
     def __init__(self) -> None:
-        self.sizes: dict[ScalarVar, int] = {}
+        self.sizes: dict[sc.ScalarVar, int] = {}
 
-    def __call__(self, size: int) -> ScalarVar:
+    def __call__(self, size: int) -> sc.ScalarVar:
         found = axis("i", len(self.sizes))
         self.sizes[found] = size
         return found
 
-    def shape(self, of: Sequence[ScalarVar]) -> tuple[int, ...]:
+    def shape(self, of: Sequence[sc.ScalarVar]) -> tuple[int, ...]:
         return tuple([self.sizes[each] for each in of])
 
-    def read(self, name: str, of: Sequence[ScalarVar], dtype: DType) -> Load:
+    def read(self, name: str, of: Sequence[sc.ScalarVar], dtype: DType) -> sc.Load:
         """A load of a buffer of its own, at variables alone."""
-        return Load(placeholder(name, self.shape(of), dtype), tuple(of))
+        return sc.Load(placeholder(name, self.shape(of), dtype), tuple(of))
 
-    def reduced(self, combiner: Combiner, terms: Sequence[ScalarVar], body: Scalar) -> Reduce:
-        extents = tuple([index(size) for size in self.shape(terms)])
-        return Reduce(combiner, tuple(terms), extents, body)
+    def reduced(
+        self, combiner: sc.Combiner, terms: Sequence[sc.ScalarVar], body: sc.Scalar
+    ) -> sc.Reduce:
+        extents = tuple([sc.index(size) for size in self.shape(terms)])
+        return sc.Reduce(combiner, tuple(terms), extents, body)
 
-    def stage(self, name: str, of: Sequence[ScalarVar], value: Scalar) -> Each:
-        out = placeholder(name, self.shape(of), dtype_of(value))
+    def stage(self, name: str, of: Sequence[sc.ScalarVar], value: sc.Scalar) -> Each:
+        out = placeholder(name, self.shape(of), sc.dtype_of(value))
         return Each(out, tuple(of), value)
 
 
 def followed(
-    draw: DrawFn, axes: Axes, fold: Each, bias: Sequence[ScalarVar]
-) -> tuple[list[Each], list[Buffer]]:
+    draw: DrawFn, axes: Axes, fold: Each, bias: Sequence[sc.ScalarVar]
+) -> tuple[list[Each], list[sc.Buffer]]:
     """What is done to each element of a stage, and what that reads."""
     kinds = draw(
         st.lists(st.sampled_from(("bias", "relu", "residual", "cast", "scale")), max_size=3)
@@ -150,11 +136,11 @@ def followed(
         first, added = draw(st.booleans()), draw(st.booleans()) or not order
         fresh = [axes(1)] if added else []
         order = (*fresh, *order) if first else (*order, *fresh)
-    read_at = tuple([each if each in order else index(0) for each in fold.axes])
-    value: Scalar = Load(fold.out, read_at)
-    read: list[Buffer] = []
+    read_at = tuple([each if each in order else sc.index(0) for each in fold.axes])
+    value: sc.Scalar = sc.Load(fold.out, read_at)
+    read: list[sc.Buffer] = []
     for number, kind in enumerate(dict.fromkeys(kinds)):
-        dtype = dtype_of(value)
+        dtype = sc.dtype_of(value)
         match kind:
             case "bias" | "residual":
                 at = list(bias) if kind == "bias" else list(order)
@@ -162,11 +148,11 @@ def followed(
                 read.append(other.buffer)
                 value = value + other
             case "relu":
-                value = Max(value, Lit(0, dtype))
+                value = sc.Max(value, sc.Lit(0, dtype))
             case "scale":
-                value = value * Lit(2, dtype)
+                value = value * sc.Lit(2, dtype)
             case _:
-                value = Cast(value, f64 if dtype is not f64 else f32)
+                value = sc.Cast(value, f64 if dtype is not f64 else f32)
     return [fold, axes.stage("y", order, value)], read
 
 
@@ -183,7 +169,7 @@ def axis_sizes(
 
 def window_place(
     draw: DrawFn, axes: Axes, out: int, taps: int, padded: bool
-) -> tuple[ScalarVar, ScalarVar, Scalar, int, int]:
+) -> tuple[sc.ScalarVar, sc.ScalarVar, sc.Scalar, int, int]:
     """An axis of the result, one of the window, the place, the size of the data, and the border."""
     stride, dilation = draw(st.sampled_from((1, 1, 2, 3))), draw(st.sampled_from((1, 1, 2)))
     reach = (out - 1) * stride + (taps - 1) * dilation + 1
@@ -191,17 +177,17 @@ def window_place(
     after = draw(st.integers(0, 1)) if padded else 0
     size = max(1, reach - before - after)
     i, k = axes(out), axes(taps)
-    place: Scalar = i if stride == 1 else i * stride
+    place: sc.Scalar = i if stride == 1 else i * stride
     place = place + (k if dilation == 1 else k * dilation)
     return i, k, place - before if before else place, size, before
 
 
-def guarded(load: Load, padded: bool, fill: Lit) -> Scalar:
+def guarded(load: sc.Load, padded: bool, fill: sc.Lit) -> sc.Scalar:
     """A load where it is inside."""
-    condition: Scalar | None = None
+    condition: sc.Scalar | None = None
     for place, size in zip(load.indices, load.buffer.shape, strict=True) if padded else ():
-        if isinstance(place, ScalarVar):
+        if isinstance(place, sc.ScalarVar):
             continue
-        both = And(Le(index(0), place), Lt(place, size))
-        condition = both if condition is None else And(condition, both)
-    return load if condition is None else Select(condition, load, fill)
+        both = sc.And(sc.Le(sc.index(0), place), sc.Lt(place, size))
+        condition = both if condition is None else sc.And(condition, both)
+    return load if condition is None else sc.Select(condition, load, fill)

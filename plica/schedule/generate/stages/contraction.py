@@ -17,15 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from plica.core.name import Name
-from plica.ir.loop.scalar import (
-    Buffer,
-    Cast,
-    Combiner,
-    Lit,
-    Load,
-    Scalar,
-    Select,
-)
+from plica.ir.loop.scalar import Buffer, Cast, Combiner, Lit, Load, Scalar, Select
 from plica.ir.loop.stage import Each, placeholder
 from plica.ir.loop.tensor import Compute
 from plica.ir.op.winograd import TILES, conv_winograd

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from plica.core.binding import substitute
+from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import (
     Cast,
     Combiner,
@@ -123,7 +124,7 @@ def runnings(draw: DrawFn) -> StagesCase:
 
 @st.composite
 def scattereds(draw: DrawFn) -> StagesCase:
-    """Terms that are added up at the places that integers name; some name none."""
+    """Terms that are joined where integers say, or the last of them; some name no place."""
     axes = Axes()
     count, size = draw(st.integers(1, 20)), draw(st.integers(1, 9))
     before = [axes(each) for each in axis_sizes(draw, draw(st.integers(0, 1)), 4)]
@@ -135,7 +136,20 @@ def scattereds(draw: DrawFn) -> StagesCase:
     x = axes.read("x", [*before, term, *behind], dtype)
     named = Eq(Cast(where, i64), place) if draw(st.booleans()) else Eq(place, Cast(where, i64))
     every = [*before, place, *behind]
-    fold = axes.stage("y0", every, axes.reduced("sum", (term,), Select(named, x, Lit(0, dtype))))
+    combiner: Combiner = draw(st.sampled_from(("sum", "prod", "max", "min")))
+    if draw(st.booleans()):
+        start, _ = MEANING["max"]
+        last = axes.stage(
+            "y0", every, axes.reduced("max", (term,), Select(named, term, start(i64)))
+        )
+        number = Load(last.out, tuple(every))
+        base = axes.read("b", every, dtype)
+        taken = Load(x.buffer, (*before, Max(number, index(0)), *behind))
+        put = axes.stage("y", every, Select(Le(index(0), number), taken, base))
+        return case(draw, [where.buffer, x.buffer, base.buffer], [last, put])
+    start, _ = MEANING[combiner]
+    value = Select(named, x, start(dtype))
+    fold = axes.stage("y0", every, axes.reduced(combiner, (term,), value))
     after, more = followed(draw, axes, fold, every[-1:])
     return case(draw, [where.buffer, x.buffer, *more], after)
 

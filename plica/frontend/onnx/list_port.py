@@ -1,0 +1,167 @@
+"""Inputs and outputs of a model that are sequences or optionals: the tensors that stand for them.
+
+A parameter of the module stands for each part (`plica.runtime.ragged`); the attribute `lists` of
+the main function says what they are parts of, and whoever calls the module gives and gets lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from plica.core.diagnostic import Malformed
+from plica.core.name import Name
+from plica.frontend.onnx.dim import identifier
+from plica.frontend.onnx.ragged import as_option, as_ragged
+from plica.frontend.onnx.storage import dtype_of
+from plica.frontend.onnx.value import OptionValue, RaggedValue, SequenceValue, TensorValue, is_list
+from plica.ir.graph.expression import Attrs, Expr, Tuple, Var, attr
+from plica.ir.graph.module import Module, module
+from plica.ir.type.dim import dim_var, known
+from plica.ir.type.dtype import dtype
+from plica.ir.type.term import TensorType, tensor
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.port import OpenPort
+from plica.runtime.ragged import MOST_RANK, WIDTH, ListKind, ListPort
+
+if TYPE_CHECKING:
+    from onnx import TypeProto, ValueInfoProto
+
+
+def list_port(info: ValueInfoProto) -> ListPort:
+    """What a caller gives or gets, of an input or output that is no tensor."""
+    of: TypeProto = info.type
+    option = of.HasField("optional_type")
+    if option:
+        of = of.optional_type.elem_type
+    listed = of.HasField("sequence_type")
+    if listed:
+        of = of.sequence_type.elem_type
+    kind: ListKind = "list" if not option else "option of list" if listed else "option"
+    if not of.HasField("tensor_type"):
+        message = f"{info.name!r} holds no tensors."
+        found = str(of.WhichOneof("value"))
+        place = Place(node=info.name)
+        raise UnsupportedError(Diagnostic("unsupported", message, place, "tensors", found))
+    element = dtype_of(of.tensor_type.elem_type, info.name)
+    shape = None
+    if of.tensor_type.HasField("shape"):
+        dims = of.tensor_type.shape.dim
+        if len(dims) > MOST_RANK:
+            message = f"The tensors of {info.name!r} have too many axes."
+            told = Diagnostic("unsupported", message, Place(node=info.name), str(MOST_RANK))
+            raise UnsupportedError(told)
+        # No two tensors of a list need be of one size, whatever it is called.
+        shape = tuple(
+            int(each.dim_value) if each.dim_value > 0 else each.dim_param or f"{info.name}_{at}"
+            for at, each in enumerate(dims)
+        )
+    return ListPort(info.name, shape, element.name, element.numpy, kind)
+
+
+def open_ports(port: ListPort) -> list[OpenPort]:
+    """The arrays that stand for an input or output."""
+    shapes: dict[str, tuple[tuple[int | str, ...], str]] = {
+        ".there": ((), "bool"),
+        ".elements": ((f"{port.name}_total",), port.dtype),
+        ".shapes": ((f"{port.name}_count", WIDTH), "i64"),
+    }
+    found = []
+    for name in port.parts:
+        shape, element = shapes[name.removeprefix(port.name)]
+        found.append(OpenPort(name, shape, element, dtype(element).numpy))
+    return found
+
+
+def list_input(port: ListPort, names: set[str]) -> tuple[list[Var], RaggedValue]:
+    """The parameters that stand for an input, and what they are; `names` of dims are taken."""
+    params: list[Var] = []
+    for each in open_ports(port):
+        sizes: list[object] = []
+        for size in each.shape:
+            if isinstance(size, str):
+                name = identifier(size, names)
+                names.add(name)
+                sizes.append(dim_var(name))
+            else:
+                sizes.append(size)
+        params.append(Var(Name(each.name), tensor(tuple(sizes), each.dtype)))  # type: ignore[arg-type]  # ints and dims
+    of, axes = dtype(port.dtype), None if port.shape is None else len(port.shape)
+    whole = Tuple(tuple(params))
+    if port.kind == "list":
+        return params, RaggedValue(whole, None, of, axes)
+    return params, OptionValue(whole, None, of, axes, port.kind == "option of list")
+
+
+def list_output(info: ValueInfoProto, value: TensorValue) -> Mapping[str, Expr]:
+    """The tensors that stand for an output, by name."""
+    port = given_port(info, value)
+    if port.kind == "list":
+        if isinstance(value, OptionValue) or not isinstance(value, SequenceValue | RaggedValue):
+            raise _another(info, port, value)
+        made = as_ragged(info.name, value)
+    else:
+        made = as_option(info.name, value, port.kind == "option of list")
+    if made.of.name != port.dtype:
+        raise _another(info, port, value)
+    return dict(zip(port.parts, made.parts, strict=True))
+
+
+def given_port(info: ValueInfoProto, value: TensorValue) -> ListPort:
+    """What a caller gets: as the model says, or where it says nothing as it is."""
+    if is_list(info):
+        return list_port(info)
+    if isinstance(value, OptionValue):
+        kind: ListKind = "option of list" if value.holds_list else "option"
+    elif isinstance(value, SequenceValue | RaggedValue):
+        kind = "list"
+    else:
+        shape = tuple(known(size) for size in value.type.shape)
+        named = tuple(f"{info.name}_{at}" if n is None else n for at, n in enumerate(shape))
+        of = value.type.dtype
+        return ListPort(info.name, named, of.name, of.numpy, "tensor")
+    return ListPort(info.name, None, value.of.name, value.of.numpy, kind)
+
+
+def list_ports(
+    declared: Iterable[ValueInfoProto],
+    outputs: Iterable[ValueInfoProto],
+    scope: Mapping[str, TensorValue | None],
+    params: Sequence[Var],
+) -> Attrs:
+    """What a caller gives and gets, as the attribute of the main function; () if tensors alone."""
+    taken = {str(each.name): each.type for each in params}
+    takes = []
+    for info in declared:
+        of = taken.get(info.name)
+        if is_list(info):
+            takes.append(list_port(info))
+        elif isinstance(of, TensorType):
+            takes.append(given_port(info, TensorValue(Var(Name(info.name), of))))
+    values = [(each, scope.get(each.name)) for each in outputs]
+    gives = [given_port(info, value) for info, value in values if value is not None]
+    if all(port.kind == "tensor" for port in (*takes, *gives)):
+        return ()
+    told = [
+        tuple([(each.name, each.kind, each.dtype, each.shape) for each in side])
+        for side in (takes, gives)
+    ]
+    return (("lists", tuple(told)),)
+
+
+def _another(info: ValueInfoProto, port: ListPort, value: TensorValue) -> Malformed:
+    message = f"The output {info.name!r} is of another type than the model says."
+    return Malformed(Diagnostic("bad-model", message, Place(node=info.name), port.type, value.word))
+
+
+def over_arrays(of: Module) -> Module:
+    """The module whose caller gives the arrays that stand for lists."""
+    main = of.main_function()
+    assert of.main is not None
+    if attr(main, "lists") is None:
+        return of
+    kept = tuple([(name, value) for name, value in main.attrs if name != "lists"])
+    changed = evolve(main, attrs=kept)
+    return module({n: changed if n is of.main else d for n, d in of.items()}, of.main)

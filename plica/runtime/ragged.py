@@ -1,0 +1,209 @@
+"""Ragged lists: tensors of different shapes as two arrays, and what a caller gives and gets.
+
+A list is its elements one after the other, and a table with a row for each tensor: its number of
+axes, then its sizes, filled up with ones.  An option is a bool, and a list: of one tensor at most,
+or the one that it may hold.
+
+>>> x = ListPort("x", ("n",), "f32", ELEMENTS["f32"].numpy, "list")
+>>> print(x)
+x: List[Tensor[('n',), f32]]
+>>> elements, table = packed(x, [np.ones(2, np.float32), np.zeros(1, np.float32)], [])
+>>> elements.tolist(), table[:, :2].tolist()
+([1.0, 1.0, 0.0], [[1, 2], [1, 1]])
+>>> [each.tolist() for each in unpacked(x, (elements, table))]
+[[1.0, 1.0], [0.0]]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, TypeGuard
+
+import numpy as np
+
+from plica.runtime.element import ELEMENTS
+from plica.runtime.elf import damaged
+from plica.runtime.error import Diagnostic, InputError, Place
+from plica.runtime.port import Array, OpenPort, Port
+
+ListKind: TypeAlias = Literal["tensor", "list", "option", "option of list"]
+
+MOST_RANK: Final = 8
+"""Tensors of lists have at most so many axes."""
+
+WIDTH: Final = 1 + MOST_RANK
+"""How many numbers a row of the table is."""
+
+PARTS: Final[dict[ListKind, tuple[str, ...]]] = {
+    "tensor": ("",),
+    "list": (".elements", ".shapes"),
+    "option": (".there", ".elements", ".shapes"),
+    "option of list": (".there", ".elements", ".shapes"),
+}
+"""What the arrays are called that stand for a value, after its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListPort(Port):
+    """An input or output of a program over lists; of a shape that is None nothing is known."""
+
+    shape: Any  # Any: None, or numbers and names
+    kind: ListKind
+
+    @property
+    def type(self) -> str:
+        """The type as scripts write it."""
+        tensor = f"Tensor[{'...' if self.shape is None else repr(self.shape)}, {self.dtype}]"
+        match self.kind:
+            case "tensor":
+                return tensor
+            case "list":
+                return f"List[{tensor}]"
+            case "option":
+                return f"Option[{tensor}]"
+            case "option of list":
+                return f"Option[List[{tensor}]]"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of the arrays that stand for it."""
+        return tuple([self.name + end for end in PARTS[self.kind]])
+
+
+def packed(port: ListPort, value: object, wrong: list[Diagnostic]) -> list[Any]:
+    """The arrays that stand for a value; what does not fit the port is noted."""
+    if port.kind == "tensor":
+        return [value]
+    if port.kind == "list":
+        return _joined(port, value, wrong)
+    there = np.asarray(value is not None)
+    items = [] if value is None else [value] if port.kind == "option" else value
+    return [there, *_joined(port, items, wrong)]
+
+
+def unpacked(port: ListPort, arrays: Sequence[Array]) -> Any:  # Any: an array, a list of them, None
+    """The value that arrays stand for."""
+    if port.kind == "tensor":
+        return arrays[0]
+    *there, elements, table = arrays
+    if there and not bool(there[0]):
+        return None
+    items: list[Array] = []
+    start = 0
+    for count, *sizes in table.tolist():
+        shape = tuple(sizes[:count])
+        stop = start + math.prod(shape)
+        items.append(elements[start:stop].reshape(shape).copy())
+        start = stop
+    return items[0] if port.kind == "option" else items
+
+
+def flat_inputs(
+    lists: object, args: Sequence[object], named: Mapping[str, object]
+) -> tuple[Any, ...]:
+    """The arrays that stand for inputs, in order; `lists` is what the main function says."""
+    takes, _ = map(from_data, _sides(lists))
+    wrong: list[Diagnostic] = []
+    values = dict(zip([port.name for port in takes], args, strict=False)) | dict(named)
+    names = [port.name for port in takes]
+    if len(args) > len(names) or {*values} != {*names}:
+        message = "Other inputs are given than the program takes."
+        found = f"{len(args)} and {', '.join(named) or 'none by name'}"
+        raise InputError(Diagnostic("input-unknown", message, None, ", ".join(names), found))
+    arrays = [each for port in takes for each in packed(port, values[port.name], wrong)]
+    if wrong:
+        raise InputError(wrong[0], *wrong[1:])
+    return tuple(arrays)
+
+
+def nested_results(lists: object, found: object) -> Any:  # Any: arrays, lists of them, None
+    """The results that arrays stand for."""
+    _, gives = map(from_data, _sides(lists))
+    values = values_of(gives, found if isinstance(found, tuple) else (found,))
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def values_of(ports: Sequence[ListPort], arrays: Sequence[Any]) -> list[Any]:
+    """What arrays stand for, for each port."""
+    values, start = [], 0
+    for port in ports:
+        stop = start + len(port.parts)
+        values.append(unpacked(port, arrays[start:stop]))
+        start = stop
+    return values
+
+
+def _sides(lists: object) -> tuple[object, object]:
+    match lists:
+        case (takes, gives):
+            return takes, gives
+        case _:
+            raise damaged("What a program says of its lists is damaged.", repr(lists)[:80])
+
+
+def _joined(port: ListPort, items: object, wrong: list[Diagnostic]) -> list[Array]:
+    """The elements of some arrays and the table of their shapes."""
+    arrays: list[Array] = []
+    if not isinstance(items, list | tuple):
+        message = f"Input {port.name!r} is not a list of tensors."
+        kind = type(items).__name__
+        wrong.append(Diagnostic("input-type", message, Place(node=port.name), port.type, kind))
+        items = ()
+    for at, each in enumerate(items):
+        name = port.name if port.kind == "option" else f"{port.name}[{at}]"
+        shape = tuple(getattr(each, "shape", ())) if port.shape is None else port.shape
+        taken = OpenPort(name, shape, port.dtype, port.numpy).take(each)
+        if isinstance(taken, Diagnostic):
+            wrong.append(taken)
+        elif taken.ndim > MOST_RANK:
+            message = f"Input {name!r} has too many axes."
+            found = str(taken.ndim)
+            expected = f"at most {MOST_RANK}"
+            wrong.append(Diagnostic("input-shape", message, Place(node=name), expected, found))
+        else:
+            arrays.append(taken)
+    table = np.ones((len(arrays), WIDTH), np.int64)
+    for row, each in zip(table, arrays, strict=True):
+        row[: 1 + each.ndim] = (each.ndim, *each.shape)
+    empty = np.zeros(0, port.numpy)
+    return [np.concatenate([empty, *[each.reshape(-1) for each in arrays]]), table]
+
+
+# --- as data --------------------------------------------------------------------------------------
+
+
+def to_data(ports: Sequence[ListPort]) -> list[list[Any]]:
+    """Ports as JSON holds them."""
+    return [
+        [each.name, each.kind, each.dtype, None if each.shape is None else list(each.shape)]
+        for each in ports
+    ]
+
+
+def from_data(given: object) -> tuple[ListPort, ...]:
+    """The ports that were written down; nothing in them is believed."""
+    if not isinstance(given, list | tuple):
+        raise damaged("The lists of the artefact are damaged.", repr(given)[:80])
+    return tuple([_port(each) for each in given])
+
+
+def _port(given: object) -> ListPort:
+    match given:
+        case [
+            str(name),
+            "tensor" | "list" | "option" | "option of list" as kind,
+            str(dtype),
+            shape,
+        ]:
+            if dtype in ELEMENTS and (shape is None or _is_shape(shape)):
+                sizes = None if shape is None else tuple(shape)
+                return ListPort(name, sizes, dtype, ELEMENTS[dtype].numpy, kind)
+    raise damaged("An input or output in the artefact is damaged.", repr(given)[:80])
+
+
+def _is_shape(given: object) -> TypeGuard[Sequence[int | str]]:
+    return isinstance(given, list | tuple) and all(
+        isinstance(each, str) or (type(each) is int and 0 <= each < 1 << 48) for each in given
+    )
