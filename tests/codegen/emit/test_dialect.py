@@ -18,7 +18,7 @@ from plica.ir.loop.scalar import Intrinsic, Lit, Reduce, index
 from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.loop.scalar_table import ROWS
 from plica.ir.loop.tensor import axis
-from plica.ir.type.dtype import DTYPES, DType, bool_, f16, f32, i4
+from plica.ir.type.dtype import DTYPES, DType, bool_, f16, f32, i4, i64
 
 ALL: list[Dialect[Any]] = [LLVM, CUDA, C99]
 
@@ -68,7 +68,7 @@ def test_only_what_has_no_register_is_rounded_and_packed_by_helpers() -> None:
 def test_what_has_no_text_is_a_bug() -> None:
     place = LlvmPlace(LLVM, LlvmWriter())
     with pytest.raises(CompilerBug, match="exp of i64 has no text in the dialect llvm"):
-        operation(Intrinsic("exp", (Lit(1, index(1).dtype),)), ["%x"], place)
+        operation(Intrinsic("exp", (Lit(1, i64),)), ["%x"], place)
     k = axis("k")
     with pytest.raises(CompilerBug, match="is no operation on scalars"):
         operation(Reduce("sum", (k,), (index(3),), k), ["%x"], place)
