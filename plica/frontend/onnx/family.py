@@ -25,16 +25,13 @@ from copy import copy
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from plica.core.diagnostic import Malformed
 from plica.frontend.onnx.dim import Dims
 from plica.frontend.onnx.importer import from_opened
-from plica.frontend.onnx.model import open_model
+from plica.frontend.onnx.model import is_list, open_model
 from plica.frontend.onnx.node import NeedsValue
 from plica.frontend.onnx.storage import dtype_of
 from plica.frontend.onnx.table import MissingOperators
-from plica.frontend.onnx.value import is_list
 from plica.ir.graph.module import Module
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
 from plica.runtime.late import late
@@ -43,14 +40,11 @@ from plica.runtime.port import OpenPort
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
-    from plica.frontend.onnx.list_port import list_port, open_ports, over_arrays
-    from plica.runtime.ragged import ListPort, to_data
-else:
-    list_port = late("plica.frontend.onnx.list_port:list_port")
+    from plica.frontend.onnx.list_port import open_ports, over_arrays, said_ports
+else:  # few models have lists
     open_ports = late("plica.frontend.onnx.list_port:open_ports")
     over_arrays = late("plica.frontend.onnx.list_port:over_arrays")
-    ListPort = late("plica.runtime.ragged:ListPort")
-    to_data = late("plica.runtime.ragged:to_data")
+    said_ports = late("plica.frontend.onnx.list_port:said_ports")
 
 
 class ModelFamily:
@@ -69,17 +63,12 @@ class ModelFamily:
         """The inputs whose values decide shapes, as far as is known."""
 
     @property
-    def lists(self) -> tuple[list[list[Any]], list[list[Any]]] | None:
+    def lists(self) -> tuple[list[list[Any]], ...] | None:
         """What a caller gives and gets where some of it is a list; None where nothing is."""
         sides = (self._declared, self._opened.model.graph.output)
         if self._flat or not any(is_list(each) for side in sides for each in side):
             return None
-        takes, gives = (
-            [list_port(e) if is_list(e) else ListPort(e.name, None, "f32", np.dtype("f4"), "tensor")
-             for e in side]
-            for side in sides
-        )  # fmt: skip
-        return to_data(takes), to_data(gives)
+        return said_ports(sides)
 
     def over_arrays(self) -> ModelFamily:
         """The same model, whose caller gives the arrays that stand for lists."""
@@ -160,7 +149,7 @@ class ModelFamily:
 
 def _ports(info: ValueInfoProto, dims: Dims, of_output: bool = False) -> list[OpenPort]:
     """The arrays that an input or output is: several for a list."""
-    return open_ports(list_port(info)) if is_list(info) else [_port(info, dims, of_output)]
+    return open_ports(info) if is_list(info) else [_port(info, dims, of_output)]
 
 
 def _port(info: ValueInfoProto, dims: Dims, of_output: bool = False) -> OpenPort:

@@ -7,8 +7,10 @@ the main function says what they are parts of, and whoever calls the module give
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from attrs import evolve
 
 from plica.core.diagnostic import Malformed
@@ -16,7 +18,7 @@ from plica.core.name import Name
 from plica.frontend.onnx.dim import identifier
 from plica.frontend.onnx.ragged import as_option, as_ragged
 from plica.frontend.onnx.storage import dtype_of
-from plica.frontend.onnx.value import OptionValue, RaggedValue, SequenceValue, TensorValue, is_list
+from plica.frontend.onnx.value import OptionValue, RaggedValue, SequenceValue, TensorValue
 from plica.ir.graph.expression import Attrs, Expr, Tuple, Var, attr
 from plica.ir.graph.module import Module, module
 from plica.ir.type.dim import dim_var, known
@@ -24,14 +26,14 @@ from plica.ir.type.dtype import dtype
 from plica.ir.type.term import TensorType, tensor
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.port import OpenPort
-from plica.runtime.ragged import MOST_RANK, WIDTH, ListKind, ListPort
+from plica.runtime.ragged import MOST_RANK, WIDTH, ListKind, ListPort, to_data
 
 if TYPE_CHECKING:
     from onnx import TypeProto, ValueInfoProto
 
 
-def list_port(info: ValueInfoProto) -> ListPort:
-    """What a caller gives or gets, of an input or output that is no tensor."""
+def port_of(info: ValueInfoProto) -> ListPort | None:
+    """What a caller gives or gets, None where it is a tensor or nothing is said."""
     of: TypeProto = info.type
     option = of.HasField("optional_type")
     if option:
@@ -39,6 +41,8 @@ def list_port(info: ValueInfoProto) -> ListPort:
     listed = of.HasField("sequence_type")
     if listed:
         of = of.sequence_type.elem_type
+    if not option and not listed:
+        return None
     kind: ListKind = "list" if not option else "option of list" if listed else "option"
     if not of.HasField("tensor_type"):
         message = f"{info.name!r} holds no tensors."
@@ -61,8 +65,10 @@ def list_port(info: ValueInfoProto) -> ListPort:
     return ListPort(info.name, shape, element.name, element.numpy, kind)
 
 
-def open_ports(port: ListPort) -> list[OpenPort]:
+def open_ports(info: ValueInfoProto) -> list[OpenPort]:
     """The arrays that stand for an input or output."""
+    port = port_of(info)
+    assert port is not None
     shapes: dict[str, tuple[tuple[int | str, ...], str]] = {
         ".there": ((), "bool"),
         ".elements": ((f"{port.name}_total",), port.dtype),
@@ -75,10 +81,12 @@ def open_ports(port: ListPort) -> list[OpenPort]:
     return found
 
 
-def list_input(port: ListPort, names: set[str]) -> tuple[list[Var], RaggedValue]:
+def list_input(info: ValueInfoProto, names: set[str]) -> tuple[list[Var], RaggedValue]:
     """The parameters that stand for an input, and what they are; `names` of dims are taken."""
+    port = port_of(info)
+    assert port is not None
     params: list[Var] = []
-    for each in open_ports(port):
+    for each in open_ports(info):
         sizes: list[object] = []
         for size in each.shape:
             if isinstance(size, str):
@@ -111,8 +119,9 @@ def list_output(info: ValueInfoProto, value: TensorValue) -> Mapping[str, Expr]:
 
 def given_port(info: ValueInfoProto, value: TensorValue) -> ListPort:
     """What a caller gets: as the model says, or where it says nothing as it is."""
-    if is_list(info):
-        return list_port(info)
+    said = port_of(info)
+    if said is not None:
+        return said
     if isinstance(value, OptionValue):
         kind: ListKind = "option of list" if value.holds_list else "option"
     elif isinstance(value, SequenceValue | RaggedValue):
@@ -135,9 +144,9 @@ def list_ports(
     taken = {str(each.name): each.type for each in params}
     takes = []
     for info in declared:
-        of = taken.get(info.name)
-        if is_list(info):
-            takes.append(list_port(info))
+        port, of = port_of(info), taken.get(info.name)
+        if port is not None:
+            takes.append(port)
         elif isinstance(of, TensorType):
             takes.append(given_port(info, TensorValue(Var(Name(info.name), of))))
     values = [(each, scope.get(each.name)) for each in outputs]
@@ -149,6 +158,15 @@ def list_ports(
         for side in (takes, gives)
     ]
     return (("lists", tuple(told)),)
+
+
+def said_ports(sides: Iterable[Iterable[ValueInfoProto]]) -> tuple[list[list[Any]], ...]:
+    """What a caller gives and gets as far as the model says it, as data."""
+    tensor_ = ListPort("", None, "f32", np.dtype("float32"), "tensor")  # looked at by nobody
+    return tuple(
+        to_data([port_of(each) or replace(tensor_, name=each.name) for each in side])
+        for side in sides
+    )
 
 
 def _another(info: ValueInfoProto, port: ListPort, value: TensorValue) -> Malformed:

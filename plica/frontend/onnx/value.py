@@ -32,8 +32,6 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
-    from onnx import ValueInfoProto
-
     from plica.ir.interpret.interpreter import interpret
 else:
     interpret = late("plica.ir.interpret.interpreter:interpret")
@@ -142,16 +140,6 @@ class OptionValue(RaggedValue):
         """The type as the standard writes it."""
         tensor = f"tensor({self.of.row.onnx_name})"
         return f"optional(seq({tensor}))" if self.holds_list else f"optional({tensor})"
-
-
-def is_listed(value: TensorValue | None) -> bool:
-    """Whether a value is a sequence or an optional."""
-    return isinstance(value, SequenceValue | RaggedValue)
-
-
-def is_list(info: ValueInfoProto) -> bool:
-    """Whether a model says of an input or output that it is a sequence or an optional."""
-    return info.type.WhichOneof("value") in ("sequence_type", "optional_type")
 
 
 @attrs.frozen(eq=False)
