@@ -147,7 +147,7 @@ class _Turning:
         many_a, many_b = (_together(each) for each in (rows, columns))
         a0, a1, b0, b1 = (self.names.var(each) for each in "aabb")
         cut: dict[Term, Term] = {a: a0 * many_a + a1, b: b0 * many_b + b1}
-        near: Stmt = substitute(inside, cut)  # type: ignore[assignment]  # statements stay such
+        near: Stmt = substitute(inside, cut)
         counts = (rows // many_a, columns // many_b, many_a, many_b)
         for var, count in reversed(list(zip((a0, b0, a1, b1), counts, strict=True))):
             near = For(var, index(count), "serial", near)
