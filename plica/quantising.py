@@ -150,7 +150,7 @@ def _check_floats(of: Annotated) -> None:
 
 def _no_samples() -> InputError:
     message = "Quantisation needs samples of what the model will be given."
-    hint = "A few dozen are enough: plica.quantise(model, [x1, x2, …])."
+    hint = "A few dozen are enough: plica.quantise(model, [x1, x2, …]), or --samples FILE.npz."
     return InputError(Diagnostic("input-missing", message, None, "a sample", "none", hint))
 
 

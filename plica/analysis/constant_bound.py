@@ -1,30 +1,53 @@
 """Bounds: what is known of an index before the program runs.
 
 An interval for every integer term, from the ranges of the loops around it; and facts, the
-conditions that hold where a guarded term is evaluated.  An index that neither proves to be inside
-its buffer is checked at run time.
+conditions that hold where a guarded term is evaluated (`KnownBounds`).  An index that neither
+proves to be inside its buffer is checked at run time.
 
 >>> from plica.ir.loop.tensor import axis
 >>> i = axis("i")
 >>> interval(i * 4 + 3, {i: (0, 9)}, {}), interval(i % 3, {i: (0, 9)}, {})
 ((3, 39), (0, 2))
->>> guard = i - 2 >= 0
->>> implied(i - 1, facts_of(guard))
+>>> here = KnownBounds()
+>>> here.facts += facts_of(i - 2 >= 0)
+>>> here.is_natural(i - 1)
 True
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.loop import scalar as sc
+from plica.ir.loop.scalar import (
+    Add,
+    And,
+    Cast,
+    Eq,
+    FloorDiv,
+    FloorMod,
+    Le,
+    Lit,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Scalar,
+    ScalarVar,
+    Select,
+    Sub,
+    dtype_of,
+    index,
+    row_of,
+)
 from plica.ir.loop.scalar_interval import hull
-from plica.ir.type.dim import Polynomial, polynomial
+from plica.ir.type.dim import Polynomial, from_polynomial, is_size, known, polynomial
 from plica.ir.type.dtype import DType, i64
 
 Interval: TypeAlias = tuple[int, int]
@@ -33,9 +56,7 @@ FACTS: Final = 64
 """How many facts are kept for a term; knowing fewer is safe."""
 
 
-def interval(
-    root: sc.Scalar, ranges: Mapping[Term, Interval], memo: dict[Term, Interval]
-) -> Interval:
+def interval(root: Scalar, ranges: Mapping[Term, Interval], memo: dict[Term, Interval]) -> Interval:
     """The least and greatest value an integer term may have; `memo` is for these ranges only."""
     stack = [root]
     while stack:
@@ -60,14 +81,14 @@ class Bounds:
     Those of literals are always the same.
     """
 
-    steps: tuple[tuple[sc.Scalar, str, tuple[sc.Scalar, ...]], ...]
+    steps: tuple[tuple[Scalar, str, tuple[Scalar, ...]], ...]
     literals: Mapping[Term, Interval]
 
 
-def bounds(roots: Iterable[sc.Scalar]) -> Bounds:
+def bounds(roots: Iterable[Scalar]) -> Bounds:
     """How the intervals of terms are found, to be gone through again for each of many ranges."""
-    found: list[tuple[sc.Scalar, str, tuple[sc.Scalar, ...]]] = []
-    done: set[sc.Scalar] = set()
+    found: list[tuple[Scalar, str, tuple[Scalar, ...]]] = []
+    done: set[Scalar] = set()
     stack = [(root, False) for root in roots]
     while stack:
         node, leaving = stack.pop()
@@ -78,9 +99,9 @@ def bounds(roots: Iterable[sc.Scalar]) -> Bounds:
             done.add(node)
             stack.append((node, True))
             stack += [(kid, False) for kid in _operands(node) if kid not in done]
-    steps = tuple([step for step in found if not isinstance(step[0], sc.Lit)])
+    steps = tuple([step for step in found if not isinstance(step[0], Lit)])
     literals: dict[Term, Interval] = {
-        node: _here(node, [], {}) for node, _, _ in found if isinstance(node, sc.Lit)
+        node: _here(node, [], {}) for node, _, _ in found if isinstance(node, Lit)
     }
     return Bounds(steps, literals)
 
@@ -113,84 +134,245 @@ def fill(of: Bounds, ranges: Mapping[Term, Interval], memo: dict[Term, Interval]
         memo[node] = (low, high) if low >= _WHOLE[0] and high <= _WHOLE[1] else _WHOLE
 
 
-_WORDS: Final[dict[type, str]] = {sc.Add: "add", sc.Sub: "sub", sc.Mul: "mul", sc.ScalarVar: "var"}
+_WORDS: Final[dict[type, str]] = {Add: "add", Sub: "sub", Mul: "mul", ScalarVar: "var"}
 _WHOLE: Final = i64.bounds
 
 
-def _operands(node: sc.Scalar) -> tuple[sc.Scalar, ...]:
+def _operands(node: Scalar) -> tuple[Scalar, ...]:
     match node:
         case (
-            sc.Add(left, right)
-            | sc.Sub(left, right)
-            | sc.Mul(left, right)
-            | sc.FloorDiv(left, right)
-            | sc.FloorMod(left, right)
-            | sc.Min(left, right)
-            | sc.Max(left, right)
-        ) if sc.dtype_of(node).is_integer:
+            Add(left, right)
+            | Sub(left, right)
+            | Mul(left, right)
+            | FloorDiv(left, right)
+            | FloorMod(left, right)
+            | Min(left, right)
+            | Max(left, right)
+        ) if dtype_of(node).is_integer:
             return left, right
-        case sc.Select(_, then, orelse) if sc.dtype_of(node).is_integer:
+        case Select(_, then, orelse) if dtype_of(node).is_integer:
             return then, orelse
-        case sc.Cast(value, to) if to.is_integer and sc.dtype_of(value).kind != "float":
+        case Cast(value, to) if to.is_integer and dtype_of(value).kind != "float":
             return (value,)
         case _:
             return ()
 
 
-def _here(node: sc.Scalar, kids: list[Interval], ranges: Mapping[Term, Interval]) -> Interval:
-    of = sc.dtype_of(node)
+def _here(node: Scalar, kids: list[Interval], ranges: Mapping[Term, Interval]) -> Interval:
+    of = dtype_of(node)
     if of.is_float:
         return (0, 0)  # nobody asks: an index is an integer
     whole = of.bounds
     found: Interval = whole
     match node, kids:
-        case sc.Lit(value, _), _:
+        case Lit(value, _), _:
             found = (int(value), int(value))
-        case sc.ScalarVar(), _:
+        case ScalarVar(), _:
             found = ranges.get(node, whole)
-        case sc.Select(), [one, two]:
+        case Select(), [one, two]:
             found = hull(one, two)  # type: ignore[assignment]  # of integers
-        case sc.Cast(), [only]:
+        case Cast(), [only]:
             found = only
         case _, [one, two]:
-            row = sc.row_of(node)
+            row = row_of(node)
             of_row = None if row is None or row.range is None else row.range(one, two)
             found = whole if of_row is None else of_row  # type: ignore[assignment]  # of integers
     return found if whole[0] <= found[0] and found[1] <= whole[1] else whole
 
 
 @lru_cache(maxsize=1024)  # copies of an unrolled loop ask again
-def facts_of(condition: sc.Scalar) -> tuple[Polynomial, ...]:
+def facts_of(condition: Scalar) -> tuple[Polynomial, ...]:
     """Polynomials that are not negative where the condition holds."""
     found: list[Polynomial] = []
     stack = [condition]
     while stack and len(found) < FACTS:
         node = stack.pop()
         match node:
-            case sc.And(left, right):
+            case And(left, right):
                 stack += [right, left]
-            case sc.Le(left, right) if _is_index(left):
+            case Le(left, right) if _is_index(left):
                 found.append(polynomial(right - left))
-            case sc.Lt(left, right) if _is_index(left):
+            case Lt(left, right) if _is_index(left):
                 found.append(polynomial(right - left - 1))
-            case sc.Eq(left, right) if _is_index(left):
+            case Eq(left, right) if _is_index(left):
                 found += [polynomial(right - left), polynomial(left - right)]
     return tuple(found)
 
 
-def implied(term: sc.Scalar, facts: Iterable[Polynomial]) -> bool:
-    """Whether some fact shows by itself that an index term is not negative."""
-    ours = polynomial(term)
-    for fact in facts:
-        rest = {key: count for key, (_, count) in ours.items()}
-        for key, (_, count) in fact.items():
-            rest[key] = rest.get(key, 0) - count
-        constant = rest.pop(frozenset(), 0)
-        if constant >= 0 and not any(rest.values()):
-            return True
-    return False
-
-
-def _is_index(node: sc.Scalar) -> bool:
-    of: DType = sc.dtype_of(node)
+def _is_index(node: Scalar) -> bool:
+    of: DType = dtype_of(node)
     return of.kind == "int" and of.bits == 64
+
+
+TRIED: Final = 16
+"""How many conditions around a place are made use of."""
+
+OPEN: Final = (0, 2**40)
+"""What is known of a dim: no array is larger in any direction."""
+
+
+class KnownBounds:
+    """What is known at a place in a kernel from what stands around it.
+
+    Loops that are open and variables with a value, between which bounds they are; and what is not
+    negative, by the conditions that hold there.
+
+    >>> from plica.ir.loop.tensor import axis
+    >>> known, i, j = KnownBounds(), axis("i"), axis("j")
+    >>> known.bound(i, (0, 3)), known.bound(j, (0, 15))
+    (None, None)
+    >>> known.is_natural(index(39) - (i * 10 + j))
+    False
+    >>> known.facts.append(polynomial(index(9) - j))
+    >>> known.is_natural(index(39) - (i * 10 + j))
+    True
+    """
+
+    def __init__(self) -> None:
+        self.facts: list[Polynomial] = []
+        self.ranges: dict[Term, Interval] = {}
+        self._intervals: dict[Term, Interval] = {}
+
+    def bound(self, var: ScalarVar, bounds: Interval) -> None:
+        """A variable has a value within some bounds."""
+        self.ranges[var] = bounds
+        self._intervals.clear()
+
+    def unbound(self, var: ScalarVar) -> None:
+        """It has none any more."""
+        del self.ranges[var]
+        self._intervals.clear()
+
+    def interval(self, term: Scalar) -> Interval:
+        """The least and greatest value an integer may have here."""
+        found = self._intervals.get(term)
+        return interval(term, self.ranges, self._intervals) if found is None else found
+
+    def prepare(self, of: Bounds) -> None:
+        """Find the intervals of terms that will be asked for."""
+        fill(of, self.ranges, self._intervals)
+
+    def divides_naturals(self, node: FloorDiv | FloorMod) -> bool:
+        """Whether neither side of a quotient is negative, nor the right one 0."""
+        if not dtype_of(node).is_integer:
+            return False
+        return self.interval(node.left)[0] >= 0 and self.interval(node.right)[0] > 0
+
+    def is_inside(self, term: Scalar, count: int | Scalar, more: Sequence[Polynomial] = ()) -> bool:
+        """Whether the conditions that hold here, and some more, show an index to be below a count.
+
+        An index whose interval is inside needs no condition.
+        """
+        low, high = self.interval(term)
+        facts = [*self.facts, *more]
+        if not isinstance(count, int):
+            return (low >= 0 or self.is_natural(term, facts)) and self.is_natural(
+                count - 1 - term, facts
+            )
+        if low >= 0 and high < count:
+            return True
+        if not facts and (low < 0 or high >= count):
+            return False
+        return (low >= 0 or self.is_natural(term, facts)) and (
+            high < count or self.is_natural(index(count - 1) - term, facts)
+        )
+
+    def is_natural(self, term: Scalar, facts: Sequence[Polynomial] | None = None) -> bool:
+        """Whether an index cannot be negative: what is left of it without facts cannot.
+
+        The lesser of two is one of them, where it is not more than the other.
+        """
+        told = list(reversed(self.facts if facts is None else facts))[:TRIED]
+        cases = _cases(polynomial(term))
+        return all(self._follows(whole, [*more, *told]) for whole, more in cases)
+
+    def _follows(self, whole: Polynomial, told: Sequence[Polynomial]) -> bool:
+        """Whether facts say that a polynomial is not negative."""
+        if self._least(whole) >= 0:
+            return True
+        for first in told:  # the innermost tells most, but any may be the one to begin with
+            rest = dict(whole)
+            for fact in [first, *[each for each in told if each is not first]]:
+                times = _times(rest, fact)
+                for key, (atoms, count) in fact.items() if times else ():
+                    rest[key] = (atoms, rest.get(key, (atoms, 0))[1] - times * count)
+                if times and self._least(rest) >= 0:
+                    return True
+        return False
+
+    def _least(self, of: Polynomial) -> int:
+        """A number that a polynomial is not less than."""
+        total = 0
+        for key, (_, count) in of.items():
+            low, high = count, count
+            for atom, power in key:
+                bounds = self._bounds(atom)
+                for _ in range(power):
+                    corners = [a * b for a in (low, high) for b in bounds]
+                    low, high = min(corners), max(corners)
+            total += low
+        return total
+
+    def _bounds(self, of: Scalar) -> Interval:
+        """Between what a part of an index is: a size of an array is checked before it is used, so
+        what is made of sizes alone, none taken from another, has no wrong sign."""
+        low, high = self.interval(of)
+        is_checked = low < 0 and all(self.ranges.get(each) == OPEN for each in free_vars(of))
+        return (0, max(0, high)) if is_checked and is_size(of) else (low, high)
+
+
+def _cases(whole: Polynomial) -> list[tuple[Polynomial, list[Polynomial]]]:
+    """A polynomial with one of two in the place of the lesser or greater of them, and what is not
+    negative where it is so."""
+    for key, (_, count) in whole.items():
+        match [*key]:
+            case [(Min(left, right) | Max(left, right) as choice, 1)]:
+                rest = {other: each for other, each in whole.items() if other != key}
+                gap = left - right if isinstance(choice, Max) else right - left
+                return [
+                    (polynomial(from_polynomial(rest) + left * count), [polynomial(gap)]),
+                    (
+                        polynomial(from_polynomial(rest) + right * count),
+                        [polynomial(index(0) - gap)],
+                    ),
+                ]
+            case _:
+                pass
+    return [(whole, [])]
+
+
+def within(var: ScalarVar, extent: Scalar) -> list[Polynomial]:
+    """What is not negative in a loop, besides its variable."""
+    found: list[Polynomial] = []
+    stack = [extent]
+    while stack:
+        term = stack.pop()
+        match term:
+            case Min(left, right):
+                stack += [right, left]
+            case Max(left, Lit(value, _)) | Max(Lit(value, _), left) if value <= 0:
+                stack.append(left)  # the loop runs, so the extent is more than that
+            case Lit():
+                pass  # the bounds of the variable say it already
+            case _:
+                found.append(polynomial(term - var - 1))
+                found += _quotients(term)
+    return found
+
+
+def _quotients(of: Scalar) -> list[Polynomial]:
+    """What is not negative of a term with `n // 8` in it: `n - 8 * (n // 8)`."""
+    return [
+        polynomial(node.left - node.right * node)
+        for node in post_order(of)
+        if isinstance(node, FloorDiv) and (known(node.right) or 0) > 0
+    ]
+
+
+def _times(rest: Polynomial, fact: Polynomial) -> int:
+    """How often a fact can be taken away so that something of the rest goes with it."""
+    for key, (_, count) in fact.items():
+        if key and key in rest:
+            left = rest[key][1]
+            return left // count if count and left % count == 0 and left // count > 0 else 0
+    return 0

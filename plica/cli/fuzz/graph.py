@@ -63,6 +63,8 @@ def fuzz_graph(arguments: argparse.Namespace) -> int:
     _say_unused(_extra(arguments), contract)
 
     def idle(report: GraphFuzzReport) -> list[str]:
+        if report.finding is not None:  # what was found ended it
+            return []
         named = map(named_pass, arguments.passes)
         return [each.name for each in named if not report.fired.get(each.name)]
 

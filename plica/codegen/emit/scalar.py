@@ -26,7 +26,7 @@ the terms in an inner scope, in which what is known around it need not be writte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from attrs import frozen
@@ -35,8 +35,8 @@ from plica.ir.loop.scalar import Add, Lit, Load, Reduce, Scalar, ScalarVar, dtyp
 from plica.ir.type.dtype import DType
 
 __all__ = [
-    "Add", "Frame", "Nest", "Order", "OrderStep", "Row", "V", "Walk", "Within", "fold", "nest",
-    "operands", "order",
+    "Add", "Frame", "Nest", "Order", "OrderStep", "Row", "V", "Walk", "Within", "fold",
+    "known_around", "nest", "operands", "order",
 ]  # fmt: skip
 
 V = TypeVar("V")
@@ -146,6 +146,26 @@ class Frame(Generic[V]):
         """The value of a part that is written here already."""
         number = self.order.numbers.get(node)
         return None if number is None else self.found[number]
+
+
+def known_around(
+    frame: Frame[V], hidden: Callable[[Frame[V]], Set[Scalar]] = lambda frame: frozenset()
+) -> Callable[[Scalar], V | None]:
+    """Gives what is written in a frame and around it already, but for what is hidden there."""
+    frames: list[tuple[Frame[V], Set[Scalar]]] = []
+    at: Frame[V] | None = frame
+    while at is not None:
+        frames.append((at, hidden(at)))
+        at = at.outer
+
+    def known(node: Scalar) -> V | None:
+        for each, without in frames:
+            value = each.value(node)
+            if value is not None and node not in without:
+                return value
+        return None
+
+    return known
 
 
 Row: TypeAlias = Callable[[OrderStep, Frame[V]], V]

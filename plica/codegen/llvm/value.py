@@ -11,17 +11,27 @@ In a vectorized loop a term that depends on its variable becomes a vector of all
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
+from plica.analysis.constant_bound import within
 from plica.codegen.emit.contraction import accumulations, factors, summed_factors
 from plica.codegen.emit.operator import operation
-from plica.codegen.emit.scalar import Frame, Order, OrderStep, Row, Walk, fold, nest, order
+from plica.codegen.emit.scalar import (
+    Frame,
+    Order,
+    OrderStep,
+    Row,
+    Walk,
+    fold,
+    known_around,
+    nest,
+    order,
+)
 from plica.codegen.llvm.access import MemoryEmitter, Size, nothing
 from plica.codegen.llvm.dialect import LLVM, literal, register
 from plica.codegen.llvm.evaluation_order import EvaluationOrder, of_literal, parts, recipe
-from plica.codegen.llvm.free_value import EASY, easy, is_natural, summed
+from plica.codegen.llvm.free_value import EASY, easy, summed
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue, constant, valued, wrapped
-from plica.codegen.llvm.loop_context import FAR, LoopContext, within
+from plica.codegen.llvm.loop_context import FAR, LoopContext
 from plica.codegen.llvm.scalar import multiply_add
 from plica.codegen.llvm.scope import outside, unsafe
 from plica.codegen.llvm.writer import LlvmWriter
@@ -54,7 +64,7 @@ class LlvmValues:
         self.fused = fused
         self.lanes = Lanes(w)
         self.around = LoopContext(self.lanes)
-        self.lanes.naturals = partial(is_natural, around=self.around)
+        self.lanes.naturals = self.around.divides_naturals
         self.access = MemoryEmitter(self.lanes)
         self.access.size = self._size
         self.registers: list[str] = []  # lines that reserve memory in the function's first block
@@ -150,20 +160,8 @@ class LlvmValues:
 
     def _within(self, roots: Sequence[Scalar], frame: Frame[LaneValue]) -> Order[LaneValue]:
         """The order of terms in a loop: a check that was made outside says nothing inside."""
-        around: list[tuple[Frame[LaneValue], set[Scalar]]] = []
-        at: Frame[LaneValue] | None = frame
-        while at is not None:
-            around.append((at, unsafe(at)))
-            at = at.outer
-
-        def known_(node: Scalar) -> LaneValue | None:
-            for scope, doubtful in around:
-                value = scope.value(node)
-                if value is not None and node not in doubtful:
-                    return value
-            return None
-
-        return order(roots, self._operands, self._row, of_literal, known_)
+        known_here = known_around(frame, unsafe)
+        return order(roots, self._operands, self._row, of_literal, known_here)
 
     def _row(self, node: Scalar) -> Row[LaneValue] | tuple[str, object]:
         """What writes a part."""

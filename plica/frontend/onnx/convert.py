@@ -57,6 +57,7 @@ DEEPEST: Final = 60
 """Functions that call functions, and graphs inside of graphs, may nest so deep."""
 
 LISTS: Final = (SequenceValue, RaggedValue)
+"""Values that are no tensors."""
 
 KEPT: Final = ("DequantizeLinear",)
 """What is not computed here: whoever works in integers looks for those behind it."""

@@ -63,6 +63,9 @@ class StageFinding:
     reason: str
     pytest: str
 
+    def __str__(self) -> str:
+        return f"{self.rule or self.stage}: {self.reason}\n\n{self.pytest}"
+
     def to_data(self) -> dict[str, Any]:
         return attrs.asdict(self)
 
