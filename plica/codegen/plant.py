@@ -87,9 +87,7 @@ def _then(
 
 
 def _mapped(kernel: Kernel, change: Callable[[Term], Term]) -> Kernel:
-    made = map_bottom_up(change, kernel)
-    assert isinstance(made, Kernel)
-    return made
+    return map_bottom_up(change, kernel)
 
 
 PASSES: Final[dict[str, Passes]] = {

@@ -240,9 +240,7 @@ def without_differences(kernel: Kernel) -> Kernel:
             return Add(node.left, node.right)
         return node
 
-    made = map_bottom_up(added, kernel)
-    assert isinstance(made, Kernel)
-    return made
+    return map_bottom_up(added, kernel)
 
 
 def meaning(kernel: Kernel, arrays: Sequence[Array]) -> tuple[Array, ...]:

@@ -212,8 +212,10 @@ def _region(root: Term) -> list[Term]:
     return order
 
 
-def substitute(term: T, mapping: Mapping[Any, Term]) -> Term:
+def substitute(term: T, mapping: Mapping[Any, Term]) -> T:
     """Replace free variables, renaming bound ones where they would capture.
+
+    What stands for a variable is of its grammar, so a term gives one of its own grammar.
 
     Any: the keys are variables, of whichever class the caller has (maps are invariant in them).
     """
@@ -221,9 +223,9 @@ def substitute(term: T, mapping: Mapping[Any, Term]) -> Term:
     if not mapping or free_vars(term).isdisjoint(mapping):
         return term
     if term in mapping:
-        return mapping[term]
+        return cast(T, mapping[term])
     with paused():
-        return _substitute(term, mapping)
+        return cast(T, _substitute(term, mapping))
 
 
 def _substitute(term: Term, mapping: Mapping[Any, Term]) -> Term:

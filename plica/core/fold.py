@@ -24,6 +24,7 @@ from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term, rebuild
 
 R = TypeVar("R")
+T = TypeVar("T", bound=Term)
 
 
 def post_order(*roots: Term) -> list[Term]:
@@ -60,8 +61,11 @@ def fold(algebra: Callable[[Term, tuple[R, ...]], R], root: Term) -> R:
     return memo[root]
 
 
-def map_bottom_up(f: Callable[[Term], Term], root: Term) -> Term:
-    """Apply `f` to every node after its children.  `map_bottom_up(identity, t) is t`."""
+def map_bottom_up(f: Callable[[Term], Term], root: T) -> T:
+    """Apply `f` to every node after its children.  `map_bottom_up(identity, t) is t`.
+
+    `f` gives a term of the grammar of the one it is given.
+    """
     memo: dict[Term, Term] = {}
     with paused():
         for node in post_order(root):
@@ -70,10 +74,10 @@ def map_bottom_up(f: Callable[[Term], Term], root: Term) -> Term:
                 memo[node] = f(node if new == kids else rebuild(node, new))
             else:
                 memo[node] = f(node)
-    return memo[root]
+    return cast(T, memo[root])
 
 
-def map_top_down(f: Callable[[Term], Term], root: Term) -> Term:
+def map_top_down(f: Callable[[Term], Term], root: T) -> T:
     """Apply `f` to every node before its children, then to the children of the result."""
     memo: dict[Term, Term] = {}
     head: dict[Term, Term] = {}
@@ -92,7 +96,7 @@ def map_top_down(f: Callable[[Term], Term], root: Term) -> Term:
                 head[node] = new = f(node)
                 stack.append((node,))
                 stack.extend([kid for kid in reversed(new._children) if kid not in head])
-    return memo[root]
+    return cast(T, memo[root])
 
 
 def universe(root: Term) -> Iterator[Term]:

@@ -62,7 +62,7 @@ def chosen(root: T, ranges: Ranges) -> T:
             node = node.then if said else node.orelse
         return node
 
-    return map_top_down(choose, root)  # type: ignore[return-value]  # of the same class
+    return map_top_down(choose, root)
 
 
 def _decided(condition: Scalar, ranges: Ranges) -> bool | None:

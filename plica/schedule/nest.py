@@ -102,14 +102,11 @@ def _nest(store: Store, loops: tuple[For, ...], values: Values) -> Nest:
 
 
 def _substituted(store: Store, values: Values) -> Store:
-    found = substitute(store, values) if values else store
-    assert isinstance(found, Store)
-    return found
+    return substitute(store, values) if values else store
 
 
 def _at(term: Scalar, values: Values) -> Scalar:
     if not values:
         return term
     found = substitute(term, values)
-    assert isinstance(found, Scalar)
     return simple(found)

@@ -75,7 +75,6 @@ def redirected(step: Step, table: Mapping[Handle, Handle]) -> Step:
         return table.get(node, node) if isinstance(node, Handle) else node
 
     moved = map_bottom_up(move, step.instruction)
-    assert isinstance(moved, Instruction)
     return Step(moved, step.decision)
 
 

@@ -139,8 +139,7 @@ def _reduced(of: Each, at: sc.Load, key: sc.ScalarVar, word: str) -> sc.Scalar |
     body = whole.body
     if isinstance(body, sc.Cast) and body.dtype is f64:  # terms of f32 are added up in f64
         body = body.value
-    found = substitute(body, {**there, whole.axes[0]: key})
-    return found if isinstance(found, sc.Scalar) else None
+    return substitute(body, {**there, whole.axes[0]: key})
 
 
 def _linear(of: sc.Scalar, element: sc.Scalar, key: sc.ScalarVar) -> Linear | None:

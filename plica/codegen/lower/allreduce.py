@@ -116,8 +116,8 @@ def _update(block: st.Block) -> Update:
             value = sides[1] if sides[0] is old else sides[0]
             if isinstance(value, Scalar) and body.buffer not in free_vars(value):
                 values = dict(zip(block.vars, block.bindings, strict=True))
-                parts = [substitute(each, values) for each in (*body.indices, init.value, value)]
-                *indices, start, term = [each for each in parts if isinstance(each, Scalar)]
+                parts = (*body.indices, init.value, value)
+                *indices, start, term = [substitute(each, values) for each in parts]
                 return Update(body.buffer, tuple(indices), word, start, term)
     message = f"The block {str(block.label)!r} cannot be reduced across threads."
     expected = f"an init, and an update by one of {', '.join(MEANING)}"

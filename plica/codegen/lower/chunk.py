@@ -141,7 +141,7 @@ def _alike(kernel: Kernel, rowed: dict[Buffer, bool], places: tuple[ScalarVar, .
     # The shapes of buffers hold dims, too: terms are what asks.
     return not any(
         node in asked
-        for stmt in statements(rest)  # type: ignore[arg-type]  # a term keeps its sort
+        for stmt in statements(rest)
         for each in _terms(stmt)
         for node in post_order(each)
     )

@@ -267,4 +267,4 @@ def _moved(body: st.Stmt, old: Buffer, new: Buffer, starts: Sequence[Scalar | No
             case _:
                 return node
 
-    return map_bottom_up(change, body)  # type: ignore[return-value]  # a statement gives a statement
+    return map_bottom_up(change, body)

@@ -49,7 +49,6 @@ def extents_of_inputs(of: Function) -> Function:
         return node if known(whole) is not None else _value(whole, where) or node
 
     body = map_bottom_up(change, of.body)
-    assert isinstance(body, Expr)
     return of if body is of.body else attrs.evolve(of, body=body)
 
 

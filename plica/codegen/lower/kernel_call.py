@@ -66,7 +66,7 @@ def dense(kernel: Kernel) -> Kernel:
     plain = {each: Buffer(each.name, each.shape, each.dtype, each.scope) for each in laid}
     params = tuple([plain.get(each, each) for each in kernel.params])
     body = substitute(kernel.body, plain)
-    return evolve(kernel, params=params, body=body)  # type: ignore[arg-type]  # a term keeps its sort
+    return evolve(kernel, params=params, body=body)
 
 
 def check_called(module: Module) -> None:

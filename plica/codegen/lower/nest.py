@@ -163,7 +163,7 @@ def _of_row(of: Each, row: tuple[sc.ScalarVar, ...], kept: Mapping[sc.Buffer, sc
 
     value = map_bottom_up(new, substitute(of.value, here))
     out = sc.Buffer(of.out.name, of.out.shape[rows:], of.out.dtype)
-    return Each(out, of.axes[rows:], value)  # type: ignore[arg-type]  # scalars give scalars
+    return Each(out, of.axes[rows:], value)
 
 
 def open_sizes(of: Sequence[sc.Buffer], body: Stmt) -> tuple[sc.ScalarVar, ...]:
@@ -323,7 +323,7 @@ def last_store(
     terms: list[sc.Scalar] = [after.value, *after.indices]
     if walk.turned:
         turned: dict[Term, Term] = dict(walk.turned)
-        terms = [substitute(each, turned) for each in terms]  # type: ignore[misc]  # scalars give scalars
+        terms = [substitute(each, turned) for each in terms]
 
     def filled(node: Term) -> Term:
         return value if isinstance(node, sc.Load) and node.buffer is after.reduced else node

@@ -112,7 +112,7 @@ def without_units(of: Stages) -> Stages:
     def put(of: sc.Scalar) -> sc.Scalar:
         if free_vars(of).isdisjoint(single):
             return of
-        return dim(substitute(of, zero))  # type: ignore[arg-type]  # scalars give scalars
+        return dim(substitute(of, zero))
 
     def change(node: Term) -> Term:
         match node:
@@ -126,7 +126,7 @@ def without_units(of: Stages) -> Stages:
                 return node
 
     body = map_bottom_up(change, old.body) if single else old.body
-    if not isinstance(body, sc.Scalar) or not free_vars(body).isdisjoint(single):
+    if not free_vars(body).isdisjoint(single):
         return of
     axes, extents = tuple([a for a, _ in left]), tuple([n for _, n in left])
     value = sc.Reduce(old.combiner, axes, extents, body, old.runs)

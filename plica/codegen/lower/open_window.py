@@ -173,7 +173,7 @@ class _Writer:
             axis, size = around.pop()
             each = (size + (self.blocks - 1)) // self.blocks
             there = block * each + part
-            body = substitute(image, {axis: there})  # type: ignore[assignment]  # a statement stays one
+            body = substitute(image, {axis: there})
             if self.blocks > 1:
                 body = Branch(sc.Lt(there, size), body, NOTHING)
             around.append((part, each))

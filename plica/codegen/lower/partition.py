@@ -122,7 +122,7 @@ def _parts(loop: st.For, cut: LoopCut) -> tuple[st.Stmt, ...]:
             body = mapped(loop.body, partial(_settle, settled=settled)) if settled else loop.body
             here = body if known(start) == 0 else substitute(body, {loop.var: loop.var + start})
             notes = st.annotated(loop.annotations, cut_choices=None)
-            found.append(st.For(loop.var, extent, loop.kind, here, notes))  # type: ignore[arg-type]  # a term keeps its sort
+            found.append(st.For(loop.var, extent, loop.kind, here, notes))
     return tuple(found)
 
 

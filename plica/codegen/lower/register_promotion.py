@@ -81,7 +81,7 @@ def _with_registers(body: st.Stmt, used: set[Name]) -> st.Stmt | None:
     inner = map_bottom_up(change, joined)
     for tag in reversed(tags):
         inner = st.For(whole[tag], index(tags[tag]), tag, inner)  # type: ignore[arg-type]  # a tag is a kind, a term keeps its sort
-    return inner  # type: ignore[return-value]  # likewise
+    return inner
 
 
 def _threads(body: st.Stmt) -> dict[str, int] | None:
@@ -124,7 +124,7 @@ def _joined(body: st.Stmt, whole: dict[str, ScalarVar], tags: dict[str, int]) ->
             return stmt.body
         return st.Branch(Lt(stmt.var, stmt.extent), stmt.body, st.NOTHING)
 
-    return substitute(mapped(body, bare), now)  # type: ignore[return-value]  # a term keeps its sort
+    return substitute(mapped(body, bare), now)
 
 
 def _axes(

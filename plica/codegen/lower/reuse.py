@@ -124,4 +124,4 @@ def _moved(body: Stmt, homes: Mapping[Buffer, Buffer]) -> Stmt:
             case _:
                 return node
 
-    return map_bottom_up(change, body)  # type: ignore[return-value]  # a statement gives one
+    return map_bottom_up(change, body)

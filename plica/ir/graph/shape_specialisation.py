@@ -189,7 +189,6 @@ def apart(of: Module) -> Module:
     named = substitute(
         Function((), main.types, main.params, main.ret, main.body, main.attrs), dict(new)
     )
-    assert isinstance(named, Function)
     whole = Function(
         tuple(new.values()), named.types, named.params, named.ret, named.body, named.attrs
     )

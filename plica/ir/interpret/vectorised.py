@@ -148,7 +148,6 @@ class _Plan:
         def place(term: Scalar) -> tuple[int, int]:
             fixed = sure(term)
             new = substitute(fixed, stand_ins) if stand_ins else fixed
-            assert isinstance(new, Scalar)
             return tape.place(new)
 
         self.guard = place(of.guard)
@@ -349,9 +348,7 @@ class _Sure:
     def __call__(self, term: Scalar) -> Scalar:
         if not self.unsure or free_vars(term).isdisjoint(self.unsure):
             return term
-        new = map_bottom_up(self.guarded, term)
-        assert isinstance(new, Scalar)
-        return new
+        return map_bottom_up(self.guarded, term)
 
     def guarded(self, node: Term) -> Term:
         if not isinstance(node, Load) or node.buffer not in self.unsure:

@@ -172,7 +172,7 @@ class Representation:
         definition = self.made[of.data]
         at: dict[Term, Term] = dict(zip(definition.types, of.args, strict=True))
         found = definition.constructors[index].fields
-        return tuple([substitute(each, at) for each in found])  # type: ignore[misc]  # types
+        return tuple([substitute(each, at) for each in found])
 
     def definitions(self) -> dict[Defined, Definition]:
         """The data types and what applies functions."""

@@ -302,7 +302,7 @@ class Unfolder:
     def _type(self, of: Type, activation: Activation) -> Type:
         if not activation.types:
             return of
-        return substitute(of, activation.types)  # type: ignore[return-value]  # a type stays one
+        return substitute(of, activation.types)
 
     def _pattern(self, pattern: ex.Pattern, activation: Activation) -> ex.Pattern:
         match pattern:

@@ -130,8 +130,7 @@ def _without_single(of: sc.Load, terms: Mapping[sc.ScalarVar, int]) -> sc.Load:
     gone: dict[sc.ScalarVar, sc.Scalar] = {
         each: sc.index(0) for each, size in terms.items() if size == 1
     }
-    places = [substitute(place, gone) for place in of.indices]
-    return sc.Load(of.buffer, tuple([each for each in places if isinstance(each, sc.Scalar)]))
+    return sc.Load(of.buffer, tuple([substitute(place, gone) for place in of.indices]))
 
 
 def _widened(of: sc.Scalar) -> sc.Load | None:

@@ -96,7 +96,6 @@ class _Apart:
         """A stage with one of its axes as two."""
         self.axis = axis
         value = map_bottom_up(self._node, of.value)
-        assert isinstance(value, Scalar)
         if axis is None:
             return Each(of.out, of.axes, value)
         self.fails |= axis in free_vars(value)

@@ -54,7 +54,6 @@ def sampled(of: Contraction) -> tuple[Each, Contraction] | None:
     column = names.var("q")
     width = of.sizes[j]
     value = substitute(of.data, {**own, i: column // width, j: column % width})
-    assert isinstance(value, Scalar)
     return Each(found.data.buffer, (*own.values(), column), value), found
 
 

@@ -126,7 +126,7 @@ def _first(fold: Each, epilogue: Each | None) -> sc.Scalar | None:
     own: dict[Term, Term] = dict(zip(epilogue.axes, fold.axes, strict=True))
     for other, total in permutations(parts, 2):
         if total is read and join(other, total) is epilogue.value:
-            return substitute(other, own)  # type: ignore[return-value]  # scalars give scalars
+            return substitute(other, own)
     return None
 
 
@@ -204,7 +204,7 @@ def _terms(fold: Each, found: _Scattered, store: Store, names: Names, machine: M
     outer = [each for each in others if each in asked]
     inner = [each for each in others if each not in asked]
     place = names.var("place")
-    step: Stmt = substitute(store, {found.axis: place})  # type: ignore[assignment]  # a store gives one
+    step: Stmt = substitute(store, {found.axis: place})
     for at, axis in reversed(list(enumerate(inner))):
         wide = at == len(inner) - 1 and sizes[axis] >= SHORTEST
         kind: LoopKind = "vectorized" if wide else "serial"

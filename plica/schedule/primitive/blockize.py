@@ -121,7 +121,6 @@ def _around_several(kernel: Kernel, site: Site[For]) -> Block:
     # Iterations that never meet write different elements, as spatial variables promise.
     kinds: list[IterKind] = ["opaque" if conflicts(each) else "spatial" for each in outer]
     body = substitute(loop, {each.var: var for each, var in zip(outer, own, strict=True)})
-    assert isinstance(body, For)
     first = next((str(each.block.label) for each in children(loop)), str(loop.var.name))
     return Block(
         fresh_label(kernel, f"{first}_o"),
@@ -278,7 +277,6 @@ class _Division:
         renamed = {block.vars[at]: var for at, var in zip(spatial, variables, strict=True)}
         assert block.init is not None
         begun = substitute(block.init, renamed)
-        assert isinstance(begun, Stmt)
         label = fresh_label(self.kernel, f"{block.label}_init")
         extents = [block.extents[at] for at in spatial]
         values = [_at(bindings[at], moved) for at in spatial]
@@ -292,7 +290,6 @@ class _Division:
 
 def _at(term: Scalar, values: dict[Term, Scalar] | dict[ScalarVar, Scalar]) -> Scalar:
     found = substitute(term, values)
-    assert isinstance(found, Scalar)
     return simple(found)
 
 

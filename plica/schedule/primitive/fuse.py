@@ -84,7 +84,7 @@ class Fuse(Instruction):
         body = loops[-1].body
         if any(known(loop.extent) is None for loop in loops[1:]):
             body = gathered(body, loops, var)
-        body = tidied(substitute(body, values), frozenset({var}), inside)  # type: ignore[arg-type]  # a term keeps its sort
+        body = tidied(substitute(body, values), frozenset({var}), inside)
         new = trimmed(For(var, whole, "serial", body), context)
         return Edited(replace(scene.kernel, sites[0], new), (var,))
 

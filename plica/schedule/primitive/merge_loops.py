@@ -63,8 +63,7 @@ class MergeLoops(Instruction):
             for mine, theirs in zip(first, nest, strict=True):
                 if (problem := plain_loop(theirs)) is not None:
                     return problem
-                extent = substitute(theirs.extent, values)
-                if not isinstance(extent, Scalar) or not same_dim(mine.extent, extent):
+                if not same_dim(mine.extent, substitute(theirs.extent, values)):
                     where, expected = f"the loop {theirs.var.name}", f"that of {mine.var.name}"
                     return Problem("extents", where, expected, "another extent")
         return self.meets(found)
@@ -123,7 +122,7 @@ class MergeLoops(Instruction):
         bodies: list[Stmt] = []
         for nest in found.loops:
             values = {theirs.var: mine.var for mine, theirs in zip(first, nest, strict=True)}
-            bodies.append(substitute(nest[-1].body, values))  # type: ignore[arg-type]  # a statement
+            bodies.append(substitute(nest[-1].body, values))
         body = seq(*bodies)
         for loop in reversed(first):
             body = For(loop.var, loop.extent, loop.kind, body, loop.annotations)

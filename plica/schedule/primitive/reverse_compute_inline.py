@@ -233,9 +233,7 @@ def _with_input(value: Scalar, buffer: Buffer, made: Scalar) -> Scalar:
     def each(node: Term) -> Term:
         return made if isinstance(node, Load) and node.buffer is buffer else node
 
-    found = map_bottom_up(each, value)
-    assert isinstance(found, Scalar)
-    return found
+    return map_bottom_up(each, value)
 
 
 def _outside(
@@ -260,7 +258,6 @@ def _outside(
             for condition in (Le(index(0), place), Lt(place, size)):
                 if not can_prove(condition, inner):
                     term = substitute(condition, values)
-                    assert isinstance(term, Scalar)
                     found[term] = None
     return list(found)
 

@@ -79,7 +79,7 @@ def with_buffer(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
     while stack:
         stmt, above = stack.pop()
         if isinstance(stmt, Alloc) and stmt.buffer is old:
-            body: Stmt = substitute(stmt.body, {old: new})  # type: ignore[assignment]  # a statement
+            body: Stmt = substitute(stmt.body, {old: new})
             return with_body(kernel, rebuilt(above, Alloc(new, body)))
         inside = substatements(stmt)
         for position in range(len(inside) - 1, -1, -1):

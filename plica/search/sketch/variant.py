@@ -193,9 +193,7 @@ def _moved(of: Instruction, where: Callable[[Handle], Handle]) -> Instruction:
         assert isinstance(found, Term)
         return found
 
-    made = map_bottom_up(move, of)
-    assert isinstance(made, Instruction)
-    return made
+    return map_bottom_up(move, of)
 
 
 PRODUCT: Final = """
