@@ -83,8 +83,7 @@ def sizes_of(dims: Sequence[Scalar]) -> tuple[Size, ...]:
     """The shape or the strides of a buffer, as numbers where they are known."""
     found: list[Size] = []
     for each in dims:
-        size = known(each)
-        if size is None:
+        if (size := known(each)) is None:
             size = evaluate(each, {}) if not free_vars(each) else None
         found.append(each if size is None else size)
     return tuple(found)
@@ -186,8 +185,7 @@ class MemoryEmitter:
         return w.let(f"phi {kind} [ {stored}, %{end} ], [ zeroinitializer, %{before} ]")
 
     def _read(self, buffer: Buffer, at: LaneValue, sound: bool) -> str:
-        step = at.step
-        if step is None:
+        if (step := at.step) is None:
             return self._gathered(buffer, at)
         if step == 0:
             place, where = self.places[buffer], self.address(buffer, at, sound)

@@ -163,7 +163,7 @@ def _of_row(of: Each, row: tuple[sc.ScalarVar, ...], kept: Mapping[sc.Buffer, sc
 
     value = map_bottom_up(new, substitute(of.value, here))
     out = sc.Buffer(of.out.name, of.out.shape[rows:], of.out.dtype)
-    return Each(out, of.axes[rows:], value)  # type: ignore[arg-type]  # scalars give scalars
+    return Each(out, of.axes[rows:], value)
 
 
 def open_sizes(of: Sequence[sc.Buffer], body: Stmt) -> tuple[sc.ScalarVar, ...]:
@@ -182,16 +182,14 @@ def elements(of: Each, out: sc.Buffer, after: StoredElement | None, free: bool =
         walk = LoopOrder(loops, of.axes, lanes.value, 0)
         return loops_around(loops, lanes.held(last_store(lanes.value, walk, out, after)))
     places, terms = (of.axes, []) if after is None else (after.indices, [after.value])
-    found = strips(of, places, terms)
-    if found is not None:
+    if (found := strips(of, places, terms)) is not None:
         return Seq(tuple([_walked(of, out, after, each) for each in found]))
     return _walked(of, out, after, _walk(of, after))
 
 
 def _walked(of: Each, out: sc.Buffer, after: StoredElement | None, walk: LoopOrder) -> Stmt:
     """The loops of a walk."""
-    reductions = exposed(walk.body)
-    if not reductions:
+    if not (reductions := exposed(walk.body)):
         last = walk.where(last_store(walk.body, walk, out, after))
         return loops_around(walk.loops, last, walk.kind)
     outer = walk.loops[: len(walk.loops) - walk.inside]
@@ -325,7 +323,7 @@ def last_store(
     terms: list[sc.Scalar] = [after.value, *after.indices]
     if walk.turned:
         turned: dict[Term, Term] = dict(walk.turned)
-        terms = [substitute(each, turned) for each in terms]  # type: ignore[misc]  # scalars give scalars
+        terms = [substitute(each, turned) for each in terms]
 
     def filled(node: Term) -> Term:
         return value if isinstance(node, sc.Load) and node.buffer is after.reduced else node

@@ -102,7 +102,6 @@ def _block(of: OpenTile, fold: Each, out: Buffer, after: StoredElement | None, t
         walks = [((size + (of.steps - 1)) // of.steps, place, place, Lt(place, size))]
     for many, there, read, guard in walks:
         body = substitute(value, {of.column: read})
-        assert isinstance(body, Scalar)
         here = ((of.lane, output), (of.column, there))
         indices = tuple([dict(here).get(axis, axis) for axis in fold.axes])
         walk = LoopOrder(inner, indices, body, 3, here, "vectorized", None, (near, vector))
@@ -144,7 +143,6 @@ def _one(  # noqa: PLR0917  # a tile, and where it ends
         if not count or not lanes:
             continue
         stmt = substitute(last, {vector: vector + first}) if first else last
-        assert isinstance(stmt, Store | Branch)
         rows = [(vector, index(count)), (lane, index(lanes))]
         order = [*rows, near] if columns else [near, *rows]
         written = [var for var, _ in order[:-1]]
