@@ -87,11 +87,9 @@ def query_of(source: Any, options: Mapping[str, Any]) -> ModelQuery | None:  # A
 
 def known(of: ModelQuery, anew: Compile) -> Executable | None:
     """The executable of a model that was compiled before; `anew` compiles what is asked about."""
-    shared = _SHARED.get(of.key)
-    if shared is not None:
+    if (shared := _SHARED.get(of.key)) is not None:
         return shared
-    told = of.store.get(of.key)
-    if told is None:
+    if (told := of.store.get(of.key)) is None:
         return None
     note = _noted(told)
     if note is None:

@@ -31,8 +31,7 @@ class RegionReader(ScalarReader):
             case _:
                 self.bad(node, 'Buffer[("n", 4), f32]', "This is no type of a buffer.")
                 return None
-        dtype = DTYPE_WORDS.get(self.word(kind) or "")
-        if dtype is None:
+        if (dtype := DTYPE_WORDS.get(self.word(kind) or "")) is None:
             shown = self.origin.excerpt(kind)
             hint = self.problems.suggest(shown, DTYPE_WORDS)
             message, words = "This is no dtype.", ", ".join(DTYPE_WORDS)

@@ -101,8 +101,7 @@ class ScalarReader(CallReader):
         done: list[Any] = []  # Any: values, while steps are under way
         work: list[Work] = [root]
         while work:
-            item = work.pop()
-            if isinstance(item, tuple):
+            if isinstance(item := work.pop(), tuple):
                 build, count = item
                 cut = len(done) - count
                 made = build(done[cut:])
@@ -150,8 +149,7 @@ class ScalarReader(CallReader):
                 done.append(self._unsupported(node))
 
     def _name(self, node: ast.Name) -> Value:
-        bound = self.scope.find(node.id)
-        if bound is not None:
+        if (bound := self.scope.find(node.id)) is not None:
             if isinstance(bound.term, sc.Scalar) or (bound.term is None and bound.region is None):
                 return bound.term
             message = f"{node.id} is {bound}; it is no number."
@@ -196,8 +194,7 @@ class ScalarReader(CallReader):
     def _compare(self, node: ast.Compare, signs: list[ast.cmpop], kids: list[Value]) -> Value:
         whole: sc.Scalar | None = None
         for sign, left, right in zip(signs, kids, kids[1:], strict=False):
-            sides = self.agree(node, [left, right])
-            if sides is None:
+            if (sides := self.agree(node, [left, right])) is None:
                 return None
             one, two = sides[::-1] if type(sign) in SWAPPED else sides
             kind: Any = SWAPPED.get(type(sign)) or SIGNS[type(sign)]

@@ -59,8 +59,7 @@ class StatementReader(RegionReader):
                 case ast.FunctionDef(name) if is_reserved(name):
                     self.scope.bind(name, Bound("region", None, node))
                 case ast.Assign([ast.Name()], value):
-                    wrap = self._named(node, node.targets[0], value)
-                    if wrap is not None:
+                    if (wrap := self._named(node, node.targets[0], value)) is not None:
                         wraps.append(wrap)
                         lists.append([])
                 case _:
@@ -185,8 +184,7 @@ class StatementReader(RegionReader):
         self, node: ast.AugAssign, target: ast.Subscript, value: ast.expr
     ) -> st.Stmt | None:
         """`C[i] += e` as `C[i] = C[i] + e`."""
-        place = self._place(target)
-        if place is None:
+        if (place := self._place(target)) is None:
             self.scalar(value)
             return None
         found = self._fitting(value, self.scalar(value, place[0].dtype), place[0].dtype)
