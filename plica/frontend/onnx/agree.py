@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.value import TensorValue
-from plica.ir.loop.scalar import Scalar
+from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.relation import Shape
-from plica.ir.type.dim import known, same_dim
+from plica.ir.type.dim import known, normal_dim, same_dim
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ BROADCAST: Final = frozenset(
 )  # fmt: skip
 
 
-ASSERTED: Final = frozenset({"MatMul", "Concat"})
+ASSERTED: Final = frozenset(
+    {"MatMul", "Gemm", "Concat", "Conv", "ConvTranspose", "ScatterND", "LayerNormalization"}
+)
 
 LOSSES: Final = frozenset({"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"})
 """Those whose second input is a class for each place of the first."""
@@ -60,20 +62,13 @@ def agree(node: OnnxNode) -> None:
         return
     shapes = [each.type.shape for each in values]
     kind = node.proto.op_type
+    if kind in LETTERED:
+        LETTERED[kind](node, values, shapes)
+        return
     if kind in BROADCAST and node.opset >= 7:
         if _differ(shapes):
             whole = common_shape(node, shapes)
             node.inputs = tuple([_spread(node, each, whole) for each in values])
-    elif kind == "MatMul" and min(map(len, shapes)) > 1:
-        left, right = shapes
-        inner = left[-1]
-        sides = (values[0], _matched(values[1], (*right[:-2], inner, right[-1])))
-        outer = [each[:-2] for each in shapes]
-        if all(outer) and _differ(outer):
-            whole = common_shape(node, outer)
-            sides = (_spread(node, sides[0], (*whole, *left[-2:])),
-                     _spread(node, sides[1], (*whole, inner, right[-1])))  # fmt: skip
-        node.inputs = sides
     elif kind in LOSSES and len(shapes[1]) == len(shapes[0]) - 1 > 0:
         target = _matched(values[1], (shapes[0][0], *shapes[0][2:]))
         node.inputs = (values[0], target, *values[2:])
@@ -90,6 +85,103 @@ def agree(node: OnnxNode) -> None:
             _matched(each, (*shapes[0][:axis], each.type.shape[axis], *shapes[0][axis + 1 :]))
             for each in values
         ])  # fmt: skip
+
+
+# --- letters: axes of a node's inputs that are of one size ----------------------------------------
+
+
+def _agreed(
+    values: Sequence[TensorValue], letters: Sequence[Sequence[object]]
+) -> list[TensorValue]:
+    """Values whose axes of one letter are asserted to be of one size: a number where there is one.
+
+    A letter that is None says nothing, and one that is a size is that size.
+    """
+    sizes: dict[object, Scalar] = {}
+    for value, own in zip(values, letters, strict=True):
+        for letter, size in zip(own, value.type.shape, strict=True):
+            if isinstance(letter, Scalar):
+                sizes[letter] = letter
+            elif known(sizes.setdefault(letter, size)) is None:
+                sizes[letter] = size if known(size) is not None else sizes[letter]
+    return [
+        _matched(value, tuple([
+            size if letter is None else sizes[letter]
+            for letter, size in zip(own, value.type.shape, strict=True)
+        ]))
+        for value, own in zip(values, letters, strict=True)
+    ]  # fmt: skip
+
+
+def _product(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> None:
+    if not all(shapes):
+        return
+    axes: list[list[object]] = [[None] * len(each) for each in shapes]
+    axes[0][-1] = axes[1][-2 if len(shapes[1]) > 1 else -1] = "k"
+    sides = _agreed(values, axes)
+    outer = [each[:-2] for each in shapes]
+    if all(outer) and _differ(outer):
+        whole = common_shape(node, outer)
+        sides = [_spread(node, each, (*whole, *each.type.shape[-2:])) for each in sides]
+    node.inputs = tuple(sides)
+
+
+def _general_product(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> None:
+    if [len(each) for each in shapes[:2]] != [2, 2]:
+        return
+    axes = ["km" if node.flag("transA") else "mk", "nk" if node.flag("transB") else "kn"]
+    sides = _agreed(values[:2], axes)
+    rows, columns = axes[0].index("m"), axes[1].index("n")
+    whole = (sides[0].type.shape[rows], sides[1].type.shape[columns])
+    for each in values[2:]:
+        fits = len(each.type.shape) <= 2 and _differ([each.type.shape, whole])
+        sides.append(_spread(node, each, whole) if fits else each)
+    node.inputs = tuple(sides)
+
+
+def _convolution(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> None:
+    x, weight, *bias = shapes
+    groups = node.integer("group", 1)
+    if len(x) < 3 or len(weight) != len(x) or any(len(each) != 1 for each in bias) or groups < 1:
+        return
+    transposed = node.proto.op_type == "ConvTranspose"
+    taken, given = (weight[0], weight[1]) if transposed else (weight[1], weight[0])
+    rest: list[object] = [None] * (len(x) - 2)
+    # What goes in is channels, or channels of a group times groups; a number is taken from either.
+    inside = taken if transposed else normal_dim(taken * groups)
+    known_x = known(x[1])
+    if known(inside) is None and known_x is not None and (transposed or known_x % groups == 0):
+        taken = x[1] if transposed else index(known_x // groups)
+    outside = normal_dim(given * groups) if transposed else given
+    own: list[object] = [taken, None] if transposed else [None, taken]
+    axes: list[list[object]] = [[None, inside, *rest], [*own, *rest]]
+    axes += [[outside] for _ in bias]
+    node.inputs = tuple(_agreed(values, axes))
+
+
+def _scatter(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> None:
+    x, places, updates = shapes if len(shapes) == 3 else ((), (), ())
+    depth = known(places[-1]) if places else None
+    if depth is None or depth > len(x) or len(updates) != len(places) - 1 + len(x) - depth:
+        return
+    target = (*places[:-1], *x[depth:])
+    node.inputs = (*values[:2], _agreed(values[2:], [target])[0])
+
+
+def _layer(node: OnnxNode, values: list[TensorValue], shapes: list[Shape]) -> None:
+    fits = all(len(each) <= len(shapes[0]) for each in shapes[1:])
+    if fits and _differ(shapes):
+        node.inputs = (values[0], *(_spread(node, each, shapes[0]) for each in values[1:]))
+
+
+LETTERED: Final = {
+    "MatMul": _product,
+    "Gemm": _general_product,
+    "Conv": _convolution,
+    "ConvTranspose": _convolution,
+    "ScatterND": _scatter,
+    "LayerNormalization": _layer,
+}
 
 
 def _cut(x: TensorValue, sizes: Shape, but: int) -> TensorValue:

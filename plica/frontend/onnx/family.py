@@ -25,23 +25,26 @@ from copy import copy
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from plica.core.diagnostic import Malformed
 from plica.frontend.onnx.dim import Dims
 from plica.frontend.onnx.importer import from_opened
-from plica.frontend.onnx.list_port import open_ports, over_arrays, port_of
-from plica.frontend.onnx.model import open_model
+from plica.frontend.onnx.model import is_list, open_model
 from plica.frontend.onnx.node import NeedsValue
 from plica.frontend.onnx.storage import dtype_of
 from plica.frontend.onnx.table import MissingOperators
 from plica.ir.graph.module import Module
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
+from plica.runtime.late import late
 from plica.runtime.port import OpenPort
-from plica.runtime.ragged import ListPort, to_data
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
+
+    from plica.frontend.onnx.list_port import open_ports, over_arrays, said_ports
+else:  # few models have lists
+    open_ports = late("plica.frontend.onnx.list_port:open_ports")
+    over_arrays = late("plica.frontend.onnx.list_port:over_arrays")
+    said_ports = late("plica.frontend.onnx.list_port:said_ports")
 
 
 class ModelFamily:
@@ -60,18 +63,12 @@ class ModelFamily:
         """The inputs whose values decide shapes, as far as is known."""
 
     @property
-    def lists(self) -> tuple[list[list[Any]], list[list[Any]]] | None:
+    def lists(self) -> tuple[list[list[Any]], ...] | None:
         """What a caller gives and gets where some of it is a list; None where nothing is."""
         sides = (self._declared, self._opened.model.graph.output)
-        ports = [[port_of(each) for each in side] for side in sides]
-        if self._flat or not any(each for side in ports for each in side):
+        if self._flat or not any(is_list(each) for side in sides for each in side):
             return None
-        takes, gives = (
-            [port or ListPort(e.name, None, "f32", np.dtype("f4"), "tensor") for e, port in
-             zip(side, found, strict=True)]
-            for side, found in zip(sides, ports, strict=True)
-        )  # fmt: skip
-        return to_data(takes), to_data(gives)
+        return said_ports(sides)
 
     def over_arrays(self) -> ModelFamily:
         """The same model, whose caller gives the arrays that stand for lists."""
@@ -152,8 +149,7 @@ class ModelFamily:
 
 def _ports(info: ValueInfoProto, dims: Dims, of_output: bool = False) -> list[OpenPort]:
     """The arrays that an input or output is: several for a list."""
-    port = port_of(info)
-    return [_port(info, dims, of_output)] if port is None else open_ports(port)
+    return open_ports(info) if is_list(info) else [_port(info, dims, of_output)]
 
 
 def _port(info: ValueInfoProto, dims: Dims, of_output: bool = False) -> OpenPort:

@@ -36,6 +36,7 @@ from plica.core.collector import paused
 from plica.core.diagnostic import Malformed
 from plica.core.name import Name
 from plica.frontend.onnx.convert import (
+    LISTS,
     NodeConverter,
     Scope,
     check_expansion,
@@ -46,13 +47,12 @@ from plica.frontend.onnx.convert import (
     opset_versions,
 )
 from plica.frontend.onnx.dim import Dims
-from plica.frontend.onnx.list_port import list_input, list_output, list_ports, port_of
-from plica.frontend.onnx.model import Opened, open_model
+from plica.frontend.onnx.model import Opened, is_list, open_model
 from plica.frontend.onnx.node import NeedsValue, measuring, name_of
 from plica.frontend.onnx.schema import schema_of
 from plica.frontend.onnx.storage import MOST_AXES, dtype_of
 from plica.frontend.onnx.table import REASONS, TABLES, MissingOperators
-from plica.frontend.onnx.value import RaggedValue, SequenceValue, TensorValue
+from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Attrs, Expr, Function, Tuple, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
@@ -66,7 +66,11 @@ if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto
 
     from plica.frontend.onnx.expand import has_definition
-else:
+    from plica.frontend.onnx.list_port import list_input, list_output, list_ports
+else:  # few models have lists
+    list_input = late("plica.frontend.onnx.list_port:list_input")
+    list_output = late("plica.frontend.onnx.list_port:list_output")
+    list_ports = late("plica.frontend.onnx.list_port:list_ports")
     has_definition = late("plica.frontend.onnx.expand:has_definition")
 
 OLDEST: Final = 6
@@ -134,9 +138,8 @@ def imported(
         if not each.name or (each.name in scope):
             message = "An input of the model has no name of its own."
             raise Malformed(Diagnostic("bad-model", message, Place(node=each.name or "graph")))
-        port = port_of(each)
-        if port is not None:
-            made, value = list_input(port, names)
+        if is_list(each):
+            made, value = list_input(each, names)
             params += made
             scope[each.name] = value
             continue
@@ -155,7 +158,9 @@ def imported(
     converter.nodes(graph.node, scope, opsets)
     if converter.errors:
         raise combined(converter.errors)
-    told = list_ports(declared, graph.output, scope, params)
+    made_lists = [isinstance(scope.get(each.name), LISTS) for each in graph.output]
+    listed = any(made_lists) or any(map(is_list, (*declared, *graph.output)))
+    told = list_ports(declared, graph.output, scope, params) if listed else ()
     return _module(graph, params, scope, converter, told), scope
 
 
@@ -165,11 +170,10 @@ def _module(  # what a module is made of
     outputs: list[Expr] = []
     names: list[str] = []
     for each in graph.output:
-        value = scope.get(each.name)
-        if value is None:
+        if (value := scope.get(each.name)) is None:
             message = f"Nothing makes the output {each.name!r}."
             raise Malformed(Diagnostic("bad-model", message, Place(node=each.name or "graph")))
-        if isinstance(value, SequenceValue | RaggedValue) or port_of(each) is not None:
+        if isinstance(value, LISTS) or is_list(each):
             made = list_output(each, value)
             outputs += made.values()
             names += made
@@ -269,8 +273,7 @@ def combined(errors: list[PlicaError]) -> PlicaError:
     listed = [each for error in errors for each in error.diagnostics]
     if any(isinstance(error, Malformed) for error in errors):
         return Malformed(listed[0], *listed[1:])
-    needs = [error for error in errors if isinstance(error, NeedsValue)]
-    if needs:
+    if needs := [error for error in errors if isinstance(error, NeedsValue)]:
         inputs = sorted({name for error in needs for name in error.inputs})
         return NeedsValue(listed[0], *listed[1:], inputs=tuple(inputs))
     return UnsupportedError(listed[0], *listed[1:])

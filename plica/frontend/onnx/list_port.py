@@ -7,8 +7,10 @@ the main function says what they are parts of, and whoever calls the module give
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from attrs import evolve
 
 from plica.core.diagnostic import Malformed
@@ -24,7 +26,7 @@ from plica.ir.type.dtype import dtype
 from plica.ir.type.term import TensorType, tensor
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.port import OpenPort
-from plica.runtime.ragged import MOST_RANK, WIDTH, ListKind, ListPort
+from plica.runtime.ragged import MOST_RANK, WIDTH, ListKind, ListPort, to_data
 
 if TYPE_CHECKING:
     from onnx import TypeProto, ValueInfoProto
@@ -33,11 +35,9 @@ if TYPE_CHECKING:
 def port_of(info: ValueInfoProto) -> ListPort | None:
     """What a caller gives or gets, None where it is a tensor or nothing is said."""
     of: TypeProto = info.type
-    option = of.HasField("optional_type")
-    if option:
+    if option := of.HasField("optional_type"):
         of = of.optional_type.elem_type
-    listed = of.HasField("sequence_type")
-    if listed:
+    if listed := of.HasField("sequence_type"):
         of = of.sequence_type.elem_type
     if not option and not listed:
         return None
@@ -63,8 +63,10 @@ def port_of(info: ValueInfoProto) -> ListPort | None:
     return ListPort(info.name, shape, element.name, element.numpy, kind)
 
 
-def open_ports(port: ListPort) -> list[OpenPort]:
+def open_ports(info: ValueInfoProto) -> list[OpenPort]:
     """The arrays that stand for an input or output."""
+    port = port_of(info)
+    assert port is not None
     shapes: dict[str, tuple[tuple[int | str, ...], str]] = {
         ".there": ((), "bool"),
         ".elements": ((f"{port.name}_total",), port.dtype),
@@ -77,10 +79,12 @@ def open_ports(port: ListPort) -> list[OpenPort]:
     return found
 
 
-def list_input(port: ListPort, names: set[str]) -> tuple[list[Var], RaggedValue]:
+def list_input(info: ValueInfoProto, names: set[str]) -> tuple[list[Var], RaggedValue]:
     """The parameters that stand for an input, and what they are; `names` of dims are taken."""
+    port = port_of(info)
+    assert port is not None
     params: list[Var] = []
-    for each in open_ports(port):
+    for each in open_ports(info):
         sizes: list[object] = []
         for size in each.shape:
             if isinstance(size, str):
@@ -113,8 +117,7 @@ def list_output(info: ValueInfoProto, value: TensorValue) -> Mapping[str, Expr]:
 
 def given_port(info: ValueInfoProto, value: TensorValue) -> ListPort:
     """What a caller gets: as the model says, or where it says nothing as it is."""
-    said = port_of(info)
-    if said is not None:
+    if (said := port_of(info)) is not None:
         return said
     if isinstance(value, OptionValue):
         kind: ListKind = "option of list" if value.holds_list else "option"
@@ -152,6 +155,15 @@ def list_ports(
         for side in (takes, gives)
     ]
     return (("lists", tuple(told)),)
+
+
+def said_ports(sides: Iterable[Iterable[ValueInfoProto]]) -> tuple[list[list[Any]], ...]:
+    """What a caller gives and gets as far as the model says it, as data."""
+    tensor_ = ListPort("", None, "f32", np.dtype("float32"), "tensor")  # looked at by nobody
+    return tuple(
+        to_data([port_of(each) or replace(tensor_, name=each.name) for each in side])
+        for side in sides
+    )
 
 
 def _another(info: ValueInfoProto, port: ListPort, value: TensorValue) -> Malformed:

@@ -12,7 +12,7 @@ from plica.core.diagnostic import Malformed
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, ValueInfoProto
 
 _ZIP: Final = b"PK\x03\x04"
 
@@ -66,6 +66,11 @@ def _amount(source: object) -> str | None:
     if isinstance(source, str | PathLike):
         empty = Path(fspath(source)).stat().st_size == 0
     return "an empty file" if empty else None
+
+
+def is_list(info: ValueInfoProto) -> bool:
+    """Whether an input or output is a sequence or an optional."""
+    return bool(info.type.HasField("sequence_type") or info.type.HasField("optional_type"))
 
 
 def input_names(model: ModelProto) -> tuple[str, ...]:

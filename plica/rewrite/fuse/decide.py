@@ -246,8 +246,7 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
         return Verdict(no or "opaque"), None
     group: Group | None = None
     for user in users:
-        theirs = groups.get(user)
-        if theirs is None:
+        if (theirs := groups.get(user)) is None:
             return Verdict("shared" if user in homes else "escapes", user), None
         if group is not None and theirs is not group:
             return Verdict("shared", user), None
@@ -258,8 +257,7 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
         return Verdict(_alone(group.sink, group.of, limits) or "opaque", group.sink), None
     if len(group.spots) >= limits.size:
         return Verdict("size", group.sink), None
-    spot = _spot(value, users, group)
-    if isinstance(spot, Verdict):
+    if isinstance(spot := _spot(value, users, group), Verdict):
         return spot, None
     if spot.depth > limits.depth:
         return Verdict("depth", group.sink), None
@@ -380,8 +378,7 @@ def _is_apart(user: Expr) -> bool:
 
 def inside(node: Expr) -> tuple[Expr, ...]:
     """What fusion sees of an expression: the arguments of a value, and no fused function."""
-    args = parts(node)
-    if args is not None:
+    if (args := parts(node)) is not None:
         return args
     if isinstance(node, Function) and is_whole(node):
         return ()

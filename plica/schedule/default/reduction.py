@@ -94,8 +94,7 @@ def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None
     body = fold.value
     if not isinstance(body, Reduce) or any(not known(n) for n in fold.out.shape):
         return None
-    cut = in_parts(body, machine, most)
-    if cut is None:
+    if (cut := in_parts(body, machine, most)) is None:
         return None
     names = Names(of, anew=of.made)
     found, value = reduced_in_parts(body, cut, fold.axes, fold.out.shape, names)
@@ -130,8 +129,7 @@ def flattened(of: Stages) -> Stages:
     if not isinstance(first, Each) or not isinstance(first.value, Reduce):
         return of
     for many in range(len(first.value.axes), 1, -1):
-        found = _merged(of, first, first.value, many)
-        if found is not None:
+        if (found := _merged(of, first, first.value, many)) is not None:
             return found
     return of
 

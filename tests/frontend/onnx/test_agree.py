@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -59,6 +59,41 @@ def test_sizes_of_a_letter_that_differ_are_refused() -> None:
     of = opened("Einsum", (3, "n"), f32_like(4), equation="ab,b->a")
     with pytest.raises(plica.PlicaError, match="index-out-of-bounds"):
         plica.interpret(plica.from_onnx(of), x=arrays[0])
+
+
+SHARED: Final[list[tuple[str, tuple[int | str, ...], tuple[Array, ...], dict[str, Any]]]] = [
+    ("Squeeze", (2, "n"), (np.array([1]),), {}),
+    ("Conv", ("b", "n", 4, 4), (f32_like(2, 3, 2, 2), f32_like(2)), {}),
+    ("Conv", ("b", "n", 4, 4), (f32_like(2, 2, 2, 2),), {"group": 2}),
+    ("ConvTranspose", ("b", "n", "h", 4), (f32_like(3, 2, 2, 2),),
+     {"auto_pad": "SAME_UPPER", "strides": [2, 1]}),
+    ("MatMul", (2, "n"), (f32_like(3),), {}),
+    ("MatMul", ("n",), (f32_like(3, 2),), {}),
+    ("Gemm", (2, "n"), (f32_like(3, 4), f32_like(4)), {}),
+    ("Gemm", ("n", 2), (f32_like(4, 3), f32_like(1, 4)), {"transA": 1, "transB": 1}),
+    ("ScatterND", ("b", "n"), (np.array([[1], [0]]), f32_like(2, 3)), {}),
+    ("LayerNormalization", (2, "n"), (f32_like(3),), {}),
+    ("LpPool", ("b", "n", 4, 5), (), {"kernel_shape": [2, 2], "p": 1}),
+    ("Compress", ("b", "n"), (np.array([True, False, True]),), {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "shape", "stored", "attrs"), SHARED)
+def test_a_size_that_must_be_another_is_seen_at_a_call(
+    kind: str, shape: tuple[int | str, ...], stored: tuple[Array, ...], attrs: dict[str, Any]
+) -> None:
+    of = opened(kind, shape, *stored, **attrs)
+    right = 1 if kind == "Squeeze" else 4 if attrs.get("group") else 3
+    sizes = {"b": 2, "h": 4, "n": right}
+
+    def drawn() -> Array:
+        return f32_like(*[sizes[each] if isinstance(each, str) else each for each in shape])
+
+    agrees(of, {"x": drawn()})
+    if kind not in ("LpPool", "Compress"):
+        sizes["n"] = 5
+        with pytest.raises(plica.PlicaError):
+            plica.interpret(plica.from_onnx(of), drawn())
 
 
 VECTORS = [

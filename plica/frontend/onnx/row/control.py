@@ -66,8 +66,8 @@ def _if(node: OnnxNode) -> Made:
         node.malformed("Branches have one number of outputs.", str(len(then)), str(len(orelse)))
     chosen = as_scalar(condition.expr)
     pairs = [_alike(node, yes, no) for yes, no in zip(then, orelse, strict=True)]
-    then = [part for pair in pairs for part in pair[0]]
-    orelse = [part for pair in pairs for part in pair[1]]
+    then = [part for one, _, _ in pairs for part in one]
+    orelse = [part for _, other, _ in pairs for part in other]
     shapes = []
     for yes, no in zip(then, orelse, strict=True):
         if yes.type.dtype is not no.type.dtype or len(yes.type.shape) != len(no.type.shape):

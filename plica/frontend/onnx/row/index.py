@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import numpy as np
@@ -27,7 +26,7 @@ from plica.ir.op.index import gather_nd, length, take, take_along_axis, where
 from plica.ir.op.join import concat
 from plica.ir.op.put import COMBINE, scatter_elements, scatter_nd
 from plica.ir.op.repeat import broadcast_to
-from plica.ir.op.shape import expand_dims, reshape
+from plica.ir.op.shape import expand_dims, ravel, reshape
 from plica.ir.op.top_k import topk
 from plica.ir.type.dim import known, same_dim
 from plica.ir.type.dtype import i64
@@ -76,7 +75,7 @@ def _compress(node: OnnxNode) -> Expr:
     chosen = np.flatnonzero(node.numbers(1)).astype(np.int64)
     if node.has("axis"):
         return take(x, const(chosen), axis=node.integer("axis"))
-    return take(reshape(x, (math.prod(node.sizes(0)),)), const(chosen), axis=0)
+    return take(ravel(x), const(chosen), axis=0)
 
 
 def _non_zero(node: OnnxNode) -> Expr:

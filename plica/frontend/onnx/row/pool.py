@@ -122,17 +122,20 @@ def _windows(node: OnnxNode, x: Expr, window: Slide, ceil: bool) -> Expr:
             if (number - 1) * stride >= before:
                 number -= 1
             extra[at] = (0, max(0, (number - 1) * stride + window.reach(at) - size))
-    channels = known(shape(x)[1])
-    if channels is None:
-        node.unsupported("Dilations need a known number of channels.", "a number")
-    ones = full(shape=(channels, 1, *window.kernel), value=1.0, dtype=dtype(x))
-    return conv(
-        pad(x, ((0, 0), (0, 0), *extra)),
-        ones,
+    padded = pad(x, ((0, 0), (0, 0), *extra))
+    batch, planes, *spatial = shape(padded)
+    channels = known(planes)
+    # Of an open number of channels each is an image of its own.
+    images = padded if channels is not None else reshape(padded, (batch * planes, 1, *spatial))
+    groups = 1 if channels is None else channels
+    summed = conv(
+        images,
+        full(shape=(groups, 1, *window.kernel), value=1.0, dtype=dtype(x)),
         strides=window.strides,
         dilation=window.dilation,
-        groups=channels,
+        groups=groups,
     )
+    return summed if channels is not None else reshape(summed, (batch, planes, *shape(summed)[2:]))
 
 
 def _max_unpool(node: OnnxNode) -> Expr:

@@ -26,8 +26,16 @@ if TYPE_CHECKING:
         squeeze_by_value,
         unsqueeze_by_value,
     )
-    from plica.frontend.onnx.run_time import common_shape, is_known, pieces, size_from, spread
+    from plica.frontend.onnx.run_time import (
+        common_shape,
+        is_known,
+        matched,
+        pieces,
+        size_from,
+        spread,
+    )
 else:
+    matched = late("plica.frontend.onnx.run_time:matched")
     reshape_by_dims = late("plica.frontend.onnx.row.shape_by_value:reshape_by_dims")
     reshape_by_value = late("plica.frontend.onnx.row.shape_by_value:reshape_by_value")
     squeeze_by_value = late("plica.frontend.onnx.row.shape_by_value:squeeze_by_value")
@@ -84,24 +92,27 @@ def _run_time_axes(node: OnnxNode) -> tuple[Expr, int] | None:
 
 
 def _squeeze(node: OnnxNode) -> Expr:
-    late = _run_time_axes(node)
-    if late is not None:
+    if (late := _run_time_axes(node)) is not None:
         return squeeze_by_value(node, node.x(), *late)
-    axes = _axes(node)
-    if axes is None:
+    if (axes := _axes(node)) is None:
         for each in node.shape():
             if known(each) is None:
                 message = "Squeeze without axes needs known sizes."
                 node.unsupported(message, "axes", str(node.type()))
-    return squeeze(node.x(), axis=axes)
+        return squeeze(node.x(), axis=axes)
+    # That an open size is 1 is seen when the model runs.
+    gone = {each % node.rank() for each in axes if -node.rank() <= each < node.rank()}
+    sizes = [
+        index(1) if at in gone and known(size) is None else size
+        for at, size in enumerate(node.shape())
+    ]
+    return squeeze(matched(node.x(), sizes), axis=axes)
 
 
 def _unsqueeze(node: OnnxNode) -> Expr:
-    late = _run_time_axes(node)
-    if late is not None:
+    if (late := _run_time_axes(node)) is not None:
         return unsqueeze_by_value(node, node.x(), *late)
-    axes = _axes(node)
-    if axes is None:
+    if (axes := _axes(node)) is None:
         node.malformed("Unsqueeze has no axes.", "axes", "none")
     if len(axes) + rank(node.x()) > MOST_AXES:
         count = len(axes) + rank(node.x())

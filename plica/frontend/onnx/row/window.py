@@ -125,14 +125,15 @@ def _conv_transpose(node: OnnxNode) -> Expr:
         node.integers("pads")
         strides, dilation = _each(node, "strides", count), _each(node, "dilations", count)
         window = Slide(kernel, strides, dilation, ((0, 0),) * count)
-        sizes = node.sizes(0)[2:]
-        goal = tuple(s * t for s, t in zip(sizes, strides, strict=True))
-        goal = goal if wanted is None else wanted[-count:]
+        # How much more is made than strides times the size: that much auto_pad takes away.
+        beyond = [extra[at] + window.reach(at) - strides[at] for at in range(count)]
+        if wanted is not None:
+            sizes = zip(node.sizes(0)[2:], strides, wanted[-count:], strict=True)
+            beyond = [b + s * t - goal for b, (s, t, goal) in zip(beyond, sizes, strict=True)]
         sides, more = [], list(extra)  # auto_pad takes away only; an output_shape may add
         for at in range(count):
-            whole = strides[at] * (sizes[at] - 1) + extra[at] + window.reach(at)
-            total = max(0, whole - goal[at])
-            more[at] += 0 if wanted is None else max(0, goal[at] - whole)
+            total = max(0, beyond[at])
+            more[at] += 0 if wanted is None else max(0, -beyond[at])
             small, large = total // 2, total - total // 2
             sides.append((small, large) if auto == "SAME_UPPER" else (large, small))
         padding = tuple(sides)
