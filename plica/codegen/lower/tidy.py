@@ -68,6 +68,8 @@ def _simpler(stmt: st.Stmt, context: Context) -> st.Stmt:
                 count = known(size)
                 if count is not None and count <= 0:
                     return st.NOTHING
+                if kind == "vectorized" and not notes and _is_first_lane(stmt, context):
+                    stmt = st.For(var, sc.index(1), kind, body)
                 if _runs_once(stmt, context):
                     stmt = _without_loops(stmt, context)
                     continue
@@ -91,6 +93,21 @@ def _simpler(stmt: st.Stmt, context: Context) -> st.Stmt:
 
 def _size(extent: sc.Scalar, context: Context) -> sc.Scalar:
     return simple(extent, context) if not reads_memory(extent) else extent
+
+
+def _is_first_lane(loop: st.For, context: Context) -> bool:
+    """Whether all lanes but the first do nothing.
+
+    It is no vector then.  Of one whose elements are made narrower, and of which a constant mask
+    lets one lane through, LLVM 20 stores the lane as wide as it was before.
+    """
+    match loop.body:
+        case st.Branch(condition, _, st.NOTHING):
+            (inside,) = contexts(loop, context)
+            first = sc.Lt(loop.var, sc.index(1))
+            return any(each is first for each in conjuncts(decided(condition, inside)))
+        case _:
+            return False
 
 
 def _runs_once(loop: st.For, context: Context) -> bool:

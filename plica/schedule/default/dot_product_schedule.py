@@ -13,6 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from plica.core.binding import free_vars
+from plica.core.fold import post_order
 from plica.ir.loop.scalar import Add, Cast, Load, Mul
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Block, Kernel, Store
@@ -21,7 +22,7 @@ from plica.runtime.late import late
 from plica.schedule.default.machine import QUAD, Dot, Machine
 from plica.schedule.default.quantised import QUADS_NEAR, quantised
 from plica.schedule.default.register_tile import shared, written_out
-from plica.schedule.default.role import contraction_blocks, made_by
+from plica.schedule.default.role import ContractionBlocks, contraction_blocks, made_by
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
     block,
@@ -37,7 +38,7 @@ from plica.schedule.default.step import (
     unroll,
     vectorize,
 )
-from plica.schedule.default.tile import RegisterTile, best_tile, cost
+from plica.schedule.default.tile import RegisterTile, best_tile, cost, fits
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.form import Facts
@@ -59,6 +60,9 @@ WIDE = 256
 EACH = 2
 """Copies for each core, at least."""
 
+TURNED = 16
+"""Steps that fill a vector of the result."""
+
 WORSE = 1.15
 """Steps of a tile divide a whole if that costs no more than so many times the best."""
 
@@ -71,14 +75,22 @@ def dot_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
         return None
     m = found.whole.m
     steps = found.whole.sizes[m[-1]] if m else 1
-    return dotted(
-        found, dot, tile_of(-(-found.whole.sizes[found.lane] // dot.lanes), steps, machine)
-    )
+    vectors, left = divmod(found.whole.sizes[found.lane], dot.lanes)
+    vectors, turned = vectors + bool(left), bool(m) and found.whole.axes[-1] is m[-1] and not left
+    return dotted(found, dot, tile_of(vectors, steps, machine, turned=turned))
 
 
-def tile_of(vectors: int, steps: int, machine: Machine) -> RegisterTile:
-    """The tile for so many vectors and steps: it divides the steps where that is nearly as good."""
+def tile_of(vectors: int, steps: int, machine: Machine, *, turned: bool = False) -> RegisterTile:
+    """The tile for so many vectors and steps: it divides the steps where that is nearly as good.
+
+    Where steps lie side by side in the result they fill a vector of it: it is `turned`.
+    """
     rates = machine.rates
+    if turned and -(-steps // TURNED) * TURNED <= WORSE * steps:
+        tall = [RegisterTile(each, TURNED) for each in range(1, vectors + 1)]
+        fitting = [each for each in tall if fits(each, machine.registers)]
+        if fitting:
+            return min(fitting, key=lambda each: cost(each, vectors, steps, rates=rates))
     best = best_tile(vectors, steps, machine.registers, rates, exact=False)
     whole = best_tile(vectors, steps, machine.registers, rates, exact=True)
     least = cost(best, vectors, steps, rates=rates)
@@ -98,8 +110,9 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     vector, step = _roles(of, spatial)
     around = [at for at in spatial[:-1] if at not in (vector, step)]
     count = 1 if step is None else sizes[step]
-    tile = tile_of(sizes[vector], count, machine)
-    if count % tile.steps:
+    tiles = [tile_of(sizes[vector], count, machine, turned=each) for each in _turned(blocks)]
+    tile = next((each for each in tiles if count % each.steps == 0), None)
+    if tile is None:
         return None
     shares = pays(machine, prod(sizes), kernel.params)
     # A copy that is no parameter is made for each tile of steps, just before these.
@@ -144,13 +157,28 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         if blocks.weight is not None:
             yield from _vectors(blocks.weight)
         if kept:
-            yield from _vectors(blocks.result, dot.lanes)
+            yield from _vectors(blocks.result, dot.lanes if _lies(blocks) else None)
         if quads is not None:
             yield from _in_fours(quads, shares=shares and not near)
         if shares:
             yield from shared(order[: place + 1] if near else order[:-1] or order)
 
     return do(schedule)()
+
+
+def _lies(blocks: ContractionBlocks) -> bool:
+    """Whether a row of the result lies side by side in the sums that are kept."""
+    kept, row = made_by(blocks.epilogue), blocks.result.vars[-1]
+    reads = [n for n in post_order(blocks.result.body) if isinstance(n, Load) and n.buffer is kept]
+    return all(row in free_vars(each.indices[-1]) for each in reads)
+
+
+def _turned(blocks: ContractionBlocks) -> tuple[bool, bool]:
+    """Whether the result goes along steps, first what is likely."""
+    last, sums = blocks.epilogue, made_by(blocks.reduction)
+    reads = [n for n in post_order(last.body) if isinstance(n, Load) and n.buffer is sums]
+    lanes = bool(reads) and reads[0].indices[-1] is last.vars[-1]
+    return not lanes, lanes
 
 
 def _together(tiles: int, steps: int, depth: int, cores: int) -> int:

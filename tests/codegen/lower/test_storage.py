@@ -393,3 +393,21 @@ def test_loops_of_unknown_length_stay_wide() -> None:
     assert narrow_indices(kernel) is kernel
     assert narrow_indices(Kernel((n,), (y,), 0, NOTHING)).body is NOTHING
     assert isinstance(i, ScalarVar)
+
+
+FIRST_LANE = """
+def first(x: Buffer[(17,), i32], y: Buffer[(17,), u8]):
+    for j in vectorized(16):
+        y[j] = u8(x[j])
+    for k in vectorized(16):
+        if k + 16 < 17:
+            y[k + 16] = u8(x[k + 16])
+"""
+
+
+def test_what_only_the_first_lane_does_is_no_vector() -> None:
+    """LLVM 20 would store the lane as wide as it was before it was cast: past the end."""
+    kernel = tidy(read(FIRST_LANE))
+    loops = [each for each in statements(kernel.body) if isinstance(each, For)]
+    assert [known(each.extent) for each in loops] == [16]
+    assert_same(read(FIRST_LANE), kernel)
