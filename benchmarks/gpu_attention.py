@@ -1,12 +1,12 @@
 """Attention on a GPU beside torch's backends, in CUDA graphs, in one run.
 
-    python benchmarks/gpu_attention.py [WORD …] [--tiles 4,2,64 8,2,64] [--json FILE]
+    python benchmarks/gpu_attention.py [WORD …] [--tiles 4,2,64 g8,1,128] [--json FILE]
 
 Shapes are batch x heads x queries x keys x width, f16, causal or not; a word picks those that have
 it in their name.  Results on fresh inputs are compared with those of torch in float64, of one head;
 times are medians of CUDA events around a graph on both sides, in turns.  `flash` and `cudnn` are
-torch's backends of these names.  With tiles (warps, squares of 16 rows, keys), those are tried in
-the place of what is chosen.
+torch's backends of these names.  With tiles (warps, squares of 16 rows, keys; `g` for warps that
+multiply together), those are tried in the place of what is chosen.
 """
 
 from __future__ import annotations
@@ -63,24 +63,29 @@ def network(causal: bool) -> Any:
 
 
 def measured(
-    name: str, shape: tuple[int, int, int, int], causal: bool, tile: AttentionTile | None
+    name: str,
+    shape: tuple[int, int, int, int],
+    causal: bool,
+    tile: AttentionTile | None,
+    together: bool,
 ) -> dict[str, Any]:
     """One shape: right first, then how long it takes."""
     import torch
     import torch.utils.dlpack
     from torch.nn.attention import sdpa_kernel
 
-    usual = choose.ATTENTION
+    usual = choose.ATTENTION, choose.GROUP_ATTENTION
     try:
-        if tile is not None:
-            choose.ATTENTION = (tile,)  # type: ignore[misc]  # for the time of a compilation
+        if tile is not None:  # for the time of a compilation
+            choose.ATTENTION = () if together else (tile,)  # type: ignore[misc]
+            choose.GROUP_ATTENTION = (tile,) if together else ()  # type: ignore[misc]
         for_threads.cache_clear()
         whole = network(causal)
         given = [torch.randn(shape, device="cuda").half() for _ in range(3)]
         exported = torch.export.export(whole, tuple(given))
         exe: Any = plica.compile(plica.from_torch(exported), target="cuda", cache=False)
     finally:
-        choose.ATTENTION = usual  # type: ignore[misc]  # as it was
+        choose.ATTENTION, choose.GROUP_ATTENTION = usual  # type: ignore[misc]  # as they were
     with torch.inference_mode():
         got = torch.utils.dlpack.from_dlpack(exe(*given))[-1, -1].double()
         exact = whole(*[each[-1, -1].double() for each in given])
@@ -103,7 +108,7 @@ def measured(
     b, h, n, d = shape
     work = 4 * b * h * n * n * d * (0.5 if causal else 1)
     beside = " | ".join([f"{w} {s * 1e6:8.1f} us {s / mine:5.2f}x" for w, s in other.items()])
-    shown = "" if tile is None else f"{tile.warps},{tile.high},{tile.keys}"
+    shown = "" if tile is None else f"{'g' * together}{tile.warps},{tile.high},{tile.keys}"
     wrong = "" if error <= ERROR else "  WRONG"
     print(f"{name:24} {shown:8} {mine * 1e6:8.1f} us {work / mine / 1e12:4.0f} TFLOP/s | {beside}"
           f" | error {error:.1e}{wrong}", flush=True)  # fmt: skip
@@ -117,16 +122,17 @@ def main() -> None:
     parser.add_argument("--tiles", nargs="*", default=[])
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    tiles: list[AttentionTile | None] = [
-        AttentionTile(*map(int, each.split(","))) for each in asked.tiles
+    tiles: list[tuple[AttentionTile | None, bool]] = [
+        (AttentionTile(*map(int, each.lstrip("g").split(","))), each.startswith("g"))
+        for each in asked.tiles
     ]
     rows: list[dict[str, Any]] = []
     for name, shape, causal in cases():
         if asked.words and not any(word in name for word in asked.words):
             continue
-        for tile in tiles or [None]:
+        for tile, together in tiles or [(None, False)]:
             try:
-                rows.append(measured(name, shape, causal, tile))
+                rows.append(measured(name, shape, causal, tile, together))
             except (plica.PlicaError, CompilerBug) as error:
                 kind = "refused" if isinstance(error, plica.PlicaError) else "BUG"
                 print(f"{name:24} {kind}: {str(error).splitlines()[0][:160]}", flush=True)

@@ -150,7 +150,7 @@ def _check_floats(of: Annotated) -> None:
 
 def _no_samples() -> InputError:
     message = "Quantisation needs samples of what the model will be given."
-    hint = "A few dozen are enough: plica.quantise(model, [x1, x2, …])."
+    hint = "A few dozen are enough: plica.quantise(model, [x1, x2, …]), or --samples FILE.npz."
     return InputError(Diagnostic("input-missing", message, None, "a sample", "none", hint))
 
 
@@ -176,8 +176,7 @@ def _observed(
     """What is seen at each point when the model runs on the samples."""
     if not of.points:
         return []
-    every = list(_samples(of.module, samples))
-    if not every:
+    if not (every := list(_samples(of.module, samples))):
         raise _no_samples()
     exe = compile(tapped(of))
     names = [_name(number, each) for number, each in enumerate(of.points)]

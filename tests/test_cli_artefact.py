@@ -96,7 +96,7 @@ def test_verify(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", artefact, "--model", str(folder / "m.py"), "--replay"]) == 0
     said = capsys.readouterr().out
     assert "applied by themselves" in said
-    assert "whole code made again: all " in said
+    assert "whole artefact made again: all " in said
     words = ["verify", artefact, "--model", str(folder / "m.py"), "--replay", "--json"]
     assert main(words) == 0
     assert json.loads(capsys.readouterr().out)["replayed"] >= 0

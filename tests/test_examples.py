@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 
-SCRIPTS = sorted((Path(__file__).parents[1] / "examples").glob("user_*.py"))
+from plica.schedule import instruction
+
+ROOT = Path(__file__).parents[1]
+SCRIPTS = sorted((ROOT / "examples").glob("user_*.py"))
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda each: each.stem)
-def test_a_user_does_it(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_user_does_it(
+    script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instruction, "_kinds", dict(instruction.kinds()))  # one is added
     runpy.run_path(str(script), run_name="__main__")
     assert capsys.readouterr().out
 
@@ -22,10 +28,11 @@ def test_all_four_are_there() -> None:
 
 
 def test_they_use_public_names_only() -> None:
-    """One room deep, and nothing that begins with an underscore."""
+    """One room deep or on the list of what is public, and nothing with an underscore before it."""
+    public = (ROOT / "docs" / "stable.md").read_text(encoding="utf-8")
     for script in SCRIPTS:
         for line in script.read_text(encoding="utf-8").splitlines():
             if line.startswith(("from plica", "import plica")):
                 module = line.split()[1]
-                assert module.count(".") <= 1, line
+                assert module.count(".") <= 1 or f"`{module}`" in public, line
                 assert "._" not in line

@@ -92,6 +92,13 @@ def test_every_kind_in_one_fresh_environment(
     assert said.count("its own tests pass") == said.count(" mistake: ") == len(KINDS)
 
 
+def test_what_packages_import_is_public() -> None:
+    public = (ROOT / "docs" / "stable.md").read_text(encoding="utf-8")
+    text = (ROOT / "plica" / "extending" / "template.py").read_text(encoding="utf-8")
+    for module in set(re.findall(r"^ *from (plica[\w.]+) import", text, re.MULTILINE)):
+        assert module.count(".") == 1 or f"`{module}`" in public, module
+
+
 # --- refusals -------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 The model is compiled anew as far as the rules go; what they do must be what was recorded, step for
 step.  Then every step of a rule is taken by itself: the rule, alone, must make of the left side
-what the record says.
+what the record says.  In the end the artefact is made anew, and every part of it compared.
 
 >>> from plica.demo.cnn_script import cnn
 >>> from plica.ir.text.script import as_module
@@ -13,12 +13,18 @@ True
 
 from __future__ import annotations
 
-from attrs import frozen
+from collections.abc import Sequence
+
+from attrs import evolve, frozen
 
 from plica.codegen.backend import AnyTarget
+from plica.codegen.road import emitted
 from plica.core.diagnostic import CompilerBug
 from plica.ir.graph.module import Module
-from plica.pipeline import assemble, contract_of, lower, packs_of, record
+from plica.ir.interpret.value import Array
+from plica.ir.passes import Pipeline
+from plica.pipeline import contract_of, lower, packs_of, record, target_of
+from plica.pipeline.lowered import job_for, page_of
 from plica.rewrite.derivation import Derivation, at
 from plica.runtime.artefact import Artefact
 from plica.runtime.error import ArtefactError, Diagnostic
@@ -34,21 +40,51 @@ class Rederived:
     steps: int
     rules: int
     objects: int = 0
-    """How many objects were made again, byte for byte; none where that cannot be."""
+    """How many objects were made again, byte for byte."""
+    not_made: str = ""
+    """Why the artefact was not made again as a whole, where it was not."""
 
 
 def rederive(
-    model: Module,
-    recorded: CompilationRecord,
-    target: AnyTarget | None = None,
-    artefact: Artefact | None = None,
+    model: Module, recorded: CompilationRecord, artefact: Artefact | None = None
 ) -> Rederived:
     """Take the recorded steps again, from the model; an ArtefactError says where they differ.
 
-    With the artefact its code is made again, too, if the kernels are those of default schedules.
+    With the artefact all of it is made again, too, if the kernels are those of default schedules:
+    code, constants, the memory plan, launches and interface.  An artefact may be of any effort.
     """
+    target = None if artefact is None else made_for(artefact)
+    pages = {effort: page_of(target, effort) for effort in ("default", "fast")}
+    different: ArtefactError | None = None
+    for page in dict.fromkeys(pages.values()):
+        try:
+            return _rederived(model, recorded, target, artefact, page)
+        except ArtefactError as error:  # of the pages one is the right one
+            different = different or error
+    assert different is not None
+    raise different
+
+
+def made_for(artefact: Artefact) -> AnyTarget:
+    """The target that an artefact was made for, as it says itself."""
+    of = artefact.machine
+    if artefact.device is not None:
+        return target_of(f"cuda:{of.cpu}")
+    if "cc" in dict(artefact.versions):
+        return target_of("c")
+    features = ",".join(of.features)
+    return target_of(f"cpu triple={of.triple} cpu={of.cpu} {of.described} features={features}")
+
+
+def _rederived(
+    model: Module,
+    recorded: CompilationRecord,
+    target: AnyTarget | None,
+    artefact: Artefact | None,
+    page: Pipeline,
+) -> Rederived:
     contract = contract_of(recorded.asked)
-    lowered = lower(model, contract, packs_of(recorded.packs, contract), target)
+    lowered = lower(model, contract, packs_of(recorded.packs, contract), target, page=page)
     again = record(lowered)
     _compare("model", recorded.module, again.module)
     known = {each.name: each for each in recorded.rules}
@@ -62,14 +98,42 @@ def rederive(
     _compare("chain of stages", str(recorded.stages), str(again.stages))
     _compare("result", recorded.result, again.result)
     rules = _taken(lowered.derivation, lowered.final)
-    objects = 0
-    if target is not None and artefact is not None and again.digests == recorded.digests:
-        made = assemble(lowered, target, artefact.threads).objects
-        _compare("number of objects", str(len(artefact.objects)), str(len(made)))
-        for number, (one, other) in enumerate(zip(artefact.objects, made, strict=True)):
-            _compare(f"code of object {number}", key_of(one)[:16], key_of(other)[:16])
-        objects = len(made)
-    return Rederived(len(again.stages), len(again.steps), rules, objects)
+    found = Rederived(len(again.stages), len(again.steps), rules)
+    if target is None or artefact is None:
+        return evolve(found, not_made="there is no artefact")
+    if again.digests != recorded.digests:
+        return evolve(found, not_made="its kernels have schedules that were tuned or given")
+    if artefact.interface.donated:
+        return evolve(found, not_made="it writes over inputs that its caller gives away")
+    threads = getattr(target, "cores", artefact.threads)  # a GPU has none that are counted
+    made = emitted(page, lowered, job_for(target, threads=threads))
+    _compare_parts(artefact, made)
+    if artefact.versions != made.versions:
+        other = ", ".join(" ".join(each) for each in artefact.versions)
+        return evolve(found, not_made=f"its code is of other versions: {other}")
+    codes = [[key_of(each)[:16] for each in of.objects] for of in (artefact, made)]
+    _compare_each("objects of code", *codes)
+    return evolve(found, objects=len(made.objects))
+
+
+def _compare_parts(artefact: Artefact, made: Artefact) -> None:
+    """All of an artefact but its code."""
+    for what in ("threads", "workspace", "interface", "device"):
+        _compare(what, str(getattr(artefact, what)), str(getattr(made, what)))
+    _compare_each("constants", *[list(map(_told, each.constants)) for each in (artefact, made)])
+    _compare_each("memory plan", artefact.plan, made.plan)
+    _compare_each("launches", artefact.launches, made.launches)
+    _compare_each("sources", artefact.sources, made.sources)
+
+
+def _compare_each(what: str, recorded: Sequence[object], again: Sequence[object]) -> None:
+    _compare(f"length of the {what}", str(len(recorded)), str(len(again)))
+    for number, (one, other) in enumerate(zip(recorded, again, strict=True)):
+        _compare(f"entry {number} of the {what}", str(one), str(other))
+
+
+def _told(of: Array) -> str:
+    return f"{of.dtype} {list(of.shape)} {key_of(of.tobytes())[:16]}"
 
 
 def _taken(derivation: Derivation, final: Module) -> int:

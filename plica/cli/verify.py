@@ -76,8 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.rebuild:
             print(f"  code made again: {traced.not_rebuilt or f'{traced.rebuilt} kernels'}")
     if again is not None:
-        if again.objects:
-            print(f"  whole code made again: all {again.objects} objects, byte for byte")
+        whole = again.not_made or f"all {again.objects} objects, byte for byte"
+        print(f"  whole artefact {'not ' if again.not_made else ''}made again: {whole}")
         print(f"  replayed: all {again.steps} steps, {again.rules} rules applied by themselves")
     return 0
 
@@ -99,18 +99,11 @@ def _retraced(arguments: argparse.Namespace) -> Retraced | None:
 def _replayed(path: Path, model: Module) -> Rederived:
     """The derivation of an artefact, taken again from its model with the packs at hand."""
     from plica.cli.rederive import rederive
-    from plica.codegen.llvm.backend import with_threads
-    from plica.codegen.llvm.processor import find_target
     from plica.runtime import archive
     from plica.runtime.artefact import from_members
 
     artefact = from_members(archive.read(path))
-    here = find_target("cpu")
-    machine = artefact.machine
-    same = (here.triple, here.cpu, here.features) == (machine.triple, machine.cpu, machine.features)
-    if not same:
-        return rederive(model, artefact.record())
-    return rederive(model, artefact.record(), with_threads(here, artefact.threads), artefact)
+    return rederive(model, artefact.record(), artefact)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

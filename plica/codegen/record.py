@@ -14,6 +14,7 @@ digests only: a pass is a stage, and so are the steps of rules between two passe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import fields, has
@@ -119,10 +120,14 @@ def spelled(what: Any) -> str:  # Any: fields of patterns
         return f"({', '.join(map(spelled, what))})"
     if callable(what) and hasattr(what, "__qualname__"):
         return f"{what.__module__}.{what.__qualname__}"
+    if isinstance(what, partial):
+        return f"partial{spelled((what.func, what.args, tuple(sorted(what.keywords.items()))))}"
     if has(type(what)):
         inside = ", ".join(spelled(getattr(what, each.name)) for each in fields(type(what)))
         return f"{type(what).__name__}({inside})"
-    return repr(what)
+    # What has no text of its own is told by where it lies, which no other process knows.
+    bare = getattr(type(what), "__repr__", None) is object.__repr__
+    return f"{type(what).__module__}.{type(what).__qualname__}" if bare else repr(what)
 
 
 def kernels(program: Program) -> str:

@@ -90,10 +90,12 @@ def tabled(
     *,
     when: Guard | None = None,
     float: Contract | str = exact,
+    instances: Fillings | None = None,
 ) -> Rule:
     """A rule of one of Plica's own tables: tests look for what is wrong with it, and try it, so
     that nothing is asked when the table is loaded."""
-    return _made(name, left, right, _caller(), when=when, float=float)
+    made = _made(name, left, right, _caller(), when=when, float=float)
+    return made if instances is None else evolve(made, instances=instances)
 
 
 def _made(

@@ -80,6 +80,16 @@ class ProfileRow:
         return self.calls / len(self.times) if self.times else 1.0
 
     @property
+    def counted(self) -> bool:
+        """Whether it is known how much there is to do; not where sizes are open."""
+        return bool(self.operations or self.bytes)
+
+    @property
+    def speeds(self) -> tuple[str, str]:
+        """GFLOP/s and GB/s as they are shown."""
+        return (f"{self.gflops:.2f}", f"{self.gbytes:.2f}") if self.counted else ("-", "-")
+
+    @property
     def gflops(self) -> float:
         """Operations on floats, 10^9 a second."""
         return self.operations * self.each / self.median / 1e9 if self.median else 0.0
@@ -109,11 +119,12 @@ class Profile:
     """Why the times are not to be trusted, where something is known."""
 
     def roofline(self, row: ProfileRow) -> float | None:
-        """Which part of what the machine could do at best the launch did, None if not known.
+        """Which part of what the machine could do at best the launch did, None if that or its work
+        is not known.
 
         It is 1 at most: a launch that did more than was measured of the machine is at its roof.
         """
-        if self.peak is None and self.bandwidth is None:
+        if (self.peak is None and self.bandwidth is None) or not row.counted:
             return None
         least = 0.0
         if self.peak:
@@ -135,7 +146,7 @@ class Profile:
         for row in sorted(self.rows, key=lambda row: -row.median):
             roof = self.roofline(row)
             times = [f"{row.median * 1e6:.1f}", f"{row.least * 1e6:.1f}", f"{row.spread:.0%}"]
-            speeds = [f"{row.median / whole:.0%}", f"{row.gflops:.2f}", f"{row.gbytes:.2f}"]
+            speeds = [f"{row.median / whole:.0%}", *row.speeds]
             share = "" if roof is None else f"{roof:.1%}"
             rows.append([row.kernel, f"{row.calls / self.runs:.3g}", *times, *speeds, share])
         return table(head, rows) + (preformatted(self.warning) if self.warning else "")
@@ -149,7 +160,8 @@ class Profile:
         for row in sorted(self.rows, key=lambda row: -row.median):
             share = row.median / whole if whole else 0.0
             line = f"{row.kernel:{width}}  {row.calls / self.runs:5.3g}  {_times(row.runs)}"
-            line += f"  {share:5.0%}  {row.gflops:7.2f}  {row.gbytes:5.2f}"
+            done, moved = row.speeds
+            line += f"  {share:5.0%}  {done:>7}  {moved:>5}"
             roof = self.roofline(row)
             lines.append(line if roof is None else f"{line}  {roof:5.1%}")
         every = self.times or (self.seconds / self.runs,)

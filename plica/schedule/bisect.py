@@ -1,6 +1,7 @@
 """Bisect: the step of a trace that makes a program bad.
 
-    found = bisect(trace, matmul, bad)        bad: Module -> bool, e.g. "gives a wrong number"
+    found = bisect(trace, matmul)             the first step that changes what it computes
+    found = bisect(trace, matmul, bad)        bad: Module -> bool, whatever is not wanted
     found.number, found.step                  the first step after which it is bad
 
 With a trace of n steps `bad` is asked at most ceil(log2 n) + 1 times: the program without the
@@ -15,6 +16,8 @@ from difflib import unified_diff
 from attrs import frozen
 
 from plica.ir.graph.module import Module
+from plica.ir.loop.statement import Kernel
+from plica.runtime.late import late
 from plica.runtime.notebook import preformatted
 from plica.schedule.diff import described
 from plica.schedule.replay import ReplayState, begin, kernel_of, states, with_kernel
@@ -46,14 +49,20 @@ class Culprit:
 
 
 def bisect(
-    trace: Trace, program: Program, bad: Callable[[Module], bool], kernel: str | None = None
+    trace: Trace,
+    program: Program,
+    bad: Callable[[Module], bool] | None = None,
+    kernel: str | None = None,
 ) -> Culprit | None:
     """The step that makes the program bad; None where it is not bad at the end.
 
+    Bad is, where nothing else is asked, what writes other numbers than the program did.
     Raises `ScheduleRefused` where the trace does not replay.
     """
     check_traces(trace)
     whole, name, found = kernel_of(program, kernel)
+    if bad is None:
+        bad = _differing(found, str(name.name))
     # One replay gives the program after every step: they share all that did not change.
     reached: list[ReplayState] = [begin(found), *states(trace, found)]
 
@@ -72,3 +81,8 @@ def bisect(
         else:
             low = middle
     return Culprit(low, trace.steps[low], after(low), after(high), asked)
+
+
+def _differing(found: Kernel, name: str) -> Callable[[Module], bool]:
+    agree = late("plica.schedule.oracle:agree")
+    return lambda module: not agree(found, kernel_of(module, name)[2])

@@ -63,6 +63,9 @@ class TraceFinding:
     trace: tuple[str, ...]
     pytest: str
 
+    def __str__(self) -> str:
+        return "\n".join((f"{self.step}: {self.reason}", *self.trace, "", self.pytest))
+
     def to_data(self) -> dict[str, Any]:
         return attrs.asdict(self)
 

@@ -44,12 +44,27 @@ def test_the_same_seed_draws_the_same_mutants() -> None:
 
 
 def test_a_mutant_is_left_out_by_proof_or_by_cases_alone() -> None:
-    lost = next(each for each in candidates(RULES["add-constants"], "guard") if proof_of(each))
+    lost = next(each for each in candidates(RULES["maximum-constants"], "guard") if proof_of(each))
     assert "associative" in str(proof_of(lost))
     (symmetric,) = candidates(RULES["sin-of-negative"], "contract")
     assert cases_without_difference(symmetric) >= 1_000_000
     (wrong,) = candidates(RULES["multiply-reciprocal"], "contract")
     assert cases_without_difference(wrong) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "what"),
+    [
+        ("add-constants", "guard", "no guard summed"),  # 3e38 + 3e38, of no data
+        ("full-like-is-broadcast", "dtype", "argument of broadcast_to through bf16"),
+        ("ones-is-broadcast", "broadcast", "add from the first axis"),
+        ("conv-transpose-pixel", "contract", "fused for reassociates"),
+    ],
+)
+def test_what_survived_once_is_refuted(name: str, kind: str, what: str) -> None:
+    (mutant,) = (each for each in candidates(RULES[name], kind) if each.what == what)
+    assert proof_of(mutant) is None
+    assert isinstance(check(mutant.rule, seed=2), Refuted)
 
 
 @pytest.mark.parametrize("name", BASES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,3 +76,18 @@ def test_one_interruption_spoils_nothing() -> None:
 def test_no_launch_is_above_the_roof() -> None:
     row = ProfileRow("k0", 1, 1e-9, 10**6, 10**6, (1e-9,))
     assert Profile((row,), 1, 1.0, peak=1.0, bandwidth=1.0).roofline(row) == 1.0
+
+
+def test_where_sizes_are_open_no_speed_is_made_up() -> None:
+    row = ProfileRow("k", 1, 1e-3, 0, 0)
+    found = Profile((row,), 1, 1e-3, peak=1.0, bandwidth=1.0)
+    assert found.roofline(row) is None
+    assert re.search(r"100%        -      -$", str(found), re.MULTILINE)
+    many = from_text("""
+@plica.function
+def main(x: Tensor[("n", 4), f32]) -> Tensor[("n", 4), f32]:
+    return op.exp(x) + 1.0
+""")
+    run, x = compile(many, cache=False), np.ones((3, 4), np.float32)
+    assert not any(each.counted for each in run.profile(x, runs=1).rows)
+    assert all(each.counted for each in run.at(x).profile(x, runs=1).rows)

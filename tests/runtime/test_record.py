@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,12 +18,16 @@ from plica.cli.rederive import rederive
 from plica.codegen.llvm import toolchain
 from plica.codegen.lower.passes import lower as lowered
 from plica.codegen.native import run_native
+from plica.codegen.record import spelled
 from plica.core.digest import digest, digests
 from plica.frontend.zoo import resnet
 from plica.ir.graph.module import Module
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.text.script import from_text
 from plica.pipeline import compile, lower, record
+from plica.rewrite.packs import OWN, find_pack
+from plica.rewrite.packs.winograd import Costs, winograd_for
+from plica.runtime.artefact import Artefact
 from plica.runtime.error import ArtefactError, InputError
 from plica.runtime.executable import Executable
 from plica.runtime.follow import CONTRACTS, derivation_problems, strictness
@@ -123,6 +128,79 @@ def test_other_steps_are_told(
 ) -> None:
     with pytest.raises(ArtefactError, match=words):
         rederive(NET, change(recorded()))
+
+
+CONVOLVED = """
+import plica
+from plica import op
+
+@plica.function
+def main(x: Tensor[(1, 16, 16, 16), f32], v: Tensor[(4,), f32]) -> Tensor[(1, 16, 16, 16), f32]:
+    w = op.reshape(op.arange(0.0, 2304.0, 1.0, dtype=f32), shape=(16, 16, 3, 3))
+    return op.tanh(op.nn.conv(x, w * const(0.001, f32), padding=1)) + op.sum(v) * const(0.5, f32)
+"""
+
+
+@lru_cache(maxsize=1)
+def convolved() -> tuple[Module, Artefact]:
+    of = from_text(CONVOLVED)
+    return of, plica.compile(of, threads=1, cache=False).artefact
+
+
+def _first(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Something else as the first entry."""
+    return lambda old: (change(old[0]), *old[1:])
+
+
+def _in_a_tuple(old: Any) -> Any:
+    return replace(old, single=False)
+
+
+# fmt: off
+PARTS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
+    "weight":    ("entry 0 of the constants",   "constants", _first(lambda of: of ^ np.uint8(1))),
+    "constants": ("length of the constants",    "constants", lambda old: old[1:]),
+    "code":      ("entry 0 of the objects",     "objects",   _first(lambda of: of[:-1] + b"!")),
+    "plan":      ("entry 0 of the memory plan", "plan",      _first(lambda of: None)),
+    "no plan":   ("length of the memory plan",  "plan",      lambda old: ()),
+    "launch":    ("entry 0 of the launches",    "launches",  _first(lambda of: None)),
+    "launches":  ("length of the launches",     "launches",  lambda old: old[:-1]),
+    "workspace": ("workspace",                  "workspace", lambda old: old + 64),
+    "threads":   ("threads",                    "threads",   lambda old: old + 1),
+    "interface": ("interface",                  "interface", _in_a_tuple),
+}
+# fmt: on
+
+
+def test_an_artefact_is_made_again_as_a_whole() -> None:
+    of, made = convolved()
+    found = rederive(of, made.record(), made)
+    assert (found.objects, found.not_made) == (len(made.objects), "")
+    soon = plica.compile(of, threads=1, cache=False, effort="fast").artefact
+    assert rederive(of, soon.record(), soon).objects == len(soon.objects)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_part_that_was_changed_is_named(name: str) -> None:
+    words, part, change = PARTS[name]
+    of, made = convolved()
+    with_part: Any = replace  # of a field whose name is a parameter here
+    with pytest.raises(ArtefactError, match=f"The {words}.* is another"):
+        rederive(of, made.record(), with_part(made, **{part: change(getattr(made, part))}))
+
+
+def test_what_is_not_made_again_is_said() -> None:
+    of, made = convolved()
+    old = replace(made, versions=(("llvm", "1.0"), *made.versions[1:]))
+    assert "other versions: llvm 1.0" in rederive(of, made.record(), old).not_made
+
+
+def test_rules_are_told_of_alike_in_every_process() -> None:
+    """Nothing that a rule is told of by is where something lies in memory."""
+    packs = [find_pack(name) for name in OWN] + [winograd_for(Costs(8, 1 << 20))]
+    said = [spelled((rule.left, rule.right, rule.when)) for each in packs for rule in each]
+    assert len(said) > 500
+    assert [each for each in said if " at 0x" in each] == []
 
 
 @settings(max_examples=10)

@@ -42,6 +42,15 @@ def spoiled(trace: Trace, place: int) -> Trace:
     return Trace((*trace.steps[:place], Step(Spoil(Handle(0, 0, "block"))), *after))
 
 
+def test_bad_is_what_computes_something_else() -> None:
+    first = Step(GetBlock(0, "ssr+init"))
+    trace = spoiled(Trace((first, Step(Note("a")), Step(Note("b")))), 1)
+    culprit = bisect(trace, matmul())
+    assert culprit is not None
+    assert culprit.number == 1
+    assert bisect(trace.prefix(1), matmul()) is None
+
+
 def test_the_bad_step_is_found_in_few_replays() -> None:
     random = Random(0)
     for _ in range(200):

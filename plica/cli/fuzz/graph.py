@@ -64,6 +64,8 @@ def fuzz_graph(arguments: argparse.Namespace) -> int:
     _say_unused(_extra(arguments), contract)
 
     def idle(report: GraphFuzzReport) -> list[str]:
+        if report.finding is not None:  # what was found ended it
+            return []
         named = map(named_pass, arguments.passes)
         return [each.name for each in named if not report.fired.get(each.name)]
 
@@ -122,8 +124,7 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
         "modules": {"without a value": report.undefined, "rounded": report.rounded,
                     "compiled": report.compiled, "refused": report.refused},
     }  # fmt: skip
-    found = report.finding
-    if found is None:
+    if (found := report.finding) is None:
         return FuzzShare(report.examples, counts)
     case = first + report.examples - 1
     guilty = found.rule or found.stage

@@ -16,7 +16,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from plica.analysis.index.bounds import bounds
+from plica.analysis.index.context import EMPTY
 from plica.analysis.statement import refused
+from plica.codegen.cuda.address import wide
 from plica.codegen.cuda.code import Extents, KernelCode, KernelLaunch, joined
 from plica.codegen.cuda.dialect import CUDA, WIDE
 from plica.codegen.cuda.intrinsic import LANE, come_together, invocation
@@ -34,7 +37,6 @@ from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.statement import Row, Step, write
 from plica.core.diagnostic import CompilerBug
 from plica.core.name import Name
-from plica.core.term import Term
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, ScalarVar, dtype_of
 from plica.ir.loop.statement import (
@@ -110,7 +112,7 @@ class _Function:
         self.numbers: dict[str, str] = {}  # the variable of a tag, and where it is declared
         self.lane: ScalarVar | None = None
         self.warp: tuple[ScalarVar, int] | None = None
-        self.around: dict[Term, int] = {}
+        self.context = EMPTY
         self.shared: list[tuple[str, Buffer]] = []
         self.maps: dict[TileMap, str] = {}
         come_together(nest)
@@ -194,10 +196,11 @@ class _Function:
             return ()
         self.waits.enter(loop)
         values, count = self.values, known(loop.extent)
-        values.natural.add(loop.var)
         few = count is not None and count <= LANES  # more of them are a loop as any other
-        if count is not None:
-            self.around[ScalarVar(loop.var.name, i64)] = count
+        most = bounds(wide(loop.extent), self.context).high if count is None else count
+        if most is not None:
+            values.known.bound(loop.var, (0, max(0, most - 1)))
+            self.context = self.context.loop(ScalarVar(loop.var.name, i64), most)
         if loop.kind in THREADS:
             return self._threads(loop)
         if loop.kind == "vectorized" and few and self.near.write(loop, count or 0):
@@ -227,17 +230,21 @@ class _Function:
     def _fetch(self, nest: For) -> None:
         """A tile by the copy engine."""
         values = self.values
-        tile = copied(nest, self.around)
+        tile = copied(nest, self.context)
         if tile.load.buffer not in self.params:
             raise refused("A tile is not of a parameter.", nest.var.name, "one", "another")
         found = tile.map_of(self.params.index(tile.load.buffer))
         if found not in self.maps:
             self.maps[found] = values.names.fresh(f"map_{tile.load.buffer.name}")
-        spelled = {ScalarVar(var.name, i64): word for var, word in values.vars.items()}
+        for var in [*values.vars]:
+            whole = ScalarVar(var.name, i64)
+            values.vars.setdefault(whole, values.vars[var])
+            if var in values.known.ranges:
+                values.known.bound(whole, values.known.ranges[var])
         begins = []
         for products in tile.begins:
             parts = [
-                " * ".join([str(factor), *[spelled[each] for each in atoms]])  # type: ignore[index]  # variables, as was checked
+                " * ".join([str(factor), *[f"(int)({values.of(each)})" for each in atoms]])
                 for atoms, factor in products
             ]
             begins.append(" + ".join(parts) or "0")
@@ -260,7 +267,8 @@ class _Function:
             self.shared.append((word, buffer))
             return (of.body,)
         if reach == "thread" or (reach == "all" and count_of(buffer) <= FEW):
-            return clike.allocate(values, of)
+            self.waits.held.add(buffer)
+            return (*clike.allocate(values, of), partial(self.waits.held.discard, buffer))
         raise refused(
             "This memory is not there for threads.",
             buffer.name,

@@ -14,6 +14,7 @@ each guard says that the place along an axis is inside of that.
 A copy is under way until a barrier in shared memory has counted its bytes.  A ring of those, one
 for each copy that may be under way, is gone through in order.
 
+>>> from plica.analysis.index.context import EMPTY
 >>> from plica.ir.type.dtype import f16
 >>> from plica.ir.loop.statement import For, Store
 >>> from plica.ir.loop.scalar import Buffer, index
@@ -22,7 +23,7 @@ for each copy that may be under way, is gone through in order.
 >>> tile = Buffer(x.name, (index(128), index(64)), f16, SWIZZLED)
 >>> store = Store(tile, (r, k), x[128 * b + r, k + 64])
 >>> copy = For(r, index(128), "serial", For(k, index(64), "serial", store))
->>> found = copied(copy, {b: 2})
+>>> found = copied(copy, EMPTY.loop(b, 2))
 >>> found.extents, found.strides, found.sizes
 ((64, 128), (1, 512), (512, 256))
 """
@@ -35,7 +36,8 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from plica.analysis.enclosing import simple
-from plica.analysis.index.context import conjuncts
+from plica.analysis.index.bounds import bounds
+from plica.analysis.index.context import Context, conjuncts
 from plica.analysis.statement import refused
 from plica.codegen.cuda.address import wide
 from plica.codegen.emit.expression import linear
@@ -60,7 +62,7 @@ ATOM: Final = 1024
 LONGEST, DEEPEST = 256, 5
 """Elements of a tile along an axis, and axes, at most."""
 
-Product: TypeAlias = tuple[tuple[Term, ...], int]
+Product: TypeAlias = tuple[tuple[Scalar, ...], int]
 """Some variables times a number."""
 
 _HEAD: Final = "__device__ __forceinline__"
@@ -174,8 +176,8 @@ def _touched(buffer: Buffer) -> Exception:
     return refused(message, buffer.name, "copies of tiles, and products of four warps", "another")
 
 
-def copied(nest: Stmt, around: Mapping[Term, int]) -> TmaTile:
-    """The tile that a nest copies; `around` are the extents of the variables around it."""
+def copied(nest: Stmt, around: Context) -> TmaTile:
+    """The tile that a nest copies; `around` says of the variables around it what they may be."""
     loops: dict[ScalarVar, int] = {}
     stmt = nest
     while isinstance(stmt, For):
@@ -205,14 +207,18 @@ def copied(nest: Stmt, around: Mapping[Term, int]) -> TmaTile:
     plain = strides[:1] == [1] and extents[0] * size == ROW and 1 < len(extents) <= DEEPEST
     if not plain or max(extents) > LONGEST or any(step * size % 16 for step in strides[1:]):
         raise _no_tile(stmt, f"a tile of {tuple(extents)} with steps of {tuple(strides)}")
-    where = [(source, loops), *_places(rest, around)]
-    bounds = _bounds(stmt, guards, where, strides, sum(n for atoms, n in rest if not atoms))
+    own = dict[Term, int](source.items()), dict[Term, int](loops.items())
+    where: list[Factors] = [own, *_places(rest, around)]
+    begin = sum(n for atoms, n in rest if not atoms)
+    bounds = _bounds(stmt, guards, where, strides, begin)
     for stride in [step * count for step, count in bounds.items()]:
         if stride not in strides and any(factor % stride == 0 for _, factor in rest):
             strides.append(stride)  # what lies beyond the bound is along an axis of its own
             extents.append(1)
     if len(extents) > DEEPEST or any(step * size % 16 for step in strides[1:]):
         raise _no_tile(stmt, f"a tile of {tuple(extents)} with steps of {tuple(strides)}")
+    rest = [each for each in rest if each[0]]
+    rest += [((), step * count) for step, count in _digits(begin, strides).items() if count]
     axes = [(step, count, bounds.get(step)) for step, count in zip(strides, extents, strict=True)]
     sizes, begins = _found(stmt, load, rest, axes, around)
     return TmaTile(stmt, load, tuple(loops), tuple(extents), tuple(strides), sizes, begins)
@@ -225,17 +231,23 @@ def _guarded(of: Scalar) -> tuple[Scalar, Sequence[Scalar]]:
     return of, ()
 
 
-Factors: TypeAlias = tuple[Mapping[ScalarVar, int], Mapping[ScalarVar, int]]
+Factors: TypeAlias = tuple[Mapping[Term, int], Mapping[Term, int]]
 """How far apart elements of neighbouring turns of some loops are, and how many turns there are."""
 
 
-def _places(rest: list[Product], around: Mapping[Term, int]) -> list[Factors]:
-    """The loops around that say where a tile begins."""
+def _places(rest: list[Product], around: Context) -> list[Factors]:
+    """What says where a tile begins, and how many values each of it has."""
     return [
-        ({atoms[0]: factor}, {atoms[0]: around.get(atoms[0], 0)})
+        ({atoms[0]: factor}, {atoms[0]: _most(atoms[0], around) + 1})
         for atoms, factor in rest
-        if len(atoms) == 1 and isinstance(atoms[0], ScalarVar)
+        if len(atoms) == 1 and _most(atoms[0], around) >= 0
     ]
+
+
+def _most(of: Scalar, around: Context) -> int:
+    """The greatest value of a term that is never negative; -1 where that is not known."""
+    low, high = bounds(of, around)
+    return -1 if low is None or low < 0 or high is None else high
 
 
 def _bounds(
@@ -260,7 +272,7 @@ def _bounds(
         said = {atoms[0]: factor for atoms, factor in terms.values() if len(atoms) == 1}
         if len(said) + bool(limit) != len(terms) or not all(var in steps for var in said):
             raise _no_tile(store, "a guard that is no bound")
-        ratios = {steps[var] / factor for var, factor in said.items()}  # type: ignore[index]  # loops, as was asked
+        ratios = {steps[var] / factor for var, factor in said.items()}
         step = int(ratios.pop()) if len(ratios) == 1 else 0
         stride = max([s for s in strides if step and step % s == 0], default=0)
         # Digits below those that the guard asks for may not reach the next one.
@@ -269,10 +281,17 @@ def _bounds(
         if not stride or reach > step - stride or limit < 1:
             raise _no_tile(store, "a guard that is no bound of an axis")
         found[stride] = limit * (step // stride)
-    for stride in sorted(found, reverse=True):  # where a tile of a turn of its own begins
-        if begin and begin % stride == 0:
-            found[stride] += begin // stride
-            break
+    for stride, count in _digits(begin, strides).items():  # where the first tile begins
+        if stride in found:
+            found[stride] += count
+    return found
+
+
+def _digits(of: int, strides: Sequence[int]) -> dict[int, int]:
+    """How far a place is along each axis, those of the greatest strides first."""
+    found: dict[int, int] = {}
+    for stride in sorted(strides, reverse=True):
+        found[stride], of = divmod(of, stride)
     return found
 
 
@@ -296,7 +315,7 @@ def _found(
     load: Load,
     rest: list[Product],
     axes: list[tuple[int, int, int | None]],
-    around: Mapping[Term, int],
+    around: Context,
 ) -> tuple[tuple[int, ...], tuple[tuple[Product, ...], ...]]:
     """How long the axes of a tensor are, and where in it a tile begins, which is inside but along
     axes that have a bound."""
@@ -311,20 +330,23 @@ def _found(
         if left:
             raise _no_tile(store, f"steps of {tuple(strides)}, which do not divide one another")
     parts: list[list[Product]] = [[] for _ in strides]
-    last = [extent - 1 for extent in extents]
+    first, last = [0] * len(strides), [extent - 1 for extent in extents]
     for atoms, factor in rest:
         axis = next(each for each in falling if factor % strides[each] == 0)
         parts[axis].append((atoms, factor // strides[axis]))
         most = factor // strides[axis]
         for atom in atoms:
-            if atom not in around:
+            if _most(atom, around) < 0:
                 raise _no_tile(store, "a place that depends on more than loops")
-            most *= around[atom] - 1
-        last[axis] += most
+            most *= _most(atom, around)
+        ends = last if most > 0 or not atoms else first
+        ends[axis] += most
+        if not atoms:
+            first[axis] += most
     for bound, size in zip(bounds, sizes, strict=True):
         if bound and size != bound:
             raise _no_tile(store, f"a guard at {bound} along an axis of {size}")
-    if any(factor < 0 for _, factor in rest) or any(
+    if any(each < 0 for each in first) or any(
         most >= size and not bound for most, size, bound in zip(last, sizes, bounds, strict=True)
     ):
         raise _no_tile(store, f"a tile that may reach outside of {load.buffer.name}")

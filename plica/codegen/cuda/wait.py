@@ -75,6 +75,7 @@ class Waits:
     def __init__(self, of: Asynchronous, values: Expressions) -> None:
         self.of, self.values, self.lines = of, values, values.lines
         self.pending = False  # products whose sums nobody may read yet
+        self.held: set[Buffer] = set()  # memory of a thread that is there at the moment
         self._patient: dict[Stmt, int] = {}
         self._copies = self._products = 0  # that may be under way at the next barrier
         self.counted = self.begun = self.awaited = ""  # the words of the ring
@@ -128,7 +129,9 @@ class Waits:
             lines.do(f"  {help_('p_tile_awaited')}(&{self.counted}[{at}], {turn});")
         elif self.of.copies:
             lines.do(f"{help_('p_copies_done')}<{self._copies}>();")
-        if self.of.multiplies:
+        if self.of.multiplies and not self._products:
+            self.finish()
+        elif self.of.multiplies:
             lines.do(f"{help_('p_products_done')}<{self._products}>();")
         self._copies = self._products = 0
         self.pending = False
@@ -138,7 +141,7 @@ class Waits:
         lines, values = self.lines, self.values
         lines.do(f"{values.help('p_products_done')}<0>();")
         for each in self.of.sums:
-            if each in values.buffers:
+            if each in self.held:
                 kept = f"{values.help('p_products_kept')}<{count_of(each)}>"
                 lines.do(f"{kept}({values.buffers[each]});")
         self.pending = False

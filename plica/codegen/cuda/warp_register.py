@@ -96,12 +96,12 @@ template <int ROWS, int COUNT>
 """,
     "p_row_power": f"""\
 template <int ROWS, int COUNT>
-{_HEAD} void p_row_power(float* c, float* a, const float* b) {{
+{_HEAD} void p_row_power(float* c, float* a, const float* b, const float* k) {{
 #pragma unroll
   for (int r = 0; r < ROWS; ++r)
 #pragma unroll
     for (int n = r * COUNT; n < (r + 1) * COUNT; ++n) {{
-      a[n] = p_power(a[n] - b[r]);
+      a[n] = p_power(fmaf(a[n], k[0], -b[r]));
       c[r] += a[n];
     }}
 }}
@@ -160,7 +160,7 @@ def in_registers(nest: Stmt) -> Stmt:
             case _:
                 return node
 
-    return map_bottom_up(change, nest)  # type: ignore[return-value]  # a statement gives a statement
+    return map_bottom_up(change, nest)
 
 
 def _numbers(place: Scalar, lane: ScalarVar) -> list[int | None]:

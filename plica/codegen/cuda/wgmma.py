@@ -37,11 +37,17 @@ GROUP: Final = 4
 WIDTHS: Final = (64, 128, 192, 256)
 """Columns of an instruction."""
 
+WORDS: Final = ("group_mma", "group_warp_mma")
+"""What hints call such products: of two sides that are described, or one that is held."""
+
 _HEAD: Final = "__device__ __forceinline__"
 
 
-def _multiply(kind: str, width: int) -> str:
-    """The instruction: of every eight columns a thread has a pair in each of two rows."""
+def _multiply(kind: str, width: int, *, held: bool = False) -> str:
+    """The instruction: of every eight columns a thread has a pair in each of two rows.
+
+    The left side is described, or `held` in registers.
+    """
     half = width // 4
     sums = [f'"+f"(c[{n // 4 * 2 + n % 2 + n // 2 % 2 * half}])' for n in range(width // 2)]
     lines = [", ".join(sums[at : at + 4]) for at in range(0, width // 2, 4)]
@@ -49,6 +55,20 @@ def _multiply(kind: str, width: int) -> str:
     rows = [", ".join(words[at : at + 16]) for at in range(0, width // 2, 16)]
     places = ', "\n      "'.join(rows)
     after = width // 2
+    lines_ = (chr(44) + chr(10) + "        ").join(lines)
+    if held:
+        left = ", ".join([f"%{after + n}" for n in range(4)])
+        given = f"{{{left}}}, %{after + 4}, p, 1, 1, 1;"
+        return f"""\
+{_HEAD} void p_multiply_held_{kind}_{width}(float* c, const unsigned int* a,
+                                            unsigned long long b) {{
+  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, 1, 0;\\n"
+      "wgmma.mma_async.sync.aligned.m64n{width}k16.f32.{kind}.{kind} {{"
+      "{places}}}, {given}\\n}}"
+      : {lines_}
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}}
+"""
     given = f"%{after}, %{after + 1}, p, 1, 1, %{after + 2}, %{after + 3};"
     return f"""\
 template <int AT, int BT>
@@ -56,7 +76,7 @@ template <int AT, int BT>
   asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, 1, 0;\\n"
       "wgmma.mma_async.sync.aligned.m64n{width}k16.f32.{kind}.{kind} {{"
       "{places}}}, {given}\\n}}"
-      : {(chr(44) + chr(10) + "        ").join(lines)}
+      : {lines_}
       : "l"(a), "l"(b), "n"(AT), "n"(BT));
 }}
 """
@@ -76,6 +96,31 @@ template <int HIGH, int AT, int BT, int AS, int BS>
     for (int i = 0; i < HIGH; ++i)
       p_multiply_{kind}_{width}<AT, BT>(c + i * {width // 2}, left + (i * 512 + s * AS),
                                         right + s * BS);
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}}
+"""
+
+
+def _held_products(kind: str, width: int) -> str:
+    """The instructions of an invocation whose left side, 64 terms, is in registers as f32."""
+    return f"""\
+template <int HIGH, int AI, int AHALF>
+{_HEAD} void p_products_held_{kind}_{width}(float* c, const float* a, const unsigned short* b) {{
+  const unsigned long long right = p_described(b);
+  unsigned int fa[HIGH][4][4];
+#pragma unroll
+  for (int i = 0; i < HIGH; ++i)
+#pragma unroll
+    for (int n = 0; n < 16; ++n) {{
+      const float* at = a + (i * AI + n % 2 * AHALF + n / 2 * 2);
+      fa[i][n / 4][n % 4] = p_pack_pair_{kind}(at[0], at[1]);
+    }}
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+  for (int s = 0; s < 4; ++s)
+#pragma unroll
+    for (int i = 0; i < HIGH; ++i)
+      p_multiply_held_{kind}_{width}(c + i * {width // 2}, fa[i][s], right + s * 128);
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }}
 """
@@ -108,13 +153,29 @@ template <int N>
 """,
     **{f"p_multiply_{kind}_{width}": _multiply(kind, width) for kind in KINDS for width in WIDTHS},
     **{f"p_products_{kind}_{width}": _products(kind, width) for kind in KINDS for width in WIDTHS},
+    **{
+        f"p_multiply_held_{kind}_{width}": _multiply(kind, width, held=True)
+        for kind in KINDS
+        for width in WIDTHS
+    },
+    **{
+        f"p_products_held_{kind}_{width}": _held_products(kind, width)
+        for kind in KINDS
+        for width in WIDTHS
+    },
 }
 
 NEEDS: Final = {
     f"p_products_{kind}_{width}": ("p_described", f"p_multiply_{kind}_{width}")
     for kind in KINDS
     for width in WIDTHS
-}
+} | {
+    f"p_products_held_{kind}_{width}": (
+        "p_described", f"p_pack_pair_{kind}", f"p_multiply_held_{kind}_{width}",
+    )
+    for kind in KINDS
+    for width in WIDTHS
+}  # fmt: skip
 
 
 def text_of(name: str) -> str:
@@ -125,7 +186,7 @@ def text_of(name: str) -> str:
 def is_product(stmt: Stmt) -> bool:
     """Whether a statement is an invocation that four warps do together."""
     found = find_intrinsic(stmt.name) if isinstance(stmt, Invoke) else None
-    return found is not None and dict(found.hints).get("cuda") == "group_mma"
+    return found is not None and dict(found.hints).get("cuda") in WORDS
 
 
 def has_products(stmt: Stmt) -> bool:
@@ -155,10 +216,12 @@ def products(
     a, b, c = [each for each in call.operands if isinstance(each, Region)]
     if lane is None or warp is None or warp[1] % GROUP:
         raise _misplaced(call, "no loops over the threads of four warps around it")
-    left, right = bool(hints["left"]), bool(hints["right"])
     high, wide = hints["high"], hints["wide"]
     assert isinstance(high, int)
     assert isinstance(wide, int)
+    if hints["cuda"] == "group_warp_mma":
+        return _held(call, values, lane, warp, (high, wide))
+    left, right = bool(hints["left"]), bool(hints["right"])
     # Elements between neighbours, along each axis: as the descriptions say.
     rows = {"i": 4096, "half": 512, "s": 16, "h": 8, "e": 1} if left else {
         "i": 4096, "s": 1024, "h": 512, "e": 64, "half": 8}  # fmt: skip
@@ -184,6 +247,28 @@ def products(
     sides = [f"&{values.place(each.buffer, at)}" for each, at in ((a, at_a), (b, at_b))]
     which = ", ".join(map(str, numbers))
     return f"{function}<{which}>({values.buffers[c.buffer]}, {', '.join(sides)});"
+
+
+def _held(
+    call: Invoke,
+    values: Expressions,
+    lane: ScalarVar,
+    warp: tuple[ScalarVar, int],
+    squares: tuple[int, int],
+) -> str:
+    """The call for products whose left side is what the threads of a row hold."""
+    a, b, c = [each for each in call.operands if isinstance(each, Region)]
+    if b.buffer.scope != SWIZZLED or not _lies(b, [4096, 1024, 512, 64, 8, 1]):
+        raise _misplaced(call, f"{b.buffer.name} that is not swizzled rows of 128 bytes")
+    at_b = _base(call, b, warp, {2: (lane, WARP, lambda n: n % 4)})
+    high, wide = squares
+    if 8 * wide not in WIDTHS or a.buffer is c.buffer:
+        raise _misplaced(call, f"{8 * wide} columns, where there are {WIDTHS}")
+    across = known(a.buffer.shape[-2]) or 0
+    function = values.help(f"p_products_held_{b.buffer.dtype.name}_{8 * wide}")
+    which = ", ".join(map(str, (high, 4 * across, 2 * across)))
+    sides = f"&{values.place(a.buffer, a.starts)}, &{values.place(b.buffer, at_b)}"
+    return f"{function}<{which}>({values.buffers[c.buffer]}, {sides});"
 
 
 def _misplaced(call: Invoke, found: str) -> Exception:

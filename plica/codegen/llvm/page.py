@@ -60,7 +60,8 @@ class EmitLlvm:
                 [
                     Launched(
                         kernel_name(each.kernel, program),
-                        operations(program.kernels[each.kernel]),
+                        # Where sizes are open nobody knows how much there will be to do.
+                        0 if program.dims else operations(program.kernels[each.kernel]),
                         0 if program.dims else moved_bytes(each, program),
                     )
                     for each in launches(program)

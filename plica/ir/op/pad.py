@@ -52,7 +52,7 @@ def _pad_rule(attrs: Values, x: TensorType) -> TensorType:
 def _mirrored(at: Scalar, size: Scalar, mode: str) -> Scalar:
     """The place in an axis that a place outside of it repeats."""
     if mode == "edge":
-        return Max(index(0), Min(at, size - 1))
+        return Max(index(0), Min(at, normal_dim(size - 1)))
     if mode == "wrap":
         return FloorMod(at, size)
     # A reflection has a period: there and back, without the ends twice or with them.

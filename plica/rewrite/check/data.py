@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -22,6 +23,16 @@ Shape: TypeAlias = tuple[int, ...]
 
 SEEDS: Final = range(1 << 16)
 """From which the numbers of a random array are drawn."""
+
+
+def seeded(seed: int) -> Choose:
+    """Choices of a generator, as often as one likes."""
+    source = random.Random(seed)
+
+    def choose(options: Sequence[Any]) -> Any:
+        return options[source.randrange(len(options))]
+
+    return choose
 
 
 def array(of: Type | None, choose: Choose) -> np.ndarray[Any, Any]:

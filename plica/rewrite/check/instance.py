@@ -50,7 +50,7 @@ from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, TupleType, Type, tensor
 from plica.rewrite.binder import opened, scopes
 from plica.rewrite.check.attribute import alike, attribute_values
-from plica.rewrite.check.data import SEEDS, Choose, Shape, array, odd_array, sizes
+from plica.rewrite.check.data import SEEDS, Choose, Shape, array, odd_array, seeded, sizes
 from plica.rewrite.check.sample import flat
 from plica.rewrite.instantiate import settled
 from plica.rewrite.match import fits, match
@@ -60,6 +60,10 @@ from plica.rewrite.recursive import unrolled
 T = TypeVar("T")
 TRIES: Final = 40
 """How often types and attributes are chosen for one operator before the instance is given up."""
+READ: Final = 4
+"""So many of these are read from the tape.  In half of all instances one number of the tape seeds
+the others: an operator that refuses most of what is chosen would use it up, and be left with the
+plainest."""
 REPEATS: Final = 3
 """How often the same choice may come again in a row."""
 SIZES: Final = (1, 1, 2, 2, 3, 3, 4, 0)
@@ -68,7 +72,7 @@ ODD: Final = (False,) * 7 + (True,)
 """Some instances are odd in all ways at once: empty axes beside constants that are not finite."""
 SQUARE: Final = (0, 0, 0, 0, 2, 3)
 """In some instances all axes that are free have one size: what lines up wrongly still fits."""
-FILLED: Final = (None, None, None, "plain", "short", "even")
+FILLED: Final = (None, None, None, "plain", "short", "even", "vast")
 """In some instances all constants are of one kind of data, the kind that shows what is claimed."""
 USUAL: Final = (f32, f32, f32, f32, f64, f16, i64, i32, bool_)
 """Dtypes that are tried more often than others: most is claimed of floats."""
@@ -153,6 +157,7 @@ class _Making:
         self.odd = choose(ODD) and not rounds
         self.square = choose((2, 3) if rounds else SQUARE)
         self.fill: str | None = choose(FILLED)
+        self.seeds = choose((False, True))
         self.given: dict[str, Any] = {}  # Any: what somebody fills holes with
         self.filling: dict[str, Any] = {}  # Any: terms, attribute values, tuples of arguments
         self.variables: list[Var] = []
@@ -282,7 +287,10 @@ class _Making:
         operator = find(node.op)
         assert operator is not None
         last, repeats = None, 0
-        for _ in range(TRIES):
+        own = self.choose
+        for number in range(TRIES):
+            if number == READ and self.seeds:
+                self.choose = seeded(own(SEEDS))
             trial: dict[str, Any] = {}
             context = [type_of(each) for each in self._beside(node, made)]
             args: list[Expr] = []
@@ -305,6 +313,7 @@ class _Making:
             result = operator.relation(dict(values), *types)
             if not isinstance(result, Mismatch) and _is_small(result, types):
                 self._keep(trial)
+                self.choose = own
                 return term
         raise _GivenUp
 
@@ -418,7 +427,7 @@ class _Making:
                 case "ones":
                     return tuple(self.choose((n, 1)) for n in like)
                 case "short" if constraint.ranks is None:
-                    return like[self.choose(range(len(like) + 1)) :]
+                    return like[self.choose((*range(1, len(like)), len(like))) :]
                 case "turned" if len(like) <= 4:
                     turned: Shape = self.choose(tuple(itertools.permutations(like)))
                     return turned

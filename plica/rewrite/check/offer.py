@@ -25,13 +25,15 @@ from plica.rewrite.rule import Rule
 from plica.runtime.error import Diagnostic
 
 
-def offered(rule: Rule, choose: Choose, *, data: bool = True) -> Instance | None:
+def offered(
+    rule: Rule, choose: Choose, *, data: bool = True, rounds: bool = False
+) -> Instance | None:
     """An instance of a rule, None where none was found; an example comes every other time."""
     if rule.examples and (rule.instances is None or choose((True, False))):
         places = [each for example in rule.examples for each in occurrences(rule, example)]
         return _instance(choose(places), choose, data) if places else None
     if rule.instances is None:
-        return instance(rule.left, choose, data=data)
+        return instance(rule.left, choose, data=data, rounds=rounds)
     given: Any = rule.instances(choose)  # Any: whatever a user gives
     if isinstance(given, Expr):
         return _instance(given, choose, data)
@@ -41,7 +43,7 @@ def offered(rule: Rule, choose: Choose, *, data: bool = True) -> Instance | None
         message = f"The instances of {rule.name} do not fill its holes."
         expected = f"values for some of {', '.join(sorted(bound_names(rule.left)))}, or a term"
         raise RuleRefused(Diagnostic("bad-rule", message, rule.place, expected, repr(given)))
-    return instance(rule.left, choose, data=data, given=given)
+    return instance(rule.left, choose, data=data, given=given, rounds=rounds)
 
 
 def occurrences(rule: Rule, example: Module | Expr) -> list[Expr]:

@@ -5,10 +5,8 @@ No value is computed here, and no test library is needed: importing a pack stays
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from plica.core.diagnostic import IllTyped, RuleFailed, RuleRefused
 from plica.core.extension import said
@@ -20,6 +18,7 @@ from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
 from plica.ir.type.dtype import bool_
 from plica.ir.type.infer import type_of
 from plica.ir.type.unify import same_type
+from plica.rewrite.check.data import seeded
 from plica.rewrite.check.instance import Instance
 from plica.rewrite.check.offer import offered
 from plica.rewrite.check.report import closed, text
@@ -37,11 +36,7 @@ def probe(rule: Rule) -> str | None:
     """
     if isinstance(rule.left, Scalar):
         return _index_probe(rule, rule.left)
-    source = random.Random(0)
-
-    def choose(options: Sequence[Any]) -> Any:
-        return options[source.randrange(len(options))]
-
+    choose = seeded(0)
     for _ in range(TRIES):
         made: Instance | None = None
         try:

@@ -2,8 +2,11 @@
 
     plain    full mantissas near 1                 places, operators, roundings
     wide     full mantissas, far exponents         the order of a sum, what is absorbed
+    cancel   large numbers and their opposites     the order of a sum, in narrow floats too, which
+             beside small ones, or signs alone     are added up in f32
     close    few values, their opposites and       cancellation, ties of comparisons and extremes
              neighbours, shared by all arrays
+             and with the constants
     special  nan, inf, zeros of both signs,        what is said of all numbers
              edges of the range among others
     extreme  the whole range, denormals included   overflow, underflow, wrapping round
@@ -13,6 +16,7 @@
     even     full mantissas from 1 to 2            the order of products, and of sums of what is
                                                    not negative
     zeros    zeros of both signs, ones among them  which zero comes out
+    vast     close to the end of the range         what is made of constants alone, and overflows
 
 Integers follow the same words: random bits, numbers near the edges, small ones.
 
@@ -24,18 +28,24 @@ Integers follow the same words: random bits, numbers near the edges, small ones.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.ir.type.dtype import DType, bool_, f32
+from plica.ir.type.dtype import DType, bool_, dtype, f32
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Sets: TypeAlias = Sequence[tuple[DType, tuple[int, ...]]]
 
-FILLS: Final = ("plain", "wide", "close", "special", "extreme", "halves", "short", "even", "zeros")
-"""The kinds of data, the tamest first."""
+FILLS: Final = (
+    "plain", "wide", "cancel", "close", "special", "extreme", "halves", "short", "even", "zeros",
+)  # fmt: skip
+"""The kinds of data, the tamest first; `vast` is for constants."""
+
+
+MOST_OF_ONE: Final = 8
+"""Elements of a constant that data have in common with it."""
 
 
 def flat(fill: str, of: DType, count: int, seed: int) -> Array:
@@ -43,9 +53,11 @@ def flat(fill: str, of: DType, count: int, seed: int) -> Array:
     return _Source(seed).numbers(fill, of, count)
 
 
-def samples(types: Sets, seed: int, fills: Sequence[str] = FILLS) -> Iterator[list[Array]]:
+def samples(
+    types: Sets, seed: int, fills: Sequence[str] = FILLS, constants: Iterable[Array] = ()
+) -> Iterator[list[Array]]:
     """Data sets for arrays of these dtypes and shapes: one of each kind, and one of mixed kinds."""
-    source = _Source(seed)
+    source = _Source(seed, constants)
     for fill in fills:
         yield [source.array(fill, of, shape) for of, shape in types]
     yield [source.array(source.pick(fills), of, shape) for of, shape in types]
@@ -54,9 +66,13 @@ def samples(types: Sets, seed: int, fills: Sequence[str] = FILLS) -> Iterator[li
 class _Source:
     """A seeded generator; what it draws of one kind for several arrays has values in common."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, constants: Iterable[Array] = ()) -> None:
         self.random = np.random.Generator(np.random.PCG64(seed))
         self.pools: dict[DType, Array] = {}
+        self.constants: dict[DType, list[Array]] = {}
+        for each in constants:
+            if each.size:
+                self.constants.setdefault(dtype(each.dtype), []).append(each.ravel()[:MOST_OF_ONE])
 
     def pick(self, options: Sequence[str]) -> str:
         return options[int(self.random.integers(len(options)))]
@@ -83,6 +99,16 @@ class _Source:
             case "wide":  # sums of narrow floats are kept in f32
                 far = min(max(digits, f32.row.digits), reach - 1)
                 return self._scaled(count, -far, far)
+            case "cancel":
+                if self.random.random() < 0.5:
+                    return self.random.choice(np.array([1.0, -1.0]), count)
+                far = min(f32.row.digits // 2, reach - 2)
+                large = np.ldexp(1 + self.random.random(), far)
+                found = self._scaled(count, -far, 3 - far)
+                signs = self.random.integers(-1, 2, count)
+                return np.where(signs == 0, found, signs * large)
+            case "vast":
+                return self._scaled(count, reach - 3, reach)
             case "even":
                 return 1 + self.random.random(count)
             case "zeros":
@@ -93,8 +119,9 @@ class _Source:
                 found = self._scaled(count, -2, 2)
                 odd = self.random.choice(_specials(of), count)
                 return np.where(self.random.random(count) < 0.4, odd, found)
-            case "extreme":
-                return self._scaled(count, 3 - reach - digits, reach)
+            case "extreme":  # or half of it, in which single products stay and longer ones do not
+                share = int(self.random.integers(1, 3))
+                return self._scaled(count, (3 - reach - digits) // share, reach // share)
             case "halves":
                 return self.random.integers(-9, 10, count) / 2
             case _:
@@ -117,6 +144,10 @@ class _Source:
             few = self._scaled(2, -1, 2)
             step = 2.0 ** (1 - of.row.digits)
             pool = np.concatenate([few, -few, few * (1 + step), few * (step - 1), few * 2, [0.0]])
+            known = self.constants.get(of)
+            if known is not None:
+                every = np.concatenate(known).astype(np.float64)
+                pool = np.concatenate([pool, every, -every])
             self.pools[of] = pool
         return self.random.choice(pool, count)
 
@@ -132,9 +163,10 @@ class _Source:
             case "close":
                 pool = self.pools.get(of)
                 if pool is None:
-                    pool = self.pools[of] = self._integers("wide", of, 3)
-                return pool[self.random.integers(0, 3, count)]
-            case "special" | "extreme":
+                    few = self._integers("wide", of, 3)
+                    pool = self.pools[of] = np.concatenate([few, *self.constants.get(of, ())])
+                return pool[self.random.integers(0, len(pool), count)]
+            case "special" | "extreme" | "vast":
                 edges = _edges(of)
                 return edges[self.random.integers(0, len(edges), count)]
             case _:

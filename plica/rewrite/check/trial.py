@@ -4,7 +4,8 @@ Both sides are one module, so that a data set costs one run of it.  What a contr
 as it is meant.  `exact` and `signless_zero`: the same bits.  `fused` and `reassociates`: an
 equation of real numbers, so besides agreeing as they are, the sides agree as closely in f64 as f64
 is precise; and where no product is rounded, `fused` changes nothing at all.  Where a part of the
-computation leaves the range of a narrower float, only f64 is asked, and it is counted apart.
+computation leaves the range of a narrower float, only f64 is asked, and it is counted apart; not so
+where the right side makes infinities of finite constants alone, which it had better not join.
 """
 
 from __future__ import annotations
@@ -84,6 +85,11 @@ class Trial:
         return [(_tensor(var).dtype, array.shape) for var, array in self.made.inputs]
 
     @cached_property
+    def constants(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """What the left side compares data with, adds to them, and so on."""
+        return tuple(each.numpy() for each in post_order(self.made.term) if isinstance(each, Const))
+
+    @cached_property
     def wide(self) -> Trial | None:
         """The same with every float in f64, None where nothing is narrower or it is no instance."""
         made = widened(self.made)
@@ -108,7 +114,7 @@ class Trial:
         wide = self.wide
         if wide is None:
             far = self._leaves_range(found, inputs, MARGIN) or _overflows(found[2:], inputs)
-            if reason is not None and far:
+            if reason is not None and far and not self._constants_overflow(found):
                 return SidesAgree(overflowed=True)
             return self._answer(inputs, found, reason)
         again = [array_in_f64(each) for each in inputs]
@@ -120,6 +126,8 @@ class Trial:
         if reason is None and apart is not None and contract.rel == 0:
             return wide._answer(again, widely, f"in f64 {apart}")
         forgiven = reason is not None and apart is None
+        if forgiven and self._constants_overflow(found):
+            forgiven = False
         if forgiven and (self._leaves_range(widely, again) or _overflowed(found[2:], widely[2:])):
             return SidesAgree(overflowed=True)
         return self._answer(inputs, found, reason)
@@ -184,6 +192,20 @@ class Trial:
         assert isinstance(self.after, Expr)
         return closed(Tuple((self.made.term, self.after, *self._parts)), self.made)
 
+    @cached_property
+    def _folded(self) -> tuple[int, ...]:
+        """Which parts the right side alone makes of finite constants, the left side not."""
+        if not all(map(_is_finite, self.constants)):
+            return ()
+        before = set(post_order(self.made.term))
+        return tuple(
+            at for at, part in enumerate(self._parts) if part not in before and not free_vars(part)
+        )
+
+    def _constants_overflow(self, found: Sequence[Any]) -> bool:
+        """Whether a rule has spoilt constants: that is so for all data, and nobody sees it come."""
+        return any(not _is_finite(found[2 + at]) for at in self._folded)
+
     def _without_rounded_products(self, found: Sequence[Any], inputs: Inputs) -> bool:
         values: dict[Expr, Any] = dict(zip(self._parts, found[2:], strict=True))
         known = zip((var for var, _ in self.made.inputs), inputs, strict=True)
@@ -209,11 +231,14 @@ def _least(of: DType) -> float:
     return float(2.0 ** (2 - (1 << of.row.exponent - 1) + of.row.digits))
 
 
+def _is_finite(value: np.ndarray[Any, Any]) -> bool:
+    return bool(np.all(np.isfinite(value.astype(np.float64))))
+
+
 def _overflows(parts: Sequence[Any], inputs: Inputs) -> bool:
     """Whether a part of what is made of finite numbers is not finite: no wider float can tell."""
     with np.errstate(invalid="ignore", over="ignore"):
-        begun = all(bool(np.all(np.isfinite(each.astype(np.float64)))) for each in inputs)
-        return begun and any(not np.all(np.isfinite(each.astype(np.float64))) for each in parts)
+        return all(map(_is_finite, inputs)) and not all(map(_is_finite, parts))
 
 
 def _overflowed(narrow: Sequence[Any], wide: Sequence[Any]) -> bool:

@@ -63,6 +63,9 @@ class StageFinding:
     reason: str
     pytest: str
 
+    def __str__(self) -> str:
+        return f"{self.rule or self.stage}: {self.reason}\n\n{self.pytest}"
+
     def to_data(self) -> dict[str, Any]:
         return attrs.asdict(self)
 
@@ -226,8 +229,7 @@ def _finding(
 
 
 def _compare(meaning: Meaning, history: History, stages: Sequence[Stage]) -> None:
-    reason = meaning.differs(history.module)
-    if reason is None:
+    if (reason := meaning.differs(history.module)) is None:
         return
     found = blame(history, stages, lambda module: meaning.differs(module) is None)
     name = found.rule or found.stage

@@ -20,7 +20,7 @@ from plica.ir.graph.operator import find
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
-from plica.rewrite.check.instance import instance
+from plica.rewrite.check.offer import offered
 from plica.rewrite.check.run import TAPE, reader
 from plica.rewrite.contract import APPROX
 from plica.rewrite.make import tabled
@@ -157,7 +157,7 @@ def _instances(base: Rule) -> Iterator[Pair]:
     source = random.Random(base.name)
     count = 0
     for _ in range(TRIES):
-        made = instance(base.left, reader(source.randbytes(TAPE)), data=False)
+        made = offered(base, reader(source.randbytes(TAPE)), data=False)
         after = None if made is None else base.at(made.term)
         if made is not None and isinstance(after, Expr):
             yield made.term, after
@@ -178,13 +178,14 @@ def _changes(edit: Callable[[Expr], Expr | None], right: Expr) -> bool:
 
 
 def _fits(base: Rule, mutant: Mutant) -> bool:
-    """Whether a mutant applies to something: without its guard to something new, or to floats."""
+    """Whether a mutant applies to something: without its guard to something new, to floats, or so
+    that it comes to something else."""
     if mutant.kind not in OF_RULES or isinstance(base.left, Scalar):
         return True  # seen on a sample already
     rule, kind = mutant.rule, mutant.kind
     source = random.Random(rule.name)
     for _ in range(TRIES):
-        made = instance(rule.left, reader(source.randbytes(TAPE)), data=False)
+        made = offered(rule, reader(source.randbytes(TAPE)), data=False)
         if made is None:
             continue
         try:
@@ -192,8 +193,18 @@ def _fits(base: Rule, mutant: Mutant) -> bool:
             new = after is not None and (kind != "guard" or base.at(made.term) is None)
         except (RuleRefused, *FAILURES):
             return kind == "guard"
+        larger = rule.left is not base.left
+        if kind == "broadcast" and new and larger and after is _beside(base, made.term):
+            continue
         of = type_of(made.term) if new else None
         floats = isinstance(of, TensorType) and of.dtype.is_float
         if new and (floats or kind in ("guard", "broadcast")):
             return True
     return False
+
+
+def _beside(base: Rule, whole: Expr) -> Expr | None:
+    """What a rule makes of the first operand, beside the second as it was."""
+    assert isinstance(whole, Apply)
+    made = base.at(whole.args[0])
+    return Apply(whole.op, (made, *whole.args[1:]), whole.attrs) if isinstance(made, Expr) else None

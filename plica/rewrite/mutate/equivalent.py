@@ -22,27 +22,25 @@ from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Expr, Var
 from plica.ir.loop.scalar import Scalar
+from plica.ir.type.dtype import DTYPES
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, tensor
 from plica.rewrite.check.data import sizes
 from plica.rewrite.check.index import check_index
-from plica.rewrite.check.instance import Instance, instance
+from plica.rewrite.check.instance import Instance
+from plica.rewrite.check.offer import offered
 from plica.rewrite.check.run import TAPE, reader
 from plica.rewrite.check.sample import samples
 from plica.rewrite.check.trial import SidesDiffer, Trial
 from plica.rewrite.check.verdict import Proved
 from plica.rewrite.contract import APPROX
 from plica.rewrite.match import match
+from plica.rewrite.mutate.draw import shipped
 from plica.rewrite.mutate.mutant import Mutant, right_of
 
 GUARDS: Final[dict[str, str]] = {
     "joined": "the equation holds of all shapes, since broadcasting is associative; "
     "the guard keeps a constant from growing",
-    **dict.fromkeys(
-        ["summed", "multiplied"],
-        "broadcasting is associative, and a case that overflows is not held against a rule that "
-        "reassociates; the guard keeps constants from growing, and from overflowing",
-    ),
 }
 """Guards that say what is worth doing, and why a rule is right without them."""
 KNOWN: Final[dict[tuple[str, str], str]] = {
@@ -56,10 +54,14 @@ KNOWN: Final[dict[tuple[str, str], str]] = {
         "take-at-known-place",
         "any dtypes of n",
     ): "an index is its number in every integer dtype, and take takes no others",
-    ("ones-is-broadcast", "argument of broadcast_to through bf16"): "one is a number of bf16",
-    ("ones-is-broadcast", "argument of broadcast_to through f16"): "one is a number of f16",
-    ("ones-is-broadcast", "argument of broadcast_to through i32"): "one is a number of i32",
-    ("ones-like-is-broadcast", "argument of broadcast_to through bf16"): "one is a number of bf16",
+    **dict.fromkeys(
+        [
+            (f"{name}-is-broadcast", f"argument of broadcast_to through {each}")
+            for name in ("ones", "ones-like", "zeros", "zeros-like")
+            for each in DTYPES
+        ],
+        "zero and one are numbers of every dtype",
+    ),
     ("sign-negative", "product of the flip"): "signs are 1, 0, -1 and nan: no product is rounded",
     ("sign-negative", "product of the transpose"): "no product of signs is rounded",
     ("sign-negative", "sum of the flip"): "no sum of so few signs is rounded",
@@ -131,8 +133,8 @@ def _gives_back(mutant: Mutant) -> bool:
 def _is_filled(mutant: Mutant) -> bool:
     """Whether what is moved one place on is one number throughout, in every way it is written."""
     made = [mutant.rule.at(each) for each in _instances(mutant)]
-    moved = [each for each in made if isinstance(each, Apply)]
-    return bool(moved) and all(each.op == "roll" and _is_one_number(each.args[0]) for each in moved)
+    moved = [each for each in made if isinstance(each, Apply) and each.op == "roll"]
+    return bool(moved) and all(_is_one_number(each.args[0]) for each in moved)
 
 
 def _is_one_number(term: Expr) -> bool:
@@ -147,21 +149,26 @@ def _is_one_number(term: Expr) -> bool:
 def _instances(mutant: Mutant) -> list[Expr]:
     """Some terms that the left side of a mutant may match."""
     source = random.Random(mutant.name)
-    found = [instance(mutant.rule.left, reader(source.randbytes(TAPE))) for _ in range(INSTANCES)]
+    found = [offered(mutant.rule, reader(source.randbytes(TAPE))) for _ in range(INSTANCES)]
     return [each.term for each in found if each is not None]
 
 
 def cases_without_difference(mutant: Mutant, wanted: int = CASES) -> int:
-    """On how many elements the sides agree, 0 where they differ or elements are not cases."""
-    if mutant.kind == "guard":
-        return 0  # most cases would be those that the guard lets through
+    """On how many elements the sides agree, 0 where they differ or elements are not cases.
+
+    Of a lost guard those count that it kept out.
+    """
+    bases = {each.name: each for each in shipped()} if mutant.kind == "guard" else {}
+    base = bases.get(mutant.base)
     source = random.Random(mutant.name)
     count = 0
     for _ in range(20 * wanted // LENGTH):
-        made = instance(mutant.rule.left, reader(source.randbytes(TAPE)))
+        made = offered(mutant.rule, reader(source.randbytes(TAPE)))
         large = None if made is None else _enlarged(made) or _batched(made)
         after = None if large is None else mutant.rule.at(large.term)
         if large is None or not isinstance(after, Expr) or not _keeps_cases(large, after):
+            continue
+        if base is not None and base.at(large.term) is not None:
             continue
         trial = Trial(mutant.rule, large, after)
         if trial.ill_made is not None:

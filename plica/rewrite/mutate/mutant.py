@@ -71,7 +71,8 @@ def within(base: Rule, left: Callable[[Expr], Expr], right: Callable[..., Term |
         return None if made is None else right(made, match)
 
     wide = left(pattern)
-    return tabled(f"{base.name}-mutant", wide, whole, when=base.when, float=base.contract)
+    name, known = f"{base.name}-mutant", base.instances
+    return tabled(name, wide, whole, when=base.when, float=base.contract, instances=known)
 
 
 def right_of(base: Rule, match: PatternMatch) -> Term | None:

@@ -44,7 +44,7 @@ OWN: Final[dict[str, str]] = {
 
 ABOUT: Final[dict[str, frozenset[str]]] = {
     "padding": frozenset({"pad"}),
-    "scatter": frozenset({"scatter_nd", "scatter_elements"}),
+    "scatter": frozenset({"scatter_nd", "scatter_elements", "argwhere"}),
     "transposed": frozenset({"nn.conv_transpose"}),
 }
 """Operators of which every left side of a pack has one: without them it need not be loaded."""

@@ -46,8 +46,7 @@ def unpacked(record: Operator, **ranks: int | tuple[int, ...]) -> Rule:
 
     The ranks that the operator's type relation asks for anyway help to find instances.
     """
-    build = record.decompose
-    if build is None:
+    if (build := record.decompose) is None:
         raise CompilerBug(f"{record.name} is not made of other operators.")
     args = [hole(name, rank=ranks.get(name)) for name in record.inputs]
     settings = [hole(each.name) for each in record.attributes]
@@ -65,6 +64,11 @@ def scales_join(found: PatternMatch) -> bool:
     return are_finite(found.m, found.s)
 
 
+def shift_joins(found: PatternMatch) -> bool:
+    """Whether what a scaled shift leaves of a bias is finite."""
+    return scales_join(found) and are_finite(found.b - found.m * found.s)
+
+
 scaled = either((x * m) * s, s * (x * m))
 shifted = either((x - m) * s + b, b + (x - m) * s)
 
@@ -79,7 +83,7 @@ INFERENCE: Final[Pack] = pack(
     unpacked(group_norm,    x=(3, 4, 5), gamma=1, beta=1),
     unpacked(l2_normalize),
     rule("join-scales",     scaled,  x * (m * s),         float=reassociates, when=scales_join),
-    rule("unshift-scaled",  shifted, x * s + (b - m * s), float=reassociates, when=scales_join),
+    rule("unshift-scaled",  shifted, x * s + (b - m * s), float=reassociates, when=shift_joins),
     version="1",
     doc="What training needed is written out or dropped.",
 )

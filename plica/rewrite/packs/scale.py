@@ -22,6 +22,7 @@ Measure: each rule moves a constant towards the weights, or makes one of two.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -222,11 +223,15 @@ def around(layer: LinearLayer) -> Iterator[Rule]:
         values = layer.settings(m)
         return layer(m, m.x, scaled(m.w, weight_in(values), m.s, values.get("groups", 1)))
 
-    def shifted(m: PatternMatch) -> Expr:
-        values = layer.settings(m)
+    def total(m: PatternMatch) -> Expr:
+        """What a shift of the data comes to behind the layer."""
         assert layer.total is not None
+        values = layer.settings(m)
         weight = scaled(m.w, weight_in(values), m.b, values.get("groups", 1))
-        return layer(m, m.x, m.w) + layer.total(weight, len(shape_of(m.x)))
+        return layer.total(weight, len(shape_of(m.x)))
+
+    def shifted(m: PatternMatch) -> Expr:
+        return layer(m, m.x, m.w) + total(m)
 
     def scales_result(m: PatternMatch) -> bool:
         whole = layer(m, m.x, m.w)
@@ -247,7 +252,7 @@ def around(layer: LinearLayer) -> Iterator[Rule]:
         if not lies_along(m.b, channel_in(values), m.x):
             return False
         padding = sides(layer.slug, values.get("padding", 0), len(shape_of(m.w)) - 2)
-        return not any(before or after for before, after in padding)
+        return not any(before or after for before, after in padding) and are_finite(total(m))
 
     def times(left: Any) -> Any:
         return either(left * s, s * left)
@@ -267,10 +272,14 @@ def around(layer: LinearLayer) -> Iterator[Rule]:
         yield named("shifted-data", layer.pattern(either(data + b, b + data)), shifted, shifts_data)
 
 
+def shifts_join(m: PatternMatch) -> bool:
+    """Whether neither the sum of two constants nor their difference overflows."""
+    return are_finite(m.a + m.b) and are_finite(m.a - m.b)
+
+
 def inverts(m: PatternMatch) -> bool:
     """Whether every divisor has an inverse that is neither zero, subnormal nor infinite."""
-    value = value_of(m.divisor)
-    if value is None:
+    if (value := value_of(m.divisor)) is None:
         return False
     with np.errstate(all="ignore"):
         inverse = (1 / value.astype(np.float64)).astype(value.dtype).astype(np.float64)
@@ -280,6 +289,7 @@ def inverts(m: PatternMatch) -> bool:
 
 shifts = either((x + a) + b, (a + x) + b, b + (x + a), b + (a + x))
 inverse = x * reciprocal(divisor)
+joins = partial(rule, float=reassociates, when=shifts_join)
 
 _LINEAR: Final = frozenset(layer.record.name for layer in LAYERS)
 _CARRIERS: Final = frozenset({"add", "subtract", "multiply", "nn.relu", "nn.leaky_relu"}) | _LINEAR
@@ -299,10 +309,10 @@ def is_shared(node: Term, using: Sequence[Term]) -> bool:
 SCALE: Final[Pack] = pack(
     "scale",
     *(around(layer) for layer in LAYERS),
-    rule("join-shifts",        shifts,                           x + (a + b), float=reassociates),
-    rule("join-unshift-shift", either((x - a) + b, b + (x - a)), x + (b - a), float=reassociates),
-    rule("join-shift-unshift", either((x + a) - b, (a + x) - b), x + (a - b), float=reassociates),
-    rule("join-unshifts",      (x - a) - b,                      x - (a + b), float=reassociates),
+    joins("join-shifts",        shifts,                           x + (a + b)),
+    joins("join-unshift-shift", either((x - a) + b, b + (x - a)), x + (b - a)),
+    joins("join-shift-unshift", either((x + a) - b, (a + x) - b), x + (a - b)),
+    joins("join-unshifts",      (x - a) - b,                      x - (a + b)),
     rule("divide-to-multiply", x / divisor, inverse, float=reassociates, when=inverts),
     version="1",
     doc="Constants per channel move into the weights of the layer beside them.",

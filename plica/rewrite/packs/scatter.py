@@ -6,39 +6,44 @@
     before:  scatter_elements(x, i, u, axis, how)
     after:   the same with rows of one element
 
+    before:  argwhere(x)
+    after:   scatter_rows(-1, how many that are not zero come before each, its place), and the last
+
 What these operators are written out as compares every place with every value, or brings values into
 order first: on a processor that goes through them one by one the other way costs less.
 
 Measure: each rule removes an operator that puts values at places.
 
 >>> [rule.name for rule in SCATTER][:2]
-['scatter-nd-replace', 'scatter-nd-max']
+['scatter-nd-put', 'scatter-nd-joined']
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any, Final
 
 import numpy as np
 
-from plica.ir.graph.expression import Expr, const
-from plica.ir.op.comparison import less, less_equal, logical_and
-from plica.ir.op.create import iota_like
+from plica.ir.graph.expression import Expr, Tuple, const
+from plica.ir.op.comparison import less, less_equal, logical_and, not_equal
+from plica.ir.op.create import full, iota_like
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, cast, multiply
+from plica.ir.op.elementwise import add, cast, multiply, subtract
 from plica.ir.op.index import take, where
-from plica.ir.op.order import ZERO
+from plica.ir.op.join import stack
+from plica.ir.op.order import ZERO, argwhere
 from plica.ir.op.put import scatter_elements, scatter_nd
 from plica.ir.op.record import scalar
+from plica.ir.op.reduction import cumsum
 from plica.ir.op.relation import NUMBER
 from plica.ir.op.scatter import scatter_rows
 from plica.ir.op.shape import reshape
-from plica.ir.type.dtype import i64
+from plica.ir.type.dtype import bool_, i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape
-from plica.rewrite.contract import exact, reassociates
+from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
@@ -121,37 +126,68 @@ def _shape(of: Expr) -> tuple[int, ...]:
     return found
 
 
-def _put(
-    as_rows: Callable[[PatternMatch], tuple[Expr, Expr, Expr] | None], how: str
-) -> Callable[[PatternMatch], Expr | None]:
+def rows_put(m: PatternMatch) -> Expr | None:
+    return _put(_rows(m), m)
+
+
+def elements_put(m: PatternMatch) -> Expr | None:
+    return _put(_elements(m), m)
+
+
+def _put(of: tuple[Expr, Expr, Expr] | None, m: PatternMatch) -> Expr | None:
     """Rows that are put into a table, or joined with its own."""
+    if of is None:
+        return None
+    table, rows, updates = of
+    return reshape(scatter_rows(table, rows, updates, reduction=m.how), _shape(m.x))
 
-    def rows_put(m: PatternMatch) -> Expr | None:
-        found = as_rows(m)
-        if found is None:
-            return None
-        table, rows, updates = found
-        return reshape(scatter_rows(table, rows, updates, reduction=how), _shape(m.x))
 
-    return rows_put
+def is_ordered(how: str) -> bool:
+    """Whether the order in which values are joined changes a float."""
+    return how in ("add", "mul")
+
+
+def is_free(how: str) -> bool:
+    """Whether one of the values is what stays."""
+    return not is_ordered(how)
+
+
+def places_put(m: PatternMatch) -> Expr | None:
+    """Each place is put behind those of what is not zero before it; what is zero puts -1.
+
+    So whatever is not zero comes after all others that are put where it is put.
+    """
+    shapes = _sizes(m.x)
+    if shapes is None or not shapes[0]:
+        return None
+    (shape,) = shapes
+    count, rank, of = prod(shape), len(shape), type_of(m.x)
+    assert isinstance(of, TensorType)
+    flags = m.x if of.dtype is bool_ else not_equal(m.x, scalar(0, of.dtype))
+    hits, none = cast(reshape(flags, (count,)), i64), scalar(-1, i64)
+    running = cumsum(hits, axis=0)
+    places = [where(flags, iota_like(m.x, axis=axis), none) for axis in range(rank)]
+    updates = reshape(stack(tuple(places), axis=rank), (count, rank))
+    last = reshape(slice_(running, (count - 1,), (count,)), ())
+    rows = subtract(running, hits)
+    return Tuple((scatter_rows(full((count, rank), -1, i64), rows, updates), last))
 
 
 x, i, u, a = holes("x i u a")
-y: Any = hole("x", dtypes=NUMBER)  # Any: as all holes
+y: Any = hole("x", dtypes=(*NUMBER, bool_))  # Any: as all holes
+one: Any = hole("how", when=is_free)
+sums: Any = hole("how", when=is_ordered)
 
 # fmt: off
-HOW: Final = (
-    ("replace", x, exact), ("max", y, exact), ("min", y, exact),
-    ("add", y, reassociates), ("mul", y, reassociates),
-)
-"""How values are joined, with what, and what that does to floats."""
-
 SCATTER: Final[Pack] = pack(
     "scatter",
-    *[rule(f"scatter-nd-{how}", scatter_nd(z, i, u, how), _put(_rows, how), float=order)
-      for how, z, order in HOW],
-    *[rule(f"scatter-elements-{how}", scatter_elements(z, i, u, a, how), _put(_elements, how),
-           float=order) for how, z, order in HOW],
+    rule("scatter-nd-put",          scatter_nd(x, i, u, one),           rows_put),
+    rule("scatter-nd-joined",       scatter_nd(x, i, u, sums),          rows_put,
+         float=reassociates),
+    rule("scatter-elements-put",    scatter_elements(x, i, u, a, one),  elements_put),
+    rule("scatter-elements-joined", scatter_elements(x, i, u, a, sums), elements_put,
+         float=reassociates),
+    rule("argwhere-put",            argwhere(y),                        places_put),
     version="2",
     doc="Values are put at places by one look at each of them.",
 )

@@ -22,7 +22,7 @@ Measure: each rule removes a transposed convolution.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import Any, Final, TypeAlias
@@ -30,7 +30,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from attrs import evolve, frozen
 
-from plica.ir.graph.expression import Expr
+from plica.ir.graph.expression import Expr, const
 from plica.ir.op.convolution import conv, conv_transpose
 from plica.ir.op.create import zeros
 from plica.ir.op.cut import slice_, unslice
@@ -41,9 +41,9 @@ from plica.ir.op.pad import pad
 from plica.ir.op.relation import FLOAT
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.op.window import Window, windows
-from plica.ir.type.dtype import DType
+from plica.ir.type.dtype import DType, f32
 from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, static_shape
+from plica.ir.type.term import TensorType, static_shape, tensor
 from plica.rewrite.contract import reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
@@ -51,6 +51,7 @@ from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
 
 Sizes: TypeAlias = tuple[int, ...]
+Choose: TypeAlias = Callable[[Sequence[Any]], Any]  # Any: whatever the sequence holds
 
 MOST: Final = 32
 """So many phases, at most."""
@@ -342,6 +343,43 @@ def of_a_pixel(m: PatternMatch) -> Expr | None:
     return reshape(matmul(reshape(m.x, of.data[:2]), taps), of.result)
 
 
+# --- what the rules are tried on ------------------------------------------------------------------
+
+
+def few_outputs(choose: Choose) -> dict[str, Any]:
+    """Few outputs of many channels, which nothing but this would draw."""
+    rank = choose((1, 2))
+    outputs = choose((1, 2))
+    channels = MANY * outputs + choose((0, 1, 5))
+    taps, pixels = ([choose((1, 2, 3)) for _ in range(rank)] for _ in range(2))
+    stride, before = choose((1, 2, 3)), choose((0, 0, 1))
+    return {
+        "x": tensor((choose((1, 2)), channels, *pixels), f32),
+        "w": drawn((channels, outputs, *taps), choose),
+        "strides": stride, "padding": min(before, min(taps) - 1),
+        "dilation": 1, "groups": 1, "more": choose((0, stride - 1)),
+    }  # fmt: skip
+
+
+def one_pixel(choose: Choose) -> dict[str, Any]:
+    """One pixel of several channels, sometimes of more than one block of a sum."""
+    rank, channels = choose((1, 2)), choose((2, 3, 5, 130))
+    taps = [choose((1, 2, 3)) for _ in range(rank)]
+    return {
+        "x": tensor((choose((1, 2)), channels, *[1] * rank), f32),
+        "w": drawn((channels, choose((1, 2, 3)), *taps), choose),
+        "strides": choose((1, 2)), "padding": 0, "dilation": 1, "groups": 1, "more": 0,
+    }  # fmt: skip
+
+
+def drawn(shape: Sizes, choose: Choose) -> Expr:
+    """Weights of full mantissas, or of so few digits that their products are exact."""
+    source = np.random.default_rng(choose(range(1 << 16)))
+    digits = choose((None, 3, 3))
+    values = source.uniform(-2, 2, shape)
+    return const((values if digits is None else np.rint(values * digits)).astype(np.float32))
+
+
 pixel = conv_transpose(x, known, strides, padding, dense, groups, more)
 few = conv_transpose(x, known, strides, padding, dense, groups, more)
 whole = conv_transpose(x, w, apart, padding, dense, groups, more)
@@ -349,8 +387,8 @@ whole = conv_transpose(x, w, apart, padding, dense, groups, more)
 # fmt: off
 TRANSPOSED: Final[Pack] = pack(
     "transposed",
-    rule("conv-transpose-pixel",   pixel, of_a_pixel, float=reassociates),
-    rule("conv-transpose-product", few,   by_product, float=reassociates),
+    rule("conv-transpose-pixel",   pixel, of_a_pixel, float=reassociates, instances=one_pixel),
+    rule("conv-transpose-product", few,   by_product, float=reassociates, instances=few_outputs),
     rule("conv-transpose-phases",  whole, by_phases,  float=reassociates),
     version="2",
     doc="Transposed convolutions become ordinary ones.",

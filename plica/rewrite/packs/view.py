@@ -10,7 +10,8 @@ No element is computed here: every rule is exact.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Expr, Var, const
->>> from plica.ir.type.term import tensor
+>>> from plica.ir.type.dtype import f32
+from plica.ir.type.term import tensor
 >>> from plica.rewrite.pack import rewrite
 >>> x = Var(Name("x"), tensor((5, 24), "f16"))
 >>> heads = rewrite(reshape(slice_(x, (8,), (16,), None, (1,)), (5, 2, 4)), VIEWS)[0]
@@ -23,12 +24,14 @@ from __future__ import annotations
 from math import prod
 from typing import Any, Final
 
+import numpy as np
 from attrs import evolve
 
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph.expression import Expr, Var, const
-from plica.ir.type.dim import known
+from plica.ir.type.dim import known, same_dim
+from plica.ir.type.dtype import f32
 from plica.ir.type.term import tensor
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
@@ -46,6 +49,7 @@ dense, add, broadcast_to, repeat = map(op, ["nn.dense", "add", "broadcast_to", "
 a, i, j, o, s, t, w = holes("a i j o s t w")
 p: Any = hole("p", when=is_order)
 r: Any = hole("r", when=is_explicit)
+q: Any = hole("q", when=is_explicit)
 n: Any = hole("n", dtypes=("f16", "bf16"))
 
 
@@ -139,6 +143,34 @@ def rows_later(match: PatternMatch) -> Term | None:
     return done
 
 
+def rows_kept(match: PatternMatch) -> Term | None:
+    """A layer of rows that were joined or split: its result is."""
+    deep = known(match.r[-1]) if match.r else None
+    done: Term | None = None
+    if deep and len(shape(match.x)) > 1 and known(shape(match.x)[-1]) == deep:
+        rows = dense(match.x, match.w)
+        done = reshape(rows, (*match.r[:-1], shape(match.w)[0]))
+    return done
+
+
+def rows_so(match: PatternMatch) -> Term | None:
+    """A layer whose rows come in the shape in which its result is wanted."""
+    deep, wide = shape(match.w)[-1], shape(match.w)[0]
+    if len(match.q) < len(match.r) or not same_dim(match.q[-1], wide) or not known(wide):
+        return None
+    if not shape(match.x) or same_dim(shape(match.x)[-1], deep):
+        return None  # rows may as well be joined or split behind the layer
+    done: Term = dense(reshape(match.x, (*match.q[:-1], deep)), match.w)
+    return done
+
+
+def rows_so_biased(match: PatternMatch) -> Term | None:
+    """The same, of a layer that adds a row of constants."""
+    plain = rows_so(match) if match.c.shape == (known(shape(match.w)[0]),) else None
+    done: Term | None = None if plain is None else add(plain, match.c)
+    return done
+
+
 def rows_apart(match: PatternMatch) -> Term | None:
     """A layer of rows that were joined after they were turned: they are joined behind it."""
     turned = [known(shape(match.x)[at]) for at in match.p]
@@ -189,6 +221,29 @@ def _groups(choose: Any) -> Expr:  # Any: a chooser is generic in what it choose
     return done
 
 
+def _heads(choose: Any) -> Expr:  # Any: as above
+    """A layer of heads that were put beside one another."""
+    batch, long, heads, deep = (choose((2, 3)) for _ in range(4))
+    mixed, weight = _inputs((batch, heads, long, deep), (choose((1, 3)), heads * deep))
+    done: Expr = dense(
+        reshape(transpose(mixed, (2, 0, 1, 3)), (batch * long, heads * deep)), weight
+    )
+    return done
+
+
+def _rows(choose: Any) -> Expr:  # Any: as above
+    """A layer with its rows in a shape, and its result in another."""
+    few, deep, wide = (choose((2, 3)) for _ in range(3))
+    data, weight = _inputs((few, deep, 1), (wide, deep))
+    biased = add(dense(reshape(data, (few, deep)), weight), const(np.ones(wide, np.float32), f32))
+    done: Expr = reshape(biased, (1, few, wide))
+    return done
+
+
+def _inputs(*shapes: tuple[int, ...]) -> list[Var]:
+    return [Var(Name("x", at), tensor(each, "f32")) for at, each in enumerate(shapes)]
+
+
 # fmt: off
 # ruff: noqa: E501  # a rule is one line
 VIEW: Final[Pack] = pack(
@@ -198,7 +253,10 @@ VIEW: Final[Pack] = pack(
     rule("reshape-of-transpose",  reshape(transpose(x, p), r),                  turned_later),
     evolve(rule("reshape-of-broadcast", reshape(broadcast_to(x, t), r),         repeated), instances=_groups),
     rule("dense-of-transpose",    dense(transpose(x, p), w),                    rows_later),
-    rule("dense-of-joined-rows",  dense(reshape(transpose(x, p), r), w),        rows_apart),
+    rule("dense-of-reshape",      dense(reshape(x, r), w),                      rows_kept),
+    evolve(rule("dense-of-joined-rows", dense(reshape(transpose(x, p), r), w),  rows_apart), instances=_heads),
+    rule("reshape-of-layer",      reshape(dense(reshape(x, r), w), q),          rows_so),
+    evolve(rule("reshape-of-biased-layer", reshape(add(dense(reshape(x, r), w), c), q), rows_so_biased), instances=_rows),
     rule("add-of-reshape-bias",   add(reshape(x, r), c),                        biased_before),
     version="2",
     doc="Reshapes become those of memory; rows of layers are turned behind them.",

@@ -5,7 +5,7 @@
            for c in range(16): for i, j: out[c + 8, i, j]  = y[c, i, j]
            for c in range(8):  for i, j: out[c + 24, i, j] = z[c, i, j]
 
-Concatenations, pads with a number or with the edge, and repeats ask for each element where it comes
+Concatenations, pads of any kind, and repeats ask for each element where it comes
 from.  Along an axis the answer changes in a few places; between these no element asks, and rows are
 vectors.
 
@@ -107,6 +107,12 @@ def _cuts(body: Scalar, sizes: Mapping[ScalarVar, int]) -> Iterator[tuple[Scalar
                 yield from _reached(left, most, sizes)
             case Max(left, Lit(int() as least)) | Max(Lit(int() as least), left):
                 yield from _reached(left, least, sizes)
+            case Min(
+                FloorMod(left, Lit(int() as period)) as one, Sub(Lit(int() as most), other)
+            ) if other is one and period > 0:  # there and back again
+                for axis, place in _reached(left, 0, sizes):
+                    for turn in range((place + most // 2 + 1) % period, sizes[axis], period):
+                        yield axis, turn
             case FloorMod(left, Lit(int() as period)) if period > 0:
                 for axis, place in _reached(left, 0, sizes):
                     for turn in range(place % period, sizes[axis], period):
@@ -187,7 +193,6 @@ def _with_long_rows(inputs: tuple[Buffer, ...], whole: Each) -> tuple[tuple[Buff
                 return node
 
     value = map_bottom_up(change, whole.value)
-    assert isinstance(value, Scalar)
     made = Each(_view(whole.out), (*outer, cut), value)
     return tuple([views.get(each, each) for each in inputs]), made
 
@@ -259,11 +264,13 @@ def _is_row(of: Load, row: ScalarVar) -> bool:
 
 
 def _steps(place: Scalar, row: ScalarVar) -> bool:
-    """Whether an index goes on by one along a row, or stays, between the places it is cut at."""
+    """Whether an index goes on or back by one along a row, or stays, between where it is cut."""
     match place:
         case Min(inner, Lit()) | Min(Lit(), inner) | Max(inner, Lit()) | Max(Lit(), inner):
             return _steps(inner, row)
         case FloorMod(inner, Lit()):
+            return _steps(inner, row)
+        case Min(FloorMod(inner, Lit()) as one, Sub(Lit(), other)) if other is one:
             return _steps(inner, row)
         case Add(left, right) | Sub(left, right) if row not in free_vars(right):
             return _steps(left, row)

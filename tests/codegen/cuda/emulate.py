@@ -249,6 +249,27 @@ void multiply(float* c, unsigned long long a, unsigned long long b, int width) {
   if (eager) product();
   else self->multiplied.push_back(product);
 }
+// The left side is what the threads of a row hold: they show it to one another when they begin.
+template <float (*F)(unsigned short)>
+void multiply_held(float* c, const unsigned int* a, unsigned long long b, int width) {
+  Warp& warp = warps[self->warp];
+  int g = self->lane / 4, t = self->lane % 4;
+  for (int n = 0; n < 4; ++n) warp.held[self->lane][n] = a[n];
+  warp.all.arrive_and_wait();
+  std::vector<float> left(32);
+  for (int half = 0; half < 2; ++half) for (int k = 0; k < 16; ++k)
+    left[half * 16 + k] =
+        F(warp.held[g * 4 + k % 8 / 2][half + k / 8 * 2] >> k % 2 * 16 & 0xffff);
+  warp.all.arrive_and_wait();
+  auto product = [=] {
+    for (int half = 0; half < 2; ++half) for (int j = 0; j < width / 8; ++j)
+      for (int pair = 0; pair < 2; ++pair) for (int k = 0; k < 16; ++k)
+        c[half * width / 4 + j * 2 + pair] +=
+            left[half * 16 + k] * held<true>(b, 8 * j + 2 * t + pair, k, F);
+  };
+  if (eager) product();
+  else self->multiplied.push_back(product);
+}
 """
 
 _BODIES = {
@@ -286,6 +307,11 @@ _BODIES = {
     "p_pack_pair_bf16": "return to_bfloat(a) | (unsigned int)to_bfloat(b) << 16;",
     **{
         f"p_multiply_{kind}_{width}": f"multiply<AT, BT, from_{word}>(c, a, b, {width});"
+        for kind, word in (("f16", "half"), ("bf16", "bfloat"))
+        for width in (64, 128, 192, 256)
+    },
+    **{
+        f"p_multiply_held_{kind}_{width}": f"multiply_held<from_{word}>(c, a, b, {width});"
         for kind, word in (("f16", "half"), ("bf16", "bfloat"))
         for width in (64, 128, 192, 256)
     },

@@ -53,20 +53,19 @@ def batches(q: Any, k: Any, v: Any) -> Any:
     return torch.bmm(torch.softmax(scores, -1), v)
 
 
-def layer(first: bool) -> Any:
-    return nn.TransformerEncoderLayer(WIDE, HEADS, 48, 0.0, "gelu", batch_first=first)
+def layer() -> Any:
+    return nn.TransformerEncoderLayer(WIDE, HEADS, 48, 0.0, "gelu", batch_first=True)
 
 
-def heads(first: bool) -> Any:
-    whole = nn.MultiheadAttention(WIDE, HEADS, batch_first=first)
+def heads() -> Any:
+    whole = nn.MultiheadAttention(WIDE, HEADS)
     return network(lambda x, of: of(x, x, x, need_weights=False)[0], whole)
 
 
 # fmt: off
 SPELLINGS: dict[str, tuple[Callable[[], Any], list[tuple[int, ...]], int]] = {
-    "encoder layer":             (lambda: layer(True),   [(3, LONG, WIDE)], 7),
-    "encoder layer, time first": (lambda: layer(False),  [(LONG, 3, WIDE)], 7),
-    "heads":                     (lambda: heads(True),   [(3, LONG, WIDE)], 3),
+    "encoder layer":             (layer,                 [(3, LONG, WIDE)], 7),
+    "heads, time first":         (heads,                 [(LONG, 3, WIDE)], 3),
     "by hand": (lambda: network(by_hand, nn.Linear(WIDE, 3 * WIDE), nn.Linear(WIDE, WIDE)),
                 [(3, LONG, WIDE)], 4),
     "shared heads": (lambda: network(shared), [(1, 2, LONG, 8), *[(1, 1, LONG, 8)] * 2], 1),

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plica.analysis.index.context import EMPTY
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.tma import SWIZZLED, copied
 from plica.core.name import Name
-from plica.core.term import Term
 from plica.ir.loop.scalar import And, Buffer, Cast, Le, Lt, Scalar, ScalarVar, Select, index, lit
 from plica.ir.loop.statement import Alloc, For, Kernel, Seq, Stmt, Store
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import f16, f32
 
 R, K, N, B, Q = (axis(name) for name in "rknbq")
-AROUND: dict[Term, int] = {B: 2, Q: 3}
+AROUND = EMPTY.loop(B, 2).loop(Q, 3)
 
 
 def nest(store: Stmt, **extents: int) -> Stmt:

@@ -25,7 +25,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from math import prod
-from typing import Final
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
@@ -89,6 +89,10 @@ class AttentionTile:
         return self.warps * self.high * STEP
 
 
+Element: TypeAlias = Callable[[Scalar, Scalar], Scalar]
+"""An element of a side, by its row and its column in a tile."""
+
+
 class _Names(Names):
     """Names for loops and buffers of a tile."""
 
@@ -107,7 +111,7 @@ def _each(
     return whole
 
 
-def _whole(of: Buffer, starts: Mapping[int, Scalar], extents: Mapping[int, int]) -> Region:
+def region_of(of: Buffer, starts: Mapping[int, Scalar], extents: Mapping[int, int]) -> Region:
     """A region that has all of a buffer but along some axes."""
     begin = [starts.get(at, index(0)) for at in range(len(of.shape))]
     count = [index(extents[at]) if at in extents else size for at, size in enumerate(of.shape)]
@@ -139,31 +143,39 @@ def attention_intrinsics(
 
 def attention_tiles(of: Chain, tile: AttentionTile) -> Stages:
     """The stages as statements of threads, in tiles of some warps."""
-    return _Writer(of, tile).stages()
+    return AttentionWriter(of, tile).stages()
 
 
-class _Writer:
+class AttentionWriter:
     """Writes the statements; knows the names, and where a thread is."""
+
+    step = STEP
+    """Of how many columns there are multiples."""
 
     def __init__(self, of: Chain, tile: AttentionTile) -> None:
         self.of, self.tile = of, tile
         self.names = _Names(of.of)
-        self.deep, self.wide = _up(of.size(of.depth), STEP), _up(of.size(of.column), STEP)
-        self.block, self.warp, self.lane = (self.names.var(word) for word in ("b", "w", "t"))
+        self.deep, self.wide = (_up(of.size(axis), self.step) for axis in (of.depth, of.column))
+        self.warp, self.lane = (self.names.var(word) for word in ("w", "t"))
         self.rows = -(-of.size(of.row) // tile.rows)
         self.slices = -(-of.size(of.key) // tile.keys)
+        self.scale, self.score = _factored(of.score)
         bounds = seen_keys(of)
+        number, self.lots, self.blocks = self._grid()
         # The last rows have most to do where keys after them are not seen: they begin first.
-        number = (
-            self.block % self.rows if bounds[1] is None else self.rows - 1 - self.block % self.rows
-        )
-        self.first = number * tile.rows
+        self.first = (number if bounds[1] is None else self.rows - 1 - number) * tile.rows
         self.begin, self.count = self._span(*bounds)
-        lot: Scalar = self.block // self.rows
-        self.lots: dict[Term, Term] = {}
+
+    def _grid(self) -> tuple[Scalar, dict[Term, Term], list[tuple[ScalarVar, int, LoopKind]]]:
+        """Which rows and lots a block has, and the loops over blocks."""
+        of, block = self.of, self.names.var("b")
+        lots: dict[Term, Term] = {}
+        lot: Scalar = block // self.rows
         for axis in reversed(of.batch):
-            self.lots[axis] = lot % of.size(axis)
+            lots[axis] = lot % of.size(axis)
             lot = lot // of.size(axis)
+        blocks = prod(of.size(axis) for axis in of.batch) * self.rows
+        return block % self.rows, lots, [(block, blocks, "blockIdx.x")]
 
     def _span(self, below: int | None, above: int | None) -> tuple[Scalar, Scalar]:
         """The first slice that a block looks at, and how many."""
@@ -177,15 +189,13 @@ class _Writer:
     def stages(self) -> Stages:
         """All of it as one stage of statements."""
         of = self.of
-        blocks = prod(of.size(axis) for axis in of.batch) * self.rows
         out = Buffer(self.names.name("out"), of.out.out.shape, of.out.out.dtype)
         body = self._block(out)
-        for var, size, kind in (
-            (self.lane, LANES, "threadIdx.x"),
-            (self.warp, self.tile.warps, "threadIdx.y"),
-            (self.block, blocks, "blockIdx.x"),
-        ):
-            body = For(var, index(size), kind, body)  # type: ignore[arg-type]  # kinds of threads
+        threads: list[tuple[ScalarVar, int, LoopKind]] = [
+            (self.lane, LANES, "threadIdx.x"), (self.warp, self.tile.warps, "threadIdx.y"),
+        ]  # fmt: skip
+        for var, size, kind in (*threads, *self.blocks):
+            body = For(var, index(size), kind, body)
         return stages(of.of.inputs, (ExternStage((out,), body),))
 
     # --- a block --------------------------------------------------------------------------------
@@ -193,22 +203,21 @@ class _Writer:
     def _block(self, out: Buffer) -> Stmt:
         tile, names = self.tile, self.names
         high, wide = tile.high, self.wide // OCTET
-        squares = (self.deep // STEP, tile.warps, high, 2, 2, OCTET, OCTET)
-        queries = names.buffer("left", squares, self.of.dtype, "shared")
+        queries = self._shared("left")
         mixed = names.buffer("mixed", (high, 2, wide, 2), f32, "local")
         top = names.buffer("top", (high, 2), f32, "local")
         sums = names.buffer("sums", (LANES, high, 2), f32, "warp")
         total = names.buffer("total", (high, 2), f32, "local")
         begin = seq(
-            self._fetched(queries, self._query, tile.rows, self.deep),
+            *self._fetches(queries, self._query, tile.rows, self.deep),
             _each(names, {"i": high, "half": 2, "j": wide, "pair": 2},
                   lambda *at: Store(mixed, at, Lit(0.0, f32))),
             _each(names, {"i": high, "half": 2}, lambda *at: seq(
                 Store(top, at, LEAST), Store(sums, (self.lane, *at), Lit(0.0, f32)),
                 Store(total, at, Lit(0.0, f32)))),
         )  # fmt: skip
-        held = _whole(sums, {0: self._quad()}, {0: QUADS})
-        end = Invoke(row_sum(high).name, (held, _whole(total, {}, {})))
+        held = region_of(sums, {0: self._quad()}, {0: QUADS})
+        end = Invoke(row_sum(high).name, (held, region_of(total, {}, {})))
         whole = seq(begin, self._slices(queries, mixed, top, sums), end,
                     self._stored(out, mixed, top, total))  # fmt: skip
         for each in (total, sums, top, mixed, queries):
@@ -225,9 +234,17 @@ class _Writer:
 
     # --- sides ----------------------------------------------------------------------------------
 
-    def _fetched(
-        self, to: Buffer, element: Callable[[Scalar, Scalar], Scalar], rows: int, columns: int
-    ) -> Stmt:
+    def _shared(self, like: str) -> Buffer:
+        """Memory of a block for a side, 8 x 8 elements together."""
+        tile, keys, wide = self.tile, self.tile.keys // OCTET, self.wide // OCTET
+        shapes = {
+            "left": (self.deep // STEP, tile.warps, tile.high, 2, 2, OCTET, OCTET),
+            "right": (self.deep // STEP, keys, 2, QUADS, 2, OCTET),
+            "value": (tile.keys // STEP, wide, 2, OCTET, QUADS, 2),
+        }
+        return self.names.buffer(like, shapes[like], self.of.dtype, "shared")
+
+    def _fetches(self, to: Buffer, element: Element, rows: int, columns: int) -> tuple[Stmt, ...]:
         """Rows of octets copied by all threads: eight threads write what lies together."""
         across = columns // OCTET
         many, each = rows // OCTET * across, self.tile.warps * LANES // OCTET
@@ -244,7 +261,7 @@ class _Writer:
         if many % each:
             unit = (turns * self.tile.warps + self.warp) * (LANES // OCTET) + self.lane // OCTET
             inner = Branch(Lt(unit, index(many)), inner, NOTHING)
-        return For(turns, index(-(-many // each)), "serial", inner)
+        return (For(turns, index(-(-many // each)), "serial", inner),)
 
     def _place(
         self, to: Buffer, down: Scalar, row: Scalar, along: Scalar, v: Scalar
@@ -279,13 +296,7 @@ class _Writer:
     def _slices(self, queries: Buffer, mixed: Buffer, top: Buffer, sums: Buffer) -> Stmt:
         tile, names, of = self.tile, self.names, self.of
         turn = names.var("q")
-        keys, wide = tile.keys // OCTET, self.wide // OCTET
-        right = names.buffer(
-            "right", (self.deep // STEP, keys, 2, QUADS, 2, OCTET), of.dtype, "shared"
-        )
-        value = names.buffer(
-            "value", (tile.keys // STEP, wide, 2, OCTET, QUADS, 2), of.dtype, "shared"
-        )
+        right, value = self._shared("right"), self._shared("value")
         reach = self.slices * tile.keys
 
         def key(row: Scalar, depth: Scalar) -> Scalar:
@@ -302,12 +313,12 @@ class _Writer:
             }
             return self._element(of.values, at)
 
-        body = (
-            self._fetched(right, key, tile.keys, self.deep),
-            self._fetched(value, weighed, tile.keys, self.wide),
-            self._step(turn, (queries, right, value), mixed, top, sums),
+        copies = (
+            *self._fetches(right, key, tile.keys, self.deep),
+            *self._fetches(value, weighed, tile.keys, self.wide),
         )
-        notes = (("software_pipeline_stage", (0, 0, 1)),)
+        body = (*copies, self._step(turn, (queries, right, value), mixed, top, sums))
+        notes = (("software_pipeline_stage", (*[0] * len(copies), 1)),)
         whole: Stmt = Alloc(right, Alloc(value, seq(*body)))
         return For(turn, self.count, "serial", whole, notes if self.slices > 1 else ())
 
@@ -328,32 +339,35 @@ class _Writer:
         )
         own = {"i": high, "half": 2, "j": keys, "pair": 2}
         rows = {"i": high, "half": 2}
-        quad = _whole(part, {0: self._quad()}, {0: QUADS})
-        mine, weighed = (_whole(each, {0: lane}, {0: 1}) for each in (part, sums))
+        quad = region_of(part, {0: self._quad()}, {0: QUADS})
+        mine, weighed = (region_of(each, {0: lane}, {0: 1}) for each in (part, sums))
 
         def lowered(i: Scalar, half: Scalar) -> Stmt:
             at = (i, half)
             none = Eq(most[at], LEAST)
             return seq(
-                Store(base, at, Select(none, Lit(0.0, f32), most[at])),
-                Store(less, at, _power(top[at] - base[at])),
+                Store(base, at, Select(none, Lit(0.0, f32), most[at] * self.scale)),
+                Store(less, at, _power(top[at] * self.scale - base[at])),
                 Store(top, at, most[at]),
                 Store(sums, (lane, *at), sums[(lane, *at)] * less[at]),
             )
 
+        scale = names.buffer("scale", (1,), f32, "local")
         body = seq(
             _each(names, own, lambda *at: Store(part, (lane, *at), Lit(0.0, f32))),
             self._products(sides, part),
-            _each(names, own, lambda *at: self._scored(turn, part, at)),
+            *self._scores(turn, part, own),
             _each(names, rows, lambda *at: Store(most, at, top[at])),
-            Invoke(row_max(high, keys).name, (quad, _whole(most, {}, {}))),
+            Invoke(row_max(high, keys).name, (quad, region_of(most, {}, {}))),
             _each(names, rows, lowered),
-            Invoke(row_power(high, keys).name, (_whole(base, {}, {}), mine, weighed)),
             _each(names, {"i": high, "half": 2, "j": wide, "pair": 2},
                   lambda *at: Store(mixed, at, mixed[at] * less[at[0], at[1]])),
+            Store(scale, (index(0),), Lit(self.scale, f32)),
+            Invoke(row_power(high, keys).name,
+                   (region_of(base, {}, {}), region_of(scale, {}, {}), mine, weighed)),
             self._mixed(sides[2], part, mixed),
         )  # fmt: skip
-        for each in (less, base, most, part):
+        for each in (scale, less, base, most, part):
             body = Alloc(each, body)
         return body
 
@@ -361,18 +375,18 @@ class _Writer:
         left, right, _ = sides
         step = self.names.var("s")
         multiply = mma(self.tile.high, self.tile.keys // OCTET, (True, True), self.of.dtype)
-        one = _whole(left, {0: step, 1: self.warp, 5: self.lane // QUADS}, {0: 1, 1: 1, 5: 1})
-        other = _whole(right, {0: step, 3: self.lane % QUADS}, {0: 1, 3: 1})
-        mine = _whole(part, {0: self.lane}, {0: 1})
+        one = region_of(left, {0: step, 1: self.warp, 5: self.lane // QUADS}, {0: 1, 1: 1, 5: 1})
+        other = region_of(right, {0: step, 3: self.lane % QUADS}, {0: 1, 3: 1})
+        mine = region_of(part, {0: self.lane}, {0: 1})
         return self._unrolled(step, self.deep // STEP, multiply, (one, other, mine))
 
     def _mixed(self, value: Buffer, part: Buffer, mixed: Buffer) -> Stmt:
         step = self.names.var("s")
         multiply = warp_mma(self.tile.high, self.wide // OCTET, self.of.dtype)
-        held = _whole(part, {0: self._quad(), 3: step * 2}, {0: QUADS, 3: 2})
-        other = _whole(value, {0: step, 4: self.lane % QUADS}, {0: 1, 4: 1})
+        held = region_of(part, {0: self._quad(), 3: step * 2}, {0: QUADS, 3: 2})
+        other = region_of(value, {0: step, 4: self.lane % QUADS}, {0: 1, 4: 1})
         return self._unrolled(
-            step, self.tile.keys // STEP, multiply, (held, other, _whole(mixed, {}, {}))
+            step, self.tile.keys // STEP, multiply, (held, other, region_of(mixed, {}, {}))
         )
 
     def _unrolled(
@@ -380,29 +394,33 @@ class _Writer:
     ) -> Stmt:
         return For(step, index(count), "unrolled", Invoke(what.name, regions))
 
-    def _scored(self, turn: ScalarVar, part: Buffer, at: tuple[Scalar, ...]) -> Stmt:
-        """The score of a product: nothing is as low as a key that is not there."""
-        of, (i, half, j, pair) = self.of, at
-        row, key = (
-            self._row(i, half),
-            (self.begin + turn) * self.tile.keys + j * OCTET + self.lane % QUADS * 2 + pair,
-        )
-        own = (self.lane, *at)
-
-        def told(node: Term) -> Term:
-            return part[own] if isinstance(node, Load) and node.buffer is of.held else node
-
-        score = substitute(map_bottom_up(told, of.score), {**self.lots, of.row: row, of.key: key})
-        guards: list[Scalar] = [
-            Lt(place, index(of.size(axis)))
-            for axis, place, reach in (
-                (of.key, key, self.slices * self.tile.keys),
-                (of.row, row, self.rows * self.tile.rows),
+    def _scores(self, turn: ScalarVar, part: Buffer, own: Mapping[str, int]) -> tuple[Stmt, ...]:
+        """The scores of products, but for their scale: nothing is as low as a key that is none."""
+        of = self.of
+        beyond = [
+            (axis, reach)
+            for axis, reach in (
+                (of.key, self.slices * self.tile.keys), (of.row, self.rows * self.tile.rows),
             )
             if reach > of.size(axis)
-        ]
-        found = _scaled(_term(score), math.log2(math.e))
-        return Store(part, own, Select(reduce(And, guards), found, LEAST) if guards else found)
+        ]  # fmt: skip
+        if not beyond and isinstance(self.score, Load) and self.score.buffer is of.held:
+            return ()
+
+        def scored(*at: ScalarVar) -> Stmt:
+            i, half, j, pair = at
+            key = (self.begin + turn) * self.tile.keys + j * OCTET + self.lane % QUADS * 2 + pair
+            places: dict[Term, Scalar] = {of.row: self._row(i, half), of.key: key}
+            mine = (self.lane, *at)
+
+            def told(node: Term) -> Term:
+                return part[mine] if isinstance(node, Load) and node.buffer is of.held else node
+
+            score = _term(substitute(map_bottom_up(told, self.score), {**self.lots, **places}))
+            guards: list[Scalar] = [Lt(places[axis], index(of.size(axis))) for axis, _ in beyond]
+            return Store(part, mine, Select(reduce(And, guards), score, LEAST) if guards else score)
+
+        return (_each(self.names, own, scored),)
 
     # --- the result -----------------------------------------------------------------------------
 
@@ -424,7 +442,7 @@ class _Writer:
                 if not isinstance(node, Load) or node.buffer not in triple:
                     return node
                 number = triple.index(node.buffer)
-                greatest = Mul(top[i, half], Lit(math.log(2), f32))
+                greatest = Mul(top[i, half], Lit(self.scale * math.log(2), f32))
                 return (greatest, total[i, half], mixed[i, half, j, pair])[number]
 
             value = _term(substitute(map_bottom_up(told, of.out.value), there))
@@ -448,14 +466,16 @@ def _power(of: Scalar) -> Scalar:
     return Intrinsic("exp2", (of,))
 
 
-def _scaled(of: Scalar, by: float) -> Scalar:
-    """A score times a number, which joins a factor that is there already."""
-    match of:
-        case Mul(left, Lit(value)):
-            return Mul(left, Lit(float(value) * by, f32))
-        case Select(condition, then, orelse):
-            return Select(condition, _scaled(then, by), _scaled(orelse, by))
-        case Lit(value):
-            return Lit(float(value) * by, f32)
-        case _:
-            return Mul(of, Lit(by, f32))
+def _factored(of: Scalar) -> tuple[float, Scalar]:
+    """Scores in units of which two to the power is taken: a positive factor, and what it is of."""
+    whole, unit = of, math.log2(math.e)
+    conditions: list[Scalar] = []
+    while isinstance(of, Select) and of.orelse is LEAST:
+        conditions.append(of.condition)
+        of = of.then
+    if not isinstance(of, Mul) or not isinstance(of.right, Lit) or not of.right.value > 0:
+        return unit, whole
+    scale, of = float(of.right.value) * unit, of.left
+    for each in reversed(conditions):
+        of = Select(each, of, LEAST)
+    return scale, of

@@ -32,6 +32,11 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.type.dtype import f32
 from plica.rewrite.contract import exact, reassociates
 from plica.schedule.default.gpu.attention_chain import Chain, chain_of
+from plica.schedule.default.gpu.attention_group import (
+    group_attention_intrinsics,
+    group_attention_tiles,
+    is_in_panels,
+)
 from plica.schedule.default.gpu.attention_tile import (
     STEP,
     AttentionTile,
@@ -41,6 +46,7 @@ from plica.schedule.default.gpu.attention_tile import (
 from plica.schedule.default.gpu.cost import (
     attention_cost,
     element_cost,
+    group_attention_cost,
     is_enough,
     is_window,
     pad_cost,
@@ -124,6 +130,11 @@ ATTENTION: Final[tuple[AttentionTile, ...]] = (
 )  # fmt: skip
 """Tiles of two products around a softmax."""
 
+GROUP_ATTENTION: Final[tuple[AttentionTile, ...]] = (
+    AttentionTile(8, 1, 128), AttentionTile(8, 1, 64), AttentionTile(4, 1, 64),
+)  # fmt: skip
+"""The same, of warps that multiply together."""
+
 WIDEST: Final = 128
 """Columns of such products, at most: sums of wider ones have no room in registers."""
 
@@ -141,6 +152,13 @@ DECLARED: Final = tuple(
         for dtype in NARROW
         for columns in range(STEP, WIDEST + 1, STEP)
         for each in attention_intrinsics(tile, columns, dtype)
+    ]
+    + [
+        each.name
+        for tile in GROUP_ATTENTION
+        for dtype in NARROW
+        for columns in range(PANEL, WIDEST + 1, PANEL)
+        for each in group_attention_intrinsics(tile, columns, dtype)
     ]
 )
 """What traces of theirs name, which so can be read back in a process that has made none."""
@@ -267,6 +285,14 @@ def _online(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
         yield attention_cost(chain, tile, gpu), partial(attention_tiles, chain, tile)
 
 
+def _online_together(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
+    chain = chained(of) if gpu.groups else None
+    for tile in GROUP_ATTENTION if chain is not None else ():
+        if chain is not None and is_in_panels(chain, tile):
+            cycles = group_attention_cost(chain, tile, gpu)
+            yield cycles, partial(group_attention_tiles, chain, tile)
+
+
 def _in_parts(of: Stages, gpu: Gpu) -> Iterator[Made]:
     found = split_reductions(of, gpu)
     if found is not None:
@@ -284,6 +310,8 @@ def _as_they_are(of: Stages, *, sums: bool | None) -> Iterator[Made]:
 GPU_FORMS: Final[tuple[Form, ...]] = (
     Form("online-softmax", "Softmax is folded with the product after it: no score is kept.",
          reassociates, _online, BY_COST),
+    Form("online-softmax-wgmma", "The same by four warps together, from tiles of the copy engine.",
+         reassociates, _online_together, BY_COST),
     Form("wgmma-tiles", "Four warps multiply tiles of f16 that the copy engine fetches.",
          reassociates, partial(_warps, together=True), BY_COST),
     Form("tensor-core-tiles", "Warps multiply tiles of f16 or bf16, padded with zeros.",
@@ -316,6 +344,7 @@ def _of_kernel(template: Callable[[Kernel, Gpu], tuple[Trace, Kernel] | None]) -
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
     "online-softmax": lambda of, gpu: (Trace(()), kernel_of(of)),
+    "online-softmax-wgmma": lambda of, gpu: (Trace(()), kernel_of(of)),
     "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, GROUPS),
     "tensor-core-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, WARPS),
     "product-tiles": lambda of, gpu: product_schedule(of, gpu, (*TILES, HIGH)),

@@ -88,6 +88,9 @@ def blocks_at_once(warps: Warps, gpu: Gpu) -> int:
 EXPONENT: Final = 6 / 128
 """Cycles of a processor for a score: scale, greatest, exponential, sum, rounding."""
 
+WAITING: Final = 1.4
+"""What was measured of such tiles, beside what their products and exponents would take."""
+
 RESIDENT: Final = 8
 """Warps with sums in all their registers that a processor runs at once."""
 
@@ -105,7 +108,39 @@ def attention_cost(of: Chain, tile: AttentionTile, gpu: Gpu) -> float:
     beside = min(max(1, RESIDENT // tile.warps), -(-tiles // gpu.processors))
     alone = 4 * tile.high * 16 * tile.keys * score
     busy = max(beside * (tile.rows * tile.keys * score + fetch), alone, LATENCY / 2)
-    return -(-tiles // (beside * gpu.processors)) * slices * busy + ENDS
+    return WAITING * -(-tiles // (beside * gpu.processors)) * slices * busy + ENDS
+
+
+SCORE: Final = 0.045
+"""Cycles of a processor for what is done to a score between two products of warps together."""
+
+RESCALE: Final = 0.0006
+"""And for each column of its values: sums are rescaled."""
+
+ALONE: Final = 900
+"""Cycles of a slice in which a group of warps waits, if there is no other beside it."""
+
+
+def group_attention_cost(of: Chain, tile: AttentionTile, gpu: Gpu) -> float:
+    """Two products around a softmax by warps that multiply together: groups hide each other."""
+    rows = of.size(of.row)
+    deep, wide = (-(-of.size(axis) // 64) * 64 for axis in (of.depth, of.column))
+    tiles = prod(of.size(axis) for axis in of.batch) * -(-rows // tile.rows)
+    slices: float = -(-of.size(of.key) // tile.keys)
+    if seen_keys(of)[1] is not None:
+        slices *= 0.5 + 0.5 * min(1.0, tile.rows / rows)
+    registers = 24 + 0.45 * wide + 0.95 * tile.keys
+    shared = of.dtype.bytes * (tile.rows * deep + 2 * tile.keys * (deep + wide))
+    room = min(gpu.registers / (32 * tile.warps * registers), gpu.shared / shared)
+    score = (deep + wide) / 2048 + SCORE + RESCALE * wide
+
+    def slice_of(blocks: int) -> float:
+        groups = blocks * tile.warps / 4
+        return groups * 64 * tile.high * tile.keys * score + ALONE / groups
+
+    beside = max(1, int(room))
+    full, rest = divmod(-(-tiles // gpu.processors), beside)
+    return slices * (full * slice_of(beside) + (slice_of(rest) if rest else 0.0)) + ENDS
 
 
 # --- products of f32 ------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ of the four threads of a row, without a word of shared memory:
     warp_mma    c[half, pair] += a[t, half, h, p] * b[8 * h + 2 * t + p, pair]     for all t, h, p
     row_max     c[half] = max(c[half], a[t, half, j, p])                           for all t, j, p
     row_sum     c[half] += a[t, half]                                              for all t
-    row_power   a[half, j, p] = 2 ** (a[half, j, p] - b[half]); c[half] += a[half, j, p]
+    row_power   a[half, j, p] = 2 ** (a[half, j, p] * k - b[half]); c[half] += a[half, j, p]
 
 So the sums of one product are a side of the next: rounded to its dtype, as tensor cores need it.
 
@@ -27,7 +27,7 @@ from plica.ir.loop.scalar import Buffer, Cast, Intrinsic, Max, Scalar, ScalarVar
 from plica.ir.loop.statement import For, Kernel, Stmt, Store, seq
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import DType, f16, f32
-from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
+from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS, STEPS
 
 
 @lru_cache(maxsize=64)
@@ -46,6 +46,55 @@ def warp_mma(high: int, wide: int, dtype: DType = f16) -> TensorIntrinsic:
     extents = {"i": high, "half": 2, "j": wide, "pair": 2, "h": 2, "t": QUADS, "p": 2}
     name = f"cuda.warp_mma_{dtype.name}_{high}x{wide}"
     return _declared(name, "warp_mma", (a, b, c), extents, total)
+
+
+@lru_cache(maxsize=64)
+def group_scores(high: int, wide: int, dtype: DType = f16) -> TensorIntrinsic:
+    """Products of four warps, 64 terms, with sums as threads of a row hold them."""
+    extents = {"i": high, "half": 2, "j": wide // OCTET, "o": OCTET, "pair": 2,
+               "s": STEPS, "h": 2, "e": OCTET}  # fmt: skip
+    left, right = _kept("i half s h e", extents), _kept("j o pair s h e", extents)
+    a, b = (buffer(name, tuple([extents[each] for each in of]), dtype)
+            for name, of in (("a", left), ("b", right)))  # fmt: skip
+    c = buffer("c", (high, 2, wide, 2), f32)
+
+    def total(at: Mapping[str, ScalarVar]) -> Store:
+        one, other = (tuple([at[word] for word in of]) for of in (left, right))
+        place = (at["i"], at["half"], at["j"] * OCTET + at["o"], at["pair"])
+        return Store(c, place, c[place] + Cast(a[one], f32) * Cast(b[other], f32))
+
+    name = f"cuda.group_scores_{dtype.name}_{high}x{wide}"
+    hints = (("high", high), ("left", True), ("right", True), ("wide", wide))
+    return _declared(name, "group_mma", (a, b, c), extents, total, hints=hints)
+
+
+@lru_cache(maxsize=64)
+def group_warp_mma(high: int, wide: int, dtype: DType = f16) -> TensorIntrinsic:
+    """Products of what four warps hold with 64 rows of a matrix, for so many squares."""
+    extents = {"i": high, "half": 2, "j": wide // OCTET, "o": OCTET, "pair": 2,
+               "s": STEPS, "h": 2, "t": QUADS, "p": 2}  # fmt: skip
+    right = _kept("j s h e o pair", extents | {"e": OCTET})
+    a = buffer("a", (QUADS, high, 2, 2 * STEPS, 2), f32)
+    b = buffer("b", tuple([(extents | {"e": OCTET})[each] for each in right]), dtype)
+    c = buffer("c", (high, 2, wide, 2), f32)
+
+    def total(at: Mapping[str, ScalarVar]) -> Store:
+        own: dict[str, Scalar] = {**at, "e": at["t"] * 2 + at["p"]}
+        left = a[at["t"], at["i"], at["half"], at["s"] * 2 + at["h"], at["p"]]
+        place = (at["i"], at["half"], at["j"] * OCTET + at["o"], at["pair"])
+        weight = Cast(Cast(left, dtype), f32)
+        return Store(
+            c, place, c[place] + weight * Cast(b[tuple([own[each] for each in right])], f32)
+        )
+
+    name = f"cuda.group_warp_mma_{dtype.name}_{high}x{wide}"
+    hints = (("high", high), ("wide", wide))
+    return _declared(name, "group_warp_mma", (a, b, c), extents, total, hints=hints)
+
+
+def _kept(axes: str, extents: Mapping[str, int]) -> tuple[str, ...]:
+    """The axes that have several places: of others a region has many."""
+    return tuple([each for each in axes.split() if extents[each] > 1])
 
 
 @lru_cache(maxsize=64)
@@ -76,21 +125,21 @@ def row_sum(high: int) -> TensorIntrinsic:
 
 @lru_cache(maxsize=64)
 def row_power(high: int, wide: int) -> TensorIntrinsic:
-    """Powers of two of what a thread holds less a number for each row, and their sums."""
-    b = buffer("b", (high, 2), f32)
+    """Powers of two of what a thread holds, scaled, less a number for each row, and their sums."""
+    b, k = buffer("b", (high, 2), f32), buffer("k", (1,), f32)
     a, c = buffer("a", (high, 2, wide, 2), f32), buffer("c", (high, 2), f32)
 
     def powers(at: Mapping[str, ScalarVar]) -> Stmt:
         row = (at["i"], at["half"])
         place = (*row, at["j"], at["p"])
         return seq(
-            Store(a, place, Intrinsic("exp2", (a[place] - b[row],))),
+            Store(a, place, Intrinsic("exp2", (a[place] * k[0] - b[row],))),
             Store(c, row, c[row] + a[place]),
         )
 
     extents = {"i": high, "half": 2, "j": wide, "p": 2}
     name = f"cuda.row_power_{high}x{wide}"
-    return _declared(name, "row_power", (b, a, c), extents, powers, outputs=2)
+    return _declared(name, "row_power", (b, k, a, c), extents, powers, outputs=2)
 
 
 def _declared(
@@ -101,6 +150,7 @@ def _declared(
     body: Callable[[Mapping[str, ScalarVar]], Stmt],
     *,
     outputs: int = 1,
+    hints: tuple[tuple[str, int | bool], ...] = (),
 ) -> TensorIntrinsic:
     axes = {each: axis(each) for each in extents}
     whole = body(axes)
@@ -108,4 +158,4 @@ def _declared(
         size: Scalar = index(extents[each])
         whole = For(axes[each], size, "serial", whole)
     meaning = Kernel((), buffers, len(buffers) - outputs, whole)
-    return intrinsic(name, meaning, None, (("cuda", word),))
+    return intrinsic(name, meaning, None, (("cuda", word), *hints))

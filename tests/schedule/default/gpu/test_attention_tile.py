@@ -20,6 +20,7 @@ from plica.ir.type.dtype import DType, bf16, f16, f32
 from plica.rewrite.contract import exact as exactly
 from plica.rewrite.contract import reassociates
 from plica.schedule.default.gpu.attention_chain import chain_of, seen_keys
+from plica.schedule.default.gpu.attention_group import group_attention_tiles
 from plica.schedule.default.gpu.attention_tile import AttentionTile, attention_tiles
 from plica.schedule.default.gpu.choose import candidates, chained
 from plica.schedule.default.gpu.machine import Gpu
@@ -33,11 +34,17 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on
 needs_nvrtc = pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
 
 
-def tiles(sizes: Sizes, tile: AttentionTile, mask: Mask = "none", dtype: DType = f16) -> Stages:
+def tiles(
+    sizes: Sizes,
+    tile: AttentionTile,
+    mask: Mask = "none",
+    dtype: DType = f16,
+    together: bool = False,
+) -> Stages:
     online = online_softmax(attention(sizes, mask, dtype))
     chain = None if online is None else chain_of(online)
     assert chain is not None
-    return attention_tiles(chain, tile)
+    return group_attention_tiles(chain, tile) if together else attention_tiles(chain, tile)
 
 
 @needs_compiler
@@ -47,13 +54,17 @@ def tiles(sizes: Sizes, tile: AttentionTile, mask: Mask = "none", dtype: DType =
         ((2, 40, 70, 24, 20), AttentionTile(1, 2, 32), "none", f16),
         ((1, 70, 70, 16, 16), AttentionTile(1, 2, 16), "window", f16),
         ((1, 64, 40, 32, 32), AttentionTile(2, 2, 32), "bias", bf16),
+        ((2, 70, 100, 64, 64), AttentionTile(4, 1, 64), "none", f16),
+        ((1, 130, 250, 64, 128), AttentionTile(8, 1, 128), "causal", bf16),
     ],
 )
 def test_tiles_mean_the_same(sizes: Sizes, tile: AttentionTile, mask: Mask, dtype: DType) -> None:
     given = drawn(sizes, 0, mask, dtype)
     lots, rows, _, _, columns = sizes
     found = np.full((lots, rows, columns), np.nan, np.float32).astype(dtype.numpy)
-    emulated(fold(lower(kernel_of(tiles(sizes, tile, mask, dtype)), "gpu"), "k"), [*given, found])
+    together = tile.high == 1
+    of = tiles(sizes, tile, mask, dtype, together)
+    emulated(fold(lower(kernel_of(of), "gpu"), "k"), [*given, found])
     close = 5e-3 if dtype is f16 else 4e-2
     np.testing.assert_allclose(found.astype(np.float64), exact(given, mask), atol=close)
 
@@ -68,10 +79,14 @@ def test_threads_of_a_warp_read_what_others_hold() -> None:
 
 
 @needs_nvrtc
-def test_nothing_is_spilled_and_no_score_is_kept() -> None:
-    kernel = kernel_of(tiles((16, 1024, 1024, 128, 128), AttentionTile(4, 2, 64)))
+@pytest.mark.parametrize("together", [False, True])
+def test_nothing_is_spilled_and_no_score_is_kept(together: bool) -> None:
+    tile = AttentionTile(8, 1, 128) if together else AttentionTile(4, 2, 64)
+    wide = 128 if together else 64
+    kernel = kernel_of(tiles((16, 1024, 1024, wide, wide), tile, together=together))
     kept = [each.buffer for each in statements(kernel.body) if isinstance(each, Alloc)]
-    assert {each.scope for each in kept} == {"shared", "local", "warp"}
+    shared = "shared.swizzled" if together else "shared"
+    assert {each.scope for each in kept} == {shared, "local", "warp"}
     assert sum(known(each.shape[0]) == 1024 for each in kept) == 0
     ((_, usage),) = compiled(fold(lower(kernel, "gpu"), "k").text, "sm_90a").usage
     assert usage.spilled == 0
@@ -90,10 +105,15 @@ def test_scores_say_which_keys_are_seen(mask: Mask, seen: tuple[int | None, int 
 
 
 def test_the_form_is_chosen_where_the_contract_allows_it() -> None:
-    of = attention((2, 64, 64, 32, 32))
-    forms = [next(candidates(of, Facts((False,) * 3, (), each), Gpu())).form.form
-             for each in (reassociates, exactly)]  # fmt: skip
-    assert forms == ["online-softmax", "thread-elements"]
+    small, long = attention((2, 64, 64, 32, 32)), attention((64, 1024, 1024, 128, 128))
+    together = Gpu(groups=True)
+    asked = [(small, reassociates, Gpu()), (small, exactly, Gpu()),
+             (small, reassociates, together), (long, reassociates, together)]  # fmt: skip
+    forms = [next(candidates(of, Facts((False,) * 3, (), contract), gpu)).form.form
+             for of, contract, gpu in asked]  # fmt: skip
+    assert forms == [
+        "online-softmax", "thread-elements", "online-softmax", "online-softmax-wgmma",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("sizes", [(1, 4, 64, 32, 32), (1, 64, 64, 32, 256)])
