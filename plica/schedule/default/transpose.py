@@ -137,7 +137,6 @@ class _Turning:
         )
         load, picked = self.load, Load(half, (c2 * square + c1 + l2 * STEP,))
         body = map_bottom_up(lambda node: picked if node is load else node, self.of.value)
-        assert isinstance(body, Scalar)
         value = self.at(body, a * SIDE + c1 * STEP + c2, b * SIDE + l2)
         moved = {i: a * SIDE + c1 * STEP + c2, j: b * SIDE + l2}
         places = tuple([moved.get(each, each) for each in self.of.axes])
@@ -154,16 +153,13 @@ class _Turning:
         return near
 
     def at(self, of: Scalar, i: Scalar, j: Scalar) -> Scalar:
-        found = substitute(of, {self.i: i, self.j: j})
-        assert isinstance(found, Scalar)
-        return found
+        return substitute(of, {self.i: i, self.j: j})
 
     def rest(self, spans: Mapping[ScalarVar, tuple[int, int]]) -> Stmt:
         """Elements one by one."""
         own = {each: self.names.var("e") for each in spans}
         moved = {each: own[each] + start for each, (start, _) in spans.items()}
         value = substitute(self.of.value, dict(moved))
-        assert isinstance(value, Scalar)
         places = tuple([moved.get(each, each) for each in self.of.axes])
         body: Stmt = Store(self.out, places, value)
         for each, (start, end) in spans.items():

@@ -167,7 +167,6 @@ def _after(
         return element if node.buffer is of.reduced else of.at(node, where)
 
     value = map_bottom_up(filled, of.value)
-    assert isinstance(value, sc.Scalar)
     out = sc.Buffer(names.name("out"), shape, sc.dtype_of(value))
     return [*made, Each(out, axes, value)]
 
