@@ -28,6 +28,7 @@ import numpy as np
 
 from plica.bench.peer import PEERS, PeerOptions, difference, why_missing
 from plica.runtime.port import Array
+from plica.runtime.timing import spread_of
 
 OURS: Final = "plica"
 
@@ -52,6 +53,11 @@ class Entry:
     def median(self) -> float:
         """The time in the middle."""
         return statistics.median(self.times)
+
+    @property
+    def spread(self) -> float:
+        """How far the middle half of the times lies apart, as a part of the median."""
+        return spread_of(self.times)
 
 
 @dataclass(frozen=True, slots=True)

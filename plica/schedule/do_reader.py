@@ -24,6 +24,7 @@ from plica.runtime.error import Place
 from plica.schedule.handle import Handle, Sort
 from plica.schedule.instruction import Decision, Instruction, kind_of
 from plica.schedule.map_text import map_of
+from plica.schedule.primitive.block import GetBlock
 from plica.schedule.spelling import read, refuse, trace_from
 from plica.schedule.trace import Trace
 
@@ -32,6 +33,7 @@ Form: TypeAlias = Callable[[type[Instruction]], "tuple[tuple[str, str, bool], ..
 SORTS: Final[dict[str, Sort]] = {"block": "block", "loop": "loop", "number": "number"}
 FLOATS: Final = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 DEEPEST: Final = 100  # tuples in tuples
+RECORDED: Final = "trace_of(schedule, program).to_python()"
 
 
 def read_do(text: str, file: str, form_of: Form) -> Trace:
@@ -121,7 +123,12 @@ class _Reader:
             return read(self.value(arguments[0]), fields, place)
         if (cls := kind_of(word)) is None:
             return read(word, {}, place)  # refuses it, with the kind that was meant
-        if (form := self.form_of(cls)) is None:
+        if cls is GetBlock and arguments and _string(arguments[0]) is not None:
+            message = "A trace knows a block by its number and role; the name is a program's."
+            hint = f"{RECORDED} gives the trace of a do-block on a program."
+            self.refuse(node, message, hint)
+        form = self.form_of(cls)
+        if form is None:
             self.refuse(node, f"{word} is written `spell({word!r}, …)`.")
         return read(word, self.fields(node, form, arguments, named), place)
 

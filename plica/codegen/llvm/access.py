@@ -14,10 +14,10 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from plica.codegen.emit.operator import packed, unpacked
-from plica.codegen.llvm.dialect import literal, memory, register
+from plica.codegen.llvm.dialect import LLVM, literal, memory, register
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant, valued, wrapped
 from plica.codegen.llvm.transpose import RegisterTranspose
-from plica.codegen.llvm.writer import SHORT
+from plica.codegen.llvm.writer import SHORT, LlvmPlace
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.scalar import Buffer, Scalar
@@ -164,7 +164,7 @@ class MemoryEmitter:
         else:
             stored = self._masked(buffer, at, inside.text, sound)
         if not self.places[buffer].is_plain:
-            stored = unpacked(stored, buffer.dtype, lanes.place(n))
+            stored = unpacked(stored, buffer.dtype, LlvmPlace(LLVM, lanes.w, n))
         return valued((stored, None if n else 0, 0))
 
     def _where(self, inside: LaneValue, kind: str, read: Callable[[], str]) -> str:
@@ -349,7 +349,7 @@ class MemoryEmitter:
         if not n:
             stored = lanes.scalar(value)
             if not where.is_plain:
-                stored = packed(stored, of, lanes.place(0))
+                stored = packed(stored, of, LlvmPlace(LLVM, w))
             place = self.address(buffer, at, sound)
             w.do(f"store {kind} {stored}, ptr {place}, align {align}")
             return
@@ -357,7 +357,7 @@ class MemoryEmitter:
             raise CompilerBug(f"All lanes of a vectorized loop write one element of {buffer.name}.")
         stored = lanes.vector(value, of)
         if not where.is_plain:
-            stored = packed(stored, of, lanes.place(n))
+            stored = packed(stored, of, LlvmPlace(LLVM, w, n))
         if mask != TRUE:
             self._store_masked(buffer, at, stored, lanes.vector(mask, bool_))
             return

@@ -211,10 +211,7 @@ def _walked(of: Each, out: sc.Buffer, after: StoredElement | None, walk: LoopOrd
         value = replaced(walk.body, stand_in)
         last = walk.where(last_store(value, walk, out, after))
         steps.append(loops_around(inner, last, walk.kind, walk.unrolled))
-    stmt: Stmt = Seq(tuple(steps))
-    for held in reversed(sums.held):
-        stmt = Alloc(held, stmt)
-    return loops_around(outer, stmt)
+    return loops_around(outer, sums.around(steps))
 
 
 def in_registers(
@@ -229,12 +226,7 @@ def in_registers(
     `ends` say whether all rows are there, which lanes of a row are, and whether a row is.
     """
     sums = Sums(walk, walk.loops, names, "local", 1)
-    steps: list[Stmt] = []
-    stand_in: dict[Term, sc.Scalar] = {}
-    for each in exposed(walk.body):
-        cell = sums.cell(each)
-        steps += sums.accumulated(each, cell)
-        stand_in[each] = cell.value
+    steps, stand_in = sums.totals(exposed(walk.body))
     last = last_store(replaced(walk.body, stand_in), walk, out, after)
     whole, lane, row = ends
     # A sum that is asked for on one side alone would be made there, after all others.
@@ -242,11 +234,7 @@ def in_registers(
         loops_around(walk.loops, Branch(each, last, NOTHING), walk.kind, walk.unrolled)
         for each in (lane, sc.And(row, lane))
     ]
-    steps.append(Branch(whole, *sides))
-    stmt: Stmt = Seq(tuple(steps))
-    for held in reversed(sums.held):
-        stmt = Alloc(held, stmt)
-    return stmt
+    return sums.around([*steps, Branch(whole, *sides)])
 
 
 class Sums:
@@ -270,20 +258,31 @@ class Sums:
         self.held.append(sc.Buffer(self.names.name("acc"), shape, sc.dtype_of(of), self.scope))
         return _Cell(self.held[-1], tuple([axis for axis, _ in self.inner]))
 
+    def totals(self, of: Sequence[sc.Reduce]) -> tuple[list[Stmt], dict[Term, sc.Scalar]]:
+        """The loops of some reductions, each into a cell, and what each is after them."""
+        steps: list[Stmt] = []
+        found: dict[Term, sc.Scalar] = {}
+        for each in of:
+            cell = self.cell(each)
+            steps += self.accumulated(each, cell)
+            found[each] = cell.value
+        return steps, found
+
+    def around(self, steps: Sequence[Stmt]) -> Stmt:
+        """What is done where the cells are there."""
+        found: Stmt = Seq(tuple(steps))
+        for held in reversed(self.held):
+            found = Alloc(held, found)
+        return found
+
     def accumulated(self, of: sc.Reduce, cell: _Cell) -> list[Stmt]:
         """The loops that reduce into a cell.
 
         Long runs inside it have cells of their own, if neighbours are reduced side by side; short
         ones are terms.
         """
-        walk = self.walk
-        steps: list[Stmt] = []
-        stand_in: dict[Term, sc.Scalar] = {}
-        for each in exposed(of.body) if self.inner else ():
-            if not _is_short(each, self.long):
-                own = self.cell(each)
-                steps += self.accumulated(each, own)
-                stand_in[each] = own.value
+        walk, runs = self.walk, exposed(of.body) if self.inner else ()
+        steps, stand_in = self.totals([each for each in runs if not _is_short(each, self.long)])
         start, join = MEANING[of.combiner]
         first = Store(cell.buffer, cell.indices, start(sc.dtype_of(of)))
         again = Store(cell.buffer, cell.indices, join(cell.value, replaced(of.body, stand_in)))

@@ -35,7 +35,7 @@ from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import Buffer, Load, Lt, Min, Scalar, dtype_of, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, pairs
-from plica.ir.loop.statement import NOTHING, Alloc, Branch, Kernel, Seq, Stmt, Store
+from plica.ir.loop.statement import NOTHING, Branch, Kernel, Seq, Stmt, Store
 from plica.ir.type.dim import known
 
 
@@ -124,12 +124,7 @@ def _one(  # noqa: PLR0917  # a tile, and where it ends
 ) -> Stmt:
     """The sums of a tile, and what is stored of them."""
     sums = Sums(walk, walk.loops, names, "local", 1)
-    steps: list[Stmt] = []
-    stand_in: dict[Term, Scalar] = {}
-    for each in exposed(walk.body):
-        cell = sums.cell(each)
-        steps += sums.accumulated(each, cell)
-        stand_in[each] = cell.value
+    steps, stand_in = sums.totals(exposed(walk.body))
     value = replaced(walk.body, stand_in)
     if not isinstance(value, Load):
         whole = tuple([extent for _, extent in walk.loops])
@@ -152,10 +147,7 @@ def _one(  # noqa: PLR0917  # a tile, and where it ends
         order = [*rows, near] if columns else [near, *rows]
         written = [var for var, _ in order[:-1]]
         steps.append(loops_around(order, stmt, "vectorized", written))
-    found: Stmt = Seq(tuple(steps))
-    for held in reversed(sums.held):
-        found = Alloc(held, found)
-    return found
+    return sums.around(steps)
 
 
 def _is_turned(walk: LoopOrder, after: StoredElement | None) -> bool:

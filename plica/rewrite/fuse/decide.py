@@ -53,7 +53,7 @@ else:
 Reason = Literal[
     "inlined", "epilogue", "row", "copied",
     "opaque", "stopped", "view", "may-fail", "escapes", "shared", "unread", "data-dependent",
-    "repeated", "reread", "reordered", "moved", "two-reductions", "size", "depth",
+    "repeated", "reread", "reordered", "narrow", "moved", "two-reductions", "size", "depth",
 ]  # fmt: skip
 
 # fmt: off
@@ -73,6 +73,7 @@ REASONS: Final[dict[Reason, str]] = {
     "repeated":       "its elements would be computed more than once",
     "reread":         "its user reads each element again and again",
     "reordered":      "its user would sum it in an order memory does not have",
+    "narrow":         "its user sums short rows, in which no vector would be full",
     "moved":          "its user reads it elsewhere than where it is made",
     "two-reductions": "its group reduces already",
     "size":           "the group has as many operators as the limits allow",
@@ -98,6 +99,12 @@ class FusionLimits:
 
 
 USUAL: Final = FusionLimits()
+
+LANES: Final = 16
+"""Neighbours that fill a vector: what takes long is computed for so many at once."""
+
+MANY: Final = 2048
+"""Fewer elements are not worth a kernel of their own."""
 
 
 @frozen(eq=False)
@@ -340,6 +347,8 @@ def _inlined(of: Reading, spot: GroupSpot, group: Group) -> Reason | None:
             return "reread"
         if of.kind == "injective":
             return "reordered"
+        if not of.is_cheap and (count(of.compute.shape) or 0) >= MANY and _is_narrow(spot, group):
+            return "narrow"
         axes = [*axes, *group.inner_axes]
     plainly = {each for each in spot.place if isinstance(each, ScalarVar)}
     if all(axis in plainly or known(size) == 1 for axis, size in axes):
@@ -348,6 +357,14 @@ def _inlined(of: Reading, spot: GroupSpot, group: Group) -> Reason | None:
     if here is not None and there is not None and there <= here:
         return None
     return None if of.is_cheap else "repeated"
+
+
+def _is_narrow(spot: GroupSpot, group: Group) -> bool:
+    """Whether a reduction leaves the last axis of what it reads, and that is short."""
+    sizes = dict(group.axes)
+    last = next((each for each in reversed(spot.place) if isinstance(each, ScalarVar)), None)
+    size = None if last is None or last not in sizes else known(sizes[last])
+    return size is not None and size < LANES
 
 
 def _is_apart(user: Expr) -> bool:

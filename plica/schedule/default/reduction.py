@@ -54,7 +54,7 @@ from plica.ir.loop.scalar import (
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, pairs, stages, with_element
 from plica.ir.type.dim import known, polynomial, product
-from plica.ir.type.dtype import f32, f64
+from plica.ir.type.dtype import f32, f64, i32, i64
 from plica.schedule.default.machine import Machine
 
 AT_ONCE = 4
@@ -178,8 +178,10 @@ class RowTiling:
 
 
 def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling | None:
-    """How a reduction along a row is cut, None where vectors do not help."""
-    if dtype_of(body) not in (f32, f64) or any(not known(size) for size in body.extents):
+    """How a reduction along a row is cut, None where vectors do not help, as for sums of integers:
+    lanes of long sums are joined as floats."""
+    whole = body.combiner in ("max", "min") and dtype_of(body) in (i32, i64)
+    if not (whole or dtype_of(body) in (f32, f64)) or any(not known(n) for n in body.extents):
         return None
     length, lanes = known(body.extents[-1]) or 0, machine.lanes(dtype_of(body))
     count = length // lanes

@@ -90,6 +90,14 @@ class RegionReader(ScalarReader):
 
     def region(self, node: ast.expr) -> Region | None:
         """`A[i, 0:4]`, or a whole buffer by its name."""
+        found = self._region(node)
+        if found is not None and found.buffer in self.scope.views:
+            message = "A view of a buffer is read and written element by element."
+            self.error(node, "unsupported-syntax", message, found=self.origin.excerpt(node))
+            return None
+        return found
+
+    def _region(self, node: ast.expr) -> Region | None:
         if isinstance(node, ast.Name):
             whole = self.buffer(node)
             zeros = () if whole is None else (Lit(0, i64),) * len(whole.shape)

@@ -7,13 +7,19 @@ with an explicit stack, so that a text may be as deep as Python's parser goes.
 from __future__ import annotations
 
 import ast
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from plica.ir.graph.expression import Literal
 from plica.ir.loop import scalar as sc
 from plica.ir.text.script.kernel_call import CallReader
 from plica.ir.text.script.kernel_number import Bare, ScopeOnly, Value, Work
 from plica.ir.type.dtype import DType, i64
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.text.script.kernel_view import place_in
+else:  # few kernels have views
+    place_in = late("plica.ir.text.script.kernel_view:place_in")
 
 # fmt: off
 _PYTHON: Final[dict[type[ast.AST], str]] = {
@@ -53,6 +59,16 @@ class ScalarReader(CallReader):
         shown = str(sc.dtype_of(found))
         self.error(root, "dtype-conflict", message, expected="i64", found=shown, suggestion=hint)
         return None
+
+    def placed(
+        self, buffer: sc.Buffer, indices: tuple[sc.Scalar, ...]
+    ) -> tuple[sc.Buffer, tuple[sc.Scalar, ...]]:
+        """The buffer that holds an element, and where: of a view another one does."""
+        while buffer in self.scope.views:
+            of, begins = self.scope.views[buffer]
+            indices = place_in(of, buffer, begins, indices, self.scope.extents)
+            buffer = of
+        return buffer, indices
 
     def buffer(self, node: ast.expr) -> sc.Buffer | None:
         """The buffer of a name."""
@@ -169,7 +185,8 @@ class ScalarReader(CallReader):
 
         def load(kids: list[Value]) -> Value:
             found = [self.as_index(at, kid) for at, kid in zip(items, kids, strict=True)]
-            return None if None in found else sc.Load(buffer, tuple(found))  # type: ignore[arg-type]  # None was just ruled out
+            fixed = tuple([each for each in found if each is not None])
+            return sc.Load(*self.placed(buffer, fixed)) if len(fixed) == len(found) else None
 
         work.append((load, len(items)))
         work += reversed(items)

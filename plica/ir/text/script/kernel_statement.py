@@ -1,14 +1,14 @@
 """Statements of kernels in text: loops, blocks, stores, and what has a scope.
 
-`t = alloc(...)` and `t = value` scope over the statements that follow them in the same list;
-`with alloc(...) as t:` and `with let(value) as t:` say where the scope ends.
+`t = alloc(...)`, `t = view(...)` and `t = value` scope over the statements that follow them in the
+same list; `with alloc(...) as t:` and `with let(value) as t:` say where the scope ends.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from plica.core.task import Task
 from plica.ir.loop import statement as st
@@ -18,6 +18,12 @@ from plica.ir.text.script.kernel_scalar import SIGNS
 from plica.ir.text.script.kernel_scope import Bound
 from plica.ir.text.word import is_reserved
 from plica.ir.type.dtype import DType, i64
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.text.script.kernel_view import view
+else:  # few kernels have one
+    view = late("plica.ir.text.script.kernel_view:view")
 
 LOOPS: Final[dict[str, st.LoopKind]] = {
     "range": "serial",
@@ -149,7 +155,11 @@ class StatementReader(RegionReader):
             buffer = self._alloc(value, name)
             self.scope.bind(name, Bound("buffer", buffer), None if buffer is None else buffer.name)
             return None if buffer is None else lambda body: st.Alloc(buffer, body)
-        if (found := self.scalar(value)) is None:
+        if isinstance(value, ast.Call) and self.word(value.func) == "view":
+            view(self, value, name)
+            return None
+        found = self.scalar(value)
+        if found is None:
             self.scope.bind(name, Bound("let", None))
             return None
         variable = self.scope.variable(name, "let", dtype_of(found))
@@ -206,7 +216,7 @@ class StatementReader(RegionReader):
             return None
         found = [self.index(each) for each in items]
         fixed = tuple([each for each in found if each is not None])
-        return (buffer, fixed) if len(fixed) == len(found) else None
+        return self.placed(buffer, fixed) if len(fixed) == len(found) else None
 
     # Loops.
 

@@ -127,12 +127,12 @@ class Operands:
     def at(self, of: Load, where: Where) -> Load:
         """A load where its axes are told."""
         if (view := self.views.get(of.buffer)) is None:
-            return Load(of.buffer, tuple([self._put(each, where) for each in of.indices]))
+            return Load(of.buffer, tuple([self.put(each, where) for each in of.indices]))
         return Load(view, tuple([self._run(run, where) for _, run in self._runs(of)]))
 
     def inside(self, where: Where) -> list[Scalar]:
         """The border, where the axes are told."""
-        return [self._put(each, where) for each in self.border]
+        return [self.put(each, where) for each in self.border]
 
     def result(self, names: Names) -> tuple[Axes, tuple[Scalar, ...], Where]:
         """Axes of the result, the shape, and where an element of it is.
@@ -197,9 +197,9 @@ class Operands:
                     number = number % prod(self.sizes[each] for each in axes[first : last + 1])
                 return number
         (place,) = run
-        return self._put(place, where)
+        return self.put(place, where)
 
-    def _put(self, of: Scalar, where: Where) -> Scalar:
+    def put(self, of: Scalar, where: Where) -> Scalar:
         told: dict[Term, Term] = dict(where.axes)
         for group, axes in self.groups.items():
             if group in where.numbers:
