@@ -17,11 +17,13 @@ def test_long_names_are_not_cut_in_a_pipe(
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     row = LaunchRow(0, LONG, "add", (2,), ("a_node_" * 9,), ("add",), (), 2_000, 100, 1e-6, 0.5)
-    show_rows(stdout_console(), [row], 3)
+    show_rows(stdout_console(), [row], 3, "The machine is busy.")
     shown = capsys.readouterr().out
     assert LONG in shown
     assert "a_node_" * 9 in shown
     assert "…" not in shown
+    assert "spread" in shown
+    assert shown.endswith("The machine is busy.\n")
 
 
 def test_columns_still_says_how_wide(

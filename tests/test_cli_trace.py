@@ -34,6 +34,7 @@ class Files:
         self.write("matmul.py", show_module(kernel_of(matmul(), "matmul")[0]).text)
         self.write("small.py", show_module(kernel_of(matmul(4, 3, 2), "matmul")[0]).text)
         self.write("ask.py", "def always(module): return True\nnumber = 3\n")
+        self.write("named.py", '@do\ndef schedule():\n    c = yield block("C")\n')
         self.write("raise.py", "def asked(module):\n    return {}['size']\n")
 
     def write(self, name: str, text: str) -> None:
@@ -153,6 +154,7 @@ def test_transport(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["show", "missing.json"], "no such file"),
         (["show", "ask.py"], "one do-block"),
+        (["show", "named.py"], "trace_of(schedule, program)"),
         (["bisect", "a.json", "matmul.py", "--size", "n"], "DIM=N"),
         (["bisect", "a.json", "matmul.py", "--bad", "no.py:x"], "no such file"),
         (["bisect", "a.json", "matmul.py", "--bad", "ask.py:number"], "no function"),

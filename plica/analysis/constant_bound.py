@@ -1,30 +1,33 @@
 """Bounds: what is known of an index before the program runs.
 
 An interval for every integer term, from the ranges of the loops around it; and facts, the
-conditions that hold where a guarded term is evaluated.  An index that neither proves to be inside
-its buffer is checked at run time.
+conditions that hold where a guarded term is evaluated (`KnownBounds`).  An index that neither
+proves to be inside its buffer is checked at run time.
 
 >>> from plica.ir.loop.tensor import axis
 >>> i = axis("i")
 >>> interval(i * 4 + 3, {i: (0, 9)}, {}), interval(i % 3, {i: (0, 9)}, {})
 ((3, 39), (0, 2))
->>> guard = i - 2 >= 0
->>> implied(i - 1, facts_of(guard))
+>>> here = KnownBounds()
+>>> here.facts += facts_of(i - 2 >= 0)
+>>> here.is_natural(i - 1)
 True
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from plica.core.binding import free_vars
+from plica.core.fold import post_order
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar_interval import hull
-from plica.ir.type.dim import Polynomial, polynomial
+from plica.ir.type.dim import Polynomial, from_polynomial, is_size, known, polynomial
 from plica.ir.type.dtype import DType, i64
 
 Interval: TypeAlias = tuple[int, int]
@@ -178,19 +181,182 @@ def facts_of(condition: sc.Scalar) -> tuple[Polynomial, ...]:
     return tuple(found)
 
 
-def implied(term: sc.Scalar, facts: Iterable[Polynomial]) -> bool:
-    """Whether some fact shows by itself that an index term is not negative."""
-    ours = polynomial(term)
-    for fact in facts:
-        rest = {key: count for key, (_, count) in ours.items()}
-        for key, (_, count) in fact.items():
-            rest[key] = rest.get(key, 0) - count
-        constant = rest.pop(frozenset(), 0)
-        if constant >= 0 and not any(rest.values()):
-            return True
-    return False
-
-
 def _is_index(node: sc.Scalar) -> bool:
     of: DType = sc.dtype_of(node)
     return of.kind == "int" and of.bits == 64
+
+
+TRIED: Final = 16
+"""How many conditions around a place are made use of."""
+
+OPEN: Final = (0, 2**40)
+"""What is known of a dim: no array is larger in any direction."""
+
+
+class KnownBounds:
+    """What is known at a place in a kernel from what stands around it.
+
+    Loops that are open and variables with a value, between which bounds they are; and what is not
+    negative, by the conditions that hold there.
+
+    >>> from plica.ir.loop.tensor import axis
+    >>> known, i, j = KnownBounds(), axis("i"), axis("j")
+    >>> known.bound(i, (0, 3)), known.bound(j, (0, 15))
+    (None, None)
+    >>> known.is_natural(sc.index(39) - (i * 10 + j))
+    False
+    >>> known.facts.append(polynomial(sc.index(9) - j))
+    >>> known.is_natural(sc.index(39) - (i * 10 + j))
+    True
+    """
+
+    def __init__(self) -> None:
+        self.facts: list[Polynomial] = []
+        self.ranges: dict[Term, Interval] = {}
+        self._intervals: dict[Term, Interval] = {}
+
+    def bound(self, var: sc.ScalarVar, bounds: Interval) -> None:
+        """A variable has a value within some bounds."""
+        self.ranges[var] = bounds
+        self._intervals.clear()
+
+    def unbound(self, var: sc.ScalarVar) -> None:
+        """It has none any more."""
+        del self.ranges[var]
+        self._intervals.clear()
+
+    def interval(self, term: sc.Scalar) -> Interval:
+        """The least and greatest value an integer may have here."""
+        found = self._intervals.get(term)
+        return interval(term, self.ranges, self._intervals) if found is None else found
+
+    def prepare(self, of: Bounds) -> None:
+        """Find the intervals of terms that will be asked for."""
+        fill(of, self.ranges, self._intervals)
+
+    def divides_naturals(self, node: sc.FloorDiv | sc.FloorMod) -> bool:
+        """Whether neither side of a quotient is negative, nor the right one 0."""
+        if not sc.dtype_of(node).is_integer:
+            return False
+        return self.interval(node.left)[0] >= 0 and self.interval(node.right)[0] > 0
+
+    def is_inside(
+        self, term: sc.Scalar, count: int | sc.Scalar, more: Sequence[Polynomial] = ()
+    ) -> bool:
+        """Whether the conditions that hold here, and some more, show an index to be below a count.
+
+        An index whose interval is inside needs no condition.
+        """
+        low, high = self.interval(term)
+        facts = [*self.facts, *more]
+        if not isinstance(count, int):
+            return (low >= 0 or self.is_natural(term, facts)) and self.is_natural(
+                count - 1 - term, facts
+            )
+        if low >= 0 and high < count:
+            return True
+        if not facts and (low < 0 or high >= count):
+            return False
+        return (low >= 0 or self.is_natural(term, facts)) and (
+            high < count or self.is_natural(sc.index(count - 1) - term, facts)
+        )
+
+    def is_natural(self, term: sc.Scalar, facts: Sequence[Polynomial] | None = None) -> bool:
+        """Whether an index cannot be negative: what is left of it without facts cannot.
+
+        The lesser of two is one of them, where it is not more than the other.
+        """
+        told = list(reversed(self.facts if facts is None else facts))[:TRIED]
+        cases = _cases(polynomial(term))
+        return all(self._follows(whole, [*more, *told]) for whole, more in cases)
+
+    def _follows(self, whole: Polynomial, told: Sequence[Polynomial]) -> bool:
+        """Whether facts say that a polynomial is not negative."""
+        if self._least(whole) >= 0:
+            return True
+        for first in told:  # the innermost tells most, but any may be the one to begin with
+            rest = dict(whole)
+            for fact in [first, *[each for each in told if each is not first]]:
+                times = _times(rest, fact)
+                for key, (atoms, count) in fact.items() if times else ():
+                    rest[key] = (atoms, rest.get(key, (atoms, 0))[1] - times * count)
+                if times and self._least(rest) >= 0:
+                    return True
+        return False
+
+    def _least(self, of: Polynomial) -> int:
+        """A number that a polynomial is not less than."""
+        total = 0
+        for key, (_, count) in of.items():
+            low, high = count, count
+            for atom, power in key:
+                bounds = self._bounds(atom)
+                for _ in range(power):
+                    corners = [a * b for a in (low, high) for b in bounds]
+                    low, high = min(corners), max(corners)
+            total += low
+        return total
+
+    def _bounds(self, of: sc.Scalar) -> Interval:
+        """Between what a part of an index is: a size of an array is checked before it is used, so
+        what is made of sizes alone, none taken from another, has no wrong sign."""
+        low, high = self.interval(of)
+        is_checked = low < 0 and all(self.ranges.get(each) == OPEN for each in free_vars(of))
+        return (0, max(0, high)) if is_checked and is_size(of) else (low, high)
+
+
+def _cases(whole: Polynomial) -> list[tuple[Polynomial, list[Polynomial]]]:
+    """A polynomial with one of two in the place of the lesser or greater of them, and what is not
+    negative where it is so."""
+    for key, (_, count) in whole.items():
+        match [*key]:
+            case [(sc.Min(left, right) | sc.Max(left, right) as choice, 1)]:
+                rest = {other: each for other, each in whole.items() if other != key}
+                gap = left - right if isinstance(choice, sc.Max) else right - left
+                return [
+                    (polynomial(from_polynomial(rest) + left * count), [polynomial(gap)]),
+                    (
+                        polynomial(from_polynomial(rest) + right * count),
+                        [polynomial(sc.index(0) - gap)],
+                    ),
+                ]
+            case _:
+                pass
+    return [(whole, [])]
+
+
+def within(var: sc.ScalarVar, extent: sc.Scalar) -> list[Polynomial]:
+    """What is not negative in a loop, besides its variable."""
+    found: list[Polynomial] = []
+    stack = [extent]
+    while stack:
+        term = stack.pop()
+        match term:
+            case sc.Min(left, right):
+                stack += [right, left]
+            case sc.Max(left, sc.Lit(value, _)) | sc.Max(sc.Lit(value, _), left) if value <= 0:
+                stack.append(left)  # the loop runs, so the extent is more than that
+            case sc.Lit():
+                pass  # the bounds of the variable say it already
+            case _:
+                found.append(polynomial(term - var - 1))
+                found += _quotients(term)
+    return found
+
+
+def _quotients(of: sc.Scalar) -> list[Polynomial]:
+    """What is not negative of a term with `n // 8` in it: `n - 8 * (n // 8)`."""
+    return [
+        polynomial(node.left - node.right * node)
+        for node in post_order(of)
+        if isinstance(node, sc.FloorDiv) and (known(node.right) or 0) > 0
+    ]
+
+
+def _times(rest: Polynomial, fact: Polynomial) -> int:
+    """How often a fact can be taken away so that something of the rest goes with it."""
+    for key, (_, count) in fact.items():
+        if key and key in rest:
+            left = rest[key][1]
+            return left // count if count and left % count == 0 and left // count > 0 else 0
+    return 0

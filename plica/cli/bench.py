@@ -30,8 +30,9 @@ def run(arguments: argparse.Namespace) -> int:
     from plica.bench import PeerOptions, compete
     from plica.bench.sample import sample
     from plica.report.study import measured
+    from plica.runtime.timing import busy, load
 
-    asked = peers_of(arguments)
+    asked, before = peers_of(arguments), load()
     rounds: int = arguments.rounds
     total = 2 + (1 + len(asked)) * (1 + rounds)
     with progress(arguments.model.name, total) as say:
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         data = to_data(contest, rows, roof, contract, arguments.threads)
         print(json_text({"agrees": agrees, **data}))
     else:
-        show(contest, rows, contract, arguments)
+        show(contest, rows, contract, arguments, busy(before))
     lost = [each for each in contest.missing if each.name in asked or each.name == "plica"]
     if lost and len(lost) >= len(asked):
         return 1
@@ -71,8 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 def peers_of(arguments: argparse.Namespace) -> list[str]:
     """The systems to run beside; they read ONNX files only."""
     words = [word for each in arguments.against for word in each.split(",") if word]
-    unknown = [word for word in words if word not in PEERS]
-    if unknown:
+    if unknown := [word for word in words if word not in PEERS]:
         message = f"There is no system {unknown[0]!r} to run beside."
         raise UnsupportedError(Diagnostic("unsupported", message, None, ", ".join(PEERS)))
     if arguments.model.suffix != ".onnx":
@@ -105,7 +105,11 @@ def to_data(
 
 
 def show(
-    contest: Contest, rows: Sequence[LaunchRow], contract: str, arguments: argparse.Namespace
+    contest: Contest,
+    rows: Sequence[LaunchRow],
+    contract: str,
+    arguments: argparse.Namespace,
+    warning: str,
 ) -> None:
     """The tables."""
     from rich.table import Table
@@ -114,7 +118,8 @@ def show(
     threads = "1 thread" if arguments.threads == 1 else f"{arguments.threads} threads"
     title = f"{arguments.model.name}: {threads}, contract {contract}"
     table = Table(title=title, title_justify="left")
-    for column in ("system", "version", "ready s", "min ms", "median ms", "Plica is", "difference"):
+    for column in ("system", "version", "ready s", "min ms", "median ms", "spread", "Plica is",
+                   "difference"):  # fmt: skip
         table.add_column(column, justify="left" if column in ("system", "version") else "right")
     for each in contest.entries:
         ours = each.name == "plica"
@@ -125,17 +130,18 @@ def show(
             f"{each.ready:.2f}",
             f"{each.least * 1e3:.3f}",
             f"{each.median * 1e3:.3f}",
+            f"{each.spread:.0%}",
             "" if compared else f"{contest.ratio(each.name):.2f} x",
             f"{each.difference:.1e}" if len(contest.entries) > 1 else "",
         )
     console.print(table)
     for absent in contest.missing:
         console.print(f"{absent.name} did not take part. {absent.reason}")
-    show_rows(console, rows, SHOWN)
+    show_rows(console, rows, SHOWN, warning)
 
 
-def show_rows(console: Console, rows: Sequence[LaunchRow], most: int) -> None:
-    """The kernels that take most of the time."""
+def show_rows(console: Console, rows: Sequence[LaunchRow], most: int, warning: str = "") -> None:
+    """The kernels that take most of the time, and why the times are not to be trusted, if so."""
     from rich.table import Table
 
     whole = sum(row.seconds for row in rows)
@@ -144,18 +150,21 @@ def show_rows(console: Console, rows: Sequence[LaunchRow], most: int) -> None:
     table = Table(title=title, title_justify="left")
     table.add_column("kernel", overflow="ellipsis", no_wrap=True)
     table.add_column("nodes", overflow="ellipsis", no_wrap=True)
-    for column, width in (("µs", 8), ("share", 5), ("GFLOP/s", 7), ("roof", 5)):
+    for column, width in (("µs", 8), ("spread", 6), ("share", 5), ("GFLOP/s", 7), ("roof", 5)):
         table.add_column(column, justify="right", no_wrap=True, min_width=width)
     for row in longest:
         table.add_row(
             row.kernel,
             ", ".join(row.nodes or row.operators),
             f"{row.seconds * 1e6:.1f}",
+            f"{row.spread:.0%}",
             f"{row.seconds / (whole or 1.0):.0%}",
             f"{row.gflops:.2f}",
             f"{row.roof:.0%}",
         )
     console.print(table)
+    if warning:
+        console.print(warning)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -27,9 +27,10 @@ def run(arguments: argparse.Namespace) -> int:
     from plica.demo import NETWORKS, SMALL, STEPS, show_network
     from plica.report import model_view, page
     from plica.runtime import archive
+    from plica.runtime.timing import busy, load
 
     archive.destination(arguments.output)  # before the work rather than after it
-    start = perf_counter()
+    start, before = perf_counter(), load()
     found: list[Shown] = []
     for name, make in (SMALL if arguments.small else NETWORKS).items():
         with progress(name, total=STEPS) as say:
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json_text([to_data(each) for each in found]))
     else:
-        show(found, arguments.output, perf_counter() - start)
+        show(found, arguments.output, perf_counter() - start, busy(before))
     return 0 if all(each.agrees for each in found) else DIFFERS
 
 
@@ -57,7 +58,7 @@ def to_data(of: Shown) -> dict[str, Any]:
     }
 
 
-def show(found: Sequence[Shown], report: Path, took: float) -> None:
+def show(found: Sequence[Shown], report: Path, took: float, warning: str) -> None:
     """Print what happened."""
     from rich.table import Table
 
@@ -86,7 +87,7 @@ def show(found: Sequence[Shown], report: Path, took: float) -> None:
     console.print(table)
     for each in found:
         console.print(f"\n{each.study.name}")
-        show_rows(console, each.study.rows, KERNELS)
+        show_rows(console, each.study.rows, KERNELS, warning)
     console.print(f"\nThe report is {report}. All of it took {took:.0f} s.")
 
 

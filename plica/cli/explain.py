@@ -39,7 +39,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(Diagnostic("unsupported", message, suggestion=hint))
     from plica.report import examine, model_view, page
     from plica.runtime import archive
+    from plica.runtime.timing import busy, load
 
+    before = load()
     if arguments.output is not None:
         archive.destination(arguments.output)  # before the work rather than after it
     with progress(arguments.model.name, total=4) as say:
@@ -58,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"{fused} of {len(study.decisions)} edges fused, {study.run * 1e3:.3f} ms a call"
         )
     else:
-        show(study)
+        show(study, busy(before))
     return 0
 
 
@@ -70,8 +72,7 @@ def pages(target: str | None, effort: str) -> Iterator[tuple[str, Pipeline]]:
     named = [backend_of(find_target(target))] if target else every
     for backend in named:
         yield backend.name, backend.page(effort)
-        dynamic = backend.with_objects()
-        if dynamic is not None:
+        if (dynamic := backend.with_objects()) is not None:
             yield f"{backend.name}, programs with data and recursion", dynamic.page(effort)
 
 
@@ -154,7 +155,7 @@ def to_data(of: Study) -> dict[str, Any]:
     }
 
 
-def show(of: Study) -> None:
+def show(of: Study, warning: str) -> None:
     """The study in a few tables, where no page was asked for."""
     from rich.table import Table
 
@@ -169,7 +170,7 @@ def show(of: Study) -> None:
             ", ".join(f"{name} ({count})" for name, count in each.rules[:4]),
         )
     console.print(stages)
-    show_rows(console, of.rows, SHOWN)
+    show_rows(console, of.rows, SHOWN, warning)
     for refusal in of.passed_over:
         console.print(f"passed over: {refusal}", markup=False)
 

@@ -24,6 +24,7 @@ from plica.runtime.error import Place
 from plica.schedule.handle import Handle, Sort
 from plica.schedule.instruction import Decision, Instruction, kind_of
 from plica.schedule.map_text import map_of
+from plica.schedule.primitive.block import GetBlock
 from plica.schedule.spelling import read, refuse, trace_from
 from plica.schedule.trace import Trace
 
@@ -32,6 +33,7 @@ Form: TypeAlias = Callable[[type[Instruction]], "tuple[tuple[str, str, bool], ..
 SORTS: Final[dict[str, Sort]] = {"block": "block", "loop": "loop", "number": "number"}
 FLOATS: Final = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 DEEPEST: Final = 100  # tuples in tuples
+RECORDED: Final = "trace_of(schedule, program).to_python()"
 
 
 def read_do(text: str, file: str, form_of: Form) -> Trace:
@@ -119,9 +121,12 @@ class _Reader:
                 self.refuse(node, "spell takes a kind, then fields by name.")
             fields = {name: self.value(value) for name, value in named.items()}
             return read(self.value(arguments[0]), fields, place)
-        cls = kind_of(word)
-        if cls is None:
+        if (cls := kind_of(word)) is None:
             return read(word, {}, place)  # refuses it, with the kind that was meant
+        if cls is GetBlock and arguments and _string(arguments[0]) is not None:
+            message = "A trace knows a block by its number and role; the name is a program's."
+            hint = f"{RECORDED} gives the trace of a do-block on a program."
+            self.refuse(node, message, hint)
         form = self.form_of(cls)
         if form is None:
             self.refuse(node, f"{word} is written `spell({word!r}, …)`.")
@@ -162,8 +167,7 @@ class _Reader:
                 self.refuse(target, "What a step gives is assigned to names.")
             if part.id == "_":
                 continue
-            sort = SORTS.get(part.id.partition("_")[0])
-            if sort is None:
+            if (sort := SORTS.get(part.id.partition("_")[0])) is None:
                 hint = "Begin it with block_, loop_ or number_."
                 self.refuse(part, f"The name {part.id} does not say what it stands for.", hint)
             self.names[part.id] = Handle(number, output, sort)
@@ -196,8 +200,7 @@ class _Reader:
                     refuse("unbound-name", message, place, expected, name)
                 return self.names[name]
             case ast.Call(func=ast.Name(id="index_map"), args=[ast.Lambda() as of]):
-                found = map_of(of)
-                if found is not None:
+                if (found := map_of(of)) is not None:
                     return found
             case ast.Call(func=ast.Name(id="term"), args=[ast.Constant(value=str(text))]):
                 return encode.from_json(text)

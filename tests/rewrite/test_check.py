@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,13 @@ def test_rules_within_a_contract_are_checked(
     assert [each["rule"] for each in json.loads(capsys.readouterr().out)] == ["b"]
     assert main([*asked, "approx(0.05)"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 2
+
+
+def test_a_refutation_says_for_which_numbers() -> None:
+    (x,) = holes("x")
+    wrong = rule("exp-of-log", op.exp(op.log(x)), x, float=approx(1e-5))
+    assert re.search(r"is nan on the left and (-\S+) on the right, where x = \1$",
+                     str(plica.check(wrong, examples=100)))  # fmt: skip
 
 
 def test_a_rule_that_was_never_tried_is_untested_and_not_good() -> None:

@@ -21,9 +21,11 @@ from itertools import product
 from math import isnan
 from typing import Final
 
-from plica.codegen.emit.clike_operator import SPECIALS, TextPlace, by_template
+from attrs import evolve
+
+from plica.codegen.emit.clike_operator import CLIKE
 from plica.codegen.emit.coded import Words, conversions
-from plica.codegen.emit.dialect import Dialect, decimal
+from plica.codegen.emit.dialect import decimal
 from plica.codegen.emit.prelude import HELPERS, extreme, instance
 from plica.ir.type.dtype import DTYPES, DType, f32, f64, i64
 
@@ -32,14 +34,6 @@ __all__ = ["C99", "HEAD", "f32", "helpers", "i64"]
 HEAD: Final = "#include <math.h>\n#include <stdbool.h>\n"
 
 _STATIC: Final = "static inline"
-
-_TYPES: Final = {
-    "bool": "bool",
-    "i8": "signed char", "i16": "short", "i32": "int", "i64": "long long",
-    "u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned int",
-    "u64": "unsigned long long",
-    "f32": "float", "f64": "double",
-}  # fmt: skip
 
 _CODED: Final = tuple(each for each in DTYPES if each.is_coded)
 """Dtypes that C has not: their values are of another, and packed where they are stored."""
@@ -79,7 +73,7 @@ _FIXED: Final[dict[str, str]] = {
     "p_bits": _BITS,
     **{name: text for of in _CODED for name, text in conversions(of, _WORDS).items()},
     **{
-        f"p_{word}_{name}": f"{_STATIC} {extreme(word, _TYPES[name])}"
+        f"p_{word}_{name}": f"{_STATIC} {extreme(word, CLIKE.registers[name])}"
         for word in ("min", "max")
         for name in ("f32", "f64")
     },
@@ -101,7 +95,7 @@ _NEEDS: Final[dict[str, tuple[str, ...]]] = {
 
 def _type(name: str) -> str:
     """The type of a value, by the name of its dtype."""
-    return _TYPES[next(each for each in DTYPES if each.name == name).computed.name]
+    return CLIKE.registers[next(each for each in DTYPES if each.name == name).computed.name]
 
 
 _TEXTS: Final[dict[str, tuple[str, dict[str, str]]]] = {
@@ -132,14 +126,11 @@ def _special(bits: int, of: DType) -> str:
     return "NAN" if isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
 
 
-C99: Final[Dialect[TextPlace]] = Dialect(
-    "c",
-    _TYPES,
-    {"bool": "unsigned char"},
+C99: Final = evolve(
+    CLIKE,
+    name="c",
     real=partial(decimal, special=_special),
     reserved=_RESERVED,
-    written=by_template,
-    specials=SPECIALS,
     helpers=helpers,
     allocation="{type} {name}[{count}] = {{0}};",
     failure="failed = true;",

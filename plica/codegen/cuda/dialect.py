@@ -17,23 +17,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from attrs import evolve
+
 from plica.codegen.cuda.prelude import text
-from plica.codegen.emit.clike_operator import SPECIALS, TextPlace, by_template
-from plica.codegen.emit.dialect import Dialect, decimal
+from plica.codegen.emit.clike_operator import CLIKE
+from plica.codegen.emit.dialect import decimal
 from plica.ir.type.dtype import DType, f32, f64, i64
 
 __all__ = ["CUDA", "WIDE", "f32", "i64"]
 
 WIDE: Final = 16
 """Bytes that one instruction can read or write."""
-
-_TYPES: Final = {
-    "bool": "bool",
-    "i8": "signed char", "i16": "short", "i32": "int", "i64": "long long",
-    "u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned int",
-    "u64": "unsigned long long",
-    "f32": "float", "f64": "double",
-}  # fmt: skip
 
 _WORDS: Final = """
     alignas alignof and asm auto bitand bitor blockDim blockIdx bool break case catch char class
@@ -65,14 +59,11 @@ def _template(helper: str, dtypes: Sequence[DType], types: Sequence[str]) -> tup
     return helper, f"{helper}<{', '.join(types)}>" if types else helper
 
 
-CUDA: Final[Dialect[TextPlace]] = Dialect(
-    "cuda",
-    _TYPES,
-    {"bool": "unsigned char"},
+CUDA: Final = evolve(
+    CLIKE,
+    name="cuda",
     real=partial(decimal, special=_special),
     reserved=_RESERVED,
-    written=by_template,
-    specials=SPECIALS,
     products={"f32": "__fmul_rn({}, {})", "f64": "__dmul_rn({}, {})"},
     helper=_template,
     helpers=text,

@@ -196,10 +196,10 @@ class _Function:
             return ()
         self.waits.enter(loop)
         values, count = self.values, known(loop.extent)
-        values.natural.add(loop.var)
         few = count is not None and count <= LANES  # more of them are a loop as any other
         most = bounds(wide(loop.extent), self.context).high if count is None else count
         if most is not None:
+            values.known.bound(loop.var, (0, max(0, most - 1)))
             self.context = self.context.loop(ScalarVar(loop.var.name, i64), most)
         if loop.kind in THREADS:
             return self._threads(loop)
@@ -237,9 +237,10 @@ class _Function:
         if found not in self.maps:
             self.maps[found] = values.names.fresh(f"map_{tile.load.buffer.name}")
         for var in [*values.vars]:
-            values.vars.setdefault(ScalarVar(var.name, i64), values.vars[var])
-            if var in values.natural:
-                values.natural.add(ScalarVar(var.name, i64))
+            whole = ScalarVar(var.name, i64)
+            values.vars.setdefault(whole, values.vars[var])
+            if var in values.known.ranges:
+                values.known.bound(whole, values.known.ranges[var])
         begins = []
         for products in tile.begins:
             parts = [

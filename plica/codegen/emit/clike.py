@@ -26,7 +26,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 
-from plica.analysis.constant_bound import interval
 from plica.analysis.statement import refused
 from plica.codegen.emit.contraction import products
 from plica.codegen.emit.expression import Expressions
@@ -95,9 +94,7 @@ def _bind(values: Expressions, of: Bind) -> Sequence[Step]:
     values.lines.do(dialect.value.format(type=kind, name=name, text=text))
     values.vars[of.var] = name
     if dtype_of(of.var).is_integer:
-        values.ranges[of.var] = interval(of.value, values.ranges, {})
-    if values.is_natural(of.value):
-        values.natural.add(of.var)
+        values.known.bound(of.var, values.known.interval(of.value))
     return (of.body,)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from plica.codegen.emit.dialect import OperatorPlace, SpecialOperator
+from plica.codegen.emit.dialect import Dialect, OperatorPlace, SpecialOperator
 from plica.codegen.emit.operator import rounded
 from plica.ir.loop.scalar import Cast, Eq, FloorDiv, FloorMod, Le, Scalar, row_of
 from plica.ir.loop.scalar_row import ScalarRow
@@ -113,7 +113,7 @@ def _inverse_root(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace
     return rounded(f"({place.dialect.literal(1.0, of)} / {root})", of, place)
 
 
-SPECIALS: Final[dict[str, SpecialOperator[TextPlace]]] = {
+_SPECIALS: Final[dict[str, SpecialOperator[TextPlace]]] = {
     "Add": _arithmetic,
     "Sub": _arithmetic,
     "Mul": _product,
@@ -126,3 +126,16 @@ SPECIALS: Final[dict[str, SpecialOperator[TextPlace]]] = {
     "rsqrt": _inverse_root,
 }
 """Operators that are more than the template of their row."""
+
+_TYPES: Final = {
+    "bool": "bool",
+    "i8": "signed char", "i16": "short", "i32": "int", "i64": "long long",
+    "u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned int",
+    "u64": "unsigned long long",
+    "f32": "float", "f64": "double",
+}  # fmt: skip
+
+CLIKE: Final[Dialect[TextPlace]] = Dialect(
+    "c-like", _TYPES, {"bool": "unsigned char"}, written=by_template, specials=_SPECIALS
+)
+"""What all such targets write; each is this with words of its own."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from plica.analysis.constant_bound import Interval, interval
+from plica.analysis.constant_bound import KnownBounds
 from plica.codegen.emit.clike_operator import TextPlace
 from plica.codegen.emit.contraction import summed_factors
 from plica.codegen.emit.dialect import Dialect, Way
@@ -24,6 +24,7 @@ from plica.codegen.emit.scalar import (
     Row,
     Walk,
     fold,
+    known_around,
     nest,
     operands,
     order,
@@ -35,7 +36,6 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import (
     And,
     Buffer,
-    Cast,
     FloorDiv,
     FloorMod,
     Lit,
@@ -50,7 +50,7 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type.dim import evaluate, polynomial
-from plica.ir.type.dtype import DType, bool_, i64
+from plica.ir.type.dtype import DType, bool_
 
 LONGEST: Final = 96
 """An expression that is longer gets a name."""
@@ -64,10 +64,7 @@ class Expressions:
         self.vars: dict[ScalarVar, str] = {}
         self.buffers: dict[Buffer, str] = {}
         self.helpers: set[str] = set()
-        self.natural: set[Term] = set()
-        """Variables that are never negative."""
-        self.ranges: dict[Term, Interval] = {}
-        """Between which numbers variables are."""
+        self.known = KnownBounds()
         self.contracted: set[Scalar] = set()
         """Products that may be rounded together with the running sums they are added to."""
         self._uses: dict[Term, int] = {}
@@ -98,11 +95,10 @@ class Expressions:
         """
         found: list[tuple[Scalar, int]] = []
         for at, size in zip(indices, buffer.shape, strict=True) if self.dialect.failure else ():
-            low, high = interval(at, self.ranges, {})
             count = evaluate(size, {})
             if count is None:
                 raise CompilerBug(f"The buffer {buffer.name} has a symbolic dim.")
-            if low < 0 or high >= count:
+            if not self.known.is_inside(at, count):
                 found.append((at, count))
         return found
 
@@ -113,9 +109,8 @@ class Expressions:
 
     def open(self, var: ScalarVar, extent: Scalar) -> None:
         """Begin a loop; the lines' `close` ends it."""
-        self.natural.add(var)
         count = self.of(extent)
-        self.ranges[var] = (0, max(0, interval(extent, self.ranges, {})[1] - 1))
+        self.known.bound(var, (0, max(0, self.known.interval(extent)[1] - 1)))
         name = self.vars[var] = self.names.of(var.name, var)
         kind = self.dialect.register(dtype_of(var))
         self.lines.open(self.dialect.loop.format(type=kind, name=name, extent=count))
@@ -140,13 +135,7 @@ class Expressions:
 
     def divides_naturals(self, node: FloorDiv | FloorMod) -> bool:
         """Whether neither side of a quotient is negative, nor the right one 0."""
-        by = node.right
-        return (
-            isinstance(by, Lit)
-            and by.value > 0
-            and not self.is_read(node)
-            and self.is_natural(node.left)
-        )
+        return self.known.divides_naturals(node)
 
     def is_read(self, node: Scalar) -> bool:
         """Whether a term depends on memory."""
@@ -155,17 +144,6 @@ class Expressions:
     def is_contracted(self, node: Scalar) -> bool:
         """Whether a product may be rounded together with the sum it is added to."""
         return node in self.contracted
-
-    def is_natural(self, node: Scalar) -> bool:
-        """Whether an index term is shown not to be negative, by its form alone."""
-        return all(
-            isinstance(each, Load) is False
-            and (not isinstance(each, Lit) or each.value >= 0)
-            and (not isinstance(each, ScalarVar) or each in self.natural)
-            and (type(each).__name__ in _GROWING or (isinstance(each, Cast) and each.dtype is i64))
-            for each in post_order(node)
-            if isinstance(each, Scalar)
-        )
 
     # --- the order in which parts are written --------------------------------------------------
 
@@ -208,16 +186,7 @@ class Expressions:
 
     def _within(self, roots: Sequence[Scalar], frame: Frame[str]) -> Order[str]:
         """The order of a side: what is written around it is known there."""
-
-        def known(node: Scalar) -> str | None:
-            at: Frame[str] | None = frame
-            while at is not None:
-                value = at.value(node)
-                if value is not None:
-                    return value
-                at = at.outer
-            return None
-
+        known = known_around(frame)
         return order(roots, self._operands, self._row, self.literal, known)
 
     # --- rows ----------------------------------------------------------------------------------
@@ -304,12 +273,6 @@ def _count(root: Scalar, uses: dict[Term, int], reads: dict[Term, bool]) -> None
             reads[node] = isinstance(node, Load) or any(reads[kid] for kid in below)
             for kid in below:
                 uses[kid] = uses.get(kid, 0) + 1
-
-
-_GROWING: Final = frozenset(
-    {"Lit", "ScalarVar", "Add", "Mul", "FloorDiv", "FloorMod", "Min", "Max"}
-)
-"""Terms that are not negative where what they are made of is not."""
 
 
 def linear(buffer: Buffer, indices: Sequence[Scalar]) -> Scalar:

@@ -26,7 +26,7 @@ the terms in an inner scope, in which what is known around it need not be writte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from attrs import frozen
@@ -35,8 +35,8 @@ from plica.ir.loop.scalar import Add, Lit, Load, Reduce, Scalar, ScalarVar, dtyp
 from plica.ir.type.dtype import DType
 
 __all__ = [
-    "Add", "Frame", "Nest", "Order", "OrderStep", "Row", "V", "Walk", "Within", "fold", "nest",
-    "operands", "order",
+    "Add", "Frame", "Nest", "Order", "OrderStep", "Row", "V", "Walk", "Within", "fold",
+    "known_around", "nest", "operands", "order",
 ]  # fmt: skip
 
 V = TypeVar("V")
@@ -103,13 +103,11 @@ def order(
                 numbers[node] = len(numbers)
                 start.append(literal(node))
                 continue
-            given = known(node)
-            if given is not None:
+            if (given := known(node)) is not None:
                 numbers[node] = len(numbers)
                 start.append(given)
                 continue
-            kids = operands_of(node)
-            if kids:
+            if kids := operands_of(node):
                 stack.append((node, kids))
                 stack.extend(kids[::-1])
                 continue
@@ -150,6 +148,26 @@ class Frame(Generic[V]):
         return None if number is None else self.found[number]
 
 
+def known_around(
+    frame: Frame[V], hidden: Callable[[Frame[V]], Set[Scalar]] = lambda frame: frozenset()
+) -> Callable[[Scalar], V | None]:
+    """Gives what is written in a frame and around it already, but for what is hidden there."""
+    frames: list[tuple[Frame[V], Set[Scalar]]] = []
+    at: Frame[V] | None = frame
+    while at is not None:
+        frames.append((at, hidden(at)))
+        at = at.outer
+
+    def known(node: Scalar) -> V | None:
+        for each, without in frames:
+            value = each.value(node)
+            if value is not None and node not in without:
+                return value
+        return None
+
+    return known
+
+
 Row: TypeAlias = Callable[[OrderStep, Frame[V]], V]
 Walk: TypeAlias = Generator[Sequence[Scalar], Frame[V], V]
 Nest: TypeAlias = Callable[[OrderStep, Frame[V]], "Walk[V]"]
@@ -177,8 +195,7 @@ def fold(of: Order[V], within: Within[V] | None = None) -> Frame[V]:
                 found[number] = row(step, frame)
                 continue
             walk = row[1](step, frame)
-            inner = _advanced(walk, None, number, frame, within)
-            if inner is not None:
+            if (inner := _advanced(walk, None, number, frame, within)) is not None:
                 open_.append((number, walk))
                 frame = inner
                 break
@@ -188,8 +205,7 @@ def fold(of: Order[V], within: Within[V] | None = None) -> Frame[V]:
             number, walk = open_.pop()
             outer = frame.outer
             assert outer is not None
-            inner = _advanced(walk, frame, number, outer, within)
-            if inner is not None:
+            if (inner := _advanced(walk, frame, number, outer, within)) is not None:
                 open_.append((number, walk))
             frame = inner or outer
 

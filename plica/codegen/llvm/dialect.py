@@ -73,6 +73,8 @@ LLVM: Final[Dialect[LlvmPlace]] = Dialect(
     stored=stored,
     loaded=loaded,
     variable="{name} = alloca {type}, align 64",
+    loop="phi i64 [ {first}, %{before} ], [ {next}, %{after} ]",
+    failure="store atomic i8 1, ptr {flag} monotonic, align 1",
     inside="icmp ult {type} {at}, {count}",
 )
 

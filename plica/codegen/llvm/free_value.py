@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant
-from plica.codegen.llvm.loop_context import LoopContext, index
+from plica.codegen.llvm.loop_context import LoopContext
 from plica.codegen.llvm.scope import more_than_inside
 from plica.ir.loop.scalar import (
     Add,
@@ -40,6 +40,7 @@ from plica.ir.loop.scalar import (
     Select,
     Sub,
     dtype_of,
+    index,
 )
 from plica.ir.type.dtype import i64
 
@@ -48,7 +49,7 @@ EASY: Final = (
 )  # fmt: skip
 """What may take no instruction."""
 
-__all__ = ["EASY", "decided", "easy", "index", "is_natural", "summed"]
+__all__ = ["EASY", "decided", "easy", "index", "summed"]
 
 
 def easy(node: Scalar, found: Sequence[LaneValue], around: LoopContext) -> LaneValue | None:
@@ -102,15 +103,6 @@ def decided(node: Scalar, left: Scalar, right: Scalar, around: LoopContext) -> L
         case _:
             yes, no = b < c or d < a, a == b == c == d
     return TRUE if yes else FALSE if no else None
-
-
-def is_natural(node: FloorDiv | FloorMod, around: LoopContext) -> bool:
-    """Whether neither side of a quotient is negative, nor the right one 0."""
-    if not dtype_of(node).is_integer:
-        return False
-    low, _ = around.interval(node.left)
-    least, _ = around.interval(node.right)
-    return low >= 0 and least > 0
 
 
 def _says_inside(choice: Select, around: LoopContext) -> bool:

@@ -29,10 +29,6 @@ else:
 _BF16: Final = llvm_text("bf16")
 _F16: Final = llvm_text("f16")
 
-# Above 2^-14 the last 13 bits of the mantissa go; below, the spacing of f16 is 2^-24, which is that
-# of f32 between 1/2 and 1, so adding 1/2 rounds.  From 65520 on everything rounds to infinity.
-_F16_BY_BITS: Final = llvm_text("f16_by_bits")
-
 # Of any other format, by its numbers (`plica.ir.type.float_code`).
 _CODED: Final = llvm_text("coded")
 
@@ -87,7 +83,7 @@ def _text(name: str, target: Target, fused: bool) -> str:
         case "bf16":
             return _BF16
         case "f16":
-            return _F16 if target.has_half else _F16_BY_BITS
+            return _F16 if target.has_half else coded(DType(family))
         case "odd":
             return _ODD
         case "power":

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
-from plica.analysis.constant_bound import Interval, facts_of
+from plica.analysis.constant_bound import OPEN, Interval, facts_of, within
 from plica.analysis.statement import refused
 from plica.codegen.emit.statement import Row, Step, write
 from plica.codegen.llvm.access import place_of
 from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant
-from plica.codegen.llvm.loop_context import OPEN, within
 from plica.codegen.llvm.scope import negated
 from plica.codegen.llvm.tail import mask, padded
 from plica.codegen.llvm.value import LlvmValues

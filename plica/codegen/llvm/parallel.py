@@ -15,9 +15,8 @@ from typing import TypeAlias
 from attrs import evolve
 
 from plica.analysis.constant_bound import Interval
-from plica.codegen.llvm.dialect import register
+from plica.codegen.llvm.dialect import LLVM, register
 from plica.codegen.llvm.lane import TRUE, LaneValue
-from plica.codegen.llvm.loop_context import OpenLoop
 from plica.codegen.llvm.pool import PARALLEL
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import LlvmWriter
@@ -68,19 +67,10 @@ def share(  # noqa: PLR0917  # a loop, and where it stands
         inner.around.bind(var, LaneValue(f"%p{len(params)}"), bounds)
         params.append((kind, kind, outer.lanes.scalar(value)))
     inner.around.facts = list(outer.around.facts)
-    body, after, next_, done = w.labels("body", "after", "%next", "done")
-    count, (least, most) = many
-    if least > 0:
-        w.do(f"br label %{body}")
-    else:  # there may be nothing to do
-        some = w.let("icmp slt i64 %begin, %end")
-        w.do(f"br i1 {some}, label %{body}, label %{done}")
-    w.start(body)
-    now = w.let(f"phi i64 [ %begin, %entry ], [ {next_}, %{after} ]")
-    inner.around.bind(loop.var, LaneValue(now), (0, max(0, most - 1)))
+    count, bounds = many
+    opened = inner.around.begin(loop.var, "%begin", "%end", bounds)
     attributes = fill(inner)
-    labels = (body, after, next_, done)
-    inner.around.close(OpenLoop(loop.var, "%end", 1, labels, inner.lanes.mark()))
+    inner.around.close(opened)
     if inner.fails is not None:
         _report(inner, f"%p{len(params)}")
         params.append(("ptr", "ptr nonnull", _flag(outer)))
@@ -121,7 +111,7 @@ def _report(inner: LlvmValues, flag: str) -> None:
     tell, done = w.labels("tell", "told")
     w.do(f"br i1 {failed}, label %{tell}, label %{done}")
     w.start(tell)
-    w.do(f"store atomic i8 1, ptr {flag} monotonic, align 1")
+    w.do(LLVM.failure.format(flag=flag))
     w.do(f"br label %{done}")
     w.start(done)
 

@@ -11,20 +11,30 @@ In a vectorized loop a term that depends on its variable becomes a vector of all
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
+from plica.analysis.constant_bound import within
 from plica.codegen.emit.contraction import accumulations, factors, summed_factors
 from plica.codegen.emit.operator import operation
-from plica.codegen.emit.scalar import Frame, Order, OrderStep, Row, Walk, fold, nest, order
+from plica.codegen.emit.scalar import (
+    Frame,
+    Order,
+    OrderStep,
+    Row,
+    Walk,
+    fold,
+    known_around,
+    nest,
+    order,
+)
 from plica.codegen.llvm.access import MemoryEmitter, Size, nothing
 from plica.codegen.llvm.dialect import LLVM, literal, register
 from plica.codegen.llvm.evaluation_order import EvaluationOrder, of_literal, parts, recipe
-from plica.codegen.llvm.free_value import EASY, easy, is_natural, summed
+from plica.codegen.llvm.free_value import EASY, easy, summed
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue, constant, valued, wrapped
-from plica.codegen.llvm.loop_context import FAR, LoopContext, within
+from plica.codegen.llvm.loop_context import FAR, LoopContext
 from plica.codegen.llvm.scalar import multiply_add
 from plica.codegen.llvm.scope import outside, unsafe
-from plica.codegen.llvm.writer import LlvmWriter
+from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.combiner import MEANING
@@ -54,13 +64,13 @@ class LlvmValues:
         self.fused = fused
         self.lanes = Lanes(w)
         self.around = LoopContext(self.lanes)
-        self.lanes.naturals = partial(is_natural, around=self.around)
         self.access = MemoryEmitter(self.lanes)
         self.access.size = self._size
         self.registers: list[str] = []  # lines that reserve memory in the function's first block
         self.fails: str | None = None  # where a failed check is noted
         self.loops = False  # whether some term is a loop
         self._recipes: dict[tuple[Scalar, ...], EvaluationOrder] = {}
+        self._places: dict[int, LlvmPlace] = {}
         self._contracted: frozenset[Scalar] = frozenset()  # sums that are rounded with a product
 
     def close(self) -> None:
@@ -150,20 +160,8 @@ class LlvmValues:
 
     def _within(self, roots: Sequence[Scalar], frame: Frame[LaneValue]) -> Order[LaneValue]:
         """The order of terms in a loop: a check that was made outside says nothing inside."""
-        around: list[tuple[Frame[LaneValue], set[Scalar]]] = []
-        at: Frame[LaneValue] | None = frame
-        while at is not None:
-            around.append((at, unsafe(at)))
-            at = at.outer
-
-        def known_(node: Scalar) -> LaneValue | None:
-            for scope, doubtful in around:
-                value = scope.value(node)
-                if value is not None and node not in doubtful:
-                    return value
-            return None
-
-        return order(roots, self._operands, self._row, of_literal, known_)
+        known_here = known_around(frame, unsafe)
+        return order(roots, self._operands, self._row, of_literal, known_here)
 
     def _row(self, node: Scalar) -> Row[LaneValue] | tuple[str, object]:
         """What writes a part."""
@@ -224,12 +222,20 @@ class LlvmValues:
         if value is not None:
             return value
         texts, n = self._texts(step[4], found)
-        return valued((operation(node, texts, self.lanes.place(n)), None if n else 0, 0))
+        return valued((operation(node, texts, self._place(n)), None if n else 0, 0))
 
     def _plain(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         """What always takes an instruction."""
         texts, n = self._texts(step[4], frame.operands(step))
-        return valued((operation(step[2], texts, self.lanes.place(n)), None if n else 0, 0))
+        return valued((operation(step[2], texts, self._place(n)), None if n else 0, 0))
+
+    def _place(self, lanes: int) -> LlvmPlace:
+        """Where operators of so many lanes stand; 0 for a single value."""
+        found = self._places.get(lanes)
+        if found is None:
+            found = LlvmPlace(LLVM, self.w, lanes, self.around.divides_naturals)
+            self._places[lanes] = found
+        return found
 
     def _operands(self, node: Scalar) -> tuple[Scalar, ...]:
         return parts(node, self._contracted)
@@ -253,9 +259,7 @@ class LlvmValues:
     def _fused(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         """A running sum and a product, rounded once."""
         terms, n = self._texts(step[4], frame.operands(step))
-        return valued(
-            (multiply_add(terms, dtype_of(step[2]), self.lanes.place(n)), None if n else 0, 0)
-        )
+        return valued((multiply_add(terms, dtype_of(step[2]), self._place(n)), None if n else 0, 0))
 
     def _load(
         self, buffer: Buffer, indices: Sequence[Scalar], found: Sequence[LaneValue]
@@ -318,10 +322,10 @@ class LlvmValues:
             w.do(f"store {flags} {lanes.vector(now, bool_) if n else now.text}, ptr {flag}")
         so_far = w.let(f"load {kind}, ptr {total}")
         if len(texts) == 2:
-            joined = multiply_add((*texts, so_far), of, lanes.place(n))
+            joined = multiply_add((*texts, so_far), of, self._place(n))
         else:
             _, join = MEANING[node.combiner]
-            joined = operation(join(node.body, node.body), [so_far, *texts], lanes.place(n))
+            joined = operation(join(node.body, node.body), [so_far, *texts], self._place(n))
         w.do(f"store {kind} {joined}, ptr {total}")
         for loop in reversed(loops):
             around.close(loop)

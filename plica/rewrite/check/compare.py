@@ -83,4 +83,4 @@ def _first(wrong: Any, a: Any, b: Any) -> str | None:
         return None
     place = tuple(int(each[0]) for each in np.nonzero(np.atleast_1d(wrong)))
     here = place if a.shape else ()
-    return f"element {here} is {a[here]} on the left and {b[here]} on the right"
+    return f"element {here} is {a[here]!s} on the left and {b[here]!s} on the right"

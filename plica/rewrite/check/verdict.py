@@ -113,7 +113,19 @@ class Refuted:
         }
 
     def __str__(self) -> str:
-        return f"{self.rule}: refuted, {self.counterexample.reason}"
+        example = self.counterexample
+        given = [f"{name} = {_small(value)}" for name, value in example.inputs]
+        told = any(each in example.reason for each in given) or not all(map(_is_small, given))
+        where = "" if told or not given else f", where {' and '.join(given)}"
+        return f"{self.rule}: refuted, {example.reason}{where}"
+
+
+def _small(value: Any) -> str:  # Any: an array, or a tuple of some
+    return " ".join(str(value).split())
+
+
+def _is_small(text: str) -> bool:
+    return len(text) <= 40
 
 
 Verdict: TypeAlias = Proved | Tested | Untested | Refuted

@@ -126,8 +126,7 @@ class Operands:
 
     def at(self, of: Load, where: Where) -> Load:
         """A load where its axes are told."""
-        view = self.views.get(of.buffer)
-        if view is None:
+        if (view := self.views.get(of.buffer)) is None:
             return Load(of.buffer, tuple([self.put(each, where) for each in of.indices]))
         return Load(view, tuple([self._run(run, where) for _, run in self._runs(of)]))
 
@@ -222,8 +221,7 @@ def operands(of: Stages) -> Operands | None:
     if not all(isinstance(each, Each) for each in of.stages):
         return None
     wide, narrow = _widened(of)
-    found = contraction(wide)
-    if found is None:
+    if (found := contraction(wide)) is None:
         apart = by_group(wide)
         found = None if apart is None else contraction(apart)
     if found is None or found.weight is None or found.combiner != "sum":
@@ -274,8 +272,7 @@ def _twin(of: Load, twins: dict[Load, Buffer], names: Names) -> Buffer:
 
 def _narrowed(of: Load, narrow: Mapping[Name, Buffer]) -> Load:
     """A load of what a wide buffer stands for, in the shape that has now."""
-    real = narrow.get(of.buffer.name)
-    if real is None:
+    if (real := narrow.get(of.buffer.name)) is None:
         return of
     return Load(Buffer(real.name, of.buffer.shape, real.dtype), of.indices)
 
