@@ -1,7 +1,5 @@
 """`python -m plica` is the command line."""
 
-from __future__ import annotations
-
 import sys
 
 from plica.cli import main

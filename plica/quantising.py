@@ -176,8 +176,7 @@ def _observed(
     """What is seen at each point when the model runs on the samples."""
     if not of.points:
         return []
-    every = list(_samples(of.module, samples))
-    if not every:
+    if not (every := list(_samples(of.module, samples))):
         raise _no_samples()
     exe = compile(tapped(of))
     names = [_name(number, each) for number, each in enumerate(of.points)]

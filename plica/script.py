@@ -59,8 +59,7 @@ __all__ = [
 
 def dim(text: str) -> Scalar:
     """A symbolic dim such as `dim("2*n+1")`."""
-    found = read_dim(text, dim_var)
-    if isinstance(found, str):
+    if isinstance(found := read_dim(text, dim_var), str):
         place = Place(node=text)
         raise ScriptError(Diagnostic("unsupported-syntax", f"{text!r} is no dim: {found}.", place))
     return normal_dim(found)

@@ -232,8 +232,7 @@ def _value(term: sc.Scalar, known: Known) -> sc.Scalar | None:
     mine: dict[Term, sc.Scalar] = {}
     for var in free_vars(term):
         if var in known:
-            value = known[var]
-            if value is None:
+            if (value := known[var]) is None:
                 return None
             mine[var] = value
     found = substitute(term, mine) if mine else term
@@ -245,8 +244,7 @@ def _looped(here: _Place, axes: tuple[sc.ScalarVar, ...], extents: tuple[sc.Scal
     """The place inside loops; a loop whose extent depends on data is itself such."""
     known, inner = dict(here.known), list(here.inner)
     for var, extent in zip(axes, extents, strict=True):
-        size = _value(extent, here.known)
-        if size is None:
+        if (size := _value(extent, here.known)) is None:
             known[var] = None
         else:
             known.pop(var, None)
@@ -262,8 +260,7 @@ def _reads(term: sc.Scalar) -> bool:
 def _has_lanes(root: sc.Scalar) -> bool:
     stack, seen = [root], {root}
     while stack:
-        node = stack.pop()
-        if isinstance(node, sc.Ramp | sc.Broadcast | sc.Shuffle):
+        if isinstance(node := stack.pop(), sc.Ramp | sc.Broadcast | sc.Shuffle):
             return True
         for kid in node._children:
             if isinstance(kid, sc.Scalar) and kid not in seen:

@@ -74,7 +74,6 @@ def _written(block: Block, store: Access, inner: Inner, read: Box, context: Cont
     element: list[Scalar] = []
     for number, (start, extent) in enumerate(zip(store.starts, store.extents, strict=True)):
         place = substitute(start, values) if start is not None else ZERO
-        assert isinstance(place, Scalar)
         if known(extent) != 1:
             offset = ScalarVar(Name("an offset", number), i64)
             loops.append((offset, extent))
@@ -109,7 +108,6 @@ def _written(block: Block, store: Access, inner: Inner, read: Box, context: Cont
     point: dict[Term, Scalar] = {var: told[var] for var, _ in telling if var in told}
     point.update({var: ZERO for var, _ in idle})  # one of their iterations is enough
     condition = substitute(block.predicate, point)
-    assert isinstance(condition, Scalar)
     there = context.where(*chain(*said))
     for var, size in loops:  # what the element does not tell may be anything
         if var not in point:

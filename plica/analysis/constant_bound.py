@@ -25,27 +25,7 @@ from attrs import frozen
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    Cast,
-    Eq,
-    FloorDiv,
-    FloorMod,
-    Le,
-    Lit,
-    Lt,
-    Max,
-    Min,
-    Mul,
-    Scalar,
-    ScalarVar,
-    Select,
-    Sub,
-    dtype_of,
-    index,
-    row_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar_interval import hull
 from plica.ir.type.dim import Polynomial, from_polynomial, is_size, known, polynomial
 from plica.ir.type.dtype import DType, i64
@@ -56,7 +36,9 @@ FACTS: Final = 64
 """How many facts are kept for a term; knowing fewer is safe."""
 
 
-def interval(root: Scalar, ranges: Mapping[Term, Interval], memo: dict[Term, Interval]) -> Interval:
+def interval(
+    root: sc.Scalar, ranges: Mapping[Term, Interval], memo: dict[Term, Interval]
+) -> Interval:
     """The least and greatest value an integer term may have; `memo` is for these ranges only."""
     stack = [root]
     while stack:
@@ -81,14 +63,14 @@ class Bounds:
     Those of literals are always the same.
     """
 
-    steps: tuple[tuple[Scalar, str, tuple[Scalar, ...]], ...]
+    steps: tuple[tuple[sc.Scalar, str, tuple[sc.Scalar, ...]], ...]
     literals: Mapping[Term, Interval]
 
 
-def bounds(roots: Iterable[Scalar]) -> Bounds:
+def bounds(roots: Iterable[sc.Scalar]) -> Bounds:
     """How the intervals of terms are found, to be gone through again for each of many ranges."""
-    found: list[tuple[Scalar, str, tuple[Scalar, ...]]] = []
-    done: set[Scalar] = set()
+    found: list[tuple[sc.Scalar, str, tuple[sc.Scalar, ...]]] = []
+    done: set[sc.Scalar] = set()
     stack = [(root, False) for root in roots]
     while stack:
         node, leaving = stack.pop()
@@ -99,9 +81,9 @@ def bounds(roots: Iterable[Scalar]) -> Bounds:
             done.add(node)
             stack.append((node, True))
             stack += [(kid, False) for kid in _operands(node) if kid not in done]
-    steps = tuple([step for step in found if not isinstance(step[0], Lit)])
+    steps = tuple([step for step in found if not isinstance(step[0], sc.Lit)])
     literals: dict[Term, Interval] = {
-        node: _here(node, [], {}) for node, _, _ in found if isinstance(node, Lit)
+        node: _here(node, [], {}) for node, _, _ in found if isinstance(node, sc.Lit)
     }
     return Bounds(steps, literals)
 
@@ -134,73 +116,73 @@ def fill(of: Bounds, ranges: Mapping[Term, Interval], memo: dict[Term, Interval]
         memo[node] = (low, high) if low >= _WHOLE[0] and high <= _WHOLE[1] else _WHOLE
 
 
-_WORDS: Final[dict[type, str]] = {Add: "add", Sub: "sub", Mul: "mul", ScalarVar: "var"}
+_WORDS: Final[dict[type, str]] = {sc.Add: "add", sc.Sub: "sub", sc.Mul: "mul", sc.ScalarVar: "var"}
 _WHOLE: Final = i64.bounds
 
 
-def _operands(node: Scalar) -> tuple[Scalar, ...]:
+def _operands(node: sc.Scalar) -> tuple[sc.Scalar, ...]:
     match node:
         case (
-            Add(left, right)
-            | Sub(left, right)
-            | Mul(left, right)
-            | FloorDiv(left, right)
-            | FloorMod(left, right)
-            | Min(left, right)
-            | Max(left, right)
-        ) if dtype_of(node).is_integer:
+            sc.Add(left, right)
+            | sc.Sub(left, right)
+            | sc.Mul(left, right)
+            | sc.FloorDiv(left, right)
+            | sc.FloorMod(left, right)
+            | sc.Min(left, right)
+            | sc.Max(left, right)
+        ) if sc.dtype_of(node).is_integer:
             return left, right
-        case Select(_, then, orelse) if dtype_of(node).is_integer:
+        case sc.Select(_, then, orelse) if sc.dtype_of(node).is_integer:
             return then, orelse
-        case Cast(value, to) if to.is_integer and dtype_of(value).kind != "float":
+        case sc.Cast(value, to) if to.is_integer and sc.dtype_of(value).kind != "float":
             return (value,)
         case _:
             return ()
 
 
-def _here(node: Scalar, kids: list[Interval], ranges: Mapping[Term, Interval]) -> Interval:
-    of = dtype_of(node)
+def _here(node: sc.Scalar, kids: list[Interval], ranges: Mapping[Term, Interval]) -> Interval:
+    of = sc.dtype_of(node)
     if of.is_float:
         return (0, 0)  # nobody asks: an index is an integer
     whole = of.bounds
     found: Interval = whole
     match node, kids:
-        case Lit(value, _), _:
+        case sc.Lit(value, _), _:
             found = (int(value), int(value))
-        case ScalarVar(), _:
+        case sc.ScalarVar(), _:
             found = ranges.get(node, whole)
-        case Select(), [one, two]:
+        case sc.Select(), [one, two]:
             found = hull(one, two)  # type: ignore[assignment]  # of integers
-        case Cast(), [only]:
+        case sc.Cast(), [only]:
             found = only
         case _, [one, two]:
-            row = row_of(node)
+            row = sc.row_of(node)
             of_row = None if row is None or row.range is None else row.range(one, two)
             found = whole if of_row is None else of_row  # type: ignore[assignment]  # of integers
     return found if whole[0] <= found[0] and found[1] <= whole[1] else whole
 
 
 @lru_cache(maxsize=1024)  # copies of an unrolled loop ask again
-def facts_of(condition: Scalar) -> tuple[Polynomial, ...]:
+def facts_of(condition: sc.Scalar) -> tuple[Polynomial, ...]:
     """Polynomials that are not negative where the condition holds."""
     found: list[Polynomial] = []
     stack = [condition]
     while stack and len(found) < FACTS:
         node = stack.pop()
         match node:
-            case And(left, right):
+            case sc.And(left, right):
                 stack += [right, left]
-            case Le(left, right) if _is_index(left):
+            case sc.Le(left, right) if _is_index(left):
                 found.append(polynomial(right - left))
-            case Lt(left, right) if _is_index(left):
+            case sc.Lt(left, right) if _is_index(left):
                 found.append(polynomial(right - left - 1))
-            case Eq(left, right) if _is_index(left):
+            case sc.Eq(left, right) if _is_index(left):
                 found += [polynomial(right - left), polynomial(left - right)]
     return tuple(found)
 
 
-def _is_index(node: Scalar) -> bool:
-    of: DType = dtype_of(node)
+def _is_index(node: sc.Scalar) -> bool:
+    of: DType = sc.dtype_of(node)
     return of.kind == "int" and of.bits == 64
 
 
@@ -221,10 +203,10 @@ class KnownBounds:
     >>> known, i, j = KnownBounds(), axis("i"), axis("j")
     >>> known.bound(i, (0, 3)), known.bound(j, (0, 15))
     (None, None)
-    >>> known.is_natural(index(39) - (i * 10 + j))
+    >>> known.is_natural(sc.index(39) - (i * 10 + j))
     False
-    >>> known.facts.append(polynomial(index(9) - j))
-    >>> known.is_natural(index(39) - (i * 10 + j))
+    >>> known.facts.append(polynomial(sc.index(9) - j))
+    >>> known.is_natural(sc.index(39) - (i * 10 + j))
     True
     """
 
@@ -233,17 +215,17 @@ class KnownBounds:
         self.ranges: dict[Term, Interval] = {}
         self._intervals: dict[Term, Interval] = {}
 
-    def bound(self, var: ScalarVar, bounds: Interval) -> None:
+    def bound(self, var: sc.ScalarVar, bounds: Interval) -> None:
         """A variable has a value within some bounds."""
         self.ranges[var] = bounds
         self._intervals.clear()
 
-    def unbound(self, var: ScalarVar) -> None:
+    def unbound(self, var: sc.ScalarVar) -> None:
         """It has none any more."""
         del self.ranges[var]
         self._intervals.clear()
 
-    def interval(self, term: Scalar) -> Interval:
+    def interval(self, term: sc.Scalar) -> Interval:
         """The least and greatest value an integer may have here."""
         found = self._intervals.get(term)
         return interval(term, self.ranges, self._intervals) if found is None else found
@@ -252,13 +234,15 @@ class KnownBounds:
         """Find the intervals of terms that will be asked for."""
         fill(of, self.ranges, self._intervals)
 
-    def divides_naturals(self, node: FloorDiv | FloorMod) -> bool:
+    def divides_naturals(self, node: sc.FloorDiv | sc.FloorMod) -> bool:
         """Whether neither side of a quotient is negative, nor the right one 0."""
-        if not dtype_of(node).is_integer:
+        if not sc.dtype_of(node).is_integer:
             return False
         return self.interval(node.left)[0] >= 0 and self.interval(node.right)[0] > 0
 
-    def is_inside(self, term: Scalar, count: int | Scalar, more: Sequence[Polynomial] = ()) -> bool:
+    def is_inside(
+        self, term: sc.Scalar, count: int | sc.Scalar, more: Sequence[Polynomial] = ()
+    ) -> bool:
         """Whether the conditions that hold here, and some more, show an index to be below a count.
 
         An index whose interval is inside needs no condition.
@@ -274,10 +258,10 @@ class KnownBounds:
         if not facts and (low < 0 or high >= count):
             return False
         return (low >= 0 or self.is_natural(term, facts)) and (
-            high < count or self.is_natural(index(count - 1) - term, facts)
+            high < count or self.is_natural(sc.index(count - 1) - term, facts)
         )
 
-    def is_natural(self, term: Scalar, facts: Sequence[Polynomial] | None = None) -> bool:
+    def is_natural(self, term: sc.Scalar, facts: Sequence[Polynomial] | None = None) -> bool:
         """Whether an index cannot be negative: what is left of it without facts cannot.
 
         The lesser of two is one of them, where it is not more than the other.
@@ -313,7 +297,7 @@ class KnownBounds:
             total += low
         return total
 
-    def _bounds(self, of: Scalar) -> Interval:
+    def _bounds(self, of: sc.Scalar) -> Interval:
         """Between what a part of an index is: a size of an array is checked before it is used, so
         what is made of sizes alone, none taken from another, has no wrong sign."""
         low, high = self.interval(of)
@@ -326,14 +310,14 @@ def _cases(whole: Polynomial) -> list[tuple[Polynomial, list[Polynomial]]]:
     negative where it is so."""
     for key, (_, count) in whole.items():
         match [*key]:
-            case [(Min(left, right) | Max(left, right) as choice, 1)]:
+            case [(sc.Min(left, right) | sc.Max(left, right) as choice, 1)]:
                 rest = {other: each for other, each in whole.items() if other != key}
-                gap = left - right if isinstance(choice, Max) else right - left
+                gap = left - right if isinstance(choice, sc.Max) else right - left
                 return [
                     (polynomial(from_polynomial(rest) + left * count), [polynomial(gap)]),
                     (
                         polynomial(from_polynomial(rest) + right * count),
-                        [polynomial(index(0) - gap)],
+                        [polynomial(sc.index(0) - gap)],
                     ),
                 ]
             case _:
@@ -341,18 +325,18 @@ def _cases(whole: Polynomial) -> list[tuple[Polynomial, list[Polynomial]]]:
     return [(whole, [])]
 
 
-def within(var: ScalarVar, extent: Scalar) -> list[Polynomial]:
+def within(var: sc.ScalarVar, extent: sc.Scalar) -> list[Polynomial]:
     """What is not negative in a loop, besides its variable."""
     found: list[Polynomial] = []
     stack = [extent]
     while stack:
         term = stack.pop()
         match term:
-            case Min(left, right):
+            case sc.Min(left, right):
                 stack += [right, left]
-            case Max(left, Lit(value, _)) | Max(Lit(value, _), left) if value <= 0:
+            case sc.Max(left, sc.Lit(value, _)) | sc.Max(sc.Lit(value, _), left) if value <= 0:
                 stack.append(left)  # the loop runs, so the extent is more than that
-            case Lit():
+            case sc.Lit():
                 pass  # the bounds of the variable say it already
             case _:
                 found.append(polynomial(term - var - 1))
@@ -360,12 +344,12 @@ def within(var: ScalarVar, extent: Scalar) -> list[Polynomial]:
     return found
 
 
-def _quotients(of: Scalar) -> list[Polynomial]:
+def _quotients(of: sc.Scalar) -> list[Polynomial]:
     """What is not negative of a term with `n // 8` in it: `n - 8 * (n // 8)`."""
     return [
         polynomial(node.left - node.right * node)
         for node in post_order(of)
-        if isinstance(node, FloorDiv) and (known(node.right) or 0) > 0
+        if isinstance(node, sc.FloorDiv) and (known(node.right) or 0) > 0
     ]
 
 

@@ -49,8 +49,7 @@ def children(scope: Stmt) -> tuple[Child, ...]:
     found = []
     stack: list[Stmt] = [scope]
     while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, Block):
+        if isinstance(stmt := stack.pop(), Block):
             found.append(_child(stmt))
         else:
             stack.extend(reversed(substatements(stmt)))
@@ -70,8 +69,7 @@ def stranger(scope: Stmt) -> Stmt | None:
     """A statement of a scope, outside its blocks, that is no loop, block or allocation."""
     stack: list[Stmt] = [scope]
     while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, Block):
+        if isinstance(stmt := stack.pop(), Block):
             continue
         if not isinstance(stmt, For | Seq | Alloc):
             return stmt

@@ -17,7 +17,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.analysis.index import EMPTY, Context, Range, can_prove
+from plica.analysis.index import EMPTY, Context, can_prove
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.statement import contexts
 from plica.core.binding import free_vars, substitute
@@ -136,11 +136,10 @@ def never_meet(
     ranged = {each.var for each in ranges}
     for range_ in two.context.ranges:
         moved = substitute(range_, theirs)
-        assert isinstance(moved, Range)
         if moved.var not in ranged:
             ranges.append(moved)
     facts = [*one.context.facts, *[substitute(each, theirs) for each in two.context.facts]]
-    context = Context(tuple(ranges)).where(*[each for each in facts if isinstance(each, Scalar)])
+    context = Context(tuple(ranges)).where(*facts)
     pairs = [
         (mine, substitute(its, theirs)) for mine, its in zip(one.indices, two.indices, strict=True)
     ]
@@ -149,7 +148,7 @@ def never_meet(
         told = free_vars(one_place) | free_vars(another)
         if told <= agreed:
             own = Context(tuple([each for each in ranges if each.var in told]))
-            if can_prove(Ne(one_place, another), own):  # type: ignore[arg-type]  # a term keeps its sort
+            if can_prove(Ne(one_place, another), own):
                 return True
     # A barrier too many costs little, a long proof costs more: of much, only what is near is asked.
     quick = len(ranges) > FEW
@@ -158,7 +157,7 @@ def never_meet(
         for left, right in pairs:
             told = free_vars(left) | free_vars(right) | {low, high}
             about = _near(here, told) if quick else here
-            if can_prove(Ne(left, right), about, quick=quick):  # type: ignore[arg-type]  # a term keeps its sort
+            if can_prove(Ne(left, right), about, quick=quick):
                 break
         else:
             return False

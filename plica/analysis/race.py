@@ -90,8 +90,7 @@ def races(kernel: Kernel) -> tuple[Race, ...]:
                 and not _is_seen_outside(every, loop, buffer)
             ):
                 continue
-            race = race_of(loop, buffer)
-            if race is not None:
+            if (race := race_of(loop, buffer)) is not None:
                 found.append(race)
     return tuple(found)
 
@@ -125,8 +124,7 @@ def race_of(loop: For, buffer: Buffer) -> Race | None:
     shape = [_size(size) for size in buffer.shape]
     rows = [(each.written, found) for each in touched
             if (found := _places(loop, each, shape)) is not None]  # fmt: skip
-    writes = [found for written, found in rows if written]
-    if not writes:
+    if not (writes := [found for written, found in rows if written]):
         return None
     places, turns = (np.concatenate(each) for each in zip(*writes, strict=True))
     order = np.lexsort((turns, places))
@@ -166,8 +164,7 @@ def _places(loop: For, access: Access, shape: list[int]) -> tuple[Numbers, Numbe
     for start in starts:
         for var in free_vars(start):
             grid.setdefault(var, np.array(0))  # a race in the first turn of loops around is one
-    found = on_grid(starts, grid)
-    if isinstance(found, Scalar):
+    if isinstance(found := on_grid(starts, grid), Scalar):
         return None
     offsets = steps[len(steps) - len(starts) :]
     flat = np.zeros(sizes, np.int64)

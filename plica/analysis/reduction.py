@@ -38,8 +38,7 @@ def reducer(root: Stmt) -> str | None:
     stack: list[Stmt] = [root.body if isinstance(root, Block) else root]
     stores: list[Store] = []
     while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, Store):
+        if isinstance(stmt := stack.pop(), Store):
             stores.append(stmt)
         elif isinstance(stmt, Block):  # the init of a block inside begins, it does not update
             stack.append(stmt.body)
@@ -74,8 +73,7 @@ def invokes(root: Stmt) -> bool:
     """Whether a statement leaves part of its work to an intrinsic."""
     stack = [root]
     while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, Invoke):
+        if isinstance(stmt := stack.pop(), Invoke):
             return True
         stack.extend(substatements(stmt))
     return False

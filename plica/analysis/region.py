@@ -207,8 +207,7 @@ def ends_of(term: sc.Scalar, sizes: Mapping[sc.ScalarVar, sc.Scalar]) -> Ends | 
             memo[node] = Ends(ZERO, simple(sizes[node] - 1), True)
             continue
         parts = _parts(node)
-        missing = [part for part in parts if part not in memo]
-        if missing:
+        if missing := [part for part in parts if part not in memo]:
             stack += missing
         else:
             memo[node] = _ends(node, memo, sizes)
@@ -224,8 +223,7 @@ def _independent(sizes: Mapping[sc.ScalarVar, sc.Scalar]) -> dict[sc.ScalarVar, 
             continue
         if not free_vars(size).intersection(sizes) <= found.keys():
             return None
-        ends = ends_of(size, found)
-        if ends is None:
+        if (ends := ends_of(size, found)) is None:
             return None
         found[var] = ends.high
     return found
@@ -300,8 +298,7 @@ def _of_sum(
         if moving is None:
             low, high = low + factor, high + factor
             continue
-        ends = memo[moving]
-        if ends is None:
+        if (ends := memo[moving]) is None:
             return None
         first, last = ends.low, ends.high
         size = simple(factor if coefficient > 0 else ZERO - factor)
@@ -345,8 +342,7 @@ def _order(a: sc.Scalar, b: sc.Scalar, context: Context) -> bool | None:
     """Whether `a <= b`, None where it depends or is not known."""
     if a is b:
         return True
-    difference = known(simple(b - a, context))
-    if difference is not None:
+    if (difference := known(simple(b - a, context))) is not None:
         return difference >= 0
     if can_prove(sc.Le(a, b), context):
         return True
@@ -354,8 +350,7 @@ def _order(a: sc.Scalar, b: sc.Scalar, context: Context) -> bool | None:
 
 
 def _substituted(term: sc.Scalar, values: Mapping[Term, sc.Scalar]) -> sc.Scalar:
-    mine = {var: values[var] for var in free_vars(term) if var in values}
-    if not mine:
+    if not (mine := {var: values[var] for var in free_vars(term) if var in values}):
         return term
     found = substitute(term, mine)
     assert isinstance(found, sc.Scalar)

@@ -25,35 +25,8 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_top_down, post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.loop.scalar import (
-    Buffer,
-    Cast,
-    Eq,
-    Le,
-    Lit,
-    Load,
-    Lt,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
-from plica.ir.loop.statement import (
-    NOTHING,
-    TRUE,
-    Bind,
-    Block,
-    Branch,
-    For,
-    Invoke,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    While,
-    substatements,
-)
+from plica.ir.loop import scalar as sc
+from plica.ir.loop import statement as st
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type.dim import from_polynomial, known, polynomial
 from plica.ir.type.dtype import i64
@@ -63,18 +36,18 @@ from plica.ir.type.dtype import i64
 class AccessStep:
     """One statement around an access: which of its substatements, and what that adds."""
 
-    stmt: Stmt
+    stmt: st.Stmt
     position: int
-    loop: tuple[ScalarVar, Scalar] | None = None
-    guard: Scalar | None = None
-    bindings: tuple[Scalar, ...] = ()  # of a block, in terms of loops
+    loop: tuple[sc.ScalarVar, sc.Scalar] | None = None
+    guard: sc.Scalar | None = None
+    bindings: tuple[sc.Scalar, ...] = ()  # of a block, in terms of loops
 
 
 @frozen(eq=False)
 class CoveredAccess:
     """An access of a buffer, in terms of loops, and the way to it from outside."""
 
-    indices: tuple[Scalar, ...]
+    indices: tuple[sc.Scalar, ...]
     written: bool
     way: tuple[AccessStep, ...]
 
@@ -87,7 +60,7 @@ class CoveredAccess:
         return start
 
 
-def covered(inside: Stmt, buffer: Buffer, context: Context = EMPTY) -> bool:
+def covered(inside: st.Stmt, buffer: sc.Buffer, context: Context = EMPTY) -> bool:
     """Whether each run of a statement reads of a buffer only what it has written before."""
     touches = list(_touches(inside, buffer))
     if any(each is None for each in touches):
@@ -101,26 +74,26 @@ def covered(inside: Stmt, buffer: Buffer, context: Context = EMPTY) -> bool:
     )
 
 
-def touches_buffer(stmt: Stmt, buffer: Buffer) -> bool:
+def touches_buffer(stmt: st.Stmt, buffer: sc.Buffer) -> bool:
     """Whether a statement reads or writes a buffer somewhere."""
     return buffer in free_vars(stmt)
 
 
-def _touches(root: Stmt, buffer: Buffer) -> Iterator[CoveredAccess | None]:
+def _touches(root: st.Stmt, buffer: sc.Buffer) -> Iterator[CoveredAccess | None]:
     """The accesses of a buffer; None for one that is not understood."""
-    stack: list[tuple[Stmt, tuple[AccessStep, ...], dict[Term, Scalar]]] = [(root, (), {})]
+    stack: list[tuple[st.Stmt, tuple[AccessStep, ...], dict[Term, sc.Scalar]]] = [(root, (), {})]
     while stack:
         stmt, way, values = stack.pop()
         if buffer not in free_vars(stmt):
             continue
         match stmt:
-            case Store(target, indices, _) if target is buffer:
+            case st.Store(target, indices, _) if target is buffer:
                 yield _touch(indices, True, way, values)
-            case Invoke(_, operands):
+            case st.Invoke(_, operands):
                 for each in operands:
-                    if isinstance(each, Region) and each.buffer is buffer:
+                    if isinstance(each, st.Region) and each.buffer is buffer:
                         yield _read_whole(each, stmt, way, values)
-            case While():
+            case st.While():
                 yield None
             case _:
                 pass
@@ -130,108 +103,110 @@ def _touches(root: Stmt, buffer: Buffer) -> Iterator[CoveredAccess | None]:
         steps, inner = _steps(stmt, values)
         stack.extend(
             (each, (*way, step), inner)
-            for each, step in reversed(list(zip(substatements(stmt), steps, strict=True)))
+            for each, step in reversed(list(zip(st.substatements(stmt), steps, strict=True)))
         )
 
 
 def _touch(
-    indices: Sequence[Scalar],
+    indices: Sequence[sc.Scalar],
     written: bool,
     way: tuple[AccessStep, ...],
-    values: Mapping[Term, Scalar],
+    values: Mapping[Term, sc.Scalar],
 ) -> CoveredAccess | None:
     if any(has_vectors(each) or _opaque(each) for each in indices):
         return None
     return CoveredAccess(tuple([_in_loops(each, values) for each in indices]), written, way)
 
 
-def _gathered(load: Load) -> tuple[list[Scalar], tuple[AccessStep, ...]]:
+def _gathered(load: sc.Load) -> tuple[list[sc.Scalar], tuple[AccessStep, ...]]:
     """Indices with a variable for each number that is read, and what is known of the places."""
-    read: dict[Term, ScalarVar] = {}
+    read: dict[Term, sc.ScalarVar] = {}
 
     def one(node: Term) -> Term:
-        plain = node.value if isinstance(node, Cast) else node
-        if isinstance(plain, Load) and isinstance(node, Scalar) and dtype_of(node) is i64:
-            return read.setdefault(node, ScalarVar(Name("a number read", len(read)), i64))
+        plain = node.value if isinstance(node, sc.Cast) else node
+        if isinstance(plain, sc.Load) and isinstance(node, sc.Scalar) and sc.dtype_of(node) is i64:
+            return read.setdefault(node, sc.ScalarVar(Name("a number read", len(read)), i64))
         return node
 
-    places: list[Scalar] = []
+    places: list[sc.Scalar] = []
     steps: list[AccessStep] = []
     for size, each in zip(load.buffer.shape, load.indices, strict=True):
-        place = map_top_down(one, each) if _opaque(each) and dtype_of(each) is i64 else each
-        assert isinstance(place, Scalar)
+        place = map_top_down(one, each) if _opaque(each) and sc.dtype_of(each) is i64 else each
+        assert isinstance(place, sc.Scalar)
         if place is not each:
-            steps += [AccessStep(NOTHING, 0, guard=inside)
-                      for inside in (Le(index(0), place), Lt(place, size))]  # fmt: skip
+            steps += [AccessStep(st.NOTHING, 0, guard=inside)
+                      for inside in (sc.Le(sc.index(0), place), sc.Lt(place, size))]  # fmt: skip
         places.append(place)
     return places, tuple(steps)
 
 
 def _read_whole(
-    of: Region, call: Invoke, way: tuple[AccessStep, ...], values: Mapping[Term, Scalar]
+    of: st.Region, call: st.Invoke, way: tuple[AccessStep, ...], values: Mapping[Term, sc.Scalar]
 ) -> CoveredAccess | None:
     """An intrinsic may read all of a region, and may have written none of it."""
-    places: list[Scalar] = []
+    places: list[sc.Scalar] = []
     for at, (start, extent) in enumerate(zip(of.starts, of.extents, strict=True)):
-        var = ScalarVar(Name("an element", at), i64)
+        var = sc.ScalarVar(Name("an element", at), i64)
         way = (*way, AccessStep(call, 0, (var, _in_loops(extent, values))))
         places.append(start + var)
     return _touch(places, False, way, values)
 
 
-def _opaque(term: Scalar) -> bool:
-    return any(isinstance(each, Buffer) for each in free_vars(term))
+def _opaque(term: sc.Scalar) -> bool:
+    return any(isinstance(each, sc.Buffer) for each in free_vars(term))
 
 
 def _loads(
-    root: Scalar,
-    buffer: Buffer,
-    stmt: Stmt,
+    root: sc.Scalar,
+    buffer: sc.Buffer,
+    stmt: st.Stmt,
     way: tuple[AccessStep, ...],
-    values: Mapping[Term, Scalar],
+    values: Mapping[Term, sc.Scalar],
 ) -> Iterator[CoveredAccess | None]:
     """The loads of a term of a statement; what a choice does not take counts as not read."""
     bound = {kid for node in post_order(root) if type(node).binds for kid in node._children}
     stack: list[tuple[Term, tuple[AccessStep, ...]]] = [(root, ())]
-    seen: set[tuple[Term, tuple[Scalar | None, ...]]] = set()
+    seen: set[tuple[Term, tuple[sc.Scalar | None, ...]]] = set()
     while stack:
         node, guards = stack.pop()
         key = node, tuple([each.guard for each in guards])
         if key in seen or buffer not in free_vars(node):
             continue
         seen.add(key)
-        if isinstance(node, Load) and node.buffer is buffer:
+        if isinstance(node, sc.Load) and node.buffer is buffer:
             if not bound.isdisjoint(free_vars(node)):  # an axis of a reduction in the term
                 yield None
             else:
                 places, known_of = _gathered(node)
                 yield _touch(places, False, (*way, *guards, *known_of), values)
-        if isinstance(node, Select) and not _opaque(node.condition):
+        if isinstance(node, sc.Select) and not _opaque(node.condition):
             holds = _in_loops(node.condition, values)
             stack.append((node.then, (*guards, AccessStep(stmt, 0, guard=holds))))
             stack.append((node.orelse, (*guards, AccessStep(stmt, 1, guard=negated(holds)))))
         else:
-            stack.extend((kid, guards) for kid in node._children if isinstance(kid, Scalar))
+            stack.extend((kid, guards) for kid in node._children if isinstance(kid, sc.Scalar))
 
 
-def _steps(stmt: Stmt, values: dict[Term, Scalar]) -> tuple[list[AccessStep], dict[Term, Scalar]]:
-    count = len(substatements(stmt))
+def _steps(
+    stmt: st.Stmt, values: dict[Term, sc.Scalar]
+) -> tuple[list[AccessStep], dict[Term, sc.Scalar]]:
+    count = len(st.substatements(stmt))
     match stmt:
-        case For(var, extent):
+        case st.For(var, extent):
             return [AccessStep(stmt, 0, (var, _in_loops(extent, values)))], values
-        case Branch(condition):
+        case st.Branch(condition):
             holds = None if _opaque(condition) else _in_loops(condition, values)
             contrary = None if holds is None else negated(holds)
             return [AccessStep(stmt, 0, guard=holds), AccessStep(stmt, 1, guard=contrary)], values
-        case Block():
+        case st.Block():
             bindings = tuple([_in_loops(each, values) for each in stmt.bindings])
-            plain = stmt.predicate is not TRUE and not _opaque(stmt.predicate)
+            plain = stmt.predicate is not st.TRUE and not _opaque(stmt.predicate)
             guard = _in_loops(stmt.predicate, values) if plain else None
             inner = dict(values)
             inner.update(zip(stmt.vars, bindings, strict=True))
             steps = [AccessStep(stmt, at, guard=guard, bindings=bindings) for at in range(count)]
             return steps, inner
-        case Bind(var, value):
+        case st.Bind(var, value):
             inner = dict(values)
             if not _opaque(value):
                 inner[var] = _in_loops(value, values)
@@ -240,9 +215,9 @@ def _steps(stmt: Stmt, values: dict[Term, Scalar]) -> tuple[list[AccessStep], di
             return [AccessStep(stmt, at) for at in range(count)], values
 
 
-def _in_loops(term: Scalar, values: Mapping[Term, Scalar]) -> Scalar:
+def _in_loops(term: sc.Scalar, values: Mapping[Term, sc.Scalar]) -> sc.Scalar:
     new = substitute(term, values) if values else term
-    assert isinstance(new, Scalar)
+    assert isinstance(new, sc.Scalar)
     return new
 
 
@@ -261,9 +236,9 @@ def _comes_before(write: CoveredAccess, read: CoveredAccess, start: Context) -> 
     if one.position >= two.position:
         return False
     context = read.context(start)
-    if isinstance(one.stmt, Block):
+    if isinstance(one.stmt, st.Block):
         return _init_before(write, read, shared, context)
-    if not isinstance(one.stmt, Seq):
+    if not isinstance(one.stmt, st.Seq):
         return False
     return _reaches(write, read, write.way[shared + 1 :], context)
 
@@ -273,7 +248,7 @@ def _reaches(
 ) -> bool:
     """Whether some iterations of the loops on the way write what is read."""
     loops = [step.loop for step in way if step.loop is not None]
-    found: dict[Term, Scalar] = {}
+    found: dict[Term, sc.Scalar] = {}
     for place, wanted in zip(write.indices, read.indices, strict=True):
         _solve(place, wanted, loops, found, context)
     guesses = [found]
@@ -289,16 +264,16 @@ def _conditions(
     write: CoveredAccess,
     read: CoveredAccess,
     way: Sequence[AccessStep],
-    loops: Sequence[tuple[ScalarVar, Scalar]],
-    guess: Mapping[Term, Scalar],
-) -> Iterator[Scalar]:
+    loops: Sequence[tuple[sc.ScalarVar, sc.Scalar]],
+    guess: Mapping[Term, sc.Scalar],
+) -> Iterator[sc.Scalar]:
     """What must hold for a guess of the variables to be the iteration that writes what is read."""
-    found: dict[Term, Scalar] = {var: guess.get(var, Lit(0, i64)) for var, _ in loops}
+    found: dict[Term, sc.Scalar] = {var: guess.get(var, sc.Lit(0, i64)) for var, _ in loops}
     for place, wanted in zip(write.indices, read.indices, strict=True):
-        yield Eq(_in_loops(place, found), wanted)
+        yield sc.Eq(_in_loops(place, found), wanted)
     for var, extent in loops:
-        yield Le(index(0), found[var])
-        yield Lt(found[var], _in_loops(extent, found))
+        yield sc.Le(sc.index(0), found[var])
+        yield sc.Lt(found[var], _in_loops(extent, found))
     for step in way:
         if step.guard is not None:
             yield _in_loops(step.guard, found)
@@ -308,26 +283,26 @@ def _is_unclear(step: AccessStep) -> bool:
     """Whether a statement runs what is inside under a condition that reads memory."""
     if step.guard is not None:
         return False
-    return isinstance(step.stmt, Branch) or (
-        isinstance(step.stmt, Block) and step.stmt.predicate is not TRUE
+    return isinstance(step.stmt, st.Branch) or (
+        isinstance(step.stmt, st.Block) and step.stmt.predicate is not st.TRUE
     )
 
 
 def _solve(
-    place: Scalar,
-    wanted: Scalar,
-    loops: Sequence[tuple[ScalarVar, Scalar]],
-    found: dict[Term, Scalar],
+    place: sc.Scalar,
+    wanted: sc.Scalar,
+    loops: Sequence[tuple[sc.ScalarVar, sc.Scalar]],
+    found: dict[Term, sc.Scalar],
     context: Context,
 ) -> None:
     """Guess the variables of a place `base + a * i + b * j …`, as digits of what is wanted."""
     extents = dict(loops)
     rest = dict(polynomial(place))
-    digits: list[tuple[int, ScalarVar]] = []
+    digits: list[tuple[int, sc.ScalarVar]] = []
     for key, (atoms, factor) in list(rest.items()):
         if len(atoms) == 1 and atoms[0] in extents and factor > 0:
             var = atoms[0]
-            assert isinstance(var, ScalarVar)
+            assert isinstance(var, sc.ScalarVar)
             digits.append((factor, var))
             del rest[key]
     target = wanted - from_polynomial(rest)
@@ -343,11 +318,11 @@ def _solve(
 def _told(
     write: CoveredAccess,
     read: CoveredAccess,
-    loops: Sequence[tuple[ScalarVar, Scalar]],
+    loops: Sequence[tuple[sc.ScalarVar, sc.Scalar]],
     context: Context,
-) -> dict[Term, Scalar]:
+) -> dict[Term, sc.Scalar]:
     """Guess all variables at once, from places such as `a * i + j // b` and `c * (j % b) + k`."""
-    zero: dict[Term, Scalar] = {var: index(0) for var, _ in loops}
+    zero: dict[Term, sc.Scalar] = {var: sc.index(0) for var, _ in loops}
     begins = [_in_loops(place, zero) for place in write.indices]
     offsets = [
         simple(place - begin, context) for place, begin in zip(write.indices, begins, strict=True)
@@ -355,9 +330,9 @@ def _told(
     free = frozenset[Term]().union(*[free_vars(each) for each in offsets])
     telling = tuple([each for each in loops if each[0] in free])
     # How far the places reach does not matter for a guess.
-    places = iteration_map(telling, tuple(offsets), tuple([index(1)] * len(offsets)))
+    places = iteration_map(telling, tuple(offsets), tuple([sc.index(1)] * len(offsets)))
     values = [simple(w - b, context) for w, b in zip(read.indices, begins, strict=True)]
-    found: dict[Term, Scalar] = {}
+    found: dict[Term, sc.Scalar] = {}
     found.update(places.recovered(tuple(values)).items())
     return found
 
@@ -366,7 +341,7 @@ def _init_before(write: CoveredAccess, read: CoveredAccess, shared: int, context
     """Whether a block's init has written what its body reads, in this run."""
     step = write.way[shared]
     block = step.stmt
-    assert isinstance(block, Block)
+    assert isinstance(block, st.Block)
     loops = {each.loop[0]: each.loop for each in write.way[:shared] if each.loop is not None}
     kinds = zip(step.bindings, block.kinds, strict=True)
     reducing = [binding for binding, kind in kinds if kind == "reduce"]
@@ -378,11 +353,11 @@ def _init_before(write: CoveredAccess, read: CoveredAccess, shared: int, context
         return False
     if any(not around.isdisjoint(free_vars(place)) for place in write.indices):
         return False
-    first: dict[Term, Scalar] = {var: Lit(0, i64) for var in around}
-    conditions: list[Scalar] = [
-        Eq(one, two) for one, two in zip(write.indices, read.indices, strict=True)
+    first: dict[Term, sc.Scalar] = {var: sc.Lit(0, i64) for var in around}
+    conditions: list[sc.Scalar] = [
+        sc.Eq(one, two) for one, two in zip(write.indices, read.indices, strict=True)
     ]
-    conditions += [Eq(_in_loops(each, first), index(0)) for each in reducing]
+    conditions += [sc.Eq(_in_loops(each, first), sc.index(0)) for each in reducing]
     for each in write.way[: shared + 1]:
         if _is_unclear(each):
             return False
@@ -396,12 +371,11 @@ def _init_before(write: CoveredAccess, read: CoveredAccess, shared: int, context
     )
 
 
-def _is_loop(stmt: Stmt, variables: frozenset[Term]) -> TypeGuard[For]:
-    return isinstance(stmt, For) and stmt.var in variables
+def _is_loop(stmt: st.Stmt, variables: frozenset[Term]) -> TypeGuard[st.For]:
+    return isinstance(stmt, st.For) and stmt.var in variables
 
 
-def _proved(condition: Scalar, context: Context) -> bool:
-    said = simple(condition, context)
-    if isinstance(said, Lit):
+def _proved(condition: sc.Scalar, context: Context) -> bool:
+    if isinstance(said := simple(condition, context), sc.Lit):
         return bool(said.value)
     return shown(said, context)

@@ -115,8 +115,7 @@ def compete(
         ready: dict[str, tuple[_Worker, dict[str, Any]]] = {}
         for name in (OURS, *peers):
             progress(f"{name}: making the model ready")
-            absent = why_missing(PEERS[name])
-            if absent is not None:
+            if (absent := why_missing(PEERS[name])) is not None:
                 missing.append(Missing(name, absent))
                 continue
             words = (model, given, Path(folder) / f"{name}.npz", wanted)
@@ -188,8 +187,7 @@ class _Worker:
     def answer(self) -> dict[str, Any]:
         """One line of JSON; `died` with the last words of a process that ended instead."""
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if line:
+        if line := self._process.stdout.readline():
             found: dict[str, Any] = json.loads(line)
             return found
         code = self._process.wait()

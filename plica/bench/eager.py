@@ -63,8 +63,7 @@ def _steps(graph: GraphProto, stored: Values) -> list[Step]:
 
     gelu = _gelus(graph, stored)
     within = {name for inside, _ in gelu.values() for name in inside}
-    wrong = sorted({node.op_type for node in graph.node} - set(ROWS))
-    if wrong:
+    if wrong := sorted({node.op_type for node in graph.node} - set(ROWS)):
         message = "These operators have no row for torch."
         place = Place(node=graph.name or "graph")
         raise UnsupportedError(Diagnostic("unsupported", message, place, None, ", ".join(wrong)))

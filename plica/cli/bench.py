@@ -72,8 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 def peers_of(arguments: argparse.Namespace) -> list[str]:
     """The systems to run beside; they read ONNX files only."""
     words = [word for each in arguments.against for word in each.split(",") if word]
-    unknown = [word for word in words if word not in PEERS]
-    if unknown:
+    if unknown := [word for word in words if word not in PEERS]:
         message = f"There is no system {unknown[0]!r} to run beside."
         raise UnsupportedError(Diagnostic("unsupported", message, None, ", ".join(PEERS)))
     if arguments.model.suffix != ".onnx":

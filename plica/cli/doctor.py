@@ -196,13 +196,11 @@ def _try_cuda() -> TargetStatus:
     from plica.codegen.cuda.toolchain import version
     from plica.runtime.cuda.driver import device, why_not
 
-    made = version()
-    if made is None:
+    if (made := version()) is None:
         missing = "NVRTC, the compiler of CUDA C++, is not installed"
         return TargetStatus("cuda", False, f"{missing}: pip install 'plica[cuda]'.")
     compiler = f"NVRTC {made[0]}.{made[1]}"
-    why = why_not()
-    if why is not None:
+    if (why := why_not()) is not None:
         return TargetStatus("cuda", False, f"{compiler} makes code, but it cannot run here: {why}")
     here = device()
     return TargetStatus(
@@ -280,8 +278,7 @@ def _try_artefacts() -> Tool:
 def _try_libraries() -> Tool:
     """Whether `export` finds a C compiler."""
     wanted = os.environ.get("CC") or "cc"
-    found = shutil.which(wanted)
-    if found is None:
+    if (found := shutil.which(wanted)) is None:
         return Tool("libraries", False, f"There is no C compiler {wanted!r} to link them.")
     return Tool("libraries", True, f"{found} links them.")
 
@@ -290,8 +287,7 @@ def _try_store() -> Tool:
     """Where compiled code is kept, and how much of it there is."""
     from plica.runtime.store import user_store
 
-    store = user_store()
-    if store is None:
+    if (store := user_store()) is None:
         return Tool("store", False, "PLICA_CACHE turns it off.")
     count, size = store.size()
     return Tool("store", True, f"{store.folder}: {count} entries, {size} of {store.limit} bytes.")

@@ -72,8 +72,7 @@ def pages(target: str | None, effort: str) -> Iterator[tuple[str, Pipeline]]:
     named = [backend_of(find_target(target))] if target else every
     for backend in named:
         yield backend.name, backend.page(effort)
-        dynamic = backend.with_objects()
-        if dynamic is not None:
+        if (dynamic := backend.with_objects()) is not None:
             yield f"{backend.name}, programs with data and recursion", dynamic.page(effort)
 
 

@@ -47,9 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def subject(
-    arguments: argparse.Namespace,
-) -> tuple[list[dict[str, Any]], dict[str, Answer]]:
+def subject(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, Answer]]:
     """What is explored, and what can be asked about it while it is served."""
     path: Path = arguments.model
     if path.suffix == ".plica":
@@ -75,9 +73,7 @@ def _machine() -> Machine:
     return found
 
 
-def _traces(
-    arguments: argparse.Namespace,
-) -> tuple[list[dict[str, Any]], dict[str, Answer]]:
+def _traces(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, Answer]]:
     from plica.report.trace_view import trace_view, without_step
     from plica.schedule.replay import kernel_of
 
@@ -139,9 +135,7 @@ def _roof() -> dict[str, Any]:
     return {"gflops": found.gflops, "levels": [list(each) for each in found.levels]}
 
 
-def _model(
-    arguments: argparse.Namespace,
-) -> tuple[list[dict[str, Any]], dict[str, Answer]]:
+def _model(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, Answer]]:
     from plica.report import examine, model_view
     from plica.report.future import check_step, future
 

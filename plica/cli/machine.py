@@ -42,8 +42,7 @@ def measured_here() -> MachineDescription:
 
 def described_here() -> MachineDescription | None:
     """What default schedules are chosen by here; None where there is no compiler."""
-    found = stored_description()
-    if found is not None:
+    if (found := stored_description()) is not None:
         return found
     try:
         from plica.codegen.llvm import toolchain

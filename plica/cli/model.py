@@ -51,8 +51,7 @@ def read(
     from plica.frontend.onnx.node import NeedsValue
     from plica.frontend.onnx.origin import OnnxReading, read_onnx
 
-    reader = front_end_of(path)
-    if reader is not None:
+    if (reader := front_end_of(path)) is not None:
         return OnnxReading(reader.read(path), {})
     if path.suffix != ".onnx":
         return OnnxReading(_script(path, dims, given if fix_all else {}), {})

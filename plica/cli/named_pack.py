@@ -26,8 +26,7 @@ def named_contract(word: str) -> Contract:
     """The float contract written so."""
     from plica.rewrite.contract import KNOWN, named
 
-    found = named(word)
-    if found is None:
+    if (found := named(word)) is None:
         message = "This float contract is not known."
         raise WrongUsage(Diagnostic("unsupported", message, None, KNOWN, repr(word)))
     return found

@@ -61,8 +61,7 @@ def read_samples(path: Path, inputs: Sequence[str]) -> dict[str, Array]:
     place = Place(file=str(path))
     hint = "Write them with numpy.savez(path, input_name=array)."
     try:
-        members = np.load(path, allow_pickle=False)
-        if isinstance(members, np.ndarray):
+        if isinstance(members := np.load(path, allow_pickle=False), np.ndarray):
             if len(inputs) != 1:
                 message = "One array of samples is not enough: the model has several inputs."
                 expected = f"an .npz file with {', '.join(inputs)}"

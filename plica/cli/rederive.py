@@ -19,7 +19,6 @@ from attrs import evolve, frozen
 
 from plica.codegen.backend import AnyTarget
 from plica.codegen.road import emitted
-from plica.codegen.target import Target, parse
 from plica.core.diagnostic import CompilerBug
 from plica.ir.graph.module import Module
 from plica.ir.interpret.value import Array
@@ -73,7 +72,8 @@ def made_for(artefact: Artefact) -> AnyTarget:
         return target_of(f"cuda:{of.cpu}")
     if "cc" in dict(artefact.versions):
         return target_of("c")
-    return parse(f"cpu {of.described}", Target("cpu", of.triple, of.cpu, of.features))
+    features = ",".join(of.features)
+    return target_of(f"cpu triple={of.triple} cpu={of.cpu} {of.described} features={features}")
 
 
 def _rederived(
@@ -105,7 +105,7 @@ def _rederived(
         return evolve(found, not_made="its kernels have schedules that were tuned or given")
     if artefact.interface.donated:
         return evolve(found, not_made="it writes over inputs that its caller gives away")
-    threads = target.cores if isinstance(target, Target) else artefact.threads
+    threads = getattr(target, "cores", artefact.threads)  # a GPU has none that are counted
     made = emitted(page, lowered, job_for(target, threads=threads))
     _compare_parts(artefact, made)
     if artefact.versions != made.versions:

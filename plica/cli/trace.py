@@ -171,8 +171,7 @@ def merge(arguments: argparse.Namespace) -> int:
 
     base, a, b = (read_trace(each) for each in (arguments.base, arguments.a, arguments.b))
     program = None if arguments.program is None else read_program(arguments.program)
-    found = merged(base, a, b, program, arguments.kernel)
-    if isinstance(found, Conflicts):
+    if isinstance(found := merged(base, a, b, program, arguments.kernel), Conflicts):
         for conflict in found.found:
             _line(str(conflict), "red")
         return 1
@@ -194,8 +193,7 @@ def bisect(arguments: argparse.Namespace) -> int:
         return not agree(whole, kernel_of(module, str(name.name))[2], sizes)
 
     bad = wrong if arguments.bad is None else read_function(arguments.bad)
-    found = bisected(trace, program, bad, arguments.kernel)
-    if found is None:
+    if (found := bisected(trace, program, bad, arguments.kernel)) is None:
         _line("the program is good after all steps", "green")
         return 0
     _line(f"step {found.number} is the first bad one: {described(found.step)}", "bold red")

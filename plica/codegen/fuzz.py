@@ -101,11 +101,9 @@ def fuzz(
     loops: Counter[str] = Counter()
 
     def one(number: int) -> NativeFinding | Skipped | None:
-        drawn = subject(seed, number, length)
-        if drawn is None:
+        if (drawn := subject(seed, number, length)) is None:
             return Skipped("the kernel is ill formed")
-        verdict = way.judge(drawn)
-        if isinstance(verdict, Elsewhere):
+        if isinstance(verdict := way.judge(drawn), Elsewhere):
             return Skipped(verdict.reason)
         steps.update(each.instruction.kind for each in drawn.trace.steps)
         loops.update(_loops(drawn))
@@ -162,8 +160,7 @@ def _loops(of: FuzzSubject) -> list[str]:
 
 def _entry(target: str) -> Entry:
     """How a backend makes code that runs in this process; one that cannot is refused."""
-    found = backend_named(target).entry
-    if found is None:
+    if (found := backend_named(target).entry) is None:
         message = f"Code for {target!r} does not run in this process."
         fit = [name for name in TARGETS.own if backend_named(name).entry is not None]
         raise UnsupportedError(Diagnostic("unsupported", message, None, ", ".join(fit), target))

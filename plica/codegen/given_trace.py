@@ -77,8 +77,7 @@ def beginning(program: Program, number: int) -> Kernel:
     if origin is not None:
         return origin.kernel
     kernel = program.kernels[number]
-    symbol = called_symbol(kernel)
-    if symbol is not None:
+    if (symbol := called_symbol(kernel)) is not None:
         message = f"The extern {symbol!r} has no loops to schedule."
         raise UnsupportedError(Diagnostic("unsupported", message, Place(node=symbol)))
     function = _function(_term(program, number))

@@ -83,8 +83,7 @@ def slots_of(space: Literal["input", "output"], of: Type) -> list[Slot]:
     found: list[Slot] = []
     stack = [of]
     while stack:
-        each = stack.pop()
-        if isinstance(each, TupleType):
+        if isinstance(each := stack.pop(), TupleType):
             stack += reversed(each.items)
             continue
         assert isinstance(each, TensorType)  # `offload` has resolved the module

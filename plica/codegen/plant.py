@@ -24,8 +24,7 @@ from plica.ir.loop.statement import For, Kernel, statements
 
 def with_a_longer_loop(kernel: Kernel) -> Kernel:
     """The kernel whose last loop runs once too often."""
-    loops = [each for each in statements(kernel.body) if isinstance(each, For)]
-    if not loops:
+    if not (loops := [each for each in statements(kernel.body) if isinstance(each, For)]):
         return kernel
     last = loops[-1]
     longer = For(last.var, last.extent + index(1), last.kind, last.body, last.annotations)
@@ -34,8 +33,7 @@ def with_a_longer_loop(kernel: Kernel) -> Kernel:
 
 def with_a_shorter_loop(kernel: Kernel) -> Kernel:
     """The kernel whose first loop leaves out its last iteration."""
-    loops = [each for each in statements(kernel.body) if isinstance(each, For)]
-    if not loops:
+    if not (loops := [each for each in statements(kernel.body) if isinstance(each, For)]):
         return kernel
     first = loops[0]
     shorter = For(first.var, first.extent - index(1), first.kind, first.body, first.annotations)
@@ -89,9 +87,7 @@ def _then(
 
 
 def _mapped(kernel: Kernel, change: Callable[[Term], Term]) -> Kernel:
-    made = map_bottom_up(change, kernel)
-    assert isinstance(made, Kernel)
-    return made
+    return map_bottom_up(change, kernel)
 
 
 PASSES: Final[dict[str, Passes]] = {

@@ -144,8 +144,7 @@ def decompose_reductions(kernel: Kernel) -> DoBlock:
     @do
     def steps() -> Body:
         for label, site in _each(kernel, lambda each: each.node.init is not None):
-            reducing = reduce_loops(site)
-            if reducing:
+            if reducing := reduce_loops(site):
                 handle = yield pr.block(label)
                 around = yield pr.loops(handle)
                 at = site.loops.index(reducing[0])

@@ -78,16 +78,14 @@ def retraced(
     kernels: dict[str, Kernel] = {}
     steps = proved = waiting = 0
     asked = named(record.asked)
-    passes = passes_of(artefact, record)
-    if isinstance(passes, str):
+    if isinstance(passes := passes_of(artefact, record), str):
         raise _refused([WrongTrace("", passes)])
     if len(record.digests) != len(record.traces):
         count = f"{len(record.digests)} digests of kernels"
         message = "Each trace needs the digest of the kernel that it makes."
         raise _refused([WrongTrace("", message, f"{len(record.traces)} traces", count)])
     for number, each in enumerate(record.traces):
-        made = _made(each, record.digests[number], passes, asked)
-        if isinstance(made, WrongTrace):
+        if isinstance(made := _made(each, record.digests[number], passes, asked), WrongTrace):
             wrong.append(made)
             continue
         kernels[each.kernel] = made.kernel
@@ -186,8 +184,7 @@ def texts_of(record: CompilationRecord) -> dict[str, str]:
     found = {}
     for part in record.kernels.split("@plica.kernel\n"):
         head, _, _ = part.partition("(")
-        name = head.strip().removeprefix("def ")
-        if name:
+        if name := head.strip().removeprefix("def "):
             found[name] = f"@plica.kernel\n{part.rstrip()}"
     return found
 
@@ -196,8 +193,7 @@ def _text_problems(name: str, kernel: Kernel, texts: dict[str, str]) -> Iterator
     if name not in texts:
         yield WrongTrace(name, "There is no text of it.")
         return
-    differs = first_difference(show_kernel(kernel, name), texts[name])
-    if differs is not None:
+    if (differs := first_difference(show_kernel(kernel, name), texts[name])) is not None:
         expected, found = differs
         missing = "barrier" in expected and "barrier" not in found
         what = "A barrier is missing in its text." if missing else "Its text is another kernel's."

@@ -262,8 +262,7 @@ def _driven(
 
 def _joined(page: Pipeline) -> Pipeline:
     """The page with all passes over kernels as one, which remembers what it lowered."""
-    over = page.of("lower").passes
-    if not over:
+    if not (over := page.of("lower").passes):
         return page
     whole = Pass(
         "lower", "All passes over kernels.", partial(lower_kernel, passes=over), kind="lower"

@@ -127,8 +127,7 @@ def judge(
     With `guard` it runs twice, its arrays at one side and then at the other next to memory that is
     not there.  Code is made and run in a process of its own if `isolated`.
     """
-    made = scheduled(of)
-    if made is None:
+    if (made := scheduled(of)) is None:
         return Elsewhere("the schedule is refused")
     try:
         expected = meaning(of.kernel, of.arrays)
@@ -155,8 +154,7 @@ def judge(
 
     if not isolated or not can_part():
         return compared(code, of, expected, room, sides, entry) or Passed()
-    said = apart(work)
-    if isinstance(said, Died):
+    if isinstance(said := apart(work), Died):
         last = str(said).strip().splitlines()[-1:] or ["it says nothing"]
         return WrongCode("bounds" if said.how in ("SIGSEGV", "SIGBUS") else "crash", last[0])
     kind, _, reason = said.decode().partition(":")
@@ -181,8 +179,7 @@ def compared(  # noqa: PLR0917  # what is compared with what
             return WrongCode("bounds", f"{error.diagnostics[0].message}{where}")
         except CompilerBug as error:
             return WrongCode("bounds", f"{error}{where}")
-        wrong = differs(code, results, expected, margins)
-        if wrong is not None:
+        if (wrong := differs(code, results, expected, margins)) is not None:
             return WrongCode("meaning", f"{wrong}{where}")
     return None
 
@@ -243,9 +240,7 @@ def without_differences(kernel: Kernel) -> Kernel:
             return Add(node.left, node.right)
         return node
 
-    made = map_bottom_up(added, kernel)
-    assert isinstance(made, Kernel)
-    return made
+    return map_bottom_up(added, kernel)
 
 
 def meaning(kernel: Kernel, arrays: Sequence[Array]) -> tuple[Array, ...]:
@@ -257,8 +252,7 @@ def scheduled(of: FuzzSubject) -> Kernel | None:
     """The kernel after its trace; None where a step is refused."""
     state = begin(of.kernel)
     for step in of.trace.steps:
-        after = taken(state, step)
-        if isinstance(after, Problem):
+        if isinstance(after := taken(state, step), Problem):
             return None
         state = after
     return state.kernel

@@ -145,13 +145,11 @@ def validated(program: Program, scheduler: Scheduler, bench: Bench) -> tuple[Val
         bounds = certified(case.made.kernel) if not counts_narrowly(case.made.kernel) else None
         for problem in () if bounds is None else bounds.wrong:
             wrong.append(_wrong(name, f"An access leaves its buffer: {problem}."))
-        retraced = _retraced(case, bench.contract)
-        if retraced is not None:
+        if (retraced := _retraced(case, bench.contract)) is not None:
             wrong.append(_wrong(name, retraced))
         tried, unrun = 0, ""
         for number in range(SAMPLES):
-            said = _tried(case, kernel, bench, bench.seed + number)
-            if isinstance(said, Diagnostic):
+            if isinstance(said := _tried(case, kernel, bench, bench.seed + number), Diagnostic):
                 wrong.append(_placed(said, name))
                 break
             if said:
@@ -178,8 +176,7 @@ def _wrong(name: str, message: str) -> Diagnostic:
 def _retraced(case: LaunchedKernel, contract: Contract) -> str | None:
     """What is wrong with the trace of a kernel: it must make the kernel of what it begins with, by
     steps that keep the contract."""
-    origin = case.made.origin
-    if origin is None:
+    if (origin := case.made.origin) is None:
         return None
     try:
         again = replayed(origin.trace, origin.kernel)
@@ -208,8 +205,7 @@ class KernelSample:
 
 def _tried(case: LaunchedKernel, kernel: Kernel, bench: Bench, seed: int) -> Diagnostic | str:
     """What is wrong with the code on one sample; a reason where it cannot be tried, or nothing."""
-    sample = sampled(case, seed)
-    if sample is None:
+    if (sample := sampled(case, seed)) is None:
         return "its stages have no value on what was drawn"
     own = zip(kernel.dims, case.made.kernel.dims, strict=True)  # it may be another's but for names
     at = specialise(kernel, {mine: sample.sizes[theirs] for mine, theirs in own})

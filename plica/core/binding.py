@@ -56,8 +56,7 @@ def bound_by(node: Term) -> list[tuple[str, tuple[str, ...], list[Term]]]:
 def fields_of_children(node: Term) -> Iterator[tuple[str, Term]]:
     """Each child with the field it sits in, in the order of `children`."""
     cls = node.__class__
-    fixed = _fixed_fields.get(cls)
-    if fixed is None:
+    if (fixed := _fixed_fields.get(cls)) is None:
         kinds = zip(field_names(cls), field_kinds(cls), strict=True)
         fixed = _fixed_fields[cls] = (
             ()
@@ -213,8 +212,10 @@ def _region(root: Term) -> list[Term]:
     return order
 
 
-def substitute(term: T, mapping: Mapping[Any, Term]) -> Term:
+def substitute(term: T, mapping: Mapping[Any, Term]) -> T:
     """Replace free variables, renaming bound ones where they would capture.
+
+    What stands for a variable is of its grammar, so a term gives one of its own grammar.
 
     Any: the keys are variables, of whichever class the caller has (maps are invariant in them).
     """
@@ -222,9 +223,9 @@ def substitute(term: T, mapping: Mapping[Any, Term]) -> Term:
     if not mapping or free_vars(term).isdisjoint(mapping):
         return term
     if term in mapping:
-        return mapping[term]
+        return cast(T, mapping[term])
     with paused():
-        return _substitute(term, mapping)
+        return cast(T, _substitute(term, mapping))
 
 
 def _substitute(term: Term, mapping: Mapping[Any, Term]) -> Term:
@@ -335,8 +336,7 @@ class _Scopes:
 
     def arriving(self, context: int) -> frozenset[Term]:
         """The variables of what is put in."""
-        found = self._arriving[context]
-        if found is None:
+        if (found := self._arriving[context]) is None:
             found = self._arriving[context] = _all_free(self.known[context].values())
         return found
 

@@ -261,8 +261,7 @@ def _excerpt(diagnostic: Diagnostic, line_of: Callable[[str, int], str] | None) 
     place = diagnostic.place
     if line_of is None or place is None or place.file is None or place.line is None:
         return ()
-    source = line_of(place.file, place.line).rstrip().expandtabs(1)
-    if not source:
+    if not (source := line_of(place.file, place.line).rstrip().expandtabs(1)):
         return ()
     bare = source.lstrip()
     if place.column is None:

@@ -125,8 +125,7 @@ def _from_json(text: str | bytes, own: bool) -> Term:
                 suggestion="Upgrade plica to read this file.",
             )
         )
-    unknown = found.keys() - {"format", "version", "rows"}
-    if unknown:
+    if unknown := found.keys() - {"format", "version", "rows"}:
         _refuse("bad-json", f"Unknown keys {', '.join(sorted(map(repr, unknown)))}.")
     rows = found.get("rows")
     if not isinstance(rows, list):
@@ -160,8 +159,7 @@ def _term(value: Any, terms: list[Term], used: set[int], row: int) -> Any:
 
 
 def _build(cls: TermMeta, values: list[Any], row: int) -> Term:
-    wrong = misfit(cls, values)
-    if wrong is not None:
+    if (wrong := misfit(cls, values)) is not None:
         _refuse("bad-json", wrong, row)
     try:
         return cls(*values)  # type: ignore[no-any-return]  # the metaclass returns what it builds
@@ -172,8 +170,7 @@ def _build(cls: TermMeta, values: list[Any], row: int) -> Term:
 
 def misfit(cls: TermMeta, values: list[Any]) -> str | None:
     """What keeps the values from being the fields of a term class as it declares them."""
-    checks = _check_table.get(cls)
-    if checks is None:
+    if (checks := _check_table.get(cls)) is None:
         hints = typing.get_type_hints(cls)
         checks = _check_table[cls] = tuple(_check_of(hints[name]) for name in field_names(cls))
     if len(values) != len(checks):

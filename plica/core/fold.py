@@ -24,6 +24,7 @@ from plica.core.diagnostic import CompilerBug
 from plica.core.term import Term, rebuild
 
 R = TypeVar("R")
+T = TypeVar("T", bound=Term)
 
 
 def post_order(*roots: Term) -> list[Term]:
@@ -33,15 +34,13 @@ def post_order(*roots: Term) -> list[Term]:
     stack: list[Any] = list(reversed(roots))  # a term to visit, or one to leave and None
     push, pop, leave, see = stack.append, stack.pop, order.append, done.add
     while stack:
-        node = pop()
-        if node is None:
+        if (node := pop()) is None:
             leave(pop())
             continue
         if node in done:
             continue
         see(node)
-        kids = node._children
-        if not kids:
+        if not (kids := node._children):
             leave(node)
             continue
         push(node)
@@ -62,21 +61,23 @@ def fold(algebra: Callable[[Term, tuple[R, ...]], R], root: Term) -> R:
     return memo[root]
 
 
-def map_bottom_up(f: Callable[[Term], Term], root: Term) -> Term:
-    """Apply `f` to every node after its children.  `map_bottom_up(identity, t) is t`."""
+def map_bottom_up(f: Callable[[Term], Term], root: T) -> T:
+    """Apply `f` to every node after its children.  `map_bottom_up(identity, t) is t`.
+
+    `f` gives a term of the grammar of the one it is given.
+    """
     memo: dict[Term, Term] = {}
     with paused():
         for node in post_order(root):
-            kids = node._children
-            if kids:
+            if kids := node._children:
                 new = tuple([memo[kid] for kid in kids])
                 memo[node] = f(node if new == kids else rebuild(node, new))
             else:
                 memo[node] = f(node)
-    return memo[root]
+    return cast(T, memo[root])
 
 
-def map_top_down(f: Callable[[Term], Term], root: Term) -> Term:
+def map_top_down(f: Callable[[Term], Term], root: T) -> T:
     """Apply `f` to every node before its children, then to the children of the result."""
     memo: dict[Term, Term] = {}
     head: dict[Term, Term] = {}
@@ -95,7 +96,7 @@ def map_top_down(f: Callable[[Term], Term], root: Term) -> Term:
                 head[node] = new = f(node)
                 stack.append((node,))
                 stack.extend([kid for kid in reversed(new._children) if kid not in head])
-    return memo[root]
+    return cast(T, memo[root])
 
 
 def universe(root: Term) -> Iterator[Term]:

@@ -29,8 +29,7 @@ def same_code(a: Any, b: Any) -> bool:  # Any: functions, and whatever they clos
         seen.add((id(one), id(other)))
         if type(one) is not type(other):
             return False
-        inside = _inside(one)
-        if inside is None:
+        if (inside := _inside(one)) is None:
             if one != other:
                 return False
             continue

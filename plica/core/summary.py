@@ -74,8 +74,7 @@ def _summaries(root: Term, keep: bool) -> dict[Term, Summary]:
 
     for node in order:
         cls = node.__class__
-        tag = tags.get(cls)
-        if tag is None:
+        if (tag := tags.get(cls)) is None:
             tag = tags[cls] = plain(cls.tag())
         parts = [tag, own_data(node)]
         if cls.binds:
@@ -236,8 +235,7 @@ def _large(
     merged = _as_map(views[base])
     changes: dict[Term, bytes] = {}
     for i, view in enumerate(views):
-        copy = copies[i]
-        if copy is not None:
+        if (copy := copies[i]) is not None:
             parts.append(b"c" + word(i) + word(copy))
         elif i != base:
             for variable, where in _places(view):

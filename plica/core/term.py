@@ -105,10 +105,8 @@ class TermMeta(type):
             entry = table.get(key)
         except TypeError:  # a list, a dict: no key, so no field either
             raise _unhashable(cls, args) from None
-        if entry is not None:
-            node = entry()
-            if node is not None:
-                return node
+        if entry is not None and (node := entry()) is not None:
+            return node
         node = _new(cls)
         fill(node, args)
         entry = _Entry(node, forget)

@@ -122,8 +122,7 @@ def _found(
     """What a fuzzer says of something that should have been used."""
     if finding is not None:
         return ExtensionVerdict(group, name, "refuted", finding.reason, finding.pytest)
-    times = fired.get(name, 0)
-    if not times:
+    if not (times := fired.get(name, 0)):
         return ExtensionVerdict(group, name, "untested", f"none of {count} random cases it changed")
     return ExtensionVerdict(group, name, "tested", f"on {count} random cases, {times} changed")
 
@@ -132,8 +131,7 @@ def _form(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionVer
     from plica.codegen.form_fuzz import FormWay, fuzz
 
     report = fuzz(examples, seed, way=FormWay(forms=(of,), gpu_forms=()))
-    wrong = report.finding
-    if wrong is not None:
+    if (wrong := report.finding) is not None:
         why = f"the {wrong.level} {wrong.guilty} {wrong.reason}"
         yield ExtensionVerdict("plica.forms", name, "refuted", why, wrong.stages)
         return
@@ -145,8 +143,7 @@ def _instruction(name: str, of: Any, examples: int, seed: int) -> Iterator[Exten
     from plica.schedule.generate.argument import argument, fields_of
 
     group = "plica.instructions"
-    unknown = [field for field in fields_of(of) if argument(name, field) is None]
-    if unknown:
+    if unknown := [field for field in fields_of(of) if argument(name, field) is None]:
         why = f"no random value is known for its {' and '.join(unknown)}"
         yield ExtensionVerdict(group, name, "untested", why)
         return
@@ -174,8 +171,7 @@ def _target(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionV
         return late("plica.cli.fuzz.graph:shaped")(found, module)
 
     report = fuzz((), examples, seed, native=native, every=1)
-    wrong = report.finding
-    if wrong is not None:
+    if (wrong := report.finding) is not None:
         yield ExtensionVerdict(group, name, "refuted", wrong.reason, wrong.pytest)
     elif not report.compiled:
         yield ExtensionVerdict(group, name, "untested", f"none of {examples} programs compiled")

@@ -60,8 +60,7 @@ def find_package(of: str | Path) -> ExtensionPackage:
     if (folder / "pyproject.toml").is_file():
         return _written(folder.resolve())
     points = installed_points()
-    mine = tuple(each for each in points if each.package == str(of))
-    if mine:
+    if mine := tuple(each for each in points if each.package == str(of)):
         return ExtensionPackage(mine[0].package, mine[0].version, None, mine)
     raise UnsupportedError(_no_package(str(of), sorted({each.package for each in points})))
 

@@ -158,8 +158,7 @@ class ModuleChecks:
 
     def after(self, each: Pass, state: Module) -> str | None:
         """What a pass has broken."""
-        wrong = check(state)
-        if wrong:
+        if wrong := check(state):
             return f"the module is not well formed.\n{wrong[0]}"
         try:
             infer(state)

@@ -124,7 +124,6 @@ class BackgroundExecutable(Executable):
 
 
 def _warn(done: Future[Executable]) -> None:
-    failed = done.exception()
-    if failed is not None:
+    if (failed := done.exception()) is not None:
         message = f"No better code was made in the background: {failed}"
         warnings.warn(message, RuntimeWarning, stacklevel=2)

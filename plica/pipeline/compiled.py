@@ -33,7 +33,7 @@ from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE
 from plica.runtime.late import late
 from plica.runtime.load import executable
-from plica.runtime.store import ArtefactStore, key_of, user_store
+from plica.runtime.store import ArtefactStore, is_key, key_of, user_store
 from plica.schedule.form import installed
 from plica.schedule.trace import Trace
 
@@ -147,7 +147,7 @@ def tell_fingerprint(store: ArtefactStore) -> None:
         return
     key = key_of("fingerprint", compiler_stamp())
     known = store.get(key)
-    if known is None:
+    if known is None or not is_key(known.decode("ascii", "replace")):
         store.put(key, fingerprint().encode())
     else:
         FINGERPRINT.tell("", known.decode())

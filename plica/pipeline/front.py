@@ -97,11 +97,9 @@ def compile(  # noqa: PLR0917  # the public surface says so
         "specialise": specialise, "externs": externs, "machine": machine,
         "donate": donate if isinstance(donate, str) else tuple(donate),
     }  # fmt: skip
-    wanted = query_of(mod, options)
-    if wanted is None:
+    if (wanted := query_of(mod, options)) is None:
         return compile_anew(mod, **options)
-    found = known(wanted, compile_anew)
-    if found is None:
+    if (found := known(wanted, compile_anew)) is None:
         found = compile_anew(mod, **options)
         keep(wanted, found)
     return found

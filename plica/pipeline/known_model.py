@@ -26,7 +26,7 @@ from plica.runtime.late import late
 from plica.runtime.load import executable
 from plica.runtime.open_executable import OpenExecutable
 from plica.runtime.record import CompilationRecord
-from plica.runtime.store import ArtefactStore, key_of, user_store
+from plica.runtime.store import ArtefactStore, is_key, key_of, user_store
 
 if TYPE_CHECKING:
     from plica.pipeline.compiled import kept_pieces
@@ -87,13 +87,13 @@ def query_of(source: Any, options: Mapping[str, Any]) -> ModelQuery | None:  # A
 
 def known(of: ModelQuery, anew: Compile) -> Executable | None:
     """The executable of a model that was compiled before; `anew` compiles what is asked about."""
-    shared = _SHARED.get(of.key)
-    if shared is not None:
+    if (shared := _SHARED.get(of.key)) is not None:
         return shared
-    told = of.store.get(of.key)
-    if told is None:
+    if (told := of.store.get(of.key)) is None:
         return None
-    note = json.loads(told)  # the store has compared digests
+    note = _noted(told)
+    if note is None:
+        return None  # it is made anew, and noted again
     again = partial(_again, of, anew)
     whole = lru_cache(maxsize=1)(again)
     stored = of.store.found(note["entry"], lambda: _packed_again(of, anew), "the model")
@@ -112,6 +112,19 @@ def known(of: ModelQuery, anew: Compile) -> Executable | None:
         found.beside(lambda: _beside(whole()), eager=note["eager"])
     _SHARED[of.key] = found
     return found
+
+
+def _noted(told: bytes) -> dict[str, Any] | None:
+    """A note as `keep` writes it; None for anything else: digests tell damage, not mistakes."""
+    try:
+        note = json.loads(told)
+    except (ValueError, RecursionError):
+        return None
+    match note:
+        case {"entry": str(entry), "texts": [*texts], "tier": str(), "eager": bool()}:
+            good = is_key(entry) and all(isinstance(each, str) for each in texts)
+            return note if good else None
+    return None
 
 
 def keep(of: ModelQuery, made: Executable) -> None:

@@ -50,8 +50,7 @@ def _backend(target: AnyTarget | str | None, objects: bool) -> Backend:
     found = backend_of(find_target(USUAL if target is None else target))
     if not objects:
         return found
-    dynamic = found.with_objects()
-    if dynamic is None:
+    if (dynamic := found.with_objects()) is None:
         message = f"The target {found.name!r} runs no programs with data and recursion."
         raise UnsupportedError(Diagnostic("unsupported", message, None, USUAL, found.name))
     return dynamic

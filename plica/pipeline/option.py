@@ -82,8 +82,7 @@ def machine_of_name(given: str | MachineDescription) -> MachineDescription:
         raise wrong_argument("This is no machine.", "a name, or a MachineDescription", given)
     if given != MEASURED:
         return row_named(given)
-    found = stored_description()
-    if found is None:
+    if (found := stored_description()) is None:
         message, hint = "This machine was not measured.", "`plica doctor --measure` does it."
         raise UnsupportedError(Diagnostic("no-source", message, suggestion=hint))
     return found

@@ -97,8 +97,7 @@ def at_call(
         )
 
         family = of if isinstance(of, ModelFamily) else ModelFamily(of)  # type: ignore[arg-type]  # no other is left
-        read = family.module()
-        if read is None:
+        if (read := family.module()) is None:
             return Specialised(OnnxSource(family), compiled)
         found = read
     if is_staged(found) or not has_open_dims(found):
@@ -174,10 +173,8 @@ class Specialised(Executable):
     def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the model; inputs by position or by name."""
         self._calls.add()
-        if not named:
-            seen = self._seen(args)
-            if seen is not None:
-                return seen[0](*seen[1])
+        if not named and (seen := self._seen(args)) is not None:
+            return seen[0](*seen[1])
         before = self._compilations
         exe, rest = self._found(self._arrays(args, named))
         self._late += self._compilations - before
@@ -198,8 +195,7 @@ class Specialised(Executable):
         needed = self._source.needed
         values = tuple([args[at].tobytes() for at in needed]) if needed else ()
         key = (tuple(shapes), needed, values)
-        known = self._known.get(key)
-        if known is None:
+        if (known := self._known.get(key)) is None:
             return None
         if len(self._known) > 1:
             with suppress(KeyError):  # it may have gone by now, and serves this call all the same
@@ -262,8 +258,7 @@ class Specialised(Executable):
         """The executable for these inputs, made where there is none yet, and what it is given."""
         with self._lock:
             key = self._key(arrays)
-            known = self._known.get(key)
-            if known is None:
+            if (known := self._known.get(key)) is None:
                 made = self._compiled(self._source.at(arrays))
                 self._compilations += 1
                 # By now it may be known that more values are needed: they are part of the code.

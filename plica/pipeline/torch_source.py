@@ -65,12 +65,10 @@ class TorchExecutable(Executable):
         """The executable for inputs like these: it can be saved, exported and looked into."""
         given = [_tensor(each) for each in (*args, *named.values())]
         key = tuple([(tuple(each.shape), each.dtype) for each in given]), len(args), tuple(named)
-        known = self._known.get(key)
-        if known is not None:
+        if (known := self._known.get(key)) is not None:
             return known
         with self._lock:
-            known = self._known.get(key)
-            if known is None:
+            if (known := self._known.get(key)) is None:
                 from torch.export import export  # it is torch's module
 
                 tensors = dict(zip(named, given[len(args) :], strict=True))

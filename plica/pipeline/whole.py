@@ -159,8 +159,7 @@ def compile_anew(  # noqa: PLR0917  # the public surface says so
         return compiled(module, request, native)
     if not backend.objects:
         return compiled(module, request)
-    static = static_form(module)
-    if static is not None:
+    if (static := static_form(module)) is not None:
         return compiled(static, request)
     if database is not None:
         message = "Schedules are tuned for programs without data and recursion only."

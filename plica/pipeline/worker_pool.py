@@ -215,8 +215,7 @@ def _end(pool: WorkerPool, owner: int) -> None:
 
 def jobs_wanted() -> int:
     """How many processes compile at once."""
-    said = os.environ.get("PLICA_JOBS", "")
-    if not said:
+    if not (said := os.environ.get("PLICA_JOBS", "")):
         return 1 if parent_process() else cores()  # others of its kind have the other cores
     if not said.isdigit() or not int(said):
         message = "PLICA_JOBS is how many processes compile at once."

@@ -105,8 +105,7 @@ def compare(
     progress("interpreting what the rules made of it")
     step = _wrong_step(of, inputs, expected, tolerance)
     progress("running every kernel")
-    launched = _outside(lowered)
-    if not launched:
+    if not (launched := _outside(lowered)):
         return Comparison(tolerance, output, (), step)
     every = origins(lowered, of.nodes)
     terms = [_term(launch) for _, launch in launched]
@@ -198,8 +197,7 @@ def _wrong_step(
 
     if good(of.lowered.final):
         return None
-    bad = first_bad(derivation, good)
-    if bad is None:
+    if (bad := first_bad(derivation, good)) is None:
         return None
     sources, _ = provenance(derivation).get(bad.step.before, ({}, {}))
     operators = [each for each in sources if isinstance(each, Apply)]
@@ -224,8 +222,7 @@ def _values(result: Any) -> list[Array]:
     found: list[Array] = []
     stack = [result]
     while stack:
-        value = stack.pop()
-        if isinstance(value, tuple):
+        if isinstance(value := stack.pop(), tuple):
             stack += reversed(value)
         else:
             found.append(np.asarray(value))

@@ -66,8 +66,7 @@ def boxes_in(root: Expr, reach: Reach) -> list[NodeBox]:
         below: dict[Expr, None] = {}
         for each in operands(node):
             below |= dict.fromkeys(reach.get(each, ()))
-        made = _box(node, tuple(below))
-        if made is None:
+        if (made := _box(node, tuple(below))) is None:
             reach[node] = tuple(below)
         else:
             found.append(made)

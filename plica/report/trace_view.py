@@ -137,8 +137,7 @@ def without_step(trace: Trace, kernel: Kernel, number: int) -> tuple[Trace, tupl
             fell.append(f"step {old} ({kind}) needs a step that is gone")
             continue
         moved = renumbered(step, place)
-        after = taken(state, moved)
-        if isinstance(after, Problem):
+        if isinstance(after := taken(state, moved), Problem):
             fell.append(f"step {old} ({kind}): {after.precondition} does not hold, {after.found}")
             continue
         state, place[old] = after, len(kept)

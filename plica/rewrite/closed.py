@@ -67,8 +67,7 @@ def are_finite(*factors: Expr) -> bool:
     """Whether closed terms are finite, and the products of their elements would be, too."""
     largest = 1.0
     for each in factors:
-        value = value_of(each)
-        if value is None:
+        if (value := value_of(each)) is None:
             return False
         if value.dtype.kind in "biu":  # integers wrap alike in any order
             continue

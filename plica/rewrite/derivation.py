@@ -97,8 +97,7 @@ def _row(step: DerivationStep) -> tuple[str, str, str, str]:
 def _headed(of: Term) -> str:
     """A term by the word at its head: the operator, the name, or what it is."""
     for field in ("op", "name"):
-        word = getattr(of, field, None)
-        if word is not None:
+        if (word := getattr(of, field, None)) is not None:
             return str(word)
     return type(of).__name__.lower()
 
@@ -268,8 +267,7 @@ def _normal(
         if type(node).variable:  # a leaf, as in the engine
             memo[node] = node
             continue
-        missing = [kid for kid in node._children if kid not in memo]
-        if missing:
+        if missing := [kid for kid in node._children if kid not in memo]:
             stack.append((node, None))
             stack.extend((kid, None) for kid in missing)
             continue
@@ -278,8 +276,7 @@ def _normal(
         if new in memo:
             memo[node] = memo[new]
             continue
-        step = table.get(new)
-        if step is None:
+        if (step := table.get(new)) is None:
             memo[node] = memo[new] = new
             continue
         _learn(origins, step)

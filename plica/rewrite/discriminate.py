@@ -67,15 +67,13 @@ class Index:
     def candidates(self, term: Term) -> tuple[Entry, ...]:
         """The rules whose left side may be `term`, in their order."""
         key = _head(term)
-        entries = self.rows.get(key, self._general)
-        if not entries:
+        if not (entries := self.rows.get(key, self._general)):
             return entries
         kids = term._children
         if len(kids) > MOST:
             kids = kids[:MOST]
         heads: tuple[Key, ...] = (key, *[_head(kid) for kid in kids])
-        found = self._found.get(heads)
-        if found is None:
+        if (found := self._found.get(heads)) is None:
             found = tuple(each for each in entries if _fits(self._wanted[each], heads[1:]))
             self._found[heads] = found
         return found
@@ -108,8 +106,7 @@ def _asked(part: Any) -> Key | None:
         return Const if part.constraint.constant else None
     if isinstance(part, IndexHole):
         return Lit if part.constraint.constant else None
-    top = head(part)
-    if top is None:
+    if (top := head(part)) is None:
         return None
     return top[1] if top[1] is not None else top[0]
 

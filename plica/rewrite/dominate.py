@@ -207,8 +207,7 @@ def rewrite_dominated(module: Module, rules: Iterable[Rule]) -> tuple[Module, De
 
 def _round(module: Module, rules: tuple[Rule, ...]) -> tuple[Module, list[DerivationStep]]:
     """Every region that was found at once, replaced in one sweep."""
-    chosen = _disjoint(module, rules)
-    if not chosen:
+    if not (chosen := _disjoint(module, rules)):
         return module, []
     sweep = RewriteSweep("up")
     steps: list[DerivationStep] = []
@@ -257,8 +256,7 @@ def applied(rule: Rule, region: DominatedRegion, memo: dict[Term, Term] | None) 
     left = rule.left
     assert isinstance(left, Dominator)
     parent, child = now(region.parent), now(region.child)
-    ends = joint(left, parent, child)
-    if ends is None:
+    if (ends := joint(left, parent, child)) is None:
         return None
     filling = ends | {
         "parent": parent,
@@ -270,8 +268,7 @@ def applied(rule: Rule, region: DominatedRegion, memo: dict[Term, Term] | None) 
     made = rule.build(filling) if rule.build is not None else rule.right(PatternMatch(filling))  # type: ignore[operator]  # no plan: a function
     if made is None or made is child:
         return None
-    wrong = types_differ(child, made)
-    if wrong is not None:
+    if (wrong := types_differ(child, made)) is not None:
         message = f"The sides of {rule.name} cannot have one type."
         raise RuleRefused(Diagnostic("rule-types", message, rule.place, found=wrong))
     assert isinstance(made, Expr)

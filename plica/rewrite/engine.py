@@ -69,8 +69,7 @@ def rewrite_with(
                 fresh = tuple([memo[kid] for kid in kids])
                 if fresh != kids:
                     new = rebuild(node, fresh)
-                    done = memo.get(new)
-                    if done is not None:
+                    if (done := memo.get(new)) is not None:
                         memo[node] = done
                         continue
             for rule, matcher in candidates(new):
@@ -84,8 +83,7 @@ def rewrite_with(
                 continue
             step = DerivationStep(rule, new, after, (), sweep)
             steps.append(step)
-            done = memo.get(after)
-            if done is None:
+            if (done := memo.get(after)) is None:
                 _settle(step, index, memo, steps, limit, kept)
                 done = memo[after]
             memo[node] = memo[new] = done
@@ -116,8 +114,7 @@ def _settle(  # noqa: PLR0917  # it shares the state of a rewriting
         if type(node).variable:
             memo[node] = node
             continue
-        missing = [kid for kid in node._children if kid not in memo]
-        if missing:
+        if missing := [kid for kid in node._children if kid not in memo]:
             stack.append((node, None))
             stack.extend((kid, None) for kid in reversed(missing))
             continue
@@ -125,8 +122,7 @@ def _settle(  # noqa: PLR0917  # it shares the state of a rewriting
         if new in memo:
             memo[node] = memo[new]
             continue
-        step = step_at(new, index, first.sweep, whole)
-        if step is None:
+        if (step := step_at(new, index, first.sweep, whole)) is None:
             memo[node] = memo[new] = new
             continue
         steps.append(step)

@@ -24,8 +24,7 @@ Plan: TypeAlias = Callable[[dict[str, Any]], Any]
 
 def right_side(left: Term, right: Term) -> Plan:
     """A function that fills the right side of a rule; None where a bound variable would escape."""
-    moved = move(left, right)
-    if moved is None:
+    if (moved := move(left, right)) is None:
         return plan(right)
     fill, build = moved.filled, plan(moved.template)
 

@@ -148,8 +148,7 @@ def _whole(pattern: Term) -> Matcher:
     matcher = part_matcher(pattern)
     if not any(type(node).binds for node in post_order(pattern)):
         return matcher
-    clear = is_clear(pattern)
-    if clear is None:
+    if (clear := is_clear(pattern)) is None:
         return matcher
     return lambda term, filling: matcher(term, filling) and clear(filling)
 
@@ -352,8 +351,7 @@ def _demands(of: pt.Hole) -> tuple[pt.Predicate, ...]:
 
 def _answering(when: pt.Predicate, name: str) -> pt.Predicate:
     def ask(value: Any) -> bool:
-        answer = when(value)
-        if isinstance(answer, Term):
+        if isinstance(answer := when(value), Term):
             raise no_bool(answer, f"The predicate of the hole {name}")
         return answer
 

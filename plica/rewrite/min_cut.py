@@ -103,8 +103,7 @@ class FlowNetwork:
         found = 0
         for start in begin:
             while True:
-                way = self._way(start, end, level, tried)
-                if way is None:
+                if (way := self._way(start, end, level, tried)) is None:
                     break
                 found += 1
                 for edge in way:

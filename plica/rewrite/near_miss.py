@@ -61,8 +61,7 @@ def near_miss(rule: Rule, term: Term) -> NearMiss | None:
     applies."""
     misses = []
     for pattern, (_, matcher) in zip(pt.alternatives(rule.left), rule.matchers, strict=True):
-        miss = _missed(rule, pattern, matcher, term)
-        if miss is None:
+        if (miss := _missed(rule, pattern, matcher, term)) is None:
             return None
         misses.append(miss)
     return max(misses, key=lambda each: (not each.part, each.fitting / each.parts))
@@ -74,8 +73,7 @@ def near_misses(rule: Rule, module: Module) -> tuple[list[Term], list[NearMiss]]
     applied: list[Term] = []
     missed: list[NearMiss] = []
     for node in _nodes(infer(module).values):
-        miss = near_miss(rule, node)
-        if miss is None:
+        if (miss := near_miss(rule, node)) is None:
             applied.append(node)
         elif miss.fitting:
             missed.append(miss)
@@ -96,8 +94,7 @@ def _missed(rule: Rule, pattern: Term, matcher: Matcher, term: Term) -> NearMiss
         return NearMiss(term, parts, 0, ("the left side",), what, "a single term")
     filling: Filling = {}
     try:
-        stop = _stop(pattern, term, filling, ())
-        if stop is not None:
+        if (stop := _stop(pattern, term, filling, ())) is not None:
             fitting, part, expected, found = stop
             return NearMiss(term, parts, fitting, part, expected, found)
         if not matcher(term, {}):  # all parts fit, but a variable is used outside of its scope
@@ -150,8 +147,7 @@ def _stop_apply(
     count = 1
     for number, (inside, arg) in enumerate(zip(fixed, value.args, strict=False), start=1):
         at = (*path, pattern.op, f"argument {number}")
-        stop = _stop(inside, arg, filling, at)
-        if stop is not None:
+        if (stop := _stop(inside, arg, filling, at)) is not None:
             return count + stop[0], *stop[1:]
         count += _size(inside)
     for (name, inside), (_, held) in zip(pattern.attrs, value.attrs, strict=True):

@@ -174,8 +174,7 @@ def _round(at: int, child: Term, rules: tuple[Rule, ...]) -> tuple[Term, list[De
             for group in uses.groups(way):
                 if not taken.isdisjoint(group) or not below.isdisjoint(group):
                     continue
-                parts = _parts(rule, matcher, group)
-                if parts is None:
+                if (parts := _parts(rule, matcher, group)) is None:
                     continue
                 taken.update(group)
                 below |= uses.below(group)
@@ -194,11 +193,9 @@ def _round(at: int, child: Term, rules: tuple[Rule, ...]) -> tuple[Term, list[De
 def _parts(rule: Rule, matcher: Matcher, group: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
     """What the terms of a group become, None where the rule does not apply."""
     whole = Tuple(group)
-    made = rule.apply(matcher, whole)
-    if made is None:
+    if (made := rule.apply(matcher, whole)) is None:
         return None
-    wrong = types_differ(whole, made)
-    if wrong is not None:
+    if (wrong := types_differ(whole, made)) is not None:
         message = f"The sides of {rule.name} cannot have one type."
         raise RuleRefused(Diagnostic("rule-types", message, rule.place, found=wrong))
     assert isinstance(made, Expr)

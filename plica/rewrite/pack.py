@@ -52,8 +52,7 @@ class Pack:
 
     def __attrs_post_init__(self) -> None:
         counted = Counter(rule.name for rule in self.rules)
-        twice = sorted(name for name, count in counted.items() if count > 1)
-        if twice:
+        if twice := sorted(name for name, count in counted.items() if count > 1):
             message = f"The pack {self.name} has two rules of one name: {', '.join(twice)}."
             raise RuleRefused(Diagnostic("duplicate-name", message))
 

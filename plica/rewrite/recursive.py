@@ -106,8 +106,7 @@ def _shared(name: str, holes: frozenset[str], place: Place | None) -> RuleRefuse
 
 def check_recursions(left: Term, place: Place | None) -> None:
     """Refuse a left side whose recursive patterns share what is their own, or stand in scopes."""
-    found = pt.recursions(left)
-    if not found:
+    if not (found := pt.recursions(left)):
         return
     taken = pt.bound_names(left)
     for each in found:

@@ -61,8 +61,7 @@ class Rule:
     def at(self, term: Term) -> Term | None:
         """The right side where the left side is `term`, None where the rule does not apply."""
         for _, matcher in self.matchers:
-            result = self.apply(matcher, term)
-            if result is not None:
+            if (result := self.apply(matcher, term)) is not None:
                 return result
         return None
 
@@ -73,8 +72,7 @@ class Rule:
             if not matcher(term, filling):
                 return None
             if self.when is not None:
-                answer = self.when(PatternMatch(filling))
-                if isinstance(answer, Term):
+                if isinstance(answer := self.when(PatternMatch(filling)), Term):
                     raise no_bool(answer, f"The guard of {self.name}", self.place)
                 if not answer:
                     return None

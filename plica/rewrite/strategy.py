@@ -86,8 +86,7 @@ def seq(*strategies: Strategy | Rule) -> Strategy:
     def run(term: Term) -> Rewritten | None:
         steps: list[DerivationStep] = []
         for part in parts:
-            done = part(term)
-            if done is None:
+            if (done := part(term)) is None:
                 return None
             term = done.term
             steps.extend(done.steps)
@@ -102,8 +101,7 @@ def choice(*strategies: Strategy | Rule) -> Strategy:
 
     def run(term: Term) -> Rewritten | None:
         for part in parts:
-            done = part(term)
-            if done is not None:
+            if (done := part(term)) is not None:
                 return done
         return None
 
@@ -147,8 +145,7 @@ def one(strategy: Strategy | Rule) -> Strategy:
     def run(term: Term) -> Rewritten | None:
         kids = term._children
         for number, kid in enumerate(kids):
-            done = part(kid)
-            if done is not None:
+            if (done := part(kid)) is not None:
                 new = rebuild(term, (*kids[:number], done.term, *kids[number + 1 :]))
                 return Rewritten(new, _below(number, done.steps))
         return None
@@ -234,8 +231,7 @@ def _at_child(number: int, part: Strategy) -> Strategy:
         kids = term._children
         if number >= len(kids):
             return None
-        done = part(kids[number])
-        if done is None:
+        if (done := part(kids[number])) is None:
             return None
         new = rebuild(term, (*kids[:number], done.term, *kids[number + 1 :]))
         return Rewritten(new, _below(number, done.steps))
@@ -251,8 +247,7 @@ def _children(strategy: Strategy | Rule, enough: Callable[[int, int], bool]) -> 
         new, applied = list(kids), 0
         steps: list[DerivationStep] = []
         for number, kid in enumerate(kids):
-            done = part(kid)
-            if done is not None:
+            if (done := part(kid)) is not None:
                 applied += 1
                 new[number] = done.term
                 steps.extend(_below(number, done.steps))

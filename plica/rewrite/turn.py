@@ -109,12 +109,10 @@ class RecursiveMatcher(Generic[M]):
     def _choose(self, node: Term) -> tuple[Term, ...]:
         """Choose the first alternative that fits, or say what must be decided before."""
         for number in range(len(self.steps)):
-            filling = self._filled(node, number)
-            if filling is None:
+            if (filling := self._filled(node, number)) is None:
                 continue
             parts: tuple[Term, ...] = filling[self.name]
-            missing = tuple([part for part in parts if part not in self._chosen])
-            if missing:
+            if missing := tuple([part for part in parts if part not in self._chosen]):
                 return missing
             if all(self._chosen[part] != NOWHERE for part in parts):
                 self._chosen[node] = number

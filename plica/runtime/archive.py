@@ -82,8 +82,7 @@ class _Sink(io.RawIOBase):
         self._at = 0
 
     def write(self, data: Any, /) -> int:  # Any: bytes, or a view of some
-        size = len(data)
-        if size:
+        if size := len(data):
             self.written[self._at] = data
         self._at += size
         return size

@@ -24,13 +24,7 @@ from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.interface import Interface
 from plica.runtime.late import late
 from plica.runtime.port import Array
-from plica.runtime.record import (
-    CompilationRecord,
-    read_json,
-    read_record,
-    record_members,
-    to_json,
-)
+from plica.runtime.record import CompilationRecord, read_json, read_record, record_members, to_json
 
 if TYPE_CHECKING:
     from plica.runtime.cuda.step import DeviceProgram
@@ -41,14 +35,9 @@ else:  # few artefacts are for a GPU
     device_data = late("plica.runtime.cuda.step:to_data")
 
 __all__ = [
-    "ALIGNMENT",
-    "Artefact",
-    "ArtefactMachine",
-    "CompilationRecord",
-    "StoredAllocation",
-    "from_members",
-    "to_members",
-]
+    "ALIGNMENT", "Artefact", "ArtefactMachine", "CompilationRecord", "StoredAllocation",
+    "from_members", "to_members",
+]  # fmt: skip
 
 TRIPLE: Final = "nvptx64-nvidia-cuda"
 """What LLVM calls a GPU of NVIDIA's."""

@@ -91,8 +91,7 @@ def header_text(artefact: Artefact, word: str) -> str:
 
 def _size_lines(artefact: Artefact, word: str) -> list[str]:
     """How large the workspace is; where sizes are open, the function that says it and them."""
-    dims = c_dims(artefact)
-    if not dims:
+    if not (dims := c_dims(artefact)):
         return [f"#define {word.upper()}_WORKSPACE {artefact.workspace + ALIGNMENT} /* bytes */"]
     ranges = [
         f"   {name} is {least} or more" + (f", {most} at most" if most is not None else "")

@@ -43,8 +43,7 @@ class Place:
     def __str__(self) -> str:
         file = "<text>" if self.file is None and self.line is not None else self.file
         parts = (file, self.line, self.column)
-        position = ":".join(str(part) for part in parts if part is not None)
-        if not position:
+        if not (position := ":".join(str(part) for part in parts if part is not None)):
             return self.node or "<unknown place>"
         return position if self.node is None else f"{position} ({self.node})"
 

@@ -374,8 +374,7 @@ class Executable:
         named: Mapping[str, object],
     ) -> list[Array]:
         """Memory for the results: of their own, or that of the inputs they are written over."""
-        donated = self._interface.donated
-        if not donated:
+        if not (donated := self._interface.donated):
             return [port.empty() for port in ports]
         names = [name for name, _ in self._interface.params]
         values = [*dict(zip(names, args, strict=False), **named).values()]
@@ -388,8 +387,7 @@ class Executable:
     ) -> None:
         """The tensors of a parameter."""
         if isinstance(shape, int):
-            taken = self._interface.inputs[shape].take(value)
-            if isinstance(taken, Diagnostic):
+            if isinstance(taken := self._interface.inputs[shape].take(value), Diagnostic):
                 wrong.append(taken)
             else:
                 found.append(taken)

@@ -90,8 +90,7 @@ def _compiler(artefact: Artefact) -> str:
             Diagnostic("unsupported", message, None, "linux", artefact.machine.triple)
         )
     wanted = os.environ.get("CC") or "cc"
-    found = shutil.which(wanted)
-    if found is None:
+    if (found := shutil.which(wanted)) is None:
         message = "There is no C compiler, which links the library."
         hint = "Install one, or name it by the variable CC; an artefact (save) needs none."
         raise UnsupportedError(Diagnostic("missing-tool", message, None, "cc", wanted, hint))

@@ -145,8 +145,7 @@ class Externs:
                 Diagnostic("unsupported", message, Place(node=symbol), "a library", str(error))
             )
             return
-        function = getattr(library, symbol, None)
-        if function is None:
+        if (function := getattr(library, symbol, None)) is None:
             message = f"The library has no function {symbol!r}."
             wrong.append(Diagnostic("unsupported", message, Place(node=symbol), symbol, path))
             return

@@ -43,8 +43,7 @@ def derivation_problems(record: CompilationRecord) -> Iterator[str]:
             yield f"The derivation does not say what the rule {rule.name} is."
     for number, step in enumerate(record.steps):
         yield from _step_problems(number, step, rules, record.contract)
-    unused = {each.name for each in record.rules} - {step[0] for step in record.steps}
-    if unused:
+    if unused := {each.name for each in record.rules} - {step[0] for step in record.steps}:
         yield f"The derivation names a rule that no step uses: {min(unused)}."
     yield from _chain_problems(record, rules)
 

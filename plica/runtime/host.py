@@ -67,8 +67,7 @@ def check(machine: ArtefactMachine) -> None:
         raise ArtefactError(
             Diagnostic("other-machine", message, None, here, machine.architecture, hint)
         )
-    missing = lacking(here, machine.features, features())
-    if missing:
+    if missing := lacking(here, machine.features, features()):
         message = "The artefact uses instructions that this machine does not have."
         found = ", ".join(missing)
         raise ArtefactError(

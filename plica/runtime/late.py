@@ -39,8 +39,7 @@ class Lazy(ModuleType):
     _homes: dict[str, str]  # where each export is defined
 
     def __getattr__(self, name: str) -> Any:  # Any: what the file defines under the name
-        home = self._homes.get(name)
-        if home is None:
+        if (home := self._homes.get(name)) is None:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         if home == self.__name__:
             value: Any = import_module(f"{home}.{name}")

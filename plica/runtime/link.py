@@ -217,8 +217,7 @@ def _relocate(  # noqa: PLR0917  # where things are
 ) -> None:
     recipes = RECIPES[each.machine]
     for relocation in each.relocations:
-        start = layout.places.get((number, relocation.section))
-        if start is None:
+        if (start := layout.places.get((number, relocation.section))) is None:
             continue
         recipe = recipes.get(relocation.kind)
         symbol = each.symbols[relocation.symbol]
@@ -258,8 +257,7 @@ def _libraries() -> tuple[Any, ...]:  # Any: ctypes libraries have whatever name
 def library_address(name: str) -> int | None:
     """Where the process or a library of C has a function, None where neither has it."""
     for library in _libraries():
-        function = getattr(library, name, None)
-        if function is not None:
+        if (function := getattr(library, name, None)) is not None:
             return ctypes.cast(function, ctypes.c_void_p).value
     return None
 

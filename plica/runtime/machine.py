@@ -227,8 +227,7 @@ def stored_description() -> MachineDescription | None:
 
 def keep_description(of: MachineDescription) -> Place:
     """Keep what was measured of this machine in the store, and say where that is."""
-    store = user_store()
-    if store is None:
+    if (store := user_store()) is None:
         message = "There is no store to keep what was measured in."
         hint = "PLICA_CACHE turns it off: name a folder there, or leave it out."
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))

@@ -149,8 +149,7 @@ class OpenExecutable(Executable):
                 self._late += 1
             if special is not None:
                 return special(*args, **named)
-        sized = self._known.get(shapes)
-        if sized is None:
+        if (sized := self._known.get(shapes)) is None:
             sized = self._sized(shapes)
             self._known[shapes] = sized
             while len(self._known) > KEPT:

@@ -97,7 +97,6 @@ def _read(reading: int, child: int, seconds: float) -> bytes:
         if not ready:
             os.kill(child, signal.SIGKILL)
             return b""
-        part = os.read(reading, 1 << 16)
-        if not part:
+        if not (part := os.read(reading, 1 << 16)):
             return b"".join(parts)
         parts.append(part)

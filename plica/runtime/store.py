@@ -47,6 +47,7 @@ AUDITED: Final = 1 / 256
 _MAGIC: Final = b"plica2\n"
 _HEAD: Final = len(_MAGIC) + 32
 _EVERY: Final = 64  # how many entries are written between two looks at the size of it all
+_KEY: Final = re.compile(r"[0-9a-f]{64}")
 _SHARE: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 _ENOUGH: Final = 0.8  # how much of the limit is left then
 
@@ -59,6 +60,15 @@ def key_of(*parts: str | bytes) -> str:
         whole.update(len(data).to_bytes(8, "little"))
         whole.update(data)
     return whole.hexdigest()
+
+
+def is_key(of: str) -> bool:
+    """Whether a text is a digest as `key_of` gives it.
+
+    >>> is_key(key_of("text")), is_key("../text")
+    (True, False)
+    """
+    return _KEY.fullmatch(of) is not None
 
 
 def _head(key: str, *data: Piece) -> bytes:

@@ -118,8 +118,7 @@ def _problems(artefact: Artefact, record: CompilationRecord) -> Iterator[str]:
 
 def refuse(problems: Iterable[str]) -> None:
     """Raise an ArtefactError of all problems, if there are any."""
-    wrong = [Diagnostic("bad-artefact", message) for message in problems]
-    if wrong:
+    if wrong := [Diagnostic("bad-artefact", message) for message in problems]:
         raise ArtefactError(wrong[0], *wrong[1:])
 
 

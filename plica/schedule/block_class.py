@@ -135,8 +135,7 @@ def _distinct(block: Block) -> Problem | None:
     spatial = [v for v, kind in zip(block.vars, block.kinds, strict=True) if kind == "spatial"]
     for box in block_boxes(block)[1]:
         told = _told_by(box, [(var, sizes[var]) for var in spatial])
-        lost = [var for var in spatial if known(sizes[var]) != 1 and var not in told]
-        if lost:
+        if lost := [var for var in spatial if known(sizes[var]) != 1 and var not in told]:
             names = ", ".join(str(var.name) for var in lost)
             expected = "different elements for different spatial variables"
             found = f"an element of {box.buffer.name} does not tell {names}"

@@ -57,13 +57,12 @@ def chosen(root: T, ranges: Ranges) -> T:
 
     def choose(node: Term) -> Term:
         while isinstance(node, Select):
-            said = _decided(node.condition, ranges)
-            if said is None:
+            if (said := _decided(node.condition, ranges)) is None:
                 break
             node = node.then if said else node.orelse
         return node
 
-    return map_top_down(choose, root)  # type: ignore[return-value]  # of the same class
+    return map_top_down(choose, root)
 
 
 def _decided(condition: Scalar, ranges: Ranges) -> bool | None:

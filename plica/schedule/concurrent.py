@@ -55,8 +55,7 @@ def unsafe(scene: Scene) -> Problem | None:
         if loop.kind in IN_TURN:
             continue
         if loop.kind not in ("parallel", "vectorized"):
-            problem = safe_threads(scene, site)
-            if problem is not None:
+            if (problem := safe_threads(scene, site)) is not None:
                 return problem
             continue
         for buffer in conflicts(loop):

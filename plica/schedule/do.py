@@ -167,8 +167,7 @@ def run(
         try:
             asked = stack[-1].send(answer) if error is None else stack[-1].throw(error)
         except ValueError as wrong:
-            unpacked = _unpacked(wrong, answer, steps)
-            if unpacked is None:
+            if (unpacked := _unpacked(wrong, answer, steps)) is None:
                 raise
             raise unpacked from wrong
         except StopIteration as end:

@@ -121,8 +121,7 @@ class _Reader:
                 self.refuse(node, "spell takes a kind, then fields by name.")
             fields = {name: self.value(value) for name, value in named.items()}
             return read(self.value(arguments[0]), fields, place)
-        cls = kind_of(word)
-        if cls is None:
+        if (cls := kind_of(word)) is None:
             return read(word, {}, place)  # refuses it, with the kind that was meant
         if cls is GetBlock and arguments and _string(arguments[0]) is not None:
             message = "A trace knows a block by its number and role; the name is a program's."
@@ -168,8 +167,7 @@ class _Reader:
                 self.refuse(target, "What a step gives is assigned to names.")
             if part.id == "_":
                 continue
-            sort = SORTS.get(part.id.partition("_")[0])
-            if sort is None:
+            if (sort := SORTS.get(part.id.partition("_")[0])) is None:
                 hint = "Begin it with block_, loop_ or number_."
                 self.refuse(part, f"The name {part.id} does not say what it stands for.", hint)
             self.names[part.id] = Handle(number, output, sort)
@@ -202,8 +200,7 @@ class _Reader:
                     refuse("unbound-name", message, place, expected, name)
                 return self.names[name]
             case ast.Call(func=ast.Name(id="index_map"), args=[ast.Lambda() as of]):
-                found = map_of(of)
-                if found is not None:
+                if (found := map_of(of)) is not None:
                     return found
             case ast.Call(func=ast.Name(id="term"), args=[ast.Constant(value=str(text))]):
                 return encode.from_json(text)

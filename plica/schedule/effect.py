@@ -64,8 +64,7 @@ def effects(
     result: list[Effect] = []
     before = reached(a)
     for count in range(1, len(difference.hunks) + 1):
-        after = reached(apply(difference, a, range(count)))
-        if isinstance(after, Kernel):
+        if isinstance(after := reached(apply(difference, a, range(count))), Kernel):
             old = _lines(before) if isinstance(before, Kernel) else []
             shown = unified_diff(old, _lines(after), "before", "after", lineterm="", n=2)
             result.append(Effect(tuple(shown), None, costs(before), costs(after)))

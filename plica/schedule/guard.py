@@ -49,8 +49,7 @@ def unguardable(loop: For) -> Problem | None:
     """What stands inside a loop, outside blocks, that cannot carry a condition."""
     stack: list[Stmt] = [loop.body]
     while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, Block):
+        if isinstance(stmt := stack.pop(), Block):
             continue
         if not isinstance(stmt, For | Seq | Alloc):
             where = f"the loop {loop.var.name}"

@@ -122,8 +122,7 @@ def constants(of: DoneBefore, given: Mapping[int, Array]) -> dict[Buffer, Array]
         shape = [known(size) or 0 for size in of.inputs[number].shape]
         held[of.inputs[number]] = np.reshape(array, shape)
     for each in of.before:
-        made = _copied(each, held)
-        if made is None:
+        if (made := _copied(each, held)) is None:
             compute = compute_of(each)
             made = evaluate(compute, [held[read] for read in compute.inputs])
         held[each.out] = np.ascontiguousarray(made)
@@ -135,8 +134,7 @@ def _copied(of: Each, held: Mapping[Buffer, Array]) -> Array | None:
 
     Where places are outside of the source, and a guard says so, it is padded first.
     """
-    found = _load(of.value)
-    if found is None:
+    if (found := _load(of.value)) is None:
         return None
     load, fill = found
     source = held[load.buffer]

@@ -90,8 +90,7 @@ class Scene:
 
     def missing(self, instruction: Instruction) -> Problem | None:
         """The problem of an instruction with fields that are no such things, or are gone."""
-        problem = ill_fitting(instruction)
-        if problem is not None:
+        if (problem := ill_fitting(instruction)) is not None:
             return problem
         if self.ended and isinstance(instruction, Sampling):
             expected = "a decision before enter_postproc"
@@ -99,8 +98,7 @@ class Scene:
         for handle in instruction._children:
             if not isinstance(handle, Handle):
                 continue
-            found = self.outputs.get(handle)
-            if found is None:
+            if (found := self.outputs.get(handle)) is None:
                 expected = "something an earlier step gave"
                 return Problem("known-handle", f"a {handle.sort}", expected, repr(handle))
             if isinstance(found, int):
@@ -189,8 +187,7 @@ def ill_fitting(what: Instruction) -> Problem | None:
     cls = type(what)
     names = field_names(cls)
     values = [getattr(what, name) for name in names]
-    wrong = misfit(cls, values)
-    if wrong is not None:
+    if (wrong := misfit(cls, values)) is not None:
         return Problem("fields", what.kind, "fields of the types it declares", wrong)
     for name, value in zip(names, values, strict=True):
         sorts = cls.wants.get(name)
@@ -207,8 +204,7 @@ def ill_fitting(what: Instruction) -> Problem | None:
 def _flat(value: Any) -> list[Any]:  # Any: whatever the field of an instruction holds
     found, stack = list[Any](), [value]
     while stack:
-        each = stack.pop()
-        if isinstance(each, tuple):
+        if isinstance(each := stack.pop(), tuple):
             stack.extend(reversed(each))
         else:
             found.append(each)

@@ -100,8 +100,7 @@ def _step(row: object, place: Place) -> tuple[Instruction, Decision | None, Plac
         expected = 'an object with a "kind"'
         refuse("bad-json", "This is no step.", place, expected, _brief(row))
     fields = {key: _value(value, place) for key, value in row.items() if key != "kind"}
-    decision = fields.pop("decision", None)
-    if decision is not None:
+    if (decision := fields.pop("decision", None)) is not None:
         if type(decision) is not tuple or any(type(each) is not int for each in decision):
             found = _brief(row["decision"])
             refuse("bad-json", "A decision is a list of integers.", place, None, found)
@@ -136,8 +135,7 @@ def _value(value: Any, place: Place, depth: int = 0) -> Any:
     if isinstance(value, list):
         return tuple([_value(each, place, depth + 1) for each in value])
     if isinstance(value, str):
-        found = _HANDLE.fullmatch(value)
-        if found is None:
+        if (found := _HANDLE.fullmatch(value)) is None:
             return value
         sort: Any = found[1]  # one of the sorts, as the pattern says
         return Handle(int(found[2]), int(found[3]), sort)
@@ -147,8 +145,7 @@ def _value(value: Any, place: Place, depth: int = 0) -> Any:
         case (("term", dict(document)),):
             return encode.from_json(json.dumps(document))
         case (("map", str(text)),):
-            found_map = read_map(text)
-            if found_map is None:
+            if (found_map := read_map(text)) is None:
                 refuse("bad-json", "This is no index map.", place, "lambda i, j: (…)", _brief(text))
             return found_map
         case (("text", str(text)),):

@@ -51,8 +51,7 @@ def safe_threads(scene: Scene, site: Site[For], only: Buffer | None = None) -> P
         (s for s, _ in reversed(site.above) if isinstance(s, For) and s.kind == loop.kind), None
     )
     if again is not None and loop.kind != "virtual":
-        problem = _shares_out(scene, site, again)
-        if problem is not None:
+        if (problem := _shares_out(scene, site, again)) is not None:
             return problem
     else:
         for buffer in conflicts(loop):
@@ -69,10 +68,8 @@ def safe_threads(scene: Scene, site: Site[For], only: Buffer | None = None) -> P
             if problem is not None:
                 return problem
     root = next((s for s, _ in site.above if isinstance(s, For) and s.kind in THREADS), loop)
-    if again is None:
-        problem = _ends(site, scene.map.loops[root.var], only)
-        if problem is not None:
-            return problem
+    if again is None and (problem := _ends(site, scene.map.loops[root.var], only)) is not None:
+        return problem
     return _handed_over(root, only)
 
 
@@ -239,8 +236,7 @@ def _units(root: For, tag: str) -> list[list[Access]]:
         if isinstance(stmt, For) and stmt.kind == tag:
             units.append(list(accesses(stmt)))
         elif isinstance(stmt, Block):
-            inside = [s for s in _loops_inside(stmt) if s.kind == tag]
-            if inside:
+            if any(each.kind == tag for each in _loops_inside(stmt)):
                 stack.extend(reversed(substatements(stmt)))
             else:
                 alone += accesses(stmt)
@@ -252,7 +248,6 @@ def _units(root: For, tag: str) -> list[list[Access]]:
 def _loops_inside(root: Stmt) -> Iterable[For]:
     stack: list[Stmt] = [root]
     while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, For):
+        if isinstance(stmt := stack.pop(), For):
             yield stmt
         stack.extend(substatements(stmt))

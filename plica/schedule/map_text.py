@@ -81,8 +81,7 @@ def map_of(node: ast.Lambda) -> IndexMap | None:
     variables = {name: ScalarVar(Name(name), i64) for name in names}
     results: list[Scalar] = []
     for each in node.body.elts:
-        value = _value(each, variables)
-        if value is None:
+        if (value := _value(each, variables)) is None:
             return None
         results.append(index(value))
     try:

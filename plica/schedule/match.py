@@ -79,8 +79,7 @@ class Description:
 def described(intrinsic: TensorIntrinsic) -> Description | str:
     """The meaning as nests, or what in it cannot be matched."""
     meaning: Kernel = intrinsic.meaning
-    found = nests_of(meaning.body)
-    if isinstance(found, str):
+    if isinstance(found := nests_of(meaning.body), str):
         return found
     dims = {dim: sc.ScalarVar(Name("a size", at), i64) for at, dim in enumerate(meaning.dims)}
     nests = []
@@ -112,12 +111,10 @@ def matched(nests: Sequence[Nest], of: Description) -> IntrinsicMatch | MatchFai
                         break  # nothing that follows could rule it out
                 elif each.depth >= best.depth:
                     best = each
-        states = after[:MOST_WAYS]
-        if not states:
+        if not (states := after[:MOST_WAYS]):
             return best
     found = states[0]
-    missing = [param.name for param in of.params if param.name not in found.regions]
-    if missing:
+    if missing := [param.name for param in of.params if param.name not in found.regions]:
         return MatchFailure(f"a use of {missing[0]}", "none")
     if any(dim not in found.sizes for dim in of.dims):
         return MatchFailure("a loop for each dim of the intrinsic", "none for one of them")
@@ -146,8 +143,7 @@ def _nest_matches(
     fitting = False
     for order in permutations(straight):
         loops = [ours.loops[at] for at in order]
-        sizes = _sizes(loops, theirs.loops, state.sizes)
-        if sizes is None:
+        if (sizes := _sizes(loops, theirs.loops, state.sizes)) is None:
             continue
         fitting = True
         if order != straight and not any_order:
@@ -196,8 +192,7 @@ def _store_matches(
         regions = dict(state.regions)
         wrong = None
         for pair in (target, *pairs):
-            wrong = _placed(pair, theirs, of, state.sizes, regions)
-            if wrong is not None:
+            if (wrong := _placed(pair, theirs, of, state.sizes, regions)) is not None:
                 break
         yield evolve(state, regions=regions) if wrong is None else wrong
 
@@ -226,8 +221,7 @@ def _ways(ours: sc.Scalar, theirs: sc.Scalar) -> Iterator[Pairs | MatchFailure]:
             else:
                 yield _unlike(a, b, len(found))
             continue
-        kids = _operands(a, b)
-        if kids is None:
+        if (kids := _operands(a, b)) is None:
             yield _unlike(a, b, len(found))
             continue
         if isinstance(a, COMMUTATIVE):

@@ -138,8 +138,7 @@ def _merged(base: Trace, ours: _Side, theirs: _Side) -> Trace | Conflicts:
                 if item not in mine:
                     order.append(item)
                 continue
-            twin = left.pop(theirs.known[item[1]].identity, None)
-            if twin is None:
+            if (twin := left.pop(theirs.known[item[1]].identity, None)) is None:
                 order.append(item)
             else:
                 same[item] = twin
@@ -200,8 +199,7 @@ def _same_targets(order: list[Item], ours: _Side, theirs: _Side) -> list[Conflic
     for side, number in order:
         if side == ours.name:
             step = ours.trace.steps[number]
-            target = _target(step, ours)
-            if target is not None:
+            if (target := _target(step, ours)) is not None:
                 mine[step.instruction.kind, target] = step
     found = []
     for side, number in order:

@@ -43,8 +43,7 @@ def minimise(
             same += 1
         state, steps = reached[same], reached[: same + 1]
         for step in candidate.steps[same:]:
-            after = taken(state, step)
-            if isinstance(after, Problem):
+            if isinstance(after := taken(state, step), Problem):
                 return False
             state = after
             steps.append(state)

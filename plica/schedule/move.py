@@ -22,14 +22,19 @@ from collections.abc import Iterable, Mapping
 
 from attrs import frozen
 
+from plica.analysis.dependence import scope_of
 from plica.analysis.enclosing import context_of
 from plica.analysis.site import Above, Site
 from plica.core.name import Name
-from plica.ir.loop.statement import Block, For, Seq, Stmt
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.loop.statement import Block, For, Kernel, Seq, Stmt
+from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import FlowStage, common, depth_of, stages, steady, unsettled
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Edited, Instruction, Scene
 from plica.schedule.precondition import bindings_of
 from plica.schedule.problem import Problem
-from plica.schedule.scope_edit import InsertionPoint, parts_of
+from plica.schedule.scope_edit import InsertionPoint, parts_of, reworked, with_scope
 from plica.schedule.touched_box import is_written, reached
 
 LAST = -1
@@ -42,6 +47,39 @@ class MovePlan:
 
     place: InsertionPoint
     nest: Stmt
+
+
+@frozen(eq=False)
+class BlockMove(Instruction):
+    """A block into a loop around others; gives nothing."""
+
+    block: Handle
+    loop: Handle
+    index: int = LAST
+
+    def check(self, scene: Scene) -> Problem | None:
+        plan = self.plan(scene)
+        return plan if isinstance(plan, Problem) else unsafe_after(self, scene)
+
+    def edit(self, scene: Scene) -> Edited:
+        plan = self.plan(scene)
+        assert isinstance(plan, MovePlan)
+        site = scene.block(self.block)
+
+        def change(block: Block) -> Stmt | None:
+            return None if block is site.node else block
+
+        new = reworked(scope_of(scene.kernel, site), change, plan.place, plan.nest)
+        return Edited(with_scope(scene.kernel, site, new))
+
+    def plan(self, scene: Scene) -> MovePlan | Problem:
+        """The new place and loops of the block."""
+        label, loop = scene.block(self.block).node.label, scene.loop(self.loop).node
+        return self.planned(scene.kernel, label, loop.var)
+
+    def planned(self, kernel: Kernel, label: Name, var: ScalarVar) -> MovePlan | Problem:
+        """The same, of a block and a loop that are known by their names."""
+        raise AssertionError(f"{type(self).__name__} moves nothing.")
 
 
 def movable(scope: Stmt, site: Site[Block], target: Site[For]) -> Problem | None:
@@ -128,8 +166,7 @@ def unavailable(
         for writer in every.values():
             if writer is old or buffer not in writer.writes:
                 continue
-            shared = common(writer, new)
-            if not shared:
+            if not (shared := common(writer, new)):
                 continue
             context = context_of(above[: depth_of(above, shared)])
             box = reached([new], buffer, shared, context, written=False)

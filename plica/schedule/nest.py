@@ -69,8 +69,7 @@ def nests_of(root: Stmt, context: Context = EMPTY) -> tuple[Nest, ...] | str:
                 own.update([(var, _at(value, values)) for var, value in pairs])
                 stack.append((stmt.body, loops, own, inside))
                 if stmt.init is not None:
-                    kept = _begun(stmt, loops, own)
-                    if kept is None:
+                    if (kept := _begun(stmt, loops, own)) is None:
                         return f"an init of {stmt.label} that is not apart from its updates"
                     stack.append((stmt.init, kept, own, inside))
             case _:
@@ -103,14 +102,11 @@ def _nest(store: Store, loops: tuple[For, ...], values: Values) -> Nest:
 
 
 def _substituted(store: Store, values: Values) -> Store:
-    found = substitute(store, values) if values else store
-    assert isinstance(found, Store)
-    return found
+    return substitute(store, values) if values else store
 
 
 def _at(term: Scalar, values: Values) -> Scalar:
     if not values:
         return term
     found = substitute(term, values)
-    assert isinstance(found, Scalar)
     return simple(found)

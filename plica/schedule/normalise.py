@@ -75,7 +75,6 @@ def redirected(step: Step, table: Mapping[Handle, Handle]) -> Step:
         return table.get(node, node) if isinstance(node, Handle) else node
 
     moved = map_bottom_up(move, step.instruction)
-    assert isinstance(moved, Instruction)
     return Step(moved, step.decision)
 
 
@@ -175,8 +174,7 @@ def _ordered(trace: Trace, root: Kernel) -> Trace:
         place = number
         here: ReplayState | None = None
         for at in range(number - 1, -1, -1):
-            here = _swapped(trace, reached, number, at, here)
-            if here is None:
+            if (here := _swapped(trace, reached, number, at, here)) is None:
                 break
             if keys[at] > keys[number]:
                 place = at
@@ -195,8 +193,7 @@ def _commutes_down(trace: Trace, reached: list[ReplayState], number: int, place:
     """Whether a step commutes with those before it, down to a place."""
     here: ReplayState | None = None
     for at in range(number - 1, place - 1, -1):
-        here = _swapped(trace, reached, number, at, here)
-        if here is None:
+        if (here := _swapped(trace, reached, number, at, here)) is None:
             return False
     return True
 
@@ -209,8 +206,7 @@ def _swapped(
     moving, other = trace.steps[number], trace.steps[at]
     if any(handle.step == at for handle in handles(moving.instruction)):
         return None
-    early = taken(reached[at], moving)
-    if isinstance(early, Problem):
+    if isinstance(early := taken(reached[at], moving), Problem):
         return None
     if moving.instruction.pure and other.instruction.pure:
         return early
@@ -250,8 +246,7 @@ def spots(state: ReplayState) -> dict[Handle, Spot]:
     blocks = {label: number for number, label in enumerate(map_.blocks)}
     found: dict[Handle, Spot] = {}
     for handle in sorted(state.outputs, key=lambda each: (each.step, each.output)):
-        output = state.outputs[handle]
-        if isinstance(output, int):
+        if isinstance(output := state.outputs[handle], int):
             found[handle] = ("number", output)
         elif isinstance(output, Name):
             if output in blocks:

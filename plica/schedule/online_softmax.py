@@ -29,29 +29,13 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import Combine
-from plica.ir.loop.scalar import (
-    Buffer,
-    Cast,
-    Div,
-    Eq,
-    Intrinsic,
-    Lit,
-    Load,
-    Max,
-    Mul,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    Sub,
-    dtype_of,
-)
 from plica.ir.loop.stage import Each, Fold
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
 from plica.ir.type.dtype import bf16, f16, f32, f64
 
-Linear: TypeAlias = Callable[[Scalar], Scalar]
+Linear: TypeAlias = Callable[[sc.Scalar], sc.Scalar]
 """Something that may as well be done to a sum as to each of its terms."""
 
 
@@ -61,18 +45,20 @@ def _rescaling() -> Combine:
     Nothing is as great as minus infinity: what has that for its greatest counts for nothing.
     """
     old, new = (
-        tuple([ScalarVar(Name(word, at), f32) for at in range(3)]) for word in ("old", "new")
+        tuple([sc.ScalarVar(Name(word, at), f32) for at in range(3)]) for word in ("old", "new")
     )
-    most = Max(old[0], new[0])
+    most = sc.Max(old[0], new[0])
 
-    def share(top: Scalar) -> Scalar:
-        return Select(Eq(top, _LEAST), Lit(0.0, f32), Intrinsic("exp", (Sub(top, most),)))
+    def share(top: sc.Scalar) -> sc.Scalar:
+        return sc.Select(
+            sc.Eq(top, _LEAST), sc.Lit(0.0, f32), sc.Intrinsic("exp", (sc.Sub(top, most),))
+        )
 
     joins = [old[at] * share(old[0]) + new[at] * share(new[0]) for at in (1, 2)]
-    return Combine((_LEAST, Lit(0.0, f32), Lit(0.0, f32)), old, new, (most, *joins))
+    return Combine((_LEAST, sc.Lit(0.0, f32), sc.Lit(0.0, f32)), old, new, (most, *joins))
 
 
-_LEAST: Final = Lit(-math.inf, f32)
+_LEAST: Final = sc.Lit(-math.inf, f32)
 
 RESCALING: Final = _rescaling()
 """How the greatest of some scores, the sum of their exponentials and a weighted sum are joined."""
@@ -85,44 +71,42 @@ def online_softmax(of: Stages) -> Stages | None:
     if len(every) != len(of.stages) or len(of.outputs) != 1:
         return None
     inlined = _inlined(every)
-    folds = [each for each in inlined if isinstance(each.value, Reduce)]
+    folds = [each for each in inlined if isinstance(each.value, sc.Reduce)]
     if len(folds) != 4 or inlined[-1] is folds[-1] or len(inlined) != 5:
         return None
     held, top, total, mixed = folds
-    product = _weighted(mixed, held)
-    if product is None:
+    if (product := _weighted(mixed, held)) is None:
         return None
     weight, value, key = product
     greatest = [load for load in loads(weight) if load.buffer is top.out]
     if len(set(greatest)) != 1:
         return None
     score = _reduced(top, greatest[0], key, "max")
-    element = None if score is None else Intrinsic("exp", (Sub(score, greatest[0]),))
+    element = None if score is None else sc.Intrinsic("exp", (sc.Sub(score, greatest[0]),))
     sums = [load for load in loads(weight) if load.buffer is total.out]
     if score is None or element is None or len(set(sums)) > 1:
         return None
     if not sums or _reduced(total, sums[0], key, "sum") is not element:
         return None
-    after = _linear(weight, element, key)
-    if after is None:
+    if (after := _linear(weight, element, key)) is None:
         return None
     return _folded(of, (held, mixed, inlined[-1]), (score, value, key), after, (top.out, total.out))
 
 
 def _inlined(every: list[Each]) -> list[Each]:
     """The stages that reduce, and the last; others are put where they are read."""
-    held: dict[Buffer, Each] = {}
+    held: dict[sc.Buffer, Each] = {}
     found: list[Each] = []
 
     def put(node: Term) -> Term:
-        if not isinstance(node, Load) or node.buffer not in held:
+        if not isinstance(node, sc.Load) or node.buffer not in held:
             return node
         made = held[node.buffer]
         return substitute(made.value, dict(zip(made.axes, node.indices, strict=True)))
 
     for each in every:
         value = map_bottom_up(put, each.value)
-        assert isinstance(value, Scalar)
+        assert isinstance(value, sc.Scalar)
         new = Each(each.out, each.axes, value)
         if reductions(value) or each is every[-1]:
             found.append(new)
@@ -131,12 +115,12 @@ def _inlined(every: list[Each]) -> list[Each]:
     return found
 
 
-def _weighted(mixed: Each, held: Each) -> tuple[Scalar, Scalar, ScalarVar] | None:
+def _weighted(mixed: Each, held: Each) -> tuple[sc.Scalar, sc.Scalar, sc.ScalarVar] | None:
     """Weights and what they weigh, of a sum of products along the scores."""
     whole = mixed.value
-    if not isinstance(whole, Reduce) or whole.combiner != "sum" or len(whole.axes) != 1:
+    if not isinstance(whole, sc.Reduce) or whole.combiner != "sum" or len(whole.axes) != 1:
         return None
-    if not isinstance(whole.body, Mul):
+    if not isinstance(whole.body, sc.Mul):
         return None
     sides = [whole.body.left, whole.body.right]
     reads = [any(load.buffer is held.out for load in loads(each)) for each in sides]
@@ -146,49 +130,52 @@ def _weighted(mixed: Each, held: Each) -> tuple[Scalar, Scalar, ScalarVar] | Non
     return weight, value, whole.axes[0]
 
 
-def _reduced(of: Each, at: Load, key: ScalarVar, word: str) -> Scalar | None:
+def _reduced(of: Each, at: sc.Load, key: sc.ScalarVar, word: str) -> sc.Scalar | None:
     """What a stage reduces along the scores, at the place where it is read."""
     whole = of.value
-    if not isinstance(whole, Reduce) or whole.combiner != word or len(whole.axes) != 1:
+    if not isinstance(whole, sc.Reduce) or whole.combiner != word or len(whole.axes) != 1:
         return None
     there: dict[Term, Term] = dict(zip(of.axes, at.indices, strict=True))
     body = whole.body
-    if isinstance(body, Cast) and body.dtype is f64:  # terms of f32 are added up in f64
+    if isinstance(body, sc.Cast) and body.dtype is f64:  # terms of f32 are added up in f64
         body = body.value
-    found = substitute(body, {**there, whole.axes[0]: key})
-    return found if isinstance(found, Scalar) else None
+    return substitute(body, {**there, whole.axes[0]: key})
 
 
-def _linear(of: Scalar, element: Scalar, key: ScalarVar) -> Linear | None:
+def _linear(of: sc.Scalar, element: sc.Scalar, key: sc.ScalarVar) -> Linear | None:
     """What is done to an element, where it may be done to a sum of such; else None."""
     steps: list[Linear] = []
 
-    def is_free(term: Scalar) -> bool:
+    def is_free(term: sc.Scalar) -> bool:
         return key not in free_vars(term)
 
     while of is not element:
         match of:
-            case Div(left, right) if is_free(right):
-                steps.append(lambda x, by=right: Div(x, by))  # type: ignore[misc]  # a quotient
+            case sc.Div(left, right) if is_free(right):
+                steps.append(lambda x, by=right: sc.Div(x, by))  # type: ignore[misc]  # a quotient
                 of = left
-            case Mul(left, right) if is_free(right):
-                steps.append(lambda x, by=right: Mul(x, by))  # type: ignore[misc]  # a product
+            case sc.Mul(left, right) if is_free(right):
+                steps.append(lambda x, by=right: sc.Mul(x, by))  # type: ignore[misc]  # a product
                 of = left
-            case Mul(left, right) if is_free(left):
-                steps.append(lambda x, by=left: Mul(by, x))  # type: ignore[misc]  # a product
+            case sc.Mul(left, right) if is_free(left):
+                steps.append(lambda x, by=left: sc.Mul(by, x))  # type: ignore[misc]  # a product
                 of = right
-            case Select(condition, Lit(value) as zero, other) if is_free(condition) and value == 0:
-                steps.append(lambda x, c=condition, z=zero: Select(c, z, x))  # type: ignore[misc]
+            case sc.Select(condition, sc.Lit(value) as zero, other) if (
+                is_free(condition) and value == 0
+            ):
+                steps.append(lambda x, c=condition, z=zero: sc.Select(c, z, x))  # type: ignore[misc]
                 of = other
-            case Select(condition, other, Lit(value) as zero) if is_free(condition) and value == 0:
-                steps.append(lambda x, c=condition, z=zero: Select(c, x, z))  # type: ignore[misc]
+            case sc.Select(condition, other, sc.Lit(value) as zero) if (
+                is_free(condition) and value == 0
+            ):
+                steps.append(lambda x, c=condition, z=zero: sc.Select(c, x, z))  # type: ignore[misc]
                 of = other
-            case Cast(Cast(inner, narrow), wide) if wide is f32 and narrow in (f16, bf16):
+            case sc.Cast(sc.Cast(inner, narrow), wide) if wide is f32 and narrow in (f16, bf16):
                 of = inner  # rounded elsewhere
             case _:
                 return None
 
-    def whole(x: Scalar) -> Scalar:
+    def whole(x: sc.Scalar) -> sc.Scalar:
         for step in reversed(steps):
             x = step(x)
         return x
@@ -199,36 +186,36 @@ def _linear(of: Scalar, element: Scalar, key: ScalarVar) -> Linear | None:
 def _folded(
     of: Stages,
     parts: tuple[Each, Each, Each],
-    terms: tuple[Scalar, Scalar, ScalarVar],
+    terms: tuple[sc.Scalar, sc.Scalar, sc.ScalarVar],
     after: Linear,
-    rows: tuple[Buffer, Buffer],
+    rows: tuple[sc.Buffer, sc.Buffer],
 ) -> Stages:
     """The scores, the fold, and what is made of it."""
     held, mixed, last = parts
     score, value, key = terms
-    assert isinstance(mixed.value, Reduce)
+    assert isinstance(mixed.value, sc.Reduce)
     names = Names(of)
-    triple = tuple([Buffer(names.name(word), mixed.out.shape, f32)
+    triple = tuple([sc.Buffer(names.name(word), mixed.out.shape, f32)
                     for word in ("greatest", "total", "mixed")])  # fmt: skip
     fold = Fold(
-        triple, mixed.axes, (key,), mixed.value.extents, RESCALING, (score, Lit(1.0, f32), value)
+        triple, mixed.axes, (key,), mixed.value.extents, RESCALING, (score, sc.Lit(1.0, f32), value)
     )
 
     def filled(node: Term) -> Term:
-        if not isinstance(node, Load) or node.buffer is not mixed.out:
+        if not isinstance(node, sc.Load) or node.buffer is not mixed.out:
             return node
         there: Mapping[Term, Term] = dict(zip(mixed.axes, node.indices, strict=True))
-        made = after(Load(triple[2], mixed.axes))
+        made = after(sc.Load(triple[2], mixed.axes))
 
         def told(inner: Term) -> Term:
-            if isinstance(inner, Load) and inner.buffer in rows:
-                return Load(triple[rows.index(inner.buffer)], mixed.axes)
-            if isinstance(inner, Cast) and dtype_of(inner.value) is inner.dtype:
+            if isinstance(inner, sc.Load) and inner.buffer in rows:
+                return sc.Load(triple[rows.index(inner.buffer)], mixed.axes)
+            if isinstance(inner, sc.Cast) and sc.dtype_of(inner.value) is inner.dtype:
                 return inner.value
             return inner
 
         return substitute(map_bottom_up(told, made), there)
 
     result = map_bottom_up(filled, last.value)
-    assert isinstance(result, Scalar)
+    assert isinstance(result, sc.Scalar)
     return stages(of.inputs, (held, fold, Each(last.out, last.axes, result)))

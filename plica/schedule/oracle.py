@@ -32,8 +32,7 @@ def agree(
     random = np.random.default_rng(seed)
     arrays: list[Array] = []
     for each in before.params[: before.inputs]:
-        shape = shape_of(each.shape, known)
-        if shape is None:
+        if (shape := shape_of(each.shape, known)) is None:
             message = "The shape of an input does not follow from the sizes that are given."
             raise InputError(Diagnostic("input-shape", message, found=str(each.name)))
         arrays.append(random.integers(-4, 5, shape).astype(each.dtype.numpy))

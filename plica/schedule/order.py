@@ -128,7 +128,7 @@ def begins_at_zero(site: Site[Block]) -> bool:
         if kind == "spatial":
             if not free_vars(binding).isdisjoint(mine):
                 return False
-        elif known(simple(_valued(binding, mine))) != 0:
+        elif known(simple(substitute(binding, mine))) != 0:
             return False
     return True
 
@@ -208,9 +208,3 @@ def _runs_through(site: Site[Block]) -> bool:
 @lru_cache(maxsize=4096)
 def _touches(root: Stmt, buffer: Buffer) -> int:
     return sum(each.buffer is buffer for each in accesses(root))
-
-
-def _valued(term: Scalar, values: Mapping[ScalarVar, Scalar]) -> Scalar:
-    found = substitute(term, values)
-    assert isinstance(found, Scalar)
-    return found

@@ -106,8 +106,7 @@ def bindings_of(site: Site[Block]) -> IterationMap:
 
 def injective(scene: Scene, site: Site[Block]) -> Problem | None:
     """A block of which no instance runs twice."""
-    problem = rectangular(site)
-    if problem is not None:
+    if (problem := rectangular(site)) is not None:
         return problem
     if bindings_of(site).injective:
         return None
@@ -117,8 +116,7 @@ def injective(scene: Scene, site: Site[Block]) -> Problem | None:
 
 def affine(scene: Scene, site: Site[Block]) -> Problem | None:
     """A block of which each instance runs exactly once."""
-    problem = rectangular(site)
-    if problem is not None:
+    if (problem := rectangular(site)) is not None:
         return problem
     if bindings_of(site).bijective:
         return None
@@ -129,8 +127,7 @@ def affine(scene: Scene, site: Site[Block]) -> Problem | None:
 
 def only_loops(scene: Scene, site: Site[Block]) -> Problem | None:
     """A scope in which only loops, blocks and allocations stand."""
-    found = stranger(scope_of(scene.kernel, site))
-    if found is None:
+    if (found := stranger(scope_of(scene.kernel, site))) is None:
         return None
     expected = "only loops and blocks in the scope"
     there = f"a {type(found).__name__} outside any block"
@@ -139,8 +136,7 @@ def only_loops(scene: Scene, site: Site[Block]) -> Problem | None:
 
 def sole_writer(scene: Scene, site: Site[Block]) -> Problem | None:
     """A block whose buffers no other one of its scope writes."""
-    problem = only_loops(scene, site)
-    if problem is not None:
+    if (problem := only_loops(scene, site)) is not None:
         return problem
     every = children(scope_of(scene.kernel, site))
     mine = next(each for each in every if each.block is site.node)
@@ -169,16 +165,13 @@ def complete_or_reduction(scene: Scene, site: Site[Block]) -> Problem | None:
 
 def stage_pipeline(scene: Scene, site: Site[Block]) -> Problem | None:
     """A scope where each buffer's writers come before its readers, in the same iterations."""
-    problem = only_loops(scene, site)
-    if problem is not None:
+    if (problem := only_loops(scene, site)) is not None:
         return problem
     scope = scope_of(scene.kernel, site)
-    problem = _in_stages(scope)
-    if problem is not None:
+    if (problem := _in_stages(scope)) is not None:
         return problem
     for child in children(scope):
-        problem = covered(scene, scene.map.blocks[child.block.label])
-        if problem is not None:
+        if (problem := covered(scene, scene.map.blocks[child.block.label])) is not None:
             return problem
     return None
 
@@ -188,8 +181,7 @@ def _in_stages(scope: Stmt) -> Problem | None:
     read_by: dict[Buffer, Block] = {}
     for child in children(scope):
         for buffer in child.writes:
-            reader = read_by.get(buffer)
-            if reader is not None:
+            if (reader := read_by.get(buffer)) is not None:
                 where, found = f"the block {child.block.label}", f"{reader.label} reads it before"
                 expected = f"{buffer.name} to be written before it is read"
                 return Problem("stage-pipeline", where, expected, found)
@@ -234,8 +226,7 @@ def known_scope(scope: str, where: str) -> Problem | None:
 
 def independent_iterations(scene: Scene, site: Site[For]) -> Problem | None:
     """A loop whose iterations may run in any order, or at once."""
-    met = conflicts(site.node)
-    if not met:
+    if not (met := conflicts(site.node)):
         return None
     names = ", ".join(str(each.name) for each in met)
     expected = "iterations that do not meet in memory"

@@ -106,8 +106,7 @@ def _loops_inside(loop: For) -> frozenset[object]:
     found = set()
     stack = [loop.body]
     while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, For):
+        if isinstance(stmt := stack.pop(), For):
             found.add(stmt.var)
         if not isinstance(stmt, Block):
             stack.extend(substatements(stmt))

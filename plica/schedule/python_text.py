@@ -87,8 +87,7 @@ def form_of(cls: type[Instruction]) -> tuple[tuple[str, str, bool], ...] | None:
 
 @cache
 def _form(cls: type[Instruction]) -> tuple[tuple[str, str, bool], ...] | None:
-    function = function_of(cls)
-    if function is None:
+    if (function := function_of(cls)) is None:
         return None
     params = list(inspect.signature(function).parameters.values())
     fields = field_names(cls)

@@ -44,8 +44,7 @@ class RefusalPlace:
         lines = []
         for line in show_kernel(self.kernel, "kernel").splitlines():
             lines.append(line)
-            marks = [mark for site in self.sites for mark in _marks(line, site.node)]
-            if marks:
+            if marks := [mark for site in self.sites for mark in _marks(line, site.node)]:
                 under = [" "] * max(end for _, end in marks)
                 for start, end in marks:
                     under[start:end] = "^" * (end - start)

@@ -146,8 +146,7 @@ def states(trace: Trace, kernel: Kernel) -> Iterator[ReplayState]:
     """The state after each step; raises `ScheduleRefused` at the first that is illegal."""
     state = begin(kernel)
     for number, step in enumerate(trace.steps):
-        after = taken(state, step)
-        if isinstance(after, Problem):
+        if isinstance(after := taken(state, step), Problem):
             raise refused_step(after, step.instruction, number, state)
         state = after
         yield state

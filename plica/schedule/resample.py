@@ -53,8 +53,7 @@ def resample(
     _, _, found = kernel_of(program, kernel)
     state, steps = begin(found), list[Step]()
     for number, step in enumerate(trace.steps):
-        instruction = step.instruction
-        if isinstance(instruction, Sampling):
+        if isinstance(instruction := step.instruction, Sampling):
             scene = state.scene
             problem = scene.missing(instruction) or instruction.check(scene)
             if problem is not None:
@@ -68,8 +67,7 @@ def resample(
                 decision = instruction.decide(scene, Random(f"{seed}/{number}"))
             check_decision(decision)
             step = Step(instruction, decision)
-        after = taken(state, step)
-        if isinstance(after, Problem):
+        if isinstance(after := taken(state, step), Problem):
             raise refused_step(after, instruction, number, state)
         state = after
         steps.append(step)

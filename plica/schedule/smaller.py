@@ -125,8 +125,7 @@ def _rebuilt(of: C, allocs: Sequence[Buffer], body: Stmt, trace: Trace) -> Itera
     any more, what was written last is the result."""
     free = free_vars(body)
     reads = [n for n, each in enumerate(of.kernel.params[: of.kernel.inputs]) if each in free]
-    writes = [each for each in of.kernel.params[of.kernel.inputs :] if each in free]
-    if not writes:
+    if not (writes := [each for each in of.kernel.params[of.kernel.inputs :] if each in free]):
         stored = [each.buffer for each in statements(body) if isinstance(each, Store)]
         writes = [each for each in stored[-1:] if each in allocs]
     whole = body
@@ -146,8 +145,7 @@ def _without_blocks(trace: Trace, blocks: Sequence[int], gone: int) -> Trace | N
     last = first + blocks[gone]
     steps = []
     for step in trace.steps:
-        of = step.instruction
-        if isinstance(of, GetBlock):
+        if isinstance(of := step.instruction, GetBlock):
             if first <= of.number < last:
                 return None
             if of.number >= last:

@@ -44,8 +44,7 @@ def read(kind: object, fields: Mapping[str, Any], place: Place | None) -> Instru
         expected = "a kind of instruction that is installed"
         refuse("unknown-class", "No instruction has this kind.", place, expected, repr(kind), hint)
     names = field_names(cls)
-    unknown = [name for name in fields if name not in names]
-    if unknown:
+    if unknown := [name for name in fields if name not in names]:
         hint = did_you_mean(unknown[0], names)
         expected = f"the fields {', '.join(names)}" if names else "no fields"
         message = f"{kind} has no field {unknown[0]!r}."
@@ -55,8 +54,7 @@ def read(kind: object, fields: Mapping[str, Any], place: Place | None) -> Instru
         if field.name not in fields and field.default is attrs.NOTHING:
             refuse("bad-json", f"{kind} misses the field {field.name!r}.", place)
         values.append(fields.get(field.name, field.default))
-    wrong = misfit(cls, values)
-    if wrong is not None:
+    if (wrong := misfit(cls, values)) is not None:
         refuse("bad-json", wrong, place)
     try:
         return cls(*values)

@@ -60,8 +60,7 @@ def trimmed(loop: For, context: Context) -> For:
     found: dict[Scalar, None] | None = None
     stack: list[Stmt] = [loop.body]
     while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, Block):
+        if isinstance(stmt := stack.pop(), Block):
             mine = {
                 each.right: None
                 for each in conjuncts(stmt.predicate)
@@ -109,8 +108,7 @@ def mapped(root: Stmt, change: Callable[[Stmt, Context], Stmt], context: Context
                     stmt = with_inside(stmt, position, new[position])
             done.append(stmt)
             continue
-        stmt = change(stmt, known)
-        if isinstance(stmt, Block):
+        if isinstance(stmt := change(stmt, known), Block):
             done.append(stmt)
             continue
         deeper = known
@@ -131,8 +129,7 @@ def _bound(loop: For) -> set[ScalarVar]:
     found = {loop.var}
     stack: list[Stmt] = [loop.body]
     while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, For):
+        if isinstance(stmt := stack.pop(), For):
             found.add(stmt.var)
         if not isinstance(stmt, Block):
             stack.extend(substatements(stmt))

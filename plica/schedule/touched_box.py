@@ -194,6 +194,4 @@ def at_values(term: Scalar, values: dict[ScalarVar, Scalar]) -> Scalar:
     """A term where variables have these values."""
     if free_vars(term).isdisjoint(values):
         return term
-    found = substitute(term, values)
-    assert isinstance(found, Scalar)
-    return found
+    return substitute(term, values)

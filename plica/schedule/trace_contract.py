@@ -29,8 +29,7 @@ def step_contracts(trace: Trace, kernel: Kernel) -> Iterator[Contract]:
     """What each step keeps where it is taken; raises `ScheduleRefused` at one that is illegal."""
     state = begin(kernel)
     for number, step in enumerate(trace.steps):
-        after = taken(state, step)
-        if isinstance(after, Problem):
+        if isinstance(after := taken(state, step), Problem):
             raise refused_step(after, step.instruction, number, state)
         yield step.instruction.keeps(state.scene)
         state = after

@@ -84,22 +84,19 @@ def _travelled(
     cut = ""
     asked = step
     if missing:
-        less = fewer(step.instruction, frozenset(missing))
-        if less is None:
+        if (less := fewer(step.instruction, frozenset(missing))) is None:
             why = f"step {missing[0].step} gives no {missing[0].sort} here"
             return here, Fate(number, step, "dropped", why, None)
         asked, cut = Step(less, step.decision), f"without {len(missing)} that are not there"
     asked = redirected(asked, here.now)
-    alone = _alone(asked.instruction)
-    if alone is not None:
+    if (alone := _alone(asked.instruction)) is not None:
         onward = evolve(here, now=here.now.set(Handle(number, 0, alone.sort), alone))
         return onward, Fate(
             number, step, "adapted", "one loop is left: nothing is to be done", None
         )
     first: Problem | None = None
     for candidate, how in _options(here, number, asked, blocks, origin):
-        after = taken(here.state, candidate)
-        if isinstance(after, Problem):
+        if isinstance(after := taken(here.state, candidate), Problem):
             first = first or after
             continue
         said = "; ".join(each for each in (cut, how) if each)
@@ -129,8 +126,7 @@ def _options(
     if not isinstance(asked.instruction, GetBlock):
         yield from candidates(asked, here.state.scene, origin)
         return
-    found = counterpart(asked.instruction, number, here.state.scene, blocks)
-    if found is not None:
+    if (found := counterpart(asked.instruction, number, here.state.scene, blocks)) is not None:
         same = found is asked.instruction
         how = "" if same else f"the block {found.number} of the role {found.role!r}"
         yield Step(found), how

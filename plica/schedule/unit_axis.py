@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from plica.core.binding import substitute
 from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
-from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import Buffer, Load, Reduce, ScalarVar, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads, reductions, stages
 from plica.ir.type.dim import known
@@ -135,12 +135,10 @@ def _stage(
                 sizes = tuple([n for a, n in zip(terms, extents, strict=True) if a in kept])
                 left = {axis: index(0) for axis in terms if axis not in kept}
                 inside = substitute(body, dict(left))
-                assert isinstance(inside, Scalar)
                 return Reduce(combiner, kept, sizes, inside, runs)
             case _:
                 return node
 
     value = map_bottom_up(change, of.value)
     value = substitute(value, {axis: index(0) for axis in of.axes if axis not in axes})
-    assert isinstance(value, Scalar)
     return Each(views[of.out], axes, value)

@@ -235,8 +235,7 @@ def _made_inside(block: st.Block) -> frozenset[sc.Buffer]:
     found = set()
     stack: list[st.Stmt] = [block]
     while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, st.Alloc):
+        if isinstance(stmt := stack.pop(), st.Alloc):
             found.add(stmt.buffer)
         stack.extend(st.substatements(stmt))
     return frozenset(found)

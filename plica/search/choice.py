@@ -78,8 +78,7 @@ def choices(tasks: Sequence[Task], records: Records, target: AnyTarget) -> Choic
     for task in tasks:
         reasons: list[str] = []
         for each in (*records.best.get(task.key, ()), *_by_anchor(task, records)):
-            found = applied(each, task, target)
-            if isinstance(found, ChosenSchedule):
+            if isinstance(found := applied(each, task, target), ChosenSchedule):
                 chosen[task.key] = found
                 rows.append(ChoiceRow(task.name, task.weight, "tuned", _said(each)))
                 break

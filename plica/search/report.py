@@ -81,8 +81,7 @@ def _dots(of: Course) -> tuple[float | None, ...]:
 
 def _split(courses: Sequence[Course]) -> str:
     """How the time of trials was spent."""
-    measured = sum(each.measured for each in courses)
-    if not measured:
+    if not (measured := sum(each.measured for each in courses)):
         return ""
     stages = dict[str, float]()
     for course in courses:
@@ -109,8 +108,7 @@ def plot(
 ) -> str:
     """Seconds over trials: a line for each name, and single trials as dots."""
     left, right, top, bottom = 64, 12, 10, 34
-    whole = [each for line in lines.values() for each in line if each is not None]
-    if not whole:
+    if not (whole := [each for line in lines.values() for each in line if each is not None]):
         return ""
     # A trial far above the curve would flatten it: those are drawn at the upper edge.
     low, high = min(whole) * 0.95, min(max(whole), 8 * min(whole)) * 1.05

@@ -51,11 +51,9 @@ class Standing:
 
 def next_task(standings: Sequence[Standing]) -> int | None:
     """The number of the piece to go on with; None where none has anything left."""
-    open_ = [n for n, each in enumerate(standings) if not each.finished]
-    if not open_:
+    if not (open_ := [n for n, each in enumerate(standings) if not each.finished]):
         return None
-    new = [n for n in open_ if not standings[n].best]
-    if new:
+    if new := [n for n in open_ if not standings[n].best]:
         return new[0]
     gains = [gain(standings[n], standings) for n in open_]
     return open_[gains.index(max(gains))]
@@ -63,8 +61,7 @@ def next_task(standings: Sequence[Standing]) -> int | None:
 
 def gain(of: Standing, among: Sequence[Standing]) -> float:
     """How many seconds of the whole one more batch promises."""
-    best = of.best[-1]
-    if best is None:
+    if (best := of.best[-1]) is None:
         # Nothing has worked yet: it is worth what the slowest piece is worth.
         known = [e.weight * e.best[-1] for e in among if e.best and e.best[-1] is not None]
         return max(known, default=1.0) / (1 + len(of.best))

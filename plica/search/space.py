@@ -91,8 +91,7 @@ def sketch(name: str, kernel: Kernel, trace: Trace, form: Stages | None = None) 
             if support is not None and len(support.members) > 1:
                 steps.append(number)
                 supports.append(support)
-        after = taken(state, step)
-        if isinstance(after, Problem):
+        if isinstance(after := taken(state, step), Problem):
             raise refused_step(after, step.instruction, number, state)
         state = after
     whole = from_kernel(kernel) if form is None else form

@@ -64,8 +64,7 @@ class Tuning:
 
 def tuning_of(target: AnyTarget) -> Tuning:
     """The record of a target's kind; one for which nothing is searched is refused."""
-    where = backend_of(target).tuning
-    if not where:
+    if not (where := backend_of(target).tuning):
         message = f"Schedules are not searched for the target {target.describe()!r}."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu or cuda"))
     found = resolve_name(where)

@@ -101,8 +101,7 @@ def tuned_module(  # noqa: PLR0917  # a search is these things
     measurer: Measurer | None = None,
 ) -> Tuned:
     """Search the schedules of all kernels of a module for a machine."""
-    of = tuning_of(target).space
-    if of is None:
+    if (of := tuning_of(target).space) is None:
         raise not_by_kernels(target)
     subjects: list[TuningSubject] = []
     fixed: list[str] = []
@@ -124,8 +123,7 @@ def tuned_kernel(  # noqa: PLR0917  # as `tuned_module`
     measurer: Measurer | None = None,
 ) -> Tuned:
     """Search the schedules of a kernel that somebody wrote."""
-    of = tuning_of(target).space_of_kernel
-    if of is None:
+    if (of := tuning_of(target).space_of_kernel) is None:
         raise not_by_kernels(target)
     space = of(kernel, target)
     subject = TuningSubject(KernelTask(kernel, name), space)

@@ -214,8 +214,7 @@ def tuned(
     searches = [run.begun(each) for each in subjects]
     spent = 0
     while spent < trials and (seconds is None or clock() - start < seconds):
-        number = next_task([each.standing for each in searches])
-        if number is None:
+        if (number := next_task([each.standing for each in searches])) is None:
             break
 
         def told(course: Course, number: int = number) -> None:
@@ -249,8 +248,7 @@ def _batch(search: _Search, run: Run, most: int, told: Callable[[Course], None])
         told(course)
 
     for each in points:
-        kept = found[each]
-        if kept is not None:
+        if (kept := found[each]) is not None:
             course = _observed(course, each, kept)
     if len(missing) < len(points):
         told(course)
@@ -307,8 +305,7 @@ def _decided(course: Course, run: Run) -> Course:
     timed = run.measurer.finals(course.subject.task, course.subject.space, points)
     for trial, each in enumerate(timed):
         run.database.put(run.record(course.subject, each, trial, FINAL))
-    order = ranked(timed)
-    if not order:
+    if not (order := ranked(timed)):
         return course
     winner = order[0]
     return evolve(course, winner=Observation(winner.point, winner.cost, "", winner.noise))

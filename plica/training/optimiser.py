@@ -107,8 +107,7 @@ def _made(
     if names[2 : 2 + len(slots)] != slots:
         message = f"The memory of the rule {name} does not follow its weight and its slope."
         raise _refused(name, message, ", ".join(slots), ", ".join(names[2:]))
-    wrong = [each for each in rule.params if not _is_number(each.type)]
-    if wrong:
+    if wrong := [each for each in rule.params if not _is_number(each.type)]:
         message = f"The rule {name} is not one for single numbers."
         raise _refused(name, message, "floats of rank 0", f"{wrong[0].name}: {wrong[0].type}")
     found = rule.ret.items if isinstance(rule.ret, TupleType) else (rule.ret,)

@@ -131,8 +131,7 @@ def _floats(of: Type | None) -> bool:
 
 
 def _check(chosen: Sequence[Var]) -> None:
-    wrong = [each for each in chosen if not isinstance(each.type, TensorType)]
-    if wrong:
+    if wrong := [each for each in chosen if not isinstance(each.type, TensorType)]:
         raise InputError(
             *[
                 Diagnostic(

@@ -188,8 +188,7 @@ class Trainer:
                 message = f"Input {port.name!r} is not given."
                 wrong.append(Diagnostic("input-missing", message, Place(node=port.name)))
                 continue
-            taken = port.take(values[port.name])
-            if isinstance(taken, Diagnostic):
+            if isinstance(taken := port.take(values[port.name]), Diagnostic):
                 wrong.append(taken)
             else:
                 found.append(taken)

@@ -152,7 +152,7 @@ def test_bound_variables_make_way() -> None:
     both = Bind((X, X1), (Leaf(1), Leaf(2)), Many("l", (X, X1, Y)))
     found = substitute(both, {Y: X})
     assert alpha_equal(found, naive_substitute(both, {Y: X}, [0]))
-    assert len(set(found.vars)) == 2  # type: ignore[attr-defined]  # it is a Bind still
+    assert len(set(found.vars)) == 2
 
 
 def test_a_variable_that_changes_with_its_type_captures_nothing() -> None:
@@ -234,5 +234,5 @@ def test_deep_and_shared_terms() -> None:
         around: Any = Fix(X, X, Pair(term, Y))  # type: ignore[arg-type]  # toys of the toy language
         assert free_vars(around) == {Y}
         found = substitute(around, {Y: X})
-        assert found.body.left is term  # type: ignore[attr-defined]
+        assert found.body.left is term
         assert free_vars(found) == {X}

@@ -80,7 +80,7 @@ def test_bottom_up_sees_new_children_and_top_down_old_ones() -> None:
             case _:
                 return node
 
-    term = Pair(Leaf(1), Leaf("right"))
+    term: Term = Pair(Leaf(1), Leaf("right"))
     assert map_bottom_up(swap, term) is Leaf("right")
     assert map_top_down(swap, term) is Pair(Leaf(2), Leaf("right"))
 

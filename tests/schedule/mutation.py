@@ -181,7 +181,7 @@ def shifted(block: Block) -> Block:
     if not isinstance(body, Store) or not body.indices or known(block.extents[0]) == 1:
         return block
     moved = substitute(body.value, {block.vars[0]: (block.vars[0] + 1) % block.extents[0]})
-    return with_parts(block, body=Store(body.buffer, body.indices, moved))  # type: ignore[arg-type]
+    return with_parts(block, body=Store(body.buffer, body.indices, moved))
 
 
 def same_name(before: Kernel, made: Edited) -> Kernel:

@@ -32,8 +32,7 @@ def bounds(term: sc.Scalar, context: Context = EMPTY) -> Interval:
 def of_term(term: sc.Scalar, known: Knowledge) -> Interval:
     """As `bounds`, with the tables of the context at hand."""
     memo = known.bounds
-    found = memo.get(term)
-    if found is not None:
+    if (found := memo.get(term)) is not None:
         return found
     if known.impossible:
         return EVERYTHING
@@ -43,8 +42,7 @@ def of_term(term: sc.Scalar, known: Knowledge) -> Interval:
         if node in memo:
             stack.pop()
             continue
-        missing = [kid for kid in _parts(node, known) if kid not in memo]
-        if missing:
+        if missing := [kid for kid in _parts(node, known) if kid not in memo]:
             stack += missing
         else:
             stack.pop()
@@ -67,8 +65,7 @@ def of_polynomial(of: Polynomial, known: Knowledge) -> Interval:
     if known.forms and len(of.terms) > 1:
         content = of.content()
         form = frozenset((k, c // content) for k, c in of.terms.items())
-        said = known.forms.get(form)
-        if said is not None:
+        if (said := known.forms.get(form)) is not None:
             total = total.meet(said.scaled(content).shifted(of.constant))
     return total
 
@@ -116,8 +113,7 @@ _LOGIC: Final = frozenset({sc.Eq, sc.Ne, sc.Lt, sc.Le, sc.And, sc.Or, sc.Not})
 def mentions_data(term: sc.Scalar, known: Knowledge) -> bool:
     """Whether the value of an index term depends on anything but variables."""
     memo = known.data
-    found = memo.get(term)
-    if found is not None:
+    if (found := memo.get(term)) is not None:
         return found
     stack = [term]
     while stack:
@@ -126,8 +122,7 @@ def mentions_data(term: sc.Scalar, known: Knowledge) -> bool:
             stack.pop()
             continue
         kids = _arithmetic_parts(node)
-        missing = [kid for kid in kids if kid not in memo]
-        if missing:
+        if missing := [kid for kid in kids if kid not in memo]:
             stack += missing
             continue
         stack.pop()
@@ -195,10 +190,8 @@ def _of_node(node: sc.Scalar, known: Knowledge) -> Interval:
         found = (
             a.least(b) if kind == "least" else a.greatest(b) if kind == "greatest" else a.hull(b)
         )
-    if known.forms:
-        said = known.forms.get(frozenset({(node, 1)}))
-        if said is not None:
-            return found.meet(said)
+    if known.forms and (said := known.forms.get(frozenset({(node, 1)}))) is not None:
+        return found.meet(said)
     return found
 
 

@@ -58,8 +58,7 @@ def rank(key: Key, known: Knowledge) -> tuple[object, ...]:
     Products with a variable that the context does not know come last, as they come.  Where nothing
     is known of anything, variables are nobody's but their names': these decide.
     """
-    found = known.ranks.get(key)
-    if found is not None:
+    if (found := known.ranks.get(key)) is not None:
         return found
     parts = key.atoms if isinstance(key, Product) else (key,)
     places: list[int] = []
@@ -70,8 +69,7 @@ def rank(key: Key, known: Knowledge) -> tuple[object, ...]:
         return known.ranks[key]
     for part in parts:
         for variable in free_vars(part):
-            place = known.order.get(variable)
-            if place is None:
+            if (place := known.order.get(variable)) is None:
                 known.ranks[key] = _LAST
                 return _LAST
             places.append(place)
@@ -102,8 +100,7 @@ def _mark(root: Scalar, known: Knowledge) -> bytes:
             stack.pop()
             continue
         kids = [kid for kid in node._children if isinstance(kid, Scalar)]
-        missing = [kid for kid in kids if kid not in memo]
-        if missing:
+        if missing := [kid for kid in kids if kid not in memo]:
             stack += missing
             continue
         stack.pop()
@@ -139,13 +136,11 @@ def quotient(of: Polynomial, by: int, known: Knowledge, depth: int = 0) -> Polyn
             rest = _split(rest, common)[0]
             by //= common
             continue
-        narrowed = _without_low_part(rest, by, known)
-        if narrowed is not None:
+        if (narrowed := _without_low_part(rest, by, known)) is not None:
             rest, common, _ = narrowed
             by //= common
             continue
-        inside = _single(rest)
-        if isinstance(inside, FloorDiv):
+        if isinstance(inside := _single(rest), FloorDiv):
             step = _literal(inside.right)
             if step is not None and step > 0 and step * by <= GREATEST:
                 rest = known.polynomial(inside.left).shifted(rest.constant * step)
@@ -183,8 +178,7 @@ def remainder(of: Polynomial, by: int, known: Knowledge, depth: int = 0) -> Poly
             scale *= common
             by //= common
             continue
-        narrowed = _without_low_part(rest, by, known)
-        if narrowed is not None:
+        if (narrowed := _without_low_part(rest, by, known)) is not None:
             rest, common, low_part = narrowed
             offset = offset.plus(low_part, scale)
             scale *= common
@@ -200,8 +194,7 @@ def remainder(of: Polynomial, by: int, known: Knowledge, depth: int = 0) -> Poly
 
 def quotient_by(of: Polynomial, by: Polynomial, known: Knowledge) -> Polynomial | None:
     """`of // by` for a divisor that is no number; None where nothing can be pulled out."""
-    parts = _apart(of, by, known)
-    if parts is None:
+    if (parts := _apart(of, by, known)) is None:
         return None
     whole, rest = parts
     if not rest.terms and rest.constant == 0:
@@ -218,8 +211,7 @@ def quotient_by(of: Polynomial, by: Polynomial, known: Knowledge) -> Polynomial 
 
 def remainder_by(of: Polynomial, by: Polynomial, known: Knowledge) -> Polynomial | None:
     """`of % by` for a divisor that is no number; None where nothing can be left out."""
-    parts = _apart(of, by, known)
-    if parts is None:
+    if (parts := _apart(of, by, known)) is None:
         return None
     whole, rest = parts
     if not rest.terms and rest.constant == 0:
@@ -237,8 +229,7 @@ def gathered(of: Polynomial, known: Knowledge) -> Polynomial | None:
     while True:
         if not any(key.__class__ is FloorDiv or key.__class__ is FloorMod for key in of.terms):
             return of
-        smaller = _gathered_once(of, known)
-        if smaller is None:
+        if (smaller := _gathered_once(of, known)) is None:
             return of
         of = smaller
 
@@ -289,8 +280,7 @@ def _congruent(a: Polynomial, b: Polynomial, modulus: int) -> bool:
 def _view(term: Scalar, known: Knowledge) -> tuple[Polynomial, int]:
     """A term as `value // step`; the step is 1 where it is no quotient."""
     of = known.polynomial(term)
-    inside = _single(of)
-    if isinstance(inside, FloorDiv):
+    if isinstance(inside := _single(of), FloorDiv):
         value, step = _quotient_view(inside, known)
         if step:
             return value.shifted(of.constant * step), step
@@ -360,8 +350,7 @@ def _without_low_part(
     """`of = g*high + low` with `g` a divisor of `by` and `0 <= low < g`; the greatest such g."""
     divisors = sorted({gcd(c, by) for c in of.terms.values()} - {1}, reverse=True)
     for g in divisors:
-        low = {k: c for k, c in of.terms.items() if c % g}
-        if not low:
+        if not (low := {k: c for k, c in of.terms.items() if c % g}):
             continue
         part = Polynomial(of.constant % g, low)
         least, most = of_polynomial(part, known)

@@ -90,8 +90,7 @@ def _branches(
         case sc.Select(c, a, b):  # of bools
             return [((c, a, *rest), done), ((negated(c), b, *rest), done)]
         case sc.Lt(a, b) | sc.Le(a, b) | sc.Eq(a, b) if sc.dtype_of(a) is i64:
-            choice = _innermost_choice(first)
-            if choice is None:
+            if (choice := _innermost_choice(first)) is None:
                 return [(rest, (*done, _constraint(first)))]
             return [
                 ((*said, *(replaced(each, choice, by) for each in (first, *rest))), done)
@@ -156,8 +155,7 @@ def replaced(term: sc.Scalar, old: sc.Scalar, new: sc.Scalar) -> sc.Scalar:
         if not is_structure(node):
             memo[node] = node
             continue
-        missing = [k for k in node._children if isinstance(k, sc.Scalar) and k not in memo]
-        if missing:
+        if missing := [k for k in node._children if isinstance(k, sc.Scalar) and k not in memo]:
             stack += missing
             continue
         kids = tuple([memo[k] if isinstance(k, sc.Scalar) else k for k in node._children])
@@ -203,12 +201,10 @@ def linearised(system: System) -> Linearised | None:
     result: list[LinearConstraint] = []
     for term, equality in system:
         for node in _arithmetic_order(term, memo):
-            made = _linear(node, memo, fresh)
-            if made is None:
+            if (made := _linear(node, memo, fresh)) is None:
                 return None
             memo[node] = made
-        whole = _closed(memo[term], fresh)
-        if whole is None:
+        if (whole := _closed(memo[term], fresh)) is None:
             return None
         result.append(LinearConstraint(whole, equality))
     return Linearised(tuple(result), not fresh)
@@ -268,7 +264,6 @@ def _closed(of: Polynomial, fresh: dict[object, sc.Scalar]) -> sc.Scalar | None:
 
 
 def _unknown(key: object, fresh: dict[object, sc.Scalar]) -> sc.Scalar:
-    found = fresh.get(key)
-    if found is None:
+    if (found := fresh.get(key)) is None:
         found = fresh[key] = sc.ScalarVar(Name("unknown", len(fresh)), i64)
     return found

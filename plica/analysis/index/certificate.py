@@ -205,8 +205,7 @@ def _exhausted(
     given = {variable: Interval(low, high) for variable, low, high in ranges}
     if given.keys() != set(unknowns) or any(stated.get(v) != given[v] for v in given):
         return False
-    points = points_of(ranges)
-    if points is None:
+    if (points := points_of(ranges)) is None:
         return False
     allowed = all_values((condition, *context.conditions()), points)
     truth = allowed[0]
@@ -262,8 +261,7 @@ def _contradictory(condition: sc.Scalar, context: Context, cases: Sequence[Contr
 
 
 def _contradicts(system: System, why: Contradiction) -> bool:
-    plain = linearised(system)
-    if plain is None:
+    if (plain := linearised(system)) is None:
         return False
     if why.periods is None:
         matrix, constants = rows_by_quotient(plain.system)

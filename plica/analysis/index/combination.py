@@ -35,8 +35,7 @@ def contradiction(rows: Sequence[Polynomial]) -> list[Fraction] | None:
         if row.constant:
             equations[-1][column] = Fraction(-row.constant)
     right = [Fraction(0)] * len(places) + [Fraction(1)]
-    found = _solved(equations, right, len(rows))
-    if found is None:
+    if (found := _solved(equations, right, len(rows))) is None:
         return None
     return [found.get(column, Fraction(0)) for column in range(len(rows))]
 
@@ -108,15 +107,13 @@ def _pivot(
         if i != leave and times:
             right[i] -= times * right[leave]
             _subtract(row, head, times)
-    times = goal.get(enter)
-    if times:
+    if times := goal.get(enter):
         _subtract(goal, head, times)
 
 
 def _subtract(row: dict[int, Fraction], head: dict[int, Fraction], times: Fraction) -> None:
     for column, value in head.items():
-        new = row.get(column, Fraction(0)) - times * value
-        if new:
+        if new := row.get(column, Fraction(0)) - times * value:
             row[column] = new
         else:
             row.pop(column, None)

@@ -185,8 +185,7 @@ def negated(condition: sc.Scalar) -> sc.Scalar:
                 needs = [(left, True), (right, True)]
             case _:
                 needs = []
-        missing = [each for each in needs if each not in memo]
-        if missing:
+        if missing := [each for each in needs if each not in memo]:
             stack += missing
             continue
         stack.pop()

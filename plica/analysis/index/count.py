@@ -45,8 +45,7 @@ def positive_dims(extents: Iterable[Scalar], conditions: Iterable[Scalar]) -> fr
 
 def is_natural(term: Scalar) -> bool:
     """Whether it is at least 0: a number, or a sum of products of dims, which count things."""
-    number = known(term)
-    if number is not None:
+    if (number := known(term)) is not None:
         return number >= 0
     for atoms, coefficient in polynomial(term).values():
         if coefficient < 0:
@@ -61,8 +60,7 @@ def times(*factors: Scalar) -> Scalar:
     """The product of dims."""
     total, symbols = 1, []
     for each in factors:
-        number = known(each)
-        if number is None:
+        if (number := known(each)) is None:
             symbols.append(each)
         else:
             total *= number

@@ -75,14 +75,12 @@ def make(step: Made, rows: Sequence[Polynomial]) -> Polynomial | None:
 
 
 def _stripped(row: Polynomial, sign_row: Polynomial) -> Polynomial | None:
-    sign = sign_of(sign_row)
-    if sign is None:
+    if (sign := sign_of(sign_row)) is None:
         return None
     unknown, direction = sign
     quotient = NOTHING
     for key, coefficient in row.terms.items():
-        rest = _over(key, unknown)
-        if rest is None:
+        if (rest := _over(key, unknown)) is None:
             return None
         quotient = quotient.plus(rest, coefficient)
     if row.constant > 0:
@@ -94,8 +92,7 @@ def _stripped(row: Polynomial, sign_row: Polynomial) -> Polynomial | None:
 def _substituted(row: Polynomial, low: Polynomial, high: Polynomial) -> Polynomial | None:
     if low.scaled(-1) != high:
         return None
-    unknown = solvable(low)
-    if unknown is None:
+    if (unknown := solvable(low)) is None:
         return None
     coefficient = low.terms[unknown]
     others = Polynomial(low.constant, {k: c for k, c in low.terms.items() if k is not unknown})

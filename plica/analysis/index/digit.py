@@ -91,14 +91,12 @@ class Digits:
 
     def restrict(self, condition: sc.Scalar) -> bool:
         """Take it that a condition holds; whether that is something to take account of."""
-        pair = comparison(condition)
-        if pair is None:
+        if (pair := comparison(condition)) is None:
             return False
         found, below = self.sum_of(pair[0]), normal_dim(pair[1])
         if found is None or found.base is not ZERO or not self.is_constant(below):
             return False
-        chain = compact(found)
-        if chain is None:
+        if (chain := compact(found)) is None:
             return False
         whole = len(chain) == 1 and chain[0][1].top and chain[0][1].lower is ONE
         source = chain[0][1].source if whole else self._source(found)
@@ -130,8 +128,7 @@ class Digits:
             elif self.is_constant(node):
                 memo[node] = DigitSum((), normal_dim(node))
             elif isinstance(node, sc.Add | sc.Sub | sc.Mul | sc.FloorDiv | sc.FloorMod):
-                missing = [kid for kid in (node.left, node.right) if kid not in memo]
-                if missing:
+                if missing := [kid for kid in (node.left, node.right) if kid not in memo]:
                     stack += missing
                     continue
                 memo[node] = self._operation(node, memo[node.left], memo[node.right])
@@ -215,8 +212,7 @@ class Digits:
         high: dict[Digit, sc.Scalar] = {}
         low: dict[Digit, sc.Scalar] = {}
         for scale, digit in of.parts:
-            divided = quotient(scale, by)
-            if divided is None:
+            if (divided := quotient(scale, by)) is None:
                 low[digit] = scale
             else:
                 high[digit] = divided
@@ -230,13 +226,11 @@ class Digits:
             if not whole:
                 return DigitSum((), normal_dim(rest % by))
             return DigitSum(upper.parts, plus(upper.base, normal_dim(rest // by)))
-        last = reach(under)
-        if last is None:
+        if (last := reach(under)) is None:
             return None
         if at_least(by, plus(last, ONE)):
             return upper if whole else under
-        inner = self._part(under, by, whole=whole)
-        if inner is None:
+        if (inner := self._part(under, by, whole=whole)) is None:
             return None
         return self._plus(upper, inner, ONE) if whole else inner
 
@@ -268,8 +262,7 @@ class Digits:
             high: dict[Digit, sc.Scalar] = {}
             low: dict[Digit, sc.Scalar] = {}
             for scale, digit in of.parts:
-                divided = quotient(scale, step)
-                if divided is None:
+                if (divided := quotient(scale, step)) is None:
                     low[digit] = scale
                 else:
                     high[digit] = divided
@@ -367,8 +360,7 @@ def compact(of: DigitSum) -> tuple[tuple[sc.Scalar, Digit], ...] | None:
 
 def separable(of: DigitSum) -> tuple[tuple[sc.Scalar, Digit], ...] | None:
     """The parts from the smallest up, where each scale is more than the smaller ones reach."""
-    exact = compact(of)
-    if exact is not None:
+    if (exact := compact(of)) is not None:
         return exact
     order = sorted(of.parts, key=lambda part: _size(part[0]))
     last: sc.Scalar = ZERO

@@ -80,15 +80,13 @@ def _part(
             return None
         else:
             rest.append((scale, digit))
-    chain = compact(DigitSum(tuple(mine), ZERO))
-    if chain is None:
+    if (chain := compact(DigitSum(tuple(mine), ZERO))) is None:
         return None
     size = times(*[digit.extent for _, digit in chain])
     base = quotient(whole.base, size)
     scaled: list[tuple[Scalar, Digit]] = []
     for scale, digit in rest:
-        new = quotient(scale, size)
-        if new is None:
+        if (new := quotient(scale, size)) is None:
             return None
         scaled.append((new, digit))
     if base is None:

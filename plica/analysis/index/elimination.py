@@ -160,8 +160,7 @@ def _settled(
         if not any(row):
             still &= ~np.asarray(constant < 0, dtype=np.bool_)
             continue
-        j = best.get(row)
-        if j is None:
+        if (j := best.get(row)) is None:
             best[row] = i
         elif not (constant >= rows[j][1]).all():
             if (constant <= rows[j][1]).all():

@@ -65,13 +65,11 @@ def image_shape(of: IndexMap, shape: tuple[Scalar, ...]) -> tuple[Scalar, ...] |
 
 def inverse(of: IndexMap, shape: tuple[Scalar, ...]) -> Inverse | None:
     """The inverse on indices within a shape, None where the map is not shown to have one."""
-    image = image_shape(of, shape)
-    if image is None:
+    if (image := image_shape(of, shape)) is None:
         return None
     whole = _map(of, shape, image)
     variables = _names(of)
-    point = whole.inverse(variables)
-    if point is None:
+    if (point := whole.inverse(variables)) is None:
         return None
     context = EMPTY
     for var, size in zip(variables, image, strict=True):

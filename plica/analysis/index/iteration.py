@@ -163,13 +163,11 @@ class IterationMap:
                 _read_off(each, value, digits)
         found: dict[Scalar, Scalar] = {}
         for term, inside in reversed(self._digits.composites.items()):
-            whole = self._assembled(term, digits)
-            if whole is not None:
+            if (whole := self._assembled(term, digits)) is not None:
                 found[term] = whole
                 _read_off(inside, whole, digits)
         for var in self._digits.loops:
-            whole = self._assembled(var, digits)
-            if whole is not None:
+            if (whole := self._assembled(var, digits)) is not None:
                 found[var] = whole
         return found
 
@@ -195,8 +193,7 @@ class IterationMap:
 
 def _read_off(of: DigitSum, value: Scalar, digits: dict[Digit, Scalar]) -> None:
     """The digits of a sum from its value, where they do not overlap."""
-    order = separable(of)
-    if order is None:
+    if (order := separable(of)) is None:
         return
     rest = value if of.base is ZERO else value - of.base
     for at in range(len(order) - 1, -1, -1):  # from the top: below it is less than its scale

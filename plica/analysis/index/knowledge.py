@@ -94,8 +94,7 @@ _tables: Final[weakref.WeakKeyDictionary[Context, Knowledge]] = weakref.WeakKeyD
 
 def knowledge(context: Context) -> Knowledge:
     """The tables of a context, made once."""
-    found = _tables.get(context)
-    if found is None:
+    if (found := _tables.get(context)) is None:
         found = _derive(context)
         _tables[context] = found
     return found

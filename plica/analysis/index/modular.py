@@ -32,8 +32,7 @@ def modular(term: Scalar, context: Context = EMPTY) -> Residue:
 def residue(term: Scalar, known: Knowledge) -> Residue:
     """As `modular`, with the tables of the context at hand."""
     memo = known.residue_of
-    found = memo.get(term)
-    if found is not None:
+    if (found := memo.get(term)) is not None:
         return found
     stack = [term]
     while stack:
@@ -41,8 +40,7 @@ def residue(term: Scalar, known: Knowledge) -> Residue:
         if node in memo:
             stack.pop()
             continue
-        missing = [kid for kid in _parts(node, known) if kid not in memo]
-        if missing:
+        if missing := [kid for kid in _parts(node, known) if kid not in memo]:
             stack += missing
         else:
             stack.pop()
@@ -58,10 +56,8 @@ def residue_of_polynomial(of: Polynomial, known: Knowledge) -> Residue:
         step = gcd(step, theirs.coefficient * coefficient)
         base += theirs.base * coefficient
     found = _reduced(step, base)
-    if known.residues:
-        said = known.residues.get(of.form)
-        if said is not None:
-            found = _meet(found, _reduced(said.coefficient, said.base + of.constant))
+    if known.residues and (said := known.residues.get(of.form)) is not None:
+        found = _meet(found, _reduced(said.coefficient, said.base + of.constant))
     return found
 
 
@@ -112,10 +108,8 @@ def _of_node(node: Scalar, known: Knowledge) -> Residue:
         left, right = parts
         step = gcd(left.coefficient, right.coefficient, left.base - right.base)
         found = _reduced(step, left.base)
-    if known.residues:
-        said = known.residues.get(frozenset({(node, 1)}))
-        if said is not None:
-            found = _meet(found, said)
+    if known.residues and (said := known.residues.get(frozenset({(node, 1)}))) is not None:
+        found = _meet(found, said)
     return found
 
 

@@ -67,13 +67,11 @@ MOST_SYSTEMS: Final = 256
 
 def proof(condition: Scalar, context: Context) -> Nonlinear | str:
     """A proof that the condition holds wherever the context does, or why there is none."""
-    systems = polynomial_systems(condition, context)
-    if systems is None:
+    if (systems := polynomial_systems(condition, context)) is None:
         return "there are too many cases"
     found: list[RefutedSystem] = []
     for rows in systems:
-        refuted = _refuted(rows)
-        if refuted is None:
+        if (refuted := _refuted(rows)) is None:
             return "a case with products of unknowns was not refuted"
         found.append(refuted)
     return Nonlinear(tuple(found))
@@ -87,8 +85,7 @@ def follows(condition: Scalar, context: Context, why: Nonlinear) -> bool:
     for start, case in zip(systems, why.cases, strict=True):
         rows = list(start)
         for each in case.made:
-            made = make(each, rows)
-            if made is None:
+            if (made := make(each, rows)) is None:
                 return False
             rows.append(made)
         multiples = [Fraction(0)] * len(rows)
@@ -101,18 +98,15 @@ def follows(condition: Scalar, context: Context, why: Nonlinear) -> bool:
 
 def polynomial_systems(condition: Scalar, context: Context) -> list[list[Polynomial]] | None:
     """The cases of the contrary as rows that are not negative, quotients being unknowns."""
-    systems = split(contrary(condition, context))
-    if isinstance(systems, int):
+    if isinstance(systems := split(contrary(condition, context)), int):
         return None
     work: list[System] = list(reversed(systems))
     found: list[list[Polynomial]] = []
     while work:
         system = work.pop()
-        rows = _rows(system)
-        if rows is None:
+        if (rows := _rows(system)) is None:
             continue
-        division = _innermost_division(system)
-        if division is None:
+        if (division := _innermost_division(system)) is None:
             found.append(rows)
         else:
             work += reversed(_without(division, system))
@@ -225,8 +219,7 @@ def _refuted(start: list[Polynomial]) -> RefutedSystem | None:
             add(Total(i, j))
             live += range(before, len(rows))
     for _ in range(ROUNDS):
-        done = _ended(rows, made, live)
-        if done is not None:
+        if (done := _ended(rows, made, live)) is not None:
             return done
         before = len(rows)
         live = _with_equalities(rows, live, add)
@@ -235,8 +228,7 @@ def _refuted(start: list[Polynomial]) -> RefutedSystem | None:
         if len(rows) == before:
             break
     else:
-        done = _ended(rows, made, live)
-        if done is not None:
+        if (done := _ended(rows, made, live)) is not None:
             return done
     signs = [i for i in live if len(rows[i].terms) == 1]  # bounds of unknowns and of divisors
     before = len(rows)
@@ -249,8 +241,7 @@ def _refuted(start: list[Polynomial]) -> RefutedSystem | None:
 
 def _ended(rows: list[Polynomial], made: list[Made], live: Sequence[int]) -> RefutedSystem | None:
     chosen = list(live)[:MOST_ROWS]
-    found = contradiction([rows[i] for i in chosen])
-    if found is None:
+    if (found := contradiction([rows[i] for i in chosen])) is None:
         return None
     pairs = tuple((i, times) for i, times in zip(chosen, found, strict=True) if times)
     return RefutedSystem(tuple(made), pairs)

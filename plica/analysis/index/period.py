@@ -40,12 +40,10 @@ def periods(terms: Iterable[Scalar]) -> Periods:
     found: Periods = dict.fromkeys(atoms(*wanted), 1)
     slopes = slopes_of(wanted)
     for node in slopes:
-        if isinstance(node, FloorDiv | FloorMod):
-            divisor = _number(node.right)
-            if divisor:
-                for variable, slope in slopes[node.left].items():
-                    step = (slope / divisor).denominator
-                    found[variable] = lcm(found[variable], step)
+        if isinstance(node, FloorDiv | FloorMod) and (divisor := _number(node.right)):
+            for variable, slope in slopes[node.left].items():
+                step = (slope / divisor).denominator
+                found[variable] = lcm(found[variable], step)
     return found
 
 
@@ -103,8 +101,7 @@ def _slopes(node: Scalar, known: Mapping[Scalar, Slopes]) -> Slopes:
 def _plus(a: Slopes, b: Slopes, sign: int) -> Slopes:
     total = dict(a)
     for variable, slope in b.items():
-        new = total.get(variable, Fraction(0)) + sign * slope
-        if new:
+        if new := total.get(variable, Fraction(0)) + sign * slope:
             total[variable] = new
         else:
             total.pop(variable, None)

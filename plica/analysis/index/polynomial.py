@@ -60,8 +60,7 @@ class Polynomial(NamedTuple):
             return Polynomial(self.constant + factor * other.constant, self.terms)
         terms = dict(self.terms)
         for key, coefficient in other.terms.items():
-            total = terms.get(key, 0) + factor * coefficient
-            if total:
+            if total := terms.get(key, 0) + factor * coefficient:
                 terms[key] = total
             else:
                 terms.pop(key, None)
@@ -91,8 +90,7 @@ class Polynomial(NamedTuple):
         constant = 0
         for a, x in mine:
             for b, y in theirs:
-                key = _join(a, b)
-                if key is None:
+                if (key := _join(a, b)) is None:
                     constant += x * y
                 elif (new := total.get(key, 0) + x * y) != 0:
                     total[key] = new
@@ -139,8 +137,7 @@ def atom(of: Scalar) -> Polynomial:
 def polynomial(term: Scalar, memo: MutableMapping[Term, Polynomial] | None = None) -> Polynomial:
     """The polynomial of an index term; its atoms are subterms as they stand."""
     known = memo if memo is not None else {}
-    found = known.get(term)
-    if found is not None:
+    if (found := known.get(term)) is not None:
         return found
     stack: list[tuple[Scalar, bool]] = [(term, False)]
     while stack:

@@ -120,8 +120,7 @@ def decide(condition: Scalar, context: Context = EMPTY) -> Answer:
     known = knowledge(context)
     if any(wraps(said, known) for said in (condition, *context.conditions())):
         return Undecided("arithmetic on data may wrap around 64 bits")
-    wrong = counterexample(condition, context)
-    if wrong is not None:
+    if (wrong := counterexample(condition, context)) is not None:
         return _refuted(wrong)
     ways = [_by_few_points, _by_periods, _by_cases, _by_products, _by_values, _by_all_points]
     ways += [_by_solver]
@@ -186,8 +185,7 @@ def _by_periods(condition: Scalar, context: Context) -> Answer:
     """Compare the sides of an equation on one box of periods, whatever the context says."""
     if not isinstance(condition, Eq) or dtype_of(condition.left) is bool_:
         return NOT_SO
-    term = difference(condition)
-    if term is None:
+    if (term := difference(condition)) is None:
         return NOT_SO
     found = periods((term,))
     if slopes_of((term,))[term]:
@@ -202,8 +200,7 @@ def _by_periods(condition: Scalar, context: Context) -> Answer:
 
 def _by_cases(condition: Scalar, context: Context) -> Answer:
     """Refute each case of the contrary."""
-    systems = split(contrary(condition, context))
-    if isinstance(systems, int):
+    if isinstance(systems := split(contrary(condition, context)), int):
         return Undecided(f"there are more than {systems} cases")
     found: list[Contradiction] = []
     for system in systems:
@@ -217,8 +214,7 @@ def _by_cases(condition: Scalar, context: Context) -> Answer:
 def _by_elimination(
     system: System, condition: Scalar, context: Context
 ) -> Contradiction | Fails | Undecided:
-    plain = linearised(system)
-    if plain is None:
+    if (plain := linearised(system)) is None:
         return Undecided("a number does not fit into an index")
     quick = refute(*rows_by_quotient(plain.system))
     if not quick.open.any():
@@ -231,10 +227,8 @@ def _by_elimination(
     slow = refute(*rows_by_residue(plain.system, found))
     if not slow.open.any():
         return Contradiction(tuple(found.items()), slow.sums)
-    if plain.exact:
-        point = _witness(slow, found, condition, context)
-        if point is not None:
-            return _refuted(smallest(condition, context, point))
+    if plain.exact and (point := _witness(slow, found, condition, context)) is not None:
+        return _refuted(smallest(condition, context, point))
     if not slow.complete:
         return Undecided("elimination made too many rows")
     return Undecided(
@@ -296,8 +290,7 @@ def _first(of: tuple[int, Scalar, int]) -> int:
 
 
 def _by_solver(condition: Scalar, context: Context) -> Answer:
-    answer = possible(contrary(condition, context))
-    if isinstance(answer, str):
+    if isinstance(answer := possible(contrary(condition, context)), str):
         return Undecided(answer)
     if answer is False:
         return Holds(BySolver("z3"))

@@ -41,8 +41,7 @@ MOST_CONTEXTS: Final = 256
 def simplify(term: Scalar, context: Context = NAMED) -> Scalar:
     """The simplified term; without a context, names decide the order of what is added."""
     known = knowledge(context)
-    done = known.normal.get(term)
-    if done is not None:
+    if (done := known.normal.get(term)) is not None:
         return done
     if known.impossible:  # no point is allowed: anything would be right, so nothing is used
         return simplify(term, EMPTY)
@@ -94,8 +93,7 @@ def _normal(root: Scalar, context: Context) -> Scalar:
             table = knowledge(inside).normal
             table[term] = table[answer] = answer
             continue
-        answer = knowledge(where).normal.get(wanted)
-        if answer is None:
+        if (answer := knowledge(where).normal.get(wanted)) is None:
             stack.append((_job(wanted, where, budget), wanted, where))
     assert answer is not None
     return answer
@@ -148,8 +146,7 @@ def _refined(context: Context, condition: Scalar, holds: bool, budget: list[int]
     if budget[0] <= 0 or isinstance(condition, Lit):
         return context
     known = knowledge(context)
-    inner = known.inner.get((condition, holds))
-    if inner is None:
+    if (inner := known.inner.get((condition, holds))) is None:
         inner = context.where(condition) if holds else context.unless(condition)
         known.inner[condition, holds] = inner
     if inner is not context:
@@ -190,8 +187,7 @@ def _has_branches(term: Scalar, known: Knowledge) -> bool:
             parts = list(known.polynomial(node).atoms())
         else:
             parts = [kid for kid in node._children if isinstance(kid, Scalar)]
-        missing = [part for part in parts if part not in memo]
-        if missing:
+        if missing := [part for part in parts if part not in memo]:
             stack += missing
         else:
             memo[node] = any(memo[part] for part in parts)
@@ -227,8 +223,7 @@ def _replaced(term: Scalar, changed: dict[Scalar, Scalar]) -> Scalar:
         if isinstance(node, ScalarVar | Lit | Select | And | Or | Reduce):
             memo[node] = node
             continue
-        missing = [k for k in node._children if isinstance(k, Scalar) and k not in memo]
-        if missing:
+        if missing := [k for k in node._children if isinstance(k, Scalar) and k not in memo]:
             stack += missing
             continue
         kids = tuple([memo[k] if isinstance(k, Scalar) else k for k in node._children])

@@ -51,8 +51,7 @@ def surely_one(left: Scalar, right: Scalar, known: Knowledge) -> bool:
     """Whether one of several alternatives is seen to hold."""
     stack = [right, left]
     while stack:
-        node = stack.pop()
-        if isinstance(node, Or):
+        if isinstance(node := stack.pop(), Or):
             stack += [node.right, node.left]
         elif not isinstance(node, And) and _holds(node, known):
             return True

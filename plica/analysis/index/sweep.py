@@ -45,8 +45,7 @@ def swept(
     What is looked at under a condition or a binder is left to `_job`.  A sum of sums is taken as
     one: only its atoms are visited, and it is brought into canonical form once.
     """
-    done = memo.get(root)
-    if done is not None:
+    if (done := memo.get(root)) is not None:
         return done
     stack: list[tuple[sc.Scalar, sc.Scalar | None]] = [(root, None)]
     pop, push = stack.pop, stack.append
@@ -88,14 +87,12 @@ def swept(
         else:
             new = _rebuilt(node, memo)
             if new is not node:
-                done = memo.get(new)
-                if done is not None:
+                if (done := memo.get(new)) is not None:
                     memo[node] = done
                     continue
                 if new in pending:
                     raise _endless(pending)
-            taken = step_in(new, known, rules)
-            if taken is None:
+            if (taken := step_in(new, known, rules)) is None:
                 memo[node] = memo[new] = new
                 continue
         used, after = taken
@@ -104,8 +101,7 @@ def swept(
             continue
         if steps is not None:
             steps.append(DerivationStep(used, new, after, (), sweep))
-        done = memo.get(after)
-        if done is not None:
+        if (done := memo.get(after)) is not None:
             memo[node] = memo[new] = done
             continue
         fuel -= 1
@@ -166,8 +162,7 @@ def _summed(
                 part = known.polynomial(memo[key])
             total = total.plus(part, coefficient)
         whole = total
-    joined = gathered(whole, known)
-    if joined is None:
+    if (joined := gathered(whole, known)) is None:
         return None, False
     made = term_of(joined, known)
     return made, made is not None and all(memo.get(atom) is atom for atom in joined.atoms())
@@ -185,8 +180,7 @@ def _rebuilt_sum(root: sc.Scalar, memo: dict[sc.Scalar, sc.Scalar]) -> sc.Scalar
         if node.__class__ not in SUM_RULES:
             made[node] = memo.get(node, node)
             continue
-        missing = [kid for kid in node._children if kid not in made]
-        if missing:
+        if missing := [kid for kid in node._children if kid not in made]:
             stack += missing  # type: ignore[arg-type]  # the sides of a sum are scalars
             continue
         made[node] = rebuild(node, tuple([made[kid] for kid in node._children]))  # type: ignore[index]  # a term keeps its sort
@@ -205,8 +199,7 @@ def step_in(term: sc.Scalar, known: Knowledge, rules: Index) -> tuple[Rule, sc.S
         filling: dict[str, sc.Scalar] = {}
         if not matcher(term, filling):
             continue
-        when = used.when
-        if when is not None:
+        if (when := used.when) is not None:
             if isinstance(when, RuleGuard):
                 if not when.holds(filling, known):
                     continue

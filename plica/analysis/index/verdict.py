@@ -139,13 +139,11 @@ def certify(rule: Rule, filling: dict[str, Any], context: Context = EMPTY) -> bo
     Remembered by content: one proof serves every later use of the same instance.
     """
     before = plan(rule.left)(filling)
-    after = _right_side(rule, filling, context)
-    if after is None:
+    if (after := _right_side(rule, filling, context)) is None:
         return False
     claim = same(before, after)
     key = digest(claim) + digest(context)
-    known = _certified.get(key)
-    if known is None:
+    if (known := _certified.get(key)) is None:
         if len(_certified) > MOST_CERTIFIED:
             _certified.clear()
         known = _certified[key] = isinstance(decide(claim, context), Holds)
@@ -178,8 +176,7 @@ def _for_all(rule: Rule, left: Scalar, right: Scalar) -> RuleVerdict:
 
 def _in_window(rule: Rule, left: Scalar, right: Scalar, why: str) -> RuleVerdict:
     """Each instance with constants in the window, the other holes being unknowns."""
-    constants = [hole for hole in _holes(left) if hole.constraint.constant]
-    if not constants:
+    if not (constants := [hole for hole in _holes(left) if hole.constraint.constant]):
         return OpenQuestion(why)
     count = 0
     options = [_numbers(hole) for hole in constants]
@@ -242,8 +239,7 @@ def _by_instances(rule: Rule) -> RuleVerdict:
         after = _right_side(rule, filling, context)
         if after is None or after is before:
             continue
-        answer = decide(same(before, after), context)
-        if isinstance(answer, Fails):
+        if isinstance(answer := decide(same(before, after), context), Fails):
             return _wrong(filling, before, after, answer)
         count += isinstance(answer, Holds)
         undecided += isinstance(answer, Undecided)

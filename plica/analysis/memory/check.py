@@ -38,8 +38,7 @@ def check_plan(plan: MemoryPlan) -> tuple[PlanConflict, ...]:
 
 def checked(plan: MemoryPlan) -> MemoryPlan:
     """The plan, which must be right."""
-    wrong = check_plan(plan)
-    if wrong:
+    if wrong := check_plan(plan):
         raise CompilerBug(f"The memory plan is wrong: {wrong[0]}")
     return plan
 

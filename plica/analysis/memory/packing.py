@@ -77,8 +77,7 @@ def storages_of(
     owner: list[int] = []
     found: list[list[int]] = []
     for number, each in enumerate(tenants):
-        shares = each.shares
-        if shares is None:
+        if (shares := each.shares) is None:
             owner.append(len(found))
             found.append([each.size, each.born, each.last])
             continue

@@ -54,8 +54,7 @@ class Corpus:
     def add(self, kind: str, found: FoundCase, command: str) -> bool:
         """Keep a finding; whether it is a new one."""
         key = kind, found.key
-        known = self.kept.get(key)
-        if known is not None:
+        if (known := self.kept.get(key)) is not None:
             known.times += 1
             if len(found.pytest) < len(known.found.pytest):
                 known.found, known.command = found, command

@@ -47,8 +47,7 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
     """So many stages, and the forms and templates that applied."""
     report = _fuzzed(arguments, first, examples, say)
     counts = {"kinds": report.kinds, "forms": report.forms, "templates": report.templates}
-    found = report.finding
-    if found is None:
+    if (found := report.finding) is None:
         return FuzzShare(report.examples, counts)
     from plica.rewrite.check.report import as_comment
 

@@ -63,8 +63,7 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
         "programs": {"forward": report.forward, "compiled": report.compiled},
         "skipped": report.skipped,
     }
-    found = report.finding
-    if found is None:
+    if (found := report.finding) is None:
         return FuzzShare(report.examples, counts)
     kept = FoundCase(found.op, found.reason, found.case, found.pytest)
     return FuzzShare(report.examples, counts, (kept,))

@@ -123,8 +123,7 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
         "modules": {"without a value": report.undefined, "rounded": report.rounded,
                     "compiled": report.compiled, "refused": report.refused},
     }  # fmt: skip
-    found = report.finding
-    if found is None:
+    if (found := report.finding) is None:
         return FuzzShare(report.examples, counts)
     case = first + report.examples - 1
     guilty = found.rule or found.stage

@@ -82,8 +82,7 @@ def _work(crew: list[_Worker], tasks: Iterator[FuzzTask], ends: float | None, do
             assert isinstance(pipe, Connection)
             worker, task = busy[pipe], busy[pipe].task
             assert task is not None
-            share = worker.heard()
-            if share is not None:
+            if (share := worker.heard()) is not None:
                 going = done(task, share) and going
         for each in busy.values():
             if each.task is not None and time.monotonic() - each.since > HUNG_SECONDS:

@@ -72,8 +72,7 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
     """So many kernels that run, the steps of their traces and the loops of their code."""
     report = _fuzzed(arguments, first, examples, say)
     counts = {"taken": report.steps, "loops": report.loops, "not run": report.skipped}
-    found = report.finding
-    if found is None:
+    if (found := report.finding) is None:
         return FuzzShare(report.examples, counts)
     kept = FoundCase(found.guilty, found.reason, found.case, found.pytest)
     return FuzzShare(report.examples, counts, (kept,))

@@ -81,8 +81,7 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
         "refused": report.refused,
         "peers that differ from each other": report.peers,
     }  # fmt: skip
-    found = report.finding
-    if found is None:
+    if (found := report.finding) is None:
         return FuzzShare(report.examples, counts)
     case = found.seed - arguments.seed * 1_000_003
     if not found.nodes:  # it came to no model

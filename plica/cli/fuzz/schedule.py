@@ -49,8 +49,7 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
     report = _fuzzed(arguments, first, examples, say)
     refused = {kind: sum(words.values()) for kind, words in report.refused.items()}
     counts = {"taken": report.taken, "refused": refused}
-    found = report.finding
-    if found is None:
+    if (found := report.finding) is None:
         return FuzzShare(report.examples, counts)
     kept = FoundCase(found.step, found.reason, found.case, found.pytest)
     return FuzzShare(report.examples, counts, (kept,))

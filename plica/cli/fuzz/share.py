@@ -50,9 +50,7 @@ class FuzzShare:
 
     def __add__(self, other: FuzzShare) -> FuzzShare:
         return FuzzShare(
-            self.ran + other.ran,
-            added(self.counts, other.counts),
-            self.findings + other.findings,
+            self.ran + other.ran, added(self.counts, other.counts), self.findings + other.findings
         )
 
 

@@ -81,8 +81,7 @@ def share(arguments: argparse.Namespace, first: int, examples: int, say: Say) ->
         "refused": report.refused,
         "programs": {"rounded": report.rounded},
     }
-    found = report.finding
-    if found is None:
+    if (found := report.finding) is None:
         return FuzzShare(report.examples, counts)
     guilty = f"{found.way} {' '.join(each.rpartition('.')[2] for each in found.calls)}"
     kept = FoundCase(guilty, found.reason, found.case, found.pytest)

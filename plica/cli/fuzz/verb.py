@@ -99,8 +99,7 @@ def tell(lines: Iterable[object], good: str, *given: ToldCase | None) -> None:
     console = Console(highlight=False, soft_wrap=True)
     for each in lines:
         console.print(each, markup=False)
-    found = [each for each in given if each is not None]
-    if not found:
+    if not (found := [each for each in given if each is not None]):
         console.print(good, style="green")
     for wrong in found:
         console.print(f"Wrong ({wrong.kind}): " if wrong.kind else "Wrong: ", style="red", end="")

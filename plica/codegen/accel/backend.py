@@ -28,8 +28,7 @@ from plica.schedule.form import ScheduleTables
 
 def parse(text: str) -> AccelTarget:
     """The accelerator that a text means."""
-    found = parse_accel(text)
-    if found is None:
+    if (found := parse_accel(text)) is None:
         raise unknown_target(text)
     return found
 

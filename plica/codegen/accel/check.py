@@ -50,8 +50,7 @@ class Fault:
 
 def verify(machine: Accelerator, stream: Stream) -> None:
     """Refuse a stream that can go wrong."""
-    faults = check(machine, stream)
-    if faults:
+    if faults := check(machine, stream):
         place = Place(node=machine.name)
         raise BadStream(*(Diagnostic("bad-stream", each.text, place) for each in faults[:8]))
 

@@ -168,8 +168,7 @@ def _in_memory(
         else:
             some = writing[unit[writing] != unit[each]]
         meets[each] = bool(((start[some] < end[each]) & (end[some] > start[each])).any())
-    chosen = [touching[each] for each in np.flatnonzero(meets)]
-    if not chosen:
+    if not (chosen := [touching[each] for each in np.flatnonzero(meets)]):
         return
     spans = [_spans(rows) for _, rows in chosen]
     bounds = np.unique(np.concatenate([part.ravel() for part in spans]))

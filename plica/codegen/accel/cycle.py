@@ -199,8 +199,7 @@ def _operations(machine: Accelerator, name: str) -> int:
     """Multiplications and additions of one turn of a contraction, 0 for anything else."""
     does = machine.operation(name).does
     assert isinstance(does, Sweep)
-    product = contraction(does.meaning)
-    if product is None:
+    if (product := contraction(does.meaning)) is None:
         return 0
     written = machine.scope(does.writes.scopes[0])
     total = 2 * product.inner

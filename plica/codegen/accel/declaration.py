@@ -80,8 +80,7 @@ class Accelerator(Term):
 
     @staticmethod
     def normal(*parts: Any) -> tuple[Any, ...]:  # Any: the fields as they are declared above
-        wrong = faults(*parts)
-        if wrong:
+        if wrong := faults(*parts):
             raise BadAccelerator(*wrong)
         return parts
 

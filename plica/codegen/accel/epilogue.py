@@ -42,8 +42,7 @@ def epilogue(
     wanted += [("max", low), ("min", high)]
     steps: list[EpilogueStep] = []
     for what, number in wanted:
-        unit = units.change(what, number)
-        if isinstance(unit, str):
+        if isinstance(unit := units.change(what, number), str):
             return unit
         if unit.immediate and number is not None:
             steps.append(EpilogueStep(unit, number))

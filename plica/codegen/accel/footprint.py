@@ -89,8 +89,7 @@ def footprints(
             if isinstance(does, Sweep) and does.micro:
                 words = micro.read(each, does)
                 key += (words.tobytes(),)
-            known = memo.get(key)
-            if known is None:
+            if (known := memo.get(key)) is None:
                 known = memo[key] = footprint(machine, each, words, patches)
             if isinstance(does, Move) and machine.micro and does.scope == machine.micro.scope:
                 micro.load(each, known)
@@ -117,8 +116,7 @@ class _Micro:
         self.words = np.array(stream.micro, np.int64)
 
     def load(self, each: AccelInstruction, known: Footprint) -> None:
-        rows = known.memory
-        if rows is None:
+        if (rows := known.memory) is None:
             return
         first = rows.start // self.bytes - self.at
         count = rows.size // self.bytes
@@ -151,8 +149,7 @@ def footprint(
 
     if isinstance(does, RowCopy):
         size = device.memory(does.lying).bytes
-        found = box(does, device.memory(does.memory), size, operands, each.name)
-        if found is None:
+        if (found := box(does, device.memory(does.memory), size, operands, each.name)) is None:
             return NOTHING
         tall, wide = found.shape(size)
         here = patch(does.memory, np.arange(found.at, found.at + tall * wide))

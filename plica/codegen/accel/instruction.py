@@ -102,8 +102,7 @@ def made(
 
 def find(machine: Accelerator, name: str) -> Operation:
     """The operation of a name; a name it has not is an error."""
-    found = table(machine).get(name)
-    if found is None:
+    if (found := table(machine).get(name)) is None:
         hint = did_you_mean(name, table(machine))
         raise _bad(name, f"{machine.name} has no operation {name!r}.", None, name, hint)
     return found

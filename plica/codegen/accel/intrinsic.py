@@ -101,6 +101,4 @@ def _renamed(value: Scalar, dims: dict[ScalarVar, ScalarVar]) -> Scalar:
             return Cast(dims[node], node.dtype)
         return node
 
-    found = map_bottom_up(one, value)
-    assert isinstance(found, Scalar)
-    return found
+    return map_bottom_up(one, value)

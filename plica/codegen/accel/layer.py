@@ -123,8 +123,7 @@ class AccelLayer:
         values = {"b": self.of.bias, "n": shifts, "l": np.array([of.low]), "h": np.array([of.high])}
         found = {"w": pack_weight(machine, wide)}
         for step in finish_of(self.units, of):
-            given = values.get(step.tensor)
-            if given is not None:
+            if (given := values.get(step.tensor)) is not None:
                 found[step.tensor] = pack_outputs(machine, _filled(given, of.outputs))
         return found
 

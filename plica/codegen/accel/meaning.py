@@ -157,8 +157,7 @@ def _step(
     number: Mapping[ScalarVar, int],
     inputs: Mapping[Buffer, int],
 ) -> Step:
-    word = _BINARY.get(type(node))
-    if word is not None:
+    if (word := _BINARY.get(type(node))) is not None:
         left, right = node._children
         return word, at[left], at[right]
     match node:

@@ -65,8 +65,7 @@ def fold_nest(machine: Accelerator, nest: OperationNest) -> list[Folded]:
     assert isinstance(does, Sweep)
     for peeled in range(len(small.extents) + 1):
         for order in _orders(small, peeled, len(does.loops)):
-            found = _attempt(machine, does, small, order, peeled)
-            if found is not None:
+            if (found := _attempt(machine, does, small, order, peeled)) is not None:
                 return found
     message = f"{nest.operation} cannot walk through its operands."
     hint = "Use smaller tiles."

@@ -110,8 +110,7 @@ def legal_order(
         return all(held[q] > 0 for q in taken) and all(held[q] < room[q] for q in given)
 
     while len(order) < len(code):
-        able = [line[0] for line in waiting if line and ready(line[0])]
-        if not able:
+        if not (able := [line[0] for line in waiting if line and ready(line[0])]):
             stuck = [code[line[0]].name for line in waiting if line]
             message = "No unit can go on."
             place = Place(node=machine.name)

@@ -154,8 +154,7 @@ class _Packer(LayoutConverter):
 
     def visit(self, node: Expr) -> None:
         """A layer is launched; all else is converted."""
-        layer = self.layers.get(node)
-        if layer is None:
+        if (layer := self.layers.get(node)) is None:
             super().visit(node)
             return
         units, layout, logical = layer.units, layer.after, shape_of(node)

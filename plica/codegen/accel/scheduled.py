@@ -85,8 +85,7 @@ class _Reading:
         while stack:
             stmt, inside = stack.pop()
             if isinstance(stmt, Alloc):
-                scope = self.scope(stmt.buffer)
-                if scope is None:
+                if (scope := self.scope(stmt.buffer)) is None:
                     raise _refused(
                         stmt.buffer, f"Room is in a scope of {machine.name}.", stmt.buffer.scope
                     )

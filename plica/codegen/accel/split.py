@@ -95,8 +95,7 @@ def stages(of: Packed) -> tuple[HostStage, ...]:
             if crosses and part not in given and part not in whole:
                 wanted[part] = None
     wanted |= dict.fromkeys(of.outputs)  # even one that is an input: what is given out is new
-    wrong = [each for each in wanted if not isinstance(type_of(each), TensorType)]
-    if wrong:
+    if wrong := [each for each in wanted if not isinstance(type_of(each), TensorType)]:
         message = "Between two launches only tensors are kept."
         raise UnsupportedError(
             Diagnostic("unsupported", message, None, "tensors", str(type_of(wrong[0])))

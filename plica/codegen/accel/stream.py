@@ -66,8 +66,7 @@ def build(machine: Accelerator, flow: Flow, checked: bool = True) -> Stream:
     steps: list[_Step] = []
     for leaf, numbers in unroll(single.body):
         key = (leaf, numbers)
-        known = memo.get(key)
-        if known is None:
+        if (known := memo.get(key)) is None:
             if isinstance(leaf, Transfer):
                 base = bases[leaf.tile]
                 known = _transfer(machine, leaf, numbers, base, at[leaf.tensor.name])
@@ -85,10 +84,8 @@ def build(machine: Accelerator, flow: Flow, checked: bool = True) -> Stream:
             Tensor(MICRO, machine.micro.scope, _micro_at(machine, tensors), len(micro)),
         )
     stream = token.insert(machine, Stream(tuple(code), micro, tensors))
-    if checked:
-        faults = check(machine, stream)
-        if faults:
-            raise CompilerBug(f"the tokens of a stream do not keep it in step: {faults[0].text}")
+    if checked and (faults := check(machine, stream)):
+        raise CompilerBug(f"the tokens of a stream do not keep it in step: {faults[0].text}")
     return stream
 
 
@@ -249,8 +246,7 @@ def _with_micro(
 def _made(
     machine: Accelerator, each: _Step, at: int | None, known: dict[_Step, AccelInstruction]
 ) -> AccelInstruction:
-    found = known.get(each)
-    if found is None:
+    if (found := known.get(each)) is None:
         values = dict(each.values)
         does = find(machine, each.name).does
         if isinstance(does, Sweep) and does.micro and at is not None and each.words is not None:

@@ -231,8 +231,7 @@ def _with_sides(
 ) -> MachineUnits | str:
     moves: list[Operation] = []
     for scope, _ in (data, weight):
-        found = _move(machine, scope.name, "in")
-        if found is None:
+        if (found := _move(machine, scope.name, "in")) is None:
             return f"no move into {scope.name}"
         moves.append(found)
     clear = next((each for each in machine.operations if _clears(each, sums[0].name)), None)
@@ -240,8 +239,7 @@ def _with_sides(
         return f"no operation that clears {sums[0].name}"
     changes: dict[tuple[Change, bool], MachineUnit] = {}
     for operation in machine.operations:
-        change = _change(operation, sums[0].name)
-        if change is not None:
+        if (change := _change(operation, sums[0].name)) is not None:
             changes.setdefault(change[0], change[1])
     load = _move(machine, sums[0].name, "in")
     for what in get_args(Change)[2:]:  # every layer is clipped; not every one is shifted
@@ -338,8 +336,7 @@ def _sides(body: Scalar) -> Iterator[tuple[Change, Scalar, Scalar]]:
         by = body.then.right
         if body.condition is (by >= 0):
             body = body.then
-    what = _HEADS.get(type(body))
-    if what is None:
+    if (what := _HEADS.get(type(body))) is None:
         return
     left, right = body._children
     if not isinstance(left, Scalar) or not isinstance(right, Scalar):

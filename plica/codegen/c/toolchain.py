@@ -25,8 +25,7 @@ FLAGS: Final = (
 
 def compiler() -> str:
     """The C compiler; refuses a machine that has none."""
-    found = shutil.which(os.environ.get("PLICA_CC", "cc"))
-    if found is None:
+    if (found := shutil.which(os.environ.get("PLICA_CC", "cc"))) is None:
         message, hint = "There is no C compiler.", "Install one, or name it in PLICA_CC."
         expected = os.environ.get("PLICA_CC", "cc")
         raise UnsupportedError(Diagnostic("no-toolchain", message, None, expected, "none", hint))

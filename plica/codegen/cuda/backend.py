@@ -28,8 +28,7 @@ from plica.schedule.default.gpu.choose import THREADS
 
 def parse(text: str) -> GpuTarget:
     """The GPU that a text means: the one that is here, or one that is named."""
-    found = parse_gpu(text, architecture_here)
-    if found is None:
+    if (found := parse_gpu(text, architecture_here)) is None:
         raise unknown_target(text)
     return found
 

@@ -167,8 +167,7 @@ def _walked(random: Random, length: int) -> tuple[FuzzSubject, Kernel] | str:
     steps = list(walk(kernel, random, length, FOCUS)[0])
     state = begin(kernel)
     for step in steps:
-        after = taken(state, step)
-        if isinstance(after, Problem):
+        if isinstance(after := taken(state, step), Problem):
             return "the schedule is refused"
         state = after
     for _ in range(BINDS):
@@ -189,8 +188,7 @@ def _by_thumb(random: Random) -> tuple[FuzzSubject, Kernel] | str:
     of = _chain(random)
     plain = defined(of)
     gpu = Gpu(processors=4, warp=random.choice((4, 32)), threads=random.choice((8, 64, 256)))
-    found = threaded(plain, gpu)
-    if found is None:
+    if (found := threaded(plain, gpu)) is None:
         return "no rule of thumb schedules it"
     return FuzzSubject(plain, _values(plain, random), found[0], random.random() < 0.5), found[1]
 
@@ -352,8 +350,7 @@ def report(
     steps: Counter[str] = Counter()
 
     def one(number: int) -> CudaFinding | Skipped | None:
-        drawn = draw(number)
-        if isinstance(drawn, str):
+        if isinstance(drawn := draw(number), str):
             return Skipped(drawn)
         ran[drawn.kind] += 1
         steps.update([line.split("(", 1)[0].split()[-1] for line in drawn.trace.splitlines()

@@ -35,8 +35,7 @@ def flat(stmts: Sequence[st.Stmt]) -> Iterator[st.Stmt]:
     """Statements one after another, whatever sequences they are in."""
     stack = [*reversed(stmts)]
     while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, st.Seq):
+        if isinstance(stmt := stack.pop(), st.Seq):
             stack.extend(reversed(stmt.stmts))
         else:
             yield stmt
@@ -155,8 +154,7 @@ def numbers(places: Sequence[Scalar], var: ScalarVar, turn: int) -> frozenset[in
     """What places are in a turn of a loop; None where that depends on more."""
     found = []
     for each in places:
-        number = known(valued(each, var, turn))
-        if number is None:
+        if (number := known(valued(each, var, turn))) is None:
             return None
         found.append(number)
     return frozenset(found)

@@ -80,8 +80,7 @@ def for_threads(
     passed: list[str] = []
     whole = collapsed(to_stages(function).stages, facts.reassociates)
     for each in candidates(whole, facts, gpu, tables):
-        why_not = refused(each.kernel, gpu)
-        if not why_not:
+        if not (why_not := refused(each.kernel, gpu)):
             made = from_form(function, facts, each.form.stages, each.trace, each.kernel)
             return evolve(made, passed_over=tuple(passed))
         passed.append(f"{each.form.form}: {why_not}")

@@ -115,8 +115,7 @@ def _packaged() -> Iterator[Path]:
 
 @lru_cache(maxsize=1)
 def _library() -> ctypes.CDLL:
-    path = path_of()
-    if path is None:
+    if (path := path_of()) is None:
         message = "The compiler of CUDA C++ (NVRTC) is not here."
         hint = "Install it: pip install 'plica[cuda]'."
         raise UnsupportedError(Diagnostic("no-cuda", message, None, "libnvrtc", "none", hint))
@@ -126,8 +125,7 @@ def _library() -> ctypes.CDLL:
 
 
 def _ask(library: ctypes.CDLL, name: str, *args: object) -> None:
-    status = getattr(library, name)(*args)
-    if status:
+    if status := getattr(library, name)(*args):
         said = library.nvrtcGetErrorString(status).decode()
         raise CompileError(Diagnostic("cuda-compile", f"{name} failed.", None, "success", said))
 

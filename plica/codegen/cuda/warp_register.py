@@ -160,7 +160,7 @@ def in_registers(nest: Stmt) -> Stmt:
             case _:
                 return node
 
-    return map_bottom_up(change, nest)  # type: ignore[return-value]  # a statement gives a statement
+    return map_bottom_up(change, nest)
 
 
 def _numbers(place: Scalar, lane: ScalarVar) -> list[int | None]:

@@ -26,8 +26,7 @@ DynamicLowered: TypeAlias = Arranged[DynamicProgram, None]
 
 def refuse_unsupported(module: Module) -> Module:
     """Refuse, all at once, what no routine can do."""
-    problems = [*unsupported(module, objects=True), *hidden_functions(module)]
-    if problems:
+    if problems := [*unsupported(module, objects=True), *hidden_functions(module)]:
         raise UnsupportedError(problems[0], *problems[1:])
     return module
 

@@ -107,8 +107,7 @@ def is_constant(of: Expr) -> bool:
     """Whether an expression is a constant, or a tuple of such."""
     stack = [of]
     while stack:
-        each = stack.pop()
-        if isinstance(each, Tuple):
+        if isinstance(each := stack.pop(), Tuple):
             stack.extend(each.items)
         elif not isinstance(each, Const):
             return False

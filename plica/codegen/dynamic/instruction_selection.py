@@ -254,8 +254,7 @@ class _Body:
         self, function: ex.Function, args: tuple[ex.Expr, ...], steps: list[dp.Step]
     ) -> tuple[int, ...]:
         """A kernel, or no step at all where a tensor is only looked at."""
-        shown = viewed(function)
-        if shown is not None:
+        if (shown := viewed(function)) is not None:
             return self.values(shown if isinstance(shown, ex.Const) else args[shown], steps)
         return self.run(choose(function, args, self.whole.by), steps)
 

@@ -83,8 +83,7 @@ def _holds_function(of: ty.Type | None, module: Module) -> bool:
     seen: set[ty.Type] = set()
     stack = [of]
     while stack:
-        each = stack.pop()
-        if isinstance(each, ty.FuncType):
+        if isinstance(each := stack.pop(), ty.FuncType):
             return True
         if each is None or each in seen:
             continue
@@ -113,8 +112,7 @@ class _Forms:
     def of(self, type: ty.Type | None, name: str) -> Form:
         match type:
             case ty.TensorType():
-                shape = ty.static_shape(type)
-                if shape is None:
+                if (shape := ty.static_shape(type)) is None:
                     message = f"{name}: the size of a tensor is not known when it is compiled."
                     hint = "Give numbers for the dims."
                     raise UnsupportedError(

@@ -56,8 +56,7 @@ def viewed(function: Function) -> int | Const | None:
         return None
     args = parts(function.body)
     assert args is not None
-    shown = args[of.viewed]
-    if isinstance(shown, Const):
+    if isinstance(shown := args[of.viewed], Const):
         out = function.ret
         assert isinstance(out, TensorType)
         return Const(shown.dtype, tuple([known(size) or 0 for size in out.shape]), shown.data)

@@ -113,8 +113,7 @@ def _under(rows: Sequence[Row], place: Place, tag: int) -> list[Row]:
     """The rows that can still fit once a tag is known."""
     found: list[Row] = []
     for clause, asked in rows:
-        test = asked.get(place)
-        if test is None:
+        if (test := asked.get(place)) is None:
             found.append((clause, asked))
         elif test.tag == tag:
             rest = {each: what for each, what in asked.items() if each != place}

@@ -21,8 +21,7 @@ class Identifiers:
 
     def of(self, name: Name, key: object = None) -> str:
         """The identifier of what has a name; `key` tells apart things of the same name."""
-        found = self._given.get(key if key is not None else name)
-        if found is None:
+        if (found := self._given.get(key if key is not None else name)) is None:
             hint = re.sub(r"\W", "_", str(name), flags=re.ASCII)
             found = self.fresh(f"_{hint}" if hint[:1].isdigit() else hint or "v")
             self._given[key if key is not None else name] = found

@@ -23,15 +23,11 @@ def operation(node: Scalar, operands: Sequence[str], place: OperatorPlace) -> st
     intrinsic = isinstance(node, Intrinsic)
     of = dtype_of(_deciding(node))
     special = dialect.specials.get(node.name if intrinsic else type(node).__name__)  # type: ignore[attr-defined]  # as was asked
-    if special is not None:
-        found = special(node, of, operands, place)
-        if found is not None:
-            return found
-    row = row_of(node)
-    if row is None:
+    if special is not None and (found := special(node, of, operands, place)) is not None:
+        return found
+    if (row := row_of(node)) is None:
         raise CompilerBug(f"{node!r} is no operation on scalars.")
-    word = row.words(dialect.name).get(of.kind)
-    if word is None:
+    if (word := row.words(dialect.name).get(of.kind)) is None:
         raise CompilerBug(f"{row.name} of {of} has no text in the dialect {dialect.name}.")
     text = dialect.written(word, row, of, operands[: row.arity], place)
     return rounded(text, of, place) if row.rounds and of.is_float and not row.is_bool else text

@@ -103,13 +103,11 @@ def order(
                 numbers[node] = len(numbers)
                 start.append(literal(node))
                 continue
-            given = known(node)
-            if given is not None:
+            if (given := known(node)) is not None:
                 numbers[node] = len(numbers)
                 start.append(given)
                 continue
-            kids = operands_of(node)
-            if kids:
+            if kids := operands_of(node):
                 stack.append((node, kids))
                 stack.extend(kids[::-1])
                 continue
@@ -197,8 +195,7 @@ def fold(of: Order[V], within: Within[V] | None = None) -> Frame[V]:
                 found[number] = row(step, frame)
                 continue
             walk = row[1](step, frame)
-            inner = _advanced(walk, None, number, frame, within)
-            if inner is not None:
+            if (inner := _advanced(walk, None, number, frame, within)) is not None:
                 open_.append((number, walk))
                 frame = inner
                 break
@@ -208,8 +205,7 @@ def fold(of: Order[V], within: Within[V] | None = None) -> Frame[V]:
             number, walk = open_.pop()
             outer = frame.outer
             assert outer is not None
-            inner = _advanced(walk, frame, number, outer, within)
-            if inner is not None:
+            if (inner := _advanced(walk, frame, number, outer, within)) is not None:
                 open_.append((number, walk))
             frame = inner or outer
 

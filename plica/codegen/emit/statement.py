@@ -45,8 +45,7 @@ def write(steps: Sequence[Step], rows: Rows) -> None:
     table: dict[type, Row] = {Seq: _sequence, **rows}
     while stack:
         item = stack.pop()
-        row = table.get(item.__class__)
-        if row is not None:
+        if (row := table.get(item.__class__)) is not None:
             more = row(item)
         elif item.__class__ in _STATEMENTS:
             raise CompilerBug(f"Lowering left a {type(item).__name__} in a kernel.")

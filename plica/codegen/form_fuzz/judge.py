@@ -136,8 +136,7 @@ class _Formed:
         self.same("form", self.form, _result(kernel, arrays))
         made, names = kernel, tuple[str, ...]()
         if map_of(kernel).blocks:  # some forms have the loops they should have
-            found = by_template(kernel, machine, way.templates)
-            if found is None:
+            if (found := by_template(kernel, machine, way.templates)) is None:
                 return ()
             made, names = self.by_template(kernel, *found), (found[0],)
             for race in races(made):
@@ -168,8 +167,7 @@ class _Formed:
             raise self.guilty("template", name, _crash(error)) from error
 
     def same(self, level: Level, name: str, found: Array | str) -> None:
-        wrong = self.differs(found)
-        if wrong is not None:
+        if (wrong := self.differs(found)) is not None:
             raise self.guilty(level, name, f"means something else: {wrong}")
 
     def differs(self, found: Array | str) -> str | None:

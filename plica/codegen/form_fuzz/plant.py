@@ -35,9 +35,7 @@ def without_last_term(of: Stages) -> Stages:
             case _:
                 return node
 
-    made = map_bottom_up(shorter, of)
-    assert isinstance(made, Stages)
-    return made
+    return map_bottom_up(shorter, of)
 
 
 def wrong_form(of: Form) -> Form:

@@ -90,8 +90,7 @@ def fuzz(
         judged = Known(_verdict(through), _key, None, tries)
 
         def tried(drawn: Drawn, first: bool) -> None:
-            verdict = judged(drawn)
-            if isinstance(verdict, Guilty):
+            if isinstance(verdict := judged(drawn), Guilty):
                 raise _Wrong(drawn, verdict)
             if first and verdict is not None:
                 counts[name] += 1

@@ -14,10 +14,10 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from plica.codegen.emit.operator import packed, unpacked
-from plica.codegen.llvm.dialect import literal, memory, register
+from plica.codegen.llvm.dialect import LLVM, literal, memory, register
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant, valued, wrapped
 from plica.codegen.llvm.transpose import RegisterTranspose
-from plica.codegen.llvm.writer import SHORT
+from plica.codegen.llvm.writer import SHORT, LlvmPlace
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.scalar import Buffer, Scalar
@@ -83,8 +83,7 @@ def sizes_of(dims: Sequence[Scalar]) -> tuple[Size, ...]:
     """The shape or the strides of a buffer, as numbers where they are known."""
     found: list[Size] = []
     for each in dims:
-        size = known(each)
-        if size is None:
+        if (size := known(each)) is None:
             size = evaluate(each, {}) if not free_vars(each) else None
         found.append(each if size is None else size)
     return tuple(found)
@@ -165,7 +164,7 @@ class MemoryEmitter:
         else:
             stored = self._masked(buffer, at, inside.text, sound)
         if not self.places[buffer].is_plain:
-            stored = unpacked(stored, buffer.dtype, lanes.place(n))
+            stored = unpacked(stored, buffer.dtype, LlvmPlace(LLVM, lanes.w, n))
         return valued((stored, None if n else 0, 0))
 
     def _where(self, inside: LaneValue, kind: str, read: Callable[[], str]) -> str:
@@ -186,8 +185,7 @@ class MemoryEmitter:
         return w.let(f"phi {kind} [ {stored}, %{end} ], [ zeroinitializer, %{before} ]")
 
     def _read(self, buffer: Buffer, at: LaneValue, sound: bool) -> str:
-        step = at.step
-        if step is None:
+        if (step := at.step) is None:
             return self._gathered(buffer, at)
         if step == 0:
             place, where = self.places[buffer], self.address(buffer, at, sound)
@@ -351,7 +349,7 @@ class MemoryEmitter:
         if not n:
             stored = lanes.scalar(value)
             if not where.is_plain:
-                stored = packed(stored, of, lanes.place(0))
+                stored = packed(stored, of, LlvmPlace(LLVM, w))
             place = self.address(buffer, at, sound)
             w.do(f"store {kind} {stored}, ptr {place}, align {align}")
             return
@@ -359,7 +357,7 @@ class MemoryEmitter:
             raise CompilerBug(f"All lanes of a vectorized loop write one element of {buffer.name}.")
         stored = lanes.vector(value, of)
         if not where.is_plain:
-            stored = packed(stored, of, lanes.place(n))
+            stored = packed(stored, of, LlvmPlace(LLVM, w, n))
         if mask != TRUE:
             self._store_masked(buffer, at, stored, lanes.vector(mask, bool_))
             return

@@ -49,8 +49,7 @@ class Checked:
                 self._known[node] = str(int(node.value))
                 continue
             kids = [self._known[each] for each in operands(node)]
-            word = WORDS.get(type(node))
-            if word is None:
+            if (word := WORDS.get(type(node))) is None:
                 self._known[node] = operation(node, kids, self.place)
             else:
                 self._known[node] = self.combined(word, kids[0], kids[1])

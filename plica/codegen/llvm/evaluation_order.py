@@ -23,16 +23,8 @@ from plica.codegen.emit.contraction import factors
 from plica.codegen.emit.scalar import Order, operands
 from plica.codegen.llvm.dialect import literal
 from plica.codegen.llvm.lane import LaneValue, constant
-from plica.ir.loop.scalar import (
-    COMPARISON,
-    FloorDiv,
-    FloorMod,
-    Lit,
-    Load,
-    Scalar,
-    ScalarVar,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.dtype import f32, i64
 
 __all__ = ["EvaluationOrder", "ScalarVar", "f32", "of_literal", "parts", "recipe"]
@@ -46,30 +38,30 @@ class EvaluationOrder:
     bounds: Bounds
 
 
-def parts(node: Scalar, contracted: frozenset[Scalar]) -> tuple[Scalar, ...]:
+def parts(node: sc.Scalar, contracted: frozenset[sc.Scalar]) -> tuple[sc.Scalar, ...]:
     """The terms whose values an operation takes; three where it multiplies and adds at once."""
     product = factors(node, contracted)
     return operands(node) if product is None else product
 
 
-def of_literal(node: Lit) -> LaneValue:
+def of_literal(node: sc.Lit) -> LaneValue:
     """The value of a literal."""
     if node.dtype is i64:
         return constant(int(node.value))
     return LaneValue(literal(node.value, node.dtype))
 
 
-def recipe(roots: Sequence[Scalar], order: Order[LaneValue]) -> EvaluationOrder:
+def recipe(roots: Sequence[sc.Scalar], order: Order[LaneValue]) -> EvaluationOrder:
     """The recipe of some terms, whose parts are in order."""
     return EvaluationOrder(order, bounds(_asked(roots, order.numbers)))
 
 
-def _asked(roots: Sequence[Scalar], nodes: Iterable[Scalar]) -> list[Scalar]:
+def _asked(roots: Sequence[sc.Scalar], nodes: Iterable[sc.Scalar]) -> list[sc.Scalar]:
     """The terms whose intervals matter: indices, and what is compared or divided."""
-    found = [root for root in roots if dtype_of(root) is i64]
+    found = [root for root in roots if sc.dtype_of(root) is i64]
     for node in nodes:
-        if isinstance(node, Load):
+        if isinstance(node, sc.Load):
             found += node.indices
-        elif isinstance(node, (*COMPARISON, FloorDiv, FloorMod)):
-            found += [kid for kid in operands(node) if dtype_of(kid).is_integer]
+        elif isinstance(node, (*sc.COMPARISON, sc.FloorDiv, sc.FloorMod)):
+            found += [kid for kid in operands(node) if sc.dtype_of(kid).is_integer]
     return found

@@ -85,7 +85,7 @@ def fetch_next(
 
 
 def _put(of: Sequence[Scalar], where: Mapping[Term, Scalar]) -> list[Scalar]:
-    return [substitute(each, dict(where)) for each in of]  # type: ignore[misc]  # a term keeps its sort
+    return [substitute(each, dict(where)) for each in of]
 
 
 def loads_along(loop: For) -> list[Load]:

@@ -99,10 +99,7 @@ def variants(program: Program, plan: AnyPlan) -> list[Variant]:
             found |= {(piece.kernel, None) for piece in launch.pieces}
         else:
             found.add((launch.kernel, plan.over(launch, program)))
-    return sorted(
-        found,
-        key=lambda pair: (pair[0], -1 if pair[1] is None else pair[1]),
-    )
+    return sorted(found, key=lambda pair: (pair[0], -1 if pair[1] is None else pair[1]))
 
 
 def kernel_text(  # noqa: PLR0917  # as `emit`
@@ -344,8 +341,7 @@ class Regions:
 
     def _sizes_given(self, w: LlvmWriter, step: Launch) -> list[str]:
         """The open sizes that a launch gives to its kernel."""
-        own = self.program.kernels[step.kernel].dims
-        if own:
+        if own := self.program.kernels[step.kernel].dims:
             names = ", ".join(str(each.name) for each in own)
             raise CompilerBug(f"{step.source} has no size for {names} of its kernel.")
         return []

@@ -65,8 +65,7 @@ def _call_symbol(call: Invoke, values: LlvmValues) -> None:
 def _elements(of: Region) -> int:
     count = 1
     for extent in of.extents:
-        size = known(extent)
-        if size is None:
+        if (size := known(extent)) is None:
             raise CompilerBug(f"A region of {of.buffer.name} has no known size.")
         count *= size
     return count

@@ -18,10 +18,9 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
-from plica.codegen.llvm.dialect import LLVM, literal, register
-from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter
+from plica.codegen.llvm.dialect import literal, register
+from plica.codegen.llvm.writer import LlvmWriter
 from plica.core.diagnostic import CompilerBug
-from plica.ir.loop.scalar import FloorDiv, FloorMod
 from plica.ir.type.dtype import DType, bool_, i64
 
 
@@ -64,17 +63,8 @@ class Lanes:
     def __init__(self, w: LlvmWriter) -> None:
         self.w = w
         self.count = 0
-        self.naturals: Callable[[FloorDiv | FloorMod], bool] = lambda node: False
-        self._places: dict[int, LlvmPlace] = {}
         self._known: dict[str, str] = {}
         self._order: list[str] = []
-
-    def place(self, lanes: int) -> LlvmPlace:
-        """Where operators of so many lanes stand; 0 for a single value."""
-        found = self._places.get(lanes)
-        if found is None:
-            found = self._places[lanes] = LlvmPlace(LLVM, self.w, lanes, self.naturals)
-        return found
 
     # --- what is remembered --------------------------------------------------------------------
 

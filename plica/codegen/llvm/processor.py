@@ -81,8 +81,7 @@ def described(name: str, cpu: str | None, features: str | None) -> str | Target:
 def _features(triple: str, cpu: str, given: tuple[str, ...]) -> tuple[str, ...]:
     """All features that are known of a processor, after those that were given."""
     # Nothing but names gets into LLVM's text.
-    wrong = [repr(each) for each in given if _FEATURE.fullmatch(each) is None]
-    if wrong:
+    if wrong := [repr(each) for each in given if _FEATURE.fullmatch(each) is None]:
         message = "A feature is '+' or '-' and LLVM's name of it."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "+name", ", ".join(wrong)))
     if _CPU.fullmatch(cpu) is None:
@@ -93,8 +92,7 @@ def _features(triple: str, cpu: str, given: tuple[str, ...]) -> tuple[str, ...]:
     found = _UNKNOWN.findall(said)
     for kind, mine in (("processor", (cpu,)), ("feature", given)):
         strange = {name for name, what in found if what == kind}
-        named = [each for each in mine if each in strange]
-        if named:
+        if named := [each for each in mine if each in strange]:
             raise _refused(kind, named, triple)
     if code:
         lines = said.strip().splitlines()

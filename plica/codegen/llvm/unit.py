@@ -18,14 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from attrs import frozen
 
 from plica.codegen.llvm import pool, profile, toolchain
-from plica.codegen.llvm.fold import (
-    Callee,
-    alone,
-    fold,
-    kernel_text,
-    regions_text,
-    variants,
-)
+from plica.codegen.llvm.fold import Callee, alone, fold, kernel_text, regions_text, variants
 from plica.codegen.llvm.kernel import Text
 from plica.codegen.lower.passes import digest_of
 from plica.codegen.program import Program

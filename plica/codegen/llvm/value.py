@@ -34,7 +34,7 @@ from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue, constant, val
 from plica.codegen.llvm.loop_context import FAR, LoopContext
 from plica.codegen.llvm.scalar import multiply_add
 from plica.codegen.llvm.scope import outside, unsafe
-from plica.codegen.llvm.writer import LlvmWriter
+from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.combiner import MEANING
@@ -64,13 +64,13 @@ class LlvmValues:
         self.fused = fused
         self.lanes = Lanes(w)
         self.around = LoopContext(self.lanes)
-        self.lanes.naturals = self.around.divides_naturals
         self.access = MemoryEmitter(self.lanes)
         self.access.size = self._size
         self.registers: list[str] = []  # lines that reserve memory in the function's first block
         self.fails: str | None = None  # where a failed check is noted
         self.loops = False  # whether some term is a loop
         self._recipes: dict[tuple[Scalar, ...], EvaluationOrder] = {}
+        self._places: dict[int, LlvmPlace] = {}
         self._contracted: frozenset[Scalar] = frozenset()  # sums that are rounded with a product
 
     def close(self) -> None:
@@ -222,12 +222,20 @@ class LlvmValues:
         if value is not None:
             return value
         texts, n = self._texts(step[4], found)
-        return valued((operation(node, texts, self.lanes.place(n)), None if n else 0, 0))
+        return valued((operation(node, texts, self._place(n)), None if n else 0, 0))
 
     def _plain(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         """What always takes an instruction."""
         texts, n = self._texts(step[4], frame.operands(step))
-        return valued((operation(step[2], texts, self.lanes.place(n)), None if n else 0, 0))
+        return valued((operation(step[2], texts, self._place(n)), None if n else 0, 0))
+
+    def _place(self, lanes: int) -> LlvmPlace:
+        """Where operators of so many lanes stand; 0 for a single value."""
+        found = self._places.get(lanes)
+        if found is None:
+            found = LlvmPlace(LLVM, self.w, lanes, self.around.divides_naturals)
+            self._places[lanes] = found
+        return found
 
     def _operands(self, node: Scalar) -> tuple[Scalar, ...]:
         return parts(node, self._contracted)
@@ -251,9 +259,7 @@ class LlvmValues:
     def _fused(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         """A running sum and a product, rounded once."""
         terms, n = self._texts(step[4], frame.operands(step))
-        return valued(
-            (multiply_add(terms, dtype_of(step[2]), self.lanes.place(n)), None if n else 0, 0)
-        )
+        return valued((multiply_add(terms, dtype_of(step[2]), self._place(n)), None if n else 0, 0))
 
     def _load(
         self, buffer: Buffer, indices: Sequence[Scalar], found: Sequence[LaneValue]
@@ -316,10 +322,10 @@ class LlvmValues:
             w.do(f"store {flags} {lanes.vector(now, bool_) if n else now.text}, ptr {flag}")
         so_far = w.let(f"load {kind}, ptr {total}")
         if len(texts) == 2:
-            joined = multiply_add((*texts, so_far), of, lanes.place(n))
+            joined = multiply_add((*texts, so_far), of, self._place(n))
         else:
             _, join = MEANING[node.combiner]
-            joined = operation(join(node.body, node.body), [so_far, *texts], lanes.place(n))
+            joined = operation(join(node.body, node.body), [so_far, *texts], self._place(n))
         w.do(f"store {kind} {joined}, ptr {total}")
         for loop in reversed(loops):
             around.close(loop)

@@ -110,8 +110,7 @@ class LlvmPlace:
 
     def register(self, of: DType) -> str:
         """The type of a value."""
-        found = self._kinds.get(of)
-        if found is None:
+        if (found := self._kinds.get(of)) is None:
             found = self._kinds[of] = self.dialect.register(of, self.lanes)
         return found
 

@@ -116,8 +116,8 @@ def _update(block: st.Block) -> Update:
             value = sides[1] if sides[0] is old else sides[0]
             if isinstance(value, Scalar) and body.buffer not in free_vars(value):
                 values = dict(zip(block.vars, block.bindings, strict=True))
-                parts = [substitute(each, values) for each in (*body.indices, init.value, value)]
-                *indices, start, term = [each for each in parts if isinstance(each, Scalar)]
+                parts = (*body.indices, init.value, value)
+                *indices, start, term = [substitute(each, values) for each in parts]
                 return Update(body.buffer, tuple(indices), word, start, term)
     message = f"The block {str(block.label)!r} cannot be reduced across threads."
     expected = f"an init, and an update by one of {', '.join(MEANING)}"
@@ -168,8 +168,7 @@ def _lowered(chain: ReductionChain, around: tuple[st.For, ...], used: set[Name])
         width = half
     result: st.Stmt = st.Store(update.into, update.indices, update.join(update.start, at(index(0))))
     private = scope(update.into.scope).reach == "thread"
-    conditions = [*each_element, *([] if private else [Eq(lane.var, index(0))])]
-    if conditions:
+    if conditions := [*each_element, *([] if private else [Eq(lane.var, index(0))])]:
         result = st.Branch(reduce(And, conditions), result, st.NOTHING)
     steps.append(result)
     if private:  # all read the first part, which is written again in the next round

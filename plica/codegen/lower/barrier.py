@@ -106,7 +106,7 @@ def _named(body: st.Stmt) -> tuple[st.Stmt, dict[str, ScalarVar]]:
             return stmt
         var = variables[stmt.kind]
         inside = substitute(stmt.body, {stmt.var: var})
-        return st.For(var, stmt.extent, stmt.kind, inside, stmt.annotations)  # type: ignore[arg-type]  # a term keeps its sort
+        return st.For(var, stmt.extent, stmt.kind, inside, stmt.annotations)
 
     return mapped(body, change), variables
 
@@ -259,9 +259,8 @@ def _before(access: IndexedAccess, var: ScalarVar) -> IndexedAccess:
     """An access of the iteration before."""
     other = ScalarVar(Name(f"{var.name.hint}_before", var.name.index), var.dtype)
     moved: dict[Term, Term] = {var: other}
-    indices = access.indices
-    if indices is not None:
-        indices = tuple([substitute(each, moved) for each in indices])  # type: ignore[misc]  # a term keeps its sort
+    if (indices := access.indices) is not None:
+        indices = tuple([substitute(each, moved) for each in indices])
     context = substitute(access.context, moved)
     assert isinstance(context, Context)
     return evolve(access, indices=indices, context=context, origin=access.origin or access)

@@ -68,7 +68,7 @@ def opened(block: st.Block, counts: frozenset[Term] = frozenset()) -> st.Stmt:
 
 
 def _stmt(of: st.Stmt, values: dict[Term, Scalar]) -> st.Stmt:
-    return substitute(of, values)  # type: ignore[return-value]  # a statement gives a statement
+    return substitute(of, values)
 
 
 def _zero(binding: Scalar, counts: frozenset[Term]) -> list[Scalar]:

@@ -31,21 +31,9 @@ from plica.analysis.statement import (
 )
 from plica.analysis.statement_coverage import covered, touches_buffer
 from plica.core.binding import free_vars
+from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.statement import (
-    THREADS,
-    Alloc,
-    Bind,
-    Block,
-    Branch,
-    For,
-    Kernel,
-    Seq,
-    Stmt,
-    statements,
-    substatements,
-)
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
@@ -54,30 +42,30 @@ else:
     race_of = late("plica.analysis.race:race_of")
 
 
-def sink_buffers(kernel: Kernel) -> Kernel:
+def sink_buffers(kernel: st.Kernel) -> st.Kernel:
     """The kernel with its allocations as far inside as they can go."""
     kernel = distinct(kernel)
     return with_body(kernel, walked(kernel.body, outermost(kernel), _down, _up))
 
 
-def _down(stmt: Stmt, context: Context) -> tuple[Stmt, tuple[Context, ...]]:
+def _down(stmt: st.Stmt, context: Context) -> tuple[st.Stmt, tuple[Context, ...]]:
     return stmt, contexts(stmt, context)
 
 
-def _up(stmt: Stmt, parts: tuple[Stmt, ...], context: Context) -> Stmt:
-    if not isinstance(stmt, Alloc):
+def _up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], context: Context) -> st.Stmt:
+    if not isinstance(stmt, st.Alloc):
         return with_substatements(stmt, parts)
     return _moved_in(stmt.buffer, parts[0], context)
 
 
-def _moved_in(buffer: Buffer, stmt: Stmt, context: Context) -> Stmt:
+def _moved_in(buffer: Buffer, stmt: st.Stmt, context: Context) -> st.Stmt:
     """The statement with the buffer allocated as deep inside as it can be.
 
     What covers its reads in a loop does so in the loops around, too, so the innermost is asked
     first, and mostly is the only one.
     """
-    way: list[tuple[Stmt, int]] = []
-    repeated: list[tuple[int, Stmt, Context]] = []  # steps of the way whose iterations share it
+    way: list[tuple[st.Stmt, int]] = []
+    repeated: list[tuple[int, st.Stmt, Context]] = []  # steps of the way whose iterations share it
     inside = stmt
     while True:
         at = _only(inside, buffer)
@@ -86,7 +74,7 @@ def _moved_in(buffer: Buffer, stmt: Stmt, context: Context) -> Stmt:
         way.append((inside, at))
         context = contexts(inside, context)[at]
         repeats = _repeats(inside, buffer)
-        inside = substatements(inside)[at]
+        inside = st.substatements(inside)[at]
         if repeats:
             repeated.append((len(way), inside, context))
     depth = len(way)
@@ -95,62 +83,62 @@ def _moved_in(buffer: Buffer, stmt: Stmt, context: Context) -> Stmt:
             break
         depth = number - 1
     for around, _ in way[depth:]:
-        if isinstance(around, For) and (race := race_of(around, buffer)) is not None:
+        if isinstance(around, st.For) and (race := race_of(around, buffer)) is not None:
             message = f"The buffer {str(buffer.name)!r} can't be each iteration's own. {race}"
             expected = "iterations that read of it what they wrote themselves"
             raise refused(message, around.var.name, expected, "reads that are not shown to be such")
     if depth < len(way):
         inside = way[depth][0]
-    new: Stmt = Alloc(buffer, inside) if touches_buffer(inside, buffer) else inside
+    new: st.Stmt = st.Alloc(buffer, inside) if touches_buffer(inside, buffer) else inside
     for around, at in reversed(way[:depth]):
-        parts = list(substatements(around))
+        parts = list(st.substatements(around))
         parts[at] = new
         new = with_substatements(around, tuple(parts))
     return new
 
 
-def _only(stmt: Stmt, buffer: Buffer) -> int | None:
+def _only(stmt: st.Stmt, buffer: Buffer) -> int | None:
     """Which substatement alone touches the buffer, None where none or several do."""
-    inside = substatements(stmt)
+    inside = st.substatements(stmt)
     found = [at for at, each in enumerate(inside) if touches_buffer(each, buffer)]
     return found[0] if len(found) == 1 else None
 
 
-def _may_enter(stmt: Stmt, buffer: Buffer) -> bool:
+def _may_enter(stmt: st.Stmt, buffer: Buffer) -> bool:
     """Whether a statement lets a buffer in, if no iteration needs what another wrote."""
     match stmt:
-        case Seq() | Alloc():
-            return not (isinstance(stmt, Alloc) and buffer in free_vars(stmt.buffer))
-        case Branch(condition):
+        case st.Seq() | st.Alloc():
+            return not (isinstance(stmt, st.Alloc) and buffer in free_vars(stmt.buffer))
+        case st.Branch(condition):
             return buffer not in free_vars(condition)
-        case Bind(var, value):
+        case st.Bind(var, value):
             return buffer not in free_vars(value) and var not in free_vars(buffer)
-        case For(_, extent, kind):
+        case st.For(_, extent, kind):
             # Lanes have elements of a buffer, not buffers.  Where iterations that run at once, here
             # or in a loop inside, would meet in an element each needs a buffer of its own, and
             # what allocates is run in turn.
             lanes = kind == "vectorized" and not _is_met(stmt, buffer)
             return buffer not in free_vars(extent) and not lanes
-        case Block() if stmt.init is None and not stmt.reads and not stmt.writes:
+        case st.Block() if stmt.init is None and not stmt.reads and not stmt.writes:
             terms = (stmt.predicate, *stmt.bindings)
             return not any(buffer in free_vars(each) for each in terms)
         case _:
             return False
 
 
-def _is_met(root: For, buffer: Buffer) -> bool:
+def _is_met(root: st.For, buffer: Buffer) -> bool:
     """Whether iterations of a loop in a statement that run at once meet in an element."""
-    loops = (each for each in statements(root) if isinstance(each, For))
+    loops = (each for each in st.statements(root) if isinstance(each, st.For))
     at_once = (each for each in loops if each.kind in ("vectorized", "parallel"))
     return any(buffer in conflicts(each) for each in at_once)
 
 
-def _repeats(stmt: Stmt, buffer: Buffer) -> bool:
+def _repeats(stmt: st.Stmt, buffer: Buffer) -> bool:
     """Whether one buffer serves several iterations of a statement."""
     match stmt:
-        case For(_, _, kind):
-            return kind not in THREADS or scope(buffer.scope).reach == "all"
-        case Block():
+        case st.For(_, _, kind):
+            return kind not in st.THREADS or scope(buffer.scope).reach == "all"
+        case st.Block():
             return True
         case _:
             return False

@@ -86,8 +86,7 @@ def rows_of(function: Function) -> ChunkRows | None:
     if not dims or set(dims) != set(kernel.dims):
         return None
     count = len(dims)
-    places = _outermost(kernel, count)
-    if places is None:
+    if (places := _outermost(kernel, count)) is None:
         return None
     rowed: list[bool] = []
     for buffer in kernel.params:
@@ -142,7 +141,7 @@ def _alike(kernel: Kernel, rowed: dict[Buffer, bool], places: tuple[ScalarVar, .
     # The shapes of buffers hold dims, too: terms are what asks.
     return not any(
         node in asked
-        for stmt in statements(rest)  # type: ignore[arg-type]  # a term keeps its sort
+        for stmt in statements(rest)
         for each in _terms(stmt)
         for node in post_order(each)
     )

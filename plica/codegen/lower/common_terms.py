@@ -63,8 +63,7 @@ def _shared(seq: Seq, used: set[Name]) -> Stmt:
     if not values:
         return seq
     names: dict[Term, Term] = {term: var for term, var in values.items()}  # noqa: C416  # wider
-    made = map_bottom_up(lambda node: names.get(node, node), seq)
-    assert isinstance(made, Stmt)
+    made: Stmt = map_bottom_up(lambda node: names.get(node, node), seq)
     for term, var in reversed(values.items()):
         made = Bind(var, term, made)
     return made

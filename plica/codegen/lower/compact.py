@@ -70,8 +70,7 @@ def _up(
         size if each is None else each.extent
         for each, size in zip(spans, buffer.shape, strict=True)
     ]
-    strides = _strides(buffer, shape)
-    if strides is None:
+    if (strides := _strides(buffer, shape)) is None:
         return st.Alloc(buffer, body)
     small = Buffer(buffer.name, tuple(shape), buffer.dtype, buffer.scope, strides, buffer.align)
     starts = [None if each is None else each.start for each in spans]
@@ -177,8 +176,7 @@ def _spans(
     lanes: frozenset[ScalarVar],
     dims: frozenset[ScalarVar],
 ) -> list[AxisSpan | None] | None:
-    places = _places(body, buffer, context)
-    if not places:
+    if not (places := _places(body, buffer, context)):
         return None
     loops = [each.var for each in _all_statements(body) if isinstance(each, st.For | st.Bind)]
     inner, plain = lanes.union(loops), context
@@ -269,4 +267,4 @@ def _moved(body: st.Stmt, old: Buffer, new: Buffer, starts: Sequence[Scalar | No
             case _:
                 return node
 
-    return map_bottom_up(change, body)  # type: ignore[return-value]  # a statement gives a statement
+    return map_bottom_up(change, body)

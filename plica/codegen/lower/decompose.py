@@ -69,8 +69,7 @@ def written_out(root: Expr, start: Mapping[Term, Expr]) -> Expr:
 
 
 def _expanded(node: Apply) -> Expr:
-    record = op.find(node.op)
-    if record is None:
+    if (record := op.find(node.op)) is None:
         raise CompilerBug(f"The operator {node.op} left the registry during compilation.")
     if record.decompose is None:
         return node

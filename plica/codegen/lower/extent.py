@@ -36,8 +36,7 @@ _WORDS: Final[dict[type, str]] = {
 
 def extents_of_inputs(of: Function) -> Function:
     """The function with sizes asked of its parameters only."""
-    where = _places(of)
-    if not where:
+    if not (where := _places(of)):
         return of
 
     def change(node: Term) -> Term:
@@ -50,7 +49,6 @@ def extents_of_inputs(of: Function) -> Function:
         return node if known(whole) is not None else _value(whole, where) or node
 
     body = map_bottom_up(change, of.body)
-    assert isinstance(body, Expr)
     return of if body is of.body else attrs.evolve(of, body=body)
 
 
@@ -60,8 +58,7 @@ def _places(of: Function) -> dict[ScalarVar, Expr]:
     stack: list[Expr] = list(reversed(of.params))
     while stack:
         each = stack.pop()
-        kind = type_of(each)
-        if isinstance(kind, TupleType):
+        if isinstance(kind := type_of(each), TupleType):
             stack += [Project(each, at) for at in reversed(range(len(kind.items)))]
         elif isinstance(kind, TensorType):
             for axis, size in enumerate(kind.shape):

@@ -33,8 +33,7 @@ PREFIX: Final = "extern."
 @lru_cache(maxsize=512)
 def extern_kernel(of: Extern) -> Kernel:
     """The kernel that calls an extern; what is no function of tensors is refused."""
-    wrong = _problem(of)
-    if wrong is not None:
+    if (wrong := _problem(of)) is not None:
         raise UnsupportedError(wrong)
     inputs = [_buffer(f"x{at}", each) for at, each in enumerate(of.type.params)]
     results = of.type.ret.items if isinstance(of.type.ret, TupleType) else (of.type.ret,)

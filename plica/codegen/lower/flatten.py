@@ -55,7 +55,7 @@ def flatten(kernel: Kernel, *, params: bool = False) -> Kernel:
 
     body = map_bottom_up(change, kernel.body)
     own = tuple([flat(each) or each for each in kernel.params])
-    return Kernel(kernel.dims, own, kernel.inputs, body, kernel.annotations)  # type: ignore[arg-type]  # a term keeps its sort
+    return Kernel(kernel.dims, own, kernel.inputs, body, kernel.annotations)
 
 
 def _versioned(kernel: Kernel) -> frozenset[Buffer]:

@@ -74,8 +74,7 @@ form("resolved", is_resolved)
 
 def flatten_graph(of: Module) -> Module:
     """The inferred module as one first-order function; everything unsupported is refused."""
-    problems = unsupported(of, sizes_come=True)
-    if problems:
+    if problems := unsupported(of, sizes_come=True):
         raise UnsupportedError(problems[0], *problems[1:])
     assert of.main is not None  # or it would have been refused
     function = of.main_function()
@@ -105,8 +104,7 @@ def _called_outside(body: ex.Expr, table: Mapping[Term, Definition]) -> dict[Def
 
 def symbols(value: ex.Expr) -> Value:
     """A tensor, or the tuple of what can be taken out of an expression of tuple type."""
-    of = type_of(value)
-    if isinstance(of, TupleType):
+    if isinstance(of := type_of(value), TupleType):
         return tuple([symbols(ex.Project(value, i)) for i in range(len(of.items))])
     return value
 
@@ -249,8 +247,7 @@ class _Machine:
                 return at.values[var]
             at = at.outer
         if var not in self.globals:
-            defined = self.table.get(var)
-            if isinstance(defined, ex.Function):
+            if isinstance(defined := self.table.get(var), ex.Function):
                 self.globals[var] = self.closure(defined)
             elif isinstance(defined, Kernel | Extern):
                 self.globals[var] = var
@@ -301,8 +298,7 @@ def written_out(table: Mapping[Term, Definition], main: Term) -> int:
             for node in post_order(table[name])
             if isinstance(node, ex.Call) and isinstance(table.get(node.callee), ex.Function)
         ]
-        missing = [each for each in called if each not in counts]
-        if missing:
+        if missing := [each for each in called if each not in counts]:
             stack += missing
             continue
         counts[stack.pop()] = 1 + sum([counts[each] for each in called])
@@ -319,8 +315,7 @@ def choose(condition: ex.Expr, then: Value, orelse: Value) -> Value:
     """What an `If` gives; what both branches agree on is not chosen at all."""
     pairs: list[tuple[ex.Expr, ex.Expr]] = []
     _differences(then, orelse, pairs)
-    pairs = list(dict.fromkeys(pairs))
-    if not pairs:
+    if not (pairs := list(dict.fromkeys(pairs))):
         return then
     if len(pairs) == 1:
         chosen: list[ex.Expr] = [ex.If(condition, *pairs[0])]
@@ -385,8 +380,7 @@ def _open(types: Sequence[tuple[Type, Type]], dims: Sequence[Term]) -> dict[Term
 
 def _with_sizes(name: str, attributes: ex.Attrs, sizes: Mapping[Term, int | Scalar]) -> ex.Attrs:
     """The attributes of an operator with a number for every dim, in canonical form."""
-    record = find(name)
-    if record is None:
+    if (record := find(name)) is None:
         raise CompilerBug(f"The operator {name} left the registry during compilation.")
     readers = {each.name: each.read for each in record.attributes}
     found = []

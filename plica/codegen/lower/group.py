@@ -140,8 +140,7 @@ def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
 
     def there(number: int, data: bytes) -> None:
         group, key = missing[number]
-        known = _read(data)
-        if known is None:
+        if (known := _read(data)) is None:
             here(number)
             return
         found[group] = known
@@ -182,8 +181,7 @@ def _sizes(function: Function, scheduler: Scheduler) -> Sequence[Function]:
     """A function, or where rows go in chunks those for each size of a chunk."""
     if not scheduler.chunks or not to_stages(function).stages.dims:
         return (function,)
-    rows = rows_of(function)
-    if rows is None:
+    if (rows := rows_of(function)) is None:
         return (function,)
     return [chunk(function, rows, size) for size in sizes_of(function, rows)]
 

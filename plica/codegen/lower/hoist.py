@@ -72,7 +72,7 @@ def _first(loop: For, condition: Scalar, then: Stmt, rest: Stmt) -> Stmt:
         others.append(Lt(like(0, loop.extent), loop.extent))
     before = substitute(then, {loop.var: like(0, loop.var)})
     after = For(loop.var, loop.extent, loop.kind, _single(rest), loop.annotations)
-    return Seq((guarded(others, before), after))  # type: ignore[arg-type]  # a statement
+    return Seq((guarded(others, before), after))
 
 
 def _single(stmt: Stmt) -> Stmt:

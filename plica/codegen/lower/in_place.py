@@ -47,13 +47,11 @@ def in_place(kernel: Kernel) -> Kernel:
         if not isinstance(node, Alloc):
             return node
         for out in results:
-            place = _place(node, out)
-            if place is not None:
+            if (place := _place(node, out)) is not None:
                 return _within(node.body, node.buffer, out, place)
         return node
 
     body = map_bottom_up(moved, kernel.body)
-    assert isinstance(body, Stmt)
     return kernel if body is kernel.body else evolve(kernel, body=body)
 
 
@@ -114,6 +112,4 @@ def _within(of: Stmt, held: Buffer, out: Buffer, row: tuple[Scalar, ...]) -> Stm
             return Store(out, (*row, node.indices[-1]), node.value)
         return node
 
-    found = map_bottom_up(new, of)
-    assert isinstance(found, Stmt)
-    return found
+    return map_bottom_up(new, of)

@@ -97,7 +97,7 @@ def _resized(buffer: sc.Buffer, body: st.Stmt, forms: _Forms) -> st.Stmt:
     new = substitute(buffer, forms.casts)
     if new is buffer:
         return st.Alloc(buffer, body)
-    return st.Alloc(new, substitute(body, {buffer: new}))  # type: ignore[arg-type]  # a term keeps its sort
+    return st.Alloc(new, substitute(body, {buffer: new}))
 
 
 def _steps(buffer: sc.Buffer) -> tuple[int | None, ...]:
@@ -159,10 +159,9 @@ class _Forms:
         if not any(each in self.small for each in free_vars(term)):
             return term
         if any(isinstance(each, sc.Reduce) for each in post_order(term)):
-            new = substitute(term, self.casts)  # a sum's axes are its own
-        else:
-            self.visit(term)
-            new = self.wides[term]
+            return substitute(term, self.casts)  # a sum's axes are its own
+        self.visit(term)
+        new = self.wides[term]
         assert isinstance(new, sc.Scalar)
         return new
 

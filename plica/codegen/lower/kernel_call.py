@@ -61,13 +61,12 @@ def called_kernel(of: Kernel | Extern, name: str, types: tuple[Type, ...]) -> Ke
 
 def dense(kernel: Kernel) -> Kernel:
     """The kernel over parameters as programs hold their values: row by row, wherever they lie."""
-    laid = [each for each in kernel.params if each.strides or each.align]
-    if not laid:
+    if not (laid := [each for each in kernel.params if each.strides or each.align]):
         return kernel
     plain = {each: Buffer(each.name, each.shape, each.dtype, each.scope) for each in laid}
     params = tuple([plain.get(each, each) for each in kernel.params])
     body = substitute(kernel.body, plain)
-    return evolve(kernel, params=params, body=body)  # type: ignore[arg-type]  # a term keeps its sort
+    return evolve(kernel, params=params, body=body)
 
 
 def check_called(module: Module) -> None:
@@ -78,8 +77,7 @@ def check_called(module: Module) -> None:
 
 
 def _refuse(name: str, kernel: Kernel) -> None:
-    wrong = problems(kernel)
-    if wrong:
+    if wrong := problems(kernel):
         message = f"The kernel {name!r} is not compiled. {wrong[0].message}"
         first = replace(wrong[0], message=message)
         raise UnsupportedError(first, *wrong[1:])
@@ -97,8 +95,7 @@ def known_at(kernel: Kernel, types: Sequence[Type]) -> Kernel:
                 sizes.setdefault(dim, size)
     numbers = solve([each for pair in pairs for each in type_equations(*pair, {})])
     sizes |= {dim: Lit(size, i64) for dim, size in numbers.items()}
-    lost = [str(each.name) for each in kernel.dims if each not in sizes]
-    if lost:
+    if lost := [str(each.name) for each in kernel.dims if each not in sizes]:
         message = f"The types of the arguments do not say what {', '.join(lost)} is."
         hint = "Let every dim of a kernel stand alone on some axis of a buffer that it reads."
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
@@ -122,8 +119,7 @@ def _by_name(of: ScalarVar) -> tuple[str, int]:
 @lru_cache(maxsize=512)
 def problems(kernel: Kernel) -> tuple[Diagnostic, ...]:
     """What is wrong with a kernel that somebody wrote, or what must be shown of it and is not."""
-    wrong = well_formed(kernel)
-    if wrong:
+    if wrong := well_formed(kernel):
         return wrong
     for stmt in statements(kernel.body):
         if isinstance(stmt, While):
@@ -140,8 +136,7 @@ def problems(kernel: Kernel) -> tuple[Diagnostic, ...]:
         outside = in_bounds(blocks_to_loops(kernel), checked_reads=True)
     if outside:
         return outside
-    meets = unsafe(Scene(kernel, NO_OUTPUTS))
-    if meets is None:
+    if (meets := unsafe(Scene(kernel, NO_OUTPUTS))) is None:
         return ()
     message = "Loops of the kernel that run at once are not shown to keep apart."
     place = Place(node=meets.where)

@@ -270,8 +270,7 @@ class _Maker:
                 continue
             if self.slots[slot].size is not self.slots[target].size:
                 continue
-            kernel = written_over_input(whole.stages, buffer)
-            if kernel is None:
+            if (kernel := written_over_input(whole.stages, buffer)) is None:
                 continue
             self.donated[slot] = target
             key = digest(kernel)
@@ -332,8 +331,7 @@ class _Maker:
     def need(self, leaf: Expr, region: int) -> None:
         """Note that a tensor is needed in a region."""
         leaf = shown(leaf)
-        value = made_by(leaf)
-        if value is not None:
+        if (value := made_by(leaf)) is not None:
             self.uses[value[0]][region] = None
         elif leaf not in self.given:
             if not isinstance(leaf, Const):
@@ -345,8 +343,7 @@ class _Maker:
         """Note that a tensor should be in a slot at the end of a region."""
         leaf = shown(leaf)
         self.need(leaf, region)
-        value = made_by(leaf)
-        if value is None:
+        if (value := made_by(leaf)) is None:
             self.copies[region].append(_Copy(leaf, target))
         else:
             self.wishes.setdefault(value, []).append((region, target))
@@ -374,8 +371,7 @@ class _Maker:
         of = type_of(leaf)
         if not isinstance(of, TensorType):
             raise CompilerBug(f"A value of type {of} has no place in memory.")
-        shape = static_shape(of)
-        if shape is None:
+        if (shape := static_shape(of)) is None:
             open_ = tuple([n if (n := known(size)) is not None else size for size in of.shape])
             return self.add(Slot(space, self.count(space), open_, of.dtype))
         if prod(shape) * of.dtype.bytes > MOST_BYTES:

@@ -204,8 +204,7 @@ def is_row(
         if isinstance(node, sc.Load) and axis in free_vars(node):
             if any(axis in free_vars(each) for each in node.indices[:-1]):
                 return False
-            step = polynomial(node.indices[-1]).get(frozenset({(axis, 1)}))
-            if step is None:
+            if (step := polynomial(node.indices[-1]).get(frozenset({(axis, 1)}))) is None:
                 return False
             rest = polynomial(node.indices[-1] - axis * step[1])
             if not 1 <= step[1] <= apart or any(

@@ -163,7 +163,7 @@ def _of_row(of: Each, row: tuple[sc.ScalarVar, ...], kept: Mapping[sc.Buffer, sc
 
     value = map_bottom_up(new, substitute(of.value, here))
     out = sc.Buffer(of.out.name, of.out.shape[rows:], of.out.dtype)
-    return Each(out, of.axes[rows:], value)  # type: ignore[arg-type]  # scalars give scalars
+    return Each(out, of.axes[rows:], value)
 
 
 def open_sizes(of: Sequence[sc.Buffer], body: Stmt) -> tuple[sc.ScalarVar, ...]:
@@ -182,16 +182,14 @@ def elements(of: Each, out: sc.Buffer, after: StoredElement | None, free: bool =
         walk = LoopOrder(loops, of.axes, lanes.value, 0)
         return loops_around(loops, lanes.held(last_store(lanes.value, walk, out, after)))
     places, terms = (of.axes, []) if after is None else (after.indices, [after.value])
-    found = strips(of, places, terms)
-    if found is not None:
+    if (found := strips(of, places, terms)) is not None:
         return Seq(tuple([_walked(of, out, after, each) for each in found]))
     return _walked(of, out, after, _walk(of, after))
 
 
 def _walked(of: Each, out: sc.Buffer, after: StoredElement | None, walk: LoopOrder) -> Stmt:
     """The loops of a walk."""
-    reductions = exposed(walk.body)
-    if not reductions:
+    if not (reductions := exposed(walk.body)):
         last = walk.where(last_store(walk.body, walk, out, after))
         return loops_around(walk.loops, last, walk.kind)
     outer = walk.loops[: len(walk.loops) - walk.inside]
@@ -214,10 +212,7 @@ def _walked(of: Each, out: sc.Buffer, after: StoredElement | None, walk: LoopOrd
         value = replaced(walk.body, stand_in)
         last = walk.where(last_store(value, walk, out, after))
         steps.append(loops_around(inner, last, walk.kind, walk.unrolled))
-    stmt: Stmt = Seq(tuple(steps))
-    for held in reversed(sums.held):
-        stmt = Alloc(held, stmt)
-    return loops_around(outer, stmt)
+    return loops_around(outer, sums.around(steps))
 
 
 def in_registers(
@@ -232,12 +227,7 @@ def in_registers(
     `ends` say whether all rows are there, which lanes of a row are, and whether a row is.
     """
     sums = Sums(walk, walk.loops, names, "local", 1)
-    steps: list[Stmt] = []
-    stand_in: dict[Term, sc.Scalar] = {}
-    for each in exposed(walk.body):
-        cell = sums.cell(each)
-        steps += sums.accumulated(each, cell)
-        stand_in[each] = cell.value
+    steps, stand_in = sums.totals(exposed(walk.body))
     last = last_store(replaced(walk.body, stand_in), walk, out, after)
     whole, lane, row = ends
     # A sum that is asked for on one side alone would be made there, after all others.
@@ -245,11 +235,7 @@ def in_registers(
         loops_around(walk.loops, Branch(each, last, NOTHING), walk.kind, walk.unrolled)
         for each in (lane, sc.And(row, lane))
     ]
-    steps.append(Branch(whole, *sides))
-    stmt: Stmt = Seq(tuple(steps))
-    for held in reversed(sums.held):
-        stmt = Alloc(held, stmt)
-    return stmt
+    return sums.around([*steps, Branch(whole, *sides)])
 
 
 class Sums:
@@ -273,20 +259,31 @@ class Sums:
         self.held.append(sc.Buffer(self.names.name("acc"), shape, sc.dtype_of(of), self.scope))
         return _Cell(self.held[-1], tuple([axis for axis, _ in self.inner]))
 
+    def totals(self, of: Sequence[sc.Reduce]) -> tuple[list[Stmt], dict[Term, sc.Scalar]]:
+        """The loops of some reductions, each into a cell, and what each is after them."""
+        steps: list[Stmt] = []
+        found: dict[Term, sc.Scalar] = {}
+        for each in of:
+            cell = self.cell(each)
+            steps += self.accumulated(each, cell)
+            found[each] = cell.value
+        return steps, found
+
+    def around(self, steps: Sequence[Stmt]) -> Stmt:
+        """What is done where the cells are there."""
+        found: Stmt = Seq(tuple(steps))
+        for held in reversed(self.held):
+            found = Alloc(held, found)
+        return found
+
     def accumulated(self, of: sc.Reduce, cell: _Cell) -> list[Stmt]:
         """The loops that reduce into a cell.
 
         Long runs inside it have cells of their own, if neighbours are reduced side by side; short
         ones are terms.
         """
-        walk = self.walk
-        steps: list[Stmt] = []
-        stand_in: dict[Term, sc.Scalar] = {}
-        for each in exposed(of.body) if self.inner else ():
-            if not _is_short(each, self.long):
-                own = self.cell(each)
-                steps += self.accumulated(each, own)
-                stand_in[each] = own.value
+        walk, runs = self.walk, exposed(of.body) if self.inner else ()
+        steps, stand_in = self.totals([each for each in runs if not _is_short(each, self.long)])
         start, join = MEANING[of.combiner]
         first = Store(cell.buffer, cell.indices, start(sc.dtype_of(of)))
         again = Store(cell.buffer, cell.indices, join(cell.value, replaced(of.body, stand_in)))
@@ -326,7 +323,7 @@ def last_store(
     terms: list[sc.Scalar] = [after.value, *after.indices]
     if walk.turned:
         turned: dict[Term, Term] = dict(walk.turned)
-        terms = [substitute(each, turned) for each in terms]  # type: ignore[misc]  # scalars give scalars
+        terms = [substitute(each, turned) for each in terms]
 
     def filled(node: Term) -> Term:
         return value if isinstance(node, sc.Load) and node.buffer is after.reduced else node

@@ -68,8 +68,7 @@ def open_tile(of: Stages, constant: Sequence[bool], machine: Machine) -> OpenTil
     if not of.dims:
         return None
     of = _flat(without_units(of))
-    found = _product(of, constant)
-    if found is None:
+    if (found := _product(of, constant)) is None:
         return None
     (_, epilogue) = pairs(of)[0]
     lanes = machine.vector // (8 * found.weight.buffer.dtype.bytes)
@@ -82,8 +81,7 @@ def open_tile(of: Stages, constant: Sequence[bool], machine: Machine) -> OpenTil
     while (2 * steps + 1) * across + 2 <= machine.registers and steps * across < 16:
         steps *= 2
     names = Names(of)
-    room = _with_room(found, steps, names)
-    if room is None:
+    if (room := _with_room(found, steps, names)) is None:
         return None
     copies, data = room
     pack, weight = _packed(found, lanes, names)
@@ -114,7 +112,7 @@ def without_units(of: Stages) -> Stages:
     def put(of: sc.Scalar) -> sc.Scalar:
         if free_vars(of).isdisjoint(single):
             return of
-        return dim(substitute(of, zero))  # type: ignore[arg-type]  # scalars give scalars
+        return dim(substitute(of, zero))
 
     def change(node: Term) -> Term:
         match node:
@@ -128,7 +126,7 @@ def without_units(of: Stages) -> Stages:
                 return node
 
     body = map_bottom_up(change, old.body) if single else old.body
-    if not isinstance(body, sc.Scalar) or not free_vars(body).isdisjoint(single):
+    if not free_vars(body).isdisjoint(single):
         return of
     axes, extents = tuple([a for a, _ in left]), tuple([n for _, n in left])
     value = sc.Reduce(old.combiner, axes, extents, body, old.runs)
@@ -203,8 +201,7 @@ def _product(of: Stages, constant: Sequence[bool]) -> _Product | None:
     sizes = {var: n for var, size in {**axes, **terms}.items() if (n := known(size))}
     if any(var not in sizes for var in terms) or prod(sizes[var] for var in terms) < TERMS:
         return None
-    product = product_of(body, sizes)
-    if product is None:
+    if (product := product_of(body, sizes)) is None:
         return None
     data, guards, fill, weight = product
     if weight is None or weight.buffer is data.buffer or weight.buffer not in of.inputs:

@@ -35,7 +35,7 @@ from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import Buffer, Load, Lt, Min, Scalar, dtype_of, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, pairs
-from plica.ir.loop.statement import NOTHING, Alloc, Branch, Kernel, Seq, Stmt, Store
+from plica.ir.loop.statement import NOTHING, Branch, Kernel, Seq, Stmt, Store
 from plica.ir.type.dim import known
 
 
@@ -102,7 +102,6 @@ def _block(of: OpenTile, fold: Each, out: Buffer, after: StoredElement | None, t
         walks = [((size + (of.steps - 1)) // of.steps, place, place, Lt(place, size))]
     for many, there, read, guard in walks:
         body = substitute(value, {of.column: read})
-        assert isinstance(body, Scalar)
         here = ((of.lane, output), (of.column, there))
         indices = tuple([dict(here).get(axis, axis) for axis in fold.axes])
         walk = LoopOrder(inner, indices, body, 3, here, "vectorized", None, (near, vector))
@@ -125,12 +124,7 @@ def _one(  # noqa: PLR0917  # a tile, and where it ends
 ) -> Stmt:
     """The sums of a tile, and what is stored of them."""
     sums = Sums(walk, walk.loops, names, "local", 1)
-    steps: list[Stmt] = []
-    stand_in: dict[Term, Scalar] = {}
-    for each in exposed(walk.body):
-        cell = sums.cell(each)
-        steps += sums.accumulated(each, cell)
-        stand_in[each] = cell.value
+    steps, stand_in = sums.totals(exposed(walk.body))
     value = replaced(walk.body, stand_in)
     if not isinstance(value, Load):
         whole = tuple([extent for _, extent in walk.loops])
@@ -149,15 +143,11 @@ def _one(  # noqa: PLR0917  # a tile, and where it ends
         if not count or not lanes:
             continue
         stmt = substitute(last, {vector: vector + first}) if first else last
-        assert isinstance(stmt, Store | Branch)
         rows = [(vector, index(count)), (lane, index(lanes))]
         order = [*rows, near] if columns else [near, *rows]
         written = [var for var, _ in order[:-1]]
         steps.append(loops_around(order, stmt, "vectorized", written))
-    found: Stmt = Seq(tuple(steps))
-    for held in reversed(sums.held):
-        found = Alloc(held, found)
-    return found
+    return sums.around(steps)
 
 
 def _is_turned(walk: LoopOrder, after: StoredElement | None) -> bool:

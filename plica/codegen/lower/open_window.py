@@ -81,8 +81,7 @@ def open_windows(of: Stages, machine: Machine) -> Kernel | None:
     if len(every) != 1:
         return None
     ((fold, epilogue),) = every
-    found = _window(in_order(fold))
-    if found is None:
+    if (found := _window(in_order(fold))) is None:
         return None
     after = stored(fold, epilogue)
     places, value = (fold.axes, None) if after is None else (after.indices, after.value)
@@ -105,8 +104,7 @@ def _window(fold: Each) -> _Window | None:
     sizes = terms | {
         axis: n for axis, size in zip(fold.axes, fold.out.shape, strict=True) if (n := known(size))
     }
-    product = product_of(body, sizes)
-    if product is None:
+    if (product := product_of(body, sizes)) is None:
         return None
     data, guards, fill, weight = product
     column, row = fold.axes[-2:]
@@ -175,7 +173,7 @@ class _Writer:
             axis, size = around.pop()
             each = (size + (self.blocks - 1)) // self.blocks
             there = block * each + part
-            body = substitute(image, {axis: there})  # type: ignore[assignment]  # a statement stays one
+            body = substitute(image, {axis: there})
             if self.blocks > 1:
                 body = Branch(sc.Lt(there, size), body, NOTHING)
             around.append((part, each))

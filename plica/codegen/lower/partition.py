@@ -122,7 +122,7 @@ def _parts(loop: st.For, cut: LoopCut) -> tuple[st.Stmt, ...]:
             body = mapped(loop.body, partial(_settle, settled=settled)) if settled else loop.body
             here = body if known(start) == 0 else substitute(body, {loop.var: loop.var + start})
             notes = st.annotated(loop.annotations, cut_choices=None)
-            found.append(st.For(loop.var, extent, loop.kind, here, notes))  # type: ignore[arg-type]  # a term keeps its sort
+            found.append(st.For(loop.var, extent, loop.kind, here, notes))
     return tuple(found)
 
 
@@ -150,8 +150,7 @@ def _cut(loop: st.For, context: Context) -> LoopCut | None:
         said = decided(condition, here)
         if said is TRUE or said is FALSE:
             continue
-        found = _bound(condition, loop.var, inner, here)
-        if found is None:
+        if (found := _bound(condition, loop.var, inner, here)) is None:
             unclear.add(condition)
             continue
         bounds.setdefault(condition, []).append(found)
@@ -211,8 +210,7 @@ def _bound(
     if mine is None or var in free_vars(tail):
         return None
     factor = mine[1]
-    least = reach(tail, inner, context, upper=False)
-    if least is None:
+    if (least := reach(tail, inner, context, upper=False)) is None:
         return None
     spare, exact = from_polynomial(least), inner.isdisjoint(free_vars(tail))
     if factor < 0:

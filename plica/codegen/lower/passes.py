@@ -176,8 +176,7 @@ LOWERED_DIGESTS: Final[WeakKeyDictionary[Kernel, str]] = WeakKeyDictionary()
 
 def digest_of(kernel: Kernel) -> str:
     """The digest of a lowered kernel, reckoned once."""
-    known = LOWERED_DIGESTS.get(kernel)
-    if known is None:
+    if (known := LOWERED_DIGESTS.get(kernel)) is None:
         known = LOWERED_DIGESTS[kernel] = digest(kernel)
     return known
 

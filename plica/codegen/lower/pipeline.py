@@ -183,7 +183,7 @@ def _at(plan: PipelinePlan, number: int, iteration: Scalar) -> st.Stmt:
                 return node
 
     own = map_bottom_up(change, plan.stmts[number])
-    return substitute(own, {var: simple(iteration)})  # type: ignore[return-value]  # a statement
+    return substitute(own, {var: simple(iteration)})
 
 
 def _guarded(plan: PipelinePlan, number: int, iteration: Scalar) -> st.Stmt:

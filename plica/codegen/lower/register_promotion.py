@@ -45,8 +45,7 @@ def promote_to_registers(kernel: st.Kernel) -> st.Kernel:
         if not outermost or (isinstance(inside, st.For) and inside.kind.startswith("blockIdx")):
             return stmt
         assert isinstance(stmt, st.For)
-        made = _with_registers(inside, used)
-        if made is None:
+        if (made := _with_registers(inside, used)) is None:
             return stmt
         return st.For(stmt.var, stmt.extent, stmt.kind, made, stmt.annotations)
 
@@ -59,15 +58,13 @@ def _is_shared(buffer: Buffer) -> bool:
 
 def _with_registers(body: st.Stmt, used: set[Name]) -> st.Stmt | None:
     """What the threads of a block do, with registers; None where nothing becomes one."""
-    tags = _threads(body)
-    if not tags:
+    if not (tags := _threads(body)):
         return None
     whole = {tag: ScalarVar(_name(tag.replace("Idx.", "_"), used), i64) for tag in tags}
     joined = _joined(body, whole, tags)
     kept = [each.buffer for each in st.statements(joined) if isinstance(each, st.Alloc)]
     axes = {each: _axes(each, joined, whole, tags) for each in kept if _is_shared(each)}
-    made = {each: _register(each, at) for each, at in axes.items() if at is not None}
-    if not made:
+    if not (made := {each: _register(each, at) for each, at in axes.items() if at is not None}):
         return None
 
     def change(node: Term) -> Term:
@@ -84,7 +81,7 @@ def _with_registers(body: st.Stmt, used: set[Name]) -> st.Stmt | None:
     inner = map_bottom_up(change, joined)
     for tag in reversed(tags):
         inner = st.For(whole[tag], index(tags[tag]), tag, inner)  # type: ignore[arg-type]  # a tag is a kind, a term keeps its sort
-    return inner  # type: ignore[return-value]  # likewise
+    return inner
 
 
 def _threads(body: st.Stmt) -> dict[str, int] | None:
@@ -127,7 +124,7 @@ def _joined(body: st.Stmt, whole: dict[str, ScalarVar], tags: dict[str, int]) ->
             return stmt.body
         return st.Branch(Lt(stmt.var, stmt.extent), stmt.body, st.NOTHING)
 
-    return substitute(mapped(body, bare), now)  # type: ignore[return-value]  # a term keeps its sort
+    return substitute(mapped(body, bare), now)
 
 
 def _axes(

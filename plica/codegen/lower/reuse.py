@@ -49,8 +49,7 @@ def _shared(stmt: Alloc) -> Stmt:
     if not isinstance(body, Seq):
         return stmt
     tenants = arranged(held, body.stmts)
-    lost = clashes(tenants, body.stmts)
-    if lost:
+    if lost := clashes(tenants, body.stmts):
         raise CompilerBug(f"Sharing memory would lose what is in {lost[0].name}.")
     homes: dict[Buffer, Buffer] = {}
     for several in tenants:
@@ -73,8 +72,7 @@ def arranged(held: Sequence[Buffer], stmts: Sequence[Stmt]) -> list[list[Buffer]
     order = sorted(held, key=lambda each: (spans[each], held.index(each)))
     groups: list[list[Buffer]] = []
     for each in order:
-        fit = next((g for g in groups if _fits(each, g, spans)), None)
-        if fit is None:
+        if (fit := next((g for g in groups if _fits(each, g, spans)), None)) is None:
             groups.append([each])
         else:
             fit.append(each)
@@ -126,4 +124,4 @@ def _moved(body: Stmt, homes: Mapping[Buffer, Buffer]) -> Stmt:
             case _:
                 return node
 
-    return map_bottom_up(change, body)  # type: ignore[return-value]  # a statement gives one
+    return map_bottom_up(change, body)

@@ -103,7 +103,6 @@ class Scheduled:
     def over_dims(self, of: Scalar) -> Scalar:
         """A size of the kernel, over the dims of the function."""
         found = substitute(of, dict(self.given))
-        assert isinstance(found, Scalar)
         return dim(found)
 
 
@@ -248,8 +247,7 @@ def on_processor(
     """
     passed: list[str] = []
     if chosen is not None:
-        why_not = refused(chosen.kernel)
-        if not why_not:
+        if not (why_not := refused(chosen.kernel)):
             return from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
         passed.append(f"the tuned schedule: {why_not}")
     forms = None if tables is None else tables.forms
@@ -258,14 +256,12 @@ def on_processor(
     without: list[tuple[Formed, Kernel]] = []
     for each in candidates(whole, facts, machine, forms):
         begun = kernel_of(hoist(each.stages, facts.constant).rest)
-        made = default_schedule(begun, machine, tables)
-        if isinstance(made, RefusedTemplate):
+        if isinstance(made := default_schedule(begun, machine, tables), RefusedTemplate):
             passed.append(f"{each.form}: {made}")
             without.append((each, begun))
             continue
         trace, kernel = made or fallback_schedule(begun, machine)
-        why_not = refused(kernel)
-        if not why_not:
+        if not (why_not := refused(kernel)):
             scheduled = from_form(function, facts, each.stages, trace, kernel)
             return evolve(scheduled, passed_over=tuple(passed), given=told.given)
         passed.append(f"{each.form}: {why_not}")
@@ -277,8 +273,7 @@ def on_processor(
     if not whole.dims:
         bare = evolve(plain(function), passed_over=tuple(passed))
         return _with_kernel(bare, shared(bare.kernel) if machine.cores > 1 else bare.kernel)
-    tile = open_tile(whole, facts.constant, machine)
-    if tile is not None:
+    if (tile := open_tile(whole, facts.constant, machine)) is not None:
         return evolve(in_tiles(function, facts, tile), given=told.given)
     bare = evolve(plain(function), passed_over=tuple(passed), given=told.given)
     return _with_kernel(bare, open_windows(whole, machine) or nest(whole, facts.reassociates))

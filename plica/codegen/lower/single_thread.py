@@ -29,8 +29,7 @@ def _guarded(stmt: Stmt) -> Stmt:
     """A loop over threads, with what they would repeat left to the first."""
     if not isinstance(stmt, For) or not stmt.kind.startswith("threadIdx"):
         return stmt
-    alike = {part for part in shares(stmt) if repeated(stmt, part)}
-    if not alike:
+    if not (alike := {part for part in shares(stmt) if repeated(stmt, part)}):
         return stmt
     first = Eq(stmt.var, index(0))
 

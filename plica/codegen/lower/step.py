@@ -30,8 +30,7 @@ def leaves(value: Expr) -> Iterator[Expr]:
         for item in value.items:
             yield from leaves(item)
         return
-    of = type_of(value)
-    if isinstance(of, TupleType):
+    if isinstance(of := type_of(value), TupleType):
         for i in range(len(of.items)):
             yield from leaves(Project(value, i))
     else:

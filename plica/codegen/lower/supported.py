@@ -51,8 +51,7 @@ def unsupported(
     main = table.get(module.main)
     if not isinstance(main, Function):
         return (_refuse("The main definition is not a graph function.", str(module.main.name)),)
-    crowded = _too_many(main)
-    if crowded is not None:
+    if (crowded := _too_many(main)) is not None:
         return (crowded,)
     uses = _uses(module.main, table)
     data = objects and not sizes_come

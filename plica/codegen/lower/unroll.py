@@ -39,4 +39,4 @@ def _written_out(stmt: Stmt) -> Stmt:
     copies = [
         substitute(stmt.body, {stmt.var: Lit(number, stmt.var.dtype)}) for number in range(count)
     ]
-    return Seq(tuple(copies))  # type: ignore[arg-type]  # statements give statements
+    return Seq(tuple(copies))

@@ -99,7 +99,6 @@ def with_names(of: Module, names: Mapping[str, str]) -> Module:
     new = {each: dim_var(Name(names[str(each.name)])) for each in main.dims}
     inside = Function((), main.types, main.params, main.ret, main.body, main.attrs)
     named = substitute(inside, dict(new))
-    assert isinstance(named, Function)
     dims = tuple(new.values())
     whole = Function(dims, named.types, named.params, named.ret, named.body, named.attrs)
     return infer(module({of.main: whole}, of.main))

@@ -134,8 +134,7 @@ def _agrees(
                 "meaning", f"at {at} the code refuses: {error.diagnostics[0].message}"
             )
         runs += 1
-        wrong = _difference(found, expected, _truths(module, arrays, each))
-        if wrong is not None:
+        if (wrong := _difference(found, expected, _truths(module, arrays, each))) is not None:
             return CaseVerdict("meaning", f"at {at} {wrong}")
     return CaseVerdict("passed", runs=runs, without_value=without)
 
@@ -213,8 +212,7 @@ def _names_wrong(exe: Executable, of: Module, dims: tuple[str, ...]) -> str | No
         if tuple(port.shape) != shape:
             return f"the input {port.name} has sizes {port.shape} instead of {shape}"
     for port in exe.outputs:
-        strange = sorted({*_words(port.shape)} - {*dims, "min", "max"})
-        if strange:
+        if strange := sorted({*_words(port.shape)} - {*dims, "min", "max"}):
             return f"the output {port.name} speaks of {strange}"
     return None
 

@@ -37,8 +37,7 @@ def shape_arithmetic(node: OnnxNode, value: TensorValue) -> TensorValue:
     arrays = [None if each is None else each.terms() for each in node.inputs]
     if any(a is None for a, each in zip(arrays, node.inputs, strict=True) if each is not None):
         return value
-    found = compute(node, *arrays)
-    if found is None:
+    if (found := compute(node, *arrays)) is None:
         return value
     if value.type.dtype.kind == "bool":
         return TensorValue(const(np.asarray(found, bool)))
@@ -103,8 +102,7 @@ def _equal(a: Term, b: Term) -> bool | None:
     left, right = (each if isinstance(each, Scalar) else index(each) for each in (a, b))
     if same_dim(left, right):
         return True
-    apart = known(normal_dim(left - right))
-    if apart is not None:
+    if (apart := known(normal_dim(left - right))) is not None:
         return apart == 0
     # A size is never negative: the -1 that exported models compare dims with is none.
     negative = (isinstance(a, int) and a < 0 and is_size(b)) or (

@@ -126,16 +126,13 @@ class NodeConverter:
 
     def _converted(self, node: OnnxNode, domain: str) -> Sequence[TensorValue | None]:
         proto = node.proto
-        local = self.functions.get((domain, proto.op_type, proto.overload))
-        if local is not None:
+        if (local := self.functions.get((domain, proto.op_type, proto.overload))) is not None:
             return self._expanded(node, local, {})
-        wrong = violations(node, domain)
-        if wrong:
+        if wrong := violations(node, domain):
             raise Malformed(wrong[0], *wrong[1:])
         row = TABLES[domain].get(proto.op_type) if domain in TABLES else None
         if row is None:
-            standard = definition(node, domain)
-            if standard is None:
+            if (standard := definition(node, domain)) is None:
                 raise unsupported_operator(proto, domain, node.place)
             return self._expanded(node, standard, node.scope[1])
         if domain == "":
@@ -188,8 +185,7 @@ class NodeConverter:
         for output in graph.output:
             if output.name not in inside:
                 node.malformed("A body's output is made by nothing.", "a value", output.name)
-            value = inside[output.name]
-            if value is None:
+            if (value := inside[output.name]) is None:
                 raise RefusedInput
             found.append(value)
         return found

@@ -50,8 +50,7 @@ def has_definition(name: str, version: int, domain: str) -> bool:
 
 def definition(node: OnnxNode, domain: str) -> FunctionProto | None:
     """The standard's definition of a node's operator, None where it has none."""
-    schema = _schema(node.proto.op_type, node.opset, domain)
-    if schema is None:
+    if (schema := _schema(node.proto.op_type, node.opset, domain)) is None:
         return None
     plain = [each for each in schema.function_opset_versions if each <= node.opset]
     if schema.has_function and plain:
@@ -90,8 +89,7 @@ def _types(node: OnnxNode) -> list[bytes]:
             proto.tensor_type.shape.SetInParent()
             for size in of.shape:
                 dim = proto.tensor_type.shape.dim.add()
-                number = known(size)
-                if number is not None:
+                if (number := known(size)) is not None:
                     dim.dim_value = number
         found.append(proto.SerializeToString())
     return found
@@ -126,8 +124,7 @@ def _bind(node: NodeProto, given: dict[str, AttributeProto]) -> None:
         kept: list[AttributeProto] = []
         for attribute in each.attribute:
             if attribute.ref_attr_name:
-                found = given.get(attribute.ref_attr_name)
-                if found is None:
+                if (found := given.get(attribute.ref_attr_name)) is None:
                     continue  # left out at the call, so left out here
                 copy = type(attribute)()
                 copy.CopyFrom(found)

@@ -170,8 +170,7 @@ def _module(  # what a module is made of
     outputs: list[Expr] = []
     names: list[str] = []
     for each in graph.output:
-        value = scope.get(each.name)
-        if value is None:
+        if (value := scope.get(each.name)) is None:
             message = f"Nothing makes the output {each.name!r}."
             raise Malformed(Diagnostic("bad-model", message, Place(node=each.name or "graph")))
         if isinstance(value, LISTS) or is_list(each):
@@ -274,8 +273,7 @@ def combined(errors: list[PlicaError]) -> PlicaError:
     listed = [each for error in errors for each in error.diagnostics]
     if any(isinstance(error, Malformed) for error in errors):
         return Malformed(listed[0], *listed[1:])
-    needs = [error for error in errors if isinstance(error, NeedsValue)]
-    if needs:
+    if needs := [error for error in errors if isinstance(error, NeedsValue)]:
         inputs = sorted({name for error in needs for name in error.inputs})
         return NeedsValue(listed[0], *listed[1:], inputs=tuple(inputs))
     return UnsupportedError(listed[0], *listed[1:])

@@ -35,11 +35,9 @@ if TYPE_CHECKING:
 def port_of(info: ValueInfoProto) -> ListPort | None:
     """What a caller gives or gets, None where it is a tensor or nothing is said."""
     of: TypeProto = info.type
-    option = of.HasField("optional_type")
-    if option:
+    if option := of.HasField("optional_type"):
         of = of.optional_type.elem_type
-    listed = of.HasField("sequence_type")
-    if listed:
+    if listed := of.HasField("sequence_type"):
         of = of.sequence_type.elem_type
     if not option and not listed:
         return None
@@ -119,8 +117,7 @@ def list_output(info: ValueInfoProto, value: TensorValue) -> Mapping[str, Expr]:
 
 def given_port(info: ValueInfoProto, value: TensorValue) -> ListPort:
     """What a caller gets: as the model says, or where it says nothing as it is."""
-    said = port_of(info)
-    if said is not None:
+    if (said := port_of(info)) is not None:
         return said
     if isinstance(value, OptionValue):
         kind: ListKind = "option of list" if value.holds_list else "option"

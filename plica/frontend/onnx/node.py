@@ -123,8 +123,7 @@ class OnnxNode:
 
     def need(self, at: int) -> TensorValue:
         """An input that must be there."""
-        found = self.value(at)
-        if found is None:
+        if (found := self.value(at)) is None:
             self.malformed(f"Input {at} of {self.proto.op_type} is missing.", "a tensor", "nothing")
         return found
 
@@ -170,8 +169,7 @@ class OnnxNode:
     def numbers(self, at: int) -> Array:
         """The elements of an input that must not depend on what the model is run on."""
         value = self.need(at)
-        found = value.numbers()
-        if found is None:
+        if (found := value.numbers()) is None:
             self._unknown(at, value)
         return found
 
@@ -193,8 +191,7 @@ class OnnxNode:
         They speak of axes, or of both ends of each; where they do not, there may be more of them.
         """
         value = self.need(at)
-        found = value.terms()
-        if found is None:
+        if (found := value.terms()) is None:
             self._unknown(at, value)
         if found.ndim > 1:
             message = f"Input {at} of {self.proto.op_type} must be a vector."
@@ -235,8 +232,7 @@ class OnnxNode:
     # Any: the value is what the kind says, and the methods below say it to the type checker.
     def _attribute(self, name: str, kind: str, default: Any) -> Any:
         self._asked.add(name)
-        found = self._attributes.get(name)
-        if found is None:
+        if (found := self._attributes.get(name)) is None:
             if default is _REQUIRED:
                 message = f"{self.proto.op_type} has no attribute {name!r}."
                 self.malformed(message, name, "nothing")
@@ -331,8 +327,7 @@ class OnnxNode:
 
     def measured(self, value: Expr, hint: object = "") -> Scalar:
         """The dim that is a number of rank 0 once that is computed."""
-        number = settled(value)
-        if isinstance(number, Const):
+        if isinstance(number := settled(value), Const):
             found = int(number.numpy())
             if found < 0:
                 self.malformed("A size is below 0.", "0 or more", str(found))
@@ -378,8 +373,7 @@ class OnnxNode:
         for at, value in enumerate(self.inputs):
             if value is not None and at not in self._read:
                 self.unsupported(f"Input {at} of {self.proto.op_type} is not supported.")
-        wanted = [name for name in self.proto.output[outputs:] if name]
-        if wanted:
+        if wanted := [name for name in self.proto.output[outputs:] if name]:
             message = f"{self.proto.op_type} has no output for {wanted[0]!r}."
             self.unsupported(message, f"{outputs} outputs", str(len(self.proto.output)))
 

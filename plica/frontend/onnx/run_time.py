@@ -53,8 +53,7 @@ def element(vector: Expr, at: int) -> Expr:
 def pieces(node: OnnxNode, at: int) -> list[Piece]:
     """The integers of an input of rank 1 or 0, one by one; how many there are must be known."""
     value = node.need(at)
-    terms = value.terms()
-    if terms is not None:
+    if (terms := value.terms()) is not None:
         return list(terms.reshape(-1))
     return _pieces(node, value.expr, at)
 
@@ -64,8 +63,7 @@ def _pieces(node: OnnxNode, vector: Expr, at: int) -> list[Piece]:
     stack = [vector]
     while stack:
         each = stack.pop()
-        terms = node.terms_of(each)
-        if terms is not None:
+        if (terms := node.terms_of(each)) is not None:
             found += list(terms.reshape(-1))
             continue
         if isinstance(each, Apply) and each.op == "concat" and rank(each) == 1:

@@ -35,8 +35,7 @@ MOST_AXES: Final = 64
 
 def dtype_of(number: int, place: str) -> DType:
     """The element type of a number of the format."""
-    found = NUMBERS.get(number)
-    if found is not None:
+    if (found := NUMBERS.get(number)) is not None:
         return found
     from onnx import TensorProto
 

@@ -179,8 +179,7 @@ class TracedGraph:
 
     def _divided(self, symbols: Symbols) -> TorchPlan:
         nodes = [node for node in self.graph.graph.nodes if node.op == "call_function"]
-        changing = [node for node in nodes if changes(node)]
-        if changing:
+        if changing := [node for node in nodes if changes(node)]:
             names = ", ".join(sorted({str(node.target) for node in changing}))
             message = f"A graph that changes tensors is left to torch: {names}."
             warnings.warn(message, TorchFallback, stacklevel=2)
@@ -198,8 +197,7 @@ class TracedGraph:
         key = (part, sizes)
         if key not in self._code:
             self._code[key] = self._made(part, symbols)
-        code = self._code[key]
-        if code is None:
+        if (code := self._code[key]) is None:
             for node in part.nodes:
                 values[node] = _called(node, values)
             return

@@ -88,8 +88,7 @@ def _imported(program: ExportedProgram, dims: dict[str, int]) -> Module:
     signature = program.graph_signature
     _check_outputs(program)
     root, graph = program.graph_module, program.graph
-    wrong = unsupported(root, graph)
-    if wrong:
+    if wrong := unsupported(root, graph):
         raise UnsupportedError(wrong[0], *wrong[1:])
     symbols = _symbols(program, dims)
     given: list[Any] = []
@@ -163,8 +162,7 @@ def _check_outputs(program: ExportedProgram) -> None:
     """Refuse programs that do more than compute their outputs."""
     wrong = []
     for spec in program.graph_signature.output_specs:
-        what = _EFFECTS.get(spec.kind.name)
-        if what is not None:
+        if (what := _EFFECTS.get(spec.kind.name)) is not None:
             target = str(spec.target or spec.arg.name)
             message = f"The program {what}, and a module only computes its outputs."
             hint = "Export the model in its mode of inference (model.eval()), without state."

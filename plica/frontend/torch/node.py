@@ -152,8 +152,7 @@ class TorchNode:
     def dtype(self, at: int = 0) -> DType:
         """The element type that torch gives a result."""
         result = self.result[at] if isinstance(self.result, list | tuple) else self.result
-        found = dtype_of(result.dtype)
-        if found is None:
+        if (found := dtype_of(result.dtype)) is None:
             self.unsupported(
                 f"{self.kind} gives a type that Plica does not have.", None, str(result.dtype)
             )
@@ -162,8 +161,7 @@ class TorchNode:
     def shape(self, at: int = 0) -> tuple[Size, ...]:
         """The shape that torch gives a result."""
         result = self.result[at] if isinstance(self.result, list | tuple) else self.result
-        found = shape_of(result, self.symbols)
-        if found is None:
+        if (found := shape_of(result, self.symbols)) is None:
             message = f"The shape of what {self.kind} gives is only known when the program runs."
             self.unsupported(message, "sizes that follow from those of the inputs", str(result))
         return found

@@ -94,8 +94,7 @@ class Reader:
             return self._inside(module, [_resolved(each, values) for each in rest])
         if str(target) in CONTROL:
             return self._control(node, values, said)
-        row = TABLE.get(name_of(target))
-        if row is None:
+        if (row := TABLE.get(name_of(target))) is None:
             raise UnsupportedError(missing(node))
         bound = _bound(node, target)
         given = {name: _resolved(each, values) for name, each in bound.items()}
@@ -142,16 +141,14 @@ class Reader:
     def _item(self, node: fx.Node, values: Values) -> Any:
         source: Any = node.args[0]
         at: Any = node.args[1]
-        found = values[source][at]
-        if found is None:
+        if (found := values[source][at]) is None:
             message = f"Output {at} of {source.target} is not supported."
             raise UnsupportedError(Diagnostic("unsupported", message, place_of(node)))
         return found
 
     def number(self, node: fx.Node) -> Any:
         """The size or other number that a node gives."""
-        said = node.meta["val"]
-        if isinstance(said, bool | int | float):
+        if isinstance(said := node.meta["val"], bool | int | float):
             return said
         expression = said.node.expr
         if type(said).__name__ == "SymBool":
@@ -237,8 +234,7 @@ def _flat(given: Any, values: Values) -> Iterator[Any]:
     """The values of an output, in order."""
     stack = [given]
     while stack:
-        here = stack.pop()
-        if isinstance(here, list | tuple):
+        if isinstance(here := stack.pop(), list | tuple):
             stack += list(here)[::-1]
         else:
             yield _resolved(here, values)
@@ -251,8 +247,7 @@ _FRAME: Final = re.compile(r'File "([^"]+)", line (\d+)')
 
 def place_of(node: fx.Node) -> Place:
     """The node, and the line of Python that made it where torch has kept it."""
-    frames = _FRAME.findall(node.meta.get("stack_trace") or node.stack_trace or "")
-    if not frames:
+    if not (frames := _FRAME.findall(node.meta.get("stack_trace") or node.stack_trace or "")):
         return Place(node=node.name)
     file, line = frames[-1]
     return Place(file=file, line=int(line), node=node.name)

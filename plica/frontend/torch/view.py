@@ -22,8 +22,7 @@ def with_views_last(root: fx.GraphModule) -> fx.GraphModule:
     """The graph with the views among its results once more at its end, for torch to make."""
     (output,) = [node for node in root.graph.nodes if node.op == "output"]
     again: dict[fx.Node, fx.Node] = {}
-    results = [node for node in output.all_input_nodes if is_view(node)]
-    if not results:
+    if not (results := [node for node in output.all_input_nodes if is_view(node)]):
         return root
     with root.graph.inserting_before(output):
         for result in results:

@@ -102,8 +102,7 @@ class Builder:
     def type(self, scope: GenerationScope, depth: int = 2, functions: bool = True) -> Type:
         """A type that has a value in this scope, though maybe only one that is in it already."""
         kinds = ["tensor", "tensor", "tensor"]
-        here = [each.type for each in scope.pool if functions or is_first_order(each.type)]
-        if here:
+        if here := [each.type for each in scope.pool if functions or is_first_order(each.type)]:
             kinds.append("known")
         if depth > 0:
             kinds.append("tuple")
@@ -152,7 +151,7 @@ def instantiate(
     """Parameters and result of a function type at the given types and dims."""
     mapping = dict(zip((*function.types, *function.dims), (*types, *dims), strict=True))
     params = tuple(substitute(each, mapping) for each in function.params)
-    return params, substitute(function.ret, mapping)  # type: ignore[return-value]  # types stay types
+    return params, substitute(function.ret, mapping)
 
 
 def is_first_order(type: Type) -> bool:

@@ -258,8 +258,7 @@ def main(builder: Builder, scope: GenerationScope, depth: int) -> tuple[ex.Var, 
     if builder.data:
         name, definition = builder.choose(builder.data)
         here = DataType(name, tuple(builder.tensor_type() for _ in definition.types))
-        value = make(builder, inner, here, depth)
-        if value is not None:
+        if (value := make(builder, inner, here, depth)) is not None:
             inner.add(value, here)
     tensors = [each for each in params if isinstance(each.type, TensorType)]
     if tensors and builder.chance(3):
@@ -277,8 +276,7 @@ def use(builder: Builder, scope: GenerationScope, callee: KnownExpression, depth
     if isinstance(callee.expr, ex.Var) and builder.cost.get(callee.expr, 1) > CALL_LIMIT:
         return
     for _ in range(2):
-        found = call_known(builder, scope, callee, depth)
-        if found is None:
+        if (found := call_known(builder, scope, callee, depth)) is None:
             return
         if not isinstance(found.type, FuncType):
             bind(builder, scope, found)
@@ -290,8 +288,7 @@ def _results(builder: Builder, scope: GenerationScope, depth: int) -> KnownExpre
     """A body whose result has several parts at times, so that little of it is in vain."""
     for _ in range(builder.count(1, 4 + 2 * depth)):
         grow(builder, scope, depth)
-    usable = [each for each in scope.pool[::-1] if is_first_order(each.type)]
-    if not usable:
+    if not (usable := [each for each in scope.pool[::-1] if is_first_order(each.type)]):
         wanted = builder.tensor_type()
         usable = [KnownExpression(choose(builder, scope, depth, wanted).expr, wanted)]
     parts = usable[: builder.count(1, 3)]

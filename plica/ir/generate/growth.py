@@ -96,8 +96,7 @@ def _function_of(
     if depth > 0:
         for _ in range(builder.count(0, depth)):
             grow(builder, inner, depth - 1)
-    result = make(builder, inner, type.ret, depth - 1)
-    if result is None:
+    if (result := make(builder, inner, type.ret, depth - 1)) is None:
         return None
     builder.retired.extend(params)
     return ex.Function(
@@ -181,8 +180,7 @@ def grow_let(builder: Builder, scope: GenerationScope, depth: int) -> None:
 def grow_value(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A value of some type: data, a function, a tuple."""
     type = builder.type(scope)
-    made = make(builder, scope, type, depth)
-    if made is not None:
+    if (made := make(builder, scope, type, depth)) is not None:
         scope.add(made, type)
 
 
@@ -236,8 +234,7 @@ def grow_partial_match(builder: Builder, scope: GenerationScope, depth: int) -> 
     name, definition = builder.choose(builder.data)
     type = DataType(name, tuple(builder.type(scope, 1) for _ in definition.types))
     way = builder.choose(builder.constructors_of(type))
-    value = _construct(builder, scope, way, type, depth)
-    if value is None:
+    if (value := _construct(builder, scope, way, type, depth)) is None:
         return
     pattern = ex.PConstructor(way, tuple(catch_all(builder, each) for each in fields_of(way, type)))
     bound = variables(pattern)
@@ -276,8 +273,7 @@ def grow_function(builder: Builder, scope: GenerationScope, depth: int) -> None:
 def grow_call(builder: Builder, scope: GenerationScope, depth: int) -> None:
     """A call of something that is known."""
     found = scope.having(lambda type: isinstance(type, FuncType))
-    found = [each for each in found if _cost(builder, each.expr) <= CALL_LIMIT]
-    if found:
+    if found := [each for each in found if _cost(builder, each.expr) <= CALL_LIMIT]:
         callee: KnownExpression = builder.choose(found[::-1])
         call_known(builder, scope, callee, depth)
 

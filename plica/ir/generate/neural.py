@@ -24,8 +24,7 @@ Layer: TypeAlias = Callable[[DrawFn, Expr, TensorType, tuple[int, ...]], "Typed 
 
 def typed_apply(op: str, args: tuple[Typed, ...], **attributes: Any) -> Typed | None:
     """An operator applied and the type its relation gives; None where it does not fit."""
-    record = find(op)
-    if record is None:
+    if (record := find(op)) is None:
         return None
     exprs = tuple(expr for expr, _ in args)
     applied = record(exprs, **attributes) if record.variadic else record(*exprs, **attributes)
@@ -41,8 +40,7 @@ def layer(draw: DrawFn, scope: GenerationScope) -> KnownExpression | None:
     if not found:
         return None
     x, t = pick(draw, found[::-1])
-    shape = static_shape(t)
-    if shape is None:
+    if (shape := static_shape(t)) is None:
         return None
     made = pick(draw, LAYERS)(draw, x, t, shape)
     return None if made is None else scope.add(*made)
@@ -90,8 +88,7 @@ def convolution(draw: DrawFn, x: Expr, t: TensorType, shape: tuple[int, ...]) ->
     if not t.dtype.is_float or not shape or 0 in shape:
         return None
     image = (1, 1, shape[0], math.prod(shape[1:]))
-    reshaped = typed_apply("reshape", ((x, t),), shape=image)
-    if reshaped is None:
+    if (reshaped := typed_apply("reshape", ((x, t),), shape=image)) is None:
         return None
     weights = _weights(draw, t, (draw(between(1, 2)), 1, 1, min(2, image[3])))
     return typed_apply("nn.conv", (reshaped, weights))

@@ -150,8 +150,7 @@ def binary(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
 
 def reduced(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """A sum, a mean, a maximum, the variance: along one axis, two, or all."""
-    axis = _axis(draw, x)
-    if axis is None:
+    if (axis := _axis(draw, x)) is None:
         return None
     other = draw(between(0, len(_shape(x)) - 1))
     axes = pick(draw, ((axis,), tuple(sorted({axis, other})), None))
@@ -168,8 +167,7 @@ def averaged(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
 
 def centred(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """A tensor less its mean, or relative to its sum, along an axis."""
-    axis = _axis(draw, x)
-    if axis is None:
+    if (axis := _axis(draw, x)) is None:
         return None
     middle = _apply(pick(draw, ("mean", "sum", "max")), x, axis=axis, keepdims=True)
     return _apply(pick(draw, ("subtract", "multiply")), x, middle)
@@ -177,8 +175,7 @@ def centred(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
 
 def normed(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """A softmax or a norm."""
-    axis = _axis(draw, x)
-    if axis is None:
+    if (axis := _axis(draw, x)) is None:
         return None
     last = known(_shape(x)[-1])
     op = pick(draw, ("nn.softmax", "nn.log_softmax", "nn.l2_normalize", "nn.layer_norm"))
@@ -199,8 +196,7 @@ def turned(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
 
 def moved(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """Elements in another order along an axis, or sums of those before."""
-    axis = _axis(draw, x)
-    if axis is None:
+    if (axis := _axis(draw, x)) is None:
         return None
     match pick(draw, ("flip", "roll", "cumsum", "cumsum back")):
         case "flip":
@@ -216,8 +212,7 @@ def moved(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
 def reshaped(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """Two axes as one, one as two, all as one, or one more of size 1."""
     shape = _shape(x)
-    axis = _axis(draw, x)
-    if axis is None:
+    if (axis := _axis(draw, x)) is None:
         return _apply("reshape", x, shape=(1,))
     kind = pick(draw, ("merged", "flat", "split", "unit"))
     if kind == "merged" and axis:
@@ -243,8 +238,7 @@ def padded(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
 
 def sliced(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """A part of an axis: without its ends, every second element, the first few."""
-    axis = _axis(draw, x)
-    if axis is None:
+    if (axis := _axis(draw, x)) is None:
         return None
     ends = ((1, None, 1), (0, None, 2), (0, -1, 1), (1, -1, 2), (0, 3, 1), (1, 2**31, 3))
     start, stop, step = pick(draw, ends)
@@ -267,8 +261,7 @@ def halved(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
 
 def joined(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """Tensors one after another, or on top of one another."""
-    axis = _axis(draw, x)
-    if axis is None:
+    if (axis := _axis(draw, x)) is None:
         return None
     rest = _without(x, axis)
     fits = [(e.expr, e.type) for e in scope.pool if _without((e.expr, e.type), axis) == rest]
@@ -286,8 +279,7 @@ def _without(x: Typed, axis: int) -> tuple[Scalar, ...] | None:
 
 def repeated(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """A tensor several times."""
-    axis = _axis(draw, x)
-    if axis is None:
+    if (axis := _axis(draw, x)) is None:
         return None
     if draw(between(0, 1)):
         return _apply("repeat", x, repeats=2, axis=axis)
@@ -346,8 +338,7 @@ def multiplied(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
 
 def gathered(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """Elements by indices that are computed: each of the first half twice, or one for all."""
-    axis = _axis(draw, x)
-    if axis is None:
+    if (axis := _axis(draw, x)) is None:
         return None
     if draw(between(0, 1)):
         return _apply("take", x, _indices((0, 0)), axis=axis)
@@ -370,8 +361,7 @@ def sized(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
 
 def masked(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
     """A tensor with zeros where an index says so."""
-    axis = _axis(draw, x)
-    if axis is None:
+    if (axis := _axis(draw, x)) is None:
         return None
     if len(_shape(x)) > 1 and draw(between(0, 1)):
         return _apply(pick(draw, ("tril", "triu")), x)

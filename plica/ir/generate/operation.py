@@ -58,8 +58,7 @@ def _done(expr: Expr | None, shape: tuple[Scalar, ...], dtype: DType) -> tuple[E
 
 def unary(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     """An elementwise operator of one tensor."""
-    picked = _pick(draw, scope)
-    if picked is None:
+    if (picked := _pick(draw, scope)) is None:
         return None
     x, t = picked
     words: dict[str, tuple[str, ...]] = {
@@ -74,8 +73,7 @@ def unary(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
 
 def binary(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     """Arithmetic of two tensors of one type, or of a tensor and something that broadcasts."""
-    picked = _pick(draw, scope)
-    if picked is None:
+    if (picked := _pick(draw, scope)) is None:
         return None
     x, t = picked
     words = LOGICAL if t.dtype is bool_ else ARITHMETIC
@@ -86,8 +84,7 @@ def binary(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
 
 def comparison(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     """A comparison."""
-    picked = _pick(draw, scope)
-    if picked is None:
+    if (picked := _pick(draw, scope)) is None:
         return None
     x, t = picked
     words = ("equal", "not_equal") if t.dtype is bool_ else COMPARISONS
@@ -97,8 +94,7 @@ def comparison(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None
 
 def where(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     """A choice between two tensors, element by element."""
-    picked = _pick(draw, scope)
-    if picked is None:
+    if (picked := _pick(draw, scope)) is None:
         return None
     x, t = picked
     masks = scope.of(TensorType(t.shape, bool_)) or scope.of(TensorType((), bool_))
@@ -108,8 +104,7 @@ def where(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
 
 def cast(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     """A change of dtype."""
-    picked = _pick(draw, scope)
-    if picked is None:
+    if (picked := _pick(draw, scope)) is None:
         return None
     x, t = picked
     to = draw(dtypes())
@@ -118,8 +113,7 @@ def cast(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
 
 def transpose(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     """Axes in another order."""
-    picked = _pick(draw, scope, 2)
-    if picked is None:
+    if (picked := _pick(draw, scope, 2)) is None:
         return None
     x, t = picked
     order = tuple(draw(st.permutations(range(len(t.shape)))))
@@ -128,8 +122,7 @@ def transpose(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
 
 def reshape(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     """All elements in one axis, or one more axis of size 1."""
-    picked = _pick(draw, scope)
-    if picked is None:
+    if (picked := _pick(draw, scope)) is None:
         return None
     x, t = picked
     shape = (product(t.shape),) if draw(between(0, 1)) else (Lit(1, _INDEX), *t.shape)
@@ -138,8 +131,7 @@ def reshape(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
 
 def concat(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     """Tensors one after another; symbolic sizes are added."""
-    picked = _pick(draw, scope, 1)
-    if picked is None:
+    if (picked := _pick(draw, scope, 1)) is None:
         return None
     x, t = picked
     fits = [
@@ -171,8 +163,7 @@ def matmul(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
     if not found:
         return None
     x, t = pick(draw, found)
-    inner = t.shape[1]
-    if isinstance(inner, Lit):
+    if isinstance(inner := t.shape[1], Lit):
         weights = draw(constants(t.dtype, (int(inner.value), 2)))
         return _done(apply("matmul", x, weights), (t.shape[0], Lit(2, _INDEX)), t.dtype)
     turned = apply("transpose", x, (1, 0))
@@ -194,8 +185,7 @@ def operation(draw: DrawFn, scope: GenerationScope) -> KnownExpression | None:
 
 def filled(draw: DrawFn, of: TensorType) -> Expr | None:
     """A tensor of any type: a constant, or a number spread over a symbolic shape."""
-    shape = static_shape(of)
-    if shape is not None:
+    if (shape := static_shape(of)) is not None:
         return draw(constants(of.dtype, shape))
     return apply("broadcast_to", draw(constants(of.dtype, ())), of.shape)
 

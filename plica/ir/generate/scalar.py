@@ -51,8 +51,7 @@ def scalars(
     kinds = ["binary", "binary", "binary", "select", "cast", "reduce"]
     if dtype.is_storage:
         kinds = ["select", "cast"]
-    loadable = [each for each in buffers if each.dtype is dtype]
-    if loadable:
+    if loadable := [each for each in buffers if each.dtype is dtype]:
         kinds.append("load")
     known = [] if dtype.is_storage else _intrinsics(dtype)
     if known:

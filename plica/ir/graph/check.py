@@ -83,8 +83,7 @@ class _Checker:
             kind = type(value).__name__
             self._error(value, "type-conflict", f"{name.name} cannot name a {kind}.", stops=True)
         for node in post_order(value):
-            rule = _RULES.get(node.__class__)
-            if rule is not None:
+            if (rule := _RULES.get(node.__class__)) is not None:
                 rule(self, node)
         if not any(each.stops for each in self.found):
             for each in misuses(value, self.table.keys()):
@@ -129,8 +128,7 @@ class _Checker:
     def apply(self, node: ex.Apply) -> None:
         if not self._are(node, ex.Expr, node.args):
             return
-        operator = find(node.op)
-        if operator is None:
+        if (operator := find(node.op)) is None:
             message = f"There is no operator {node.op!r}."
             self._error(
                 node, "unknown-operator", message, suggestion=did_you_mean(node.op, names())
@@ -146,8 +144,7 @@ class _Checker:
                 found=str(count),
             )
         key = node.op, leaf_key(node.attrs)
-        problems = self.settings.get(key)
-        if problems is None:
+        if (problems := self.settings.get(key)) is None:
             problems = self.settings[key] = tuple(_attribute_problems(node))
         for code, message in (each.split(": ", 1) for each in problems):
             self._error(node, code, message)
@@ -281,8 +278,7 @@ def variables_in(pattern: Term) -> tuple[Term, ...]:
     found: list[Term] = []
     stack = [pattern]
     while stack:
-        part = stack.pop()
-        if isinstance(part, ex.PVar):
+        if isinstance(part := stack.pop(), ex.PVar):
             found.append(part.var)
         elif isinstance(part, ex.PConstructor | ex.PTuple):
             stack.extend(reversed(part.items))
@@ -306,8 +302,7 @@ def _attribute_problems(node: ex.Apply) -> Iterator[str]:
         if name not in given:
             yield f"bad-attribute: {node.op} misses its attribute {name!r}."
             continue
-        value = attribute.read(given[name])
-        if isinstance(value, Mismatch):
+        if isinstance(value := attribute.read(given[name]), Mismatch):
             yield f"bad-attribute: {node.op}: {value.message}"
         elif leaf_key(value) != leaf_key(given[name]):
             yield f"bad-attribute: The attribute {name!r} of {node.op} is not in canonical form."

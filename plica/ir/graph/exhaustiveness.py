@@ -148,8 +148,7 @@ def _is_regular(patterns: Sequence[ex.Pattern], data: DataDefs) -> bool:
         inside: dict[object, list[ex.Pattern]] = {}
         kinds: set[object] = set()
         for pattern in column:
-            head = _head(pattern)
-            if head is None:
+            if (head := _head(pattern)) is None:
                 continue
             items = _items(pattern)
             if isinstance(head, ex.Constructor):
@@ -210,8 +209,7 @@ def _specialised(rows: Sequence[Row], head: Head, width: int) -> list[Row]:
     wanted = _index(head)
     kept = []
     for first, *rest in rows:
-        own = _head(first)
-        if own is None:
+        if (own := _head(first)) is None:
             kept.append((*(ex.PAny() for _ in range(width)), *rest))
         elif _index(own) == wanted:
             kept.append((*_items(first), *rest))
@@ -244,16 +242,14 @@ def _is_useful(rows: list[Row], new: Row, data: DataDefs, budget: _Budget, depth
     budget.spend(depth)
     if not rows:
         return True
-    at = next((i for i, each in enumerate(new) if _head(each) is not None), None)
-    if at is None:
+    if (at := next((i for i, each in enumerate(new) if _head(each) is not None), None)) is None:
         if any(all(_head(each) is None for each in row) for row in rows):
             return False
         at = next(i for i in range(len(new)) if any(_head(row[i]) is not None for row in rows))
     # The order of the columns does not matter: the one that is looked at comes first.
     rows = [(row[at], *row[:at], *row[at + 1 :]) for row in rows]
     first, rest = new[at], (*new[:at], *new[at + 1 :])
-    head = _head(first)
-    if head is not None:
+    if (head := _head(first)) is not None:
         inner = _specialised(rows, head, len(_items(first)))
         return _is_useful(inner, (*_items(first), *rest), data, budget, depth + 1)
     some = next(own for row in rows if (own := _head(row[0])) is not None)

@@ -139,8 +139,7 @@ class Operator:
                 wrong.append(self._arity(f"{name} twice"))
             else:
                 values[name] = value
-        missing = [name for name in slots if name not in values]
-        if missing:
+        if missing := [name for name in slots if name not in values]:
             wrong.append(self._arity(f"no {' and no '.join(missing)}"))
         attributes = self._attributes(values, wrong)
         if wrong:
@@ -191,14 +190,12 @@ def register(operator: Operator) -> Operator:
     The same record once more is nothing, and gives the first; another definition of the same name
     is refused: much that was computed with the first is still known.
     """
-    home = _home()
-    if home is not None:
+    if (home := _home()) is not None:
         load_records()  # a clash with one of Plica's own must be seen here
     if (operator.compute is None) == (operator.decompose is None):
         message = f"{operator.name} needs either a tensor expression or a decomposition."
         raise OperatorRefused(Diagnostic("bad-operator", message, home))
-    taken = [name for name in (operator.name, *operator.aliases) if name in _known]
-    if taken:
+    if taken := [name for name in (operator.name, *operator.aliases) if name in _known]:
         first = _known[taken[0]]
         if first.name == operator.name and same_code(first, operator):
             return first
@@ -257,8 +254,7 @@ def find(name: str) -> Operator | None:
 
     `acme.square` is looked for in the package whose entry point is `acme`.
     """
-    found = _known.get(name)
-    if found is not None:
+    if (found := _known.get(name)) is not None:
         return found
     space = name.partition(".")[0] if "." in name else ""
     if space in ("", *RESERVED):

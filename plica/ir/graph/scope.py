@@ -63,8 +63,7 @@ class _Walk:
         while stack:
             task, node, extra = stack.pop()
             if task == ENTER:
-                known = depends.get(node)
-                if known is not None:
+                if (known := depends.get(node)) is not None:
                     if known not in self.alive or not self.forbidden.isdisjoint((node,)):
                         self._again(node, extra)
                     continue
@@ -145,8 +144,7 @@ class _Walk:
         if variable in self.forbidden:
             self.found[Misuse("recursive", variable, user)] = None
             return NONE
-        scopes = self.bound.get(variable)
-        if scopes:
+        if scopes := self.bound.get(variable):
             return scopes[-1]
         if variable not in self.outer:
             self.found[Misuse("unbound", variable, user)] = None

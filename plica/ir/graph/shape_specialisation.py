@@ -60,8 +60,7 @@ def tensors(of: Type | None) -> tuple[TensorType, ...]:
     found: list[TensorType] = []
     stack = [of]
     while stack:
-        each = stack.pop()
-        if isinstance(each, TupleType):
+        if isinstance(each := stack.pop(), TupleType):
             stack += reversed(each.items)
         elif isinstance(each, TensorType):
             found.append(each)
@@ -142,8 +141,7 @@ def with_least(of: Module) -> Module:
     if not _has_meaning(of, dict.fromkeys(open_dims(of), LARGE)):
         return of  # sizes are asked to agree, which no one of them can be blamed for
     least = [(str(each.name), _least(of, each), None) for each in dims]
-    found = [each for each in least if each[1]]
-    if not found:
+    if not (found := [each for each in least if each[1]]):
         return of
     ranges = (*attr(main, "dim_ranges", ()), *found)
     attrs = {**dict(main.attrs), "dim_ranges": ranges}
@@ -191,7 +189,6 @@ def apart(of: Module) -> Module:
     named = substitute(
         Function((), main.types, main.params, main.ret, main.body, main.attrs), dict(new)
     )
-    assert isinstance(named, Function)
     whole = Function(
         tuple(new.values()), named.types, named.params, named.ret, named.body, named.attrs
     )
@@ -211,8 +208,7 @@ def _settled(node: Term) -> Term:
     readers = {each.name: each.read for each in record.attributes} if record else {}
     found = []
     for name, value in node.attrs:
-        read = readers[name](_normal(value))
-        if isinstance(read, Mismatch):
+        if isinstance(read := readers[name](_normal(value)), Mismatch):
             message = f"{node.op}: {read.message}"
             place = Place(node=node.op)
             raise EvaluationError(Diagnostic(read.code, message, place, read.expected, read.found))

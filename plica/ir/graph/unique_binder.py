@@ -39,8 +39,7 @@ def rename_apart(term: T, outer: Container[Any] | None = None) -> T:
     nodes = post_order(term)
     if outer is None:
         outer = free_vars(term)
-    unclear = _ambiguous(nodes, outer)
-    if not unclear:
+    if not (unclear := _ambiguous(nodes, outer)):
         return term
     free_vars(term)
     deciders: dict[Term, tuple[Var, ...]] = {var: (cast(Var, var),) for var in unclear}

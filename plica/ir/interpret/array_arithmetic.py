@@ -77,8 +77,7 @@ def binary(kind: type[Scalar]) -> Function:
 
 def intrinsic(name: str, dtype: DType) -> Function:
     """A function of the library on arrays of a dtype."""
-    row = ROWS.get(name)
-    if row is None:
+    if (row := ROWS.get(name)) is None:
         raise CompilerBug(f"The intrinsic {name} has no meaning on arrays.")
     through = dtype.row.by_way_of_f32 and not row.is_direct
     return _through_f32(row.array, dtype) if through else row.array

@@ -105,8 +105,7 @@ class GraphMachine:
                     args = []
                     signature: list[Any] = []
                     for each in node.args:
-                        value = get(each)
-                        if value is None:
+                        if (value := get(each)) is None:
                             if each.__class__ is ex.Const:
                                 value = env[each] = constants.get(each)
                                 if value is None:
@@ -121,8 +120,7 @@ class GraphMachine:
                         for dim in site.dims:
                             signature.append(get(dim))
                         key = tuple(signature)
-                        executor = site.executors.get(key)
-                        if executor is None:
+                        if (executor := site.executors.get(key)) is None:
                             executor = executor_at(node, site, key, env)
                         if isinstance(executor, FunctionCode):
                             code, inner = executor, {}
@@ -139,17 +137,14 @@ class GraphMachine:
                     if bound.__class__ is ex.Function:
                         env[node.var] = self.close(bound, env, node.var)
                         target = node.body
+                    elif (value := get(bound)) is None:
+                        push(node)
+                        push(bound)
                     else:
-                        value = get(bound)
-                        if value is None:
-                            push(node)
-                            push(bound)
-                        else:
-                            env[node.var] = value
-                            target = node.body
+                        env[node.var] = value
+                        target = node.body
                 elif kind is ex.LetDim:
-                    value = get(node.value)
-                    if value is None:
+                    if (value := get(node.value)) is None:
                         push(node)
                         push(node.value)
                     else:
@@ -159,14 +154,12 @@ class GraphMachine:
                     env[node] = self.globals.get(node) or self.definition(node)
                 elif kind is ex.Call:
                     args = []
-                    callee = get(node.callee)
-                    if callee is None:
+                    if (callee := get(node.callee)) is None:
                         push(node)
                         push(node.callee)
                     else:
                         for each in node.args:
-                            value = get(each)
-                            if value is None:
+                            if (value := get(each)) is None:
                                 push(node)
                                 stack.extend([each for each in node.args[::-1] if each not in env])
                                 break
@@ -184,15 +177,13 @@ class GraphMachine:
                             else:
                                 env[node] = callee.call(tuple(args))
                 elif kind is ex.If:
-                    value = get(node.condition)
-                    if value is None:
+                    if (value := get(node.condition)) is None:
                         push(node)
                         push(node.condition)
                     else:
                         target = node.then if value else node.orelse
                 elif kind is ex.Match:
-                    value = get(node.value)
-                    if value is None:
+                    if (value := get(node.value)) is None:
                         push(node)
                         push(node.value)
                     else:
@@ -205,8 +196,7 @@ class GraphMachine:
                 elif kind is ex.Tuple:
                     args = []
                     for each in node.items:
-                        value = get(each)
-                        if value is None:
+                        if (value := get(each)) is None:
                             push(node)
                             stack.extend([each for each in node.items[::-1] if each not in env])
                             break
@@ -214,8 +204,7 @@ class GraphMachine:
                     else:
                         env[node] = tuple(args)
                 elif kind is ex.Project:
-                    value = get(node.value)
-                    if value is None:
+                    if (value := get(node.value)) is None:
                         push(node)
                         push(node.value)
                     else:

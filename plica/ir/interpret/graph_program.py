@@ -78,16 +78,14 @@ class GraphProgram:
 
     def apart(self, function: Function) -> Function:
         """A definition of the module with its binders apart."""
-        known = self._globals.get(function)
-        if known is None:
+        if (known := self._globals.get(function)) is None:
             known = self._globals[function] = rename_apart(function, self.table)
             self.codes[known] = _code(known, ())  # a definition captures nothing
         return known
 
     def code(self, function: Function) -> FunctionCode:
         """The code of a function whose binders are apart."""
-        known = self.codes.get(function)
-        if known is None:
+        if (known := self.codes.get(function)) is None:
             free = [
                 each
                 for each in free_vars(function)
@@ -98,18 +96,15 @@ class GraphProgram:
 
     def constant(self, node: Const) -> Array:
         """The array of a constant, which nobody may write to."""
-        known = self.constants.get(node)
-        if known is None:
+        if (known := self.constants.get(node)) is None:
             known = self.constants[node] = node.numpy()
         return known
 
     def site(self, node: Apply) -> OperatorSite:
         """What is remembered about an operator call."""
-        known = self.sites.get(node)
-        if known is None:
+        if (known := self.sites.get(node)) is None:
             head = Apply(node.op, (), node.attrs)  # all calls with these attributes are one site
-            known = self._heads.get(head)
-            if known is None:
+            if (known := self._heads.get(head)) is None:
                 known = self._heads[head] = OperatorSite(_dims_in(node), {})
             self.sites[node] = known
         return known
@@ -138,20 +133,17 @@ def executor_at(
 @lru_cache(maxsize=4096)
 def executor(head: Apply, signature: Signature) -> Executor:
     """What runs the operator of `head`, with its attributes, on arrays of these shapes."""
-    record = find(head.op)
-    if record is None:
+    if (record := find(head.op)) is None:
         raise CompilerBug(f"The operator {head.op} of an inferred module does not exist.")
     pairs = zip(signature[::2], signature[1::2], strict=True)
     types = [TensorType(tuple([Lit(n, i64) for n in s]), dtype(d)) for s, d in pairs]
     values = dict(head.attrs)
-    result = record.relation(values, *types)
-    if isinstance(result, Mismatch):
+    if isinstance(result := record.relation(values, *types), Mismatch):
         raise _refusal(head.op, result)
     if record.compute is None:
         return _decomposed(record, values, types)
     buffers = [Buffer(Name("x", i), type.shape, type.dtype) for i, type in enumerate(types)]
-    computed = record.compute(values, *buffers)
-    if isinstance(computed, Compute):
+    if isinstance(computed := record.compute(values, *buffers), Compute):
         return _prepared(computed, buffers)
     parts = [_prepared(each, buffers) for each in computed]
     return lambda args: tuple([part(args) for part in parts])
@@ -214,8 +206,7 @@ def _dims_in(node: Apply) -> tuple[ScalarVar, ...]:
 
 def _at_sizes(node: Apply, dims: tuple[ScalarVar, ...], env: Mapping[Any, Any]) -> Attrs:
     """The attributes of a node with numbers for the dims in them, in canonical form."""
-    unknown = [str(each.name) for each in dims if each not in env]
-    if unknown:
+    if unknown := [str(each.name) for each in dims if each not in env]:
         raise EvaluationError(
             Diagnostic(
                 "cannot-infer",
@@ -230,8 +221,7 @@ def _at_sizes(node: Apply, dims: tuple[ScalarVar, ...], env: Mapping[Any, Any]) 
     readers = {each.name: each.read for each in record.attributes} if record else {}
     found = []
     for name, value in node.attrs:
-        value = readers[name](_with_numbers(value, numbers))
-        if isinstance(value, Mismatch):
+        if isinstance(value := readers[name](_with_numbers(value, numbers)), Mismatch):
             raise _refusal(node.op, value)
         found.append((name, value))
     return tuple(found)

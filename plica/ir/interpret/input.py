@@ -172,8 +172,7 @@ class _Reader:
                 if isinstance(value, np.ma.MaskedArray):
                     self.masked(name, type, what)
                     return None
-                array = _array(value, type.dtype)
-                if array is None:
+                if (array := _array(value, type.dtype)) is None:
                     self.refuse("input-type", f"{what} is not a tensor.", name, sides)
                 elif isinstance(array, str):
                     message = f"{what} has the wrong element type."
@@ -251,8 +250,7 @@ def _with_arrays(value: DataValue, type: ty.DataType, module: Module) -> Value:
         new: Any = each
         if inside is not None and len(inside) == len(parts):
             pairs = list(zip(parts, inside, strict=True))
-            waiting = [(part, t) for part, t in pairs if (id(part), t) not in done]
-            if waiting:
+            if waiting := [(part, t) for part, t in pairs if (id(part), t) not in done]:
                 stack.extend(waiting)
                 continue
             kept = tuple([done[id(part), t] for part, t in pairs])

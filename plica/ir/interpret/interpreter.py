@@ -68,8 +68,7 @@ def interpret(
         machine = GraphMachine(program, externs or {}, limits)
         said = program.module.main_function()
         main = program.apart(said)
-        lists = attr(said, "lists")
-        if lists is not None:
+        if (lists := attr(said, "lists")) is not None:
             args, named = flat_inputs(lists, args, named), {}
         values, sizes = read_inputs(main.params, args, named, program.module)
         if said.dims:
@@ -99,8 +98,7 @@ def _tensors(value: Value, known: dict[int, int]) -> int:
     """How many tensors are in a value, tuples in tuples counted as often as they come."""
     if not isinstance(value, tuple):
         return 1
-    count = known.get(id(value))
-    if count is None:
+    if (count := known.get(id(value))) is None:
         count = known[id(value)] = sum([_tensors(item, known) for item in value])
     return count
 

@@ -158,8 +158,7 @@ def _has_dtype(array: Array, dtype: DType) -> bool:
 
 
 def _shape(buffer: Buffer, sizes: Sizes) -> tuple[int, ...]:
-    shape = shape_of(buffer.shape, sizes)
-    if shape is None:
+    if (shape := shape_of(buffer.shape, sizes)) is None:
         raise EvaluationError(
             Diagnostic(
                 "cannot-infer",

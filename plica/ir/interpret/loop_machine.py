@@ -93,8 +93,7 @@ class LoopMachine:
                 push(item)
                 push(item.body)
             elif kind is st.Store:
-                known = lines.get(item)
-                if known is None:
+                if (known := lines.get(item)) is None:
                     known = lines[item] = line(store_lanes(item), env)
                 *indices, value = run_line(known)
                 if len(indices) == len(item.indices):
@@ -102,8 +101,7 @@ class LoopMachine:
                 else:
                     self.scatter(item, [*indices, value])
             elif kind is st.Block:
-                prepared = self.blocks.get(item)
-                if prepared is None:
+                if (prepared := self.blocks.get(item)) is None:
                     prepared = self.blocks[item] = _Prepared(item, env)
                 self.enter(item, prepared, stack)
             elif kind is st.Seq:
@@ -113,8 +111,7 @@ class LoopMachine:
                 if self.sweeping and swept(item, extent, self):
                     continue
                 if item.kind in st.THREADS:
-                    here = coordinate(self, item, extent)
-                    if here is None:
+                    if (here := coordinate(self, item, extent)) is None:
                         yield from spread(self, item, extent)
                     elif here < extent:
                         push(_Leave((item.var,), (env.get(item.var),)))
@@ -162,8 +159,7 @@ class LoopMachine:
 
     def values(self, owner: Term, scalars: tuple[Scalar, ...]) -> list[Any]:
         """What some scalars are now; the line to compute them is kept with their owner."""
-        known = self.lines.get(owner)
-        if known is None:
+        if (known := self.lines.get(owner)) is None:
             known = self.lines[owner] = line(scalars, self.env)
         return run_line(known)
 
@@ -253,12 +249,10 @@ class LoopMachine:
 
     def invoke(self, call: st.Invoke, stack: list[Any]) -> None:
         """Put the meaning of an intrinsic on the stack, over views of its regions."""
-        intrinsic = find_intrinsic(call.name)
-        if intrinsic is None:
+        if (intrinsic := find_intrinsic(call.name)) is None:
             raise EvaluationError(unknown_intrinsic(call.name))
         meaning = intrinsic.meaning
-        wrong = misfit(call, meaning)
-        if wrong is not None:
+        if (wrong := misfit(call, meaning)) is not None:
             raise EvaluationError(wrong)
         regions = [each for each in call.operands if isinstance(each, st.Region)]
         scalars = [each for each in call.operands if isinstance(each, Scalar)]

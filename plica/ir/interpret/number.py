@@ -43,8 +43,7 @@ Unary: TypeAlias = Callable[[Any], Any]
 def binary(kind: type[sc.Scalar], dtype: DType) -> Function:
     """The meaning of a two-sided operation whose left side has the dtype."""
     row = sc.ROW_OF[kind]
-    exact = row.numbers.get(dtype.kind)
-    if exact is None:
+    if (exact := row.numbers.get(dtype.kind)) is None:
         if dtype.is_float and "float" in row.takes:
             return _by_numpy(row, dtype)
         raise CompilerBug(f"{kind.__name__} has no meaning for {dtype}.")

@@ -193,8 +193,7 @@ class ThreadGrid:
 
     def _of(self, storage: Storage, at: int) -> _Touched:
         key = storage.root, at
-        found = self.touched.get(key)
-        if found is None:
+        if (found := self.touched.get(key)) is None:
             found = self.touched[key] = _Touched()
         return found
 

@@ -115,8 +115,7 @@ class _Layout:
         while stack:
             node = stack.pop()
             if node.__class__ is tuple:
-                step = self.step(node[0])
-                if step is not None:
+                if (step := self.step(node[0])) is not None:
                     steps.append(step)
             elif node not in seen:
                 seen.add(node)
@@ -126,8 +125,7 @@ class _Layout:
 
     def at(self, node: Term) -> int:
         """The register of a node; a literal's is filled from the start."""
-        known = self.register.get(node)
-        if known is None:
+        if (known := self.register.get(node)) is None:
             known = self.register[node] = len(self.blank)
             self.blank.append(node.value if isinstance(node, sc.Lit) else _UNSET)
         return known

@@ -196,8 +196,7 @@ class Storage:
         left, found = at - self.offset, [0] * len(self.shape)
         order = sorted(range(len(self.shape)), key=lambda d: -abs(self.strides[d]))
         for d in order:
-            step = self.strides[d]
-            if step:
+            if step := self.strides[d]:
                 found[d] = min(max(0, left // step), self.shape[d] - 1)
                 left -= found[d] * step
         return tuple(found)

@@ -71,8 +71,7 @@ class StoreNest:
 
 def nest(loop: For) -> StoreNest | None:
     """The nest a loop is, None where it is something else."""
-    found = _chain(loop)
-    if found is None:
+    if (found := _chain(loop)) is None:
         return None
     loops, guard, inside, reset, start, store = found
     terms = [guard, inside, *store.indices, store.value]

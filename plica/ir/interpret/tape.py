@@ -137,8 +137,7 @@ class Tape:
                 continue
             if not isinstance(node, sc.Reduce):
                 kids = [each for each in node._children if isinstance(each, sc.Scalar)]
-                missing = [each for each in kids if each not in self.placed]
-                if missing:
+                if missing := [each for each in kids if each not in self.placed]:
                     stack.extend(missing)
                     continue
             stack.pop()
@@ -178,8 +177,7 @@ class Tape:
         return self.step(function, *values), self.either(marks)
 
     def either(self, marks: Sequence[int]) -> int:
-        some = tuple(dict.fromkeys(each for each in marks if each != NO_MARKS))
-        if not some:
+        if not (some := tuple(dict.fromkeys(each for each in marks if each != NO_MARKS))):
             return NO_MARKS
         return some[0] if len(some) == 1 else self.step(either, *some)
 
@@ -330,8 +328,7 @@ def play(steps: list[Released], values: list[Any]) -> None:
 
 def number(size: sc.Scalar) -> int:
     """A size, which must be known by now."""
-    found = known(normal_dim(size))
-    if found is None:
+    if (found := known(normal_dim(size))) is None:
         raise CompilerBug("A tensor expression is evaluated while one of its sizes is unknown.")
     return found
 

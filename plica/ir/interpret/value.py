@@ -178,7 +178,7 @@ def field_types(type: ty.DataType, index: int, module: Module | None) -> tuple[t
         return None
     arguments: dict[Term, Term] = dict(zip(definition.types, type.args, strict=True))
     found = definition.constructors[index].fields
-    return tuple([substitute(each, arguments) for each in found])  # type: ignore[misc]  # types
+    return tuple([substitute(each, arguments) for each in found])
 
 
 def build(module: Module, constructor: str, *fields: Any) -> DataValue:

@@ -51,8 +51,7 @@ _find: Final = lru_cache(maxsize=4096)(nest)
 
 def swept(loop: For, extent: int, machine: LoopMachine) -> bool:
     """Run a loop at once if that can be done, and say whether it was."""
-    found = _find(loop)
-    if found is None:
+    if (found := _find(loop)) is None:
         return False
     extents = [extent]
     for inner in found.loops[1:]:
@@ -78,8 +77,7 @@ def swept(loop: For, extent: int, machine: LoopMachine) -> bool:
 def _can_sweep(
     of: StoreNest, extents: list[int], storages: dict[Buffer, Storage], machine: LoopMachine
 ) -> bool:
-    tags = [each.kind for each in of.loops if each.kind in THREADS]
-    if tags:
+    if tags := [each.kind for each in of.loops if each.kind in THREADS]:
         if machine.launch is not None or len(set(tags)) != len(tags):
             return False
         if any(scope(each.buffer.scope).reach != "all" for each in storages.values()):
@@ -150,7 +148,6 @@ class _Plan:
         def place(term: Scalar) -> tuple[int, int]:
             fixed = sure(term)
             new = substitute(fixed, stand_ins) if stand_ins else fixed
-            assert isinstance(new, Scalar)
             return tape.place(new)
 
         self.guard = place(of.guard)
@@ -207,8 +204,7 @@ class _Plan:
 
     def is_sound(self, slots: list[Any], marks: int, open_: Any) -> bool:
         """Whether no load outside or of something undefined counts."""
-        found = slots[marks]
-        if found is None:
+        if (found := slots[marks]) is None:
             return True
         return not bool(np.any((found != 0) & open_))
 
@@ -352,9 +348,7 @@ class _Sure:
     def __call__(self, term: Scalar) -> Scalar:
         if not self.unsure or free_vars(term).isdisjoint(self.unsure):
             return term
-        new = map_bottom_up(self.guarded, term)
-        assert isinstance(new, Scalar)
-        return new
+        return map_bottom_up(self.guarded, term)
 
     def guarded(self, node: Term) -> Term:
         if not isinstance(node, Load) or node.buffer not in self.unsure:

@@ -69,7 +69,7 @@ class Combine(Term):
     def joined(self, old: Sequence[sc.Scalar], new: Sequence[sc.Scalar]) -> tuple[sc.Scalar, ...]:
         """What the values become together."""
         values = dict(zip((*self.old, *self.new), (*old, *new), strict=True))
-        return tuple([substitute(each, values) for each in self.joins])  # type: ignore[misc]  # scalars stay scalars
+        return tuple([substitute(each, values) for each in self.joins])
 
 
 def combine(

@@ -127,8 +127,7 @@ class _Writer:
                     if own is not out:
                         renamed[out] = own
         for each in stages:
-            moved = substitute(each, renamed) if renamed else each
-            self.stage(cast(Stage, moved))
+            self.stage(substitute(each, renamed))
         body = st.seq(*self.stmts) if self.stmts else st.NOTHING
         for held in reversed(self.held):
             body = st.Alloc(held, body)
@@ -187,7 +186,7 @@ class _Writer:
             read[each] = Load(held, axes)
         value = map_top_down(lambda node: read.get(node, node), whole)
         loops = [(axis, size, "s") for axis, size in zip(axes, into.shape, strict=True)]
-        self.block(into.name, loops, st.Store(into, axes, cast(Scalar, value)))
+        self.block(into.name, loops, st.Store(into, axes, value))
 
     def reduced(  # noqa: PLR0917  # a reduction is these things
         self,

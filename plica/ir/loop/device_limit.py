@@ -120,8 +120,7 @@ def _vectors(kernel: st.Kernel, limits: DeviceLimits) -> Iterator[Diagnostic]:
 def _host_stores(kernel: st.Kernel) -> Iterator[Diagnostic]:
     stack = [kernel.body]
     while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, st.Store | st.Invoke):
+        if isinstance(stmt := stack.pop(), st.Store | st.Invoke):
             where = str(stmt.buffer.name) if isinstance(stmt, st.Store) else stmt.name
             message = "A kernel for a device touches its memory outside all threads."
             hint = "Bind a loop around it to blockIdx or threadIdx."

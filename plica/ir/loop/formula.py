@@ -183,8 +183,7 @@ def _scaled(x: N, exponent: N) -> N:
 
     In one where the machine has an instruction for it.
     """
-    at_once = x.scaled(exponent)
-    if at_once is not None:
+    if (at_once := x.scaled(exponent)) is not None:
         return at_once
     half = exponent.bitwise("ashr", 1)
     return x * _power_of_two(half) * _power_of_two(exponent - half)

@@ -60,7 +60,7 @@ class IndexMap(Term):
         if len(indices) != len(self.vars):
             raise ill_formed(f"An index map of {self.rank} indices is given {len(indices)}.")
         values = dict(zip(self.vars, indices, strict=True))
-        return tuple([_substituted(each, values) for each in self.results])
+        return tuple([substitute(each, values) for each in self.results])
 
     def after(self, first: IndexMap) -> IndexMap:
         """This map of the results of another one."""
@@ -99,9 +99,3 @@ def index_map(of: Callable[..., Iterable[Like] | Like], rank: int | None = None)
 def identity(rank: int) -> IndexMap:
     """The map of each index to itself."""
     return index_map(lambda *i: i, rank)
-
-
-def _substituted(term: Scalar, values: dict[ScalarVar, Scalar]) -> Scalar:
-    found = substitute(term, values)
-    assert isinstance(found, Scalar)
-    return found

@@ -82,8 +82,7 @@ def _interface(kernel: Kernel) -> tuple[object, ...]:
 
 
 def _filled(buffer: Buffer, sizes: Sizes, random: np.random.Generator) -> Array:
-    shape = shape_of(buffer.shape, sizes)
-    if shape is None:
+    if (shape := shape_of(buffer.shape, sizes)) is None:
         raise ill_formed(f"The size of {buffer.name} follows from no dim of the intrinsic.")
     low, high = _range(buffer.dtype)
     return random.integers(low, high, shape, endpoint=True).astype(buffer.dtype.numpy)

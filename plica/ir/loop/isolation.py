@@ -30,8 +30,7 @@ def trespasses(kernel: Kernel) -> tuple[Diagnostic, ...]:
     around: dict[Term, bool] = {}  # the variables in force, and whether blocks must not use them
     stack: list[Stmt | dict[Term, bool | None]] = [kernel.body]
     while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, dict):
+        if isinstance(stmt := stack.pop(), dict):
             for var, before in stmt.items():
                 if before is None:
                     del around[var]
@@ -39,8 +38,7 @@ def trespasses(kernel: Kernel) -> tuple[Diagnostic, ...]:
                     around[var] = before
             continue
         if isinstance(stmt, Block):
-            names = _foreign(stmt, around)
-            if names:
+            if names := _foreign(stmt, around):
                 found.append(_trespass(stmt, names))
             own, forbidden = stmt.vars, False
         elif isinstance(stmt, For | Bind):

@@ -187,8 +187,7 @@ def cut_index(at: Scalar, blocks: Sequence[int]) -> list[Scalar]:
         if block == 1:
             parts.append(index(0))
             continue
-        number = known(at)
-        if number is not None:
+        if (number := known(at)) is not None:
             parts.append(index(number % block))
             at = index(number // block)
         else:
@@ -216,8 +215,7 @@ def layout_of(word: str, logical: str) -> Layout | str:
 
 def read_layout(word: str, logical: str) -> Layout:
     """The layout a word stands for; raises `IllTyped` where it is none."""
-    found = layout_of(word, logical)
-    if isinstance(found, str):
+    if isinstance(found := layout_of(word, logical), str):
         example = f"each letter of {logical} once, and blocks such as 4{logical[-1:].lower()}"
         raise IllTyped(Diagnostic("bad-layout", found, expected=example, found=word))
     return found

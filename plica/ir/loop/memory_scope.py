@@ -58,8 +58,7 @@ _SCOPES: Final[dict[str, MemoryScope]] = {
 
 def scope(name: str) -> MemoryScope:
     """The scope of a name; a name nobody declared is an error."""
-    found = _SCOPES.get(name)
-    if found is None:
+    if (found := _SCOPES.get(name)) is None:
         raise UnknownScope(unknown_scope(name))
     return found
 

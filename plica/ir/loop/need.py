@@ -59,8 +59,7 @@ def _always(body: Expr) -> list[Apply]:
     seen: set[Term] = {body}
     stack: list[Term] = [body]
     while stack:
-        node = stack.pop()
-        if isinstance(node, Apply):
+        if isinstance(node := stack.pop(), Apply):
             found.append(node)
         inside: tuple[Term, ...] = node._children
         if isinstance(node, If):

@@ -72,8 +72,7 @@ def taken_out(
     found: list[TakenOut] = []
     for node in order:
         if isinstance(node, sc.Reduce):
-            made = _single(node, guards[node], new, sizes, name)
-            if isinstance(made, TakenOut):
+            if isinstance(made := _single(node, guards[node], new, sizes, name), TakenOut):
                 found.append(made)
                 made = sc.Load(made.buffer, made.axes)
             if made is not None:

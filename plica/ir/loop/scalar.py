@@ -428,8 +428,7 @@ def like(value: Like, other: Scalar) -> Scalar:
 
 def dtype_of(scalar: Scalar) -> DType:
     """The dtype of a scalar term, found along one path: the sides of an operation agree."""
-    known = getattr(scalar, "_dtype", None)
-    if known is not None:
+    if (known := getattr(scalar, "_dtype", None)) is not None:
         return known  # type: ignore[no-any-return]  # a slot holds a dtype or nothing
     path = [scalar]
     while (known := getattr(scalar, "_dtype", None)) is None:

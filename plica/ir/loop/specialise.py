@@ -32,8 +32,6 @@ def specialise(kernel: Kernel, sizes: Mapping[Term, int]) -> Kernel:
 def _specialise(kernel: Kernel, given: tuple[tuple[ScalarVar, int], ...]) -> Kernel:
     numbers: dict[Term, Term] = {var: Lit(size, var.dtype) for var, size in given}
     dims = tuple([each for each in kernel.dims if each not in numbers])
-    sized = substitute(
+    return substitute(
         Kernel(dims, kernel.params, kernel.inputs, kernel.body, kernel.annotations), numbers
     )
-    assert isinstance(sized, Kernel)
-    return sized

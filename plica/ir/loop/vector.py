@@ -94,8 +94,7 @@ def _lanes(roots: tuple[Scalar, ...], numbers: Iterable[int]) -> dict[tuple[Term
             wanted = [_picked(node, number, counts)]
         else:
             wanted = [(kid, number) for kid in _parts(node)]
-        missing = [each for each in wanted if each not in done]
-        if missing:
+        if missing := [each for each in wanted if each not in done]:
             stack.extend(missing)
             continue
         stack.pop()

@@ -100,8 +100,7 @@ def _layouts(attrs: Values, x: TensorType) -> tuple[Layout, Layout, Shape]:
     assert isinstance(source, Layout)
     assert isinstance(target, Layout)
     rank_is("layout_transform", "x", x, len(source.axes))
-    logical = source.logical_shape(x.shape)
-    if logical is None:
+    if (logical := source.logical_shape(x.shape)) is None:
         message = "layout_transform: an inner axis has another size than its block."
         refuse("shape-conflict", message, attrs["source"], str(x))
     return source, target, logical
@@ -109,8 +108,7 @@ def _layouts(attrs: Values, x: TensorType) -> tuple[Layout, Layout, Shape]:
 
 def _laid_rule(attrs: Values, x: TensorType) -> TensorType:
     _, target, logical = _layouts(attrs, x)
-    shape = target.shape_of(logical)
-    if shape is None:
+    if (shape := target.shape_of(logical)) is None:
         message = f"layout_transform: the blocks of {attrs['target']} do not divide x."
         refuse("shape-conflict", message, "a multiple of each block", shown(logical))
     return TensorType(shape, x.dtype)

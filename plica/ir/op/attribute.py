@@ -72,8 +72,7 @@ def number(value: Any) -> Any:
 
 def real(value: Any) -> Any:
     """A floating-point number."""
-    value = number(value)
-    if isinstance(value, Mismatch | bool):
+    if isinstance(value := number(value), Mismatch | bool):
         return _bad("a number", value)
     return float(value)
 
@@ -190,8 +189,7 @@ bounds: Final = many(optional(index))
 
 def new_shape(value: Any) -> Any:
     """A shape in which one dim may be -1: what is left over."""
-    found = indices(value)
-    if isinstance(found, Mismatch):
+    if isinstance(found := indices(value), Mismatch):
         return found
     numbers = [each.value for each in found if isinstance(each, Lit)]
     if numbers.count(-1) > 1 or any(each < -1 for each in numbers):

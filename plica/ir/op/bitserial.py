@@ -36,8 +36,7 @@ def _derived(name: str, record: Operator, doc: str) -> Operator:
                 refuse("bad-attribute", message, f"at most {MOST_BITS}", str(bits))
         own = {each.name: attrs[each.name] for each in record.attributes}
         wide = [TensorType(each.shape, i32) for each in (x, weight)]
-        found = record.relation(own, *wide)
-        if isinstance(found, Mismatch):
+        if isinstance(found := record.relation(own, *wide), Mismatch):
             refuse(found.code, f"{name}: {found.message}", found.expected, found.found)
         assert isinstance(found, TensorType)
         return found

@@ -41,8 +41,7 @@ def _ranks(name: str, x: TensorType, weight: TensorType) -> int:
 
 
 def _share(name: str, what: str, whole: Scalar, groups: int) -> Scalar:
-    part = quotient(whole, index(groups))
-    if part is None:
+    if (part := quotient(whole, index(groups))) is None:
         message = f"{name}: {what} are shared out evenly among groups."
         refuse("shape-conflict", message, f"a multiple of {groups}", shown((whole,)))
     return part

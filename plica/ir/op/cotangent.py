@@ -29,8 +29,7 @@ def word(name: str) -> Callable[..., Expr]:
 
     # Any: what an operator takes.
     def applied(*args: Any, **attributes: Any) -> Expr:
-        record = find(name)
-        if record is None:
+        if (record := find(name)) is None:
             raise CompilerBug(f"A gradient uses the operator {name}, which does not exist.")
         return record(*args, **attributes)
 

@@ -120,8 +120,7 @@ def _cuts(attrs: Values, shape: rel.Shape) -> tuple[int, list[Scalar]]:
     at = rel.axis_of("split", attrs["axis"], len(shape))
     whole, given = shape[at], attrs["indices_or_sections"]
     if isinstance(given, int):
-        part = quotient(whole, index(given))
-        if part is None:
+        if (part := quotient(whole, index(given))) is None:
             message = "split makes parts of one size."
             rel.refuse("shape-conflict", message, f"a multiple of {given}", rel.shown((whole,)))
         return at, [normal_dim(times(part, number_)) for number_ in range(given + 1)]

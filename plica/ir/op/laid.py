@@ -59,8 +59,7 @@ def layouts_in(op: str, words: Sequence[str]) -> tuple[Layout, ...]:
         refuse("bad-layout", message, f"{len(letters)} layouts", str(len(words)))
     found = []
     for word, logical in zip(words, letters, strict=True):
-        layout = layout_of(word, logical)
-        if isinstance(layout, str):
+        if isinstance(layout := layout_of(word, logical), str):
             refuse("bad-layout", f"{op}_laid: {layout}", f"a layout of {logical}", word)
         found.append(layout)
     return tuple(found)
@@ -70,8 +69,7 @@ def _logical(op: str, layout: Layout, of: TensorType) -> TensorType:
     if len(of.shape) != len(layout.axes):
         message = f"{op}_laid: a tensor has another rank than its layout."
         refuse("shape-conflict", message, f"rank {len(layout.axes)}", str(of))
-    shape = layout.logical_shape(of.shape)
-    if shape is None:
+    if (shape := layout.logical_shape(of.shape)) is None:
         blocks = [str(block) for _, block in layout.axes if block]
         message = f"{op}_laid: an inner axis has another size than its block."
         refuse("shape-conflict", message, f"blocks of {', '.join(blocks)}", str(of))
@@ -92,12 +90,10 @@ def _derived(record: Operator) -> Operator:
     def rule(attrs: Values, *types: TensorType) -> TensorType:
         layouts = layouts_in(op, attrs["layouts"])
         logical = [_logical(op, *each) for each in zip(layouts, types, strict=False)]
-        result = record.relation(attrs, *logical)
-        if isinstance(result, Mismatch):
+        if isinstance(result := record.relation(attrs, *logical), Mismatch):
             refuse(result.code, result.message, result.expected, result.found, result.suggestion)
         assert isinstance(result, TensorType)
-        shape = layouts[-1].shape_of(result.shape)
-        if shape is None:
+        if (shape := layouts[-1].shape_of(result.shape)) is None:
             message = f"{op}_laid: the blocks of {attrs['layouts'][-1]} do not divide the result."
             refuse("shape-conflict", message, "a multiple of each block", shown(result.shape))
         return TensorType(shape, result.dtype)

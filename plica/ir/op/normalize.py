@@ -197,8 +197,7 @@ def _instance_norm(attrs: Values, x: Expr, gamma: Expr, beta: Expr) -> Expr:
 def _grouped(x: TensorType, groups: int) -> rel.Shape:
     """Batch, groups, channels of a group, and what a channel holds."""
     n, c, *rest = x.shape
-    own = quotient(c, index(groups))
-    if own is None:
+    if (own := quotient(c, index(groups))) is None:
         message = "nn.group_norm shares out channels evenly among groups."
         rel.refuse("shape-conflict", message, f"a multiple of {groups}", rel.shown((c,)))
     return n, index(groups), own, product(rest)

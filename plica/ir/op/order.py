@@ -173,8 +173,7 @@ def _argsort(attrs: Values, x: Expr) -> Expr:
 
 def sorted_places(keys: Expr, descending: bool) -> Expr:
     """The places of the elements along the last axis in their order."""
-    size = known(tensor_of(keys).shape[-1])
-    if size is None:
+    if (size := known(tensor_of(keys).shape[-1])) is None:
         return _places_by_counting(keys, descending)
     found: Expr | None = None
     width = 1

@@ -120,8 +120,7 @@ def _space_to_batch(attrs: Values, x: Expr) -> Expr:
 
 def _to_space_rule(attrs: Values, x: TensorType) -> TensorType:
     blocks, sides = _batched("nn.batch_to_space", attrs, x)
-    n = quotient(x.shape[0], index(math.prod(blocks)))
-    if n is None:
+    if (n := quotient(x.shape[0], index(math.prod(blocks)))) is None:
         message = "nn.batch_to_space: the blocks do not divide the batch."
         refuse("shape-conflict", message, f"a multiple of {math.prod(blocks)}", str(x))
     sizes = []

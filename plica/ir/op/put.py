@@ -23,6 +23,7 @@ from typing import Final
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Mismatch, Values
 from plica.ir.loop.scalar import Scalar
+from plica.ir.op import relation as rel
 from plica.ir.op.attribute import (
     attribute,
     axes,
@@ -45,20 +46,6 @@ from plica.ir.op.order import ONE, ZERO, argsort, searchsorted
 from plica.ir.op.pad import pad
 from plica.ir.op.record import composite, scalar, tensor_of
 from plica.ir.op.reduction import max_, min_, narrow, prod, sum_, widen
-from plica.ir.op.relation import (
-    Shape,
-    axis_of,
-    broadcast,
-    literal,
-    rank_at_least,
-    rank_is,
-    refuse,
-    same,
-    shown,
-)
-from plica.ir.op.relation import (
-    per_axis as one_per_axis,
-)
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.scatter import REDUCTION, combines
 from plica.ir.op.shape import expand_dims, reshape, transpose
@@ -84,7 +71,7 @@ def _neutral(kind: str, dtype: DType) -> Expr:
     return scalar(value if dtype.is_float else int(value), dtype)
 
 
-def _is_large(*sizes: Shape) -> bool:
+def _is_large(*sizes: rel.Shape) -> bool:
     count = known(product(size for shape in sizes for size in shape))
     return count is not None and count > MOST_PAIRS
 
@@ -132,14 +119,14 @@ def _elements_rule(
     name = "scatter_elements"
     index_dtype(name, indices)
     combines(name, attrs["reduction"], x)
-    at = axis_of(name, attrs["axis"], len(x.shape))
-    rank_is(name, "the indices", indices, len(x.shape))
-    rank_is(name, "the updates", updates, len(x.shape))
+    at = rel.axis_of(name, attrs["axis"], len(x.shape))
+    rel.rank_is(name, "the indices", indices, len(x.shape))
+    rel.rank_is(name, "the updates", updates, len(x.shape))
     for other, (mine, theirs) in enumerate(zip(indices.shape, updates.shape, strict=True)):
-        same(name, "the indices and the updates", mine, theirs)
+        rel.same(name, "the indices and the updates", mine, theirs)
         if other != at and not _not_longer(mine, x.shape[other]):
             message = f"{name}: the indices are longer than x along axis {other}."
-            refuse("shape-conflict", message, str(x), str(indices))
+            rel.refuse("shape-conflict", message, str(x), str(indices))
     return x
 
 
@@ -150,7 +137,7 @@ def _not_longer(part: Scalar, whole: Scalar) -> bool:
 
 def _elements(attrs: Values, x: Expr, indices: Expr, updates: Expr) -> Expr:
     kind, shape, given = attrs["reduction"], tensor_of(x).shape, tensor_of(indices).shape
-    at = axis_of("scatter_elements", attrs["axis"], len(shape))
+    at = rel.axis_of("scatter_elements", attrs["axis"], len(shape))
     if known(product(given)) == 0:
         return x
     # Taking from the places themselves refuses what is outside, and counts from the end.
@@ -191,15 +178,10 @@ def _flat(kind: str, x: Expr, candidates: tuple[Expr, Expr], at: int) -> Expr:
 
 
 scatter_elements = composite(
-    "scatter_elements",
-    ("x", "indices", "updates"),
-    _elements_rule,
-    _elements,
+    "scatter_elements", ("x", "indices", "updates"), _elements_rule, _elements,
     "x with each update at its own place but along an axis, where the index says.",
-    attributes=(attribute("axis", axis, 0), REDUCTION),
-    like=(0, 2),
-    onnx=("ScatterElements",),
-)
+    attributes=(attribute("axis", axis, 0), REDUCTION), like=(0, 2), onnx=("ScatterElements",),
+)  # fmt: skip
 
 # --- by places of several axes -------------------------------------------------------------------
 
@@ -207,15 +189,17 @@ scatter_elements = composite(
 def _nd_rule(attrs: Values, x: TensorType, indices: TensorType, updates: TensorType) -> TensorType:
     index_dtype("scatter_nd", indices)
     combines("scatter_nd", attrs["reduction"], x)
-    rank_at_least("scatter_nd", indices, 1)
+    rel.rank_at_least("scatter_nd", indices, 1)
     depth = known(indices.shape[-1])
     if depth is None or depth > len(x.shape):
         message = "scatter_nd takes indices whose last axis names leading axes of x."
-        refuse("shape-conflict", message, f"a last axis of {len(x.shape)} or less", str(indices))
+        rel.refuse(
+            "shape-conflict", message, f"a last axis of {len(x.shape)} or less", str(indices)
+        )
     wanted = (*indices.shape[:-1], *x.shape[depth:])
     if len(wanted) != len(updates.shape) or not all(map(same_dim, wanted, updates.shape)):
         message = "scatter_nd takes an element or slice of x for each index."
-        refuse("shape-conflict", message, shown(wanted), shown(updates.shape))
+        rel.refuse("shape-conflict", message, rel.shown(wanted), rel.shown(updates.shape))
     return x
 
 
@@ -239,15 +223,10 @@ def _nd(attrs: Values, x: Expr, indices: Expr, updates: Expr) -> Expr:
 
 
 scatter_nd = composite(
-    "scatter_nd",
-    ("x", "indices", "updates"),
-    _nd_rule,
-    _nd,
+    "scatter_nd", ("x", "indices", "updates"), _nd_rule, _nd,
     "x with elements or slices put where the last axis of the indices says.",
-    attributes=(REDUCTION,),
-    like=(0, 2),
-    onnx=("ScatterND",),
-)
+    attributes=(REDUCTION,), like=(0, 2), onnx=("ScatterND",),
+)  # fmt: skip
 
 # --- by slices -----------------------------------------------------------------------------------
 
@@ -262,12 +241,12 @@ _SLICE: Final = (
 def _set_rule(attrs: Values, x: TensorType, value: TensorType) -> TensorType:
     part = slice_.relation({each.name: attrs[each.name] for each in _SLICE}, x)
     if isinstance(part, Mismatch):
-        refuse(part.code, f"strided_set: {part.message}", part.expected, part.found)
+        rel.refuse(part.code, f"strided_set: {part.message}", part.expected, part.found)
     assert isinstance(part, TensorType)
-    whole = broadcast("strided_set", (part.shape, value.shape))
+    whole = rel.broadcast("strided_set", (part.shape, value.shape))
     if len(whole) != len(part.shape) or not all(map(same_dim, whole, part.shape)):
         message = "strided_set takes what broadcasts to the slice."
-        refuse("shape-conflict", message, shown(part.shape), shown(value.shape))
+        rel.refuse("shape-conflict", message, rel.shown(part.shape), rel.shown(value.shape))
     return x
 
 
@@ -279,18 +258,15 @@ def _set(attrs: Values, x: Expr, value: Expr) -> Expr:
 
 
 strided_set = composite(
-    "strided_set",
-    ("x", "value"),
-    _set_rule,
-    _set,
+    "strided_set", ("x", "value"), _set_rule, _set,
     "x with x[start:stop:step] along axes replaced by a value that broadcasts to it.",
     attributes=_SLICE,
-)
+)  # fmt: skip
 
 
 def _dilated(attrs: Values, x: TensorType) -> TensorType:
-    strides = one_per_axis("nn.dilate", "stride", attrs["strides"], len(x.shape))
-    literal("nn.dilate", attrs["value"], x.dtype)
+    strides = rel.per_axis("nn.dilate", "stride", attrs["strides"], len(x.shape))
+    rel.literal("nn.dilate", attrs["value"], x.dtype)
     sizes = [
         size if stride == 1 else normal_dim((size - 1) * stride + 1)
         for size, stride in zip(x.shape, strides, strict=True)
@@ -302,7 +278,7 @@ def _dilated(attrs: Values, x: TensorType) -> TensorType:
 
 def _dilate(attrs: Values, x: Expr) -> Expr:
     of = tensor_of(x)
-    strides = one_per_axis("nn.dilate", "stride", attrs["strides"], len(of.shape))
+    strides = rel.per_axis("nn.dilate", "stride", attrs["strides"], len(of.shape))
     ends = (None,) * len(strides)
     shape = _dilated(attrs, of).shape
     if attrs["value"] == 0 or not strides:
@@ -311,29 +287,26 @@ def _dilate(attrs: Values, x: Expr) -> Expr:
 
 
 dilate = composite(
-    "nn.dilate",
-    ("x",),
-    _dilated,
-    _dilate,
+    "nn.dilate", ("x",), _dilated, _dilate,
     "x with a value between neighbours, so that they are strides apart.",
     attributes=(attribute("strides", per_axis(positive)), attribute("value", number, 0)),
-)
+)  # fmt: skip
 
 
 def _diagonal_rule(attrs: Values, x: TensorType, diagonal: TensorType) -> TensorType:
     name, k = "matrix_set_diag", attrs["k"]
-    rank_at_least(name, x, 2)
-    rank_is(name, "the diagonal", diagonal, len(x.shape) - 1)
+    rel.rank_at_least(name, x, 2)
+    rel.rank_is(name, "the diagonal", diagonal, len(x.shape) - 1)
     for mine, other in zip(x.shape[:-2], diagonal.shape[:-1], strict=True):
-        same(name, "the leading axes", mine, other)
+        rel.same(name, "the leading axes", mine, other)
     rows, columns, held = (known(e) for e in (*x.shape[-2:], diagonal.shape[-1]))
     if rows is None or columns is None:
         if k or not same_dim(*x.shape[-2:]) or not same_dim(x.shape[-1], diagonal.shape[-1]):
             message = f"{name} takes matrices of known size, or the main diagonal of square ones."
-            refuse("shape-conflict", message, None, str(x))
+            rel.refuse("shape-conflict", message, None, str(x))
     elif held != max(0, min(rows + min(k, 0), columns - max(k, 0))):
         message = f"{name} takes a diagonal as long as that of the matrix."
-        refuse("shape-conflict", message, f"the diagonal {k} of {x}", str(diagonal))
+        rel.refuse("shape-conflict", message, f"the diagonal {k} of {x}", str(diagonal))
     return x
 
 
@@ -348,10 +321,7 @@ def _set_diagonal(attrs: Values, x: Expr, diagonal: Expr) -> Expr:
 
 
 matrix_set_diag = composite(
-    "matrix_set_diag",
-    ("x", "diagonal"),
-    _diagonal_rule,
-    _set_diagonal,
+    "matrix_set_diag", ("x", "diagonal"), _diagonal_rule, _set_diagonal,
     "x with the diagonal k of its last two axes replaced.",
     attributes=(attribute("k", integer, 0),),
-)
+)  # fmt: skip

@@ -125,8 +125,7 @@ def _extreme_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | N
 def _prod_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
     """The product of the others, which is right where some are zero."""
     shape = tensor_of(x).shape
-    axes = rel.axes_of("prod", attrs["axis"], len(shape))
-    if not axes:
+    if not (axes := rel.axes_of("prod", attrs["axis"], len(shape))):
         return [d]
     rest = [at for at in range(len(shape)) if at not in axes]
     order = (*rest, *axes)
@@ -323,8 +322,7 @@ def _position(name: str, extreme: Operator, doc: str, onnx: str) -> Operator:
 
     def build(attrs: Values, x: Expr) -> Expr:
         of = tensor_of(x)
-        at = attrs["axis"]
-        if at is None:
+        if (at := attrs["axis"]) is None:
             flat = reshape(x, (product(of.shape),))
             shape = reduced(of.shape, range(len(of.shape)), attrs["keepdims"])
             return reshape(along(flat, 0, attrs["last"], False), shape)

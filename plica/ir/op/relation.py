@@ -212,8 +212,7 @@ def axes_of(name: str, axes: Iterable[int] | None, rank: int) -> tuple[int, ...]
     if axes is None:
         return tuple(range(rank))
     found = sorted(axis_of(name, axis, rank) for axis in axes)
-    twice = [a for a, b in pairwise(found) if a == b]
-    if twice:
+    if twice := [a for a, b in pairwise(found) if a == b]:
         message = f"{name} names axis {twice[0]} twice."
         refuse("bad-attribute", message, "different axes", str(tuple(found)))
     return tuple(found)

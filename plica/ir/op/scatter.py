@@ -18,43 +18,22 @@ from typing import Final
 
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Through, Values
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import (
-    Buffer,
-    Combiner,
-    Eq,
-    Le,
-    Lit,
-    Lt,
-    Max,
-    Scalar,
-    Select,
-    dtype_of,
-    index,
-)
 from plica.ir.loop.tensor import Compute, compute, reduce
+from plica.ir.op import relation as rel
 from plica.ir.op.attribute import AXIS, attribute, axis, choice, dims, size
 from plica.ir.op.cotangent import word
 from plica.ir.op.index import MODE, integers, place
 from plica.ir.op.pad import guarded
 from plica.ir.op.record import as_dtype, primitive
-from plica.ir.op.relation import (
-    NUMBER,
-    axis_of,
-    rank_at_least,
-    rank_is,
-    refuse,
-    same,
-    shown,
-    wide,
-)
 from plica.ir.type.dim import same_dim
 from plica.ir.type.term import TensorType
 
 take, take_along_axis = word("take"), word("take_along_axis")
 scatter_nd, expand_dims = word("scatter_nd"), word("expand_dims")
 
-COMBINERS: Final[dict[str, Combiner]] = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
+COMBINERS: Final[dict[str, sc.Combiner]] = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 """How values that name one place are joined, and what a reduction calls that."""
 
 REDUCTION: Final = attribute("reduction", choice("replace", *COMBINERS), "replace")
@@ -62,14 +41,14 @@ REDUCTION: Final = attribute("reduction", choice("replace", *COMBINERS), "replac
 
 def combines(name: str, kind: str, x: TensorType) -> None:
     """Ask for numbers where values are joined."""
-    if kind != "replace" and x.dtype not in NUMBER:
+    if kind != "replace" and x.dtype not in rel.NUMBER:
         message = f"{name} combines numbers."
-        refuse("dtype-conflict", message, "an integer or floating-point type", str(x.dtype))
+        rel.refuse("dtype-conflict", message, "an integer or floating-point type", str(x.dtype))
 
 
 def _scatter_axis(attrs: Values, x: TensorType, indices: TensorType) -> int:
     inner = len(x.shape) - len(indices.shape)
-    return axis_of("scatter_sum", attrs["axis"], inner + 1)
+    return rel.axis_of("scatter_sum", attrs["axis"], inner + 1)
 
 
 def _scatter_rule(attrs: Values, x: TensorType, indices: TensorType) -> TensorType:
@@ -77,22 +56,22 @@ def _scatter_rule(attrs: Values, x: TensorType, indices: TensorType) -> TensorTy
     rank = len(indices.shape)
     if rank > len(x.shape):
         message = "scatter_sum takes values with the axes of the indices among theirs."
-        refuse("shape-conflict", message, f"rank {rank} or more", str(x))
+        rel.refuse("shape-conflict", message, f"rank {rank} or more", str(x))
     at = _scatter_axis(attrs, x, indices)
     for mine, other in zip(x.shape[at : at + rank], indices.shape, strict=True):
-        same("scatter_sum", "the values and the indices", mine, other)
+        rel.same("scatter_sum", "the values and the indices", mine, other)
     return TensorType((*x.shape[:at], attrs["size"], *x.shape[at + rank :]), x.dtype)
 
 
-def _scatter_body(attrs: Values, out: TensorType, x: Buffer, indices: Buffer) -> Compute:
-    rank, inner = len(indices.shape), wide(x.dtype)
-    at = axis_of("scatter_sum", attrs["axis"], len(out.shape))
+def _scatter_body(attrs: Values, out: TensorType, x: sc.Buffer, indices: sc.Buffer) -> Compute:
+    rank, inner = len(indices.shape), rel.wide(x.dtype)
+    at = rel.axis_of("scatter_sum", attrs["axis"], len(out.shape))
 
-    def element(*i: Scalar) -> Scalar:
-        def term(*k: Scalar) -> Scalar:
-            here = Eq(place(indices[k], attrs["size"], attrs["mode"]), i[at])
+    def element(*i: sc.Scalar) -> sc.Scalar:
+        def term(*k: sc.Scalar) -> sc.Scalar:
+            here = sc.Eq(place(indices[k], attrs["size"], attrs["mode"]), i[at])
             value = as_dtype(x[(*i[:at], *k, *i[at + 1 :])], inner)
-            return Select(here, value, Lit(0, inner))
+            return sc.Select(here, value, sc.Lit(0, inner))
 
         return as_dtype(reduce("sum", indices.shape, term) if rank else term(), x.dtype)
 
@@ -104,46 +83,44 @@ def _scatter_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, indices: Expr) -
 
 
 scatter_sum = primitive(
-    "scatter_sum",
-    ("x", "indices"),
-    _scatter_rule,
-    _scatter_body,
+    "scatter_sum", ("x", "indices"), _scatter_rule, _scatter_body,
     "Zeros of some size along an axis, with the slices of x added where the indices say.",
-    attributes=(attribute("size", size), attribute("axis", axis, 0), MODE),
-    admits=NUMBER,
-    like=(0,),
-    gradient=_scatter_pullback,
-)
+    attributes=(attribute("size", size), attribute("axis", axis, 0), MODE), admits=rel.NUMBER,
+    like=(0,), gradient=_scatter_pullback,
+)  # fmt: skip
 
 
 def _along_rule(attrs: Values, x: TensorType, indices: TensorType) -> TensorType:
     name = "scatter_sum_along_axis"
     integers(name, indices)
-    axis_of(name, attrs["axis"], len(x.shape))
+    rel.axis_of(name, attrs["axis"], len(x.shape))
     shape = attrs["shape"]
     if len(x.shape) != len(shape) or len(indices.shape) != len(shape):
         message = f"{name} takes values, indices and a shape of one rank."
-        refuse("shape-conflict", message, f"rank {len(shape)}", str(x))
+        rel.refuse("shape-conflict", message, f"rank {len(shape)}", str(x))
     for mine, other in zip(x.shape, indices.shape, strict=True):
-        same(name, "the values and the indices", mine, other)
+        rel.same(name, "the values and the indices", mine, other)
     return TensorType(shape, x.dtype)
 
 
-def _along_body(attrs: Values, out: TensorType, x: Buffer, indices: Buffer) -> Compute:
-    at, inner = axis_of("scatter_sum_along_axis", attrs["axis"], len(out.shape)), wide(x.dtype)
+def _along_body(attrs: Values, out: TensorType, x: sc.Buffer, indices: sc.Buffer) -> Compute:
+    at, inner = (
+        rel.axis_of("scatter_sum_along_axis", attrs["axis"], len(out.shape)),
+        rel.wide(x.dtype),
+    )
     shorter = [
         other
         for other, (mine, whole) in enumerate(zip(x.shape, out.shape, strict=True))
         if other != at and not same_dim(mine, whole)
     ]
 
-    def element(*i: Scalar) -> Scalar:
-        def term(k: Scalar) -> Scalar:
+    def element(*i: sc.Scalar) -> sc.Scalar:
+        def term(k: sc.Scalar) -> sc.Scalar:
             source = (*i[:at], k, *i[at + 1 :])
-            here = Eq(place(indices[source], out.shape[at], attrs["mode"]), i[at])
-            found = Select(here, as_dtype(x[source], inner), Lit(0, inner))
+            here = sc.Eq(place(indices[source], out.shape[at], attrs["mode"]), i[at])
+            found = sc.Select(here, as_dtype(x[source], inner), sc.Lit(0, inner))
             return guarded(
-                [Lt(i[other], x.shape[other]) for other in shorter], found, Lit(0, inner)
+                [sc.Lt(i[other], x.shape[other]) for other in shorter], found, sc.Lit(0, inner)
             )
 
         return as_dtype(reduce("sum", (x.shape[at],), term), x.dtype)
@@ -156,16 +133,11 @@ def _along_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, indices: Expr) -> 
 
 
 scatter_sum_along_axis = primitive(
-    "scatter_sum_along_axis",
-    ("x", "indices"),
-    _along_rule,
-    _along_body,
+    "scatter_sum_along_axis", ("x", "indices"), _along_rule, _along_body,
     "Zeros of some shape, with each element of x added at its place but for that axis.",
-    attributes=(attribute("shape", dims), AXIS, MODE),
-    admits=NUMBER,
-    like=(0,),
+    attributes=(attribute("shape", dims), AXIS, MODE), admits=rel.NUMBER, like=(0,),
     gradient=_along_pullback,
-)
+)  # fmt: skip
 
 
 # --- rows of a table ------------------------------------------------------------------------------
@@ -177,37 +149,39 @@ def _rows_rule(
     name = "scatter_rows"
     integers(name, indices)
     combines(name, attrs["reduction"], x)
-    rank_is(name, "the indices", indices, 1)
-    rank_at_least(name, x, 1)
+    rel.rank_is(name, "the indices", indices, 1)
+    rel.rank_at_least(name, x, 1)
     wanted = (*indices.shape, *x.shape[1:])
     if len(wanted) != len(updates.shape) or not all(map(same_dim, wanted, updates.shape)):
         message = f"{name} takes a row of x for each index."
-        refuse("shape-conflict", message, shown(wanted), shown(updates.shape))
+        rel.refuse("shape-conflict", message, rel.shown(wanted), rel.shown(updates.shape))
     return x
 
 
 def _rows_body(
-    attrs: Values, out: TensorType, x: Buffer, indices: Buffer, updates: Buffer
+    attrs: Values, out: TensorType, x: sc.Buffer, indices: sc.Buffer, updates: sc.Buffer
 ) -> Compute:
     kind = attrs["reduction"]
-    inner = wide(x.dtype) if kind in ("add", "mul") else x.dtype
+    inner = rel.wide(x.dtype) if kind in ("add", "mul") else x.dtype
 
-    def joined(combiner: Combiner, *i: Scalar, value: Callable[[Scalar], Scalar]) -> Scalar:
-        def term(k: Scalar) -> Scalar:
-            here = Eq(place(indices[k], x.shape[0], "raise"), i[0])
+    def joined(
+        combiner: sc.Combiner, *i: sc.Scalar, value: Callable[[sc.Scalar], sc.Scalar]
+    ) -> sc.Scalar:
+        def term(k: sc.Scalar) -> sc.Scalar:
+            here = sc.Eq(place(indices[k], x.shape[0], "raise"), i[0])
             start, _ = MEANING[combiner]
-            return Select(here, value(k), start(dtype_of(value(k))))
+            return sc.Select(here, value(k), start(sc.dtype_of(value(k))))
 
         return reduce(combiner, indices.shape, term)
 
-    def combined(*i: Scalar) -> Scalar:
+    def combined(*i: sc.Scalar) -> sc.Scalar:
         _, join = MEANING[COMBINERS[kind]]
         every = joined(COMBINERS[kind], *i, value=lambda k: as_dtype(updates[(k, *i[1:])], inner))
         return as_dtype(join(as_dtype(x[i], inner), every), x.dtype)
 
-    def replaced(*i: Scalar) -> Scalar:
-        last, first = joined("max", *i, value=lambda k: k), index(0)
-        return Select(Le(first, last), updates[(Max(last, first), *i[1:])], x[i])
+    def replaced(*i: sc.Scalar) -> sc.Scalar:
+        last, first = joined("max", *i, value=lambda k: k), sc.index(0)
+        return sc.Select(sc.Le(first, last), updates[(sc.Max(last, first), *i[1:])], x[i])
 
     return compute((x, indices, updates), out.shape, replaced if kind == "replace" else combined)
 
@@ -217,12 +191,7 @@ def _as_places(attrs: Values, x: Expr, indices: Expr, updates: Expr) -> Expr:
 
 
 scatter_rows = primitive(
-    "scatter_rows",
-    ("x", "indices", "updates"),
-    _rows_rule,
-    _rows_body,
+    "scatter_rows", ("x", "indices", "updates"), _rows_rule, _rows_body,
     "x with each row of the updates put, or joined, in turn where its index says.",
-    attributes=(REDUCTION,),
-    like=(0, 2),
-    gradient=Through(_as_places),
-)
+    attributes=(REDUCTION,), like=(0, 2), gradient=Through(_as_places),
+)  # fmt: skip

@@ -145,8 +145,7 @@ flatten = composite(
 
 
 def _permutation(attrs: Values, rank: int) -> tuple[int, ...]:
-    given = attrs["axes"]
-    if given is None:
+    if (given := attrs["axes"]) is None:
         return tuple(reversed(range(rank)))
     order = tuple(axis_of("transpose", at, rank) for at in given)
     if sorted(order) != list(range(rank)):

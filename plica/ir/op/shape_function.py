@@ -46,8 +46,7 @@ class ShapeFunction:
 
 def shape_function(record: Operator, attributes: Values, *types: TensorType) -> ShapeFunction:
     """The shape function of an operator with these attributes at these types."""
-    found = record.relation(attributes, *types)
-    if isinstance(found, Mismatch):
+    if isinstance(found := record.relation(attributes, *types), Mismatch):
         raise IllTyped(
             Diagnostic(
                 found.code, found.message, None, found.expected, found.found, found.suggestion
@@ -82,8 +81,7 @@ def _equations(of: ShapeFunction, shapes: Sequence[Shape]) -> list[Equation]:
 
 
 def _known(of: ShapeFunction, result: TensorType, sizes: Sizes) -> Shape:
-    shape = shape_of(result.shape, sizes)
-    if shape is None:
+    if (shape := shape_of(result.shape, sizes)) is None:
         message = f"A dim of the result of {of.name} depends on a size that was not given."
         raise EvaluationError(Diagnostic("input-missing", message, None, str(result)))
     if min(shape, default=0) < 0:

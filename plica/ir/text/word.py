@@ -39,7 +39,7 @@ _BUILTIN_CALLS: Final = frozenset(
 
 KERNEL_WORDS: Final = frozenset(
     {
-        "Buffer", "strides", "align", "alloc", "let",  # memory and names
+        "Buffer", "strides", "align", "alloc", "view", "let",  # memory and names
         "grid", "parallel", "vectorized", "unrolled", "virtual", "thread",  # loops
         "block", "spatial", "reduce", "ordered", "opaque", "reads", "writes", "init",  # blocks
         "group", "barrier", "invoke",  # other statements

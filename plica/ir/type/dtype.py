@@ -212,7 +212,6 @@ def dtype(of: DType | str | np.dtype[Any] | type) -> DType:
         return of
     if isinstance(of, str) and of in _ROWS:
         return DType(of)
-    found = _BY_NUMPY.get(np.dtype(of))
-    if found is None:
+    if (found := _BY_NUMPY.get(np.dtype(of))) is None:
         raise ValueError(f"Plica has no dtype for {of!r}; it has {', '.join(_ROWS)}.")
     return found

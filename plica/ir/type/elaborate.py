@@ -59,8 +59,7 @@ class Elaborator:
 
     def type(self, of: Type) -> Type:
         """A type with all that was found out."""
-        found = self._types.get(of)
-        if found is None:
+        if (found := self._types.get(of)) is None:
             found = self._types[of] = self.state.solver.resolve(of)
         return found
 

@@ -61,8 +61,7 @@ def type_of(expr: Expr) -> Type:
     Numbers among the arguments of an operator take the dtype of the others, elsewhere they are i64
     or f32.  Raises `IllTyped` where there is no type.
     """
-    known = local_type(expr)
-    if known is not None:
+    if (known := local_type(expr)) is not None:
         return known
     report = ErrorReport("this expression", (expr,))
     judge = TypeChecker(report, local=True)
@@ -129,8 +128,7 @@ class _Inference:
         open_: list[Var] = []
         for name, value in self.module.items():
             if isinstance(name, Var):
-                of = declared(value)
-                if of is None:
+                if (of := declared(value)) is None:
                     open_.append(name)
                 else:
                     self._declare(name, of, value)
@@ -193,8 +191,7 @@ class _Inference:
                 judge.slots[name] = of
                 if name.type is not None:
                     expected = judge.open(name.type, f"The type of {name.name}", table[name])
-                    clash = judge.solver.unify(of, expected)
-                    if clash is not None:
+                    if (clash := judge.solver.unify(of, expected)) is not None:
                         message = f"The definition of {name.name} has another type than its name."
                         judge.clash(clash, table[name], table[name], message)
         roots = [judge.visit(each, of) for each, of in zip(separated, whole, strict=True)]

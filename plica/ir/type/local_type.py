@@ -33,8 +33,7 @@ def local_type(root: Expr) -> Type | None:
         elif isinstance(node, Apply):
             missing = [each for each in node.args if _remembered(each) is None]
             stack.extend(missing)
-            operator = find(node.op)
-            if operator is None:
+            if (operator := find(node.op)) is None:
                 return None
             if missing:
                 continue

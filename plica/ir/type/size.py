@@ -68,8 +68,7 @@ def type_equations(pattern: Type, type: Type, sizes: Sizes) -> Iterator[Equation
     match pattern, type:
         case TensorType(), TensorType() if len(pattern.shape) == len(type.shape):
             for dim, other in zip(pattern.shape, type.shape, strict=True):
-                number = size_of(other, sizes)
-                if number is not None:
+                if (number := size_of(other, sizes)) is not None:
                     yield dim, number
         case (TupleType(left), TupleType(right)) | (DataType(_, left), DataType(_, right)):
             for one, two in zip(left, right, strict=False):
@@ -88,8 +87,7 @@ def _solve_one(dim: Scalar, number: int, found: dict[Term, int]) -> bool:
     for atoms, coefficient in polynomial(dim).values():
         factor = coefficient
         for atom in atoms:
-            known = size_of(atom, found)
-            if known is not None:
+            if (known := size_of(atom, found)) is not None:
                 factor *= known
             elif isinstance(atom, ScalarVar) and unknown in (None, atom) and atoms.count(atom) == 1:
                 unknown = atom

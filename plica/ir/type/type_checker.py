@@ -64,8 +64,7 @@ class TypeChecker(TypingState):
             task, node, extra = stack.pop()
             if task == VISIT:
                 if extra is None:
-                    found = shared.get(node)
-                    if found is not None:
+                    if (found := shared.get(node)) is not None:
                         values.append(found)
                         continue
                     if getattr(node, mark, None):
@@ -80,8 +79,7 @@ class TypeChecker(TypingState):
                         values.append(self.new(node, (), strong))
                         continue
                     if node in loose:
-                        copy = self.refresher.copied(node)
-                        if copy is None:
+                        if (copy := self.refresher.copied(node)) is None:
                             values.append(loose[node])
                             continue
                         node = copy
@@ -171,8 +169,7 @@ class TypeChecker(TypingState):
         """The instance of a node whose parts have theirs."""
         if self.bad and node in self.bad:
             return self.new(node, kids, POISON)
-        rule = _RULES.get(node.__class__)
-        if rule is not None:
+        if (rule := _RULES.get(node.__class__)) is not None:
             instance = self.new(node, kids, POISON)
             if not self.start(rule, instance):
                 parts = [self.typed(kid) for kid in kids if self.types[kid] is not None]

@@ -32,16 +32,14 @@ def apply_rule(state: TypingState, instance: Instance) -> Type | None:
     node = state.nodes[instance]
     assert isinstance(node, ex.Apply)
     solver, kids = state.solver, state.kids[instance]
-    operator = find(node.op)
-    if operator is None:
+    if (operator := find(node.op)) is None:
         state.report.unknown_operator(node, state.original(node))
         return POISON
     known = solver.known
     types: list[Any] = []  # Any: a type, or None for a number
     numbers: list[int] = []
     for position, kid in enumerate(kids):
-        of = state.types[kid]
-        if of is None:
+        if (of := state.types[kid]) is None:
             numbers.append(position)
         elif not known.get(of) and not solver.is_known(of):
             solver.site = node
@@ -66,11 +64,9 @@ def apply_rule(state: TypingState, instance: Instance) -> Type | None:
                 return POISON
     # The same operator at the same types is usual: its relation is asked once.
     key = (node.op, leaf_key(node.attrs) if node.attrs else (), *types)
-    found = state.relations.get(key)
-    if found is not None:
+    if (found := state.relations.get(key)) is not None:
         return found
-    result = operator.relation(dict(node.attrs), *types)
-    if isinstance(result, Mismatch):
+    if isinstance(result := operator.relation(dict(node.attrs), *types), Mismatch):
         state.report.mismatch(result, state.original(node))
         return POISON
     solver.is_known(result)
@@ -120,8 +116,7 @@ def project_rule(state: TypingState, instance: Instance) -> Type | None:
     node = state.nodes[instance]
     assert isinstance(node, ex.Project)
     (value,) = state.kids[instance]
-    of = state.typed(value)
-    if isinstance(of, TupleType):
+    if isinstance(of := state.typed(value), TupleType):
         if 0 <= node.index < len(of.items):
             return state.solver.find(of.items[node.index])
         message = f"A tuple of {len(of.items)} items has no item {node.index}."
@@ -232,8 +227,7 @@ def join(state: TypingState, node: ex.Expr, branches: tuple[Instance, ...], what
         if found is result:
             continue
         state.solver.site = node
-        clash = state.solver.unify(found, result)
-        if clash is not None:
+        if (clash := state.solver.unify(found, result)) is not None:
             message = f"The {what} have different types."
             state.clash(clash, state.nodes[each], node, message, state.nodes[branches[0]])
             return POISON
@@ -265,8 +259,7 @@ def pattern_rule(state: TypingState, pattern: ex.Pattern, of: Type, match: ex.Ma
         else:
             continue
         solver.site = match
-        clash = solver.unify(found, wanted)
-        if clash is not None:
+        if (clash := solver.unify(found, wanted)) is not None:
             message = f"A pattern does not fit the value. {clash.why}".strip()
             _bad_pattern(state, message, match, part, expected=clash.found, found=clash.expected)
             state.spoil(clash.expected)

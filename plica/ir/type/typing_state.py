@@ -52,8 +52,7 @@ class TypingState:
 
     def typed(self, instance: Instance) -> Type:
         """The type of an instance as far as it is known."""
-        of = self.types[instance]
-        if of is None:
+        if (of := self.types[instance]) is None:
             of = self.types[instance] = self.solver.fresh_weak(self.literal(instance).value)
         return self.solver.find(of)
 
@@ -112,8 +111,7 @@ class TypingState:
                 found, _ = self.solver.instantiate(found)
         else:
             found = self.types[value] or found  # with the unknowns that lead to it, and their sites
-        clash = self.solver.unify(found, expected)
-        if clash is None:
+        if (clash := self.solver.unify(found, expected)) is None:
             return True
         self.clash(clash, self.nodes[value], user, message)
         return False
@@ -148,8 +146,7 @@ class TypingState:
 
     def start(self, rule: Rule, instance: Instance) -> bool:
         """Apply a rule now; False if it waits, and its result is an unknown for the time being."""
-        of = rule(self, instance)
-        if of is None:
+        if (of := rule(self, instance)) is None:
             self.types[instance] = self.solver.fresh()
             return False
         self.types[instance] = of
@@ -163,14 +160,12 @@ class TypingState:
         while solver.ready:
             ready, solver.ready = solver.ready, []
             for rule, instance in ready:
-                of = rule(self, instance)
-                if of is None:
+                if (of := rule(self, instance)) is None:
                     continue
                 unknown, node = self.types[instance], self.nodes[instance]
                 assert unknown is not None
                 solver.site = node
-                clash = solver.unify(of, unknown)
-                if clash is not None:
+                if (clash := solver.unify(of, unknown)) is not None:
                     self.clash(clash, node, node, "A value is used at another type than it has.")
                 elif of is POISON:
                     self._spoil_parts(instance)

@@ -125,8 +125,7 @@ class Solver:
             return of
         trail: list[Unknown] = []
         while isinstance(of, Unknown):
-            bound = self.types.get(of)
-            if bound is None:
+            if (bound := self.types.get(of)) is None:
                 break
             trail.append(of)
             of = bound
@@ -137,26 +136,22 @@ class Solver:
     def size(self, of: Scalar) -> Scalar:
         """A dim with everything known put in."""
         while self.sizes and of.__class__ is not Lit:
-            solved = {v: self.sizes[v] for v in free_vars(of) if v in self.sizes}
-            if not solved:
+            if not (solved := {v: self.sizes[v] for v in free_vars(of) if v in self.sizes}):
                 break
             of = from_polynomial(polynomial(substitute(of, solved)))
         return of
 
     def is_known(self, of: Type) -> bool:
         """Whether a type holds no unknown of either kind, not even a solved one."""
-        answer = self.known.get(of)
-        if answer is not None:
+        if (answer := self.known.get(of)) is not None:
             return answer
         stack: list[Term] = [of]
         while stack:
-            node = stack[-1]
-            if isinstance(node, TensorType | Unknown):
+            if isinstance(node := stack[-1], TensorType | Unknown):
                 self.known[node] = next(unknowns(node), None) is None
             elif node not in self.known:
                 later = [kid for kid in node._children if kid not in self.known]
-                later = [kid for kid in later if isinstance(kid, TYPES)]
-                if later:
+                if later := [kid for kid in later if isinstance(kid, TYPES)]:
                     stack.extend(later)
                     continue
                 self.known[node] = all(self.known.get(kid, True) for kid in node._children)
@@ -267,8 +262,7 @@ class Solver:
         """Look again at the equations between dims that had to wait; those that fail."""
         waiting, self.equations = self.equations, []
         for a, b, found, expected, site in waiting:
-            why = self._dims(a, b, found, expected, site)
-            if why is not None:
+            if (why := self._dims(a, b, found, expected, site)) is not None:
                 yield Clash(why[0], self.resolve(found), self.resolve(expected), why[1]), site
 
     def _bind(self, a: Type, b: Type) -> tuple[str, str] | None:
@@ -288,8 +282,7 @@ class Solver:
                 self.weak[b] = ours if theirs is None else ours.joined(theirs)
             self._set(a, b)
             return None
-        number = self.weak.get(a)
-        if number is not None:
+        if (number := self.weak.get(a)) is not None:
             if not isinstance(b, TensorType):
                 return "type-conflict", "A number is a tensor of rank 0."
             if b.shape:
@@ -381,12 +374,10 @@ class Solver:
     ) -> tuple[str, str] | None:
         if x is y or same_dim(x, y):
             return None
-        open_ = [v for v in (*variables(x), *variables(y)) if is_open(v)]
-        if not open_:
+        if not (open_ := [v for v in (*variables(x), *variables(y)) if is_open(v)]):
             return "shape-conflict", _unequal(x, y)
         for unknown in open_:
-            solution = solved(Sub(x, y), unknown)
-            if solution is not None:
+            if (solution := solved(Sub(x, y), unknown)) is not None:
                 number = known(solution)
                 if number is not None and number < 0:
                     return "shape-conflict", f"A dim would have to be {number}."

@@ -27,8 +27,8 @@ WORDS: Final = (
 )  # fmt: skip
 """What attributes that are a choice of words may be."""
 
-ALONE: Final[tuple[Shape, ...]] = ((), (3,), (3, 3), (2, 3), (2, 2, 2))
-"""Shapes for what is beside nothing that has one."""
+ALONE: Final[tuple[Shape, ...]] = ((), (3,), (3, 3), (2, 3), (2, 2, 2), (1, 3), (0,), (2, 0))
+"""Shapes for what is beside nothing that has axes."""
 LONG: Final = (0.1, -2.7182818284590451)
 """Numbers of so many digits that every narrower dtype rounds them."""
 
@@ -67,9 +67,9 @@ def _read(read: Callable[[Any], Any], raw: Any) -> Any:
 
 
 def _pool(shapes: tuple[Shape, ...]) -> list[Any]:
-    shapes = shapes or ALONE
-    rank = max(map(len, shapes))
+    rank = max(map(len, shapes), default=0)
     pool: list[Any] = [0, 1, -1, 2, -2, 3, True, False, None, 0.5, 2.0, -1.0, *LONG, *DTYPES]
+    pool.extend(() if any(shapes) else ALONE)
     for shape in shapes:
         pool.extend([shape, (-1,), (1, *shape), (*shape, 1), shape[::-1]])
         pool.append((*shape[:1], *shape))  # an axis twice

@@ -39,8 +39,7 @@ def climb(trial: Trial, start: Inputs, seed: int, steps: int = STEPS) -> SidesDi
     best, top = list(start), height(trial, start)
     for _ in range(steps):
         inputs = _changed(best, places, source)
-        found = trial.outcome(inputs)
-        if isinstance(found, SidesDiffer):
+        if isinstance(found := trial.outcome(inputs), SidesDiffer):
             return found
         here = height(trial, inputs)
         if here >= top:

@@ -427,7 +427,7 @@ class _Making:
                 case "ones":
                     return tuple(self.choose((n, 1)) for n in like)
                 case "short" if constraint.ranks is None:
-                    return like[self.choose(range(len(like) + 1)) :]
+                    return like[self.choose((*range(1, len(like)), len(like))) :]
                 case "turned" if len(like) <= 4:
                     turned: Shape = self.choose(tuple(itertools.permutations(like)))
                     return turned

@@ -246,8 +246,7 @@ def _slope(of: Operator, choose: Choose) -> _Wrong | bool:
         return False
     if isinstance(of.relation(attrs, *wide), Mismatch):
         return False
-    whole = _weighted(of, wide, made.term, random)
-    if whole is None:
+    if (whole := _weighted(of, wide, made.term, random)) is None:
         return False
     args = [_point(each, random) for each in wide]
     chosen = tuple(n for n, each in enumerate(args) if each.dtype == np.float64)

@@ -116,7 +116,7 @@ CLIMBED: Final = 32
 MANY: Final = 100
 """Instances from which on there is time for twice as many that round; a small budget goes to all
 kinds."""
-ROUNDED: Final = ("plain", "even", "wide", "cancel", "short")
+ROUNDED: Final = ("plain", "even", "wide", "cancel", "short", "extreme")
 """Data on which the order of sums and products shows."""
 
 Found: TypeAlias = tuple["Trial | None", "SidesDiffer | str", Instance, "Term | None"]

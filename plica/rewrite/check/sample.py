@@ -119,8 +119,9 @@ class _Source:
                 found = self._scaled(count, -2, 2)
                 odd = self.random.choice(_specials(of), count)
                 return np.where(self.random.random(count) < 0.4, odd, found)
-            case "extreme":
-                return self._scaled(count, 3 - reach - digits, reach)
+            case "extreme":  # or half of it, in which single products stay and longer ones do not
+                share = int(self.random.integers(1, 3))
+                return self._scaled(count, (3 - reach - digits) // share, reach // share)
             case "halves":
                 return self.random.integers(-9, 10, count) / 2
             case _:

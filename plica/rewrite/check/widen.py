@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def in_f64(term: T) -> T:
     marked = map_bottom_up(lambda node: marks.get(node, node), term)
     wide = map_bottom_up(_widen, marked)
     back = {map_bottom_up(_widen, marks[node]): new for node, new in constants.items()}
-    return cast(T, map_bottom_up(lambda node: back.get(node, node), wide))
+    return map_bottom_up(lambda node: back.get(node, node), wide)
 
 
 def array_in_f64(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

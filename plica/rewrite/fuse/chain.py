@@ -100,10 +100,7 @@ def _is_only(user: Expr, inner: Container[Expr], decisions: Decisions) -> bool:
 
 
 def _before(
-    group: Group,
-    decisions: Decisions,
-    groups: dict[Expr, Group],
-    is_one: Callable[[Group], bool],
+    group: Group, decisions: Decisions, groups: dict[Expr, Group], is_one: Callable[[Group], bool]
 ) -> Group | None:
     """The one group of a kind whose result is read by nobody but another group."""
     found: dict[Group, None] = {}

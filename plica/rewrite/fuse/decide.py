@@ -53,7 +53,7 @@ else:
 Reason = Literal[
     "inlined", "epilogue", "row", "copied",
     "opaque", "stopped", "view", "may-fail", "escapes", "shared", "unread", "data-dependent",
-    "repeated", "reread", "reordered", "moved", "two-reductions", "size", "depth",
+    "repeated", "reread", "reordered", "narrow", "moved", "two-reductions", "size", "depth",
 ]  # fmt: skip
 
 # fmt: off
@@ -73,6 +73,7 @@ REASONS: Final[dict[Reason, str]] = {
     "repeated":       "its elements would be computed more than once",
     "reread":         "its user reads each element again and again",
     "reordered":      "its user would sum it in an order memory does not have",
+    "narrow":         "its user sums short rows, in which no vector would be full",
     "moved":          "its user reads it elsewhere than where it is made",
     "two-reductions": "its group reduces already",
     "size":           "the group has as many operators as the limits allow",
@@ -98,6 +99,12 @@ class FusionLimits:
 
 
 USUAL: Final = FusionLimits()
+
+LANES: Final = 16
+"""Neighbours that fill a vector: what takes long is computed for so many at once."""
+
+MANY: Final = 2048
+"""Fewer elements are not worth a kernel of their own."""
 
 
 @frozen(eq=False)
@@ -239,8 +246,7 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
         return Verdict(no or "opaque"), None
     group: Group | None = None
     for user in users:
-        theirs = groups.get(user)
-        if theirs is None:
+        if (theirs := groups.get(user)) is None:
             return Verdict("shared" if user in homes else "escapes", user), None
         if group is not None and theirs is not group:
             return Verdict("shared", user), None
@@ -251,8 +257,7 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
         return Verdict(_alone(group.sink, group.of, limits) or "opaque", group.sink), None
     if len(group.spots) >= limits.size:
         return Verdict("size", group.sink), None
-    spot = _spot(value, users, group)
-    if isinstance(spot, Verdict):
+    if isinstance(spot := _spot(value, users, group), Verdict):
         return spot, None
     if spot.depth > limits.depth:
         return Verdict("depth", group.sink), None
@@ -342,6 +347,8 @@ def _inlined(of: Reading, spot: GroupSpot, group: Group) -> Reason | None:
             return "reread"
         if of.kind == "injective":
             return "reordered"
+        if not of.is_cheap and (count(of.compute.shape) or 0) >= MANY and _is_narrow(spot, group):
+            return "narrow"
         axes = [*axes, *group.inner_axes]
     plainly = {each for each in spot.place if isinstance(each, ScalarVar)}
     if all(axis in plainly or known(size) == 1 for axis, size in axes):
@@ -350,6 +357,14 @@ def _inlined(of: Reading, spot: GroupSpot, group: Group) -> Reason | None:
     if here is not None and there is not None and there <= here:
         return None
     return None if of.is_cheap else "repeated"
+
+
+def _is_narrow(spot: GroupSpot, group: Group) -> bool:
+    """Whether a reduction leaves the last axis of what it reads, and that is short."""
+    sizes = dict(group.axes)
+    last = next((each for each in reversed(spot.place) if isinstance(each, ScalarVar)), None)
+    size = None if last is None or last not in sizes else known(sizes[last])
+    return size is not None and size < LANES
 
 
 def _is_apart(user: Expr) -> bool:
@@ -363,8 +378,7 @@ def _is_apart(user: Expr) -> bool:
 
 def inside(node: Expr) -> tuple[Expr, ...]:
     """What fusion sees of an expression: the arguments of a value, and no fused function."""
-    args = parts(node)
-    if args is not None:
+    if (args := parts(node)) is not None:
         return args
     if isinstance(node, Function) and is_whole(node):
         return ()

@@ -60,8 +60,7 @@ def fuse(module: Module, limits: FusionLimits = USUAL) -> Module:
         if is_primitive(function):
             return function
         decisions = with_rows(decide(function.body, limits))
-        is_wanted = limits.chains
-        if is_wanted is not None:
+        if (is_wanted := limits.chains) is not None:
             decisions = with_chains(decisions, lambda group: is_wanted(called(group)[0]))
         return attrs.evolve(function, body=_written(function.body, decisions))
 

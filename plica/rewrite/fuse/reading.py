@@ -101,8 +101,7 @@ def values_below(root: Expr, held: Container[Expr] = ()) -> list[Expr]:
             order.append(node)
         elif node not in done and (node is root or node not in held):
             done.add(node)
-            inside = parts(node)
-            if inside is not None:
+            if (inside := parts(node)) is not None:
                 stack.append((node, True))
                 stack += [(part, False) for part in reversed(inside)]
     return order
@@ -134,8 +133,7 @@ def _call(value: Expr) -> Apply | None:
 
 def reading(value: Expr) -> Reading | None:
     """What is known of a value, None where it has no tensor expression."""
-    call = _call(value)
-    if call is None:
+    if (call := _call(value)) is None:
         return None
     number = value.index if isinstance(value, Project) else 0
     return _reading(call.op, call.attrs, tuple([type_of(arg) for arg in call.args]), number)

@@ -113,8 +113,7 @@ def _joined(group: Group, decisions: Decisions, lines: dict[Group, _Line]) -> _L
     if not _read_at_rows(group.sink, users, decisions, len(rows)):
         return None
     assert group.of is not None
-    elements = _elements(sizes[len(rows) :])
-    if elements is None:
+    if (elements := _elements(sizes[len(rows) :])) is None:
         return None
     size = elements * group.of.compute.dtype.bytes
     if line.bytes + size > MOST_BYTES:

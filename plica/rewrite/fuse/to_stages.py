@@ -137,7 +137,6 @@ def _bare(out: Buffer, axes: tuple[ScalarVar, ...], value: Scalar, used: set[Nam
     held = Buffer(_fresh("held", used), out.shape, dtype_of(found[0]))
     read = Load(held, axes)
     rest = map_top_down(lambda node: read if node is found[0] else node, value)
-    assert isinstance(rest, Scalar)
     return [Each(held, axes, found[0]), Each(out, axes, rest)]
 
 
@@ -151,10 +150,8 @@ def _joined(first: list[Each], last: Each) -> list[Each]:
         if load.buffer is between.out:
             at: dict[Term, Term] = dict(zip(between.axes, load.indices, strict=True))
             value = substitute(between.value, at)
-            assert isinstance(value, Scalar)
             there[load] = value
     whole = map_top_down(lambda node: there.get(node, node), last.value)
-    assert isinstance(whole, Scalar)
     return [total, Each(last.out, last.axes, whole)]
 
 
@@ -170,14 +167,12 @@ def _epilogue(
             own.append(ScalarVar(_fresh("one", used), i64))
     units: dict[Term, Term] = {axis: index(0) for axis in axes if axis not in own}
     whole = substitute(value, units) if not free_vars(value).isdisjoint(units) else value
-    assert isinstance(whole, Scalar)
     return Each(out, tuple(own), whole)
 
 
 def _known(value: Expr) -> Reading:
     """What is known of an operator; a tensor that no machine could hold is refused all the same."""
-    of = reading(value)
-    if of is None:
+    if (of := reading(value)) is None:
         raise CompilerBug(f"The operator {operator(value)} has no tensor expression.")
     elements = count(of.compute.shape) or 0  # where it is open, it is looked at when it is known
     if elements * of.compute.dtype.bytes > MOST_BYTES:
@@ -244,7 +239,6 @@ def _composed(
         body = substitute(of.compute.body, at) if at else of.compute.body
         held = [_holds(part, params, found) for part in parts(value) or ()]
         new = map_bottom_up(_Filled(of.operands, held), body)
-        assert isinstance(new, Scalar)
         found[value] = new
     return found
 

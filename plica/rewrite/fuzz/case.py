@@ -100,8 +100,7 @@ def of_programs(rules: Sequence[Rule]) -> list[Rule]:
 
 def _around(draw: DrawFn, rule: Rule) -> Module | None:
     """A program in which the left side of a rule occurs; None where it has no instance."""
-    found = instance(rule.left, lambda options: pick(draw, options), data=False)
-    if found is None:
+    if (found := instance(rule.left, lambda options: pick(draw, options), data=False)) is None:
         return None
     builder = Builder(draw)
     scope = GenerationScope([])

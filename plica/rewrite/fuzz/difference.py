@@ -61,10 +61,8 @@ def unlike(a: Any, b: Any, contract: Contract, met: float = 0.0) -> str | None:
             stack.extend(zip(a.fields, b.fields, strict=True))
         elif isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
             stack.extend(zip(a, b, strict=True))
-        else:
-            reason = difference(a, b, contract, max(met, _magnitude(a)))
-            if reason is not None:
-                return reason
+        elif (reason := difference(a, b, contract, max(met, _magnitude(a)))) is not None:
+            return reason
     return None
 
 
@@ -124,14 +122,11 @@ class Meaning:
 
     def native_differs(self, other: Module, native: Compiled) -> str | None:
         """How native code of another module differs; nothing is said where there is none."""
-        value = native(other, self.inputs)
-        if value is None:
+        if (value := native(other, self.inputs)) is None:
             return ""
-        reason = unlike(self.value, value, CODE)
-        if reason is None:
+        if (reason := unlike(self.value, value, CODE)) is None:
             return None
-        wide = _wide(other, self.inputs)
-        if wide is not None:
+        if (wide := _wide(other, self.inputs)) is not None:
             again = native(*wide)
             if again is not None and unlike(self._run(*wide), again, WIDE) is None:
                 self.rounded = True

@@ -229,8 +229,7 @@ def _finding(
 
 
 def _compare(meaning: Meaning, history: History, stages: Sequence[Stage]) -> None:
-    reason = meaning.differs(history.module)
-    if reason is None:
+    if (reason := meaning.differs(history.module)) is None:
         return
     found = blame(history, stages, lambda module: meaning.differs(module) is None)
     name = found.rule or found.stage

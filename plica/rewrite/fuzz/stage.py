@@ -52,8 +52,7 @@ def after(history: History, stage: Stage) -> History:
 
 def blame(history: History, stages: Sequence[Stage], good: Callable[[Module], bool]) -> Blame:
     """The step of the history after which `good` holds no more; it does not at the end."""
-    bad = first_bad(history.derivation, lambda term: good(_module(term)))
-    if bad is None:
+    if (bad := first_bad(history.derivation, lambda term: good(_module(term)))) is None:
         raise CompilerBug("A history that went wrong is right at its end.")
     before, changed = _module(bad.before), _module(bad.after)
     name = bad.step.rule.name

@@ -85,8 +85,7 @@ def jvp(of: Program, wrt: Which = None) -> Module:
     chosen, _ = _chosen(known, wrt)
     count = len(known.main_function().params)
     once = vjp(known, chosen)
-    pulled = once.main_function().params[count:]
-    if not pulled:
+    if not (pulled := once.main_function().params[count:]):
         raise _refused(known, "The result has no derivative: there are no floats in it.")
     twice = vjp(once, tuple(range(count, count + len(pulled))))
     main, function = twice.main, twice.main_function()
@@ -154,8 +153,7 @@ def _chosen(module: Module, wrt: Which) -> tuple[tuple[int, ...], bool]:
     """The numbers of the parameters to differentiate by, and whether one was asked for alone."""
     params = module.main_function().params
     if wrt is None:
-        found = tuple(at for at, each in enumerate(params) if _is_float(each.type))
-        if not found:
+        if not (found := tuple(at for at, each in enumerate(params) if _is_float(each.type))):
             raise _refused(module, "No parameter has floats.")
         return found, len(found) == 1
     alone = isinstance(wrt, int | str)

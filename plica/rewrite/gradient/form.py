@@ -87,8 +87,7 @@ def _has_calls(module: Module) -> bool:
 
 def definition_of(node: ex.Apply) -> Decomposition | None:
     """The term by which an operator is differentiated, None where it is itself or is not."""
-    record = find(node.op)
-    if record is None:
+    if (record := find(node.op)) is None:
         return None
     if isinstance(record.gradient, Through):
         return record.gradient.build

@@ -122,7 +122,7 @@ class Reverse:
         mapping = dict(zip(data.types, of.args, strict=True))
         fields = data.constructors[constructor.index].fields
         # A substitution keeps types what they are.
-        return [substitute(each, mapping) for each in fields]  # type: ignore[misc]
+        return [substitute(each, mapping) for each in fields]
 
     def inner(
         self, body: ex.Expr, varying: set[ex.Var], bound: Sequence[ex.Var]

@@ -122,8 +122,7 @@ class BlockSweep:
         callee, args = value.callee, value.args
         if not isinstance(callee, ex.Var):
             raise CompilerBug("A function is called that has no name.")
-        local = self.program.thunks.get(callee)
-        if local is not None:
+        if (local := self.program.thunks.get(callee)) is not None:
             self._pulled(var, ex.Call(local[0], ()), local[1])
             return
         if not any(arg in self.varying for arg in args):
@@ -132,8 +131,7 @@ class BlockSweep:
         if self.program.is_checkpoint(callee):
             self._again(var, callee, args)
             return
-        derived = self.program.derivative(callee)
-        if derived is None:
+        if (derived := self.program.derivative(callee)) is None:
             self._note(var, value, args, ignore)
             return
         self._pulled(var, ex.Call(derived, args), args)
@@ -197,8 +195,7 @@ class BlockSweep:
     def _first_tensor(self, cotangent: ex.Expr) -> ex.Expr | None:
         stack = [cotangent]
         while stack:
-            node = stack.pop()
-            if isinstance(node, ex.Tuple):
+            if isinstance(node := stack.pop(), ex.Tuple):
                 stack.extend(reversed(node.items))
             elif isinstance(type_of(node), TensorType):
                 return node

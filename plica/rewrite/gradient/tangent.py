@@ -117,7 +117,7 @@ class Tangents:
         mapping = dict(zip(made.types, of.args, strict=True))
         fields = made.constructors[index].fields
         # A substitution keeps types what they are.
-        return found, tuple([substitute(each, mapping) for each in fields])  # type: ignore[misc]
+        return found, tuple([substitute(each, mapping) for each in fields])
 
     # --- values ------------------------------------------------------------------------------
 

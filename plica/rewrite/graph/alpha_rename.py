@@ -79,7 +79,6 @@ def with_selves(function: Function, outer: Container[Any]) -> tuple[Function, di
             itself = rename(new.var, supply.name(new.var.name.hint))
             selves[itself] = new.var
             value = substitute(new.value, {new.var: itself})
-            assert isinstance(value, Expr)
             new = Let(new.var, value, new.body)
         memo[node] = new
     made = memo[function]

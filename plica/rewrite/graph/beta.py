@@ -46,7 +46,7 @@ def instantiation(
     for param, arg in zip(function.params, args, strict=True):
         assert param.type is not None
         wanted = substitute(param.type, inside)
-        if solver.unify(type_of(arg), wanted) is not None:  # type: ignore[arg-type]  # a type
+        if solver.unify(type_of(arg), wanted) is not None:
             return None
     for each, size in unknown.items():
         found = solver.size(size)
@@ -61,8 +61,7 @@ def beta(call: Call) -> Expr | None:
     function = call.callee
     if not isinstance(function, Function) or len(function.params) != len(call.args):
         return None
-    mapping = instantiation(function, call.args, call.types)
-    if mapping is None:
+    if (mapping := instantiation(function, call.args, call.types)) is None:
         return None
     supply = NameSupply(call)
     lets: list[tuple[Var, Expr]] = []
@@ -70,7 +69,7 @@ def beta(call: Call) -> Expr | None:
         name = rename(param, supply.name(param.name.hint))
         mapping[param] = new = at_types(name, mapping)
         lets.append((new, arg))
-    result = _at_dims(substitute(function.body, mapping), mapping)  # type: ignore[arg-type]  # an expression
+    result = _at_dims(substitute(function.body, mapping), mapping)
     for var, value in reversed(lets):
         result = Let(var, value, result)
     return result
@@ -80,7 +79,7 @@ def at_types(var: Var, mapping: Mapping[Term, Term]) -> Var:
     """A variable whose type is taken at other types and dims."""
     if var.type is None or not mapping:
         return var
-    return Var(var.name, substitute(var.type, mapping))  # type: ignore[arg-type]  # a type
+    return Var(var.name, substitute(var.type, mapping))
 
 
 def at_sizes(node: Apply, mapping: Mapping[Term, Term]) -> Attrs:
@@ -97,8 +96,7 @@ def canonical(op: str, attributes: Attrs) -> Attrs:
     readers = {each.name: each.read for each in record.attributes} if record else {}
     found = []
     for name, value in attributes:
-        new = readers[name](value)
-        if isinstance(new, Mismatch):
+        if isinstance(new := readers[name](value), Mismatch):
             raise CompilerBug(f"{op} does not accept its own {name}: {new.message}")
         found.append((name, new))
     return tuple(found)

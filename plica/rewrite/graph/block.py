@@ -92,8 +92,7 @@ class _Writer:
             new = self._written(node, place)
             self.merged = self.merged or new in alike
             alike.add(new)
-            name = self.values.get(node)
-            if name is None:
+            if (name := self.values.get(node)) is None:
                 self.values[node] = new  # of a call of a thunk, the call
                 continue
             if place.thunk:

@@ -80,6 +80,6 @@ def _expanded(value: Expr, supply: NameSupply) -> Expr:
     dims = tuple([rename(each, supply.name(each.name.hint)) for each in of.dims])
     types = tuple([rename(each, supply.name(each.name.hint)) for each in of.types])
     mapping: dict[Term, Term] = dict(zip((*of.dims, *of.types), (*dims, *types), strict=True))
-    params = tuple([Var(supply.name("x"), substitute(each, mapping)) for each in of.params])  # type: ignore[arg-type]  # types
+    params = tuple([Var(supply.name("x"), substitute(each, mapping)) for each in of.params])
     ret = substitute(of.ret, mapping)
-    return Function(dims, types, params, ret, Call(value, params, types))  # type: ignore[arg-type]  # a type
+    return Function(dims, types, params, ret, Call(value, params, types))

@@ -106,8 +106,7 @@ class Representation:
 
     def of(self, type: Type) -> Type:
         """The type that values of a type have in the translated program."""
-        found = self._memo.get(type)
-        if found is None:
+        if (found := self._memo.get(type)) is None:
             found = self._memo[type] = self._translated(type)
         return found
 
@@ -149,8 +148,7 @@ class Representation:
     def way(self, value: ex.Expr, of: FuncType, captured: tuple[ex.Var, ...]) -> tuple[Way, bool]:
         """The way of a function, and whether it is new; what is captured is translated."""
         family = self.family(of)
-        known = family.ways.get(value)
-        if known is not None:
+        if (known := family.ways.get(value)) is not None:
             return known, False
         for each in captured:
             if any(isinstance(v, ScalarVar | TypeVar) for v in free_vars(each)):
@@ -174,7 +172,7 @@ class Representation:
         definition = self.made[of.data]
         at: dict[Term, Term] = dict(zip(definition.types, of.args, strict=True))
         found = definition.constructors[index].fields
-        return tuple([substitute(each, at) for each in found])  # type: ignore[misc]  # types
+        return tuple([substitute(each, at) for each in found])
 
     def definitions(self) -> dict[Defined, Definition]:
         """The data types and what applies functions."""

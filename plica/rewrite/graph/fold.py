@@ -155,8 +155,7 @@ class Folder:
             value = self._value(node)
         except EvaluationError:
             return node
-        written = quote(value, type_of(node), {}, self.limit)
-        if written is None:
+        if (written := quote(value, type_of(node), {}, self.limit)) is None:
             raise CompilerBug(f"A constant has another size than its type says: {node!r}.")
         self.tuples.update(each for each in expressions(written) if isinstance(each, Tuple))
         return written

@@ -63,8 +63,7 @@ def fits(pattern: ex.Pattern, value: ex.Expr) -> Bindings | bool | None:
 def chosen(node: ex.Match) -> tuple[ex.Clause, Bindings] | None:
     """The clause a match takes, with what it binds, where that can be seen."""
     for clause in node.clauses:
-        found = fits(clause.pattern, node.value)
-        if isinstance(found, list):
+        if isinstance(found := fits(clause.pattern, node.value), list):
             return clause, found
         if found is None:
             return None
@@ -76,8 +75,7 @@ def _projected(node: ex.Project) -> Term | None:
 
 
 def _matched(node: ex.Match) -> Term | None:
-    found = chosen(node)
-    if found is None:
+    if (found := chosen(node)) is None:
         return None
     clause, bindings = found
     supply = NameSupply(node)

@@ -111,8 +111,7 @@ class _Lifting:
             seen.add(node)
             if isinstance(node, Function):
                 var = lets.get(node)
-                found = self._lifted(node, var, name, lifted)
-                if found is not None:
+                if (found := self._lifted(node, var, name, lifted)) is not None:
                     lifted[node] = found
                     if var is not None:
                         lifted[var] = found

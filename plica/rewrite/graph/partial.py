@@ -94,8 +94,7 @@ class _Evaluator(Unfolder):
 
     def select(self, node: ex.Match, value: ex.Expr, activation: Activation) -> Walk:
         lets, core = peeled(value)
-        found = chosen(ex.Match(core, node.clauses, node.total))
-        if found is None:
+        if (found := chosen(ex.Match(core, node.clauses, node.total))) is None:
             self._undecided(tuple([clause.body for clause in node.clauses]))
             return (yield from super().select(node, value, activation))
         clause, bindings = found
@@ -124,13 +123,11 @@ class _Evaluator(Unfolder):
         function = self.callee(call)
         if function is None or self.fuel <= 0 or ex.attr(function, "primitive"):
             return call
-        entered = self.enter(call, function)
-        if entered is None:
+        if (entered := self.enter(call, function)) is None:
             return call
         activation, lets = entered
         self.fuel -= 1
-        group = self._group(call.callee)
-        if group is None:
+        if (group := self._group(call.callee)) is None:
             return wrapped(lets, (yield function.body, activation))
         result = yield Attempt(function.body, activation, group)
         return call if result is None else wrapped(lets, result)

@@ -58,8 +58,7 @@ def needed(root: Expr) -> list[Expr]:
     order: list[Expr] = []
     stack: list[Expr | tuple[Expr]] = [root]  # an expression, or a 1-tuple of one to leave
     while stack:
-        node = stack.pop()
-        if isinstance(node, tuple):
+        if isinstance(node := stack.pop(), tuple):
             order.append(node[0])
         elif node not in done:
             done.add(node)
@@ -147,8 +146,7 @@ class ScopePlacement:
         order: list[Expr] = []
         stack: list[Expr | tuple[Expr]] = [body]
         while stack:
-            node = stack.pop()
-            if isinstance(node, tuple):
+            if isinstance(node := stack.pop(), tuple):
                 order.append(node[0])
                 continue
             if isinstance(node, Var) and node in self.lets:
@@ -166,8 +164,7 @@ class ScopePlacement:
 
     def _note(self, let: Let) -> None:
         """Remember what the variable of a let stands for; a name for a name is looked through."""
-        value = let.value
-        if isinstance(value, Var):
+        if isinstance(value := let.value, Var):
             if value in self.lets:
                 self.lets[let.var] = self.lets[value]
                 return
@@ -186,8 +183,7 @@ class ScopePlacement:
                 scope, use = outside, Use(use.direct, use.count, False, True)
         if is_atom(expr):
             return
-        place = self.places.get(expr)
-        if place is None:
+        if (place := self.places.get(expr)) is None:
             place = self.places[expr] = ValuePlace(
                 scope, use.direct, use.count, use.tail and use.count == 1, use.crossing
             )

@@ -223,8 +223,7 @@ class Unfolder:
         self, call: ex.Call, function: ex.Function
     ) -> tuple[Activation, list[tuple[ex.Var, ex.Expr]]] | None:
         """The activation of a called function, and the lets its arguments need."""
-        types = instantiation(function, call.args, call.types)
-        if types is None:
+        if (types := instantiation(function, call.args, call.types)) is None:
             return None
         outer = None
         if isinstance(call.callee, ex.Var) and call.callee in self.postponed:
@@ -303,7 +302,7 @@ class Unfolder:
     def _type(self, of: Type, activation: Activation) -> Type:
         if not activation.types:
             return of
-        return substitute(of, activation.types)  # type: ignore[return-value]  # a type stays one
+        return substitute(of, activation.types)
 
     def _pattern(self, pattern: ex.Pattern, activation: Activation) -> ex.Pattern:
         match pattern:
@@ -321,8 +320,7 @@ def found(node: ex.Expr, activation: Activation) -> ex.Expr:
     """What an atom has become in the activations around one; most are what they were."""
     outer = activation.outer
     while outer is not None:
-        known = outer.made.get(node)
-        if known is not None:
+        if (known := outer.made.get(node)) is not None:
             return known
         outer = outer.outer
     return node

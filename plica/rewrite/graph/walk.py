@@ -32,8 +32,7 @@ from plica.ir.type.infer import infer
 
 def operands(node: ex.Expr) -> tuple[ex.Expr, ...]:
     """The expressions directly inside an expression; a let's value comes before its body."""
-    parts = _OPERANDS.get(node.__class__)
-    if parts is None:
+    if (parts := _OPERANDS.get(node.__class__)) is None:
         raise TypeError(f"{type(node).__name__} is no expression of the graph language.")
     return parts(node)
 
@@ -105,8 +104,7 @@ def expressions(*roots: ex.Expr) -> list[ex.Expr]:
     pop, leave, see = stack.pop, order.append, done.add
     with paused():
         while stack:
-            node = pop()
-            if node is None:
+            if (node := pop()) is None:
                 leave(pop())
             elif node not in done:
                 see(node)

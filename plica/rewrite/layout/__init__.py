@@ -1,7 +1,5 @@
 """Layouts of whole programs: transforms as terms, moves of operators, conversion of modules."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from plica.runtime.late import lazily

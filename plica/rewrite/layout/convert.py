@@ -218,8 +218,7 @@ class LayoutConverter:
             if wanted is None:
                 args.append(self.plain(arg))
                 continue
-            missing = wanted.rank - len(shape_of(arg))
-            if missing:
+            if missing := wanted.rank - len(shape_of(arg)):
                 args.append(self._lifted(arg, wanted, missing))
             else:
                 args.append(self.at(arg, wanted))

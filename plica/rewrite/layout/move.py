@@ -36,7 +36,7 @@ from plica.ir.graph.operator import Mismatch, Operator, find
 from plica.ir.loop.fusion_kind import kind
 from plica.ir.loop.layout import Layout, as_it_is, layout_of, show_layout
 from plica.ir.loop.relayout import laid
-from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import Buffer, Load, Reduce, ScalarVar, index
 from plica.ir.loop.tensor import Compute
 from plica.ir.op.laid import LAID, UNLAID, logical_axes, words_of
 from plica.ir.type.dim import known
@@ -148,8 +148,7 @@ def _composite(record: Operator, attrs: Attrs, types: Types, layout: Layout) -> 
     axes = _axes(given, layout.rank)
     if record.name in KEEPING and any(layout.blocks(axis) for axis in axes):
         return None
-    new = _renamed(attrs, layout)
-    if new is None:
+    if (new := _renamed(attrs, layout)) is None:
         return None
     if len(result.shape) == layout.rank:
         out = layout.with_unit_blocks(_units(result))
@@ -266,7 +265,6 @@ def _plain(of: Compute) -> Compute:
     if not units:
         return of
     body = substitute(of.body, units)
-    assert isinstance(body, Scalar)
     return Compute(of.inputs, of.axes, of.shape, body)
 
 
@@ -286,7 +284,6 @@ def _ordered(of: Compute) -> Compute:
         return Reduce(node.combiner, axes, extents, node.body, node.runs)
 
     body = map_bottom_up(sort, of.body)
-    assert isinstance(body, Scalar)
     return Compute(of.inputs, of.axes, of.shape, body)
 
 

@@ -45,8 +45,7 @@ _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 def operator(name: str) -> Operator:
     """The record of an operator that exists."""
-    found = find(name)
-    if found is None:
+    if (found := find(name)) is None:
         raise CompilerBug(f"There is no operator {name}.")
     return found
 
@@ -145,11 +144,9 @@ def _reblocked(x: Expr, cutting: _Cutting) -> Expr:
 
 def _outer(size: Scalar, block: int, target: Layout) -> tuple[Scalar, int]:
     """How many blocks an axis has, and how many elements it lacks for that."""
-    found = quotient(size, index(block))
-    if found is not None:
+    if (found := quotient(size, index(block))) is not None:
         return found, 0
-    number = known(size)
-    if number is None:
+    if (number := known(size)) is None:
         word = show_layout(target, _LETTERS)
         message = f"An axis of unknown size cannot be cut into the blocks of {word}."
         raise IllTyped(

@@ -58,8 +58,7 @@ def axis_edits(sample: Expr) -> Iterator[Named]:
 
 def dtype_edits(sample: Expr) -> Iterator[Named]:
     """A result, or an argument, that goes through a narrower dtype."""
-    of = type_of(sample)
-    if isinstance(of, TensorType):
+    if isinstance(of := type_of(sample), TensorType):
         for narrow in NARROWER.get(of.dtype, ()):
             yield f"through {narrow}", functools.partial(_through, narrow)
     for node in _applied(sample):

@@ -22,6 +22,7 @@ from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Expr, Var
 from plica.ir.loop.scalar import Scalar
+from plica.ir.type.dtype import DTYPES
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, tensor
 from plica.rewrite.check.data import sizes
@@ -53,10 +54,14 @@ KNOWN: Final[dict[tuple[str, str], str]] = {
         "take-at-known-place",
         "any dtypes of n",
     ): "an index is its number in every integer dtype, and take takes no others",
-    ("ones-is-broadcast", "argument of broadcast_to through bf16"): "one is a number of bf16",
-    ("ones-is-broadcast", "argument of broadcast_to through f16"): "one is a number of f16",
-    ("ones-is-broadcast", "argument of broadcast_to through i32"): "one is a number of i32",
-    ("ones-like-is-broadcast", "argument of broadcast_to through bf16"): "one is a number of bf16",
+    **dict.fromkeys(
+        [
+            (f"{name}-is-broadcast", f"argument of broadcast_to through {each}")
+            for name in ("ones", "ones-like", "zeros", "zeros-like")
+            for each in DTYPES
+        ],
+        "zero and one are numbers of every dtype",
+    ),
     ("sign-negative", "product of the flip"): "signs are 1, 0, -1 and nan: no product is rounded",
     ("sign-negative", "product of the transpose"): "no product of signs is rounded",
     ("sign-negative", "sum of the flip"): "no sum of so few signs is rounded",
@@ -128,8 +133,8 @@ def _gives_back(mutant: Mutant) -> bool:
 def _is_filled(mutant: Mutant) -> bool:
     """Whether what is moved one place on is one number throughout, in every way it is written."""
     made = [mutant.rule.at(each) for each in _instances(mutant)]
-    moved = [each for each in made if isinstance(each, Apply)]
-    return bool(moved) and all(each.op == "roll" and _is_one_number(each.args[0]) for each in moved)
+    moved = [each for each in made if isinstance(each, Apply) and each.op == "roll"]
+    return bool(moved) and all(_is_one_number(each.args[0]) for each in moved)
 
 
 def _is_one_number(term: Expr) -> bool:

@@ -30,8 +30,7 @@ NamedRule: TypeAlias = tuple[str, Rule]
 
 def contract_edits(base: Rule) -> Iterator[NamedRule]:
     """The next stronger contract."""
-    level = base.contract.level
-    if level:
+    if level := base.contract.level:
         stronger = reassociates if level == APPROX else Contract(level - 1)
         yield (
             f"{stronger} for {base.contract}",

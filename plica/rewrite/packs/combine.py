@@ -178,8 +178,7 @@ def _one(group: tuple[Apply, ...], batch: bool) -> Expr | None:
     """The layers of a group as one, by the rule for so many."""
     *rules, in_batch = combining(len(group))
     for each in (in_batch, *rules) if batch else rules:
-        found = each.at(Tuple(group))
-        if isinstance(found, Expr):
+        if isinstance(found := each.at(Tuple(group)), Expr):
             return found
     return None
 
@@ -206,8 +205,7 @@ _BY_NAME: Final = {joint.record.name: joint for joint in JOINTS}
 
 def _key(node: Apply, params: frozenset[Var]) -> Key | None:
     """What layers must share to be combined, None where a node is no such layer."""
-    joint = _BY_NAME.get(node.op)
-    if joint is None:
+    if (joint := _BY_NAME.get(node.op)) is None:
         return None
     data, weight = node.args
     if not (is_closed(weight) or weight in params):

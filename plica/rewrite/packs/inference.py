@@ -46,8 +46,7 @@ def unpacked(record: Operator, **ranks: int | tuple[int, ...]) -> Rule:
 
     The ranks that the operator's type relation asks for anyway help to find instances.
     """
-    build = record.decompose
-    if build is None:
+    if (build := record.decompose) is None:
         raise CompilerBug(f"{record.name} is not made of other operators.")
     args = [hole(name, rank=ranks.get(name)) for name in record.inputs]
     settings = [hole(each.name) for each in record.attributes]

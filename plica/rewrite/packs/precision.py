@@ -89,8 +89,7 @@ def fits_in(narrow: DType, value: Expr) -> bool:
     """
     if not is_closed(value):
         return True
-    array = value_of(value)
-    if array is None:
+    if (array := value_of(value)) is None:
         return False
     wide = array.astype(np.float64)
     wide = wide[np.isfinite(wide)]

@@ -101,8 +101,7 @@ def new_axes(match: PatternMatch) -> tuple[int, ...] | None:
 
 def without_new_axes(match: PatternMatch, wanted: Shape) -> Term | None:
     """What was broadcast, with the reduced axes gone again."""
-    axes = new_axes(match)
-    if axes is None:
+    if (axes := new_axes(match)) is None:
         return None
     inner = shape(match.x)
     skip = len(match.t) - len(inner)

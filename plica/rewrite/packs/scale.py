@@ -279,8 +279,7 @@ def shifts_join(m: PatternMatch) -> bool:
 
 def inverts(m: PatternMatch) -> bool:
     """Whether every divisor has an inverse that is neither zero, subnormal nor infinite."""
-    value = value_of(m.divisor)
-    if value is None:
+    if (value := value_of(m.divisor)) is None:
         return False
     with np.errstate(all="ignore"):
         inverse = (1 / value.astype(np.float64)).astype(value.dtype).astype(np.float64)

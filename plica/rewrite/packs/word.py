@@ -55,8 +55,7 @@ v: Any = hole("v", rank=0)
 
 def op(name: str) -> Any:
     """The operator of that name."""
-    found = find(name)
-    if found is None:
+    if (found := find(name)) is None:
         raise CompilerBug(f"A table names the operator {name}, which there is not.")
     return found
 

@@ -156,8 +156,7 @@ def weights(values: Array, axis: int, spec: Spec) -> tuple[Array, Array]:
 
 def by_percentile(seen: Seen, spec: Spec) -> float:
     """The end of the bin up to which so many numbers lie."""
-    total = int(seen.counts.sum())
-    if not total:
+    if not (total := int(seen.counts.sum())):
         return seen.far
     wanted = spec.percentile / 100 * total
     bin_ = int(np.searchsorted(np.cumsum(seen.counts), wanted))

@@ -105,8 +105,7 @@ def integer_convolutions(module: Module) -> tuple[IntegerConvolution, ...]:
 
 def integer_convolution(root: Expr) -> IntegerConvolution | None:
     """The layer that an inferred term is, None where it is no integer form."""
-    found = integer_contraction(root)
-    if found is None:
+    if (found := integer_contraction(root)) is None:
         return None
     assert isinstance(found.node, Apply)  # an operator joins data and weights
     outputs = found.weight.shape[0]
@@ -120,6 +119,5 @@ def integer_convolution(root: Expr) -> IntegerConvolution | None:
 
 def _found(nodes: Iterator[Apply]) -> Iterator[IntegerConvolution]:
     for node in nodes:
-        found = integer_convolution(node)
-        if found is not None:
+        if (found := integer_convolution(node)) is not None:
             yield found

@@ -63,8 +63,7 @@ class IntegerContraction:
 
 def integer_contraction(root: Expr) -> IntegerContraction | None:
     """The layer that an inferred value of bytes is, None where it is none."""
-    region = region_of(root)
-    if region is None:
+    if (region := region_of(root)) is None:
         return None
     stages = to_stages(region.function).stages
     if not all(isinstance(each, Each) for each in stages.stages):
@@ -74,11 +73,9 @@ def integer_contraction(root: Expr) -> IntegerContraction | None:
         return None
     fold, last = every[0]
     assert last is not None
-    sums = _sums(fold, region)
-    if sums is None:
+    if (sums := _sums(fold, region)) is None:
         return None
-    finish = _epilogue(fold, last, region)
-    if finish is None:
+    if (finish := _epilogue(fold, last, region)) is None:
         return None
     node = joins(region, sums.data, sums.of_weight)
     windows = sums.windows
@@ -133,8 +130,7 @@ def _without_single(of: sc.Load, terms: Mapping[sc.ScalarVar, int]) -> sc.Load:
     gone: dict[sc.ScalarVar, sc.Scalar] = {
         each: sc.index(0) for each, size in terms.items() if size == 1
     }
-    places = [substitute(place, gone) for place in of.indices]
-    return sc.Load(of.buffer, tuple([each for each in places if isinstance(each, sc.Scalar)]))
+    return sc.Load(of.buffer, tuple([substitute(place, gone) for place in of.indices]))
 
 
 def _widened(of: sc.Scalar) -> sc.Load | None:
@@ -239,8 +235,7 @@ def _windowed(
     windows: list[tuple[int, Pair, int]] = []
     for at in range(2, rank):
         counts = (shape[at], array.shape[at], sizes[at])
-        window = _window(data.indices[at], (fold.axes[at], own[at]), counts)
-        if window is None:
+        if (window := _window(data.indices[at], (fold.axes[at], own[at]), counts)) is None:
             return None
         windows.append(window)
     used = {each for each in own[1:] if each is not None}
@@ -340,8 +335,7 @@ def _epilogue(fold: Each, last: Each, region: IntegerRegion) -> _Finish | None:
         if is_sum.count(True) != 1:
             return None
         value, other = sides[is_sum.index(True)], sides[is_sum.index(False)]
-        bias = _numbers(other, output, region)
-        if bias is None:
+        if (bias := _numbers(other, output, region)) is None:
             return None
     if not isinstance(value, sc.Load) or value.buffer is not fold.out:
         return None

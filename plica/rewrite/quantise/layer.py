@@ -72,8 +72,7 @@ def fits(m: PatternMatch, zero: Array, point: Array, outputs: int) -> bool:
         axis = outputs % apart.ndim
         heaviest = apart.sum(axis=tuple(n for n in range(apart.ndim) if n != axis))
         return bool(heaviest.size and int(heaviest.max()) * far < ROOM)
-    shape = static_shape(tensor(m.w))
-    if shape is None:
+    if (shape := static_shape(tensor(m.w))) is None:
         return False
     terms = int(np.prod(shape)) // max(shape[outputs], 1)
     return terms * far * reach(m.w, point) < ROOM

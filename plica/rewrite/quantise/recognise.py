@@ -74,8 +74,7 @@ def restored(m: PatternMatch) -> Expr | None:
     """The operator that gives numbers back."""
     if "z" not in m.filling:
         return dequantise(m.q, m.s, const(0, _dtype(m.q)))
-    found = value_of(m.z)
-    if found is None:
+    if (found := value_of(m.z)) is None:
         return None
     own = _dtype(m.q)
     kind = own if _is_of(found, own) else i32

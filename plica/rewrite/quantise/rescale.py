@@ -59,8 +59,7 @@ def behind_clip(m: PatternMatch) -> Expr | None:
             ends.append(end)
             continue
         step = quantise(const(each, f32), reshaped(m.u), reshaped(m.o), m.rounding, m.low, m.high)
-        found = value_of(step)
-        if found is None:
+        if (found := value_of(step)) is None:
             return None
         ends.append(int(found[()]))
     return quantise(m.f, m.u, m.o, m.rounding, ends[0], ends[1])
@@ -104,8 +103,7 @@ def requantised(  # noqa: PLR0917  # all that a change of scale is
         moved = (np.left_shift(1, shift) >> 1) + np.left_shift(np.int64(zero), shift)
         if np.all(np.abs(moved) < ROOM):
             return shifted(of, moved.astype(np.int64), shift, dtype, ends)
-    fixed = fixed_point(factor)
-    if fixed is None:
+    if (fixed := fixed_point(factor)) is None:
         return None
     multiplier, by = (const(each, i32) for each in fixed)
     product = fixed_multiply(of, multiplier, by, rounding=rounding)
@@ -139,8 +137,7 @@ def summed(m: PatternMatch) -> Expr | None:
     zeros = [one(each.args[2]) for each in parts]
     if any(each is None or each <= 0 for each in scales) or None in zeros:
         return None
-    found = common_shift(*[(each or 0.0) / after for each in scales])
-    if found is None:
+    if (found := common_shift(*[(each or 0.0) / after for each in scales])) is None:
         return None
     factors, shift = found
     points = [np.array(int(each or 0)) for each in zeros]
@@ -179,8 +176,7 @@ def addends(of: Expr) -> tuple[list[Apply], list[Array]] | None:
     while stack:
         node = stack.pop()
         if is_closed(node):
-            values = number(node)
-            if values is None:
+            if (values := number(node)) is None:
                 return None
             constants.append(values)
         elif not isinstance(node, Apply) or len(parts) + len(stack) > MOST:

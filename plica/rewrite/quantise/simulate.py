@@ -45,8 +45,7 @@ def simulate(of: Annotated, points: Mapping[Expr, QuantisationPoint], spec: Spec
 
 def stored(weight: Expr, axis: int, spec: Spec) -> Expr:
     """A weight as bytes that are restored."""
-    values = value_of(weight)
-    if values is None:
+    if (values := value_of(weight)) is None:
         raise CompilerBug("The weight of a layer that was taken cannot be computed.")
     found, scale = weights(values, axis, spec)
     return dequantise(const(found, i8), const(scale, f32), const(0, i8))

@@ -95,8 +95,7 @@ class EGraph:
                 stack.pop()
                 continue
             kids = open_children(node)
-            missing = [kid for kid in kids if kid not in ids]
-            if missing:
+            if missing := [kid for kid in kids if kid not in ids]:
                 stack.extend(reversed(missing))
                 continue
             stack.pop()
@@ -105,8 +104,7 @@ class EGraph:
 
     def _add(self, node: Term, kids: tuple[int, ...]) -> None:
         key = (shape_of(node), kids)
-        known = self._table.get(key)
-        if known is not None:
+        if (known := self._table.get(key)) is not None:
             like, number = known
             self.forest.join(node, like, None)
             self._ids[node] = number
@@ -163,8 +161,7 @@ class EGraph:
             key = self._canonical(old)
             if key != old:
                 self._table.pop(old, None)
-            other = self._table.get(key)
-            if other is None:
+            if (other := self._table.get(key)) is None:
                 self._table[key] = (term, owner)
             elif self.find(other[1]) != self.find(owner):
                 self.merge(term, other[0], None)

@@ -42,8 +42,7 @@ class Candidates:
 
     def of(self, pattern: Term, number: int) -> tuple[Term, ...]:
         """The terms of a class that have the structure of the pattern."""
-        found = self._memo.get((pattern, number))
-        if found is None:
+        if (found := self._memo.get((pattern, number))) is None:
             found = tuple(dict.fromkeys(itertools.islice(self._find(pattern, number), CAP)))
             self._memo[pattern, number] = found
         return found
@@ -68,8 +67,7 @@ class Candidates:
 
     def _is_closed(self, pattern: Term) -> bool:
         """Whether a pattern has no holes: then equal terms are one object."""
-        found = self._closed.get(pattern)
-        if found is None:
+        if (found := self._closed.get(pattern)) is None:
             found = self._closed[pattern] = not hole_names(pattern)
         return found
 

@@ -100,8 +100,7 @@ def built(choice: Choice, root: int) -> dict[int, Term] | None:
         if number not in choice:
             return None
         term, kids = choice[number]
-        missing = [kid for kid in dict.fromkeys(kids) if kid not in made]
-        if missing:
+        if missing := [kid for kid in dict.fromkeys(kids) if kid not in made]:
             if number in entered:
                 return None  # it would contain itself
             entered.add(number)

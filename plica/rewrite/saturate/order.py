@@ -88,8 +88,7 @@ def instances(rule: Rule, examples: int, seed: int) -> Iterator[Term]:
 
     for _ in range(examples):
         if not isinstance(rule.left, Scalar):
-            made = instance(rule.left, choose, data=False)
-            if made is not None:
+            if (made := instance(rule.left, choose, data=False)) is not None:
                 yield made.term
             continue
         yield map_bottom_up(

@@ -59,8 +59,7 @@ def derivation(
             made[node] = node  # a variable stands in binders too: only its users change
             stack.pop()
             continue
-        missing = [kid for kid in open_children(node) if kid not in made]
-        if missing:
+        if missing := [kid for kid in open_children(node) if kid not in made]:
             stack.extend(reversed(missing))
             continue
         stack.pop()
@@ -71,8 +70,7 @@ def derivation(
             made[node] = new
             continue
         graph.add(goal)
-        edges = graph.forest.explain(new, goal, limit - len(steps))
-        if edges is None:
+        if (edges := graph.forest.explain(new, goal, limit - len(steps))) is None:
             return None
         site = len(steps)
         steps.extend(
@@ -99,8 +97,7 @@ def shortened(start: Term, edges: list[Edge]) -> list[Edge]:
     places = {start: 0}
     for edge in edges:
         state = replaced(states[-1], edge.path, edge.after)
-        back = places.get(state)
-        if back is None:
+        if (back := places.get(state)) is None:
             places[state] = len(states)
             states.append(state)
             kept.append(edge)

@@ -96,8 +96,7 @@ def saturation(
             chosen = None if choice is None else built(choice, graph.find(root))
             if choice is None or chosen is None or not scopes.keeps(choice, chosen):
                 continue
-            proof = derivation(graph, term, chosen, limits.steps)
-            if proof is not None:
+            if (proof := derivation(graph, term, chosen, limits.steps)) is not None:
                 result = chosen[graph.find(root)]
                 found.append((total(cost, result), "e-graph", result, proof))
         found.append((total(cost, term), "source", term, best))
@@ -165,8 +164,7 @@ def _round(
                 if (which, term) in tried:
                     continue
                 seen.setdefault(which, []).append((which, term))
-                after = rule.apply(matcher, term)
-                if after is not None:
+                if (after := rule.apply(matcher, term)) is not None:
                     found.setdefault(which, []).append((rule, term, after))
     merges: list[tuple[Rule, Term, Term]] = []
     for which in sorted(seen):

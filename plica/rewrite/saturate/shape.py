@@ -42,8 +42,7 @@ def open_places(node: Term) -> tuple[int, ...]:
     """Which of its children equal ones may replace."""
     if is_leaf(node):
         return ()
-    bound = node.__class__.binds
-    if not bound:
+    if not (bound := node.__class__.binds):
         return tuple(range(len(node._children)))
     closed = {name for name, _ in bound}
     return tuple(i for i, (name, _) in enumerate(fields_of_children(node)) if name not in closed)

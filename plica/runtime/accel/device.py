@@ -155,8 +155,7 @@ def decoded(device: AccelDevice, data: bytes) -> list[tuple[int, tuple[int, ...]
     found: list[tuple[int, tuple[int, ...]]] = []
     for at in range(0, len(data), size):
         word = int.from_bytes(data[at : at + size], "little")
-        one = known.get(word)
-        if one is None:
+        if (one := known.get(word)) is None:
             number = _number(device, word)
             kind = device.kinds[number]
             if word & ~used[number]:

@@ -76,8 +76,7 @@ def evaluate(of: Formula, inputs: Sequence[Array], given: Mapping[str, int]) -> 
     with np.errstate(over="ignore"):
         for step in of.steps:
             word, rest = step[0], step[1:]
-            binary = BINARY.get(word)
-            if binary is not None:
+            if (binary := BINARY.get(word)) is not None:
                 found.append(binary(found[rest[0]], found[rest[1]]))
             elif word == "load":
                 places = (everyone, *(found[at] for at in rest[1]))

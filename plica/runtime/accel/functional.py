@@ -152,8 +152,7 @@ class _State:
 
     def view(self, name: str) -> Array:
         """Main memory as elements of a memory's kind."""
-        found = self.views.get(name)
-        if found is None:
+        if (found := self.views.get(name)) is None:
             kind = self.of.held[name]
             found = self.views[name] = self.memory.view(kind.dtype).reshape(-1, *kind.shape)
         return found
@@ -161,16 +160,14 @@ class _State:
     def step(self, number: int, operands: tuple[int, ...]) -> None:
         """Execute one instruction."""
         kind = self.device.kinds[number]
-        does = kind.does
-        if isinstance(does, RowCopy):
+        if isinstance(does := kind.does, RowCopy):
             memory = self.of.held[does.memory]
             key = (number, operands)
             if key not in self.of.boxes:
                 self.of.boxes[key] = box(
                     does, memory, self.of.held[does.lying].bytes, operands, kind.name
                 )
-            known = self.of.boxes[key]
-            if known is not None:
+            if (known := self.of.boxes[key]) is not None:
                 self.copy(kind, does, memory, known)
         elif isinstance(does, DeviceSweep):
             words: Array | None = None
@@ -178,8 +175,7 @@ class _State:
                 first, last = (operands[each] for each in does.micro)
                 words = self.scopes[self.device.micro[0]][first:last].astype(np.int64)
             sort = (number, operands, b"" if words is None else words.tobytes())
-            swept = self.of.sweeps.get(sort)
-            if swept is None:
+            if (swept := self.of.sweeps.get(sort)) is None:
                 found = turns(self.device, does, operands, words, kind.name)
                 depth = self.of.held[does.writes.memories[0]].depth
                 swept = self.of.sweeps[sort] = _Swept(found, distinct(found.written, depth))

@@ -61,8 +61,7 @@ class CudaDevice:
         """Call the driver; raises `DeviceError` with what it says."""
         if self._lost is not None:
             raise DeviceError(self._lost)
-        status = getattr(self._driver, name)(*args)
-        if status:
+        if status := getattr(self._driver, name)(*args):
             wrong = _wrong(self._driver, name, status)
             if status in FAULTS:
                 self._lost = Diagnostic(
@@ -335,8 +334,7 @@ def _driver() -> ctypes.CDLL:
         raise DeviceError(wrong) from None
     library.cuGetErrorName.argtypes = [c_int, ctypes.POINTER(c_char_p)]
     library.cuGetErrorString.argtypes = [c_int, ctypes.POINTER(c_char_p)]
-    status = library.cuInit(0)
-    if status:
+    if status := library.cuInit(0):
         raise DeviceError(_wrong(library, "cuInit", status))
     return library
 

@@ -54,8 +54,7 @@ class CudaExecutable(Executable):
         texts: Mapping[str, Callable[[], str]] | None = None,
         graph: bool = True,
     ) -> None:
-        program = artefact.device
-        if program is None:
+        if (program := artefact.device) is None:
             message = "This artefact is not for a GPU."
             raise UnsupportedError(
                 Diagnostic("unsupported", message, None, "cuda", str(artefact.machine))
@@ -286,8 +285,7 @@ class CudaExecutable(Executable):
 def handle_of(stream: object) -> int:
     """The handle of a stream: a number, or what torch, cupy and others have for it."""
     for word in ("cuda_stream", "ptr"):
-        found = getattr(stream, word, None)
-        if isinstance(found, int):
+        if isinstance(found := getattr(stream, word, None), int):
             return found
     said = getattr(stream, "__cuda_stream__", None)
     if callable(said):

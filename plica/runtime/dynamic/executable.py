@@ -79,8 +79,7 @@ class DynamicExecutable(Executable):
         results = array("Q", [0] * (len(self._flat) + 1))
         state = self._state()
         where = results.buffer_info()[0]
-        code = self._run(state.address, roots.buffer_info()[0], where)
-        if code:
+        if code := self._run(state.address, roots.buffer_info()[0], where):
             state.reset()
             self._states.append(state)
             raise self._failed(code)
@@ -118,8 +117,7 @@ class DynamicExecutable(Executable):
         given = CallArguments(self._face.data, self._ways)
         if named or len(args) != len(self._face.params):
             args = self._in_order(args, named, given.wrong)
-        missing = len(given.wrong)
-        if not missing:
+        if not given.wrong:
             for (name, form), value in zip(self._face.params, args, strict=True):
                 given.add(name, form, value)
         if given.wrong:

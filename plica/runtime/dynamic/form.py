@@ -97,8 +97,7 @@ def flat(form: Form) -> list[Port | int]:
     found: list[Port | int] = []
     stack = [form]
     while stack:
-        each = stack.pop()
-        if isinstance(each, tuple):
+        if isinstance(each := stack.pop(), tuple):
             stack.extend(reversed(each))
         else:
             found.append(each)

@@ -171,10 +171,8 @@ class CallArguments:
             and value.dtype is port.numpy
             and value.shape == port.shape
             and value.nbytes < SMALL
-        ):
-            value = port.take(value)
-            if isinstance(value, Diagnostic):
-                return value
+        ) and isinstance(value := port.take(value), Diagnostic):
+            return value
         words = self.words
         offset = 8 * len(words)
         if value.nbytes < SMALL:

@@ -157,8 +157,7 @@ class StagedExecutable(Executable):
         return type(error)(*listed)
 
     def _origin_of(self, dim: str) -> str:
-        told = self._measured.get(dim)
-        if told is None:
+        if (told := self._measured.get(dim)) is None:
             at = next((each for each in self._dims if each.name == dim), None)
             told = () if at is None else (self._interface.inputs[at.port].name,)
         return f" (from {', '.join(map(repr, told))})" if told else ""

@@ -58,14 +58,7 @@ from plica.schedule.default.panel import Panel, panel_of, panel_schedule, panele
 from plica.schedule.default.piecewise import piecewise_form, piecewise_schedule
 from plica.schedule.default.reduction import row_form
 from plica.schedule.default.reduction_schedule import row_schedule
-from plica.schedule.default.register_tile import (
-    Roles,
-    beside,
-    roles,
-    scheduled,
-    shared,
-    tile_of,
-)
+from plica.schedule.default.register_tile import Roles, beside, roles, scheduled, shared, tile_of
 from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.running import running_form
@@ -191,8 +184,7 @@ def _pooled(of: Stages, _: Facts, machine: Machine) -> Stages | None:
 
 
 def _over_n(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
-    found = _contraction(of, facts)
-    if found is not None:
+    if (found := _contraction(of, facts)) is not None:
         whole = merged(found) or found
         packs = 0.0 if _is_constant(whole.weight, whole, facts) else packing(whole, machine)
         for each in over_outputs(whole, machine):
@@ -225,8 +217,7 @@ def _over_rows(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
 
 
 def _panels(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
-    found = _contraction(of, facts)
-    if found is None:
+    if (found := _contraction(of, facts)) is None:
         return
     flat = merged(found)
     thin = None if flat is not None else sampled(found)
@@ -338,8 +329,7 @@ def by_template(
 ) -> tuple[str, Do] | None:
     """The first template that knows a kernel, by its name, and the schedule."""
     for name, template in (TEMPLATES if templates is None else templates).items():
-        schedule = template(kernel, machine)
-        if schedule is not None:
+        if (schedule := template(kernel, machine)) is not None:
             return name, schedule
     return None
 

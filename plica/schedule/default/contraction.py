@@ -126,12 +126,10 @@ def contraction(of: Stages, again: bool = False, other: bool = False) -> Contrac
         *zip(last.axes, last.shape, strict=True),
         *zip(body.axes, body.extents, strict=True),
     ):
-        count = known(size)
-        if not count:
+        if not (count := known(size)):
             return None
         sizes[var] = count
-    product = product_of(body, sizes, other)
-    if product is None:
+    if (product := product_of(body, sizes, other)) is None:
         return None
     data, guards, fill, weight = product
     if weight is not None and data.buffer is weight.buffer:

@@ -85,8 +85,7 @@ class _Form:
         scratch = [each.out for each in self.stages if each.out is not self.near]
         self.stages.append(Each(total, self.axes, sc.Reduce("sum", self.terms, extents, product)))
         views = {whole.data.buffer: of.source, whole.weight.buffer: of.weight}
-        cut = self.cut(total, correction, views)
-        if cut is None:
+        if (cut := self.cut(total, correction, views)) is None:
             kept = self.buffer("kept", self.axes, i32)
             self.stages.append(Each(kept, self.axes, sc.Load(total, self.axes)))
             scratch.append(kept)

@@ -77,7 +77,7 @@ def register_tile(of: Contraction, lane: ScalarVar, lanes: int, *, masked: bool)
         outer, inner = names.var("b"), names.var("v")
         there = packed(of, lane, (outer, inner), lanes, names.name("packed"))
         stages.append(packer(weight, lane, (outer, inner), lanes, there))
-        weight = substitute(there, {outer: lane // lanes, inner: lane % lanes})  # type: ignore[assignment]  # a load stays one
+        weight = substitute(there, {outer: lane // lanes, inner: lane % lanes})
         column = of.m[-1] if of.m else None
         room, data = _with_room(of, sizes, names)
         stages[:0] = room
@@ -149,7 +149,7 @@ def packer(
     """The stage that packs a weight, 0 where it has no more elements."""
     outer, inner = parts
     place = outer * lanes + inner
-    whole: Scalar = substitute(weight, {lane: place})  # type: ignore[assignment]  # scalars give scalars
+    whole: Scalar = substitute(weight, {lane: place})
     size = weight.buffer.shape[weight.indices.index(lane)]
     if (known(size) or 0) % lanes:
         whole = Select(Lt(place, size), whole, Lit(0, weight.buffer.dtype))

@@ -35,8 +35,7 @@ def by_group(of: Stages) -> Stages | None:
     every = [each for each in of.stages if isinstance(each, Each)]
     if len(every) != len(of.stages) or not every:
         return None
-    found = _group(every[0])
-    if found is None:
+    if (found := _group(every[0])) is None:
         return None
     axis, each = found
     names = Names(of)
@@ -97,7 +96,6 @@ class _Apart:
         """A stage with one of its axes as two."""
         self.axis = axis
         value = map_bottom_up(self._node, of.value)
-        assert isinstance(value, Scalar)
         if axis is None:
             return Each(of.out, of.axes, value)
         self.fails |= axis in free_vars(value)

@@ -193,7 +193,6 @@ def _with_long_rows(inputs: tuple[Buffer, ...], whole: Each) -> tuple[tuple[Buff
                 return node
 
     value = map_bottom_up(change, whole.value)
-    assert isinstance(value, Scalar)
     made = Each(_view(whole.out), (*outer, cut), value)
     return tuple([views.get(each, each) for each in inputs]), made
 

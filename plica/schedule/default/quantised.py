@@ -98,8 +98,7 @@ def quantised(of: Stages, facts: Facts, wanted: DType) -> QuantisedContraction |
     product = sc.Mul(read, sc.Load(wide[weight.buffer], weight.indices))
     inputs = tuple([wide.get(each, each) for each in of.inputs])
     plain = Each(fold.out, fold.axes, sc.Reduce("sum", body.axes, body.extents, product))
-    whole = contraction(stages(inputs, (plain, *after), of.outputs))
-    if whole is None:
+    if (whole := contraction(stages(inputs, (plain, *after), of.outputs))) is None:
         return None
     whole = merged(whole) or whole
     axes = _axes(whole)

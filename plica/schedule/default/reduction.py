@@ -54,7 +54,7 @@ from plica.ir.loop.scalar import (
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, pairs, stages, with_element
 from plica.ir.type.dim import known, polynomial, product
-from plica.ir.type.dtype import f32, f64
+from plica.ir.type.dtype import f32, f64, i32, i64
 from plica.schedule.default.machine import Machine
 
 AT_ONCE = 4
@@ -94,8 +94,7 @@ def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None
     body = fold.value
     if not isinstance(body, Reduce) or any(not known(n) for n in fold.out.shape):
         return None
-    cut = in_parts(body, machine, most)
-    if cut is None:
+    if (cut := in_parts(body, machine, most)) is None:
         return None
     names = Names(of, anew=of.made)
     found, value = reduced_in_parts(body, cut, fold.axes, fold.out.shape, names)
@@ -130,8 +129,7 @@ def flattened(of: Stages) -> Stages:
     if not isinstance(first, Each) or not isinstance(first.value, Reduce):
         return of
     for many in range(len(first.value.axes), 1, -1):
-        found = _merged(of, first, first.value, many)
-        if found is not None:
+        if (found := _merged(of, first, first.value, many)) is not None:
             return found
     return of
 
@@ -181,8 +179,10 @@ class RowTiling:
 
 
 def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling | None:
-    """How a reduction along a row is cut, None where vectors do not help."""
-    if dtype_of(body) not in (f32, f64) or any(not known(size) for size in body.extents):
+    """How a reduction along a row is cut, None where vectors do not help, as for sums of integers:
+    lanes of long sums are joined as floats."""
+    whole = body.combiner in ("max", "min") and dtype_of(body) in (i32, i64)
+    if not (whole or dtype_of(body) in (f32, f64)) or any(not known(n) for n in body.extents):
         return None
     length, lanes = known(body.extents[-1]) or 0, machine.lanes(dtype_of(body))
     count = length // lanes

@@ -161,8 +161,7 @@ def roles(kernel: Kernel) -> Roles | None:
     batch = tuple([at for at in others if vars_[at] in weight or not weight])
     around = tuple([at for at in others if at not in batch])
     whole = body.buffer if blocks.total is None else made_by(blocks.total)
-    result = _result(blocks.epilogue, whole, spatial)
-    if result is None:
+    if (result := _result(blocks.epilogue, whole, spatial)) is None:
         return None
     dtype = body.buffer.dtype
     single = left if blocked else right

@@ -59,8 +59,7 @@ def block_flow(kernel: Kernel) -> BlockFlow | None:
         writer[each.body.buffer] = each
         for buffer in {load.buffer: None for load in reads(each)}:
             readers.setdefault(buffer, []).append(each)
-    result = writer.get(kernel.params[-1])
-    if result is None:
+    if (result := writer.get(kernel.params[-1])) is None:
         return None
     return BlockFlow(
         blocks, writer, {buffer: tuple(found) for buffer, found in readers.items()}, result

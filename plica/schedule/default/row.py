@@ -56,8 +56,7 @@ def rows_of(of: Stages) -> int | None:
         return None
     sizes = folds[0].out.shape
     count = max((at + 1 for at, size in enumerate(sizes) if known(size) != 1), default=0)
-    rows = max(count, min(1, len(sizes)))
-    if not rows:
+    if not (rows := max(count, min(1, len(sizes)))):
         return None
     made: set[sc.Buffer] = set()
     for each in every:
@@ -88,16 +87,14 @@ def chain_form(
 
     Where it `approximates`, a row is multiplied by the reciprocal of what it is divided by.
     """
-    rows = rows_of(of)
-    if rows is None:
+    if (rows := rows_of(of)) is None:
         return None
     names = Names(of, anew=of.made)
     chain = _Chain(rows, names, machine, most, approximates)
     made: list[Each] = []
     for each in of.stages:
         assert isinstance(each, Each)  # they go along rows
-        found = chain.stage(each, last=each.out is of.result)
-        if found is None:
+        if (found := chain.stage(each, last=each.out is of.result)) is None:
             return None
         made += found
     return stages(of.inputs, made)
@@ -123,8 +120,7 @@ class _Chain:
         if isinstance(value, sc.Reduce):
             if any(known(size) != 1 for size in rest):
                 return None  # there are several of them in a row
-            cut = in_parts(value, self.machine, self.most)
-            if cut is None:
+            if (cut := in_parts(value, self.machine, self.most)) is None:
                 return None
             value = _at_units(value, units)
             assert isinstance(value, sc.Reduce)

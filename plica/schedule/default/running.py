@@ -86,7 +86,7 @@ def running_form(of: Stages, machine: Machine, *, backwards: bool = False) -> St
     def stored(total: sc.Scalar) -> Stmt:
         value = total
         if after is not None:
-            value = substitute(with_element(after, fold.out, total), places)  # type: ignore[assignment]  # scalars give scalars
+            value = substitute(with_element(after, fold.out, total), places)
         return Store(out, tuple(indices), value)  # type: ignore[arg-type]  # places are scalars
 
     body = _Writer(fold, found, Names(of), machine).body(stored)
@@ -190,4 +190,4 @@ class _Writer:
         for at, (axis, size) in reversed(list(enumerate(inner))):
             kind: LoopKind = "unrolled" if unrolled else "vectorized" if at == last else "serial"
             made = For(own[axis], sc.index(size), kind, made)  # type: ignore[arg-type]  # variables for variables
-        return made  # type: ignore[return-value]  # statements give statements
+        return made

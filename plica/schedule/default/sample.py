@@ -48,14 +48,12 @@ def sampled(of: Contraction) -> tuple[Each, Contraction] | None:
     names = names_of(of)
     shape = tuple([index(size) for size in sizes])
     room = Buffer(names.name("sampled"), shape, of.data.buffer.dtype)
-    found = merged(evolve(of, data=Load(room, (*around, i, j))))
-    if found is None:
+    if (found := merged(evolve(of, data=Load(room, (*around, i, j))))) is None:
         return None
     own = {each: names.var("a") for each in around}
     column = names.var("q")
     width = of.sizes[j]
     value = substitute(of.data, {**own, i: column // width, j: column % width})
-    assert isinstance(value, Scalar)
     return Each(found.data.buffer, (*own.values(), column), value), found
 
 

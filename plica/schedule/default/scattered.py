@@ -21,7 +21,7 @@ made of each of them in turn: what the last one stores is what stays.
 >>> from plica.ir.loop.tensor import buffer, reduce
 >>> x, i = buffer("x", (9,), f32), buffer("i", (9,), i64)
 >>> total = stage("y", (5,), lambda p: reduce(
-...     "sum", (9,), lambda k: Select(Eq(i[k], p), x[k], Lit(0.0, f32))))
+...     "sum", (9,), lambda k: sc.Select(sc.Eq(i[k], p), x[k], Lit(0.0, f32))))
 >>> made = scattered_form(stages((x, i), (total,)), Machine(512, 32))
 >>> [type(each).__name__ for each in made.stages]
 ['ExternStage']
@@ -41,21 +41,8 @@ from plica.analysis.index.context import EMPTY, conjuncts
 from plica.analysis.index.simplify import simplify
 from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Eq,
-    Le,
-    Load,
-    Lt,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, loads, pairs, reductions, stages, with_element
 from plica.ir.loop.statement import NOTHING, Bind, Branch, For, LoopKind, Stmt, Store, seq
@@ -73,10 +60,10 @@ SHARED: Final = 1 << 15
 class _Scattered:
     """A reduction of terms that name their place along an axis: where, what, and when."""
 
-    axis: ScalarVar
-    place: Scalar
-    value: Scalar
-    conditions: tuple[Scalar, ...]
+    axis: sc.ScalarVar
+    place: sc.Scalar
+    value: sc.Scalar
+    conditions: tuple[sc.Scalar, ...]
 
 
 def scattered_form(of: Stages, machine: Machine, *, free: bool = False) -> Stages | None:
@@ -100,7 +87,7 @@ def scattered_form(of: Stages, machine: Machine, *, free: bool = False) -> Stage
     else:
         held = _kept(fold, names)
         terms = _joined_terms(fold, found, held, names, machine)
-        last = with_element(epilogue.value, fold.out, Load(held, _read(fold, epilogue).indices))
+        last = with_element(epilogue.value, fold.out, sc.Load(held, _read(fold, epilogue).indices))
         after = _filled(of.result, epilogue.axes, last, names)
         return stages(
             of.inputs, (ExternStage((held, of.result), seq(terms, after)),), (held, of.result)
@@ -108,7 +95,7 @@ def scattered_form(of: Stages, machine: Machine, *, free: bool = False) -> Stage
     return stages(of.inputs, (ExternStage((of.result,), body),))
 
 
-def _read(fold: Each, epilogue: Each) -> Load:
+def _read(fold: Each, epilogue: Each) -> sc.Load:
     """Where an epilogue reads a reduction."""
     (found,) = [load for load in loads(epilogue.value) if load.buffer is fold.out]
     return found
@@ -116,54 +103,54 @@ def _read(fold: Each, epilogue: Each) -> Load:
 
 def _is_ordered(fold: Each) -> bool:
     """Whether its terms may be joined in any order, to the bit."""
-    return isinstance(fold.value, Reduce) and (
-        fold.value.combiner in ("max", "min") or not dtype_of(fold.value).is_float
+    return isinstance(fold.value, sc.Reduce) and (
+        fold.value.combiner in ("max", "min") or not sc.dtype_of(fold.value).is_float
     )
 
 
 def _tells_last(fold: Each, found: _Scattered) -> bool:
     """Whether a reduction is the greatest number of those terms that name a place."""
     body = fold.value
-    return isinstance(body, Reduce) and body.combiner == "max" and body.axes == (found.value,)
+    return isinstance(body, sc.Reduce) and body.combiner == "max" and body.axes == (found.value,)
 
 
-def _first(fold: Each, epilogue: Each | None) -> Scalar | None:
+def _first(fold: Each, epilogue: Each | None) -> sc.Scalar | None:
     """What an epilogue joins with the terms of its own place, None where it is no such one."""
-    if epilogue is None or not isinstance(fold.value, Reduce):
+    if epilogue is None or not isinstance(fold.value, sc.Reduce):
         return None
     read = _read(fold, epilogue)
     if read.indices != epilogue.axes:
         return None
     _, join = MEANING[fold.value.combiner]
-    parts = [each for each in epilogue.value._children if isinstance(each, Scalar)]
+    parts = [each for each in epilogue.value._children if isinstance(each, sc.Scalar)]
     own: dict[Term, Term] = dict(zip(epilogue.axes, fold.axes, strict=True))
     for other, total in permutations(parts, 2):
         if total is read and join(other, total) is epilogue.value:
-            return substitute(other, own)  # type: ignore[return-value]  # scalars give scalars
+            return substitute(other, own)
     return None
 
 
-def _kept(of: Each, names: Names) -> Buffer:
-    return Buffer(names.name("held"), of.out.shape, dtype_of(of.value))
+def _kept(of: Each, names: Names) -> sc.Buffer:
+    return sc.Buffer(names.name("held"), of.out.shape, sc.dtype_of(of.value))
 
 
 def _scattered(of: Each) -> _Scattered | None:
     """What is scattered by a stage, if anything is."""
     body = of.value
-    if not isinstance(body, Reduce) or body.runs or reductions(body.body):
+    if not isinstance(body, sc.Reduce) or body.runs or reductions(body.body):
         return None
     start, _ = MEANING[body.combiner]
-    neutral = start(dtype_of(body))
-    value, guards = body.body, list[Scalar]()
-    while isinstance(value, Select) and value.orelse is neutral:
+    neutral = start(sc.dtype_of(body))
+    value, guards = body.body, list[sc.Scalar]()
+    while isinstance(value, sc.Select) and value.orelse is neutral:
         guards += conjuncts(value.condition)
         value = value.then
     for each in guards:
-        if not isinstance(each, Eq):
+        if not isinstance(each, sc.Eq):
             continue
         rest = tuple([other for other in guards if other is not each])
         for axis, place in ((each.left, each.right), (each.right, each.left)):
-            if not isinstance(axis, ScalarVar) or axis not in of.axes:
+            if not isinstance(axis, sc.ScalarVar) or axis not in of.axes:
                 continue
             if any(axis in free_vars(e) for e in (place, value, *rest)):
                 continue
@@ -175,30 +162,30 @@ def _scattered(of: Each) -> _Scattered | None:
 def _joined_terms(  # noqa: PLR0917  # what is scattered, and where
     fold: Each,
     found: _Scattered,
-    out: Buffer,
+    out: sc.Buffer,
     names: Names,
     machine: Machine,
-    first: Scalar | None = None,
+    first: sc.Scalar | None = None,
 ) -> Stmt:
     """Every place begins with nothing, or what comes first, then each term joins its place."""
-    assert isinstance(fold.value, Reduce)
+    assert isinstance(fold.value, sc.Reduce)
     start, join = MEANING[fold.value.combiner]
-    nothing = start(dtype_of(fold.value))
+    nothing = start(sc.dtype_of(fold.value))
     begin = _filled(out, fold.axes, nothing if first is None else first, names)
-    step = Store(out, fold.axes, join(Load(out, fold.axes), found.value))
+    step = Store(out, fold.axes, join(sc.Load(out, fold.axes), found.value))
     return seq(begin, _terms(fold, found, step, names, machine))
 
 
 def _last_terms(  # noqa: PLR0917  # what is scattered, and where
-    fold: Each, epilogue: Each, found: _Scattered, out: Buffer, names: Names, machine: Machine
+    fold: Each, epilogue: Each, found: _Scattered, out: sc.Buffer, names: Names, machine: Machine
 ) -> Stmt:
     """Every place begins as one that no term names, then each term puts what is made of it."""
-    assert isinstance(fold.value, Reduce)
+    assert isinstance(fold.value, sc.Reduce)
     start, _ = MEANING[fold.value.combiner]
     ((number, count),) = zip(fold.value.axes, fold.value.extents, strict=True)
-    none = with_element(epilogue.value, fold.out, start(dtype_of(fold.value)))
+    none = with_element(epilogue.value, fold.out, start(sc.dtype_of(fold.value)))
     begin = _filled(out, epilogue.axes, simplify(none, EMPTY), names)
-    own: dict[Term, Term] = {axis: index(0) for axis in epilogue.axes}
+    own: dict[Term, Term] = {axis: sc.index(0) for axis in epilogue.axes}
     own |= dict(zip(_read(fold, epilogue).indices, fold.axes, strict=True))
     one = simplify(with_element(epilogue.value, fold.out, number), EMPTY.loop(number, count))
     step = substitute(Store(out, epilogue.axes, one), own)
@@ -209,7 +196,7 @@ def _last_terms(  # noqa: PLR0917  # what is scattered, and where
 def _terms(fold: Each, found: _Scattered, store: Store, names: Names, machine: Machine) -> Stmt:
     """What is stored for each term, by the axes of a reduction, at the place that it names."""
     body = fold.value
-    assert isinstance(body, Reduce)
+    assert isinstance(body, sc.Reduce)
     sizes = {a: known(n) or 0 for a, n in zip(fold.axes, fold.out.shape, strict=True)}
     sizes |= {a: known(n) or 0 for a, n in zip(body.axes, body.extents, strict=True)}
     asked = {each for term in (found.place, *found.conditions) for each in free_vars(term)}
@@ -217,25 +204,29 @@ def _terms(fold: Each, found: _Scattered, store: Store, names: Names, machine: M
     outer = [each for each in others if each in asked]
     inner = [each for each in others if each not in asked]
     place = names.var("place")
-    step: Stmt = substitute(store, {found.axis: place})  # type: ignore[assignment]  # a store gives one
+    step: Stmt = substitute(store, {found.axis: place})
     for at, axis in reversed(list(enumerate(inner))):
         wide = at == len(inner) - 1 and sizes[axis] >= SHORTEST
         kind: LoopKind = "vectorized" if wide else "serial"
-        step = For(axis, index(sizes[axis]), kind, step)
-    inside = [*found.conditions, Le(index(0), place), Lt(place, index(sizes[found.axis]))]
+        step = For(axis, sc.index(sizes[axis]), kind, step)
+    inside = [
+        *found.conditions,
+        sc.Le(sc.index(0), place),
+        sc.Lt(place, sc.index(sizes[found.axis])),
+    ]
     step = Bind(place, found.place, Branch(_all(inside), step, NOTHING))
     shares = machine.cores > 1 and prod(sizes.values()) // sizes[found.axis] >= SHARED
     for axis in reversed((*outer, *body.axes)):
         kind = "parallel" if shares and outer and axis is outer[0] else "serial"
-        step = For(axis, index(sizes[axis]), kind, step)
+        step = For(axis, sc.index(sizes[axis]), kind, step)
     return step
 
 
-def _all(conditions: Iterable[Scalar]) -> Scalar:
-    return joined(And, conditions)
+def _all(conditions: Iterable[sc.Scalar]) -> sc.Scalar:
+    return joined(sc.And, conditions)
 
 
-def _filled(of: Buffer, axes: tuple[ScalarVar, ...], value: Scalar, names: Names) -> Stmt:
+def _filled(of: sc.Buffer, axes: tuple[sc.ScalarVar, ...], value: sc.Scalar, names: Names) -> Stmt:
     """A value stored at every place, by axes of its own."""
     own: dict[Term, Term] = {axis: names.var("j") for axis in axes}
     made = substitute(Store(of, axes, value), own)

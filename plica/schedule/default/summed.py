@@ -105,8 +105,7 @@ def summed(  # noqa: PLR0917  # a contraction in the axes of a form
     body = data if weight is None else sc.Mul(data, weight)
     extents = {each: sizes[each] for each in of.k}
     parts = dict(zip(of.k, of.run, strict=True)) if of.run else extents
-    cut = [each for each in of.k if parts[each] < extents[each]]
-    if not cut:
+    if not (cut := [each for each in of.k if parts[each] < extents[each]]):
         out = sc.Buffer(names.name("sum"), shape, dtype)
         return [Each(out, axes, _reduce(of, extents, body, {}))], sc.Load(out, axes)
     blocks = tuple([names.var("b") for _ in cut])
@@ -121,8 +120,7 @@ def summed(  # noqa: PLR0917  # a contraction in the axes of a form
     found.append(Each(total, axes, inner))
     whole: sc.Scalar = sc.Load(total, axes)
     last = cut[-1]
-    rest = extents[last] % parts[last]
-    if rest:
+    if rest := extents[last] % parts[last]:
         assert len(cut) == 1  # equal parts, or one that is cut
         tail = sc.Buffer(names.name("tail"), shape, dtype)
         value = _reduce(of, {**parts, last: rest}, body, {last: sc.index(extents[last] - rest)})

@@ -4,7 +4,8 @@
 
 Neighbours of the result are far apart in what is read.  A square of 16 x 16 is read along its rows,
 turned in two steps that each pick every fourth element of four vectors, and stored along the rows
-of the result; what is left at the ends goes element by element.
+of the result.  What is left at the ends is part of squares that end there, and begin in others;
+where it is little it goes element by element.
 
     tile[16 r + c]                     <-  x[…, j + r, …, i + c]
     half[64 c0 + 16 r1 + l]            <-  tile[64 r1 + c0 + 4 l]
@@ -25,11 +26,10 @@ from math import prod
 
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, index
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, reductions, stages
-from plica.ir.loop.statement import Alloc, For, LoopKind, Seq, Stmt, Store
+from plica.ir.loop.statement import Alloc, For, LoopKind, Seq, Stmt, Store, seq
 from plica.ir.type.dim import known
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.share import pays
@@ -104,10 +104,18 @@ class _Turning:
         """All squares, then the rows and columns that fill none."""
         i, j, sizes = self.i, self.j, self.sizes
         whole_i, whole_j = (sizes[each] // SIDE * SIDE for each in (i, j))
-        parts: list[Stmt] = [self.squares(whole_i // SIDE, whole_j // SIDE)]
-        if whole_j < sizes[j]:
-            parts.append(self.rest({i: (0, whole_i), j: (whole_j, sizes[j])}))
-        if whole_i < sizes[i]:
+        parts: list[Stmt] = []
+        for start, rows in _strips(sizes[i]):
+            # Squares of squares: a line of memory that ends in the next square is still near then.
+            many, a = _together(rows), self.names.var("a")
+            strips = [
+                self.squares((a * (many * SIDE) + start, first), many, columns)
+                for first, columns in _strips(sizes[j])
+            ]
+            parts.append(For(a, index(rows // many), "serial", seq(*strips)))
+        if 0 < sizes[j] - whole_j < STEP:
+            parts.append(self.rest({i: (0, sizes[i]), j: (whole_j, sizes[j])}))
+        if 0 < sizes[i] - whole_i < STEP:
             parts.append(self.rest({i: (whole_i, sizes[i]), j: (0, sizes[j])}))
         body: Stmt = parts[0] if len(parts) == 1 else Seq(tuple(parts))
         outer = [each for each in self.of.axes if each not in (i, j)]
@@ -118,12 +126,15 @@ class _Turning:
             body = _shared(body)
         return body
 
-    def squares(self, rows: int, columns: int) -> Stmt:
-        a, b = self.names.var("a"), self.names.var("b")
+    def squares(self, corner: tuple[Scalar, int], rows: int, columns: int) -> Stmt:
+        """So many squares below each other, as many side by side, from a place on."""
+        a, b0, b1 = (self.names.var(each) for each in "abb")
+        many = _together(columns)
+        start_i, start_j = corner[0] + a * SIDE, (b0 * many + b1) * SIDE + corner[1]
         r, c, r1, c0, c1, c2 = (self.names.var(each) for each in ("r", "c", "r", "c", "c", "c"))
         l1, l2 = self.names.var("l"), self.names.var("l")
         i, j, tile, half = self.i, self.j, self.tile, self.half
-        read = self.at(self.load, a * SIDE + c, b * SIDE + r)
+        read = self.at(self.load, start_i + c, start_j + r)
         first = _nest([(r, SIDE)], c, Store(tile, (r * SIDE + c,), read))
         square, quarter = SIDE * STEP, SIDE
         second = _nest(
@@ -138,18 +149,12 @@ class _Turning:
         load, picked = self.load, Load(half, (c2 * square + c1 + l2 * STEP,))
         body = map_bottom_up(lambda node: picked if node is load else node, self.of.value)
         assert isinstance(body, Scalar)
-        value = self.at(body, a * SIDE + c1 * STEP + c2, b * SIDE + l2)
-        moved = {i: a * SIDE + c1 * STEP + c2, j: b * SIDE + l2}
+        value = self.at(body, start_i + c1 * STEP + c2, start_j + l2)
+        moved = {i: start_i + c1 * STEP + c2, j: start_j + l2}
         places = tuple([moved.get(each, each) for each in self.of.axes])
         third = _nest([(c1, STEP), (c2, STEP)], l2, Store(self.out, places, value))
-        inside: Stmt = Alloc(tile, Alloc(half, Seq((first, second, third))))
-        # Squares of squares: a line of memory that ends in the next square is still near then.
-        many_a, many_b = (_together(each) for each in (rows, columns))
-        a0, a1, b0, b1 = (self.names.var(each) for each in "aabb")
-        cut: dict[Term, Term] = {a: a0 * many_a + a1, b: b0 * many_b + b1}
-        near: Stmt = substitute(inside, cut)  # type: ignore[assignment]  # statements stay such
-        counts = (rows // many_a, columns // many_b, many_a, many_b)
-        for var, count in reversed(list(zip((a0, b0, a1, b1), counts, strict=True))):
+        near: Stmt = Alloc(tile, Alloc(half, Seq((first, second, third))))
+        for var, count in ((b1, many), (a, rows), (b0, columns // many)):
             near = For(var, index(count), "serial", near)
         return near
 
@@ -169,6 +174,12 @@ class _Turning:
         for each, (start, end) in spans.items():
             body = For(own[each], index(end - start), "serial", body)
         return body
+
+
+def _strips(size: int) -> list[tuple[int, int]]:
+    """Where squares begin along an axis, and how many there are one after another."""
+    found = [(0, size // SIDE)]
+    return [*found, (size - SIDE, 1)] if size % SIDE >= STEP else found
 
 
 def _together(count: int) -> int:

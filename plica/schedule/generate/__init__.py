@@ -1,7 +1,5 @@
 """Random kernels and random traces: for tests, and for `plica fuzz schedule`."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from plica.runtime.late import lazily

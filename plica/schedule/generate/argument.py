@@ -86,8 +86,7 @@ class Here:
         return [mine[loop.var] for loop in around if loop.var in mine]
 
     def site(self, handle: Handle) -> For | Block:
-        found = self.state.outputs[handle]
-        if isinstance(found, Name):
+        if isinstance(found := self.state.outputs[handle], Name):
             return self.map.blocks[found].node
         assert isinstance(found, ScalarVar)
         return self.map.loops[found].node
@@ -168,8 +167,7 @@ def _around(here: Here, given: Given) -> Handle:
 def _labels(root: Stmt) -> set[Name]:
     found, stack = set(), [root]
     while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, Block):
+        if isinstance(stmt := stack.pop(), Block):
             found.add(stmt.label)
         stack.extend(substatements(stmt))
     return found

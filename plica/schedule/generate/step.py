@@ -51,8 +51,7 @@ def random_step(here: Here, cls: type[Instruction]) -> Instruction:
     """An instruction of a class; raises `NoArgument` where it has no arguments here."""
     given = Given()
     for field in fields_of(cls):
-        find = argument(cls.kind, field)
-        if find is None:
+        if (find := argument(cls.kind, field)) is None:
             raise NoArgument
         given[field] = find(here, given)
     return cls(**given)

@@ -79,8 +79,7 @@ def problem_of(scene: Scene, site: Site[For]) -> Problem | None:
         if not isinstance(stmt, For | Seq | Alloc):
             where, around = f"the loop {site.node.var.name}", f"a {type(stmt).__name__}"
             return Problem("rectangular", where, "nothing but loops around it", around)
-    inside = only_block(site.node)
-    if inside is not None:
+    if (inside := only_block(site.node)) is not None:
         place = scene.map.blocks[inside[1].label]
         problem = rectangular(place)
         if problem is None and inside[1].init is not None:
@@ -108,8 +107,7 @@ def only_block(loop: For) -> tuple[tuple[For, ...], Block] | None:
 @lru_cache(maxsize=512)
 def blockized(kernel: Kernel, site: Site[For]) -> Block | Problem:
     """The block that a loop becomes, or why it does not."""
-    inside = only_block(site.node)
-    if inside is None:
+    if (inside := only_block(site.node)) is None:
         return _around_several(kernel, site)
     return _Division(kernel, site, *inside).block()
 
@@ -123,7 +121,6 @@ def _around_several(kernel: Kernel, site: Site[For]) -> Block:
     # Iterations that never meet write different elements, as spatial variables promise.
     kinds: list[IterKind] = ["opaque" if conflicts(each) else "spatial" for each in outer]
     body = substitute(loop, {each.var: var for each, var in zip(outer, own, strict=True)})
-    assert isinstance(body, For)
     first = next((str(each.block.label) for each in children(loop)), str(loop.var.name))
     return Block(
         fresh_label(kernel, f"{first}_o"),
@@ -168,8 +165,7 @@ class _Division:
             self.inside.vars, self.inside.extents, self.inside.kinds, self.inside.bindings,
             strict=True,
         ):  # fmt: skip
-            part = self.divided(kind, extent, value)
-            if part is None:
+            if (part := self.divided(kind, extent, value)) is None:
                 expected = f"{var.name} to be a multiple of what the loops inside make, and that"
                 return Problem("division", self.where, expected, "something else")
             parts.append(part)
@@ -182,8 +178,7 @@ class _Division:
         divided = [part for part in parts if part.outer is not None]
         values = tuple([part.outer for part in divided if part.outer is not None])
         extents = tuple([part.extent for part in divided])
-        split = self.predicates(values, extents, own)
-        if isinstance(split, Problem):
+        if isinstance(split := self.predicates(values, extents, own), Problem):
             return split
         outer_predicate, inner_predicate = split
         waiting = iter(own)
@@ -247,8 +242,7 @@ class _Division:
                 outside.append(each)
                 continue
             moved = _at(each, {var: inverse[var] for var in self.outside if var in inverse})
-            left = [var for var in self.outside if var in free_vars(moved)]
-            if left:
+            if left := [var for var in self.outside if var in free_vars(moved)]:
                 expected = "a predicate that follows from the new block's variables"
                 found = f"it depends on the loop {left[0].name}"
                 return Problem("predicate", self.where, expected, found)
@@ -283,7 +277,6 @@ class _Division:
         renamed = {block.vars[at]: var for at, var in zip(spatial, variables, strict=True)}
         assert block.init is not None
         begun = substitute(block.init, renamed)
-        assert isinstance(begun, Stmt)
         label = fresh_label(self.kernel, f"{block.label}_init")
         extents = [block.extents[at] for at in spatial]
         values = [_at(bindings[at], moved) for at in spatial]
@@ -297,7 +290,6 @@ class _Division:
 
 def _at(term: Scalar, values: dict[Term, Scalar] | dict[ScalarVar, Scalar]) -> Scalar:
     found = substitute(term, values)
-    assert isinstance(found, Scalar)
     return simple(found)
 
 

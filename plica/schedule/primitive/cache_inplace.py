@@ -66,8 +66,7 @@ class CacheInplace(Instruction):
         site = scene.block(self.block)
         scope = scope_of(scene.kernel, site)
         where = f"the block {site.node.label}"
-        odd = only_loops(scene, site)
-        if odd is not None:
+        if (odd := only_loops(scene, site)) is not None:
             return odd
         every = list(stages(scope).values())
         mine = next(each for each in every if each.block is site.node)
@@ -78,8 +77,7 @@ class CacheInplace(Instruction):
         if buffer not in mine.reads:
             expected = f"a block that reads {buffer.name} and writes it"
             return Problem("in-place", where, expected, "it only writes it")
-        problem = known_scope(self.scope, where)
-        if problem is not None:
+        if (problem := known_scope(self.scope, where)) is not None:
             return problem
         users = [e for e in every if e is not mine and buffer in e.reads + e.writes]
         for each in users:

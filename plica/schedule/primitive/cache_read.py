@@ -21,6 +21,8 @@ copy), `written-before` (the writer comes before all of them, and they share one
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from attrs import frozen
 
 from plica.analysis.dependence import scope_of
@@ -59,10 +61,9 @@ class CopySpot:
     box: Box
 
 
-@primitive("cache_read")
 @frozen(eq=False)
-class CacheRead(Instruction):
-    """A buffer that a block reads, by number; gives the block that copies."""
+class StagedCopy(Instruction):
+    """A buffer that a block uses, by number, staged in a scope; gives the block that copies."""
 
     gives = "one"
 
@@ -77,16 +78,14 @@ class CacheRead(Instruction):
     def wrong(self, scene: Scene) -> Problem | None:
         """Why the step is illegal even where all loops are serial."""
         site = scene.block(self.block)
-        scope = scope_of(scene.kernel, site)
-        where = f"the block {site.node.label}"
-        odd = only_loops(scene, site)
-        if odd is not None:
+        if (odd := only_loops(scene, site)) is not None:
             return odd
-        inputs = stages(scope)[site.node.label].inputs
-        if not 0 <= self.index < len(inputs):
-            found = f"number {self.index} of {len(inputs)}"
-            return Problem("read-index", where, "the number of a buffer it only reads", found)
-        problem = known_scope(self.scope, where)
+        where = f"the block {site.node.label}"
+        used = self.used(stages(scope_of(scene.kernel, site))[site.node.label])
+        if not 0 <= self.index < len(used):
+            found = f"number {self.index} of {len(used)}"
+            return Problem(self.numbered[0], where, self.numbered[1], found)
+        problem = known_scope(self.scope, where) or self.unstageable(site.node)
         if problem is not None:
             return problem
         spot = self.spot(scene)
@@ -101,40 +100,67 @@ class CacheRead(Instruction):
         cache = staged_buffer(kernel, buffer, self.scope)
         label = fresh_label(kernel, str(cache.name))
         variables = fresh_vars(kernel, "v", len(buffer.shape))
-        copy = copy_block(
-            label, (cache, variables), (buffer, variables),
-            zip(variables, buffer.shape, strict=True),
-        )  # fmt: skip
+        sizes = zip(variables, buffer.shape, strict=True)
+        to, source = (buffer, cache) if self.copies_out else (cache, buffer)
+        copy = copy_block(label, (to, variables), (source, variables), sizes)
         context = context_of(site.above[: depth_of(site.above, spot.shared)])
         nest = nest_of(kernel, copy, spans_over(spot.box), context)
         names = {each.block.label for each in readers}
+        names |= {site.node.label} if self.copies_out else set()
 
         def change(block: Block) -> Stmt:
             return with_buffer(block, buffer, cache) if block.label in names else block
 
-        scope = scope_of(kernel, site)
-        new = reworked(scope, change, spot.place, nest)
+        new = reworked(scope_of(kernel, site), change, spot.place, nest)
         return Edited(allocate(with_scope(kernel, site, new), (cache,)), (label,))
 
     def meant(self, scene: Scene) -> tuple[Buffer, list[FlowStage] | Problem]:
         """The buffer, and the blocks that are to read the copy."""
         site = scene.block(self.block)
         every = stages(scope_of(scene.kernel, site))
-        buffer = every[site.node.label].inputs[self.index]
-        if not self.consumers:
+        buffer = self.used(every[site.node.label])[self.index]
+        if not self.consumers and not self.copies_out:
             return buffer, [each for each in every.values() if buffer in each.inputs]
         found: list[FlowStage] = []
         for handle in self.consumers:
             block = scene.block(handle).node
             stage = every.get(block.label)
-            if stage is None or buffer not in stage.reads:
+            if stage is None or buffer not in (stage.inputs if self.copies_out else stage.reads):
                 expected = f"a block of the same scope that reads {buffer.name}"
                 return buffer, Problem("consumers", f"the block {block.label}", expected, "another")
             found.append(stage)
         return buffer, found
 
+    copies_out: ClassVar[bool] = False
+    """Whether the block writes to the copy, and not the buffer's readers read it."""
+
+    numbered: ClassVar[tuple[str, str]]
+    """The precondition on the number of the buffer, and what it expects."""
+
+    def used(self, stage: FlowStage) -> tuple[Buffer, ...]:
+        """The buffers that are counted."""
+        raise AssertionError(f"{type(self).__name__} stages nothing.")
+
+    def unstageable(self, block: Block) -> Problem | None:
+        """What else must hold of the block."""
+        return None
+
     def spot(self, scene: Scene) -> CopySpot | Problem:
         """Where the copy goes."""
+        raise AssertionError(f"{type(self).__name__} stages nothing.")
+
+
+@primitive("cache_read")
+@frozen(eq=False)
+class CacheRead(StagedCopy):
+    """A buffer that a block reads, by number; gives the block that copies."""
+
+    numbered = ("read-index", "the number of a buffer it only reads")
+
+    def used(self, stage: FlowStage) -> tuple[Buffer, ...]:
+        return stage.inputs
+
+    def spot(self, scene: Scene) -> CopySpot | Problem:
         site = scene.block(self.block)
         scope = scope_of(scene.kernel, site)
         buffer, readers = self.meant(scene)
@@ -154,8 +180,7 @@ class CacheRead(Instruction):
             box = reached(readers, buffer, (), context, written=False)
             return CopySpot(front_of(scope), (), box)
         (writer,) = writers
-        place = after_writer(writer, readers)
-        if isinstance(place, Problem):
+        if isinstance(place := after_writer(writer, readers), Problem):
             return place
         shared = common(writer, readers[0])
         context = context_of(site.above[: depth_of(site.above, shared)])

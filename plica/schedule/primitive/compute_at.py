@@ -35,49 +35,35 @@ from plica.analysis.enclosing import context_of
 from plica.analysis.region import Box
 from plica.core.name import Name
 from plica.ir.loop.scalar import Scalar, ScalarVar
-from plica.ir.loop.statement import Block, Kernel, Stmt
+from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import known
-from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import common, depth_of, stages, unfinished, users
 from plica.schedule.handle import Handle
-from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.instruction import Instruction, Scene, primitive
 from plica.schedule.launch import meets
-from plica.schedule.move import LAST, MovePlan, is_under, movable, moved, place_in, unavailable
+from plica.schedule.move import (
+    LAST,
+    BlockMove,
+    MovePlan,
+    is_under,
+    movable,
+    moved,
+    place_in,
+    unavailable,
+)  # fmt: skip
 from plica.schedule.precondition import intermediate
 from plica.schedule.problem import Problem
-from plica.schedule.scope_edit import nest_of, reworked, with_scope
+from plica.schedule.scope_edit import nest_of
 from plica.schedule.touched_box import is_written, reached, spans_of
 
 
 @primitive("compute_at")
 @frozen(eq=False)
-class ComputeAt(Instruction):
+class ComputeAt(BlockMove):
     """A block into a loop of its readers; gives nothing."""
 
-    block: Handle
-    loop: Handle
-    index: int = LAST
-
-    def check(self, scene: Scene) -> Problem | None:
-        plan = self.plan(scene)
-        return plan if isinstance(plan, Problem) else unsafe_after(self, scene)
-
-    def edit(self, scene: Scene) -> Edited:
-        plan = self.plan(scene)
-        assert isinstance(plan, MovePlan)
-        site = scene.block(self.block)
-
-        def change(block: Block) -> Stmt | None:
-            return None if block is site.node else block
-
-        scope = scope_of(scene.kernel, site)
-        new = reworked(scope, change, plan.place, plan.nest)
-        return Edited(with_scope(scene.kernel, site, new))
-
-    def plan(self, scene: Scene) -> MovePlan | Problem:
-        """The new place and loops of the block."""
-        label, loop = scene.block(self.block).node.label, scene.loop(self.loop).node
-        return _planned(scene.kernel, label, loop.var, self.index)
+    def planned(self, kernel: Kernel, label: Name, var: ScalarVar) -> MovePlan | Problem:
+        return _planned(kernel, label, var, self.index)
 
 
 @lru_cache(maxsize=256)
@@ -85,8 +71,7 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> MovePla
     scene = Scene(kernel, {})
     site, target = scene.map.blocks[label], scene.map.loops[var]
     scope = scope_of(kernel, site)
-    problem = movable(scope, site, target)
-    if problem is not None:
+    if (problem := movable(scope, site, target)) is not None:
         return problem
     every = stages(scope)
     mine, loop = every[site.node.label], target.node
@@ -102,15 +87,13 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> MovePla
         if not is_under(each, loop):
             expected = f"all its readers in the loop {loop.var.name}"
             return Problem("consumers-under", where, expected, f"not {each.block.label}")
-        problem = unfinished(mine, common(mine, each))
-        if problem is not None:
+        if (problem := unfinished(mine, common(mine, each))) is not None:
             return problem
     makers = [
         each for each in every.values()
         if is_under(each, loop) and not set(each.writes).isdisjoint(mine.inputs)
     ]  # fmt: skip
-    place = place_in(loop, where, index, makers, readers)
-    if isinstance(place, Problem):
+    if isinstance(place := place_in(loop, where, index, makers, readers), Problem):
         return place
     above = (*target.above, (loop, 0))
     context = context_of(above)
@@ -118,8 +101,7 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> MovePla
     boxes: list[Box] = []
     places: list[tuple[Scalar, ...]] = []
     for buffer in mine.writes:
-        mine_readers = [each for each in readers if buffer in each.inputs]
-        if not mine_readers:
+        if not (mine_readers := [each for each in readers if buffer in each.inputs]):
             continue
         # Threads that share the buffer share what any of them needs.
         together = tuple([each for each in shared if meets(each, buffer)])

@@ -74,8 +74,7 @@ class ComputeInline(Instruction):
         if rivals:
             expected = f"the only writer of {buffer.name}"
             return Problem("sole-writer", where, expected, ", ".join(rivals))
-        readers = [each for each in every if buffer in each.reads]
-        if not readers:
+        if not (readers := [each for each in every if buffer in each.reads]):
             return Problem("has-consumers", where, f"a block that reads {buffer.name}", "none")
         if every.index(readers[0]) < every.index(mine):
             found = f"{readers[0].block.label} before it"

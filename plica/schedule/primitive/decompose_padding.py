@@ -21,8 +21,6 @@ body stores either an element or a constant, by a condition on its variables), `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from attrs import frozen
 
 from plica.analysis.enclosing import simple
@@ -82,7 +80,7 @@ class DecomposePadding(Instruction):
         condition, element, constant = found
         fill = self.filling(scene, site, at, constant)
         bound = dict(zip(block.vars, block.bindings, strict=True))
-        inside = simple(_at(condition, bound))
+        inside = simple(substitute(condition, bound))
         copy = with_parts(
             block,
             predicate=all_of((block.predicate, inside)),
@@ -114,10 +112,10 @@ class DecomposePadding(Instruction):
             tuple(own.values()),
             block.extents,
             block.kinds,
-            tuple(_at(each, around) for each in block.bindings),
-            _at(block.predicate, around),
+            tuple(substitute(each, around) for each in block.bindings),
+            substitute(block.predicate, around),
             None,
-            Store(target.buffer, tuple(_at(each, own) for each in target.indices), constant),
+            Store(target.buffer, tuple(substitute(each, own) for each in target.indices), constant),
         )
         for loop in reversed(loops):
             var = around[loop.var]
@@ -143,9 +141,3 @@ def padded(block: Block) -> tuple[Scalar, Scalar, Lit] | None:
     if any(isinstance(each, Buffer) for each in free_vars(condition)):
         return None
     return condition, element, constant
-
-
-def _at(term: Scalar, values: Mapping[ScalarVar, Scalar] | Mapping[ScalarVar, ScalarVar]) -> Scalar:
-    found = substitute(term, values)
-    assert isinstance(found, Scalar)
-    return found

@@ -53,8 +53,7 @@ class DecomposeReduction(Instruction):
         if loop not in site.loops:
             found = f"the loop {loop.var.name} is not"
             return Problem("around", where, "a loop around the block, in its scope", found)
-        problem = reduction_body(block)
-        if problem is not None:
+        if (problem := reduction_body(block)) is not None:
             return problem
         if not begins_at_zero(site):
             expected = "reduce variables that follow from loops of their own, 0 where these are"
@@ -114,8 +113,8 @@ class DecomposeReduction(Instruction):
             tuple(own),
             tuple(block.extents[at] for at in spatial),
             tuple(block.kinds[at] for at in spatial),
-            tuple(_valued(block.bindings[at], values) for at in spatial),
-            all_of(simple(_valued(each, values)) for each in conjuncts(block.predicate)),
+            tuple(substitute(block.bindings[at], values) for at in spatial),
+            all_of(simple(substitute(each, values)) for each in conjuncts(block.predicate)),
             None,
             _renamed(block.init, dict(zip([block.vars[at] for at in spatial], own, strict=True))),
         )
@@ -139,15 +138,9 @@ def _fed(var: ScalarVar, block: Block) -> bool:
     return any(var in free_vars(each) for each in (*block.bindings, block.predicate))
 
 
-def _valued(term: Scalar, values: dict[ScalarVar, Scalar]) -> Scalar:
-    found = substitute(term, values)
-    assert isinstance(found, Scalar)
-    return found
-
-
 def _renamed(stmt: Stmt | None, variables: dict[ScalarVar, ScalarVar]) -> Stmt:
     assert stmt is not None
-    return substitute(stmt, variables)  # type: ignore[return-value]  # a statement stays one
+    return substitute(stmt, variables)
 
 
 def decompose_reduction(block: Handle, loop: Handle) -> Instruction:

@@ -49,8 +49,7 @@ class Fuse(Instruction):
         if len(loops) < 2:
             return Problem("count", "fuse", "at least two loops", f"{len(loops)}")
         for loop in loops:
-            problem = plain_loop(loop)
-            if problem is not None:
+            if (problem := plain_loop(loop)) is not None:
                 return problem
         for outer, inner in pairwise(loops):
             where = f"the loop {inner.var.name}"
@@ -85,7 +84,7 @@ class Fuse(Instruction):
         body = loops[-1].body
         if any(known(loop.extent) is None for loop in loops[1:]):
             body = gathered(body, loops, var)
-        body = tidied(substitute(body, values), frozenset({var}), inside)  # type: ignore[arg-type]  # a term keeps its sort
+        body = tidied(substitute(body, values), frozenset({var}), inside)
         new = trimmed(For(var, whole, "serial", body), context)
         return Edited(replace(scene.kernel, sites[0], new), (var,))
 

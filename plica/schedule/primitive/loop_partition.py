@@ -48,8 +48,7 @@ class LoopPartition(Instruction):
     def check(self, scene: Scene) -> Problem | None:
         loop = scene.loop(self.loop).node
         where = f"the loop {loop.var.name}"
-        problem = plain_loop(loop)
-        if problem is not None:
+        if (problem := plain_loop(loop)) is not None:
             return problem
         lengths = self.numbers(scene)
         positive = all(each is None or each > 0 for each in lengths)

@@ -52,8 +52,7 @@ class MergeLoops(Instruction):
     loops: tuple[Handle, ...]
 
     def check(self, scene: Scene) -> Problem | None:
-        found = self.nests(scene)
-        if isinstance(found, Problem):
+        if isinstance(found := self.nests(scene), Problem):
             return found
         first = found.loops[0]
         for nest in found.loops:
@@ -62,11 +61,9 @@ class MergeLoops(Instruction):
                 return Problem("depth", where, expected, f"{len(nest)}")
             values = {theirs.var: mine.var for mine, theirs in zip(first, nest, strict=True)}
             for mine, theirs in zip(first, nest, strict=True):
-                problem = plain_loop(theirs)
-                if problem is not None:
+                if (problem := plain_loop(theirs)) is not None:
                     return problem
-                extent = substitute(theirs.extent, values)
-                if not isinstance(extent, Scalar) or not same_dim(mine.extent, extent):
+                if not same_dim(mine.extent, substitute(theirs.extent, values)):
                     where, expected = f"the loop {theirs.var.name}", f"that of {mine.var.name}"
                     return Problem("extents", where, expected, "another extent")
         return self.meets(found)
@@ -125,7 +122,7 @@ class MergeLoops(Instruction):
         bodies: list[Stmt] = []
         for nest in found.loops:
             values = {theirs.var: mine.var for mine, theirs in zip(first, nest, strict=True)}
-            bodies.append(substitute(nest[-1].body, values))  # type: ignore[arg-type]  # a statement
+            bodies.append(substitute(nest[-1].body, values))
         body = seq(*bodies)
         for loop in reversed(first):
             body = For(loop.var, loop.extent, loop.kind, body, loop.annotations)

@@ -57,14 +57,12 @@ class PadEinsum(Instruction):
     def check(self, scene: Scene) -> Problem | None:
         site = scene.block(self.block)
         block, where = site.node, f"the block {site.node.label}"
-        problem = reduction_body(block)
-        if problem is not None:
+        if (problem := reduction_body(block)) is not None:
             return problem
         if len(self.padding) != len(block.vars) or any(each < 1 for each in self.padding):
             expected = f"{len(block.vars)} positive numbers"
             return Problem("padding", where, expected, str(self.padding))
-        factors = einsum(block)
-        if factors is None:
+        if (factors := einsum(block)) is None:
             expected = "a sum of products from 0 of elements at its variables"
             return Problem("einsum", where, expected, "something else")
         wider = self.wider(block)
@@ -91,8 +89,7 @@ class PadEinsum(Instruction):
             if sizes[loop.var] is not loop.extent or block.predicate is not TRUE:
                 expected = "loops over the extents of its variables, and no predicate"
                 return Problem("trivial", where, expected, "others")
-            problem = plain_loop(loop)
-            if problem is not None:
+            if (problem := plain_loop(loop)) is not None:
                 return problem
         return None
 
@@ -108,8 +105,7 @@ class PadEinsum(Instruction):
     def edit(self, scene: Scene) -> Edited:
         site = scene.block(self.block)
         block, kernel = site.node, scene.kernel
-        wider = self.wider(block)
-        if not wider:
+        if not (wider := self.wider(block)):
             return Edited(kernel)
         factors = einsum(block)
         assert factors is not None  # as checked
@@ -157,8 +153,7 @@ def einsum(block: Block) -> tuple[sc.Load, ...] | None:
     factors: list[sc.Load] = []
     stack = [] if rest is None else [rest]
     while stack:
-        node = stack.pop()
-        if isinstance(node, sc.Mul):
+        if isinstance(node := stack.pop(), sc.Mul):
             stack += [node.right, node.left]
         elif isinstance(node, sc.Load):
             factors.append(node)
@@ -227,8 +222,7 @@ class _Padding:
 
     def cropped(self, target: sc.Load) -> list[Stmt]:
         """The copy of the result without what was added; nothing where nothing was."""
-        wide = self.widened(target)
-        if wide is None:
+        if (wide := self.widened(target)) is None:
             return []
         extents = tuple([self.sizes[var] for var in target.indices])
         loops, own = self.variables(len(extents)), self.variables(len(extents))

@@ -19,6 +19,7 @@ Preconditions: `loop-around` (the loop is around the block), those of `cache_rea
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import ClassVar
 
 from attrs import frozen
 
@@ -27,7 +28,8 @@ from plica.ir.loop.statement import Kernel
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.primitive.cache_read import CacheRead
+from plica.schedule.move import BlockMove
+from plica.schedule.primitive.cache_read import CacheRead, StagedCopy
 from plica.schedule.primitive.compute_at import ComputeAt
 from plica.schedule.problem import Problem
 
@@ -35,10 +37,9 @@ COPY = Handle(-1, 0, "block")
 """What the copy is called between the two halves of the step; no trace has such a handle."""
 
 
-@primitive("read_at")
 @frozen(eq=False)
-class ReadAt(Instruction):
-    """A loop, a block inside it, and a buffer that it reads; gives the block that copies."""
+class CopyAt(Instruction):
+    """A loop, a block inside it, and a buffer that it uses; gives the block that copies."""
 
     gives = "one"
 
@@ -48,23 +49,45 @@ class ReadAt(Instruction):
     scope: str
 
     def check(self, scene: Scene) -> Problem | None:
-        problem = not_around(scene, self.loop, self.block) or self._copied().wrong(scene)
+        problem = not_around(scene, self.loop, self.block) or self.copied().wrong(scene)
         if problem is not None:
             return problem
-        plan = ComputeAt(COPY, self.loop).plan(self._halfway(scene))
+        plan = self.move(COPY, self.loop).plan(self._halfway(scene))
         return plan if isinstance(plan, Problem) else unsafe_after(self, scene)
 
     def edit(self, scene: Scene) -> Edited:
         half = self._halfway(scene)
-        done = ComputeAt(COPY, self.loop).edit(half)
+        done = self.move(COPY, self.loop).edit(half)
         return Edited(done.kernel, (half.outputs[COPY],))
 
-    def _copied(self) -> CacheRead:
+    def _halfway(self, scene: Scene) -> Scene:
+        first = self.staged(scene)
+        return Scene(first.kernel, {**scene.outputs, COPY: first.outputs[0]})
+
+    move: ClassVar[type[BlockMove]]
+    """The step that brings the copy into the loop."""
+
+    def copied(self) -> StagedCopy:
+        """The step that makes the copy."""
+        raise AssertionError(f"{type(self).__name__} copies nothing.")
+
+    def staged(self, scene: Scene) -> Edited:
+        """The copy, before it is brought into the loop."""
+        return self.copied().edit(scene)
+
+
+@primitive("read_at")
+@frozen(eq=False)
+class ReadAt(CopyAt):
+    """A loop, a block inside it, and a buffer that it reads; gives the block that copies."""
+
+    move = ComputeAt
+
+    def copied(self) -> StagedCopy:
         return CacheRead(self.block, self.index, self.scope, (self.block,))
 
-    def _halfway(self, scene: Scene) -> Scene:
-        first = _staged(scene.kernel, scene.block(self.block).node.label, self.index, self.scope)
-        return Scene(first.kernel, {**scene.outputs, COPY: first.outputs[0]})
+    def staged(self, scene: Scene) -> Edited:
+        return _staged(scene.kernel, scene.block(self.block).node.label, self.index, self.scope)
 
 
 @lru_cache(maxsize=16)

@@ -30,8 +30,7 @@ class ReaderLoop(Instruction):
     number: Number
 
     def check(self, scene: Scene) -> Problem | None:
-        around = loops_of_reader(scene, self.block)
-        if isinstance(around, Problem):
+        if isinstance(around := loops_of_reader(scene, self.block), Problem):
             return around
         number = scene.number(self.number)
         if not 0 <= number < len(around):
@@ -50,8 +49,7 @@ def loops_of_reader(scene: Scene, block: Handle) -> tuple[For, ...] | Problem:
     """The loops around the first block that reads what a block writes, outermost first."""
     site = scene.block(block)
     label = site.node.label
-    readers = consumers(scope_of(scene.kernel, site), label)
-    if not readers:
+    if not (readers := consumers(scope_of(scene.kernel, site), label)):
         expected = "a block of its scope that reads what it writes"
         return Problem("has-consumers", f"the block {label}", expected, "none")
     return scene.map.blocks[readers[0].label].loops

@@ -76,19 +76,16 @@ class Reindex(Instruction):
     def check(self, scene: Scene) -> Problem | None:
         kernel, site = scene.kernel, scene.block(self.block)
         block, where = site.node, f"the block {site.node.label}"
-        odd = only_loops(scene, site)
-        if odd is not None:
+        if (odd := only_loops(scene, site)) is not None:
             return odd
-        buffer = buffer_of(scene, self.block, self.side, self.index)
-        if isinstance(buffer, Problem):
+        if isinstance(buffer := buffer_of(scene, self.block, self.side, self.index), Problem):
             return buffer
         problem = known_scope(self.scope, where)
         if problem is None and self.map is not None:
             problem = unfit(self.map, kernel, len(block.vars), where)
         if problem is not None:
             return problem
-        place = _place(block, buffer)
-        if place is None:
+        if (place := _place(block, buffer)) is None:
             expected = f"one place of {buffer.name} that does not depend on data"
             return Problem("one-place", where, expected, "several, or one that does")
         if not stays_inside(block, buffer):
@@ -156,8 +153,7 @@ class Reindex(Instruction):
         where = f"the block {block.label}"
         expected = "a map of which the results tell the variables of the access"
         problem = Problem("injective", where, expected, "that is not shown")
-        shape = image_shape(self.map, block.extents)
-        if shape is None:
+        if (shape := image_shape(self.map, block.extents)) is None:
             return problem
         loops = zip(self.map.vars, block.extents, strict=True)
         told = iteration_map(loops, self.map.results, shape).recovered(self.map.results)
@@ -168,8 +164,7 @@ class Reindex(Instruction):
 
     def _unwritable(self, site: Site[Block]) -> Problem | None:
         block, where = site.node, f"the block {site.node.label}"
-        problem = steady(block)
-        if problem is not None:
+        if (problem := steady(block)) is not None:
             return problem
         if not bindings_of(site).surjective:
             expected = "loops in which each instance of the block runs"
@@ -201,8 +196,7 @@ class Reindex(Instruction):
                 return front_of(scope)
             expected = f"all of {buffer.name} to be written before it is copied"
             return Problem("covered", where, expected, "that is not shown")
-        place = _apart(writers[0], [mine])
-        if isinstance(place, Problem):
+        if isinstance(place := _apart(writers[0], [mine]), Problem):
             return place
         box = reached([mine], buffer, (), EMPTY, written=False)
         if steady(writers[0].block) or not is_written(writers[0], (), box, EMPTY):

@@ -41,13 +41,11 @@ class Reorder(Instruction):
     loops: tuple[Handle, ...]
 
     def check(self, scene: Scene) -> Problem | None:
-        sites = [scene.loop(each) for each in self.loops]
-        if not sites:
+        if not (sites := [scene.loop(each) for each in self.loops]):
             return Problem("count", "reorder", "at least one loop", "none")
         if len({site.node for site in sites}) != len(sites):
             return Problem("once", "reorder", "each loop once", "a loop named twice")
-        span = spanned(sites)
-        if isinstance(span, Problem):
+        if isinstance(span := spanned(sites), Problem):
             return span
         order = permuted(span, [site.node for site in sites])
         inside: set[ScalarVar] = set()

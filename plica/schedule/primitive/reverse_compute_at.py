@@ -35,47 +35,33 @@ from plica.analysis.region import Box
 from plica.analysis.site import Above
 from plica.core.name import Name
 from plica.ir.loop.scalar import Add, Buffer, Le, Lit, Lt, Scalar, ScalarVar, Sub
-from plica.ir.loop.statement import Block, For, Kernel, Stmt
+from plica.ir.loop.statement import Block, For, Kernel
 from plica.ir.type.dim import known
-from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import FlowStage, common, depth_of, stages, unfinished
 from plica.schedule.handle import Handle
-from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.move import LAST, MovePlan, is_under, movable, moved, place_in, unavailable
+from plica.schedule.instruction import Instruction, Scene, primitive
+from plica.schedule.move import (
+    LAST,
+    BlockMove,
+    MovePlan,
+    is_under,
+    movable,
+    moved,
+    place_in,
+    unavailable,
+)  # fmt: skip
 from plica.schedule.problem import Problem
-from plica.schedule.scope_edit import ValueSpan, nest_of, reworked, with_scope
+from plica.schedule.scope_edit import ValueSpan, nest_of
 from plica.schedule.touched_box import is_written, reached, stays_inside
 
 
 @primitive("reverse_compute_at")
 @frozen(eq=False)
-class ReverseComputeAt(Instruction):
+class ReverseComputeAt(BlockMove):
     """A block into a loop of its producers; gives nothing."""
 
-    block: Handle
-    loop: Handle
-    index: int = LAST
-
-    def check(self, scene: Scene) -> Problem | None:
-        plan = self.plan(scene)
-        return plan if isinstance(plan, Problem) else unsafe_after(self, scene)
-
-    def edit(self, scene: Scene) -> Edited:
-        plan = self.plan(scene)
-        assert isinstance(plan, MovePlan)
-        site = scene.block(self.block)
-
-        def change(block: Block) -> Stmt | None:
-            return None if block is site.node else block
-
-        scope = scope_of(scene.kernel, site)
-        new = reworked(scope, change, plan.place, plan.nest)
-        return Edited(with_scope(scene.kernel, site, new))
-
-    def plan(self, scene: Scene) -> MovePlan | Problem:
-        """The new place and loops of the block."""
-        label, loop = scene.block(self.block).node.label, scene.loop(self.loop).node
-        return _planned(scene.kernel, label, loop.var, self.index)
+    def planned(self, kernel: Kernel, label: Name, var: ScalarVar) -> MovePlan | Problem:
+        return _planned(kernel, label, var, self.index)
 
 
 @lru_cache(maxsize=256)
@@ -83,8 +69,7 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> MovePla
     scene = Scene(kernel, {})
     site, target = scene.map.blocks[label], scene.map.loops[var]
     scope = scope_of(kernel, site)
-    problem = movable(scope, site, target)
-    if problem is not None:
+    if (problem := movable(scope, site, target)) is not None:
         return problem
     every = stages(scope)
     order = list(every)
@@ -138,8 +123,7 @@ def _spans(
     outer = context_of(above[: depth_of(above, ())])
     found: dict[ScalarVar, ValueSpan | None] | None = None
     for buffer, maker in makers:
-        problem = unfinished(maker, shared)
-        if problem is not None:
+        if (problem := unfinished(maker, shared)) is not None:
             return problem
         box = reached([maker], buffer, shared, context, written=True)
         every_read = reached([mine], buffer, (), outer, written=False)

@@ -69,8 +69,7 @@ class ReverseComputeInline(Instruction):
         every = list(stages(scope).values())
         mine = next(each for each in every if each.block is block)
         made = [b for b in mine.inputs if any(b in e.writes for e in every)]
-        problem = _between(scene, site, mine, every, made)
-        if problem is not None:
+        if (problem := _between(scene, site, mine, every, made)) is not None:
             return problem
         if not bindings_of(site).surjective:
             expected = "loops in which each instance of the block runs"
@@ -107,8 +106,7 @@ def _between(
 ) -> Problem | None:
     """What is wrong with the buffer through which the block gets its input."""
     block, where = mine.block, f"the block {mine.block.label}"
-    candidates = [each for each in made if _loads(block, each) is not None]
-    if not candidates:
+    if not any(_loads(block, each) is not None for each in made):
         expected = "an input that it loads at its variables, each once"
         word = "plain-load" if made else "one-producer"
         return Problem(word, where, expected, f"{len(made)} inputs made in the scope")
@@ -235,9 +233,7 @@ def _with_input(value: Scalar, buffer: Buffer, made: Scalar) -> Scalar:
     def each(node: Term) -> Term:
         return made if isinstance(node, Load) and node.buffer is buffer else node
 
-    found = map_bottom_up(each, value)
-    assert isinstance(found, Scalar)
-    return found
+    return map_bottom_up(each, value)
 
 
 def _outside(
@@ -262,7 +258,6 @@ def _outside(
             for condition in (Le(index(0), place), Lt(place, size)):
                 if not can_prove(condition, inner):
                     term = substitute(condition, values)
-                    assert isinstance(term, Scalar)
                     found[term] = None
     return list(found)
 

@@ -24,8 +24,6 @@ speaks of loops of both kinds), `no-reduce-thread` (no other reduce loop is over
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from attrs import frozen
 
 from plica.analysis.index import EMPTY, can_prove
@@ -70,14 +68,11 @@ class Rfactor(Instruction):
     def check(self, scene: Scene) -> Problem | None:
         loop = scene.loop(self.loop)
         where = f"the loop {loop.node.var.name}"
-        problem = plain_loop(loop.node)
-        if problem is not None:
+        if (problem := plain_loop(loop.node)) is not None:
             return problem
-        site = block_below(scene, loop)
-        if site is None:
+        if (site := block_below(scene, loop)) is None:
             return Problem("one-block", where, "one block inside it, and nothing else", "another")
-        problem = reduction_body(site.node)
-        if problem is not None:
+        if (problem := reduction_body(site.node)) is not None:
             return problem
         return self.shaped(scene, site, loop.node) or self.apart(scene, site, loop.node)
 
@@ -162,7 +157,7 @@ class Rfactor(Instruction):
         }
         for at, kind in enumerate(block.kinds):
             if kind == "reduce":
-                values[block.vars[at]] = _valued(block.bindings[at], meant)
+                values[block.vars[at]] = substitute(block.bindings[at], meant)
         partial = self._partial(site, loop, made, axis, values, meant, own, part, inner)
         label = fresh_label(kernel, f"{block.label}_rf")
         partial = with_parts(partial, label=label)
@@ -175,9 +170,9 @@ class Rfactor(Instruction):
             vars=(*[block.vars[at] for at in spatial], total),
             extents=(*[block.extents[at] for at in spatial], loop.extent),
             kinds=(*["spatial" for _ in spatial], "reduce"),
-            bindings=(*[_valued(block.bindings[at], moved) for at in spatial], moved[loop.var]),
+            bindings=(*[substitute(block.bindings[at], moved) for at in spatial], moved[loop.var]),
             predicate=all_of(
-                _valued(each, moved)
+                substitute(each, moved)
                 for each in conjuncts(block.predicate)
                 if free_vars(each).isdisjoint({loop.var, *[e.var for e in reducing]})
             ),
@@ -213,11 +208,11 @@ class Rfactor(Instruction):
         assert isinstance(store, Store)
         word = reducer(block)
         start, _ = MEANING[word]  # type: ignore[index]  # checked
-        indices = tuple([_valued(each, values) for each in store.indices])
+        indices = tuple([substitute(each, values) for each in store.indices])
         place = _with(indices, axis, part)
         taken = update(store)
         assert taken is not None
-        value = _valued(taken, values)
+        value = substitute(taken, values)
         reducing = [each for each in reduce_loops(site) if each is not loop]
         zero: dict[ScalarVar, Scalar] = {each.var: index(0) for each in reducing}
         kept, guards = [], []
@@ -225,10 +220,10 @@ class Rfactor(Instruction):
         for each in conjuncts(block.predicate):
             # The init runs in the first iteration of the inner loops, so where that is left out
             # the block must run nevertheless, and take nothing.
-            if free_vars(each).isdisjoint(meant) or can_prove(_valued(each, zero), inside):
+            if free_vars(each).isdisjoint(meant) or can_prove(substitute(each, zero), inside):
                 kept.append(each)
             else:
-                guards.append(_valued(each, meant))
+                guards.append(substitute(each, meant))
         if guards:
             value = Select(all_of(guards), value, start(made.dtype))
         spatial = [at for at, kind in enumerate(block.kinds) if kind == "spatial"]
@@ -253,12 +248,6 @@ def _joined(like: Store, value: Scalar) -> Store:
 
 def _with(terms: tuple[Scalar, ...], axis: int, one: Scalar) -> tuple[Scalar, ...]:
     return (*terms[:axis], one, *terms[axis:])
-
-
-def _valued(term: Scalar, values: Mapping[ScalarVar, Scalar]) -> Scalar:
-    found = substitute(term, values)
-    assert isinstance(found, Scalar)
-    return found
 
 
 def block_below(scene: Scene, site: Site[For]) -> Site[Block] | None:

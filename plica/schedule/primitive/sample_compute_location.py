@@ -35,8 +35,7 @@ class SampleComputeLocation(Sampling):
     block: Handle
 
     def check(self, scene: Scene) -> Problem | None:
-        around = loops_of_reader(scene, self.block)
-        if isinstance(around, Problem):
+        if isinstance(around := loops_of_reader(scene, self.block), Problem):
             return around
         if not self.places(scene):
             where = f"the block {scene.block(self.block).node.label}"

@@ -37,11 +37,9 @@ class SetScope(Instruction):
     scope: str
 
     def check(self, scene: Scene) -> Problem | None:
-        buffer = written_by(scene, self.block, self.number)
-        if isinstance(buffer, Problem):
+        if isinstance(buffer := written_by(scene, self.block, self.number), Problem):
             return buffer
-        problem = intermediate(scene, buffer)
-        if problem is not None:
+        if (problem := intermediate(scene, buffer)) is not None:
             return problem
         if not is_scope(self.scope):
             names = [each.name for each in scopes()]
@@ -81,7 +79,7 @@ def with_buffer(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
     while stack:
         stmt, above = stack.pop()
         if isinstance(stmt, Alloc) and stmt.buffer is old:
-            body: Stmt = substitute(stmt.body, {old: new})  # type: ignore[assignment]  # a statement
+            body: Stmt = substitute(stmt.body, {old: new})
             return with_body(kernel, rebuilt(above, Alloc(new, body)))
         inside = substatements(stmt)
         for position in range(len(inside) - 1, -1, -1):

@@ -52,8 +52,7 @@ class Split(Instruction):
     def check(self, scene: Scene) -> Problem | None:
         loop = scene.loop(self.loop).node
         where = f"the loop {loop.var.name}"
-        problem = plain_loop(loop)
-        if problem is not None:
+        if (problem := plain_loop(loop)) is not None:
             return problem
         factors = self.numbers(scene)
         positive = all(each is None or each > 0 for each in factors)
@@ -89,11 +88,11 @@ class Split(Instruction):
             value = value * extent + var
         body = substitute(loop.body, {loop.var: value})
         if not self.exact(loop, factors):
-            body = guarded(body, Lt(value, loop.extent))  # type: ignore[arg-type]  # a term keeps its sort
+            body = guarded(body, Lt(value, loop.extent))
         context = context_of(site.above)
         for var, extent in zip(variables, extents, strict=True):
             context = context.loop(var, extent)
-        body = tidied(body, frozenset(variables), context)  # type: ignore[arg-type]  # a term keeps its sort
+        body = tidied(body, frozenset(variables), context)
         for var, extent in zip(reversed(variables), reversed(extents), strict=True):
             body = For(var, extent, "serial", body)
         return Edited(replace(scene.kernel, site, body), tuple(variables))

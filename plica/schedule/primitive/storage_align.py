@@ -41,11 +41,9 @@ class StorageAlign(Instruction):
     offset: int
 
     def check(self, scene: Scene) -> Problem | None:
-        buffer = written_by(scene, self.block, self.number)
-        if isinstance(buffer, Problem):
+        if isinstance(buffer := written_by(scene, self.block, self.number), Problem):
             return buffer
-        problem = intermediate(scene, buffer)
-        if problem is not None:
+        if (problem := intermediate(scene, buffer)) is not None:
             return problem
         where, rank = f"the buffer {buffer.name}", len(buffer.shape)
         if buffer.strides:

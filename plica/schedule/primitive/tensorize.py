@@ -79,8 +79,7 @@ class Tensorize(Instruction):
             place = scene.block(self.target)
             return _tensorized(scene.kernel, place.node, place.above, intrinsic)
         site = scene.loop(self.target)
-        block = blockized(scene.kernel, site)
-        if isinstance(block, Problem):
+        if isinstance(block := blockized(scene.kernel, site), Problem):
             return block
         return _tensorized(scene.kernel, block, site.above, intrinsic)
 
@@ -95,22 +94,18 @@ def _tensorized(
     kernel: Kernel, block: Block, above: Above, intrinsic: TensorIntrinsic
 ) -> Block | Problem:
     where = f"the block {block.label}"
-    meaning = described(intrinsic)
-    if isinstance(meaning, str):
+    if isinstance(meaning := described(intrinsic), str):
         expected = f"a meaning of {intrinsic.name} that is stores in loops"
         return Problem("describable", where, expected, meaning)
     context = context_of((*above, (block, 0)))
-    body = nests_of(block.body, context)
-    if isinstance(body, str):
+    if isinstance(body := nests_of(block.body, context), str):
         return Problem("match", where, f"stores in loops, as {intrinsic.name} means", body)
     init: Stmt | None = block.init
     if init is not None and len(meaning.nests) > len(body):
-        whole = _from_the_start(block, init, body, context)
-        if isinstance(whole, str):
+        if isinstance(whole := _from_the_start(block, init, body, context), str):
             return Problem("match", where, f"the init that {intrinsic.name} means", whole)
         body, init = whole, None
-    found = matched(body, meaning)
-    if isinstance(found, MatchFailure):
+    if isinstance(found := matched(body, meaning), MatchFailure):
         return Problem("match", where, found.expected, found.found)
     for param in meaning.params:
         region = found.regions[param.name]

@@ -72,11 +72,9 @@ class TransformBlockLayout(Instruction):
             if not isinstance(stmt, For):
                 found = "its loops hold something else"
                 return Problem("alone", where, "loops in which nothing else stands", found)
-            problem = plain_loop(stmt)
-            if problem is not None:
+            if (problem := plain_loop(stmt)) is not None:
                 return problem
-        problem = unfit(self.map, scene.kernel, len(block.vars), where)
-        if problem is not None:
+        if (problem := unfit(self.map, scene.kernel, len(block.vars), where)) is not None:
             return problem
         if not is_bijective(self.map, block.extents):
             expected = "a map that fills the box of its results, one to one"

@@ -62,15 +62,12 @@ class TransformLayout(Instruction):
     assume_injective: bool = False
 
     def check(self, scene: Scene) -> Problem | None:
-        buffer = buffer_of(scene, self.block, self.side, self.index)
-        if isinstance(buffer, Problem):
+        if isinstance(buffer := buffer_of(scene, self.block, self.side, self.index), Problem):
             return buffer
         where = f"the buffer {buffer.name}"
-        problem = unfit(self.map, scene.kernel, len(buffer.shape), where)
-        if problem is not None:
+        if (problem := unfit(self.map, scene.kernel, len(buffer.shape), where)) is not None:
             return problem
-        problem = self.unproved(buffer, where)
-        if problem is not None:
+        if (problem := self.unproved(buffer, where)) is not None:
             return problem
         (other,) = fresh_names(scene.kernel, [buffer.name])  # or its shape may be what it was
         new = rename(self.place(scene, buffer), other)

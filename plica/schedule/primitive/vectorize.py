@@ -32,8 +32,7 @@ class Vectorize(Instruction):
 
     def check(self, scene: Scene) -> Problem | None:
         site = scene.loop(self.loop)
-        problem = serial(site.node)
-        if problem is not None:
+        if (problem := serial(site.node)) is not None:
             return problem
         if known(site.node.extent) is None:
             where = f"the loop {site.node.var.name}"

@@ -20,45 +20,23 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from plica.schedule.concurrent import unsafe_after
 from plica.schedule.handle import Handle
-from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.instruction import Instruction, primitive
+from plica.schedule.primitive.cache_read import StagedCopy
 from plica.schedule.primitive.cache_write import CacheWrite
-from plica.schedule.primitive.read_at import COPY, not_around
+from plica.schedule.primitive.read_at import CopyAt
 from plica.schedule.primitive.reverse_compute_at import ReverseComputeAt
-from plica.schedule.problem import Problem
 
 
 @primitive("write_at")
 @frozen(eq=False)
-class WriteAt(Instruction):
+class WriteAt(CopyAt):
     """A loop, a block inside it, and a buffer that it writes; gives the block that copies out."""
 
-    gives = "one"
+    move = ReverseComputeAt
 
-    loop: Handle
-    block: Handle
-    index: int
-    scope: str
-
-    def check(self, scene: Scene) -> Problem | None:
-        problem = not_around(scene, self.loop, self.block) or self._copied().wrong(scene)
-        if problem is not None:
-            return problem
-        plan = ReverseComputeAt(COPY, self.loop).plan(self._halfway(scene))
-        return plan if isinstance(plan, Problem) else unsafe_after(self, scene)
-
-    def edit(self, scene: Scene) -> Edited:
-        half = self._halfway(scene)
-        done = ReverseComputeAt(COPY, self.loop).edit(half)
-        return Edited(done.kernel, (half.outputs[COPY],))
-
-    def _copied(self) -> CacheWrite:
+    def copied(self) -> StagedCopy:
         return CacheWrite(self.block, self.index, self.scope)
-
-    def _halfway(self, scene: Scene) -> Scene:
-        first = self._copied().edit(scene)
-        return Scene(first.kernel, {**scene.outputs, COPY: first.outputs[0]})
 
 
 def write_at(loop: Handle, block: Handle, index: int, scope: str = "global") -> Instruction:

@@ -125,8 +125,7 @@ def _sizes(of: ConvTiling) -> Decision:
 
 def tiling_of(space: Space, point: Point) -> ConvTiling:
     """The tiling that a point stands for."""
-    found = decided(space.sketches[point.sketch].name, space.trace(point))
-    if found is None:
+    if (found := decided(space.sketches[point.sketch].name, space.trace(point))) is None:
         raise CompilerBug("a space of tilings has a trace that decides on none")
     return found
 

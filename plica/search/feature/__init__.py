@@ -1,7 +1,5 @@
 """Features of schedules: numbers from which a model tells how fast they are."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from plica.runtime.late import lazily

@@ -224,8 +224,7 @@ class Featuriser:
             if one in tried:
                 continue
             tried.add(one)
-            nests = self._nests(one)
-            if nests is not None:
+            if (nests := self._nests(one)) is not None:
                 chosen[one] = nests
             if len(chosen) == wanted:
                 break
@@ -238,8 +237,7 @@ class Featuriser:
 
     def _like_another(self, which: Class) -> CompiledFeatures | None:
         """The formulas of another class, if a few points of this one are as they say."""
-        others = [each for each in self._classes.values() if each is not None]
-        if not others:
+        if not (others := [each for each in self._classes.values() if each is not None]):
             return None
         points, nests = self._examples(which, FEWER)
         if not points:
@@ -263,8 +261,7 @@ class Featuriser:
         wanted = min(EXAMPLES + len(self._columns()), MOST)
         points, nests = self._examples(which, wanted)
         for number in range(1, AGAIN + 1):
-            made = self._from_examples(points, nests)
-            if made is None:
+            if (made := self._from_examples(points, nests)) is None:
                 return None
             others, found = self._examples(which, MORE, number)
             if self._agree(made, others, found):
@@ -288,8 +285,7 @@ class Featuriser:
             column = given[:, number]
             key = column.tobytes()
             if key not in memo:
-                found = basis.formula(column, tuple(memo.values()))
-                if found is None:
+                if (found := basis.formula(column, tuple(memo.values()))) is None:
                     return None
                 memo[key] = found
         formulas = [memo[given[:, number].tobytes()] for number in range(given.shape[1])]

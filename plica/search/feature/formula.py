@@ -89,8 +89,7 @@ class Basis:
             return constant(0.0)
         if (values[given] == values[given][0]).all():
             return constant(float(values[given][0]))
-        found = self._line(given, values)
-        if found is not None:
+        if (found := self._line(given, values)) is not None:
             return FeatureFormula((found,))
         for each in dict.fromkeys(known):
             if len(each.factors) != 1 or not each.factors[0].entries:

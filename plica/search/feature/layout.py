@@ -128,8 +128,7 @@ def aligned(samples: Sequence[Nests]) -> StoreLayout | None:
             for loop in each.loops:
                 if kinds.setdefault(loop.key, loop.kind) != loop.kind:
                     return None
-        loops = _merged([[loop.key for loop in each.loops] for each in alike])
-        if loops is None:
+        if (loops := _merged([[loop.key for loop in each.loops] for each in alike])) is None:
             return None
         touches = [
             _touch([each.accesses[n] for each in alike], loops, buffers)

@@ -153,8 +153,7 @@ def _stored(
 def _invoked(stmt: st.Invoke, here: _Around) -> NestFeature | None:
     """An intrinsic of many elements counts as loops over the largest box it touches."""
     touched = [each for each in accesses_of(stmt) if None not in each.starts]
-    target = next((each.buffer for each in touched if each.written), None)
-    if target is None:
+    if (target := next((each.buffer for each in touched if each.written), None)) is None:
         return None
     boxes = [[_size(extent) for extent in each.extents] for each in touched]
     widest = max(boxes, key=_product)
@@ -185,8 +184,7 @@ def _loops(here: _Around) -> tuple[LoopFeature, ...]:
 
 
 def _room(buffer: sc.Buffer, here: _Around) -> AllocationFeature:
-    around = here.rooms.get(buffer)
-    if around is None:
+    if (around := here.rooms.get(buffer)) is None:
         return AllocationFeature(0.0, 1.0, frozenset())
     size = _product([_size(each) for each in buffer.shape]) * buffer.dtype.bytes
     times = _product([extent for _, extent, _ in around])
@@ -273,8 +271,7 @@ def reaches_of(index: sc.Scalar, sizes: Sizes, bound: Mapping[sc.ScalarVar, sc.S
         if node in forms:
             stack.pop()
             continue
-        missing = [each for each in _parts(node, bound) if each not in forms]
-        if missing:
+        if missing := [each for each in _parts(node, bound) if each not in forms]:
             stack += missing
             continue
         forms[node] = _form(node, forms, moves, sizes, bound)

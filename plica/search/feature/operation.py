@@ -46,8 +46,7 @@ def operations(value: sc.Scalar | None) -> Operations:
         node = stack.pop()
         if not _reads(node):
             continue
-        kind = _kind(node)
-        if kind is not None:
+        if (kind := _kind(node)) is not None:
             counts[_NUMBER[kind]] += 1
         for each in _operands(node):
             if each not in seen:

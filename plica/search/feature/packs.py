@@ -78,8 +78,7 @@ class SpaceFeaturiser:
         """The packs of some points, in their order."""
         found: list[Floats] = [np.zeros((0, WIDTH))] * len(points)
         for number, featuriser in enumerate(self.featurisers):
-            mine = [at for at, point in enumerate(points) if point.sketch == number]
-            if not mine:
+            if not (mine := [at for at, point in enumerate(points) if point.sketch == number]):
                 continue
             rows, owner = featuriser.of([points[at] for at in mine])
             ends = np.searchsorted(owner, np.arange(len(mine) + 1))

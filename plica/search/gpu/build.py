@@ -30,8 +30,7 @@ MOST_ARGUMENTS: Final = 1024
 
 def gpu_target_of(job: MeasureJob) -> GpuTarget:
     """The GPU a job is for."""
-    found = parse_gpu(job.target)
-    if found is None:
+    if (found := parse_gpu(job.target)) is None:
         raise CompilerBug(f"The job is for {job.target}, which is no GPU.")
     return found
 

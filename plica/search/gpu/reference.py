@@ -75,8 +75,7 @@ def _on_processor(job: MeasureJob, target: str, machine: Machine) -> MeasureJob:
     plain = evolve(job, form=from_kernel(whole), trace=Trace(()), target=target)
     if operations(whole) < MUCH or not job.reassociates:
         return plain
-    found = formed(job.work, Facts(job.constant, contract=reassociates), machine)
-    if found is None:
+    if (found := formed(job.work, Facts(job.constant, contract=reassociates), machine)) is None:
         return plain
     trace = default_trace(begun(found.stages, job.constant).kernel, machine)
     return plain if trace is None else evolve(plain, form=found.stages, trace=trace)

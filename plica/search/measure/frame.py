@@ -38,11 +38,9 @@ def to_bytes(of: MessageFrame) -> bytes:
 
 def read(stream: IO[bytes]) -> MessageFrame | None:
     """The next frame; None where the stream ends, even in the middle of one."""
-    size = _exactly(stream, 8)
-    if size is None:
+    if (size := _exactly(stream, 8)) is None:
         return None
-    text = _exactly(stream, struct.unpack("<Q", size)[0])
-    if text is None:
+    if (text := _exactly(stream, struct.unpack("<Q", size)[0])) is None:
         return None
     head = json.loads(text)
     blobs = [_exactly(stream, int(each)) for each in head.pop("blobs")]
@@ -56,8 +54,7 @@ def _exactly(stream: IO[bytes], size: int) -> bytes | None:
         return None
     parts: list[bytes] = []
     while size:
-        part = stream.read(size)
-        if not part:
+        if not (part := stream.read(size)):
             return None
         parts.append(part)
         size -= len(part)

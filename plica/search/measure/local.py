@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Final, Protocol
 
 from attrs import frozen
@@ -134,12 +133,7 @@ class LocalMeasurer:
     def __enter__(self) -> LocalMeasurer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _others(self) -> list[int]:

@@ -74,8 +74,7 @@ def run(asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
     except PlicaError as error:  # the work itself has no value, or no code of it is loaded
         return _failure("refused", "reference", error.diagnostics[0].message, start)
     try:
-        wrong = difference(job, code)
-        if wrong:
+        if wrong := difference(job, code):
             return _failure("wrong", "validate", wrong, start)
         validated = perf_counter()
         with stopped(asked.head["others"]):

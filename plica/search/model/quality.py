@@ -42,8 +42,7 @@ def pairwise_accuracy(scores: Floats, costs: Floats, noise: float = 0.0) -> floa
 
 def recall(scores: Floats, costs: Floats, most: int = 30) -> float:
     """The part of the best `most` that are among the `most` of the highest scores."""
-    most = min(most, len(costs))
-    if not most:
+    if not (most := min(most, len(costs))):
         return 1.0
     best = set(np.argsort(costs, kind="stable")[:most].tolist())
     chosen = np.argsort(-scores, kind="stable")[:most].tolist()

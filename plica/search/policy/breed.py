@@ -106,12 +106,10 @@ def changed(space: Space, one: Point, other: Point, random: Random) -> Point:
 
 def nudged(space: Space, point: Point, random: Random) -> Point:
     """One decision moved to a neighbour of it."""
-    supports = space.sketches[point.sketch].supports
-    if not supports:
+    if not (supports := space.sketches[point.sketch].supports):
         return point
     at = random.randrange(len(supports))
-    near = supports[at].neighbours(point.decisions[at])
-    if not near:
+    if not (near := supports[at].neighbours(point.decisions[at])):
         return point
     decisions = (*point.decisions[:at], random.choice(near), *point.decisions[at + 1 :])
     return Point(point.sketch, decisions)

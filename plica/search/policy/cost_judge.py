@@ -122,8 +122,7 @@ def stores(machine: Machine) -> Features:
 
     def features(space: Space, points: Sequence[Point]) -> Packs:
         featuriser, kept = reckoned(space)
-        missing = [each for each in dict.fromkeys(points) if each not in kept]
-        if missing:
+        if missing := [each for each in dict.fromkeys(points) if each not in kept]:
             if len(kept) > MOST_KEPT:
                 kept.clear()
             packs = featuriser.of(missing)

@@ -55,8 +55,7 @@ class Descent:
             return memory, [memory.at]
         memory = descended(known, memory)
         while memory.reach <= self.reach:
-            left = [each for each in around(known, memory) if each not in known.taken]
-            if left:
+            if left := [each for each in around(known, memory) if each not in known.taken]:
                 random.shuffle(left)
                 return memory, left[: self.batch]
             memory = evolve(memory, reach=memory.reach + 1)

@@ -57,8 +57,7 @@ def told(space: Space, lessons: Sequence[Lesson], likeness: Likeness) -> list[Po
     for lesson in near:
         mine: dict[Point, None] = {}
         for each in lesson.ranked:
-            found = transported(each, lesson.space, space)
-            if found is not None:
+            if (found := transported(each, lesson.space, space)) is not None:
                 mine[found] = None
             if len(mine) == TOLD:
                 break
@@ -82,8 +81,7 @@ def transported(point: Point, of: Space, into: Space) -> Point | None:
 
 def nearest(of: Support, decision: Decision, default: Decision = ()) -> Decision:
     """The member that is most like a decision; the default where none has as many parts."""
-    alike = [each for each in of.members if len(each) == len(decision)]
-    if not alike:
+    if not (alike := [each for each in of.members if len(each) == len(decision)]):
         return default
     inner = 1 if isinstance(of, Tiles) and len(decision) > 1 else 0
     return min(alike, key=lambda each: (_apart(each[inner:], decision[inner:]), each))

@@ -23,7 +23,6 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Final, NoReturn
 
 from plica.core.diagnostic import Malformed
@@ -146,12 +145,7 @@ class Database(RecordSource):
     def __enter__(self) -> Database:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # --- the file ---------------------------------------------------------------------------------

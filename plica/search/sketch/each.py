@@ -26,20 +26,11 @@ from plica.analysis.site import map_of
 from plica.core.collector import paused
 from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type.dim import known
+from plica.schedule import primitive as pr
 from plica.schedule.default.machine import Machine
 from plica.schedule.do import Body, decided, do, run
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision
-from plica.schedule.primitive import (
-    block,
-    fuse,
-    loops,
-    parallel,
-    sample_tuple,
-    split,
-    unroll,
-    vectorize,
-)
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 
@@ -67,19 +58,19 @@ def each(kernel: Kernel, machine: Machine) -> Trace | None:
 
     @do
     def schedule() -> Body:
-        one = yield block(str(of.label))
-        every: tuple[Handle, ...] = yield loops(one)
+        one = yield pr.block(str(of.label))
+        every: tuple[Handle, ...] = yield pr.loops(one)
         *outer, last = every
-        written, lanes = yield decided(sample_tuple(pairs), *pairs[0])
-        pieces, several, lane = yield split(last, (None, written, lanes))
-        yield unroll(several)
-        yield vectorize(lane)
+        written, lanes = yield decided(pr.sample_tuple(pairs), *pairs[0])
+        pieces, several, lane = yield pr.split(last, (None, written, lanes))
+        yield pr.unroll(several)
+        yield pr.vectorize(lane)
         if shares:
             around = outer or [pieces]
             whole = around[0]
             if len(around) > 1:
-                whole = yield fuse(*around)
-            yield parallel(whole)
+                whole = yield pr.fuse(*around)
+            yield pr.parallel(whole)
 
     with paused():
         try:

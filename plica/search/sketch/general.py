@@ -53,8 +53,7 @@ def row_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
 
 def row_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """The default schedule of such a kernel."""
-    found = default_trace(of, machine)
-    if found is not None:
+    if (found := default_trace(of, machine)) is not None:
         yield "default", opened(found, of, machine.registers)
 
 
@@ -71,8 +70,7 @@ def _reduces(of: Stages) -> bool:
 def _installed_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """What the forms of installed libraries make of the work."""
     for form in installed():
-        found = formed(of.stages, of.facts, machine, form.name)
-        if found is not None:
+        if (found := formed(of.stages, of.facts, machine, form.name)) is not None:
             yield form.name, found.stages
 
 
@@ -82,16 +80,14 @@ def tiling_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
         return
     if _is_plain(of.stages):
         yield "plain", in_free_order(of.stages) if of.facts.reassociates else of.stages
-    found = formed(of.stages, evolve(of.facts, contract=exact), machine)
-    if found is not None:
+    if (found := formed(of.stages, evolve(of.facts, contract=exact), machine)) is not None:
         yield "formed", found.stages
     yield from _installed_forms(of, machine)
 
 
 def tiling_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """Tiles at several levels."""
-    found = tiling(of, machine)
-    if found is not None:
+    if (found := tiling(of, machine)) is not None:
         yield "tiled", found
 
 
@@ -106,8 +102,7 @@ def each_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
 
 def each_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """Vectors along rows."""
-    found = each(of, machine)
-    if found is not None:
+    if (found := each(of, machine)) is not None:
         yield "vectors", found
 
 

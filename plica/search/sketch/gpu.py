@@ -104,8 +104,7 @@ def gpu_space_of(asked: Asked, gpu: Gpu) -> Space:
 def _space(asked: Asked, gpu: Gpu) -> Space:
     found: dict[object, Sketch] = {}
     for name, make in drafts(asked, gpu):
-        draft = make()
-        if draft is None:
+        if (draft := make()) is None:
             continue
         key = (digest(draft.form), draft.trace)
         if key not in found:
@@ -206,8 +205,7 @@ def _default(asked: Asked, gpu: Gpu) -> Draft | None:
 
 def _by_form(asked: Asked, form: Form, gpu: Gpu) -> Draft | None:
     for made in reach((form,), asked.stages, asked.facts, gpu):
-        found = template_of(form.name)(_rest(made.stages, asked), gpu)
-        if found is not None:
+        if (found := template_of(form.name)(_rest(made.stages, asked), gpu)) is not None:
             return Draft(made.stages, found[0])
     return None
 

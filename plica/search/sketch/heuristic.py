@@ -36,8 +36,7 @@ LARGE: Final = 1 << 40
 
 def forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The form of the default schedule, then every other that applies."""
-    first = formed(of.stages, of.facts, machine)
-    if first is None:
+    if (first := formed(of.stages, of.facts, machine)) is None:
         return
     every = list(_each(of, machine))
     # A record finds its form by this name, also once another form is the default.
@@ -55,15 +54,13 @@ def narrow_forms(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
 def _each(of: Asked, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """What each form makes of some stages by itself."""
     for form in (*FORMS, *installed()):
-        found = formed(of.stages, of.facts, machine, form.name)
-        if found is not None:
+        if (found := formed(of.stages, of.facts, machine, form.name)) is not None:
             yield form.name, found.stages
 
 
 def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """The default schedules for machines that might be, and variants of the first."""
-    first = default_trace(of, machine)
-    if first is None:
+    if (first := default_trace(of, machine)) is None:
         return
     yield "default", opened(first, of, machine.registers)
     yield from _open_variants("", first, of, machine)
@@ -83,15 +80,13 @@ def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
         found = default_trace(of, other)
         if found is not None and found is not first:
             yield name, opened(found, of, machine.registers)
-    fewer = _legal(spread(first, of), of)
-    if fewer is not None:
+    if (fewer := _legal(spread(first, of), of)) is not None:
         yield "spread", opened(fewer, of, machine.registers)
 
 
 def narrow_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """The default schedule, with everything open that can be."""
-    first = default_trace(of, machine)
-    if first is not None:
+    if (first := default_trace(of, machine)) is not None:
         yield from _open_variants("", first, of, machine)
 
 
@@ -102,8 +97,7 @@ def _open_variants(
     and one term that is as it was."""
     words = [word] if word else []
     for name, variants in (("banded", banded), ("written", written)):
-        found = _legal(variants(trace, of), of)
-        if found is not None:
+        if (found := _legal(variants(trace, of), of)) is not None:
             trace = found
             words.append(name)
     if words:

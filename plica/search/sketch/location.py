@@ -16,15 +16,9 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import known
+from plica.schedule import primitive as pr
 from plica.schedule.default import Machine
 from plica.schedule.do import Body, do, trace_of
-from plica.schedule.primitive import (
-    block,
-    compute_at,
-    compute_inline,
-    reader_loop,
-    sample_compute_location,
-)
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 from plica.search.sketch_rule import Asked, SketchRule
@@ -44,12 +38,12 @@ def located_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     @do
     def located() -> Body:
         for label in reversed(labels[:-1]):
-            made = yield block(label)
+            made = yield pr.block(label)
             try:
-                number = yield sample_compute_location(made)
+                number = yield pr.sample_compute_location(made)
             except ScheduleRefused:
                 continue  # an output, or there is no such place
-            yield compute_at(made, (yield reader_loop(made, number)))
+            yield pr.compute_at(made, (yield pr.reader_loop(made, number)))
 
     found = trace_of(located, of)
     if found.decisions():
@@ -72,7 +66,7 @@ def scalar_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     def inlined() -> Body:
         for label in labels:
             try:
-                yield compute_inline((yield block(label)))
+                yield pr.compute_inline((yield pr.block(label)))
             except ScheduleRefused:
                 continue
 

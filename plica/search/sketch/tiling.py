@@ -34,27 +34,13 @@ from plica.analysis.site import Site, map_of
 from plica.core.collector import paused
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
+from plica.schedule import primitive as pr
 from plica.schedule.dataflow import stages
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.tile import best_tile
 from plica.schedule.do import Body, decided, do, run
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision
-from plica.schedule.primitive import (
-    block,
-    cache_write,
-    decompose_reduction,
-    fuse,
-    loops,
-    parallel,
-    reorder,
-    reverse_compute_at,
-    sample_perfect_tile,
-    set_scope,
-    split,
-    unroll,
-    vectorize,
-)
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 
@@ -95,43 +81,43 @@ def tiling(kernel: Kernel, machine: Machine) -> Trace | None:
 
     @do
     def schedule() -> Body:
-        sum_ = yield block(str(of.label))
+        sum_ = yield pr.block(str(of.label))
         if readers:
-            last = yield block(str(readers[0].label))
-            yield set_scope(sum_, 0, "local")
+            last = yield pr.block(str(readers[0].label))
+            yield pr.set_scope(sum_, 0, "local")
         else:
-            last = yield cache_write(sum_, 0, "local")
-        loop: tuple[Handle, ...] = yield loops(sum_)
+            last = yield pr.cache_write(sum_, 0, "local")
+        loop: tuple[Handle, ...] = yield pr.loops(sum_)
         levels: list[list[Handle]] = [[] for _ in range(6)]
         for at in spatial:
             most = WIDEST if at == spatial[-1] else STEPS
             parts: tuple[Handle, ...] = yield decided(
-                sample_perfect_tile(loop[at], 4, most), *tiles[at]
+                pr.sample_perfect_tile(loop[at], 4, most), *tiles[at]
             )
-            made: tuple[Handle, ...] = yield split(loop[at], parts)
+            made: tuple[Handle, ...] = yield pr.split(loop[at], parts)
             for level, each in zip((0, 1, 3, 5), made, strict=True):
                 levels[level].append(each)
         for at in terms:
-            parts = yield decided(sample_perfect_tile(loop[at], 2, TERMS), sizes[at], 1)
-            made = yield split(loop[at], parts)
+            parts = yield decided(pr.sample_perfect_tile(loop[at], 2, TERMS), sizes[at], 1)
+            made = yield pr.split(loop[at], parts)
             for level, each in zip((2, 4), made, strict=True):
                 levels[level].append(each)
-        yield reorder(*[each for level in levels for each in level])
-        yield reverse_compute_at(last, levels[1][-1])
-        yield decompose_reduction(sum_, levels[2][0])
+        yield pr.reorder(*[each for level in levels for each in level])
+        yield pr.reverse_compute_at(last, levels[1][-1])
+        yield pr.decompose_reduction(sum_, levels[2][0])
         for each in (*levels[5][-2:-1], levels[4][-1]):
-            yield unroll(each)
-        yield vectorize(levels[5][-1])
+            yield pr.unroll(each)
+        yield pr.vectorize(levels[5][-1])
         for one in others:
-            copy = yield block(str(one.label))
-            around: tuple[Handle, ...] = yield loops(copy)
+            copy = yield pr.block(str(one.label))
+            around: tuple[Handle, ...] = yield pr.loops(copy)
             if around:
-                yield vectorize(around[-1])
+                yield pr.vectorize(around[-1])
         if shares:
             whole = levels[0][0]
             if len(levels[0]) > 1:
-                whole = yield fuse(*levels[0])
-            yield parallel(whole)
+                whole = yield pr.fuse(*levels[0])
+            yield pr.parallel(whole)
 
     with paused():
         try:

@@ -78,8 +78,7 @@ def tiled(trace: Trace, kernel: Kernel) -> LoopOrdering | None:
 
 def turned(trace: Trace, kernel: Kernel) -> tuple[Trace, ...]:
     """The trace with the loops around the terms in other orders."""
-    of = tiled(trace, kernel)
-    if of is None:
+    if (of := tiled(trace, kernel)) is None:
         return ()
     long = [each for each in of.around if of.extents[each] > 1]
     if len(long) < 2:
@@ -98,8 +97,7 @@ def turned(trace: Trace, kernel: Kernel) -> tuple[Trace, ...]:
 
 def banded(trace: Trace, kernel: Kernel) -> tuple[Trace, ...]:
     """The trace with one of the inner loops around the terms cut into bands, which go first."""
-    of = tiled(trace, kernel)
-    if of is None:
+    if (of := tiled(trace, kernel)) is None:
         return ()
     whole = [
         each
@@ -107,8 +105,7 @@ def banded(trace: Trace, kernel: Kernel) -> tuple[Trace, ...]:
         if of.extents[each] > 1 and isinstance(trace.steps[each.step].instruction, GetLoops)
     ]
     length = of.extents[whole[0]] if whole else 1
-    band = next((each for each in range(2, length) if length % each == 0), None)
-    if band is None:
+    if (band := next((each for each in range(2, length) if length % each == 0), None)) is None:
         return ()
     loop, first = whole[0], of.around[0]
     outer, inner = Handle(of.step, 0, "loop"), Handle(of.step, 1, "loop")
@@ -147,8 +144,7 @@ def banded(trace: Trace, kernel: Kernel) -> tuple[Trace, ...]:
 
 def written(trace: Trace, kernel: Kernel) -> tuple[Trace, ...]:
     """The trace with some of the innermost terms written out, where they all have loops."""
-    of = tiled(trace, kernel)
-    if of is None:
+    if (of := tiled(trace, kernel)) is None:
         return ()
     scene = of.scenes[-1]
     for each in reversed(of.terms):
@@ -197,9 +193,7 @@ def _moved(of: Instruction, where: Callable[[Handle], Handle]) -> Instruction:
         assert isinstance(found, Term)
         return found
 
-    made = map_bottom_up(move, of)
-    assert isinstance(made, Instruction)
-    return made
+    return map_bottom_up(move, of)
 
 
 PRODUCT: Final = """

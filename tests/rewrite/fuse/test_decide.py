@@ -14,6 +14,7 @@ from tests.rewrite.fuse.graph import AT, PARAMS, X, Z, module_of, op
 
 W = Var(Name("w"), tensor((3, 3, 2, 2), "f32"))
 ROW = Var(Name("row"), tensor((4,), "f32"))
+LONG = Var(Name("long"), tensor((2, 400, 6), "f32"))
 BYTES = Var(Name("bytes"), tensor((3, 4), "i8"))
 WEIGHT = Var(Name("weight"), tensor((2, 4), "i32"))
 
@@ -36,6 +37,7 @@ CASES: dict[Reason, tuple[Expr, str, str]] = {
     "repeated":       (X + op("exp", ROW),                         "exp.0",       "add.1"),
     "reread":         (op("nn.conv", X + 1.0, W),                  "add.0",       "nn.conv.1"),
     "reordered":      (op("sum", TURNED, axis=(1,)),               "transpose.0", "sum.1"),
+    "narrow":         (op("sum", op("exp", LONG), axis=(1,)),      "exp.0",       "sum.1"),
     "row":            (X - op("max", X, axis=(3,), keepdims=True), "max.0",       "subtract.1"),
     "moved":          (X - op("max", X, axis=(1,), keepdims=True), "max.0",       "subtract.1"),
     "two-reductions": (op("sum", op("matmul", X, Z), axis=(3,)),   "matmul.0",    "sum.1"),
@@ -46,7 +48,7 @@ CASES: dict[Reason, tuple[Expr, str, str]] = {
 @pytest.mark.parametrize("reason", CASES)
 def test_reasons(reason: Reason) -> None:
     body, producer, consumer = CASES[reason]
-    edges = explain(module_of(body, *PARAMS, W, ROW, BYTES, WEIGHT))
+    edges = explain(module_of(body, *PARAMS, W, ROW, LONG, BYTES, WEIGHT))
     found = {(str(each.producer), str(each.consumer)): each for each in edges}
     assert (producer, consumer) in found, sorted(found)
     edge = found[producer, consumer]

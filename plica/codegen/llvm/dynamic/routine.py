@@ -11,28 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from plica.codegen.dynamic.program import (
-    Build,
-    CallStep,
-    ChooseStep,
-    Close,
-    Constant,
-    Drop,
-    Dup,
-    Fail,
-    FallThrough,
-    FieldStep,
-    ForceStep,
-    KernelCall,
-    OpenCell,
-    Routine,
-    RoutineRegion,
-    SelectStep,
-    Step,
-    Tail,
-    Unpack,
-    Yield,
-)
+from plica.codegen.dynamic import program as dp
 from plica.codegen.dynamic.tree import Leaf, Miss, Switch
 from plica.codegen.llvm.dynamic.convention import IN_REGISTERS, Folding, name_of, passed, word_at
 from plica.codegen.llvm.dynamic.support import class_of, meta, tensor_size
@@ -50,8 +29,7 @@ LONGER: Final = 600
 
 
 def _size(of: Scalar) -> int:
-    found = known(of)
-    if found is None:
+    if (found := known(of)) is None:
         raise CompilerBug("A tensor of an open size came as far as native code.")
     return found
 
@@ -63,7 +41,7 @@ class RoutineEmitter:
         self.folding = folding
         self.program = folding.program
         self.number = number
-        self.routine: Routine = folding.program.routines[number]
+        self.routine: dp.Routine = folding.program.routines[number]
         self.w = LlvmWriter()
         self.todo: list[tuple[int, tuple[int, ...], str]] = []
         self.length = sum(len(each.steps) for each in self.routine.regions)
@@ -162,11 +140,11 @@ class RoutineEmitter:
 
     # --- regions ---------------------------------------------------------------------------------
 
-    def region(self, region: RoutineRegion, targets: tuple[int, ...], join: str) -> None:
+    def region(self, region: dp.RoutineRegion, targets: tuple[int, ...], join: str) -> None:
         for step in region.steps:
             self.step(step)
         match region.end:
-            case Yield(registers):
+            case dp.Yield(registers):
                 values = [self.get(each) for each in registers]
                 if region.tail:
                     self.leave(values)
@@ -174,11 +152,11 @@ class RoutineEmitter:
                 for target, value in zip(targets, values, strict=True):
                     self.put(target, value)
                 self.w.do(f"br label %{join}")
-            case Tail(routine, args):
+            case dp.Tail(routine, args):
                 self.tail(routine, [self.get(each) for each in args])
-            case Fail(failure):
+            case dp.Fail(failure):
                 self.fail(1 + failure)
-            case FallThrough():
+            case dp.FallThrough():
                 if self.w.lines[-1].endswith(":"):  # a match without clauses, of which none fits
                     self.w.do("unreachable")
 
@@ -201,42 +179,42 @@ class RoutineEmitter:
         made = self.w.let(f"{kind} tailcc ptr @{name_of(self.program, routine)}({listed})")
         self.w.do(f"ret ptr {made}")
 
-    def step(self, step: Step) -> None:
+    def step(self, step: dp.Step) -> None:
         match step:
-            case KernelCall():
+            case dp.KernelCall():
                 self.launch(step)
-            case Constant(target, number):
+            case dp.Constant(target, number):
                 table = self.w.let(
                     f"load ptr, ptr {word_at(self.w, '%state', state.CONSTANTS)}, align 8"
                 )
                 self.put(target, word_at(self.w, table, 3 * number))
-            case Build(target, tag, fields):
+            case dp.Build(target, tag, fields):
                 self.build(target, tag, fields)
-            case CallStep(routine, args, targets):
+            case dp.CallStep(routine, args, targets):
                 given = [self.get(each) for each in args]
                 self.call(routine, given, (), targets)
-            case ChooseStep(condition, then, orelse, targets):
+            case dp.ChooseStep(condition, then, orelse, targets):
                 self.choose(condition, then, orelse, targets)
-            case SelectStep():
+            case dp.SelectStep():
                 self.select(step)
-            case OpenCell(cell):
+            case dp.OpenCell(cell):
                 self.w.do(f"store ptr null, ptr %c{cell}, align 8")
-            case ForceStep(cell, targets):
+            case dp.ForceStep(cell, targets):
                 self.force(cell, targets)
-            case FieldStep(target, root, path, _):
+            case dp.FieldStep(target, root, path, _):
                 value = self.along(root, path)
                 self.dup(value)
                 self.put(target, value)
-            case Dup(register):
+            case dp.Dup(register):
                 self.dup(self.get(register))
-            case Drop(register):
+            case dp.Drop(register):
                 self.drop(self.get(register))
-            case Close(cell):
+            case dp.Close(cell):
                 self.close(cell)
-            case Unpack():
+            case dp.Unpack():
                 self.unpack(step)
 
-    def launch(self, step: KernelCall) -> None:
+    def launch(self, step: dp.KernelCall) -> None:
         w = self.w
         pointers = []
         for each in step.inputs:
@@ -311,7 +289,7 @@ class RoutineEmitter:
         self.w.do(f"br i1 {test}, label %r{then}, label %r{orelse}")
         self.ways((then, orelse), targets)
 
-    def select(self, step: SelectStep) -> None:
+    def select(self, step: dp.SelectStep) -> None:
         w = self.w
         labels = w.labels(*[f"n{number}" for number in range(len(step.tree))])
         w.do(f"br label %{labels[0]}")
@@ -366,7 +344,7 @@ class RoutineEmitter:
         w.do(f"br label %{empty}")
         w.start(empty)
 
-    def unpack(self, step: Unpack) -> None:
+    def unpack(self, step: dp.Unpack) -> None:
         """Take over the fields of an object; if others own it too, they are shared."""
         w = self.w
         root = self.get(step.root)

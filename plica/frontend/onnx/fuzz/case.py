@@ -220,8 +220,7 @@ def _is_fair(node: NodeProto, values: Mapping[str, Array]) -> bool:
         x, flags = (values[name] for name in node.input)
         axis = next((each.i for each in node.attribute if each.name == "axis"), None)
         return len(flags) <= (x.size if axis is None else x.shape[axis])
-    at = POLES.get(node.op_type)
-    if at is None:
+    if (at := POLES.get(node.op_type)) is None:
         return True
     given = np.abs(np.asarray(values[node.input[at]], np.float64))
     return bool(given.min(initial=1.0) > 0.01)

@@ -198,8 +198,7 @@ def _split(c: RowChoice, x: KnownTensor) -> Drawn:
 
 def _gather(c: RowChoice, x: KnownTensor) -> Drawn:
     axis = c.axis(x)
-    size = x.array.shape[axis]
-    if not size:
+    if not (size := x.array.shape[axis]):
         return Drawn("Identity", (x,))
     if c.random.random() < 0.5:
         picked = i64(*(c.random.randrange(-size, size) for _ in range(3)))
@@ -268,8 +267,7 @@ def _quantise(c: RowChoice, x: KnownTensor) -> Drawn:
 
 
 def _choose(c: RowChoice, x: KnownTensor) -> Drawn:
-    flags = [each for each in c.known if each.array.dtype == bool]
-    if not flags:
+    if not (flags := [each for each in c.known if each.array.dtype == bool]):
         return Drawn(c.random.choice(("Greater", "LessOrEqual")), (x, c.array()))
     return Drawn("Where", (c.random.choice(flags), x, c.array()))
 

@@ -145,8 +145,7 @@ def fuzz(
             report.compiled += 1
             report.settings[f"{contract or 'default'}, {threads} threads"] += 1
         for way, run in ways.items():
-            found = _tried(case, run, report)
-            if found is None:
+            if (found := _tried(case, run, report)) is None:
                 continue
             small, reason = smallest(case, run, found)
             if reason is not None:
@@ -169,8 +168,7 @@ def _tried(case: ModelCase, run: Run, report: OnnxFuzzReport | None = None) -> s
     try:
         callee = run(model)
         for given in case.given:
-            expected = answers(model, given)
-            if expected is None:
+            if (expected := answers(model, given)) is None:
                 continue
             found = callee(**given)
             if report is not None:
@@ -199,8 +197,7 @@ def _tried(case: ModelCase, run: Run, report: OnnxFuzzReport | None = None) -> s
 def _unlike(case: ModelCase, mine: Sequence[Any], others: Sequence[Array]) -> str | None:
     """What differs from what a peer gives, and where."""
     for name, one, other in zip(case.outputs, mine, others, strict=True):
-        wrong = _difference(np.asarray(one), np.asarray(other))
-        if wrong is not None:
+        if (wrong := _difference(np.asarray(one), np.asarray(other))) is not None:
             return f"{name}: {wrong}"
     return None
 
@@ -235,8 +232,7 @@ def smallest(case: ModelCase, run: Run, reason: str) -> tuple[ModelCase, str | N
     alone = (attrs.evolve(case, given=(each,)) for each in case.given)
     case = next((each for each in alone if _tried(each, run) is not None), case)
     for each in _parts(case):
-        found = _tried(each, run)
-        if found is not None:
+        if (found := _tried(each, run)) is not None:
             return each, found if len(each.nodes) == 1 or not _shaky(each) else None
     return case, reason if not _shaky(case) else None
 
@@ -245,8 +241,7 @@ def _parts(case: ModelCase) -> Iterator[ModelCase]:
     """Ever larger parts of a case, each with the peer's own values as its inputs."""
     named = [name for node in case.nodes for name in node.output]
     whole = model_of(case.nodes, case.given[0], named, case.stored, case.opset)
-    found = answers(whole, case.given[0])
-    if found is None:
+    if (found := answers(whole, case.given[0])) is None:
         return
     values = {**case.given[0], **dict(zip(named, map(np.asarray, found), strict=True))}
     for count in range(1, len(case.nodes) + 1):

@@ -15,20 +15,8 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, dtype, to
 from plica.frontend.onnx.storage import dtype_of
 from plica.ir.graph.expression import Const, Expr, const
+from plica.ir.op import elementwise as ew
 from plica.ir.op.comparison import equal, greater_equal, less, logical_or
-from plica.ir.op.elementwise import (
-    absolute,
-    add,
-    cast,
-    floor_divide,
-    isinf,
-    isnan,
-    mod,
-    multiply,
-    negative,
-    signbit,
-    subtract,
-)
 from plica.ir.op.index import where
 from plica.ir.type.dtype import DType, bool_, f64, i64
 
@@ -46,7 +34,7 @@ def _bit_cast(node: OnnxNode) -> Expr:
     if wanted is bool_ or own.is_storage or wanted.is_storage:
         node.unsupported("The bits of this type are not looked at.", "numbers", str(wanted))
     whole = _bits(x, own) if own.is_float else x
-    return _float(to(whole, i64), wanted) if wanted.is_float else cast(whole, wanted)
+    return _float(to(whole, i64), wanted) if wanted.is_float else ew.cast(whole, wanted)
 
 
 def _power(exponent: int) -> Const:
@@ -56,7 +44,7 @@ def _power(exponent: int) -> Const:
 def _scaled(x: Expr, exponent: int) -> Expr:
     """x times a power of two that may be no float itself."""
     half = exponent // 2
-    return multiply(multiply(x, _power(half)), _power(exponent - half))
+    return ew.multiply(ew.multiply(x, _power(half)), _power(exponent - half))
 
 
 def _format(of: DType) -> tuple[int, int, int]:
@@ -70,24 +58,24 @@ def _bits(x: Expr, of: DType) -> Expr:
     """The bits of floats, as i64."""
     fraction, bias, infinity = _format(of)
     wide = to(x, f64)
-    size = absolute(wide)
-    usual = where(logical_or(isnan(wide), isinf(wide)), const(1.0, f64), size)
+    size = ew.absolute(wide)
+    usual = where(logical_or(ew.isnan(wide), ew.isinf(wide)), const(1.0, f64), size)
     low = less(usual, const(1.0, f64))
     rest = where(low, _scaled(usual, bias - 1), usual)
     code = where(low, const(1, i64), const(bias, i64))
     for step in reversed(range(bias.bit_length())):
         big = greater_equal(rest, _power(1 << step))
-        rest = where(big, multiply(rest, _power(-(1 << step))), rest)
-        code = where(big, add(code, const(1 << step, i64)), code)
-    part = cast(multiply(subtract(rest, const(1.0, f64)), _power(fraction)), i64)
-    normal = add(multiply(code, const(1 << fraction, i64)), part)
+        rest = where(big, ew.multiply(rest, _power(-(1 << step))), rest)
+        code = where(big, ew.add(code, const(1 << step, i64)), code)
+    part = ew.cast(ew.multiply(ew.subtract(rest, const(1.0, f64)), _power(fraction)), i64)
+    normal = ew.add(ew.multiply(code, const(1 << fraction, i64)), part)
     tiny = less(usual, _power(1 - bias))
-    few = cast(_scaled(where(tiny, usual, const(0.0, f64)), bias - 1 + fraction), i64)
+    few = ew.cast(_scaled(where(tiny, usual, const(0.0, f64)), bias - 1 + fraction), i64)
     found = where(tiny, few, normal)
-    found = where(isinf(wide), const(infinity, i64), found)
-    found = where(isnan(wide), const(infinity | 1 << (fraction - 1), i64), found)
+    found = where(ew.isinf(wide), const(infinity, i64), found)
+    found = where(ew.isnan(wide), const(infinity | 1 << (fraction - 1), i64), found)
     top = LOW if of.bytes == 8 else const(1 << (8 * of.bytes - 1), i64)
-    return where(signbit(wide), add(found, top), found)
+    return where(ew.signbit(wide), ew.add(found, top), found)
 
 
 def _float(bits: Expr, of: DType) -> Expr:
@@ -95,29 +83,31 @@ def _float(bits: Expr, of: DType) -> Expr:
     fraction, bias, infinity = _format(of)
     if of.bytes == 8:
         minus = less(bits, const(0, i64))
-        code = where(minus, subtract(bits, LOW), bits)
+        code = where(minus, ew.subtract(bits, LOW), bits)
     else:
-        whole = mod(bits, const(1 << 8 * of.bytes, i64))
+        whole = ew.mod(bits, const(1 << 8 * of.bytes, i64))
         top = const(1 << (8 * of.bytes - 1), i64)
         minus = greater_equal(whole, top)
-        code = where(minus, subtract(whole, top), whole)
+        code = where(minus, ew.subtract(whole, top), whole)
     one = const(1 << fraction, i64)
-    exponent, part = floor_divide(code, one), cast(mod(code, one), f64)
-    away = subtract(exponent, const(bias, i64))
+    exponent, part = ew.floor_divide(code, one), ew.cast(ew.mod(code, one), f64)
+    away = ew.subtract(exponent, const(bias, i64))
     up, left = (
         greater_equal(away, const(0, i64)),
-        where(less(away, const(0, i64)), negative(away), away),
+        where(less(away, const(0, i64)), ew.negative(away), away),
     )
-    found = add(multiply(part, _power(-fraction)), const(1.0, f64))
+    found = ew.add(ew.multiply(part, _power(-fraction)), const(1.0, f64))
     for step in range(bias.bit_length()):
-        bit = equal(mod(floor_divide(left, const(1 << step, i64)), const(2, i64)), const(1, i64))
+        bit = equal(
+            ew.mod(ew.floor_divide(left, const(1 << step, i64)), const(2, i64)), const(1, i64)
+        )
         by = where(up, _power(1 << step), _power(-(1 << step)))
-        found = where(bit, multiply(found, by), found)
+        found = where(bit, ew.multiply(found, by), found)
     found = where(less(exponent, const(1, i64)), _scaled(part, 1 - bias - fraction), found)
     top_code = const(infinity, i64)
     found = where(equal(code, top_code), const(np.inf, f64), found)
     found = where(less(top_code, code), const(np.nan, f64), found)
-    return to(where(minus, negative(found), found), of)
+    return to(where(minus, ew.negative(found), found), of)
 
 
 # fmt: off

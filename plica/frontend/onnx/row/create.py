@@ -52,8 +52,7 @@ def _constant(node: OnnxNode) -> Expr:
 def _constant_of_shape(node: OnnxNode) -> Expr:
     sizes = [each if isinstance(each, int) else size_from(node, each, at)
              for at, each in enumerate(pieces(node, 0))]  # fmt: skip
-    value = node.tensor("value")
-    if value is None:
+    if (value := node.tensor("value")) is None:
         value = np.zeros(1, np.float32)
     if value.size != 1:
         node.malformed("ConstantOfShape takes one value.", "one element", str(value.shape))

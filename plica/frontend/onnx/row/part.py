@@ -132,8 +132,7 @@ def _bound(value: Scalar | int, whole: Scalar, step: int, start: bool) -> Scalar
     """
     if isinstance(value, Scalar):
         return value
-    length = known(whole)
-    if length is None:
+    if (length := known(whole)) is None:
         if value >= (1 << 31) - 1:
             return None if (step > 0) != start else value
         if value <= -((1 << 31) - 1) and (step > 0) == start:
@@ -187,8 +186,7 @@ def _pad(node: OnnxNode) -> Expr:
     modes = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
     if mode not in modes:
         node.malformed("Pad has no such mode.", ", ".join(modes), repr(mode))
-    cuts = {at: pair for at, pair in pairs.items() if min(pair) < 0}
-    if cuts:
+    if cuts := {at: pair for at, pair in pairs.items() if min(pair) < 0}:
         x = slice_(
             x,
             tuple(max(0, -low) for low, _ in cuts.values()),

@@ -156,8 +156,7 @@ def _qlinear_matmul(node: OnnxNode) -> Expr:
 def _qlinear_conv(node: OnnxNode) -> Expr:
     """x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias."""
     sums = convolved(node, _moved(node, 0, 2), _weight(node, 3, 5), 3)
-    bias = node.maybe(8)
-    if bias is not None:
+    if (bias := node.maybe(8)) is not None:
         sums = ew.add(sums, along(bias, 1, rank(sums)))
     x, w, y = (to(node.x(at), f32) for at in (1, 4, 6))
     if not is_one(x) or not is_one(y) or not is_one(node.x(7)):

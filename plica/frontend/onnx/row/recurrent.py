@@ -127,8 +127,7 @@ def _functions(node: OnnxNode, count: int, default: Sequence[str], directions: i
     names = node.texts("activations") or tuple(default) * directions
     if len(names) != count * directions:
         node.malformed("There is not one activation for each gate.", str(count), str(names))
-    unknown = [name for name in names if name.lower() not in _ACTIVATIONS]
-    if unknown:
+    if unknown := [name for name in names if name.lower() not in _ACTIVATIONS]:
         node.unsupported("An activation is not supported.", ", ".join(_ACTIVATIONS), unknown[0])
     found = [_ACTIVATIONS[name.lower()] for name in names]
     return [found[at * count : (at + 1) * count] for at in range(directions)]

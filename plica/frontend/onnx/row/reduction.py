@@ -77,8 +77,7 @@ def _reduction(
     def row(node: OnnxNode) -> Expr:
         x = node.x()
         keep = node.flag("keepdims", True)
-        late = _run_time_axes(node)
-        if late is not None:
+        if (late := _run_time_axes(node)) is not None:
             count = known(product(shape(late)))
             if count is None and not keep:
                 node.undecided("How many axes there are", node.need(1))

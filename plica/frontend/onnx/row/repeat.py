@@ -99,8 +99,7 @@ def collecting(  # noqa: PLR0917  # a loop is made of this
 
 def no_rows(node: OnnxNode, item: TensorValue, axis: int) -> Expr:
     """What stacking no items gives: the item that is not made says the other sizes."""
-    sizes = static_shape(item.type)
-    if sizes is None:
+    if (sizes := static_shape(item.type)) is None:
         node.unsupported("A loop without turns gives tensors of unknown shape.")
     whole = (*sizes[:axis], 0, *sizes[axis:])
     return const(np.zeros(whole, item.type.dtype.numpy), item.type.dtype)

@@ -285,8 +285,7 @@ def _late(node: OnnxNode, kernel: ResizeKernel, axes: tuple[int, ...], mode: str
 
 
 def _factors(of: TensorValue, count: int) -> list[Expr | float]:
-    numbers = of.numbers()
-    if numbers is not None:
+    if (numbers := of.numbers()) is not None:
         return [float(each) for each in numbers.reshape(-1)]
     return [to(element(of.expr, at), f64) for at in range(count)]
 

@@ -7,13 +7,7 @@ from typing import Final
 from plica.core.name import Name
 from plica.frontend.onnx.node import OnnxNode, Region
 from plica.frontend.onnx.row.repeat import carried, collecting, no_rows
-from plica.frontend.onnx.row.word import (
-    Made,
-    Row,
-    axis_in,
-    rank,
-    shape,
-)
+from plica.frontend.onnx.row.word import Made, Row, axis_in, rank, shape
 from plica.frontend.onnx.run_time import amount, matched
 from plica.frontend.onnx.value import TensorValue
 from plica.ir.graph.expression import Expr, Var, const

@@ -86,13 +86,11 @@ def _place(node: OnnxNode, at: int, count: int, most: int) -> int | Expr:
 
 
 def _at(node: OnnxNode) -> Expr:
-    items = _items(node)
-    if isinstance(items, RaggedValue):
+    if isinstance(items := _items(node), RaggedValue):
         return ragged.item(node, items, as_scalar(node.x(1)))
     if not items:
         node.malformed("There is nothing in an empty sequence.", "a tensor", "none")
-    at = _place(node, 1, len(items), len(items) - 1)
-    if isinstance(at, int):
+    if isinstance(at := _place(node, 1, len(items), len(items) - 1), int):
         return items[at]
     found = items[-1]
     for number, each in reversed(list(enumerate(items[:-1]))):
@@ -117,14 +115,12 @@ def _insert(node: OnnxNode) -> TensorValue:
     if isinstance(sequence, GrowingValue) and spot is None:
         ragged.check_rank(node.place, rank(new))
         return attrs.evolve(sequence, expr=Tuple((*sequence.parts, new)))
-    found_ = _items(node)
-    if isinstance(found_, RaggedValue):
+    if isinstance(found_ := _items(node), RaggedValue):
         return ragged.inserted(node, found_, new, None if spot is None else as_scalar(spot))
     items = list(found_)
     if spot is None:
         return _like(node, [*items, new])
-    at = _place(node, 2, len(items), len(items))
-    if isinstance(at, int):
+    if isinstance(at := _place(node, 2, len(items), len(items)), int):
         return _like(node, [*items[:at], new, *items[at:]])
     found: list[Expr] = []
     for number in range(len(items) + 1):
@@ -138,8 +134,7 @@ def _insert(node: OnnxNode) -> TensorValue:
 
 
 def _erase(node: OnnxNode) -> TensorValue:
-    items = _items(node)
-    if isinstance(items, RaggedValue):
+    if isinstance(items := _items(node), RaggedValue):
         spot = node.maybe(1)
         return ragged.erased(node, items, None if spot is None else as_scalar(spot))
     if not items:
@@ -154,15 +149,13 @@ def _erase(node: OnnxNode) -> TensorValue:
 
 
 def _length(node: OnnxNode) -> Expr:
-    items = _items(node)
-    if isinstance(items, RaggedValue):
+    if isinstance(items := _items(node), RaggedValue):
         return ragged.length(items)
     return const(len(items), i64)
 
 
 def _concat(node: OnnxNode) -> Expr:
-    items = _items(node)
-    if isinstance(items, RaggedValue):
+    if isinstance(items := _items(node), RaggedValue):
         axes = node.flag("new_axis")
         if items.rank is None:
             message = "The number of axes of the tensors of this sequence is not known."

@@ -92,11 +92,9 @@ def _run_time_axes(node: OnnxNode) -> tuple[Expr, int] | None:
 
 
 def _squeeze(node: OnnxNode) -> Expr:
-    late = _run_time_axes(node)
-    if late is not None:
+    if (late := _run_time_axes(node)) is not None:
         return squeeze_by_value(node, node.x(), *late)
-    axes = _axes(node)
-    if axes is None:
+    if (axes := _axes(node)) is None:
         for each in node.shape():
             if known(each) is None:
                 message = "Squeeze without axes needs known sizes."
@@ -112,11 +110,9 @@ def _squeeze(node: OnnxNode) -> Expr:
 
 
 def _unsqueeze(node: OnnxNode) -> Expr:
-    late = _run_time_axes(node)
-    if late is not None:
+    if (late := _run_time_axes(node)) is not None:
         return unsqueeze_by_value(node, node.x(), *late)
-    axes = _axes(node)
-    if axes is None:
+    if (axes := _axes(node)) is None:
         node.malformed("Unsqueeze has no axes.", "axes", "none")
     if len(axes) + rank(node.x()) > MOST_AXES:
         count = len(axes) + rank(node.x())

@@ -70,8 +70,7 @@ class TorchCase:
             for at in self.outputs:
                 yield attrs.evolve(self, outputs=(at,))
         for at in reversed(range(len(self.calls))):
-            made = _without(self, at)
-            if made is not None:
+            if (made := _without(self, at)) is not None:
                 yield made
 
 
@@ -114,8 +113,7 @@ def torch_case(seed: int, number: int, most: int = 8) -> TorchCase:
     calls: list[tuple[TorchCall, int | None]] = []
     for _ in range(random.randint(1, most)):
         for _ in range(TRIES):
-            made = _grown(random, values)
-            if made is not None:
+            if (made := _grown(random, values)) is not None:
                 call, part, value = made
                 calls.append((call, part))
                 values.append(value)

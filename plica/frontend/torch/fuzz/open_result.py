@@ -119,8 +119,7 @@ def is_open(case: TorchCase) -> bool:
     """Whether torch's own result changes where the program's meaning does not."""
     import torch
 
-    before = eager(case)
-    if before is None:
+    if (before := eager(case)) is None:
         return True
     orders: tuple[Order, ...] = ("reversed", "rolled")  # the middle one is so in reverse, too
     others = [eager(case, order=each) for each in orders]

@@ -94,8 +94,7 @@ def fuzz(
         name = names[number % len(names)]
         report.ways[name] += 1
         report.calls.update(call.path for call, _ in case.calls)
-        reason = judged(case, ways[name], report)
-        if reason is None:
+        if (reason := judged(case, ways[name], report)) is None:
             return None
         if is_open(case):
             report.rounded += 1
@@ -121,8 +120,7 @@ def judged(case: TorchCase, way: Way, report: TorchFuzzReport | None = None) -> 
     """What is wrong with a case; None where nothing is, or where it is refused."""
     import torch
 
-    expected = eager(case)
-    if expected is None:
+    if (expected := eager(case)) is None:
         return None
     try:
         with torch.no_grad(), warnings.catch_warnings():
@@ -140,8 +138,7 @@ def judged(case: TorchCase, way: Way, report: TorchFuzzReport | None = None) -> 
         return f"{type(error).__name__}: {said} ({Path(last.filename).name}, {last.name})"
     several = found if isinstance(found, tuple | list) else (found,)
     for at, (mine, other) in enumerate(zip(several, expected, strict=True)):
-        wrong = difference(_tensor(mine), other)
-        if wrong is not None:
+        if (wrong := difference(_tensor(mine), other)) is not None:
             return f"result {at}: {wrong}"
     if all(isinstance(each, torch.Tensor) for each in several):
         mine, theirs = _shared(several), _shared(expected)

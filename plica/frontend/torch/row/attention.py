@@ -34,10 +34,8 @@ def _attention(node: TorchNode) -> Expr:
         if many is None or few is None or not few:
             node.unsupported("Grouped heads need known numbers of heads.", "numbers")
         key, value = (repeat(x, many // few, axis=rank(x) - 3) for x in (key, value))
-    scale = node.argument("scale")
-    if scale is None:
-        width = known(shape(query)[-1])
-        if width is None:
+    if (scale := node.argument("scale")) is None:
+        if (width := known(shape(query)[-1])) is None:
             node.unsupported("Attention needs a known width of its heads.", "a number")
         scale = 1.0 / math.sqrt(width)
     flipped = transpose(key, (*range(rank(key) - 2), rank(key) - 1, rank(key) - 2))

@@ -99,8 +99,7 @@ def _group_norm(node: TorchNode) -> list[Expr | None]:
     groups = node.integer("group")
     inner = opmath(dtype(x))
     sizes = shape(x)
-    size = quotient(sizes[1], index(groups))
-    if size is None:
+    if (size := quotient(sizes[1], index(groups))) is None:
         node.unsupported("The groups do not divide the channels.", str(groups))
     wide = reshape(casted(x, inner), (sizes[0], index(groups), product((size, *sizes[2:]))))
     scaled, middle, inverse = _standard(wide, (2,), float(node.number("eps")))

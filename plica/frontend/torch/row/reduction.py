@@ -137,8 +137,7 @@ def _spread(node: TorchNode) -> tuple[Expr, Expr]:
     else:
         less_ = float(node.number("correction")) if node.has("correction") else 1.0
     middle = _folded(mean, x, axes, True)
-    count = _count(x, axes)
-    if count is None:
+    if (count := _count(x, axes)) is None:
         if less_ != int(less_):
             node.unsupported("A correction by a fraction needs known sizes.", "a whole number")
         spread = var(x, axis=axes, keepdims=keep, ddof=int(less_))

@@ -242,8 +242,7 @@ def _triangle(record: Callable[..., Expr]) -> Row:
 def _cat(node: TorchNode) -> Expr:
     given = node.xs("tensors")
     # An empty vector goes with anything, for history's sake.
-    filled = [x for x in given if not (rank(x) == 1 and known(shape(x)[0]) == 0)]
-    if not filled:
+    if not (filled := [x for x in given if not (rank(x) == 1 and known(shape(x)[0]) == 0)]):
         return casted(given[0], node.dtype())
     axis = node.axis("dim", rank(filled[0]))
     items = tuple(casted(x, node.dtype()) for x in filled)

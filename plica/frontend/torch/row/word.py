@@ -52,8 +52,7 @@ def computation(node: TorchNode, names: Sequence[str], kind: str = "DEFAULT") ->
     inner, _ = elementwise_dtypes(
         *metas, type_promotion_kind=getattr(ELEMENTWISE_TYPE_PROMOTION_KIND, kind)
     )
-    found = dtype_of(inner)
-    if found is None:
+    if (found := dtype_of(inner)) is None:
         node.unsupported(f"{node.kind} computes in a type that Plica does not have.", None,
                          str(inner))  # fmt: skip
     return found

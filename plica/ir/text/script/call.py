@@ -37,8 +37,7 @@ class OperatorReader(ValueReader):
 
     def operands(self, node: ast.Call, name: str) -> Operands | None:
         """The operator's own name, its operands still to be read, and its attributes."""
-        record = find(name)
-        if record is None:
+        if (record := find(name)) is None:
             hint = self.problems.suggest(name, (*names(), *aliases()))
             message = f"There is no operator {name!r}."
             self.error(node, "unknown-operator", message, suggestion=hint)
@@ -93,8 +92,7 @@ class OperatorReader(ValueReader):
     def _attributes(self, record: Operator, given: dict[str, ast.expr]) -> Attrs | None:
         found: list[tuple[str, Any]] = []
         for each in record.attributes:
-            node = given.get(each.name)
-            if node is None:
+            if (node := given.get(each.name)) is None:
                 if not each.required:
                     found.append((each.name, each.read(each.default)))
                 continue

@@ -37,8 +37,7 @@ def read_dim(text: str, name: Callable[[str], Scalar | None]) -> Scalar | str:
     if text.isidentifier():
         found = name(text)
         return f"no dim is called {text!r}" if found is None else found
-    tree = _parsed(text)
-    if tree is None:
+    if (tree := _parsed(text)) is None:
         return "it is not an arithmetic expression"
     done: list[tuple[Scalar, int]] = []  # a term, and of how many it is the sum
     work: list[Any] = [tree]  # Any: parts of the tree, and classes that build terms
@@ -49,8 +48,7 @@ def read_dim(text: str, name: Callable[[str], Scalar | None]) -> Scalar | str:
                     return f"{value} is too big for an i64"
                 done.append((Lit(value, i64), 1))
             case ast.Name(identifier):
-                found = name(identifier)
-                if found is None:
+                if (found := name(identifier)) is None:
                     return f"no dim is called {identifier!r}"
                 done.append((found, 1))
             case ast.UnaryOp(ast.USub(), ast.Constant(value)) if type(value) is int:

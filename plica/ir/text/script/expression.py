@@ -73,8 +73,7 @@ class ExpressionReader(OperatorReader):
         work: list[Work] = [root]
         note, origin = self.places.note, self.origin
         while work:
-            item = work.pop()
-            if isinstance(item, tuple):
+            if isinstance(item := work.pop(), tuple):
                 build, count, node = item
                 cut = len(done) - count
                 value = build(done[cut:])
@@ -84,8 +83,7 @@ class ExpressionReader(OperatorReader):
                 continue
             match item:
                 case ast.Name(name):
-                    local = self.scope.find(name)
-                    if isinstance(local, DeferredRegion):
+                    if isinstance(local := self.scope.find(name), DeferredRegion):
                         local = yield self.region(local, item)
                     done.append(local if isinstance(local, ex.Expr) else self._global(item))
                 case ast.Constant(bool() | int() | float() as number):
@@ -180,8 +178,7 @@ class ExpressionReader(OperatorReader):
         return HOLE
 
     def _no_attribute(self, node: ast.Attribute, found: object) -> None:
-        owner = self.meaning(node.value)
-        if isinstance(owner, Data):
+        if isinstance(owner := self.meaning(node.value), Data):
             made = [str(each.name) for each in owner.constructors()]
             message = f"{owner.name.name} has no constructor {node.attr!r}."
             hint = self.problems.suggest(node.attr, made)
@@ -225,18 +222,15 @@ class ExpressionReader(OperatorReader):
                 parts = []
             given = tuple([self.read(part) for part in parts])
             callee = callee.value if parts else callee
-        found = self.operator_name(callee)
-        if found is not None:
-            operands = self.operands(node, found)
-            if operands is None:
+        if (found := self.operator_name(callee)) is not None:
+            if (operands := self.operands(node, found)) is None:
                 done.append(HOLE)
                 return
             name, args, attrs = operands
             work.append((lambda kids: ex.Apply(name, tuple(kids), attrs), len(args), node))
             work.extend(reversed(args))
             return
-        meaning = self.meaning(callee)
-        if isinstance(meaning, Word):
+        if isinstance(meaning := self.meaning(callee), Word):
             self._word_call(node, meaning, work, done)
             return
         for each in (*node.args, *node.keywords):
@@ -334,8 +328,7 @@ class ExpressionReader(OperatorReader):
 def operator_meant(name: str) -> str | None:
     """How a script writes the operator that Python calls by this name; None for no operator."""
     for each in (name, f"nn.{name}", PYTHONIC.get(name, "")):
-        record = find(each)
-        if record is not None:
+        if (record := find(each)) is not None:
             return record.name if record.name.startswith("nn.") else f"op.{record.name}"
     return None
 

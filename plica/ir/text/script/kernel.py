@@ -108,8 +108,7 @@ class KernelReader(BlockReader):
 
     def _parameter(self, arg: ast.arg) -> Buffer | None:
         buffer: Buffer | None = None
-        old = self.scope.find(arg.arg)
-        if old is not None:
+        if (old := self.scope.find(arg.arg)) is not None:
             message = f"{arg.arg!r} is {old} already."
             self.error(arg, "duplicate-name", message)
         if arg.annotation is None:

@@ -111,8 +111,7 @@ class CallReader(NumberReader):
         return whole
 
     def _intrinsic(self, node: ast.Call, name: str, kids: list[Value]) -> Value:
-        args = self.agree(node, kids)
-        if args is None:
+        if (args := self.agree(node, kids)) is None:
             return None
         dtype = sc.dtype_of(args[0])
         takes = INTRINSICS[name].takes

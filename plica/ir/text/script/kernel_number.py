@@ -97,8 +97,7 @@ class NumberReader:
         known = [sc.dtype_of(each) for each in values if isinstance(each, sc.Scalar)]
         bare = [each.value for each in values if isinstance(each, Bare)]
         dtype = known[0] if known else _natural(bare)
-        other = next((each for each in known if each is not dtype), None)
-        if other is not None:
+        if (other := next((each for each in known if each is not dtype), None)) is not None:
             message = "The two sides have different element types."
             hint = f"Write {dtype}(...) or {other}(...) of one side."
             self.error(
@@ -111,8 +110,7 @@ class NumberReader:
 
     def pair(self, node: ast.expr, kind: type[Any], left: Value, right: Value) -> sc.Scalar | None:
         """An operation on two sides of one dtype."""
-        sides = self.agree(node, [left, right])
-        if sides is None:
+        if (sides := self.agree(node, [left, right])) is None:
             return None
         dtype = sc.dtype_of(sides[0])
         if kind is sc.Div and not dtype.is_float:

@@ -31,8 +31,7 @@ class RegionReader(ScalarReader):
             case _:
                 self.bad(node, 'Buffer[("n", 4), f32]', "This is no type of a buffer.")
                 return None
-        dtype = DTYPE_WORDS.get(self.word(kind) or "")
-        if dtype is None:
+        if (dtype := DTYPE_WORDS.get(self.word(kind) or "")) is None:
             shown = self.origin.excerpt(kind)
             hint = self.problems.suggest(shown, DTYPE_WORDS)
             message, words = "This is no dtype.", ", ".join(DTYPE_WORDS)
@@ -91,6 +90,14 @@ class RegionReader(ScalarReader):
 
     def region(self, node: ast.expr) -> Region | None:
         """`A[i, 0:4]`, or a whole buffer by its name."""
+        found = self._region(node)
+        if found is not None and found.buffer in self.scope.views:
+            message = "A view of a buffer is read and written element by element."
+            self.error(node, "unsupported-syntax", message, found=self.origin.excerpt(node))
+            return None
+        return found
+
+    def _region(self, node: ast.expr) -> Region | None:
         if isinstance(node, ast.Name):
             whole = self.buffer(node)
             zeros = () if whole is None else (Lit(0, i64),) * len(whole.shape)

@@ -7,13 +7,19 @@ with an explicit stack, so that a text may be as deep as Python's parser goes.
 from __future__ import annotations
 
 import ast
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from plica.ir.graph.expression import Literal
 from plica.ir.loop import scalar as sc
 from plica.ir.text.script.kernel_call import CallReader
 from plica.ir.text.script.kernel_number import Bare, ScopeOnly, Value, Work
 from plica.ir.type.dtype import DType, i64
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.text.script.kernel_view import place_in
+else:  # few kernels have views
+    place_in = late("plica.ir.text.script.kernel_view:place_in")
 
 # fmt: off
 _PYTHON: Final[dict[type[ast.AST], str]] = {
@@ -54,6 +60,16 @@ class ScalarReader(CallReader):
         self.error(root, "dtype-conflict", message, expected="i64", found=shown, suggestion=hint)
         return None
 
+    def placed(
+        self, buffer: sc.Buffer, indices: tuple[sc.Scalar, ...]
+    ) -> tuple[sc.Buffer, tuple[sc.Scalar, ...]]:
+        """The buffer that holds an element, and where: of a view another one does."""
+        while buffer in self.scope.views:
+            of, begins = self.scope.views[buffer]
+            indices = place_in(of, buffer, begins, indices, self.scope.extents)
+            buffer = of
+        return buffer, indices
+
     def buffer(self, node: ast.expr) -> sc.Buffer | None:
         """The buffer of a name."""
         bound = self.scope.find(node.id) if isinstance(node, ast.Name) else None
@@ -85,8 +101,7 @@ class ScalarReader(CallReader):
         done: list[Any] = []  # Any: values, while steps are under way
         work: list[Work] = [root]
         while work:
-            item = work.pop()
-            if isinstance(item, tuple):
+            if isinstance(item := work.pop(), tuple):
                 build, count = item
                 cut = len(done) - count
                 made = build(done[cut:])
@@ -134,8 +149,7 @@ class ScalarReader(CallReader):
                 done.append(self._unsupported(node))
 
     def _name(self, node: ast.Name) -> Value:
-        bound = self.scope.find(node.id)
-        if bound is not None:
+        if (bound := self.scope.find(node.id)) is not None:
             if isinstance(bound.term, sc.Scalar) or (bound.term is None and bound.region is None):
                 return bound.term
             message = f"{node.id} is {bound}; it is no number."
@@ -171,7 +185,8 @@ class ScalarReader(CallReader):
 
         def load(kids: list[Value]) -> Value:
             found = [self.as_index(at, kid) for at, kid in zip(items, kids, strict=True)]
-            return None if None in found else sc.Load(buffer, tuple(found))  # type: ignore[arg-type]  # None was just ruled out
+            fixed = tuple([each for each in found if each is not None])
+            return sc.Load(*self.placed(buffer, fixed)) if len(fixed) == len(found) else None
 
         work.append((load, len(items)))
         work += reversed(items)
@@ -179,8 +194,7 @@ class ScalarReader(CallReader):
     def _compare(self, node: ast.Compare, signs: list[ast.cmpop], kids: list[Value]) -> Value:
         whole: sc.Scalar | None = None
         for sign, left, right in zip(signs, kids, kids[1:], strict=False):
-            sides = self.agree(node, [left, right])
-            if sides is None:
+            if (sides := self.agree(node, [left, right])) is None:
                 return None
             one, two = sides[::-1] if type(sign) in SWAPPED else sides
             kind: Any = SWAPPED.get(type(sign)) or SIGNS[type(sign)]

@@ -56,6 +56,7 @@ class KernelScope:
     def __init__(self, outer: Outer) -> None:
         self.outer = outer
         self.extents: dict[ScalarVar, Scalar] = {}  # of each loop and block variable
+        self.views: dict[Buffer, tuple[Buffer, Scalar]] = {}  # what each is of, where it begins
         self._table: dict[str, Bound] = {}
         self._active: Counter[Name] = Counter()
         self._trail: list[tuple[str, Bound | None, Name | None]] = []
@@ -95,6 +96,7 @@ class KernelScope:
     ) -> ScalarVar:  # fmt: skip
         """A variable, called `text` from here on."""
         variable = ScalarVar(self.free(hint or text), dtype)
+        self.extents.pop(variable, None)  # a loop elsewhere had that name
         self.bind(text, Bound(what, variable), variable.name)
         return variable
 

@@ -1,14 +1,14 @@
 """Statements of kernels in text: loops, blocks, stores, and what has a scope.
 
-`t = alloc(...)` and `t = value` scope over the statements that follow them in the same list;
-`with alloc(...) as t:` and `with let(value) as t:` say where the scope ends.
+`t = alloc(...)`, `t = view(...)` and `t = value` scope over the statements that follow them in the
+same list; `with alloc(...) as t:` and `with let(value) as t:` say where the scope ends.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from plica.core.task import Task
 from plica.ir.loop import statement as st
@@ -18,6 +18,12 @@ from plica.ir.text.script.kernel_scalar import SIGNS
 from plica.ir.text.script.kernel_scope import Bound
 from plica.ir.text.word import is_reserved
 from plica.ir.type.dtype import DType, i64
+from plica.runtime.late import late
+
+if TYPE_CHECKING:
+    from plica.ir.text.script.kernel_view import view
+else:  # few kernels have one
+    view = late("plica.ir.text.script.kernel_view:view")
 
 LOOPS: Final[dict[str, st.LoopKind]] = {
     "range": "serial",
@@ -53,8 +59,7 @@ class StatementReader(RegionReader):
                 case ast.FunctionDef(name) if is_reserved(name):
                     self.scope.bind(name, Bound("region", None, node))
                 case ast.Assign([ast.Name()], value):
-                    wrap = self._named(node, node.targets[0], value)
-                    if wrap is not None:
+                    if (wrap := self._named(node, node.targets[0], value)) is not None:
                         wraps.append(wrap)
                         lists.append([])
                 case _:
@@ -150,6 +155,9 @@ class StatementReader(RegionReader):
             buffer = self._alloc(value, name)
             self.scope.bind(name, Bound("buffer", buffer), None if buffer is None else buffer.name)
             return None if buffer is None else lambda body: st.Alloc(buffer, body)
+        if isinstance(value, ast.Call) and self.word(value.func) == "view":
+            view(self, value, name)
+            return None
         found = self.scalar(value)
         if found is None:
             self.scope.bind(name, Bound("let", None))
@@ -176,8 +184,7 @@ class StatementReader(RegionReader):
         self, node: ast.AugAssign, target: ast.Subscript, value: ast.expr
     ) -> st.Stmt | None:
         """`C[i] += e` as `C[i] = C[i] + e`."""
-        place = self._place(target)
-        if place is None:
+        if (place := self._place(target)) is None:
             self.scalar(value)
             return None
         found = self._fitting(value, self.scalar(value, place[0].dtype), place[0].dtype)
@@ -209,7 +216,7 @@ class StatementReader(RegionReader):
             return None
         found = [self.index(each) for each in items]
         fixed = tuple([each for each in found if each is not None])
-        return (buffer, fixed) if len(fixed) == len(found) else None
+        return self.placed(buffer, fixed) if len(fixed) == len(found) else None
 
     # Loops.
 

@@ -177,8 +177,7 @@ class NameScope:
 
     def find(self, name: str) -> Local | None:
         """What the function itself binds `name` to."""
-        entry = self._table.get(name)
-        if entry is None:
+        if (entry := self._table.get(name)) is None:
             return None
         if self.regions and entry[1] <= self.regions[-1].start:
             self.regions[-1].needs[name] = entry

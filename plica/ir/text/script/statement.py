@@ -96,8 +96,7 @@ class BodyReader(OptionReader):
                     value = yield self._if(node, condition, then, body[i + 1 :], None)
                     break
                 case ast.If() | ast.Match():
-                    name = _assigned(node)
-                    if name is None:
+                    if (name := _assigned(node)) is None:
                         self._no_choice(node)
                         continue
                     chosen = yield self.branches(node, name)
@@ -270,8 +269,7 @@ class BodyReader(OptionReader):
                 return ex.PTuple(tuple([self._pattern(item, names) for item in items]))
             case ast.MatchClass(cls, items, [], []):
                 inside = tuple([self._pattern(item, names) for item in items])
-                constructor = self.constructor(cls)
-                if constructor is None:
+                if (constructor := self.constructor(cls)) is None:
                     self._no_constructor(cls)
                     return ex.PAny()
                 pattern = ex.PConstructor(constructor, inside)
@@ -329,8 +327,7 @@ def _plain(node: ast.AugAssign) -> ast.Assign:
 def _returns(body: list[ast.stmt]) -> bool:
     """Whether a block ends by returning."""
     while body:
-        end = body[-1]
-        if isinstance(end, ast.Return):
+        if isinstance(end := body[-1], ast.Return):
             return True
         body = (
             end.body

@@ -280,8 +280,7 @@ class TextReader:
                 self.error(each, "unsupported-syntax", message, expected="@plica.kernel")
 
         def read() -> None:
-            kernel = read_kernel(node, self, self.origin, self.problems)
-            if kernel is not None:
+            if (kernel := read_kernel(node, self, self.origin, self.problems)) is not None:
                 self.definitions[variable] = kernel
                 self.places.note(kernel, self.origin, node)
                 self.last_kernel = variable

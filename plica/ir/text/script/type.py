@@ -99,8 +99,7 @@ class TypeReader:
 
     def dim(self, node: ast.expr, text: str) -> Scalar:
         """The dim a string stands for."""
-        found = read_dim(text, self._dim_name)
-        if isinstance(found, Scalar):
+        if isinstance(found := read_dim(text, self._dim_name), Scalar):
             return found
         unbound = found.startswith("no dim")
         code = "unbound-name" if unbound else "unsupported-syntax"
@@ -244,8 +243,7 @@ class TypeReader:
         """Names in one string, separated by blanks."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             names = node.value.split()
-            twice = [name for i, name in enumerate(names) if name in names[:i]]
-            if twice:
+            if twice := [name for i, name in enumerate(names) if name in names[:i]]:
                 self.error(node, "duplicate-name", f"{twice[0]!r} is bound twice.")
             if all(name.isidentifier() for name in names):
                 return list(dict.fromkeys(names))

@@ -146,8 +146,7 @@ class ValueReader(TypeReader):
     def _from_archive(
         self, node: ast.Call, key: str, shape: tuple[int, ...], dtype: DType
     ) -> Const | None:
-        found = self.constants.get(key)
-        if found is None:
+        if (found := self.constants.get(key)) is None:
             message = "The text refers to a constant that was not given with it."
             hint = "plica.ir.text.show.show_module(m) gives the table: from_text(text, constants)."
             self.error(node, "missing-constant", message, found=key[:60], suggestion=hint)

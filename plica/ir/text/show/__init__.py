@@ -5,8 +5,6 @@
 'Tensor[("n", 4), f32]'
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from plica.runtime.late import lazily

@@ -26,8 +26,7 @@ def keyword_texts(node: Apply, record: Operator | None, types: TypePrinter) -> l
     known = {} if record is None else {each.name: each for each in record.attributes}
     shown = []
     for name, value in node.attrs:
-        attribute = known.get(name)
-        if attribute is None:
+        if (attribute := known.get(name)) is None:
             shown.append(f"{name}={value_text(value, types)}")
         elif attribute.required or leaf_key(attribute.read(attribute.default)) != leaf_key(value):
             shown.append(f"{name}={_short(attribute, value, types)}")

@@ -15,7 +15,7 @@ Laws: `alpha_equal(distinct(t), t)`; `distinct(distinct(t)) is distinct(t)`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from plica.core.binding import name_of, rename, substitute, variables_of
 from plica.core.fold import map_bottom_up, post_order
@@ -43,7 +43,7 @@ def distinct(root: E, outer: Iterable[Term] = (), found: Parts | None = None) ->
     if not again:
         return root
     renamer = _Renamer(root, again, taken & again)
-    return cast(E, map_bottom_up(renamer.visit, root))
+    return map_bottom_up(renamer.visit, root)
 
 
 def _bound(node: Let | Function | Match) -> Iterator[list[Term]]:

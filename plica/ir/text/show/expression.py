@@ -86,8 +86,7 @@ class Body:
                 case ex.Const():
                     text = self._constant(node)
                 case ex.If():
-                    choice = self._choice(node)
-                    if choice is None:
+                    if (choice := self._choice(node)) is None:
                         continue
                     text = choice
                 case _:
@@ -101,8 +100,7 @@ class Body:
 
     def text(self, node: ex.Expr) -> Text:
         """The text of a node that has one, or the name of one that has been named."""
-        known = self.done.get(node)
-        if known is not None:
+        if (known := self.done.get(node)) is not None:
             return known
         match node:
             case ex.Var():
@@ -199,8 +197,7 @@ class Body:
 
     def _attributes(self, node: ex.Apply, record: Operator | None) -> list[str]:
         bare = ex.Apply(node.op, (), node.attrs)  # the same attributes print the same
-        known = self._keywords.get(bare)
-        if known is None:
+        if (known := self._keywords.get(bare)) is None:
             known = self._keywords[bare] = keyword_texts(node, record, self.types)
         return known
 
@@ -216,8 +213,7 @@ class Body:
 
     def _bare(self, node: ex.Apply, texts: list[Text]) -> None:
         """Write scalars as plain numbers where a neighbour gives them their dtype back."""
-        record = find(node.op)
-        if record is None:
+        if (record := find(node.op)) is None:
             return
         args = node.args
         group = range(len(args)) if record.like is None else record.like

@@ -82,8 +82,7 @@ class PrintLayout:
                 old = self.functions[node]
                 self.functions[node] = spot if old is None else meet(old, spot)
             return
-        old = self.where.get(node)
-        if old is None:
+        if (old := self.where.get(node)) is None:
             self.where[node] = spot
             if role:
                 self.role[node] = role
@@ -148,8 +147,7 @@ def lay_out(body: ex.Expr, order: list[ex.Expr] | None = None) -> PrintLayout:
 
 def operands(node: ex.Expr) -> Sequence[ex.Expr]:
     """The expressions directly inside a node, in the order of its text."""
-    inside = _OPERANDS.get(node.__class__)
-    if inside is None:
+    if (inside := _OPERANDS.get(node.__class__)) is None:
         raise CompilerBug(f"{node!r} is no expression of the graph language.")
     return inside(node)
 

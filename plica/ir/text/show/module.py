@@ -95,8 +95,7 @@ class _Printer:
             lines.append("from plica import op")
         if "nn" in words:
             lines.append("from plica.op import nn")
-        script = sorted((words & (SCRIPT_WORDS | KERNEL_WORDS)) - {"bool"})
-        if script:
+        if script := sorted((words & (SCRIPT_WORDS | KERNEL_WORDS)) - {"bool"}):
             lines.append(f"from plica.script import {', '.join(script)}")
         return "\n".join(lines)
 

@@ -93,8 +93,7 @@ class ScalarNames:
                 self.shown[term] = before
 
     def _draw(self, term: sc.Buffer | sc.ScalarVar) -> str:
-        text = self._first.get(term)
-        if text is None:
+        if (text := self._first.get(term)) is None:
             text = self._first[term] = self.supply.draw(term.name)
         return text
 
@@ -175,8 +174,7 @@ class ScalarPrinter:
                 text, binds, _ = memo[kid]
             return text if binds >= least else f"({text})"
 
-        infix = INFIX.get(type(node))
-        if infix is not None:
+        if (infix := INFIX.get(type(node))) is not None:
             word, binds = infix
             left, right = _kids(node)
             like = agreed((left, right)) if type(node) in _AGREEING else None

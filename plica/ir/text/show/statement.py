@@ -65,8 +65,7 @@ class StatementWriter:
         lines: list[str] = []
         stack: list[Item] = [first]
         while stack:
-            item = stack.pop()
-            if isinstance(item, str):
+            if isinstance(item := stack.pop(), str):
                 lines.append(item)
             else:
                 stack.extend(reversed(self._items(item)))
@@ -257,8 +256,7 @@ def _dims(of: Type, bound: tuple[Term, ...], found: dict[ScalarVar, None]) -> No
             for dim in of.shape:
                 stack: list[Term] = [dim]
                 while stack:
-                    node = stack.pop()
-                    if isinstance(node, ScalarVar):
+                    if isinstance(node := stack.pop(), ScalarVar):
                         if node not in bound:
                             found[node] = None
                     else:

@@ -41,8 +41,7 @@ class TypePrinter:
 
     def show(self, of: ty.Type) -> str:
         """A type as it is written in scripts."""
-        text = self._known.get(of)
-        if text is None:
+        if (text := self._known.get(of)) is None:
             text = self._known[of] = self._show(of)
         return text
 

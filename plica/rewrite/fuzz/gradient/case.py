@@ -68,8 +68,7 @@ class GradientCase:
 
     def slope(self) -> Slope | None:
         """The program, its point and a direction; None where there is none."""
-        calls = self.calls()
-        if calls is None:
+        if (calls := self.calls()) is None:
             return None
         random = np.random.default_rng(Random(f"{self.seed} ways").randrange(1 << 32))
         params: list[Var] = []

@@ -101,8 +101,7 @@ def fuzz(
         case = gradient_case(seed, number, turn)
         forward = number % FORWARD == 0
         code = native if native is not None and every and number % every == 0 else None
-        found = judged(case, forward, code)
-        if isinstance(found, bool):
+        if isinstance(found := judged(case, forward, code), bool):
             if not found:
                 return Skipped(f"no slope: {', '.join(case.ops)}")
             slope = case.slope()
@@ -140,8 +139,7 @@ def judged(case: GradientCase, forward: bool, native: Compiled | None) -> WrongS
     """Whether a case has a slope as its gradient says, or what is wrong."""
     try:
         with np.errstate(all="ignore"):
-            slope = case.slope()
-            if slope is None:
+            if (slope := case.slope()) is None:
                 return False
             found = slope.judged()
             if found is True and forward:
@@ -173,8 +171,7 @@ def _forward(of: Slope) -> WrongSlope | bool:
 def _native(of: Slope, native: Compiled) -> str | bool:
     """Whether native code of the gradient gives what the interpreter does."""
     module = grad(of.program, of.chosen)
-    found = native(module, tuple(of.args))
-    if found is None:
+    if (found := native(module, tuple(of.args))) is None:
         return True
     expected: Any = interpret(module, *of.args)
     pairs = zip(_several(found), _several(expected), strict=True)

@@ -171,8 +171,7 @@ def _is_derived(name: str) -> bool:
 def drawn(op: Operator, random: Random, most: int = 3) -> DrawnCall | None:
     """A call of an operator; None where none was found."""
     low, high = DOMAINS.get(op.name, (-2.0, 2.0))
-    row = ROWS.get(op.name)
-    if row is None:
+    if (row := ROWS.get(op.name)) is None:
         return _by_relation(op, random)
     args, settings = row(RealDraw(random, low, high, most))
     if op.name == "nn.batch_norm":

@@ -168,6 +168,8 @@ def _after(
 
     value = map_bottom_up(filled, of.value)
     assert isinstance(value, sc.Scalar)
+    if axes != of.axes:  # what an epilogue says of places, too
+        value = of.put(value, where)
     out = sc.Buffer(names.name("out"), shape, sc.dtype_of(value))
     return [*made, Each(out, axes, value)]
 

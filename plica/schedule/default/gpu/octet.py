@@ -32,7 +32,7 @@ def as_they_lie(of: Stages) -> Stages:
         return Reduce(node.combiner, axes, extents, node.body, node.runs)
 
     return stages(of.inputs, [
-        Each(each.out, each.axes, map_bottom_up(change, each.value))  # type: ignore[arg-type]  # a scalar
+        Each(each.out, each.axes, map_bottom_up(change, each.value))
         if isinstance(each, Each) else each
         for each in of.stages
     ], of.outputs)  # fmt: skip

@@ -126,14 +126,13 @@ class Operands:
 
     def at(self, of: Load, where: Where) -> Load:
         """A load where its axes are told."""
-        view = self.views.get(of.buffer)
-        if view is None:
-            return Load(of.buffer, tuple([self._put(each, where) for each in of.indices]))
+        if (view := self.views.get(of.buffer)) is None:
+            return Load(of.buffer, tuple([self.put(each, where) for each in of.indices]))
         return Load(view, tuple([self._run(run, where) for _, run in self._runs(of)]))
 
     def inside(self, where: Where) -> list[Scalar]:
         """The border, where the axes are told."""
-        return [self._put(each, where) for each in self.border]
+        return [self.put(each, where) for each in self.border]
 
     def result(self, names: Names) -> tuple[Axes, tuple[Scalar, ...], Where]:
         """Axes of the result, the shape, and where an element of it is.
@@ -198,9 +197,9 @@ class Operands:
                     number = number % prod(self.sizes[each] for each in axes[first : last + 1])
                 return number
         (place,) = run
-        return self._put(place, where)
+        return self.put(place, where)
 
-    def _put(self, of: Scalar, where: Where) -> Scalar:
+    def put(self, of: Scalar, where: Where) -> Scalar:
         told: dict[Term, Term] = dict(where.axes)
         for group, axes in self.groups.items():
             if group in where.numbers:
@@ -222,8 +221,7 @@ def operands(of: Stages) -> Operands | None:
     if not all(isinstance(each, Each) for each in of.stages):
         return None
     wide, narrow = _widened(of)
-    found = contraction(wide)
-    if found is None:
+    if (found := contraction(wide)) is None:
         apart = by_group(wide)
         found = None if apart is None else contraction(apart)
     if found is None or found.weight is None or found.combiner != "sum":
@@ -274,8 +272,7 @@ def _twin(of: Load, twins: dict[Load, Buffer], names: Names) -> Buffer:
 
 def _narrowed(of: Load, narrow: Mapping[Name, Buffer]) -> Load:
     """A load of what a wide buffer stands for, in the shape that has now."""
-    real = narrow.get(of.buffer.name)
-    if real is None:
+    if (real := narrow.get(of.buffer.name)) is None:
         return of
     return Load(Buffer(real.name, of.buffer.shape, real.dtype), of.indices)
 

@@ -152,8 +152,7 @@ def rowed(kernel: Kernel, left: tuple[BlockStage, ...], gpu: Gpu) -> Rowed | Non
     if ends and not all(reads_along(every[each.label].block) for each in sums):
         return None
     (result,) = every[last.label].writes
-    shape = shape_of(rows, length, result.dtype.bytes, gpu)
-    if shape is None:
+    if (shape := shape_of(rows, length, result.dtype.bytes, gpu)) is None:
         return None
     kept: dict[Buffer, tuple[Name, int, int]] = {}
     made = {buffer for each in every.values() for buffer in each.writes}

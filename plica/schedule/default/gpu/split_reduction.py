@@ -77,8 +77,7 @@ def _split(of: Each, names: Names, gpu: Gpu) -> list[Stage]:
         many = [sizes[axis] for axis in own]
         if free_vars(node) - _buffers(node) - {*own} or None in many or reductions(node.body):
             continue  # inside of another one, or its size is open
-        parts = parts_of(node, prod(size or 0 for size in many), gpu)
-        if parts is None:
+        if (parts := parts_of(node, prod(size or 0 for size in many), gpu)) is None:
             continue
         p, s = names.var("p"), names.var("s")
         shape = [sc.index(size or 0) for size in many]

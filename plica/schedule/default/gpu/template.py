@@ -104,8 +104,7 @@ def tensor_core_schedule(
     of: Stages, gpu: Gpu, known_: Sequence[Warps]
 ) -> tuple[Trace, Kernel] | None:
     """The schedule of a product on tensor cores, in tiles of one of some known shapes."""
-    found = tiled_of(of)
-    if found is None:
+    if (found := tiled_of(of)) is None:
         return None
     of_part = found.digits
     together = "w" in of_part
@@ -118,8 +117,7 @@ def tensor_core_schedule(
     kernel = kernel_of(of)
     if found.is_plain:
         sums = tensor_core(near, along, found.blocks(fused=True), dtype)
-        made = recorded(_after_copies(found, kernel, gpu, sums), kernel)
-        if made is not None:
+        if (made := recorded(_after_copies(found, kernel, gpu, sums), kernel)) is not None:
             return made
     return _apart(found, kernel, gpu, tensor_core(near, along, found.blocks(fused=False), dtype))
 
@@ -138,8 +136,7 @@ def product_schedule(
 
     The epilogue is done in registers where the tiles cover the result.
     """
-    found = tiled_of(of)
-    if found is None:
+    if (found := tiled_of(of)) is None:
         return None
     digits = found.digits
     kept = found.last[0] == "e"
@@ -201,8 +198,7 @@ def _apart(
     of: TiledProduct, kernel: Kernel, gpu: Gpu, sums: DoBlock
 ) -> tuple[Trace, Kernel] | None:
     """A product whose sums are joined and finished by another launch."""
-    every = stages(begin(kernel).kernel)
-    if every is None:
+    if (every := stages(begin(kernel).kernel)) is None:
         return None
     labels = {each.out.name for each in of.after}
     after = [each for each in every if each.label in labels]

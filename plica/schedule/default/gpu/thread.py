@@ -48,8 +48,7 @@ def gpu_trace(kernel: Kernel, gpu: Gpu) -> Trace | None:
 def gpu_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
     """The trace, and the kernel it makes, by the first template that fits."""
     for template in (elementwise_schedule, row_schedule, shared_sums, plain_threads):
-        found = template(kernel, gpu)
-        if found is not None:
+        if (found := template(kernel, gpu)) is not None:
             return found
     return None
 
@@ -95,8 +94,7 @@ def row_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
 
 def shared_sums(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
     """The schedule of long sums, each by the threads of a warp or a block, launch by launch."""
-    bare = _bare(kernel)
-    if bare is None:
+    if (bare := _bare(kernel)) is None:
         return None
     _, inner, left = bare
     sums = [each for each in left if each.reduce]
@@ -111,8 +109,7 @@ def shared_sums(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
 
 def launch_by_launch(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
     """The schedule of stages one after another: threads share long sums, and have short ones."""
-    bare = _bare(kernel)
-    if bare is None:
+    if (bare := _bare(kernel)) is None:
         return None
     before, inner, left = bare
     blocks = flow(inner.body)
@@ -145,8 +142,7 @@ def reads_near(node: Block) -> bool:
 
 def plain_threads(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
     """The schedule in which each element is a thread's own, with the sums it needs."""
-    bare = _bare(kernel)
-    if bare is None:
+    if (bare := _bare(kernel)) is None:
         return None
     before, _, left = bare
 
@@ -167,8 +163,7 @@ def plain_threads(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
 @lru_cache(maxsize=256)
 def _bare(kernel: Kernel) -> tuple[DoBlock, Kernel, tuple[BlockStage, ...]] | None:
     """How blocks that can be computed where they are read are, the kernel then, and its blocks."""
-    every = stages(begin(kernel).kernel)
-    if not every:
+    if not (every := stages(begin(kernel).kernel)):
         return None
     before = inlined(tuple([each.label for each in every[:-1]]))
     bare = recorded(before, kernel)

@@ -1,7 +1,5 @@
 """Random stages of every kind that forms look for: for tests, and for `plica fuzz form`."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from plica.runtime.late import lazily

@@ -9,37 +9,19 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from plica.core.binding import substitute
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import (
-    Cast,
-    Combiner,
-    Eq,
-    Intrinsic,
-    Le,
-    Lit,
-    Load,
-    Lt,
-    Max,
-    Scalar,
-    Select,
-    index,
-)
 from plica.ir.loop.stage import Each, placeholder
 from plica.ir.type.dtype import f16, f32, f64, i8, i32, i64
-from plica.schedule.generate.stages.case import (
-    FLOATS,
-    Axes,
-    StagesCase,
-    axis_sizes,
-    case,
-    followed,
-)
+from plica.schedule.generate.stages.case import FLOATS, Axes, StagesCase, axis_sizes, case, followed
 
 
 @st.composite
 def reductions(draw: DrawFn) -> StagesCase:
     """Reductions along any axes, of what is read and maybe changed."""
-    combiner: Combiner = draw(st.sampled_from(cast("tuple[Combiner, ...]", ("max", "min", "sum"))))
+    combiner: sc.Combiner = draw(
+        st.sampled_from(cast("tuple[sc.Combiner, ...]", ("max", "min", "sum")))
+    )
     axes = Axes()
     sizes = [
         *axis_sizes(draw, draw(st.integers(1, 2)), 24),
@@ -50,9 +32,9 @@ def reductions(draw: DrawFn) -> StagesCase:
     if draw(st.sampled_from((False, False, True))):
         terms = [draw(st.sampled_from(every))]
     terms = [each for each in every if each in terms]
-    dtype = draw(st.sampled_from(FLOATS))
+    dtype = draw(st.sampled_from(FLOATS if combiner == "sum" else (*FLOATS, i32, i64)))
     x = axes.read("x", every, dtype)
-    body: Scalar = x
+    body: sc.Scalar = x
     inputs = [x.buffer]
     if draw(st.booleans()):
         other = axes.read("u", every, dtype)
@@ -75,31 +57,31 @@ def chains(draw: DrawFn) -> StagesCase:
     dtype = draw(st.sampled_from((f32, f32, f64)))
     x = axes.read("x", (*rows, j), dtype)
 
-    def one(of: Each) -> Load:
-        return Load(of.out, (*rows, index(0)))
+    def one(of: Each) -> sc.Load:
+        return sc.Load(of.out, (*rows, sc.index(0)))
 
-    def total(name: str, combiner: Combiner, of: Scalar) -> Each:
+    def total(name: str, combiner: sc.Combiner, of: sc.Scalar) -> Each:
         k = axes(length)
         body = substitute(of, {j: k})
-        assert isinstance(body, Scalar)
+        assert isinstance(body, sc.Scalar)
         return axes.stage(name, (*rows, unit), axes.reduced(combiner, (k,), body))
 
     inputs = [x.buffer]
     if draw(st.booleans()):
         top = total("top", "max", x)
-        away = axes.stage("away", (*rows, j), Intrinsic("exp", (x - one(top),)))
-        whole = total("whole", "sum", Load(away.out, away.axes))
-        last: Scalar = Load(away.out, away.axes) / one(whole)
+        away = axes.stage("away", (*rows, j), sc.Intrinsic("exp", (x - one(top),)))
+        whole = total("whole", "sum", sc.Load(away.out, away.axes))
+        last: sc.Scalar = sc.Load(away.out, away.axes) / one(whole)
         of = [top, away, whole]
     else:
         whole = total("whole", "sum", x)
-        mean = axes.stage("mean", (*rows, unit), one(whole) / Lit(length, dtype))
+        mean = axes.stage("mean", (*rows, unit), one(whole) / sc.Lit(length, dtype))
         moved = axes.stage("moved", (*rows, j), x - one(mean))
-        again = Load(moved.out, moved.axes)
+        again = sc.Load(moved.out, moved.axes)
         squares = total("squares", "sum", again * again)
         weight = axes.read("g", (j,), dtype)
         inputs.append(weight.buffer)
-        root = Intrinsic("sqrt", (one(squares) / Lit(length, dtype) + Lit(0.5, dtype),))
+        root = sc.Intrinsic("sqrt", (one(squares) / sc.Lit(length, dtype) + sc.Lit(0.5, dtype),))
         last = again / root * weight
         of = [whole, mean, moved, squares]
     return case(draw, inputs, [*of, axes.stage("y", (*rows, j), last)], near=1e-4)
@@ -115,8 +97,8 @@ def runnings(draw: DrawFn) -> StagesCase:
     dtype = draw(st.sampled_from((f32, f64, i32)))
     x = axes.read("x", [*every[:at], term, *every[at + 1 :]], dtype)
     first, last = (term, every[at]) if draw(st.booleans()) else (every[at], term)
-    within = Le(first, last) if draw(st.booleans()) else Lt(first, last)
-    body = Select(within, x, Lit(0, dtype))
+    within = sc.Le(first, last) if draw(st.booleans()) else sc.Lt(first, last)
+    body = sc.Select(within, x, sc.Lit(0, dtype))
     fold = axes.stage("y0", every, axes.reduced("sum", (term,), body))
     after, more = followed(draw, axes, fold, every[-1:])
     return case(draw, [x.buffer, *more], after)
@@ -134,21 +116,25 @@ def scattereds(draw: DrawFn) -> StagesCase:
     own = before if draw(st.booleans()) else []
     where = axes.read("u", [*own, term], i32)
     x = axes.read("x", [*before, term, *behind], dtype)
-    named = Eq(Cast(where, i64), place) if draw(st.booleans()) else Eq(place, Cast(where, i64))
+    named = (
+        sc.Eq(sc.Cast(where, i64), place)
+        if draw(st.booleans())
+        else sc.Eq(place, sc.Cast(where, i64))
+    )
     every = [*before, place, *behind]
-    combiner: Combiner = draw(st.sampled_from(("sum", "prod", "max", "min")))
+    combiner: sc.Combiner = draw(st.sampled_from(("sum", "prod", "max", "min")))
     if draw(st.booleans()):
         start, _ = MEANING["max"]
         last = axes.stage(
-            "y0", every, axes.reduced("max", (term,), Select(named, term, start(i64)))
+            "y0", every, axes.reduced("max", (term,), sc.Select(named, term, start(i64)))
         )
-        number = Load(last.out, tuple(every))
+        number = sc.Load(last.out, tuple(every))
         base = axes.read("b", every, dtype)
-        taken = Load(x.buffer, (*before, Max(number, index(0)), *behind))
-        put = axes.stage("y", every, Select(Le(index(0), number), taken, base))
+        taken = sc.Load(x.buffer, (*before, sc.Max(number, sc.index(0)), *behind))
+        put = axes.stage("y", every, sc.Select(sc.Le(sc.index(0), number), taken, base))
         return case(draw, [where.buffer, x.buffer, base.buffer], [last, put])
     start, _ = MEANING[combiner]
-    value = Select(named, x, start(dtype))
+    value = sc.Select(named, x, start(dtype))
     fold = axes.stage("y0", every, axes.reduced(combiner, (term,), value))
     after, more = followed(draw, axes, fold, every[-1:])
     return case(draw, [where.buffer, x.buffer, *more], after)
@@ -167,7 +153,7 @@ def elements(draw: DrawFn) -> StagesCase:
     return case(
         draw,
         [x.buffer, row.buffer],
-        [axes.stage("y", every, Intrinsic("sqrt", (x * x + Lit(0.5, dtype),)) + row)],
+        [axes.stage("y", every, sc.Intrinsic("sqrt", (x * x + sc.Lit(0.5, dtype),)) + row)],
         near=1e-6,
     )
 
@@ -183,20 +169,20 @@ def concats(draw: DrawFn) -> StagesCase:
     sizes = [rest, rest, row]
     sizes[along] = sum(lengths)
     every = [axes(size) for size in sizes]
-    value: Scalar | None = None
+    value: sc.Scalar | None = None
     inputs, start = [], sum(lengths)
     for number, length in reversed(list(enumerate(lengths))):
         start -= length
         shape = [*sizes]
         shape[along] = length
-        places: list[Scalar] = [*every]
+        places: list[sc.Scalar] = [*every]
         places[along] = every[along] - start if start else every[along]
-        load = Load(placeholder(f"x{number}", shape, dtype), tuple(places))
+        load = sc.Load(placeholder(f"x{number}", shape, dtype), tuple(places))
         inputs.append(load.buffer)
-        inside = Lt(every[along], index(start + length))
-        value = load if value is None else Select(inside, load, value)
+        inside = sc.Lt(every[along], sc.index(start + length))
+        value = load if value is None else sc.Select(inside, load, value)
     assert value is not None
-    value = Max(value, Lit(0, dtype)) if draw(st.booleans()) else value
+    value = sc.Max(value, sc.Lit(0, dtype)) if draw(st.booleans()) else value
     return case(draw, inputs, [axes.stage("y", every, value)])
 
 

@@ -8,7 +8,8 @@ import pytest
 from plica.codegen.cuda.fold import KernelCode, fold
 from plica.codegen.cuda.toolchain import compiled, path_of
 from plica.codegen.lower.passes import lower
-from plica.ir.loop.scalar import Max, Scalar, lit
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.scalar import Le, Max, Scalar, Select, lit
 from plica.ir.loop.stage import stage
 from plica.ir.loop.stages import Stages, kernel_of, stages
 from plica.ir.loop.statement import Kernel
@@ -43,6 +44,24 @@ def matrices(m: int, n: int, k: int) -> Stages:
         return Max(held[i, j], lit(-5.0, f32))
 
     return stages((x, w), (held, stage("out", (m, n), element)))
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_an_epilogue_may_speak_of_places(parts: int) -> None:
+    """A mask, say: causal scores are nothing above the diagonal."""
+    x, w = buffer("x", (2, 5, 6), f32), buffer("w", (2, 7, 6), f32)
+    held = stage("held", (2, 5, 7), lambda b, i, j: reduce(
+        "sum", (6,), lambda t: x[b, i, t] * w[b, j, t]))  # fmt: skip
+    out = stage("out", (2, 5, 7), lambda b, i, j: Select(
+        Le(j, i), held[b, i, j], lit(float("-inf"), f32)))  # fmt: skip
+    found = kernel_of(formed(stages((x, w), (held, out)), ProductTile(8, 8, 4, 2, 2), parts))
+    assert found.dims == ()
+    random = np.random.default_rng(0)
+    left, right = (random.integers(-3, 4, shape).astype(np.float32)
+                   for shape in ((2, 5, 6), (2, 7, 6)))  # fmt: skip
+    (result,) = run_kernel(found, [left, right])
+    seen = np.tril(np.ones((5, 7), bool))
+    np.testing.assert_array_equal(result, np.where(seen, left @ right.transpose(0, 2, 1), -np.inf))
 
 
 def formed(of: Stages, tile: ProductTile, parts: int = 1) -> Stages:

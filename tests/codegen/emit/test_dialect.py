@@ -1,0 +1,74 @@
+"""Dialects: every target writes every dtype and every operator, in a record of one shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plica.codegen.backend import backend_named
+from plica.codegen.c.dialect import C99
+from plica.codegen.cuda.dialect import CUDA
+from plica.codegen.emit.dialect import Dialect
+from plica.codegen.emit.operator import operation, packed, rounded, unpacked
+from plica.codegen.llvm.dialect import LLVM
+from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter
+from plica.core.diagnostic import CompilerBug
+from plica.ir.loop.scalar import Intrinsic, Lit, Reduce, index
+from plica.ir.loop.scalar_row import ScalarRow
+from plica.ir.loop.scalar_table import ROWS
+from plica.ir.loop.tensor import axis
+from plica.ir.type.dtype import DTYPES, DType, bool_, f16, f32, i4, i64
+
+ALL: list[Dialect[Any]] = [LLVM, CUDA, C99]
+
+
+@pytest.mark.parametrize("dialect", ALL, ids=lambda each: each.name)
+def test_a_target_is_its_dialect(dialect: Dialect[Any]) -> None:
+    name = "cpu" if dialect is LLVM else dialect.name
+    assert backend_named(name).dialect is dialect
+
+
+@pytest.mark.parametrize("of", DTYPES, ids=str)
+@pytest.mark.parametrize("dialect", ALL, ids=lambda each: each.name)
+def test_every_dtype_has_a_register_and_an_element(dialect: Dialect[Any], of: DType) -> None:
+    assert dialect.register(of)
+    assert dialect.memory(of)
+    assert dialect.literal(1, of)
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=lambda each: each.name)
+@pytest.mark.parametrize("dialect", ALL, ids=lambda each: each.name)
+def test_every_operator_has_a_word_or_a_special_row(dialect: Dialect[Any], row: ScalarRow) -> None:
+    words = row.words(dialect.name)
+    assert row.name in dialect.specials or all(kind in words for kind in row.takes)
+
+
+def test_special_rows_are_of_operators_that_there_are() -> None:
+    for dialect in ALL:
+        assert {*dialect.specials} <= {*ROWS, "Cast"}
+
+
+def test_only_what_has_no_register_is_rounded_and_packed_by_helpers() -> None:
+    w = LlvmWriter()
+    place = LlvmPlace(LLVM, w, 4)
+    assert rounded("%x", f32, place) == packed("%x", f32, place) == "%x"
+    assert not w.helpers
+    packed("%x", bool_, place)
+    unpacked("%x", i4, place)
+    packed("%x", f16, place)
+    assert w.lines == [
+        "  %1 = zext <4 x i1> %x to <4 x i8>",
+        "  %2 = trunc <4 x i8> %x to <4 x i4>",
+        "  %3 = call <4 x i16> @plica.pack.f16.v4(<4 x float> %x)",
+    ]
+    assert w.helpers == {("f16", 4)}
+
+
+def test_what_has_no_text_is_a_bug() -> None:
+    place = LlvmPlace(LLVM, LlvmWriter())
+    with pytest.raises(CompilerBug, match="exp of i64 has no text in the dialect llvm"):
+        operation(Intrinsic("exp", (Lit(1, i64),)), ["%x"], place)
+    k = axis("k")
+    with pytest.raises(CompilerBug, match="is no operation on scalars"):
+        operation(Reduce("sum", (k,), (index(3),), k), ["%x"], place)
