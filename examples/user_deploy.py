@@ -52,9 +52,9 @@ def network(path: Path) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
 
 
-def shell(folder: Path, *words: str) -> str:
+def shell(*words: str | Path, inside: Path | None = None) -> str:
     """What a command prints; one that fails ends the hour."""
-    done = subprocess.run(words, cwd=folder, check=True, capture_output=True, text=True)
+    done = subprocess.run(words, cwd=inside, check=True, capture_output=True, text=True)
     print(f"$ {' '.join(Path(each).name for each in words)}\n{done.stdout}", end="")
     return done.stdout
 
@@ -82,8 +82,9 @@ def main() -> None:
 
     # The same in a shell, in a process that knows nothing of this one.
     np.save(folder / "x.npy", x)
-    assert "good" in shell(folder, *tool, "verify", "m.plica")
-    shell(folder, *tool, "run", "m.plica", "--input", "x=x.npy", "-o", "y.npz")
+    assert "good" in shell(*tool, "verify", folder / "m.plica")
+    given = f"x={folder / 'x.npy'}"
+    shell(*tool, "run", folder / "m.plica", "--input", given, "-o", folder / "y.npz")
     assert np.array_equal(np.load(folder / "y.npz")["y"], loaded(x))
 
     # A library, its header, and a program that calls it; no Python from here on.
@@ -91,8 +92,9 @@ def main() -> None:
         return
     exe.export(folder / "libuser.so")
     print((folder / "user.h").read_text())
-    shell(folder, "cc", "user_example.c", "-o", "user", "-L.", "-luser", "-Wl,-rpath,.")
-    total = float(shell(folder, "./user").split()[-1])
+    link = ("-L.", "-luser", "-Wl,-rpath,.")
+    shell("cc", "user_example.c", "-o", "user", *link, inside=folder)
+    total = float(shell("./user", inside=folder).split()[-1])
     sample = (np.arange(3 * 3 * 16 * 16) % 7).astype("f4").reshape(3, 3, 16, 16) / np.float32(7)
     assert np.isclose(total, loaded(sample).sum(), rtol=1e-4)
 

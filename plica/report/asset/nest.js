@@ -60,9 +60,9 @@ function nestPane(of, kernelFilm, frame, title) {
 function stepTable(of, kernelFilm, frame, go, work) {
   const most = Math.max(...kernelFilm.map((each) => each[4] ?? 0), 0);
   const far = Math.max(...kernelFilm.map((each) => each[3] ?? 0), 0);
-  const bar = (part) => h('span', {class: 'bar', style: `width:${Math.max(1, 48 * part)}px`});
+  const bar = (part) => h('span', {class: 'bar', style: `width:${Math.max(1, 44 * part)}px`});
   return h('table', {class: 'steps'},
-    h('thead', {}, h('tr', {}, ['', 'step', 'cycles, expected', 'time', 'roof'].map((word, at) =>
+    h('thead', {}, h('tr', {}, ['', 'step', 'cycles', 'time', 'roof'].map((word, at) =>
       h('th', {class: at > 1 ? 'n' : null}, word)))),
     h('tbody', {}, kernelFilm.map(([level, step, , cycles, seconds, refused, delta], at) => {
       const roof = work && roofOf(of, work[0], work[1], seconds);
