@@ -133,6 +133,29 @@ def test_notes_that_say_something_else_are_made_again(
     assert len(compiled_anew) == 2
 
 
+def test_a_note_of_another_model_spoils_nothing(
+    compiled_anew: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The audit finds it, and what the other model has in the store is not written over."""
+    monkeypatch.setenv("PLICA_CACHE_AUDIT", "0")
+    store, notes = ArtefactStore(tmp_path / "store"), dict[str, bytes]()
+    for scale in (2.0, 5.0):
+        again(model(scale))
+        for kept in (tmp_path / "store").glob("*/*"):
+            key = kept.parent.name + kept.name
+            said = store.get(key) or b""
+            if said.startswith(b'{"entry"'):
+                notes.setdefault(key, said)
+    mine, other = notes
+    store.put(mine, notes[other])
+    monkeypatch.setenv("PLICA_CACHE_AUDIT", "1")
+    with pytest.warns(RuntimeWarning, match="wrong-entry"):
+        assert np.array_equal(again(model(2.0))(X), X * 2)
+    monkeypatch.setenv("PLICA_CACHE_AUDIT", "0")
+    for scale in (5.0, 2.0, 5.0):
+        assert np.array_equal(again(model(scale))(X), X * scale)
+
+
 def test_texts_of_a_file_that_changed_are_refused(compiled_anew: list[Any], tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(model(), path)

@@ -235,9 +235,7 @@ def _value(term: sc.Scalar, known: Known) -> sc.Scalar | None:
             if (value := known[var]) is None:
                 return None
             mine[var] = value
-    found = substitute(term, mine) if mine else term
-    assert isinstance(found, sc.Scalar)
-    return found
+    return substitute(term, mine) if mine else term
 
 
 def _looped(here: _Place, axes: tuple[sc.ScalarVar, ...], extents: tuple[sc.Scalar, ...]) -> _Place:

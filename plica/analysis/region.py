@@ -352,6 +352,4 @@ def _order(a: sc.Scalar, b: sc.Scalar, context: Context) -> bool | None:
 def _substituted(term: sc.Scalar, values: Mapping[Term, sc.Scalar]) -> sc.Scalar:
     if not (mine := {var: values[var] for var in free_vars(term) if var in values}):
         return term
-    found = substitute(term, mine)
-    assert isinstance(found, sc.Scalar)
-    return found
+    return substitute(term, mine)

@@ -72,7 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
         said = f"{traced.kernels} kernels, {traced.steps} steps, {traced.barriers} barriers"
         print(f"  traces: taken again, {said}")
         if arguments.prove:
-            print(f"  bounds: {traced.proved} accesses proved, and each proof checked again")
+            left = f"; {traced.unproved} not proved" if traced.unproved else ""
+            print(f"  bounds: {traced.proved} accesses proved, and each proof checked again{left}")
         if arguments.rebuild:
             print(f"  code made again: {traced.not_rebuilt or f'{traced.rebuilt} kernels'}")
     if again is not None:

@@ -53,6 +53,8 @@ class Retraced:
     kernels: int = 0
     steps: int = 0
     proved: int = 0
+    unproved: int = 0
+    """Accesses of which nothing is shown, since sizes are open that are compared when it runs."""
     barriers: int = 0
     rebuilt: int = 0
     not_rebuilt: str = ""
@@ -76,7 +78,7 @@ def retraced(
     texts = texts_of(record)
     wrong: list[WrongTrace] = []
     kernels: dict[str, Kernel] = {}
-    steps = proved = waiting = 0
+    steps = proved = unproved = waiting = 0
     asked = named(record.asked)
     if isinstance(passes := passes_of(artefact, record), str):
         raise _refused([WrongTrace("", passes)])
@@ -99,16 +101,19 @@ def retraced(
         wrong += _barrier_problems(each.kernel, made.waits)
         if prove:
             bounds = certified(made.scheduled)
+            # Sizes may have to agree, which the record of a kernel does not say.
+            sure = bounds.wrong if len(made.scheduled.dims) < 2 else ()
             proved += bounds.proved
-            wrong += [WrongTrace(each.kernel, f"{problem}.") for problem in bounds.wrong]
+            unproved += len(bounds.open) + len(bounds.wrong) - len(sure)
+            wrong += [WrongTrace(each.kernel, f"{problem}.") for problem in sure]
     if wrong:
         raise _refused(wrong)
     again = rebuilt(artefact, kernels, asked) if rebuild else "nobody asked for it"
     if not isinstance(again, str):
         if again[1]:
             raise _refused(again[1])
-        return Retraced(len(kernels), steps, proved, waiting, again[0])
-    return Retraced(len(kernels), steps, proved, waiting, 0, again)
+        return Retraced(len(kernels), steps, proved, unproved, waiting, again[0])
+    return Retraced(len(kernels), steps, proved, unproved, waiting, 0, again)
 
 
 def _refused(wrong: Sequence[WrongTrace]) -> ArtefactError:

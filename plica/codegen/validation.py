@@ -25,13 +25,15 @@ from plica.codegen.lower.scheduled import Scheduled, Scheduler
 from plica.codegen.lower.step import shown
 from plica.codegen.native import Entry, NativeKernel, shape_of
 from plica.codegen.program import Chunks, Launch, Program, kernel_name, launches
+from plica.core.binding import substitute
 from plica.core.diagnostic import CompilerBug
 from plica.core.digest import digest
 from plica.core.term import Term
 from plica.ir.graph.expression import Call, Const, Expr, Function
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.interpret.value import Array
-from plica.ir.loop.scalar import Buffer
+from plica.ir.loop.need import needs_in
+from plica.ir.loop.scalar import Buffer, Le, Scalar, index
 from plica.ir.loop.specialise import specialise
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of
@@ -142,7 +144,8 @@ def validated(program: Program, scheduler: Scheduler, bench: Bench) -> tuple[Val
     for case in cases(program, scheduler):
         name = kernel_name(case.number, program)
         kernel = program.kernels[case.number]
-        bounds = certified(case.made.kernel) if not counts_narrowly(case.made.kernel) else None
+        narrow = counts_narrowly(case.made.kernel)
+        bounds = None if narrow else certified(case.made.kernel, _checked(case))
         for problem in () if bounds is None else bounds.wrong:
             wrong.append(_wrong(name, f"An access leaves its buffer: {problem}."))
         if (retraced := _retraced(case, bench.contract)) is not None:
@@ -163,6 +166,16 @@ def validated(program: Program, scheduler: Scheduler, bench: Bench) -> tuple[Val
     if wrong:
         raise ValidationFailed(wrong[0], *wrong[1:])
     return tuple(found)
+
+
+def _checked(case: LaunchedKernel) -> tuple[Scalar, ...]:
+    """What is known of the dims of a kernel: sizes that it does not fit are refused before it."""
+    own: dict[Term, Term] = {
+        case.made.given.get(each, each): each for each in case.made.kernel.dims
+    }
+    dims = frozenset[Term](case.stages.dims)
+    found = [substitute(least, own) for least in needs_in(case.function.body, dims)]
+    return tuple([Le(index(0), each) for each in found if isinstance(each, Scalar)])
 
 
 def _placed(of: Diagnostic, kernel: str) -> Diagnostic:

@@ -32,6 +32,7 @@ import stat
 import tempfile
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -140,6 +141,11 @@ class ArtefactStore:
         except OSError:
             return None
         return data
+
+    def drop(self, key: str) -> None:
+        """Keep nothing under a key."""
+        with suppress(OSError):
+            self._path(key).unlink(missing_ok=True)
 
     def put(self, key: str, *data: Piece) -> None:
         """Keep something under a key, given in one piece or several."""

@@ -41,14 +41,15 @@ class CertifiedBounds:
 
 
 @lru_cache(maxsize=256)
-def certified(kernel: Kernel) -> CertifiedBounds:
-    """What is shown of the accesses of a kernel before it is lowered."""
+def certified(kernel: Kernel, given: tuple[Scalar, ...] = ()) -> CertifiedBounds:
+    """What is shown of the accesses of a kernel before it is lowered, where conditions on its dims
+    are looked at before it runs."""
     proved, unsettled, wrong = 0, dict[str, None](), dict[str, None]()
     seen: dict[tuple[Scalar, Context], bool] = {}
     for access in accesses(kernel):
         how = "written" if access.written else "read"
         for at, size in enumerate(access.buffer.shape):
-            claim = access.stays(at, index(0), size), access.context
+            claim = access.stays(at, index(0), size), access.context.where(*given)
             where = f"{str(access.buffer.name)!r} is {how} outside its bounds: dimension {at}"
             if claim in seen:
                 proved += seen[claim]

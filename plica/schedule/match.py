@@ -88,7 +88,7 @@ def described(intrinsic: TensorIntrinsic) -> Description | str:
         for at, (var, _) in enumerate(nest.loops):
             apart[var] = sc.ScalarVar(Name("an iteration", at), i64)
         loops = tuple([(apart[var], _at(extent, apart)) for var, extent in nest.loops])
-        nests.append(Nest(loops, _moved(nest.store, apart)))
+        nests.append(Nest(loops, substitute(nest.store, apart)))
     shapes = {
         param.name: tuple([_at(extent, dims) for extent in param.shape]) for param in meaning.params
     }
@@ -153,7 +153,7 @@ def _nest_matches(
             var: there for (var, _), (there, _) in zip(loops, theirs.loops, strict=True)
         }
         here = evolve(state, sizes=sizes)
-        yield from _store_matches(_moved(ours.store, moved), theirs, of, here)
+        yield from _store_matches(substitute(ours.store, moved), theirs, of, here)
     if not fitting:
         yield MatchFailure(_loops_text(theirs), _loops_text(ours), 2)
 
@@ -332,13 +332,6 @@ def _reads(term: sc.Scalar) -> bool:
     return any(isinstance(each, sc.Buffer) for each in free_vars(term))
 
 
-def _moved(store: Store, values: Values) -> Store:
-    found = substitute(store, values)
-    assert isinstance(found, Store)
-    return found
-
-
 def _at(term: sc.Scalar, values: Values) -> sc.Scalar:
     found = substitute(term, values) if values else term
-    assert isinstance(found, sc.Scalar)
     return simple(found)

@@ -106,7 +106,6 @@ def _inlined(every: list[Each]) -> list[Each]:
 
     for each in every:
         value = map_bottom_up(put, each.value)
-        assert isinstance(value, sc.Scalar)
         new = Each(each.out, each.axes, value)
         if reductions(value) or each is every[-1]:
             found.append(new)
@@ -217,5 +216,4 @@ def _folded(
         return substitute(map_bottom_up(told, made), there)
 
     result = map_bottom_up(filled, last.value)
-    assert isinstance(result, sc.Scalar)
     return stages(of.inputs, (held, fold, Each(last.out, last.axes, result)))

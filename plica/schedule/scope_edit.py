@@ -209,7 +209,6 @@ def with_elements(block: st.Block, change: Callable[[Load | st.Store], Term | No
 
     bare = with_parts(block, reads=(), writes=())
     new = map_bottom_up(each, bare)
-    assert isinstance(new, st.Block)
     return block if new is bare else new
 
 
@@ -227,6 +226,4 @@ def with_buffer(block: st.Block, old: Buffer, new: Buffer) -> st.Block:
             case _:
                 return node
 
-    made = map_bottom_up(each, block)
-    assert isinstance(made, st.Block)
-    return made
+    return map_bottom_up(each, block)

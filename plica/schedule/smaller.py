@@ -169,7 +169,6 @@ def _resized(of: C, extent: int, less: int) -> Iterator[C]:
     """The case with a smaller number wherever there is a certain one, if it makes sense."""
     old, new = index(extent), index(less)
     made = map_bottom_up(lambda node: new if node is old else node, of.kernel)
-    assert isinstance(made, Kernel)
     if well_formed(made):
         return
     arrays = []

@@ -170,5 +170,4 @@ def renumbered(step: Step, place: dict[int, int]) -> Step:
         return node
 
     moved = map_bottom_up(move, step.instruction)
-    assert isinstance(moved, Instruction)
     return Step(moved, step.decision)

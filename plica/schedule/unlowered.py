@@ -84,7 +84,6 @@ def in_turns(kernel: st.Kernel) -> st.Kernel:
         return node
 
     body = map_bottom_up(turned, kernel.body)
-    assert isinstance(body, st.Stmt)
     return with_body(kernel, body)
 
 

@@ -16,6 +16,7 @@ from plica.codegen.lower.scheduled import ChosenSchedule, Schedule, Scheduled, S
 from plica.codegen.native import llvm_entry
 from plica.codegen.plant import planted, with_a_longer_loop, with_a_shorter_loop, wrong_entry
 from plica.codegen.program import KernelOrigin
+from plica.codegen.retrace import retraced
 from plica.codegen.road import Lowered
 from plica.codegen.validation import Bench, ValidationFailed, difference, validated
 from plica.core.digest import digest
@@ -235,3 +236,22 @@ def down(n: Tensor[(), i64], x: Tensor[(2,), f32]) -> Tensor[(2,), f32]:
 def main(n: Tensor[(), i64], x: Tensor[(2,), f32]) -> Tensor[(2,), f32]:
     return down(n, x)
 """
+
+
+def test_sizes_that_are_compared_before_a_kernel_runs_are_known() -> None:
+    program = from_text("""
+import plica
+from plica import op
+
+@plica.function
+def main(x: Tensor[("n", 4), f32], y: Tensor[("t", 4), f32]) -> Tensor[("t", 4), f32]:
+    return op.match_shape(x, shape=("t", 4)) * y
+""")
+    exe = plica.compile(program, threads=1, validate=True, cache=False)
+    ones = np.ones((3, 4), np.float32)
+    np.testing.assert_array_equal(exe(ones, 2 * ones), 2 * ones)
+    with pytest.raises(plica.InputError):
+        exe(ones, ones[:2])
+    found = retraced(exe.artefact, exe.artefact.record(), prove=True)
+    assert found.proved
+    assert found.unproved == 1

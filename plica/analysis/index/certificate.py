@@ -229,9 +229,7 @@ def at_value(
     """The condition and the context where a variable has a value."""
 
     def put(term: sc.Scalar) -> sc.Scalar:
-        new = substitute(term, {variable: literal(value_)})
-        assert isinstance(new, sc.Scalar)
-        return new
+        return substitute(term, {variable: literal(value_)})
 
     ranges = tuple(
         Range(each.var, put(each.start), put(each.stop))

@@ -50,8 +50,9 @@ def configure(verbs: Any) -> None:
     parser.add_argument("--native", type=int, default=0, metavar="K",
                         help="compile and run every K-th module too (0: none)")  # fmt: skip
     parser.add_argument("--compiled", action="store_true",
-                        help="compile and run every module, closures, data and recursion too, "
-                             "at the sizes of its inputs, and try nothing else")  # fmt: skip
+                        help="compile and run every module, closures, data and recursion, "
+                             "sizes known when it runs, branches of different sizes and loops "
+                             "too, and try nothing else")  # fmt: skip
     parser.add_argument("--plant", nargs="?", choices=("rule", "pass"), const="rule",
                         help="plant a wrong rule, or a mistake in a pass: "
                              "it must be found and named (rule)")  # fmt: skip
@@ -216,24 +217,36 @@ def native(module: Module, inputs: tuple[Any, ...]) -> Any:
 
 
 def compiled(module: Module, inputs: tuple[Any, ...]) -> Any:
-    """What native code over objects gives for a module at the sizes of its inputs.
+    """What native code over objects gives for a module at the sizes of its inputs, and for one
+    whose sizes become known while it runs what its segments give.
 
-    None where there is none: a function among the outputs, a polymorphic one as a value, or an
-    operator that has no meaning at these sizes, which the program never comes to.
+    None where there is none: a function among the outputs, or a polymorphic one as a value.  What
+    has a meaning must be typed and have a value while it is compiled, too.
     """
-    from plica.core.diagnostic import EvaluationError, IllTyped
+    from plica.codegen.program_kind import is_staged
+    from plica.core.diagnostic import CompilerBug, EvaluationError, IllTyped
     from plica.ir.graph.shape_specialisation import sized, sizes_of
-    from plica.pipeline import build, lower, target_of
+    from plica.pipeline import build, compile, lower, target_of
     from plica.rewrite.contract import exact
     from plica.runtime.error import UnsupportedError
 
     try:
+        if is_staged(module):
+            made = compile(module, threads=1, cache=False, contract=exact, effort="fast")
+            found = shaped(made(*inputs), module)
+            if made.stats.at_call:
+                raise CompilerBug("It is compiled when it is called.")
+            return found
         if module.main_function().dims:
             module = sized(module, sizes_of(module, [each.shape for each in _arrays(inputs)]))
         here = target_of("cpu")
         made = build(lower(module, exact, (), here, objects=True), here, objects=True)
-    except (UnsupportedError, IllTyped, EvaluationError):
+    except UnsupportedError as error:
+        if is_staged(module):
+            raise CompilerBug(f"It is refused: {error}") from error
         return None
+    except (IllTyped, EvaluationError) as error:
+        raise CompilerBug(f"It has a meaning, and fails to compile: {error}") from error
     return shaped(made(*inputs), module)
 
 

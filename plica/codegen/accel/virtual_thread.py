@@ -50,7 +50,6 @@ def lower(machine: Accelerator, flow: Flow) -> Flow:
     lowered = map_bottom_up(one, body)
     grown = {each: evolve(each, elements=sizes[each], private=False) for each in flow.tiles}
     renamed = map_bottom_up(lambda node: grown.get(node, node), lowered)  # type: ignore[call-overload]  # only tiles are keys
-    assert isinstance(renamed, Stmt)
     return evolve(flow, tiles=tuple(grown[each] for each in flow.tiles), body=renamed)
 
 
@@ -64,9 +63,7 @@ def _apart(body: Stmt, thread: ScalarVar, sizes: dict[Tile, int]) -> Stmt:
             return evolve(node, base=node.base + thread * sizes[node.tile])
         return node
 
-    changed = map_bottom_up(one, body)
-    assert isinstance(changed, Stmt)
-    return changed
+    return map_bottom_up(one, body)
 
 
 def _distribute(machine: Accelerator, thread: ScalarVar, count: int, body: Stmt) -> Stmt:

@@ -47,15 +47,12 @@ def wide(term: sc.Scalar) -> sc.Scalar:
             case _:
                 return node
 
-    found = map_bottom_up(change, term)
-    assert isinstance(found, sc.Scalar)
-    return found
+    return map_bottom_up(change, term)
 
 
 def valued(term: sc.Scalar, var: sc.ScalarVar, number: int) -> sc.Scalar:
     """An index term for a value of a variable."""
     found = substitute(wide(term), {sc.ScalarVar(var.name, i64): sc.index(number)})
-    assert isinstance(found, sc.Scalar)
     return simple(found)
 
 
@@ -105,9 +102,7 @@ def _with_last_digit(of: sc.Scalar, var: sc.ScalarVar, count: int) -> sc.Scalar:
         high = node.left - var
         return high // by if isinstance(node, sc.FloorDiv) else high % by + var
 
-    found = map_bottom_up(change, of)
-    assert isinstance(found, sc.Scalar)
-    return found
+    return map_bottom_up(change, of)
 
 
 def certain(value: sc.Scalar) -> Iterator[sc.Load]:

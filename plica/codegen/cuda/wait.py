@@ -115,9 +115,9 @@ class Waits:
         if not self.of.multiplies or not has_products(loop):
             return steps
         self._products = in_flight_slack(loop, self.of.copies, is_product)
-        body, close = steps
+        *body, close = steps
         waits = isinstance(next(flat((loop.body,)), None), Barrier)
-        return (body, *(() if waits else (self.finish,)), close, self.finish)
+        return (*body, *(() if waits else (self.finish,)), close, self.finish)
 
     def wait(self) -> None:
         """Wait for copies and products, but for those that may be under way at a barrier."""

@@ -26,11 +26,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 
+from plica.analysis.constant_bound import facts_of, within
+from plica.analysis.index.context import negated
 from plica.analysis.statement import refused
 from plica.codegen.emit.contraction import products
 from plica.codegen.emit.expression import Expressions
 from plica.codegen.emit.operator import packed
-from plica.codegen.emit.statement import Row, Step
+from plica.codegen.emit.statement import Row, Step, assuming
 from plica.ir.loop.scalar import Buffer, Lit, dtype_of
 from plica.ir.loop.statement import NOTHING, Alloc, Barrier, Bind, Branch, For, Store
 from plica.ir.type.dim import evaluate
@@ -55,7 +57,8 @@ def loop(values: Expressions, of: For, unroll: bool = False) -> Sequence[Step]:
     if unroll and values.dialect.unroll:
         values.lines.do(values.dialect.unroll)
     values.open(of.var, of.extent)
-    return of.body, values.lines.close
+    inside = assuming(values.known, of.body, within(of.var, of.extent))
+    return *inside, values.lines.close
 
 
 def _store(values: Expressions, of: Store) -> None:
@@ -99,13 +102,14 @@ def _bind(values: Expressions, of: Bind) -> Sequence[Step]:
 
 
 def _branch(values: Expressions, of: Branch) -> Sequence[Step]:
-    lines = values.lines
+    lines, known = values.lines, values.known
     lines.open(f"if ({values.of(of.condition)})")
-    other: tuple[Step, ...] = ()
-    if of.orelse is not NOTHING:
-        turn: Callable[[], None] = partial(lines.turn, "else")
-        other = (turn, of.orelse)
-    return of.then, *other, lines.close
+    then = assuming(known, of.then, facts_of(of.condition))
+    if of.orelse is NOTHING:
+        return *then, lines.close
+    turn: Callable[[], None] = partial(lines.turn, "else")
+    other = assuming(known, of.orelse, facts_of(negated(of.condition)))
+    return *then, turn, *other, lines.close
 
 
 def _barrier(values: Expressions, of: Barrier) -> None:

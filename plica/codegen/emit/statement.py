@@ -22,10 +22,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from plica.analysis.constant_bound import KnownBounds
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.statement import STATEMENTS, For, Seq, Stmt, Store
+from plica.ir.type.dim import Polynomial
 
-__all__ = ["For", "Row", "Rows", "Step", "Store", "write"]
+__all__ = ["For", "Row", "Rows", "Step", "Store", "assuming", "write"]
 
 Step: TypeAlias = "Stmt | Callable[[], Sequence[Step] | None]"
 """What is still to be written: a statement, or something between statements."""
@@ -53,6 +55,20 @@ def write(steps: Sequence[Step], rows: Rows) -> None:
             more = item()  # type: ignore[operator]  # what is no statement is a call
         if more:
             stack.extend(more[::-1])
+
+
+def assuming(known: KnownBounds, body: Stmt, facts: Sequence[Polynomial]) -> Sequence[Step]:
+    """A statement in which some polynomials are not negative."""
+    if not facts:
+        return (body,)
+
+    def begin() -> None:
+        known.facts += facts
+
+    def end() -> None:
+        del known.facts[len(known.facts) - len(facts) :]
+
+    return begin, body, end
 
 
 def _sequence(of: Seq) -> Sequence[Step]:

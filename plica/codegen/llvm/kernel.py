@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve, frozen
 
 from plica.analysis.constant_bound import OPEN, Interval, facts_of, within
+from plica.analysis.index.context import negated
 from plica.analysis.statement import refused
-from plica.codegen.emit.statement import Row, Step, write
+from plica.codegen.emit.statement import Row, Step, assuming, write
 from plica.codegen.llvm.access import place_of
 from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant
-from plica.codegen.llvm.scope import negated
 from plica.codegen.llvm.tail import mask, padded
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import LlvmWriter
@@ -44,7 +44,7 @@ from plica.ir.loop.statement import (
     Store,
     statements,
 )
-from plica.ir.type.dim import Polynomial, known
+from plica.ir.type.dim import known
 from plica.runtime.late import late
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ class _Statements:
                 if "fetch_next" in dict(loop.annotations):
                     fetch_next(self.values, loop, count, self.open)
                 self.open.append((loop.var, count))
-                inside = self._known(loop.body, within(loop.var, loop.extent))
+                inside = assuming(around, loop.body, within(loop.var, loop.extent))
                 return *inside, partial(around.close, opened), self._closed
             case _:
                 message = "Processors have no such threads as this loop is bound to."
@@ -240,7 +240,7 @@ class _Statements:
         inner.access.turner.fenced = self.values.access.turner.fenced
         inside = _Statements(inner, self.width, masks=self.masks)
         inside.plain = not _has_loops(loop.body)
-        inside.write(*inside._known(loop.body, within(loop.var, loop.extent)))
+        inside.write(*assuming(inner.around, loop.body, within(loop.var, loop.extent)))
         return inside.told(self.width)
 
     def told(self, width: int) -> str:
@@ -347,7 +347,7 @@ class _Statements:
     def _assume(
         self,
         body: Stmt,
-        condition: Scalar | None,
+        condition: Scalar,
         mask: LaneValue = TRUE,
         test: LaneValue | None = None,
     ) -> Sequence[Step]:
@@ -355,8 +355,7 @@ class _Statements:
         if body is NOTHING:
             return ()
         around = self.around
-        facts = list(facts_of(condition)) if condition is not None else []
-        inside = self._known(body, facts)
+        inside = assuming(around, body, facts_of(condition))
         if test is None:
             return inside
 
@@ -367,20 +366,6 @@ class _Statements:
             around.mask = mask
 
         return some, *inside, all_
-
-    def _known(self, body: Stmt, facts: list[Polynomial]) -> Sequence[Step]:
-        """A statement in which some polynomials are not negative."""
-        if not facts:
-            return (body,)
-        around = self.around
-
-        def begin() -> None:
-            around.facts += facts
-
-        def end() -> None:
-            del around.facts[len(around.facts) - len(facts) :]
-
-        return begin, body, end
 
     def _join(self, mark: int, end: str, begin: str) -> None:
         """Go on to the end of a branch, and begin what follows in the text."""

@@ -11,12 +11,12 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from plica.analysis.constant_bound import FACTS, facts_of
-from plica.analysis.index.context import conjuncts
+from plica.analysis.index.context import conjuncts, negated
 from plica.codegen.emit.scalar import Frame
 from plica.codegen.llvm.access import sizes_of
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue
 from plica.codegen.llvm.loop_context import LoopContext
-from plica.ir.loop.scalar import And, Le, Load, Lt, Not, Or, Reduce, Scalar, Select, index
+from plica.ir.loop.scalar import And, Le, Load, Lt, Or, Reduce, Scalar, Select, index
 from plica.ir.type.dim import Polynomial, polynomial
 
 Edge: TypeAlias = tuple[Scalar, Scalar | None, bool]
@@ -67,7 +67,7 @@ def outside(
                 test = frame.found[frame.order.numbers[guard]]
                 passes = lanes.both(here, test if holds else lanes.negated(test))
                 fact = guard if holds else negated(guard)
-                known_here = known_here if fact is None else (*known_here, fact)[-FACTS:]
+                known_here = (*known_here, fact)[-FACTS:]
             if kid in alive:
                 alive[kid] = lanes.either(alive[kid], passes)
                 facts[kid] = tuple([fact for fact in facts[kid] if fact in known_here])
@@ -101,22 +101,6 @@ def _edges(node: Scalar, operands_of: Callable[[Scalar], tuple[Scalar, ...]]) ->
             return []  # what is inside was judged there
         case _:
             return [(kid, None, True) for kid in operands_of(node)]
-
-
-def negated(condition: Scalar) -> Scalar | None:
-    """The contrary of a condition as a fact, None where it tells nothing useful."""
-    match condition:
-        case Lt(left, right):
-            return Le(right, left)
-        case Le(left, right):
-            return Lt(right, left)
-        case Not(value):
-            return value
-        case Or(left, right):
-            one, two = negated(left), negated(right)
-            return And(one, two) if one is not None and two is not None else one or two
-        case _:
-            return None
 
 
 @lru_cache(maxsize=4096)

@@ -262,7 +262,6 @@ def _before(access: IndexedAccess, var: ScalarVar) -> IndexedAccess:
     if (indices := access.indices) is not None:
         indices = tuple([substitute(each, moved) for each in indices])
     context = substitute(access.context, moved)
-    assert isinstance(context, Context)
     return evolve(access, indices=indices, context=context, origin=access.origin or access)
 
 

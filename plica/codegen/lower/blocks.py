@@ -56,19 +56,15 @@ def _up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], state: State) -> st.Stmt:
 def opened(block: st.Block, counts: frozenset[Term] = frozenset()) -> st.Stmt:
     """What a block does, in terms of the loops around it; `counts` are known not to be negative."""
     values: dict[Term, Scalar] = dict(zip(block.vars, block.bindings, strict=True))
-    stmt = _stmt(block.body, values)
+    stmt = substitute(block.body, values)
     if block.init is not None:
-        init = _stmt(block.init, values)
+        init = substitute(block.init, values)
         pairs = zip(block.bindings, block.kinds, strict=True)
         reducing = [one for each, kind in pairs if kind == "reduce" for one in _zero(each, counts)]
         first = _all(reducing)
         # A plain `Seq`: what stands in a loop keeps its number, which pipelines speak of.
         stmt = st.Seq((init if first is None else st.Branch(first, init, st.NOTHING), stmt))
     return stmt if block.predicate is st.TRUE else st.Branch(block.predicate, stmt, st.NOTHING)
-
-
-def _stmt(of: st.Stmt, values: dict[Term, Scalar]) -> st.Stmt:
-    return substitute(of, values)
 
 
 def _zero(binding: Scalar, counts: frozenset[Term]) -> list[Scalar]:

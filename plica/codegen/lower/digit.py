@@ -56,7 +56,6 @@ def _down(stmt: Stmt, context: Context) -> tuple[Stmt, tuple[Context, ...]]:
             stmt = Store(buffer, _places(buffer, indices, context), _value(value, context))
         case For(var, extent, kind, body, notes) if kind in THREADS and known(extent) == 1:
             inside = substitute(body, {var: sc.index(0)})  # the only one there is
-            assert isinstance(inside, Stmt)
             stmt = For(var, extent, kind, inside, notes)
         case _:
             pass
@@ -91,9 +90,7 @@ def _value(of: sc.Scalar, context: Context) -> sc.Scalar:
             case _:
                 return node
 
-    found = map_bottom_up(change, of)
-    assert isinstance(found, sc.Scalar)
-    return found
+    return map_bottom_up(change, of)
 
 
 def _all(condition: sc.Scalar, context: Context) -> sc.Scalar:

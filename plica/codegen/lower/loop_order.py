@@ -120,7 +120,6 @@ def strips(
                 if together > 1:
                     inside.insert(0, (near, sc.Lit(together, axis.dtype)))
             body = substitute(of.value, {**here})
-            assert isinstance(body, sc.Scalar)
             guard = None if end is None else sc.Lt(place, end)
             if reductions and guard is not None:
                 body = _where(guard, body, lane)
@@ -152,9 +151,7 @@ def _where(guard: sc.Scalar, body: sc.Scalar, lane: sc.ScalarVar) -> sc.Scalar:
             return sc.Select(guard, node, sc.Lit(0, node.buffer.dtype))
         return node
 
-    found = map_bottom_up(guarded, body)
-    assert isinstance(found, sc.Scalar)
-    return found
+    return map_bottom_up(guarded, body)
 
 
 def _shared(
@@ -216,9 +213,7 @@ def is_row(
 
 
 def replaced(of: sc.Scalar, by: Mapping[Term, sc.Scalar]) -> sc.Scalar:
-    found = map_top_down(lambda node: by.get(node, node), of) if by else of
-    assert isinstance(found, sc.Scalar)
-    return found
+    return map_top_down(lambda node: by.get(node, node), of) if by else of
 
 
 def loops_around(

@@ -90,7 +90,6 @@ def stored(fold: Each, epilogue: Each | None) -> StoredElement | None:
     for axis in epilogue.axes:
         places.setdefault(axis, sc.index(0))  # it has length 1
     value = substitute(epilogue.value, places)
-    assert isinstance(value, sc.Scalar)
     return StoredElement(fold.out, tuple([places[axis] for axis in epilogue.axes]), value)
 
 
@@ -329,7 +328,6 @@ def last_store(
         return value if isinstance(node, sc.Load) and node.buffer is after.reduced else node
 
     whole = map_top_down(filled, terms[0])
-    assert isinstance(whole, sc.Scalar)
     return Store(out, tuple(terms[1:]), whole)
 
 
@@ -358,7 +356,6 @@ def _walk(of: Each, after: StoredElement | None) -> LoopOrder:
     lane = sc.ScalarVar(fresh(Name("lane"), taken), axis.dtype)
     there = one * tile + lane
     body = substitute(of.value, {axis: there})
-    assert isinstance(body, sc.Scalar)
     tiled = (one, sc.Lit(size // tile, axis.dtype))
     return LoopOrder(
         (*loops[:place], tiled, *loops[place + 1 :], (lane, sc.Lit(tile, axis.dtype))),

@@ -147,9 +147,7 @@ class _Row:
         return Store(self.part, place, self.join(sc.Load(self.part, place), term))
 
     def _term(self, place: sc.Scalar) -> sc.Scalar:
-        found = substitute(self.of.body, {self.of.axes[0]: place})
-        assert isinstance(found, sc.Scalar)
-        return found
+        return substitute(self.of.body, {self.of.axes[0]: place})
 
     def _halves(self) -> list[Stmt]:
         """One half of the lanes joined with the other, until one lane is left."""

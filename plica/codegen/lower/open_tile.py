@@ -165,7 +165,6 @@ def _flat(of: Stages) -> Stages:
             return node
 
         value = map_bottom_up(viewed, each.value)
-        assert isinstance(value, sc.Scalar)
         again = {load.buffer for load in loads(value)}
         if not again.isdisjoint(views) or ends[0] in free_vars(value) or _asks(value, ends[1]):
             return of

@@ -213,7 +213,6 @@ class _Writer:
         here = {down.axis: tile * self.high + near, along.axis: strip * self.lanes + lane}
         near_by: dict[Term, sc.Scalar] = {of.inside: self._read(block)}
         value = substitute(replaced(of.reduction, near_by), dict(here))
-        assert isinstance(value, sc.Scalar)
         high, wide = self.shape[-2:]
         ends = (sc.Le(tile * self.high + self.high, high), sc.Lt(here[along.axis], wide))
         some = sc.Lt(here[down.axis], high)

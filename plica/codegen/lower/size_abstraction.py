@@ -65,7 +65,6 @@ def abstracted(of: Stages) -> AbstractedSizes:
             return by.get(node, node)
 
         mapped = map_top_down(told, of)
-        assert isinstance(mapped, Stages)
         found = stages(mapped.inputs, mapped.stages, mapped.outputs)
         left = set(found.dims)
         apart = [each for each in inner if left.isdisjoint(free_vars(each))]

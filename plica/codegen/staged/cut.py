@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from attrs import Factory, define, frozen
+from attrs import Factory, define, evolve, frozen
 
 from plica.codegen.program_kind import is_ordering
-from plica.codegen.staged.host_part import host_parts, refused, turn_of
+from plica.codegen.staged.host_part import host_parts, loops_at_calls, refused, turn_of
 from plica.codegen.staged.segment import Ranges, segment
 from plica.core.binding import free_vars
 from plica.core.name import Name
@@ -49,6 +49,7 @@ def cut(of: Module) -> CutProgram:
     """The program of a module, in steps and segments."""
     whole = to_dataflow(infer(of))
     main = whole.main_function()
+    main = evolve(main, body=loops_at_calls(main.body))
     rest = {name: value for name, value in whole.items() if name is not whole.main}
     cutter = _Cutter(main, rest)
     program = cutter.block(main.body, {})

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from plica.codegen.program_kind import is_loop, is_ordering
 from plica.core.binding import free_vars
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
 from plica.ir.graph.expression import Call, Expr, Function, If, Let, LetDim, Tuple, Var
 from plica.rewrite.graph.walk import expressions, operands
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -28,6 +30,30 @@ def host_parts(root: Expr) -> set[Expr]:
         own = isinstance(node, LetDim) or is_loop(node) or is_ordering(node)
         if own or not found.isdisjoint(operands(node)):
             found.add(node)
+    return found
+
+
+def loops_at_calls(root: Expr) -> Expr:
+    """The same program, in which loops that have a name stand where they are called."""
+
+    def sunk(node: Term) -> Term:
+        match node:
+            case Let(var, Function() as function, body) if not is_loop(node):
+                if var not in free_vars(function):
+                    return node
+
+                def whole(each: Term) -> Term:
+                    if isinstance(each, Call) and each.callee is var:
+                        return Let(var, function, each)
+                    return each
+
+                moved = map_bottom_up(whole, body)
+                return node if var in free_vars(moved) else moved
+            case _:
+                return node
+
+    found = map_bottom_up(sunk, root)
+    assert isinstance(found, Expr)
     return found
 
 

@@ -114,9 +114,7 @@ def _chain(loop: For) -> Any:
     stmt: Stmt = loop
 
     def moved(term: sc.Scalar) -> sc.Scalar:
-        new = substitute(term, known) if known else term
-        assert isinstance(new, sc.Scalar)
-        return new
+        return substitute(term, known) if known else term
 
     while not isinstance(stmt, Store):
         match stmt:

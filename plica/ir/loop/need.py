@@ -38,9 +38,13 @@ def needs(of: Module) -> tuple[Scalar, ...]:
     What is computed in a branch only is not asked for: it may be there for other sizes.
     """
     main = of.main_function()
-    dims: frozenset[Term] = frozenset(main.dims)
+    return needs_in(main.body, frozenset(main.dims))
+
+
+def needs_in(body: Expr, dims: frozenset[Term]) -> tuple[Scalar, ...]:
+    """The same of an expression: terms over these dims."""
     found: dict[frozenset[tuple[Key, int]], Scalar] = {}
-    for node in _always(main.body):
+    for node in _always(body):
         record = find(node.op)
         if record is None or not dims:
             continue

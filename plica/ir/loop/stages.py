@@ -193,9 +193,7 @@ def with_element(of: Scalar, buffer: Buffer | None, value: Scalar) -> Scalar:
     def filled(node: Term) -> Term:
         return value if isinstance(node, Load) and node.buffer is buffer else node
 
-    found = map_bottom_up(filled, of)
-    assert isinstance(found, Scalar)
-    return found
+    return map_bottom_up(filled, of)
 
 
 def epilogue_of(fold: Each, last: Each) -> bool:

@@ -212,7 +212,6 @@ class _Runs:
             if within is not None:
                 inside.append(sc.Lt(place, within))
         body = substitute(self.of.body, where)
-        assert isinstance(body, sc.Scalar)
         start, _ = MEANING[self.of.combiner]
         for condition in inside:
             body = sc.Select(condition, body, start(self.dtype))

@@ -341,7 +341,6 @@ class Solver:
             mapping: dict[Term, Term] = dict(zip(each.types, types, strict=True))
             mapping |= dict(zip(each.dims, dims, strict=True))
             bare = substitute(FuncType((), (), each.params, each.ret), mapping)
-            assert isinstance(bare, FuncType)
             opened.append(bare)
         return opened[0], opened[1]
 

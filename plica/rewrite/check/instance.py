@@ -138,7 +138,6 @@ def _computed(left: Term, term: Expr, var: Var) -> Expr:
     if not isinstance(of, TensorType) or isinstance(operator.relation({}, of), Mismatch):
         return term
     made = substitute(term, {var: Apply(name, (var,), ())})
-    assert isinstance(made, Expr)  # as the term is
     try:
         return term if match(left, made) is None else made
     except FAILURES:  # of a predicate: the rule that asks it fails, and is told so

@@ -125,10 +125,13 @@ class Trial:
         apart = difference(widely[0], widely[1], contract, wide.magnitude(widely, again))
         if reason is None and apart is not None and contract.rel == 0:
             return wide._answer(again, widely, f"in f64 {apart}")
-        forgiven = reason is not None and apart is None
-        if forgiven and self._constants_overflow(found):
-            forgiven = False
-        if forgiven and (self._leaves_range(widely, again) or _overflowed(found[2:], widely[2:])):
+        if reason is None or self._constants_overflow(found):
+            return self._answer(inputs, found, reason)
+        if apart is not None and _overflows(widely[2:], again):
+            return SidesAgree(overflowed=True)
+        if apart is None and (
+            self._leaves_range(widely, again) or _overflowed(found[2:], widely[2:])
+        ):
             return SidesAgree(overflowed=True)
         return self._answer(inputs, found, reason)
 

@@ -16,6 +16,7 @@ from hypothesis.strategies import DrawFn
 from plica.ir.generate.builder import Builder
 from plica.ir.generate.choice import pick
 from plica.ir.generate.inputs import inputs_for
+from plica.ir.generate.measured import measured_program
 from plica.ir.generate.neural import any_operator
 from plica.ir.generate.operation import operation
 from plica.ir.generate.program import modules
@@ -47,10 +48,14 @@ def cases(
 ) -> Case:
     """A module, inferred, and values for its inputs; with an instance of the rule `wanted`.
 
-    Where it is to be of the `whole` language it has closures, data and recursion.
+    Where it is to be of the `whole` language it has closures, data and recursion, or sizes that
+    become known while it runs, with branches of different sizes and loops.
     """
     speaking = of_programs(rules)
     made: Module | None = None
+    if whole and pick(draw, (False, False, True)):
+        module_, given = measured_program(draw(st.randoms(use_true_random=False)))
+        return infer(module_), given
     if whole:
         kind = "any"
         made = draw(modules(depth=1))

@@ -258,6 +258,9 @@ def _compiled(native: Compiled, meaning: Meaning, module: Module) -> bool:
         reason = meaning.native_differs(module, native)
     except PassBroke as error:
         raise WrongCase(_finding("ill-formed", error.guilty, str(error), module)) from error
+    except CRASHES as error:
+        reason = f"{type(error).__name__}: {'; '.join(str(error).splitlines())}"
+        raise WrongCase(_finding("native", "native", reason, module)) from error
     if reason:
         raise WrongCase(_finding("native", "native", reason, module))
     return reason is None

@@ -136,9 +136,7 @@ class _Translation:
         mapping: dict[Term, Term] = dict(zip(function.dims, family.of.dims, strict=True))
         own = [self._variable(param) for param in function.params]
         mapping.update(zip(own, family.params, strict=True))
-        body = substitute(self._expression(function.body), mapping)
-        assert isinstance(body, ex.Expr)
-        return body
+        return substitute(self._expression(function.body), mapping)
 
     def _expression(self, root: ex.Expr) -> ex.Expr:
         memo: dict[ex.Expr, ex.Expr] = {}

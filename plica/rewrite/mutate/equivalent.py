@@ -193,7 +193,6 @@ def _enlarged(made: Instance) -> Instance | None:
     ]
     swap: dict[Term, Term] = dict(zip(made.variables, others, strict=True))
     term = map_bottom_up(lambda node: swap.get(node, node), made.term)
-    assert isinstance(term, Expr)
     arrays = next(iter(samples([(of, (LENGTH,)) for of in floats], 0)))
     large = Instance(term, tuple(zip(others, arrays, strict=True)), tuple(others))
     return large if _is_elementwise(term) else None
@@ -213,7 +212,6 @@ def _batched(made: Instance) -> Instance | None:
     ]
     swap: dict[Term, Term] = dict(zip(made.variables, others, strict=True))
     term = map_bottom_up(lambda node: swap.get(node, node), made.term)
-    assert isinstance(term, Expr)
     if not _is_in_front(made.term, term, count):
         return None
     arrays = next(iter(samples([(of, (count, *shapes[0])) for of in floats], 0)))

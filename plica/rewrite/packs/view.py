@@ -9,9 +9,8 @@ meets what turns them back.
 No element is computed here: every rule is exact.
 
 >>> from plica.core.name import Name
->>> from plica.ir.graph.expression import Expr, Var, const
->>> from plica.ir.type.dtype import f32
-from plica.ir.type.term import tensor
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.type.term import tensor
 >>> from plica.rewrite.pack import rewrite
 >>> x = Var(Name("x"), tensor((5, 24), "f16"))
 >>> heads = rewrite(reshape(slice_(x, (8,), (16,), None, (1,)), (5, 2, 4)), VIEWS)[0]

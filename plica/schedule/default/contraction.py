@@ -215,13 +215,7 @@ def product_of(
 def _without(of: sc.Load, single: list[sc.ScalarVar]) -> sc.Load:
     """The load where some variables are 0, which is all they ever are."""
     where = dict.fromkeys(single, sc.index(0))
-    return sc.Load(of.buffer, tuple([simple(_put(each, where)) for each in of.indices]))
-
-
-def _put(of: sc.Scalar, where: Mapping[sc.ScalarVar, sc.Scalar]) -> sc.Scalar:
-    found = substitute(of, dict(where))
-    assert isinstance(found, sc.Scalar)
-    return found
+    return sc.Load(of.buffer, tuple([simple(substitute(each, where)) for each in of.indices]))
 
 
 def _guarded(of: sc.Scalar) -> tuple[sc.Load | None, tuple[sc.Scalar, ...], sc.Lit]:

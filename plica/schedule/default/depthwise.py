@@ -172,7 +172,6 @@ def windowed(of: Contraction, machine: Machine, *, by_columns: bool = False) -> 
         return node
 
     value = map_bottom_up(read, of.value)
-    assert isinstance(value, sc.Scalar)
     whole = tuple([sc.index(of.sizes[each]) for each in of.axes])
     out = sc.Buffer(fresh(Name("out"), used | {window.name}), whole, sc.dtype_of(value))
     total = Each(window, of.axes, sc.Reduce(of.combiner, terms, extents, body))

@@ -109,7 +109,6 @@ def paneled(of: Contraction, panel: Panel, before: tuple[Each, ...] = ()) -> Sta
     outer, inner = names.var("b"), names.var("s")
     there = packed(of, output, (outer, inner), steps, names.name("packed"))
     weight = substitute(there, {outer: output // steps, inner: output % steps})
-    assert isinstance(weight, sc.Load)
     stages = [*before, packer(of.weight, output, (outer, inner), steps, there)]
     apart = [a for a in of.axes if a is not row and a is not output]
     axes = (*apart, output, row)
@@ -121,7 +120,6 @@ def paneled(of: Contraction, panel: Panel, before: tuple[Each, ...] = ()) -> Sta
         return node
 
     value = map_bottom_up(read, of.value)
-    assert isinstance(value, sc.Scalar)
     shape = tuple([sc.index(of.sizes[each]) for each in of.axes])
     out = sc.Buffer(names.name("out"), shape, sc.dtype_of(value))
     scratch = tuple([each.out for each in stages])
@@ -142,7 +140,7 @@ def _panel(
     if sizes[row] > of.sizes[row]:
         value = sc.Select(sc.Lt(place, sc.index(of.sizes[row])), value, of.fill)
     own = {each: names.var("a") for each in (*around, *terms)}
-    value = _renamed(value, own)
+    value = substitute(value, own)
     shape = [*[sizes[a] for a in around], sizes[row] // width, *[sizes[a] for a in terms], width]
     room = sc.Buffer(names.name("panel"), tuple([sc.index(n) for n in shape]), of.data.buffer.dtype)
     axes = (*[own[a] for a in around], tile, *[own[a] for a in terms], column)
@@ -150,15 +148,7 @@ def _panel(
 
 
 def _at(of: sc.Load, var: sc.ScalarVar, place: sc.Scalar) -> sc.Scalar:
-    found = substitute(of, {var: place})
-    assert isinstance(found, sc.Scalar)
-    return found
-
-
-def _renamed(of: sc.Scalar, names: dict[sc.ScalarVar, sc.ScalarVar]) -> sc.Scalar:
-    found = substitute(of, dict(names))
-    assert isinstance(found, sc.Scalar)
-    return found
+    return substitute(of, {var: place})
 
 
 def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:

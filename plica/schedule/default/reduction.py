@@ -105,7 +105,7 @@ def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None
             return None
         at: dict[Term, Term] = dict(zip(fold.axes, read.indices, strict=True))
         found = [_moved(each, at) for each in found]
-        value = with_element(epilogue.value, fold.out, _substituted(value, at))
+        value = with_element(epilogue.value, fold.out, substitute(value, at))
         axes, shape = epilogue.axes, epilogue.out.shape
     out = Buffer(names.name("out"), shape, dtype_of(value))
     return stages(flattened(of).inputs, (*found, Each(out, axes, value)))
@@ -157,7 +157,6 @@ def _merged(of: Stages, first: Each, body: Reduce, many: int) -> Stages | None:
         return node
 
     inside = map_bottom_up(flat, body.body)
-    assert isinstance(inside, Scalar)
     if not free_vars(inside).isdisjoint(terms):
         return None
     axes, sizes = (*body.axes[:-many], whole), (*body.extents[:-many], count)
@@ -234,7 +233,6 @@ def reduced_in_parts(
 
     def at(place: Scalar, partly: bool = False) -> Scalar:
         found = substitute(body.body, {term: place})
-        assert isinstance(found, Scalar)
         return Select(Lt(place, index(cut.length)), found, start_(dtype)) if partly else found
 
     stages: list[Each] = []
@@ -350,7 +348,6 @@ def _in_runs(  # noqa: PLR0917  # a reduction is these things
         over, counts = (*over, o), (*counts, index(count))
         place = ((o * length + h) * many + u) * lanes + v
     inside = substitute(body.body, {body.axes[-1]: place})
-    assert isinstance(inside, Scalar)
     one = Buffer(name.name("run"), (*sizes, *counts, index(many), index(lanes)), dtype_of(body))
     run = Each(one, (*axes, *over, u, v), Reduce(body.combiner, (h,), (index(length),), inside))
     own = tuple([name.var(str(each.name.hint)) for each in over])
@@ -365,20 +362,14 @@ def _in_runs(  # noqa: PLR0917  # a reduction is these things
 
 def _lane(of: Scalar, lane: ScalarVar) -> Callable[[Scalar], Scalar]:
     """What stands in a lane."""
-    return lambda place: _substituted(of, {lane: place})
+    return lambda place: substitute(of, {lane: place})
 
 
 def _moved(of: Each, at: Mapping[Term, Term]) -> Each:
     """A stage over other axes, as far as those are axes."""
     own: dict[Term, Term] = {a: b for a, b in at.items() if isinstance(b, ScalarVar)}
     axes = tuple([own.get(axis, axis) for axis in of.axes])
-    return Each(of.out, axes, _substituted(of.value, own))  # type: ignore[arg-type]  # axes are variables
-
-
-def _substituted(of: Scalar, at: Mapping[Term, Term]) -> Scalar:
-    found = substitute(of, dict(at))
-    assert isinstance(found, Scalar)
-    return found
+    return Each(of.out, axes, substitute(of.value, own))  # type: ignore[arg-type]  # axes are variables
 
 
 def _read(of: Buffer, axes: tuple[ScalarVar, ...]) -> Callable[[Scalar], Scalar]:

@@ -172,9 +172,7 @@ class _Chain:
 
 def _at_units(of: sc.Scalar, units: Mapping[Term, Term]) -> sc.Scalar:
     """A value where axes of length 1 are 0, which is all they ever are."""
-    found = substitute(of, dict(units))
-    assert isinstance(found, sc.Scalar)
-    return found
+    return substitute(of, dict(units))
 
 
 def _without_division(
@@ -214,9 +212,7 @@ def _filled(of: sc.Scalar, known_: dict[sc.Buffer, _Known]) -> sc.Scalar:
         there = known_[node.buffer]
         return substitute(there.value, dict(zip(there.axes, node.indices, strict=True)))
 
-    found = map_bottom_up(new, of)
-    assert isinstance(found, sc.Scalar)
-    return found
+    return map_bottom_up(new, of)
 
 
 def _is_cheap(of: sc.Scalar) -> bool:

@@ -172,10 +172,8 @@ class _Writer:
         place = sc.index(size - 1) - step if found.backwards else step
         at: dict[Term, Term] = {found.axis: place, found.term: place, **where}
         read = substitute(found.value, at)
-        assert isinstance(read, sc.Scalar)
         add = Store(total, own, self.join(sc.Load(total, own), read))
         keep = substitute(stored(sc.Load(total, own)), at)
-        assert isinstance(keep, Store)
         unrolled = bool(where)
         first, then = (keep, add) if found.exclusive else (add, keep)
         parts = [self.inside(inner, each, unrolled) for each in (first, then)]

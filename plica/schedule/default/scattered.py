@@ -189,7 +189,6 @@ def _last_terms(  # noqa: PLR0917  # what is scattered, and where
     own |= dict(zip(_read(fold, epilogue).indices, fold.axes, strict=True))
     one = simplify(with_element(epilogue.value, fold.out, number), EMPTY.loop(number, count))
     step = substitute(Store(out, epilogue.axes, one), own)
-    assert isinstance(step, Store)
     return seq(begin, _terms(fold, found, step, names, machine))
 
 
@@ -230,7 +229,6 @@ def _filled(of: sc.Buffer, axes: tuple[sc.ScalarVar, ...], value: sc.Scalar, nam
     """A value stored at every place, by axes of its own."""
     own: dict[Term, Term] = {axis: names.var("j") for axis in axes}
     made = substitute(Store(of, axes, value), own)
-    assert isinstance(made, Store)
     step: Stmt = made
     for at, (axis, size) in reversed(list(enumerate(zip(axes, of.shape, strict=True)))):
         kind: LoopKind = "vectorized" if at == len(axes) - 1 else "serial"

@@ -143,7 +143,6 @@ def _reduce(
     """The sum of so many terms of each axis, from some places on."""
     where: dict[Term, Term] = {each: each + start for each, start in starts.items()}
     value = substitute(body, where) if where else body
-    assert isinstance(value, sc.Scalar)
     sizes = tuple([sc.index(extents[each]) for each in of.k])
     return sc.Reduce(of.combiner, of.k, sizes, value)
 
@@ -172,7 +171,6 @@ def in_free_order(of: Stages) -> Stages:
             made.append(each)
             continue
         value = map_bottom_up(narrowed, each.value)
-        assert isinstance(value, sc.Scalar)
         fold = each.value
         if not isinstance(fold, sc.Reduce) or fold.runs != "row" or sc.dtype_of(fold) is f64:
             made.append(Each(each.out, each.axes, value))

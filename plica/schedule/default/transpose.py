@@ -148,7 +148,6 @@ class _Turning:
         )
         load, picked = self.load, Load(half, (c2 * square + c1 + l2 * STEP,))
         body = map_bottom_up(lambda node: picked if node is load else node, self.of.value)
-        assert isinstance(body, Scalar)
         value = self.at(body, start_i + c1 * STEP + c2, start_j + l2)
         moved = {i: start_i + c1 * STEP + c2, j: start_j + l2}
         places = tuple([moved.get(each, each) for each in self.of.axes])
@@ -159,16 +158,13 @@ class _Turning:
         return near
 
     def at(self, of: Scalar, i: Scalar, j: Scalar) -> Scalar:
-        found = substitute(of, {self.i: i, self.j: j})
-        assert isinstance(found, Scalar)
-        return found
+        return substitute(of, {self.i: i, self.j: j})
 
     def rest(self, spans: Mapping[ScalarVar, tuple[int, int]]) -> Stmt:
         """Elements one by one."""
         own = {each: self.names.var("e") for each in spans}
         moved = {each: own[each] + start for each, (start, _) in spans.items()}
         value = substitute(self.of.value, dict(moved))
-        assert isinstance(value, Scalar)
         places = tuple([moved.get(each, each) for each in self.of.axes])
         body: Stmt = Store(self.out, places, value)
         for each, (start, end) in spans.items():

@@ -250,6 +250,4 @@ class _Padding:
         """A statement that speaks of the larger buffers."""
         if stmt is None:
             return None
-        found = substitute(stmt, self.buffers)
-        assert isinstance(found, Stmt)
-        return found
+        return substitute(stmt, self.buffers)

@@ -39,7 +39,7 @@ from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop.index_map import IndexMap
 from plica.ir.loop.scalar import Buffer, Load, Scalar, index, lit
-from plica.ir.loop.statement import STATEMENTS, TRUE, Alloc, Block, For, Kernel, Stmt, Store, seq
+from plica.ir.loop.statement import TRUE, Alloc, Block, For, Kernel, Stmt, Store, seq
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import stages
 from plica.schedule.handle import Handle
@@ -172,9 +172,7 @@ def laid_out(body: Stmt, buffer: Buffer, new: Buffer, of: IndexMap, ranges: Cont
             case _:
                 return node
 
-    made = map_bottom_up(each, body)
-    assert isinstance(made, STATEMENTS)
-    return made
+    return map_bottom_up(each, body)
 
 
 def within(term: Scalar, ranges: Context) -> Context:

@@ -14,7 +14,7 @@ from plica.core.name import Name
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.interpret.value import Array
 from plica.ir.loop.scalar import Cast, Lit, Lt, Max, Reduce, Scalar, ScalarVar, Select, index
-from plica.ir.loop.statement import For, Kernel, Store
+from plica.ir.loop.statement import Branch, For, Kernel, Stmt, Store
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import DTYPES, DType, f32, i32, i64
 from plica.runtime.error import EvaluationError, UnsupportedError
@@ -48,6 +48,23 @@ def test_an_index_outside_is_told() -> None:
     for wrong in (4, -1):
         with pytest.raises(EvaluationError):
             run_native(kernel, [given[0], np.array([3, wrong, 1])], entry=entry)
+
+
+def test_what_a_branch_says_of_an_index_is_not_asked_again() -> None:
+    x, y, i, j = buffer("x", (7,), f32), buffer("y", (7,), f32), axis("i"), axis("j")
+    at = i * 4 + j
+    here, before = Store(y, (at,), x[at]), Store(y, (at - 1,), x[at - 1])
+
+    def of(inside: Stmt) -> Kernel:
+        body = For(i, index(2), "serial", For(j, index(4), "serial", inside))
+        return Kernel((), (x, y), 1, body)
+
+    kernel = of(Branch(Lt(at, index(7)), here, before))
+    assert "failed = true" not in function(kernel, "k", apart=True).text
+    for each in (here, before):
+        assert "failed = true" in function(of(each), "k", apart=True).text
+    given: list[Array] = [np.arange(7, dtype=np.float32)]
+    np.testing.assert_array_equal(run_native(kernel, given, entry=entry), [given[0]])
 
 
 def test_a_load_behind_a_false_guard_never_happens() -> None:

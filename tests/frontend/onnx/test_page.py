@@ -60,7 +60,7 @@ once; `exe.stats.at_call` counts what was compiled at a call, which is 0 but for
 - Compiled when it is called, once for each choice of the values that decide, the 16 used last kept:
   shapes and axes in vectors of open length, branches whose sides differ in rank, DFT, STFT, Col2Im,
   MelWeightMatrix, MaxUnpool with an output shape, Unique with an axis, antialiased Resize, Dropout
-  whose mode is an input.
+  whose mode is an input, Squeeze without axes of an open size.
 - `plica compile M.onnx --dim batch=4 --input shape=shape.npy -o M.plica` gives a dim its number and
   an input its value for good.
 

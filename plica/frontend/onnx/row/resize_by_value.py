@@ -134,7 +134,8 @@ def resampled_late(
     x = node.x()
     of, exact = dtype(x), kernel.mode == "nearest"
     if kernel.antialias:
-        node.undecided("How many places are under a weight", node.need(0))
+        given = [each for each in node.inputs[1:] if each is not None and each.numbers() is None]
+        node.undecided("How many places are under a weight", [*given, node.need(0)][0])
     if not exact and not of.is_float:
         message = "Integers are resized to their nearest only: the standard says no rounding."
         node.unsupported(message, "nearest", str(of))

@@ -167,7 +167,6 @@ def _after(
         return element if node.buffer is of.reduced else of.at(node, where)
 
     value = map_bottom_up(filled, of.value)
-    assert isinstance(value, sc.Scalar)
     if axes != of.axes:  # what an epilogue says of places, too
         value = of.put(value, where)
     out = sc.Buffer(names.name("out"), shape, sc.dtype_of(value))

@@ -207,9 +207,7 @@ class Operands:
         for axis in self.axes:
             if self.sizes[axis] == 1:
                 told.setdefault(axis, index(0))
-        found = substitute(of, {k: v for k, v in told.items() if k is not v})
-        assert isinstance(found, Scalar)
-        return found
+        return substitute(of, {k: v for k, v in told.items() if k is not v})
 
 
 @lru_cache(maxsize=1024)
@@ -254,7 +252,6 @@ def _widened(of: Stages) -> tuple[Stages, dict[Name, Buffer]]:
     for each in of.stages:
         assert isinstance(each, Each)
         value = map_bottom_up(change, each.value) if reductions(each.value) else each.value
-        assert isinstance(value, Scalar)
         made.append(Each(each.out, each.axes, value))
     if not twins:
         return of, {}

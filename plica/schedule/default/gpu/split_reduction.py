@@ -91,7 +91,6 @@ def _split(of: Each, names: Names, gpu: Gpu) -> list[Stage]:
     if not joined:
         return [of]
     value = map_bottom_up(lambda node: joined.get(node, node), of.value)
-    assert isinstance(value, sc.Scalar)
     return [*before, Each(of.out, of.axes, value)]
 
 
@@ -103,7 +102,6 @@ def _part(of: sc.Reduce, parts: ReductionParts, p: sc.ScalarVar) -> sc.Reduce:
     """One part of a reduction."""
     place = p * parts.length + parts.axis
     body = substitute(of.body, {parts.axis: place})
-    assert isinstance(body, sc.Scalar)
     whole = dict(zip(of.axes, of.extents, strict=True))
     size = whole[parts.axis]
     if known(size) != parts.count * parts.length:
@@ -154,5 +152,4 @@ def is_along(of: sc.Load, axis: sc.ScalarVar) -> bool:
     if any(axis in free_vars(each) for each in others):
         return False
     after = substitute(last, {axis: axis + 1})
-    assert isinstance(after, sc.Scalar)
     return can_prove(sc.Eq(after, last + 1), EMPTY)

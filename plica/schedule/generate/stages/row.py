@@ -63,7 +63,6 @@ def chains(draw: DrawFn) -> StagesCase:
     def total(name: str, combiner: sc.Combiner, of: sc.Scalar) -> Each:
         k = axes(length)
         body = substitute(of, {j: k})
-        assert isinstance(body, sc.Scalar)
         return axes.stage(name, (*rows, unit), axes.reduced(combiner, (k,), body))
 
     inputs = [x.buffer]
