@@ -175,7 +175,7 @@ def _checked(case: LaunchedKernel) -> tuple[Scalar, ...]:
     }
     dims = frozenset[Term](case.stages.dims)
     found = [substitute(least, own) for least in needs_in(case.function.body, dims)]
-    return tuple([Le(index(0), each) for each in found if isinstance(each, Scalar)])
+    return tuple([Le(index(0), each) for each in found])
 
 
 def _placed(of: Diagnostic, kernel: str) -> Diagnostic:
