@@ -62,21 +62,23 @@ def fetch_next(
             pass
         case _:
             return
-    if count is None or not around:
-        return
-    outer, passes = around[-1]
-    if passes not in (times, times - 1):  # the last may have been cut off
-        return
     lanes, known = values.lanes, values.around.vars
     for load in vectors_in(loop):
         inside = {var: None for each in load.indices for var in free_vars(each)}
-        if outer in inside:
-            continue
-        zero = {v: index(0) for v in inside if v not in known or v is loop.var}
+        outer = next(
+            (at for at in reversed(range(len(around))) if around[at][0] not in inside), None
+        )
+        if count is None or outer is None or around[outer][1] not in (times, times - 1):
+            continue  # the last time may have been cut off
+        # Loops further in go on through what is read: they are runs of one sum.
+        passed = [*around[outer:], (loop.var, count)]
+        zero = {v: index(0) for v in inside if v not in known or v in dict(passed)}
         line = LINE // load.buffer.dtype.bytes
         at = values.access.linear(load.buffer, values.evaluate(_put(load.indices, zero)))
-        at = lanes.add(at, lanes.mul(known[outer], constant(count * lines * line)))
-        at = lanes.add(at, lanes.mul(known[loop.var], constant(lines * line)))
+        step = lines * line
+        for var, times_ in reversed(passed):
+            at = lanes.add(at, lanes.mul(known[var], constant(step)))
+            step *= times_ or 1
         for number in range(lines):
             there = lanes.add(at, constant(ahead + number * line))
             far = values.access.address(load.buffer, there, False)
