@@ -28,7 +28,7 @@ from plica.ir.passes import KINDS, Pass, PassError, Pipeline
 from plica.ir.text.script import from_text
 from plica.ir.type.term import TensorType, static_shape
 from plica.pipeline import job_for, lower, page_of, target_of
-from plica.rewrite import holes, pack, reassociates, rule, swept_down, swept_up
+from plica.rewrite import PatternMatch, holes, pack, reassociates, rule, swept_down, swept_up
 from plica.rewrite.fuzz import fuzz
 from plica.rewrite.partition import partitioning
 from plica.rewrite.rule_pass import rules
@@ -72,8 +72,16 @@ def main(a: Tensor[(4,), f32]) -> Tensor[(4,), f32]:
 """
 )
 x, y, z = holes("x y z")
+
+
+def matrices(found: PatternMatch) -> bool:
+    return all(len(found.shape(each)) == 2 for each in (x, y, z))
+
+
 REGROUP = pack(
-    "regroup", rule("regroup", (x @ y) @ z, x @ (y @ z), float=reassociates), version="0"
+    "regroup",
+    rule("regroup", (x @ y) @ z, x @ (y @ z), when=matrices, float=reassociates),
+    version="0",
 )
 CPU = page_of("cpu")
 PAGES = {

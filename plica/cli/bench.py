@@ -148,9 +148,14 @@ def show_rows(console: Console, rows: Sequence[LaunchRow], most: int, warning: s
     longest = sorted(rows, key=lambda row: -row.seconds)[:most]
     title = f"The {len(longest)} longest of {len(rows)} kernels, {whole * 1e3:.3f} ms in all"
     table = Table(title=title, title_justify="left")
-    table.add_column("kernel", overflow="ellipsis", no_wrap=True)
-    table.add_column("nodes", overflow="ellipsis", no_wrap=True)
-    for column, width in (("µs", 8), ("spread", 6), ("share", 5), ("GFLOP/s", 7), ("roof", 5)):
+    figures = (("µs", 8), ("spread", 6), ("share", 5), ("GFLOP/s", 7), ("roof", 5))
+    # What the figures and the lines around cells leave is for names: columns that may not wrap are
+    # cut off at the right otherwise.
+    room = console.width - sum(width for _, width in figures) - 3 * (len(figures) + 2) - 1
+    for column, part in (("kernel", 3), ("nodes", 2)):
+        most = max(8, room * part // 5)
+        table.add_column(column, overflow="ellipsis", no_wrap=True, max_width=most)
+    for column, width in figures:
         table.add_column(column, justify="right", no_wrap=True, min_width=width)
     for row in longest:
         table.add_row(

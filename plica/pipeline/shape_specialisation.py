@@ -109,7 +109,7 @@ def lists_of(of: Module | Specialised) -> tuple[Any, Any] | None:  # Any: what i
     """A program some of whose inputs or outputs are lists, and what these are; None for others."""
     if isinstance(of, Specialised):
         return of.lists
-    lists = attr(of.main_function(), "lists")
+    lists = None if of.main is None else attr(of.main_function(), "lists")
     return None if lists is None else (of, lists)
 
 

@@ -70,7 +70,11 @@ def preconditions() -> set[str]:
     """The words that steps refuse by."""
     folder = Path(plica.schedule.__file__).parent
     texts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py")]
-    return {word for text in texts for word in re.findall(r"Problem\(\s*\"([a-z-]+)\"", text)}
+    return {
+        word
+        for text in texts
+        for word in re.findall(r"(?:Problem\(|numbered =)\s*\(?\"([a-z-]+)\"", text)
+    }
 
 
 def test_every_precondition_has_advice() -> None:

@@ -56,7 +56,7 @@ def stored(value: str, of: DType, p: LlvmPlace) -> str:
 
 def multiply_add(terms: Sequence[str], of: DType, p: LlvmPlace) -> str:
     """`a * b + c` of three terms, rounded once."""
-    return p.intrinsic("fma", of, terms)
+    return p.call(f"llvm.fma.{p.suffix(of)}", p.register(of), terms)
 
 
 def _select(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:

@@ -22,11 +22,13 @@ from __future__ import annotations
 from plica.codegen.program import Copy, Launch, Program
 from plica.core.binding import free_vars
 from plica.ir.loop.scalar import Buffer, Eq, Load, Scalar, ScalarVar, Select
-from plica.ir.loop.stage import Each
+from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Stages, loads
-from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Stmt, Store
+from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Seq, Stmt, Store, seq
 from plica.ir.type.dim import known
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.scattered import scattered_form
 
 __all__ = ["Eq", "check_donated", "refused_donation", "written_over_input"]
 
@@ -37,13 +39,37 @@ def written_over_input(of: Stages, given: Buffer) -> Kernel | None:
     The input is no parameter of it: what is read of it stays where it is.
     """
     last = of.stages[-1]
-    if len(of.stages) != 1 or not isinstance(last, Each):
-        return None
-    body = _put(last, last.value, given, 0)
+    if len(of.stages) == 1 and isinstance(last, Each):
+        body = _put(last, last.value, given, 0)
+    else:
+        body = _terms(of, given)
     if body == NOTHING or any(load.buffer is given for load in loads(body)):
         return None
     rest = tuple([each for each in of.inputs if each is not given])
-    return Kernel(of.dims, (*rest, last.out), len(rest), body)
+    return Kernel(of.dims, (*rest, of.result), len(rest), body)
+
+
+def _terms(of: Stages, given: Buffer) -> Stmt:
+    """What puts terms at the places that they name, where every place begins as the input."""
+    made = scattered_form(of, Machine(512, 32))
+    match None if made is None else made.stages:
+        case (ExternStage((_,), Seq((begin, *terms))),) if _copies(begin, given):
+            return seq(*terms)
+        case _:
+            return NOTHING
+
+
+def _copies(of: Stmt, given: Buffer) -> bool:
+    """Whether all that is done is to store each element of a buffer at its own place; an axis of
+    length 1 has one place."""
+    while isinstance(of, For):
+        of = of.body
+    match of:
+        case Store(out, places, Load(buffer, indices)):
+            each = zip(indices, places, out.shape, strict=True)
+            return buffer is given and all(at is to or known(size) == 1 for at, to, size in each)
+        case _:
+            return False
 
 
 def _put(of: Each, value: Scalar, given: Buffer, depth: int) -> Stmt:

@@ -60,9 +60,13 @@ def definition(node: OnnxNode, domain: str) -> FunctionProto | None:
     ]
     if not schema.has_context_dependent_function or not versions:
         return None
-    data = schema.get_context_dependent_function_with_opset_version(
-        max(versions), node.proto.SerializeToString(), _types(node)
-    )
+    try:
+        data = schema.get_context_dependent_function_with_opset_version(
+            max(versions), node.proto.SerializeToString(), _types(node)
+        )
+    except ValueError as reason:  # the package's own checks of a node
+        what = f"The standard's definition of {node.proto.op_type} does not fit the node."
+        node.malformed(what, "inputs and attributes as the standard says", str(reason))
     return _function(data) if data else None
 
 

@@ -6,8 +6,8 @@ for what is not there, so each has a value, and each must be compiled.
 
 >>> from random import Random
 >>> module, inputs = measured_program(Random(3))
->>> module.main_function().params[0].name, len(inputs)
-(Name('x'), 3)
+>>> str(module.main_function().params[0].name), len(inputs)
+('x', 3)
 """
 
 from __future__ import annotations

@@ -135,8 +135,8 @@ def elements_put(m: PatternMatch) -> Expr | None:
 
 
 def _put(of: tuple[Expr, Expr, Expr] | None, m: PatternMatch) -> Expr | None:
-    """Rows that are put into a table, or joined with its own."""
-    if of is None:
+    """Rows that are put into a table, or joined with its own; one row is no table."""
+    if of is None or _shape(of[0])[0] == 1:
         return None
     table, rows, updates = of
     return reshape(scatter_rows(table, rows, updates, reduction=m.how), _shape(m.x))

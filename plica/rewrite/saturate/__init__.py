@@ -6,7 +6,8 @@
 >>> from plica.rewrite import holes, rule
 >>> from plica.rewrite.contract import reassociates
 >>> x, y, z = holes("x y z")
->>> rules = [rule("regroup", (x @ y) @ z, x @ (y @ z), float=reassociates)]
+>>> matrices = lambda found: all(len(found.shape(each)) == 2 for each in (x, y, z))
+>>> rules = [rule("regroup", (x @ y) @ z, x @ (y @ z), when=matrices, float=reassociates)]
 >>> a, b, v = (Var(Name(n), tensor(s, "f32")) for n, s in zip("abv", ((64, 2), (2, 64), (64, 1))))
 >>> best, derivation = saturate((a @ b) @ v, rules)
 >>> best is a @ (b @ v), [step.rule.name for step in derivation.steps]

@@ -40,6 +40,7 @@ from attrs import frozen
 from plica.analysis.index.context import EMPTY, conjuncts
 from plica.analysis.index.simplify import simplify
 from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
@@ -184,12 +185,23 @@ def _last_terms(  # noqa: PLR0917  # what is scattered, and where
     start, _ = MEANING[fold.value.combiner]
     ((number, count),) = zip(fold.value.axes, fold.value.extents, strict=True)
     none = with_element(epilogue.value, fold.out, start(sc.dtype_of(fold.value)))
-    begin = _filled(out, epilogue.axes, simplify(none, EMPTY), names)
+    begin = _filled(out, epilogue.axes, _chosen(simplify(none, EMPTY)), names)
     own: dict[Term, Term] = {axis: sc.index(0) for axis in epilogue.axes}
     own |= dict(zip(_read(fold, epilogue).indices, fold.axes, strict=True))
     one = simplify(with_element(epilogue.value, fold.out, number), EMPTY.loop(number, count))
-    step = substitute(Store(out, epilogue.axes, one), own)
+    step = substitute(Store(out, epilogue.axes, _chosen(one)), own)
     return seq(begin, _terms(fold, found, step, names, machine))
+
+
+def _chosen(of: sc.Scalar) -> sc.Scalar:
+    """A term whose choices are made where their conditions are known."""
+
+    def one(node: Term) -> Term:
+        if not isinstance(node, sc.Select) or not isinstance(node.condition, sc.Lit):
+            return node
+        return node.then if node.condition.value else node.orelse
+
+    return map_bottom_up(one, of)
 
 
 def _terms(fold: Each, found: _Scattered, store: Store, names: Names, machine: Machine) -> Stmt:

@@ -22,6 +22,7 @@ from plica.ir.type.infer import infer
 from plica.ir.type.term import FuncType, TupleType, tensor
 from plica.rewrite import (
     Pack,
+    PatternMatch,
     Rule,
     became,
     exact,
@@ -145,9 +146,18 @@ def test_greedy_commits_and_saturation_does_not() -> None:
     assert [step.rule.name for step in derivation.steps] == ["halve"]
 
 
-def test_matrices_are_multiplied_in_the_cheaper_order() -> None:
+def regrouping() -> Rule:
+    """Products of three matrices from the right."""
     m, n, k = holes("m n k")
-    regroup = rule("regroup", (m @ n) @ k, m @ (n @ k), float=reassociates)
+
+    def matrices(found: PatternMatch) -> bool:
+        return all(len(found.shape(each)) == 2 for each in (m, n, k))
+
+    return rule("regroup", (m @ n) @ k, m @ (n @ k), when=matrices, float=reassociates)
+
+
+def test_matrices_are_multiplied_in_the_cheaper_order() -> None:
+    regroup = regrouping()
     wide, tall, thin = matrix("w", 64, 2), matrix("t", 2, 64), matrix("v", 64, 1)
     assert saturate((wide @ tall) @ thin, [regroup])[0] is wide @ (tall @ thin)
     # Where the rule makes it worse, as greedy rewriting must, it is not used.
@@ -170,8 +180,7 @@ def adding_is_dear(node: Term) -> int:
 
 
 def test_a_contract_leaves_rules_out() -> None:
-    m, n, k = holes("m n k")
-    regroup = rule("regroup", (m @ n) @ k, m @ (n @ k), float=reassociates)
+    regroup = regrouping()
     source = (matrix("w", 64, 2) @ matrix("t", 2, 64)) @ matrix("v", 64, 1)
     assert saturate(source, [regroup], contract=exact)[0] is source
 
