@@ -34,7 +34,7 @@ from plica.runtime.error import wrong_argument
 Case: TypeAlias = tuple[Module, tuple[Any, ...]]  # Any: arrays, or tuples of them
 
 
-TRIES: Final = 4
+TRIES: Final = 16
 """How often an instance of a rule that was asked for is looked for."""
 
 
