@@ -85,8 +85,9 @@ def name_kernels(module: Module) -> Module:
         made[name] = value
         if isinstance(value, Function) and not is_primitive(value):
             made[name] = _calling(value, named)
-    for function, var in names.items():
-        made[var] = attrs.evolve(function, attrs=PRIMITIVE)
+    for function, var in names.items():  # which of its values are stages is said of a group
+        fused = is_primitive(function)
+        made[var] = function if fused else attrs.evolve(function, attrs=PRIMITIVE)
     return infer(module_of(made, known.main))
 
 

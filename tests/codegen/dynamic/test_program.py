@@ -522,3 +522,16 @@ def main(x: Tensor[("n",), f32], k: i64) -> Tensor[("n",), f32]:
     exe: Any = plica.compile(module)
     assert exe(np.ones(3, np.float32), 2).tolist() == [4.0] * 3
     assert exe(np.ones(1, np.float32), 3).tolist() == [8.0]
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "layer_norm"])
+def test_rows_are_kernels_of_several_stages(name: str) -> None:
+    given = "x, const([1.0, 2.0, 3.0], f32), const([0.5, 0.5, 0.5], f32)"
+    args = given if name == "layer_norm" else "x"
+    program = text(f"""
+@plica.function
+def main(x: Tensor[(2, 3), f32]) -> Tensor[(2, 3), f32]:
+    return nn.{name}({args})
+""")
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    agree(compiled(program), program, x, tolerance=1e-5)
