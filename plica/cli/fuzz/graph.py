@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from plica.rewrite.contract import Contract
     from plica.rewrite.fuzz import GraphFuzzReport, Stage
     from plica.rewrite.pack import Pack
+    from plica.runtime.error import PlicaError
 
 EPILOG: Final = """\
 examples:
@@ -242,12 +243,23 @@ def compiled(module: Module, inputs: tuple[Any, ...]) -> Any:
         here = target_of("cpu")
         made = build(lower(module, exact, (), here, objects=True), here, objects=True)
     except UnsupportedError as error:
-        if is_staged(module):
+        if is_staged(module) and _is_plain(module, error):
             raise CompilerBug(f"It is refused: {error}") from error
         return None
     except (IllTyped, EvaluationError) as error:
         raise CompilerBug(f"It has a meaning, and fails to compile: {error}") from error
     return shaped(made(*inputs), module)
+
+
+def _is_plain(module: Module, refusal: PlicaError) -> bool:
+    """Whether a program of measured sizes is one that compiles: of tensors, with loops alone."""
+    from plica.ir.type.term import TensorType, TupleType
+
+    main = module.main_function()
+    results = main.ret.items if isinstance(main.ret, TupleType) else (main.ret,)
+    every = (*results, *[each.type for each in main.params])
+    recursive = any(each.found == "recursion" for each in refusal.diagnostics)
+    return not recursive and all(isinstance(each, TensorType) for each in every)
 
 
 def shaped(found: Any, module: Module) -> Any:
