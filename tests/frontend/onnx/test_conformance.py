@@ -28,7 +28,7 @@ from tests.frontend.onnx.conformance import (
 )
 from tests.frontend.onnx.damage import damaged
 
-SAMPLE: Final = 200
+SAMPLE: Final = 120
 COMPILED: Final = 12
 """So many of the sample are compiled as well."""
 
