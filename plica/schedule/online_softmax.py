@@ -162,12 +162,12 @@ def _linear(of: sc.Scalar, element: sc.Scalar, key: sc.ScalarVar) -> Linear | No
             case sc.Select(condition, sc.Lit(value) as zero, other) if (
                 is_free(condition) and value == 0
             ):
-                steps.append(lambda x, c=condition, z=zero: sc.Select(c, z, x))  # type: ignore[misc]
+                steps.append(lambda x, c=condition, z=zero: sc.Select(c, z, x))  # type: ignore[misc]  # defaults bind the loop's values
                 of = other
             case sc.Select(condition, other, sc.Lit(value) as zero) if (
                 is_free(condition) and value == 0
             ):
-                steps.append(lambda x, c=condition, z=zero: sc.Select(c, x, z))  # type: ignore[misc]
+                steps.append(lambda x, c=condition, z=zero: sc.Select(c, x, z))  # type: ignore[misc]  # defaults bind the loop's values
                 of = other
             case sc.Cast(sc.Cast(inner, narrow), wide) if wide is f32 and narrow in (f16, bf16):
                 of = inner  # rounded elsewhere

@@ -190,7 +190,7 @@ def _grid_rule(attrs: Values, *given: TensorType) -> TupleType:
 
 
 def _grid(attrs: Values, *given: Expr) -> Expr:
-    shape = _grid_rule(attrs, *map(tensor_of, given)).items[0].shape  # type: ignore[union-attr]
+    shape = _grid_rule(attrs, *map(tensor_of, given)).items[0].shape  # type: ignore[union-attr]  # a tuple of tensors
     swapped = attrs["indexing"] == "xy" and len(given) > 1
     made = []
     for number_, each in enumerate(given):

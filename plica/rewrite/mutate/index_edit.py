@@ -65,9 +65,9 @@ def index_edits(base: Rule) -> Iterator[tuple[str, str, Rule]]:
         yield "guard", "no guard", attrs.evolve(base, name=f"{base.name}-mutant", when=None)
         condition = base.when.condition
         for node in post_order(condition):
-            other = STRICT.get(type(node))  # type: ignore[arg-type]
+            other = STRICT.get(type(node))  # type: ignore[arg-type]  # a comparison
             if other is Le:
-                loose = _replaced(condition, node, Le(*node._children))  # type: ignore[arg-type]
+                loose = _replaced(condition, node, Le(*node._children))  # type: ignore[arg-type]  # a comparison
                 guard = given(loose)
                 yield (
                     "boundary",

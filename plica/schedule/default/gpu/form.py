@@ -114,7 +114,7 @@ def tiled(
             element = sc.Load(copies[-1].out, element.indices)  # type: ignore[attr-defined]  # a load
             near = "terms" if of.along(load) else group
             bounds[near] = -(-bounds[near] // OCTET) * OCTET
-        guards = [test for name, size in bounds.items() for test in cuts[name].inside(size)]  # type: ignore[index]
+        guards = [test for name, size in bounds.items() for test in cuts[name].inside(size)]  # type: ignore[index]  # by the names of cuts
         if load is of.bordered:
             guards += of.inside(where)
         element = element if load.buffer.dtype is of.dtype else _wide(element)

@@ -153,8 +153,8 @@ class Operands:
             told[group] = index(0)  # type: ignore[index]  # a group's name
             if group != "batch" or self.size("batch") > 1:
                 axes.append(names.var(word))
-                sizes.append(index(self.size(group)))  # type: ignore[arg-type]
-                told[group] = axes[-1]  # type: ignore[index]
+                sizes.append(index(self.size(group)))  # type: ignore[arg-type]  # a group of axes
+                told[group] = axes[-1]  # type: ignore[index]  # a group of axes
         return tuple(axes), tuple(sizes), Where(told, {})
 
     def is_plain(self) -> bool:
