@@ -26,8 +26,7 @@ from plica.frontend.onnx.table import REASONS, TABLES
 from plica.frontend.onnx.value import (
     SMALL,
     GrowingValue,
-    RaggedValue,
-    SequenceValue,
+    ListedValue,
     TensorValue,
     settled,
     size_of,
@@ -55,9 +54,6 @@ MOST_NODES: Final = 100_000
 
 DEEPEST: Final = 60
 """Functions that call functions, and graphs inside of graphs, may nest so deep."""
-
-LISTS: Final = (SequenceValue, RaggedValue)
-"""Values that are no tensors."""
 
 KEPT: Final = ("DequantizeLinear",)
 """What is not computed here: whoever works in integers looks for those behind it."""
@@ -328,7 +324,7 @@ def placed(error: PlicaError, node: OnnxNode) -> PlicaError:
         Diagnostic(each.code, f"{kind}: {each.message}", place, each.expected, each.found)
         for each in error.diagnostics
     ]
-    plain = [each for each in node.inputs if each is not None and not isinstance(each, LISTS)]
+    plain = [each for each in node.inputs if each is not None and not isinstance(each, ListedValue)]
     types = [each.type for each in plain]
     numeric = all(static_shape(of) is not None for of in types)
     blamed = numeric and error.code in ("shape-conflict", "index-out-of-bounds", "wrong-arity")

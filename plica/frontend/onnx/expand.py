@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.schema import schema_of
-from plica.frontend.onnx.value import RaggedValue, SequenceValue
+from plica.frontend.onnx.value import ListedValue
 from plica.ir.type.dim import known
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _types(node: OnnxNode) -> list[bytes]:
     found = []
     for value in node.inputs:
         proto = TypeProto()
-        if isinstance(value, SequenceValue | RaggedValue):
+        if isinstance(value, ListedValue):
             proto.sequence_type.elem_type.tensor_type.elem_type = value.of.row.onnx
         elif value is not None:
             of = value.type

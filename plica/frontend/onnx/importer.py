@@ -36,7 +36,6 @@ from plica.core.collector import paused
 from plica.core.diagnostic import Malformed
 from plica.core.name import Name
 from plica.frontend.onnx.convert import (
-    LISTS,
     NodeConverter,
     Scope,
     check_expansion,
@@ -52,7 +51,7 @@ from plica.frontend.onnx.node import NeedsValue, measuring, name_of
 from plica.frontend.onnx.schema import schema_of
 from plica.frontend.onnx.storage import MOST_AXES, dtype_of
 from plica.frontend.onnx.table import REASONS, TABLES, MissingOperators
-from plica.frontend.onnx.value import TensorValue
+from plica.frontend.onnx.value import ListedValue, TensorValue
 from plica.ir.graph.expression import Attrs, Expr, Function, Tuple, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
@@ -158,7 +157,7 @@ def imported(
     converter.nodes(graph.node, scope, opsets)
     if converter.errors:
         raise combined(converter.errors)
-    made_lists = [isinstance(scope.get(each.name), LISTS) for each in graph.output]
+    made_lists = [isinstance(scope.get(each.name), ListedValue) for each in graph.output]
     listed = any(made_lists) or any(map(is_list, (*declared, *graph.output)))
     told = list_ports(declared, graph.output, scope, params) if listed else ()
     return _module(graph, params, scope, converter, told), scope
@@ -173,7 +172,7 @@ def _module(  # what a module is made of
         if (value := scope.get(each.name)) is None:
             message = f"Nothing makes the output {each.name!r}."
             raise Malformed(Diagnostic("bad-model", message, Place(node=each.name or "graph")))
-        if isinstance(value, LISTS) or is_list(each):
+        if isinstance(value, ListedValue) or is_list(each):
             made = list_output(each, value)
             outputs += made.values()
             names += made

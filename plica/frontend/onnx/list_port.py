@@ -18,7 +18,12 @@ from plica.core.name import Name
 from plica.frontend.onnx.dim import identifier
 from plica.frontend.onnx.ragged import as_option, as_ragged
 from plica.frontend.onnx.storage import dtype_of
-from plica.frontend.onnx.value import OptionValue, RaggedValue, SequenceValue, TensorValue
+from plica.frontend.onnx.value import (
+    ListedValue,
+    OptionValue,
+    RaggedValue,
+    TensorValue,
+)
 from plica.ir.graph.expression import Attrs, Expr, Tuple, Var, attr
 from plica.ir.graph.module import Module, module
 from plica.ir.type.dim import dim_var, known
@@ -105,7 +110,7 @@ def list_output(info: ValueInfoProto, value: TensorValue) -> Mapping[str, Expr]:
     """The tensors that stand for an output, by name."""
     port = given_port(info, value)
     if port.kind == "list":
-        if isinstance(value, OptionValue) or not isinstance(value, SequenceValue | RaggedValue):
+        if isinstance(value, OptionValue) or not isinstance(value, ListedValue):
             raise _another(info, port, value)
         made = as_ragged(info.name, value)
     else:
@@ -121,7 +126,7 @@ def given_port(info: ValueInfoProto, value: TensorValue) -> ListPort:
         return said
     if isinstance(value, OptionValue):
         kind: ListKind = "option of list" if value.holds_list else "option"
-    elif isinstance(value, SequenceValue | RaggedValue):
+    elif isinstance(value, ListedValue):
         kind = "list"
     else:
         shape = tuple(known(size) for size in value.type.shape)

@@ -85,19 +85,14 @@ class TensorValue:
 
 
 @attrs.frozen(eq=False)
-class SequenceValue(TensorValue):
-    """Tensors of one element type, as a tuple; their sizes may differ."""
+class ListedValue(TensorValue):
+    """Tensors of one element type: what stands for them, as a tuple."""
 
     of: DType = f32
 
-    @staticmethod
-    def holding(items: tuple[Expr, ...], of: DType) -> SequenceValue:
-        """The sequence of some tensors."""
-        return SequenceValue(Tuple(items), None, of)
-
     @property
-    def items(self) -> tuple[Expr, ...]:
-        """The tensors."""
+    def parts(self) -> tuple[Expr, ...]:
+        """What stands for the tensors."""
         assert isinstance(self.expr, Tuple)
         return self.expr.items
 
@@ -108,25 +103,29 @@ class SequenceValue(TensorValue):
 
 
 @attrs.frozen(eq=False)
-class RaggedValue(TensorValue):
+class SequenceValue(ListedValue):
+    """As many tensors as there are parts; their sizes may differ."""
+
+    @staticmethod
+    def holding(items: tuple[Expr, ...], of: DType) -> SequenceValue:
+        """The sequence of some tensors."""
+        return SequenceValue(Tuple(items), None, of)
+
+    @property
+    def items(self) -> tuple[Expr, ...]:
+        """The tensors."""
+        return self.parts
+
+
+@attrs.frozen(eq=False)
+class RaggedValue(ListedValue):
     """Tensors of which it is not known how many there are (`plica.runtime.ragged`).
 
-    How many axes each has is known, or they differ in that, too (None).
+    The parts are the elements and the table of shapes.  How many axes each tensor has is known, or
+    they differ in that, too (None).
     """
 
-    of: DType = f32
     rank: int | None = None
-
-    @property
-    def parts(self) -> tuple[Expr, ...]:
-        """The elements, and the table of shapes."""
-        assert isinstance(self.expr, Tuple)
-        return self.expr.items
-
-    @property
-    def word(self) -> str:
-        """The type as the standard writes it."""
-        return f"seq(tensor({self.of.row.onnx_name}))"
 
 
 @attrs.frozen(eq=False)

@@ -31,6 +31,7 @@ from plica.frontend.onnx.run_time import amount, at_least_zero, matched, size_fr
 from plica.frontend.onnx.value import (
     Array,
     GrowingValue,
+    ListedValue,
     OptionValue,
     RaggedValue,
     SequenceValue,
@@ -215,7 +216,7 @@ def _recursive(
     loop, otherwise by a loop that only counts its turns, and what sequences grow by.
     """
     body = node.graph("body")
-    lists = [at for at, each in enumerate(state) if isinstance(each, SequenceValue | RaggedValue)]
+    lists = [at for at, each in enumerate(state) if isinstance(each, ListedValue)]
     if any(isinstance(each, OptionValue) for each in state):
         told = TensorValue(Tuple(tuple(e.expr for e in (count, going) if e is not None)))
         node.undecided("How often a loop runs that carries an optional", told)
