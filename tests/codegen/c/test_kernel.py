@@ -13,8 +13,19 @@ from plica.codegen.plant import PASSES
 from plica.core.name import Name
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.interpret.value import Array
-from plica.ir.loop.scalar import Cast, Lit, Lt, Max, Reduce, Scalar, ScalarVar, Select, index
-from plica.ir.loop.statement import Branch, For, Kernel, Stmt, Store
+from plica.ir.loop.scalar import (
+    Buffer,
+    Cast,
+    Lit,
+    Lt,
+    Max,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    Select,
+    index,
+)
+from plica.ir.loop.statement import Alloc, Branch, For, Kernel, Stmt, Store, seq
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import DTYPES, DType, f32, i32, i64
 from plica.runtime.error import EvaluationError, UnsupportedError
@@ -117,3 +128,13 @@ def test_open_sizes_are_refused() -> None:
     kernel = Kernel((n,), (x, y), 1, For(i, n, "serial", Store(y, (i,), x[i])))
     with pytest.raises(UnsupportedError, match="open"):
         function(kernel, "k", apart=True)
+
+
+def test_a_copy_that_nobody_reads_is_no_mistake() -> None:
+    x, y, i = buffer("x", (3,), f32), buffer("y", (3,), f32), axis("i")
+    copy = Buffer(Name("copy"), (index(1),), f32, "local")
+    body = Alloc(copy, seq(Store(copy, (index(0),), x[i]), Store(y, (i,), x[i])))
+    kernel = Kernel((), (x, y), 1, For(i, index(3), "serial", body))
+    given = np.arange(3, dtype=np.float32)
+    (found,) = run_native(kernel, [given], entry=entry)
+    np.testing.assert_array_equal(found, given)
