@@ -16,8 +16,9 @@ from typing import Final
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 FLAGS: Final = (
-    # A schedule may keep a copy that nobody reads in the end: that is no mistake in the text.
-    "-std=c99", "-Wall", "-Werror", "-Wno-unused-but-set-variable", "-ffp-contract=off",
+    # Memory that nobody reads in the end, or that a part of a loop has no use for, is no mistake.
+    "-std=c99", "-Wall", "-Werror", "-Wno-unused-variable", "-Wno-unused-but-set-variable",
+    "-ffp-contract=off",
     "-O2", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-strict-aliasing",
     "-fno-stack-protector", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables",
 )  # fmt: skip

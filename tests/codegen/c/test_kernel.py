@@ -133,7 +133,9 @@ def test_open_sizes_are_refused() -> None:
 def test_a_copy_that_nobody_reads_is_no_mistake() -> None:
     x, y, i = buffer("x", (3,), f32), buffer("y", (3,), f32), axis("i")
     copy = Buffer(Name("copy"), (index(1),), f32, "local")
-    body = Alloc(copy, seq(Store(copy, (index(0),), x[i]), Store(y, (i,), x[i])))
+    none = Buffer(Name("none"), (index(1),), f32, "local")
+    stores = seq(Store(copy, (index(0),), x[i]), Store(y, (i,), x[i]))
+    body = Alloc(none, Alloc(copy, stores))
     kernel = Kernel((), (x, y), 1, For(i, index(3), "serial", body))
     given = np.arange(3, dtype=np.float32)
     (found,) = run_native(kernel, [given], entry=entry)
