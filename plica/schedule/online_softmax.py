@@ -72,9 +72,13 @@ def online_softmax(of: Stages) -> Stages | None:
         return None
     inlined = _inlined(every)
     folds = [each for each in inlined if isinstance(each.value, sc.Reduce)]
-    if len(folds) != 4 or inlined[-1] is folds[-1] or len(inlined) != 5:
+    if len(folds) != 4:
         return None
     held, top, total, mixed = folds
+    if inlined[-1] is mixed:  # nothing follows
+        inlined.append(Each(mixed.out, mixed.axes, sc.Load(mixed.out, mixed.axes)))
+    if len(inlined) != 5:
+        return None
     if (product := _weighted(mixed, held)) is None:
         return None
     weight, value, key = product
