@@ -60,8 +60,8 @@ from plica.schedule.default.gpu.decode_tile import (
     decode_cost,
     decode_intrinsics,
     decode_tile,
-    decode_tiles,
 )
+from plica.schedule.default.gpu.decode_writer import decode_tiles
 from plica.schedule.default.gpu.form import tiled
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.octet import as_they_lie, in_octets, is_plain

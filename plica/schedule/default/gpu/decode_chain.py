@@ -138,11 +138,7 @@ def decode_chain(of: Stages) -> DecodeChain | None:
         else:
             lot, row = names.var("g"), names.var("r")
             numbers |= {lot: numbers[axis] // count, row: count}
-            quotient = sc.FloorDiv(axis, sc.index(count))
-            right, values = (
-                map_bottom_up(lambda node, q=quotient, g=lot: g if node is q else node, each)
-                for each in (right, values)
-            )
+            right, values = (_put(each, axis // count, lot) for each in (right, values))
             places[axis] = lot * count + row
             lots.append(lot)
             rows.append(row)
@@ -156,6 +152,10 @@ def decode_chain(of: Stages) -> DecodeChain | None:
     )
     whole = depth in free_vars(right) and near
     return found if whole and found.size(*found.rows) <= ROWS else None
+
+
+def _put(of: sc.Scalar, old: sc.Scalar, new: sc.Scalar) -> sc.Scalar:
+    return map_bottom_up(lambda node: new if node is old else node, of)
 
 
 def _shared_by(axis: sc.ScalarVar, sides: tuple[sc.Scalar, ...], size: int) -> int | None:
