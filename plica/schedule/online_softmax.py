@@ -70,7 +70,7 @@ def online_softmax(of: Stages) -> Stages | None:
     every = [each for each in of.stages if isinstance(each, Each)]
     if len(every) != len(of.stages) or len(of.outputs) != 1:
         return None
-    inlined = _inlined(every)
+    inlined = folds_and_last(every)
     folds = [each for each in inlined if isinstance(each.value, sc.Reduce)]
     if len(folds) != 4:
         return None
@@ -97,7 +97,7 @@ def online_softmax(of: Stages) -> Stages | None:
     return _folded(of, (held, mixed, inlined[-1]), (score, value, key), after, (top.out, total.out))
 
 
-def _inlined(every: list[Each]) -> list[Each]:
+def folds_and_last(every: list[Each]) -> list[Each]:
     """The stages that reduce, and the last; others are put where they are read."""
     held: dict[sc.Buffer, Each] = {}
     found: list[Each] = []

@@ -63,6 +63,7 @@ from plica.schedule.default.gpu.decode_tile import (
 )
 from plica.schedule.default.gpu.decode_writer import decode_tiles
 from plica.schedule.default.gpu.form import tiled
+from plica.schedule.default.gpu.gate import gate_cost, gate_intrinsics, gate_warps, gates_of
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.octet import as_they_lie, in_octets, is_plain
 from plica.schedule.default.gpu.operand import NARROW, Operands, operands
@@ -162,6 +163,7 @@ DECLARED: Final = tuple(
         for columns in range(STEP, WIDEST + 1, STEP)
         for each in attention_intrinsics(tile, columns, dtype)
     ]
+    + [each.name for across in (1, 2, 4, 8, 16, 32) for each in gate_intrinsics(across)]
     + [
         each.name
         for rows in range(1, TOGETHER + 1)
@@ -323,6 +325,11 @@ def _in_key_parts(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
         yield decode_cost(chain, gpu), partial(decode_tiles, chain, tile)
 
 
+def _gated(of: Stages, gpu: Gpu) -> Iterator[Made]:
+    if (found := gates_of(of)) is not None:
+        yield gate_cost(found, gpu), partial(gate_warps, found)
+
+
 def _in_parts(of: Stages, gpu: Gpu) -> Iterator[Made]:
     found = split_reductions(of, gpu)
     if found is not None:
@@ -344,6 +351,8 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
          reassociates, _online_together, BY_COST),
     Form("split-online-softmax", "Few rows: keys are read once, in parts that are joined.",
          reassociates, _in_key_parts, BY_COST),
+    Form("warp-gates", "An element and all sums that it needs by the threads of a warp.",
+         reassociates, lambda of, _, gpu: _gated(of, gpu), BY_COST),
     Form("wgmma-tiles", "Four warps multiply tiles of f16 that the copy engine fetches.",
          reassociates, partial(_warps, together=True), BY_COST),
     Form("tensor-core-tiles", "Warps multiply tiles of f16 or bf16, padded with zeros.",
@@ -378,6 +387,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "online-softmax": lambda of, gpu: (Trace(()), kernel_of(of)),
     "online-softmax-wgmma": lambda of, gpu: (Trace(()), kernel_of(of)),
     "split-online-softmax": lambda of, gpu: (Trace(()), kernel_of(of)),
+    "warp-gates": lambda of, gpu: (Trace(()), kernel_of(of)),
     "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, GROUPS),
     "tensor-core-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, WARPS),
     "product-tiles": lambda of, gpu: product_schedule(of, gpu, (*TILES, HIGH)),
