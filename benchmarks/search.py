@@ -53,8 +53,9 @@ from plica.search.model import PackSum, pairwise_accuracy, recall
 from plica.search.policy.cost_judge import stores
 from plica.search.policy.fold import Policy
 from plica.search.policy.genetic import Genetic
+from plica.search.policy.guided import Guided
 from plica.search.policy.lesson import Lesson
-from plica.search.policy.named import guided
+from plica.search.policy.named import guided, unaided
 from plica.search.policy.taught import taught
 from plica.search.policy.uniform import Uniform
 from plica.search.progress import duration
@@ -88,6 +89,7 @@ def policies(target: Target, quick: bool) -> dict[str, Policy[Any]]:
     harder = {} if quick else {"sketches": Policy(Uniform(by_sketch=True))}
     return {
         "guided": guided(machine_of(target)),
+        "unaided": Policy(Guided(unaided(machine_of(target)))),
         "genetic": Policy(Genetic()),
         "random": Policy(Uniform()),
         **harder,
@@ -444,7 +446,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--trials", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("search-results"))
-    parser.add_argument("names", nargs="*", help=", ".join(WORK))
+    parser.add_argument("names", nargs="*", help=", ".join([*WORK, "SEED/NUMBER of cliffs.py"]))
     given = parser.parse_args(arguments)
     trials = given.trials or (40 if given.quick else 256)
     given.out.mkdir(parents=True, exist_ok=True)
