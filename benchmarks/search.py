@@ -89,7 +89,6 @@ def policies(target: Target, quick: bool) -> dict[str, Policy[Any]]:
     harder = {} if quick else {"sketches": Policy(Uniform(by_sketch=True))}
     return {
         "guided": guided(machine_of(target)),
-        "unaided": Policy(Guided(unaided(machine_of(target)))),
         "genetic": Policy(Genetic()),
         "random": Policy(Uniform()),
         **harder,

@@ -1,17 +1,16 @@
 """Tables of measured candidates, and the model of cost that is learned from them.
 
     python benchmarks/tables.py collect FILE.npz --seed S [--first N --step K] [--seconds T]
-    python benchmarks/tables.py learn FILE.npz … [--model FILE] [--hold 0.25] [--split 0]
+    python benchmarks/tables.py learn FILE.npz … [--hold 0.25] [--split 0]
 
 `collect` draws operators as `cliffs.py` does, takes the pieces of work whose schedules are worth
 a search, and measures candidates of each on one core: what every sketch decides by itself, then in
 thirds drawn points, and changes of the fastest.  A file holds their features, costs and points.
 
 `learn` parts the work, never the candidates of one piece of it, into what is learned from and what
-is held out, fits the model that ships with Plica, and says how well it orders the candidates of
-work it has never seen: pairs that differ by more than 5 %, and how many of the best 30 are among
-its first 30; then the same once it has also seen 32 candidates of that work.  Without `--model`
-nothing is written; with it the model is fitted once more, on everything.
+is held out, fits a model, and says how well it orders the candidates of work it has never seen:
+pairs that differ by more than 5 %, and how many of the best 30 are among its first 30; then the
+same once it has also seen 32 candidates of that work.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from pathlib import Path
 from random import Random
 from statistics import mean, median
 from typing import Any
-from zlib import compress
 
 import numpy as np
 from attrs import frozen
@@ -240,7 +238,7 @@ def report(tables: Sequence[MeasuredTable], part: float, split: int) -> None:
         f"{len(known)} tables learned from, {len(unknown)} held out, "
         f"{sum(len(e.costs) for e in tables)} candidates"
     )
-    words = ("shipped model", "reckoned", f"shipped + {SEEN} seen", f"{SEEN} seen alone")
+    words = ("other work", "reckoned", f"other work + {SEEN} seen", f"{SEEN} seen alone")
     print(f"{'':22} pairs: mean median least   recall: mean median")
     for at, word in enumerate(words):
         pairs, found = [row[2 * at] for row in rows], [row[2 * at + 1] for row in rows]
@@ -264,7 +262,6 @@ def main() -> int:
     collect.add_argument("--seconds", type=float, default=600.0)
     learn = kinds.add_parser("learn")
     learn.add_argument("files", type=Path, nargs="+")
-    learn.add_argument("--model", type=Path)
     learn.add_argument("--hold", type=float, default=0.25)
     learn.add_argument("--split", type=int, default=0)
     asked = parser.parse_args()
@@ -277,9 +274,6 @@ def main() -> int:
         return 0
     known = read(asked.files)
     report(known, asked.hold, asked.split)
-    if asked.model is not None:
-        asked.model.write_bytes(compress(fitted(known).saved(), 9))
-        print(f"{asked.model}: {asked.model.stat().st_size} bytes, of {len(known)} tables")
     return 0
 
 

@@ -114,9 +114,8 @@ class Guided:
         near = [each for each in dict.fromkeys(turns) if each not in defaults]
         if self.lessons:
             return self._taught(space, [*defaults, *near])
-        if self.analyst is not None:
-            liked = _thought(self.analyst.before(space), [*defaults[1:], *near])
-            defaults, near = defaults[:1], liked
+        if self.analyst is not None and len(defaults) < self.first:
+            near = _thought(self.analyst.before(space), near)
         found = [*defaults, *near][: self.first]
         return [*found, *known.fresh(random, self.first - len(found), found)]
 
