@@ -53,9 +53,8 @@ from plica.search.model import PackSum, pairwise_accuracy, recall
 from plica.search.policy.cost_judge import stores
 from plica.search.policy.fold import Policy
 from plica.search.policy.genetic import Genetic
-from plica.search.policy.guided import Guided
 from plica.search.policy.lesson import Lesson
-from plica.search.policy.named import guided, unaided
+from plica.search.policy.named import guided
 from plica.search.policy.taught import taught
 from plica.search.policy.uniform import Uniform
 from plica.search.progress import duration
