@@ -8,9 +8,10 @@ turned around.  Such a phase is a group of channels, and the results of all lie 
     after:   nn.conv(the pixels that each phase reads, windows of 2 x 2, groups=4), in turns
 
 Where phases have different numbers of taps each is a convolution of its own, and one without taps
-is zeros.  Where one alone has taps its results are spread, with zeros between them.  Of an image of
-one pixel every result has one tap: that is a product of matrices.  Few outputs of many channels are
-a product of matrices too, of all taps with all pixels: what a phase adds up are rows of that.
+is zeros.  Where one alone has taps its results are spread, with zeros between them; where none with
+taps has results all are zeros.  Of an image of one pixel every result has one tap: that is a
+product of matrices.  Few outputs of many channels are a product of matrices too, of all taps with
+all pixels: what a phase adds up are rows of that.
 
 Measure: each rule removes a transposed convolution.
 
@@ -162,7 +163,12 @@ def by_phases(m: PatternMatch) -> Expr | None:
             of.sliding, of.data[2:], of.weight[2:], of.result[2:], strict=True
         )
     ]
-    rests = [[at for at, phase in enumerate(axis) if phase.taps > 0] for axis in axes]
+    rests = [
+        [at for at, phase in enumerate(axis) if phase.taps > 0 and at < result]
+        for axis, result in zip(axes, of.result[2:], strict=True)
+    ]
+    if not all(rests):
+        return zeros(of.result, of.dtype)
     if all(len(each) == 1 for each in rests):
         return spread(m, of, axes, [rest for (rest,) in rests])
     if all(each == list(range(each[0], each[-1] + 1)) for each in rests):
