@@ -1,9 +1,9 @@
 """Open results: what torch itself gives otherwise where it rounds or orders otherwise.
 
 Torch promises neither the last digits of a sum or of a function like `exp`, nor the order of equal
-elements.  A program is run anew by torch with the inputs a little moved, with the sums and functions
-in it a little moved, and with equal elements in other orders: where one of these changes a result,
-it says nothing about a compiler.
+elements.  A program is run anew by torch with the inputs a little moved, with the sums and such
+functions in it a little moved, and with equal elements in other orders: where one of these changes
+a result, it says nothing about a compiler.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def eager(
 ) -> tuple[Tensor, ...] | None:
     """What torch gives; None where it does not take the program.
 
-    With a `source` of random numbers sums and functions are moved, with an `order` equal elements are met in
-    another one.
+    With a `source` of random numbers sums and functions are moved, with an `order` equal elements
+    are met in another one.
     """
     import torch
 
