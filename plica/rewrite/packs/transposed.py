@@ -8,10 +8,11 @@ turned around.  Such a phase is a group of channels, and the results of all lie 
     after:   nn.conv(the pixels that each phase reads, windows of 2 x 2, groups=4), in turns
 
 Where phases have different numbers of taps each is a convolution of its own, and one without taps
-is zeros.  Where one alone has taps its results are spread, with zeros between them.  Steps of one
-have one phase, which is scheduled as it is unless it has groups.  Of an image of
-one pixel every result has one tap: that is a product of matrices.  Few outputs of many channels are
-a product of matrices too, of all taps with all pixels: what a phase adds up are rows of that.
+is zeros.  Where one alone has taps its results are spread, with zeros between them; where none with
+taps has results all are zeros.  Steps of one have one phase, which is scheduled as it is unless it
+has groups.  Of an image of one pixel every result has one tap: that is a product of matrices.  Few
+outputs of many channels are a product of matrices too, of all taps with all pixels: what a phase
+adds up are rows of that.
 
 Measure: each rule removes a transposed convolution.
 
@@ -175,7 +176,12 @@ def by_phases(m: PatternMatch) -> Expr | None:
     if of is None or not 1 < prod(of.steps) <= MOST:
         return None
     axes = of.axes
-    rests = [[at for at, phase in enumerate(axis) if phase.taps > 0] for axis in axes]
+    rests = [
+        [at for at, phase in enumerate(axis) if phase.taps > 0 and at < result]
+        for axis, result in zip(axes, of.result[2:], strict=True)
+    ]
+    if not all(rests):
+        return zeros(of.result, of.dtype)
     if all(len(each) == 1 for each in rests):
         return spread(m, of, axes, [rest for (rest,) in rests])
     if all(each == list(range(each[0], each[-1] + 1)) for each in rests):
