@@ -122,6 +122,11 @@ class Executable:
         return self._interface.outputs
 
     @property
+    def donates(self) -> bool:
+        """Whether some results are written over inputs."""
+        return bool(self._interface.donated)
+
+    @property
     def workspace(self) -> int:
         """Bytes of memory a call needs beside its inputs, outputs and constants."""
         return self._size
@@ -359,8 +364,11 @@ class Executable:
         wrong: list[Diagnostic] = []
         if named or len(args) != len(interface.params):
             args = self._in_order(args, named, wrong)
+        ports = interface.inputs
         for (name, shape), value in zip(interface.params, args, strict=True):
-            if value is not _MISSING:
+            if type(shape) is int and type(taken := ports[shape].take(value)) is np.ndarray:
+                found.append(taken)  # the usual case
+            elif value is not _MISSING:
                 self._take(name, shape, value, found, wrong)
         if wrong:
             raise InputError(wrong[0], *wrong[1:])

@@ -174,6 +174,10 @@ class OpenPort(Port):
 
     def take(self, value: object) -> Array | Diagnostic:
         """The value as an array native code can read; its shape must fit what is known."""
+        if type(value) is np.ndarray and value.dtype is self.numpy and self.fits(value.shape):
+            flags = value.flags
+            if flags.c_contiguous and flags.aligned:
+                return value
         shape = value.shape if isinstance(value, np.ndarray) else _shape(value)
         if not (hasattr(value, "shape") or isinstance(value, bool | int | float)):
             return self._refuse("input-type", "is not a tensor", self.type, type(value).__name__)
@@ -184,9 +188,12 @@ class OpenPort(Port):
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether a shape has this number of axes, and the sizes that are known."""
-        return len(shape) == len(self.shape) and all(
-            isinstance(dim, str) or dim == size for dim, size in zip(self.shape, shape, strict=True)
-        )
+        if len(shape) != len(self.shape):
+            return False
+        for dim, size in zip(self.shape, shape, strict=True):
+            if dim != size and not isinstance(dim, str):
+                return False
+        return True
 
 
 def _shape(value: object) -> tuple[int, ...]:
