@@ -152,8 +152,9 @@ class OpenExecutable(Executable):
             if special is not None:
                 return special(*args, **named)
         sized = self.sized(shapes)
-        outputs = self._rooms_for(sized.outputs, arrays, args, named)
-        self.run_sized(sized, [address_of(each) for each in (*arrays, *outputs)])
+        addresses = [address_of(each) for each in arrays]
+        outputs = self._rooms_for(sized.outputs, arrays, addresses, args, named)
+        self.run_sized(sized, addresses)
         return outputs[0] if self._interface.single else tuple(outputs)
 
     @property

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias, assert_never
+from operator import itemgetter
+from typing import Any, Final, TypeAlias, assert_never
 
 import numpy as np
 
@@ -202,7 +203,7 @@ class Plan:
         ]
         outputs = [*zip(step.outputs, segment.outputs, strict=True)]
         fresh = [(at, port) for at, port in outputs if at not in self._rooms]
-        places = [*registers, *step.outputs]
+        picked = _picked((*registers, *step.outputs))
 
         def run(frame: Frame) -> None:
             arrays, addresses = frame.arrays, frame.addresses
@@ -210,8 +211,8 @@ class Plan:
                 if arrays[at].dtype is not port.numpy or arrays[at].shape != port.shape:
                     return checked(frame)
             for at, port in fresh:
-                frame.put(at, port.empty())
-            segment.run([addresses[at] for at in places])
+                arrays[at], addresses[at] = port.placed()
+            segment.run(picked(addresses))
 
         return run
 
@@ -224,20 +225,24 @@ class Plan:
             return checked
         ports = zip(registers, segment.inputs, strict=False)
         taken = [(at, port.numpy) for at, port in ports if not self._is_known(at, port)]
-        witnesses, outputs = [_NOWHERE] * len(dims), step.outputs
+        witnesses, outputs, picked = (_NOWHERE,) * len(dims), step.outputs, _picked(registers)
+        given = _picked(dims)
+        fixed: list[tuple[Any, ...]] = [  # Any: int or str
+            self._ports[at].shape if at in self._ports else ("",) for at in registers
+        ]
+        begin = None if any(isinstance(n, str) for each in fixed for n in each) else tuple(fixed)
 
         def run(frame: Frame) -> None:
             arrays, addresses, sizes = frame.arrays, frame.addresses, frame.sizes
             for at, dtype in taken:
                 if arrays[at].dtype is not dtype:
                     return checked(frame)
-            shapes = [arrays[at].shape for at in registers] + [(sizes[dim], 0) for dim in dims]
-            sized = segment.sized(tuple(shapes))
-            table = [addresses[at] for at in registers] + witnesses
+            shapes = begin or tuple([arrays[at].shape for at in registers])
+            sized = segment.sized((*shapes, *[(size, 0) for size in given(sizes)]))
+            table = [*picked(addresses), *witnesses]
             for at, port in zip(outputs, sized.outputs, strict=True):
-                arrays[at] = made = port.empty()
-                addresses[at] = address = address_of(made)
-                table.append(address)
+                arrays[at], addresses[at] = port.placed()
+                table.append(addresses[at])
             segment.run_sized(sized, table)
 
         return run
@@ -290,6 +295,13 @@ def _called(segment: Executable, step: RunSegment) -> Action:
             frame.put(at, each)
 
     return run
+
+
+def _picked(places: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """What lies at some places of a list, or under some keys; Any: of any kind."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda of: tuple([of[each] for each in places])
 
 
 def _measure(step: MeasureDim) -> Action:
