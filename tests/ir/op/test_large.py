@@ -112,13 +112,11 @@ def test_the_greatest_of_many_come_in_order(dtype: Any) -> None:
     np.testing.assert_array_equal(values, np.take_along_axis(x, places, -1))
 
 
-@pytest.mark.parametrize(("size", "k"), [(40, 3), (12, 1), (200, 2)])
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("dtype", [np.float32, np.int8])
-def test_few_are_found_one_after_another(size: int, k: int, largest: bool, dtype: Any) -> None:
+def test_few_are_found_one_after_another(largest: bool, dtype: Any) -> None:
     """Equal ones keep their order, infinite ones count, and a nan is the greatest."""
-    draw = np.random.default_rng(size + k)
-    x = draw.integers(-5, 5, (3, size)).astype(dtype)
+    k, x = 3, np.random.default_rng(4).integers(-5, 5, (3, 40)).astype(dtype)
     keys = np.where(x > 3, 9, x).astype(np.int64)
     if dtype is np.float32:
         x[x == -5], x[x == 4] = -np.inf, np.inf
