@@ -126,7 +126,7 @@ def measured(made: onnx.ModelProto, arrays: list[Any], threads: int) -> dict[str
     theirs, mine = timed([lambda: peer.run(None, feed), lambda: ours(*arrays)], clock)
     return {
         "ratio": theirs / mine, "us": mine * 1e6, "peer_us": theirs * 1e6, "error": error_,
-        "compile": compiling, "passed_over": ours.source("passed-over").splitlines(),
+        "compile": compiling, "passed_over": [*filter(None, ours.source("passed-over").splitlines())],
     }  # fmt: skip
 
 
