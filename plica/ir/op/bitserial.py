@@ -117,7 +117,7 @@ def _packed_rule(
     return TensorType((*x.shape[:-1], weight.shape[0]), f32)
 
 
-def _packed_body(
+def _packed_body(  # noqa: PLR0917  # as the operator has them
     attrs: Values,
     out: TensorType,
     x: sc.Buffer,

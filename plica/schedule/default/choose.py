@@ -37,7 +37,7 @@ from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64, i32
-from plica.rewrite.contract import exact, reassociates
+from plica.rewrite.contract import approx, exact, reassociates
 from plica.runtime.late import late
 from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.default.depthwise import holds_rows, is_window, window_schedule, windowed
@@ -266,7 +266,7 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
          _one(tiled), 3),
     Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(dot_form), 4),
-    Form("few-bits", "Weights of few bits are widened in registers.", reassociates,
+    Form("few-bits", "Weights of few bits are widened in registers.", approx(1e-6),
          _one(_few_bits), 4),
     Form("split-groups", "Groups of channels become an axis.", exact, _groups, 5),
     Form("row-pools", "Sums without a weight go along rows.", reassociates, _one(_pooled), 6),

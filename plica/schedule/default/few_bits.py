@@ -19,6 +19,8 @@ from x beforehand.  The last number of a word is moved, since it would be negati
 are read for eight products of 4 bits, where floats would be 32.  A group that is too long for one
 sum of floats goes in several runs, each of which has a sum of its own.
 
+Where x is infinite a zero point makes it nan, so this is for those who allow approximations.
+
 >>> from plica.ir.loop.stages import stages_of
 >>> from plica.ir.loop.tensor import buffer
 >>> from plica.ir.op.bitserial import packed_dense

@@ -157,7 +157,11 @@ def _in_runs(flow: BlockFlow, found: list[Block]) -> tuple[Block, Block, Block |
 def _scaled(of: Block, made: Mapping[Buffer, Block]) -> Block | None:
     """The run whose sums a block adds up, each of them in a scale, less what all terms of the run
     have in common; None where it does anything else."""
-    body = of.body.value.right if isinstance(of.body, Store) and isinstance(of.body.value, Add) else None
+    body = (
+        of.body.value.right
+        if isinstance(of.body, Store) and isinstance(of.body.value, Add)
+        else None
+    )
     match body.value if isinstance(body, Cast) else body:
         case Mul(Load(), Sub(Load(run, (_, *places)), Mul(_, Load()))):
             pass

@@ -126,8 +126,8 @@ def widening_tile(
     """The tile for a weight whose vectors are widened before they are multiplied, for each tile of
     steps anew; of as many vectors as lie side by side, if these are `held` so already.
 
-    >>> widening_tile(64, 1, 32), widening_tile(64, 8, 32), widening_tile(64, 3, 16)
-    (RegisterTile(vectors=4, steps=1), RegisterTile(vectors=2, steps=8), RegisterTile(vectors=2, steps=3))
+    >>> widening_tile(64, 1, 32), widening_tile(64, 8, 32)
+    (RegisterTile(vectors=4, steps=1), RegisterTile(vectors=2, steps=8))
     """
     found, least = RegisterTile(held or 1, 1), float("inf")
     for m in (1, 2, 4) if held is None else (held,):
