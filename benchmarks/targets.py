@@ -1,12 +1,12 @@
 """Every target that is registered: what passes on it, and how fast it is beside `cpu`.
 
-    python benchmarks/targets.py [cpu c wasm ...] [--kernels 300] [--examples 1] [--full] [--json FILE]
+    python benchmarks/targets.py [cpu c ...] [--kernels 300] [--examples 1] [--full] [--json FILE]
 
 A row for each target, those of other packages too.  *operators*: every operator of the registry on
 small random arguments, held to the interpreter; *kernels*: random kernels with random schedules, in
 the same way, where code of one kernel runs here; *networks*: five networks held to the interpreter,
-and the geometric mean of their times beside `cpu` on one thread (above 1: faster than `cpu`).  What a
-target refuses with a reason is counted apart; anything wrong ends the run with a failure.
+and the geometric mean of their times beside `cpu` on one thread (above 1: faster than `cpu`).  What
+a target refuses with a reason is counted apart; anything wrong ends the run with a failure.
 
 A target whose tools are missing has a row that says what would install them.
 """
@@ -28,7 +28,6 @@ from typing import Any, Final
 import numpy as np
 from attrs import asdict, evolve, frozen
 from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from rich.console import Console
 from rich.table import Table
 
@@ -170,7 +169,7 @@ def networks(of: TargetRow, full: bool) -> TargetRow:
             wrong.append(f"{name}: apart by {apart:.1e}")
             continue
         passed += 1
-        ratios.append(_ratio(lambda: beside(*given_), lambda: made(*given_)))
+        ratios.append(_ratio(partial(beside, *given_), partial(made, *given_)))
     speed = statistics.geometric_mean(ratios) if ratios else None
     return evolve(of, networks=passed, networks_refused=refused, speed=speed, wrong=tuple(wrong),
                   reasons=tuple(sorted(reasons.items())))  # fmt: skip
