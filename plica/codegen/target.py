@@ -49,6 +49,7 @@ _VECTORS: Final[dict[str, tuple[tuple[str, tuple[int, int]], ...]]] = {
     "arm64":   (("",        (128, 32)),),
     "riscv64": (("v",       (128, 32)), ("",    (64, 32))),
     "armv7":   (("neon",    (128, 16)), ("",    (64, 16))),
+    "wasm32":  (("simd128", (128, 16)), ("",    (64, 16))),
 }
 # fmt: on
 

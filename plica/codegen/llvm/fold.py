@@ -247,7 +247,7 @@ class Regions:
     def _entry(self) -> str:
         w = LlvmWriter()
         at = w.let(f"getelementptr inbounds ptr, ptr %table, i64 {self.workspace}")
-        w.do(f"%work = load ptr, ptr {at}, align 8")
+        w.do(f"%work = load ptr, ptr {at}")
         if self.program.thunks:
             flags = w.let(f"getelementptr inbounds i8, ptr %work, i64 {self.flags}")
             count = len(self.program.thunks)
@@ -360,4 +360,4 @@ class Regions:
             return self._temporary(w, number)
         entry = self.base[slot.space] + slot.index
         at = w.let(f"getelementptr inbounds ptr, ptr %table, i64 {entry}")
-        return w.let(f"load ptr, ptr {at}, align 8")
+        return w.let(f"load ptr, ptr {at}")
