@@ -1,11 +1,11 @@
 """Networks in a real Chromium, as WebAssembly on one thread, beside onnxruntime-web.
 
     npm install onnxruntime-web
-    python benchmarks/browser.py node_modules/onnxruntime-web/dist [mobilenet_v2 ...] [--target wasm]
+    python benchmarks/browser.py node_modules/onnxruntime-web/dist [mobilenet_v2 ...]
 
-Both get the same numbers in one page, in turns; times are the shortest of all calls, in ms.  A ratio
-is onnxruntime-web's time over Plica's (above 1: Plica is faster), `error` the greatest difference,
-relative to the greatest number.  Without the folder of onnxruntime-web Plica is timed alone.
+Both get the same numbers in one page, in turns; times are the shortest of all calls, in ms.  A
+ratio is onnxruntime-web's time over Plica's (above 1: Plica is faster), `error` the greatest
+difference, relative to the greatest number.  Without the folder of onnxruntime-web Plica is timed alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ PAGE: Final = """<!doctype html><meta charset="utf-8">
     const ort = await import("./ort/ort.wasm.min.mjs");
     ort.env.wasm.numThreads = 1;
     ort.env.wasm.wasmPaths = new URL("./ort/", location.href).href;
-    const session = await ort.InferenceSession.create("model.onnx", { executionProviders: ["wasm"] });
+    const how = { executionProviders: ["wasm"] };
+    const session = await ort.InferenceSession.create("model.onnx", how);
     const feeds = { [session.inputNames[0]]: new ort.Tensor("float32", given, SHAPE) };
     other = async () => (await session.run(feeds))[session.outputNames[0]].data;
     theirs = await other();

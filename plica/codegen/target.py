@@ -160,6 +160,11 @@ class Target:
         """Whether the machine multiplies and adds with one rounding."""
         return self.architecture in ("aarch64", "arm64") or self.has("fma")
 
+    @property
+    def has_multiply_add(self) -> bool:
+        """Whether a product and a sum are one instruction, however that rounds."""
+        return self.has_fma or self.has("relaxed-simd")
+
     def __str__(self) -> str:
         return f"{self.name} ({self.triple}, {self.cpu})"
 

@@ -111,7 +111,7 @@ def kernel_text(  # noqa: PLR0917  # as `emit`
     signless: bool = False,
 ) -> Text:
     """The function of a kernel that writes over one of its inputs, or over none."""
-    fused = contract and target.has_fma
+    fused = contract and target.has_multiply_add
     shared = pool.has_pool(target.triple)
     width = target.vector_bits
     return emit(kernel, name, over, fused, width, shared, signless, target.has_masks)

@@ -2,7 +2,7 @@
 
 >>> parse("wasm").machine.vector_bits, str(parse("wasm:relaxed"))
 (128, 'wasm:relaxed')
->>> parse("wasm:relaxed").machine.has_fma
+>>> parse("wasm:relaxed").machine.has_multiply_add
 True
 """
 

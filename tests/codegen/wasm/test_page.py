@@ -1,4 +1,4 @@
-"""A page in a real Chromium: a picture is drawn, classified by an artefact, and the numbers hold."""
+"""A page in a real Chromium: a picture is drawn and classified, and the numbers hold."""
 
 from __future__ import annotations
 
