@@ -5,7 +5,7 @@
 
 Both get the same numbers in one page, in turns; times are the shortest of all calls, in ms.  A
 ratio is onnxruntime-web's time over Plica's (above 1: Plica is faster), `error` the greatest
-difference, relative to the greatest number.  Without the folder of onnxruntime-web Plica is timed alone.
+difference, relative to the greatest number.  Without the folder of onnxruntime-web Plica is alone.
 """
 
 from __future__ import annotations
