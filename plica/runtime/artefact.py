@@ -1,7 +1,8 @@
 """Artefacts: all that a compiled model is, as data, and how it is written down.
 
     manifest.json     versions, target, interface, memory plan, digests of the other members
-    code/N.o          object files; code/N.cubin for a GPU, and kernels.cu it was made from
+    code/N.o          object files; code/N.cubin for a GPU, and kernels.cu it was made from;
+                      code/0.wasm, a module of WebAssembly
     params.bin        constants, each at a multiple of 64
     derivation.json, traces.json, kernels.txt      where it comes from (`plica.runtime.record`)
 
@@ -41,6 +42,9 @@ __all__ = [
 
 TRIPLE: Final = "nvptx64-nvidia-cuda"
 """What LLVM calls a GPU of NVIDIA's."""
+
+WASM: Final = "wasm32"
+"""The architecture that WebAssembly is to LLVM."""
 
 ENTRY: Final = "plica_main"
 """The function that native code is called by."""
@@ -85,7 +89,10 @@ class ArtefactMachine:
         return self.triple.split("-", maxsplit=1)[0]
 
     def __str__(self) -> str:
-        return f"cuda:{self.cpu}" if self.triple == TRIPLE else f"cpu ({self.triple}, {self.cpu})"
+        if self.triple == TRIPLE:
+            return f"cuda:{self.cpu}"
+        kind = "wasm" if self.architecture == WASM else "cpu"
+        return f"{kind} ({self.triple}, {self.cpu})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +140,8 @@ def member_pieces(
 
     What is not `sealed` has no digests of its members: it is read as `checked` only.
     """
-    kind = "o" if of.device is None else "cubin"
+    kind = "wasm" if of.machine.architecture == WASM else "o"
+    kind = kind if of.device is None else "cubin"
     members: dict[str, Sequence[Piece]] = {
         f"code/{number}.{kind}": (each,) for number, each in enumerate(of.objects)
     }
