@@ -91,6 +91,7 @@ nav:
       - Deploying: deploy.md
       - The machine: machine.md
       - Plain C: c.md
+      - Microcontrollers: micro.md
       - GPUs: gpu.md
       - Accelerators: accel.md
   - Reference:
