@@ -38,16 +38,20 @@ class ToolAnswer:
     text: str
 
 
+def check_tool(name: str, package: str) -> None:
+    """Refuse a machine that lacks a tool; the error says what installs it."""
+    if shutil.which(name) is None:
+        message, hint = f"There is no {name} here.", f"apt-get install {package}"
+        raise UnsupportedError(
+            Diagnostic("missing-tool", message, None, name, "nothing of that name", hint)
+        )
+
+
 def tool_output(
     words: Sequence[str], folder: Path, package: str, seconds: float = LONGEST
 ) -> ToolAnswer:
     """Run a tool in a folder; where it is missing, the error says what installs it."""
-    if shutil.which(words[0]) is None:
-        message = f"There is no {words[0]} here."
-        hint = f"apt-get install {package}"
-        raise UnsupportedError(
-            Diagnostic("missing-tool", message, None, words[0], "nothing of that name", hint)
-        )
+    check_tool(words[0], package)
     try:
         done = subprocess.run(
             list(words), cwd=folder, capture_output=True, text=True, errors="replace",

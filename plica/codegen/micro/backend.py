@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
+from shutil import which
 from typing import ClassVar, Final
 
 from attrs import frozen
@@ -30,7 +30,7 @@ from plica.codegen.target import Target, unknown_target
 from plica.core.diagnostic import did_you_mean
 from plica.ir.passes import Pass, Pipeline
 from plica.runtime.artefact import Artefact, ArtefactMachine
-from plica.runtime.emulated import EmulatedExecutable, tool_output
+from plica.runtime.emulated import EmulatedExecutable, check_tool, tool_output
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.schedule.default import Machine
 
@@ -113,8 +113,16 @@ def _machine(target: MicroTarget) -> Machine:
 
 def _check_here(target: MicroTarget) -> None:
     for tool in (target.core.compiler, target.core.board.emulator):
-        if shutil.which(tool) is None:
-            tool_output([tool], Path(), package=target.core.package)  # which refuses
+        check_tool(tool, target.core.package)
+
+
+def _missing() -> str:
+    """What to install where no core can be tried."""
+    core = CORES[DEFAULT]
+    lacking = [each for each in (core.compiler, core.board.emulator) if which(each) is None]
+    if not lacking:
+        return ""
+    return f"There is no {' and no '.join(lacking)} here: apt-get install {core.package}."
 
 
 BACKEND: Final = Backend(
@@ -130,6 +138,7 @@ BACKEND: Final = Backend(
     encode=kernel_text,
     check_here=_check_here,
     keeps=lambda: False,
+    missing=_missing,
     threaded=False,
     library="For a microcontroller sources are written: export('model.c').",
     spellings=tuple(f"micro:{name}" for name in CORES),
