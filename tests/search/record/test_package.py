@@ -34,7 +34,8 @@ def test_a_package_holds_the_best_of_each_work(of: list[Record]) -> None:
         works = {(each.key, each.target) for each in of if each.cost is not None}
         assert {(each.key, each.target) for each in found} == works
         assert list(found) == [database.best(*work) for work in sorted(works)]
-    assert described(text).count == len(found) and packed(found) == text
+    assert described(text).count == len(found)
+    assert packed(found) == text
 
 
 @given(st.lists(records(), min_size=1, max_size=4), st.data())
