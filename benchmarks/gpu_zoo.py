@@ -2,10 +2,10 @@
 
     python benchmarks/gpu_zoo.py [NAME …] [--dtype f32 f16] [--batch 1] [--workers 8] [--json FILE]
 
-Networks of `benchmarks/torch_zoo.py` are exported, compiled and saved by several processes; then
-one after another is loaded, its results on fresh inputs are compared with torch's in float64, and
-it is timed in turns with torch: medians of CUDA events around a graph on both sides, no TF32.
-A refusal counts as 0; a wrong number ends the command with 1.
+Networks of `benchmarks/torch_zoo.py` are exported, compiled and saved by several processes; one
+after another is loaded as soon as it is there, its results on fresh inputs are compared with
+torch's in float64, and it is timed in turns with torch: medians of CUDA events around a graph on
+both sides, no TF32.  A refusal counts as 0; a wrong number ends the command with 1.
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ def main() -> None:
                 for name in names:
                     path = str(Path(folder) / f"{name}_{kind}.plica")
                     pending[name, kind] = path, pool.submit(compiled, name, kind, asked.batch, path)
-        for (name, kind), (path, future) in pending.items():
-            work = partial(measured, name, kind, asked.batch, path, future)
-            rows.append(tried(name, kind, work))
+            for (name, kind), (path, future) in pending.items():
+                work = partial(measured, name, kind, asked.batch, path, future)
+                rows.append(tried(name, kind, work))
     for kind in asked.dtype:
         found = sorted(each["ratio"] for each in rows if each["kind"] == kind)
         mean = math.exp(statistics.fmean(math.log(max(each, 1e-3)) for each in found))
