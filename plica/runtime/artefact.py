@@ -43,6 +43,9 @@ __all__ = [
 TRIPLE: Final = "nvptx64-nvidia-cuda"
 """What LLVM calls a GPU of NVIDIA's."""
 
+EMULATED: Final = "emulated-nvidia-cuda"
+"""The triple of code for a GPU that a processor runs from its text."""
+
 WASM: Final = "wasm32"
 """The architecture that WebAssembly is to LLVM."""
 
@@ -89,8 +92,8 @@ class ArtefactMachine:
         return self.triple.split("-", maxsplit=1)[0]
 
     def __str__(self) -> str:
-        if self.triple == TRIPLE:
-            return f"cuda:{self.cpu}"
+        if self.triple in (TRIPLE, EMULATED):
+            return f"{'cuda' if self.triple == TRIPLE else 'cuda-emulator'}:{self.cpu}"
         kind = "wasm" if self.architecture == WASM else "cpu"
         return f"{kind} ({self.triple}, {self.cpu})"
 

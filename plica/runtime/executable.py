@@ -363,8 +363,11 @@ class Executable:
             args = self._in_order(args, named, wrong)
         ports = interface.inputs
         for (name, shape), value in zip(interface.params, args, strict=True):
-            if type(shape) is int and type(taken := ports[shape].take(value)) is np.ndarray:
-                found.append(taken)  # the usual case
+            taken = None
+            if isinstance(shape, int) and type(value) is np.ndarray:
+                taken = ports[shape].take(value)  # the usual case: what lies elsewhere is not read
+            if type(taken) is np.ndarray:
+                found.append(taken)
             elif value is not _MISSING:
                 self._take(name, shape, value, found, wrong)
         if wrong:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from plica.runtime import archive, host
 from plica.runtime.artefact import (
     ACCELERATED,
+    EMULATED,
     ENTRY,
     LISTS,
     PEAK,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from plica.runtime.dynamic.artefact import from_members as dynamic_from_members
     from plica.runtime.dynamic.artefact import is_dynamic
     from plica.runtime.dynamic.executable import DynamicExecutable
+    from plica.runtime.emulator.executable import GpuEmulation
     from plica.runtime.list_executable import over_lists
     from plica.runtime.staged.artefact import from_members as staged_from_members
     from plica.runtime.staged.artefact import is_staged
@@ -50,6 +52,7 @@ else:  # few artefacts are of these kinds, and the others should not wait for th
     dynamic_from_members = late("plica.runtime.dynamic.artefact:from_members")
     is_dynamic = late("plica.runtime.dynamic.artefact:is_dynamic")
     DynamicExecutable = late("plica.runtime.dynamic.executable:DynamicExecutable")
+    GpuEmulation = late("plica.runtime.emulator.executable:GpuEmulation")
     over_lists = late("plica.runtime.list_executable:over_lists")
     staged_from_members = late("plica.runtime.staged.artefact:from_members")
     is_staged = late("plica.runtime.staged.artefact:is_staged")
@@ -101,6 +104,8 @@ def executable(
     """An artefact made callable; `texts` are its sources if the compiler is at hand."""
     if artefact.device is not None:
         refuse(device_problems(artefact, artefact.device))
+        if artefact.machine.triple == EMULATED:
+            return GpuEmulation(artefact, texts)
         return CudaExecutable(artefact, texts=texts)
     if artefact.machine.architecture == WASM:
         return WasmExecutable(artefact, texts)

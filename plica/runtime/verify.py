@@ -22,6 +22,7 @@ from plica.runtime import archive
 from plica.runtime.artefact import (
     ACCELERATED,
     ALIGNMENT,
+    EMULATED,
     ENTRY,
     TRIPLE,
     WASM,
@@ -242,11 +243,14 @@ def _code_problems(artefact: Artefact) -> Iterator[str]:
 
 def device_problems(artefact: Artefact, device: DeviceProgram) -> Iterator[str]:
     """Code for something else than a GPU, without what is launched, and launches beside memory."""
-    if artefact.machine.triple != TRIPLE:
+    if artefact.machine.triple not in (TRIPLE, EMULATED):
         yield f"The launches are for a GPU, and the manifest says {artefact.machine.triple}."
     defined = frozenset[str]().union(*map(device_code.functions, artefact.objects))
     for name in device.functions:
-        if name not in defined:
+        known = (
+            f" {name}(" in artefact.text if artefact.machine.triple == EMULATED else name in defined
+        )
+        if not known:
             yield f"The code does not define {name}."
     face = artefact.interface
     sizes = [[port.nbytes for port in ports] for ports in (face.inputs, face.outputs)]
