@@ -454,6 +454,9 @@ class Executable:
         return [values.get(name, _MISSING) for name in names]
 
     def _failure(self, code: int) -> EvaluationError:
-        source = self._sources[code - 1]
+        source = self._sources[abs(code) - 1]
+        if code < 0:
+            message = f"{source} has no value at these sizes."
+            return EvaluationError(Diagnostic("shape-conflict", message, Place(node=source)))
         message = f"An index that {source} was given is outside the tensor it selects from."
         return EvaluationError(Diagnostic("index-out-of-bounds", message, Place(node=source)))
