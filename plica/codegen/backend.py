@@ -135,6 +135,8 @@ class Backend:
     """The target as so many threads see it."""
     check_here: Callable[[Any], None] = _anywhere
     """Refuses a target whose code cannot run on this machine."""
+    missing: Callable[[], str] = lambda: ""
+    """What its code needs to run and this machine lacks, with the command that installs it."""
     here: Callable[[Any], bool] = lambda target: False
     """Whether code for a target is loaded into this process where it is made."""
     facts: Callable[[], str] = lambda: ""

@@ -219,12 +219,18 @@ class Executable:
         return to_members(self.artefact)
 
     def export(self, path: str | os.PathLike[str], name: str | None = None) -> None:
-        """A shared library with a plain C function, and beside it a header and an example."""
+        """A shared library with a plain C function, and beside it a header and an example.
+
+        A path that ends with `.c` is given the model itself as C, where it was compiled to C.
+        """
         from plica.runtime.archive import check_path
+        from plica.runtime.c_source import export_source
         from plica.runtime.export import export
 
         check_path(path)
         self._externs.check_written("exported")
+        if os.fspath(path).endswith(".c"):
+            return export_source(self.artefact, path, name)
         export(self.artefact, path, name, tuple(self._externs.libraries.values()))
 
     def profile(

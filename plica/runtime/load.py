@@ -13,7 +13,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from plica.runtime import archive, host
-from plica.runtime.artefact import ACCELERATED, ENTRY, LISTS, PEAK, USE, Artefact, from_members
+from plica.runtime.artefact import (
+    ACCELERATED,
+    ENTRY,
+    LISTS,
+    PEAK,
+    USE,
+    WASM,
+    Artefact,
+    from_members,
+)
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.late import late
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
     from plica.runtime.staged.artefact import is_staged
     from plica.runtime.staged.executable import StagedExecutable
     from plica.runtime.verify import device_problems, refuse
+    from plica.runtime.wasm.executable import WasmExecutable
 else:  # few artefacts are of these kinds, and the others should not wait for them
     accelerated = late("plica.runtime.accel.artefact:from_members")
     on_device = late("plica.runtime.accel.executable:executable")
@@ -46,6 +56,7 @@ else:  # few artefacts are of these kinds, and the others should not wait for th
     StagedExecutable = late("plica.runtime.staged.executable:StagedExecutable")
     device_problems = late("plica.runtime.verify:device_problems")
     refuse = late("plica.runtime.verify:refuse")
+    WasmExecutable = late("plica.runtime.wasm.executable:WasmExecutable")
 
 
 def load(
@@ -91,6 +102,8 @@ def executable(
     if artefact.device is not None:
         refuse(device_problems(artefact, artefact.device))
         return CudaExecutable(artefact, texts=texts)
+    if artefact.machine.architecture == WASM:
+        return WasmExecutable(artefact, texts)
     host.check(artefact.machine)
     code = link(artefact.objects, externs.addresses)
     count = artefact.threads if threads is None else threads

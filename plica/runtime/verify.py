@@ -24,6 +24,7 @@ from plica.runtime.artefact import (
     ALIGNMENT,
     ENTRY,
     TRIPLE,
+    WASM,
     Artefact,
     StoredAllocation,
     from_members,
@@ -37,6 +38,7 @@ from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.follow import derivation_problems
 from plica.runtime.record import CompilationRecord
 from plica.runtime.staged.artefact import is_staged
+from plica.runtime.wasm.module import names_of
 
 ALLOWED: Final = re.compile(
     r"""mem(cpy|set|move)
@@ -214,6 +216,11 @@ def _code_problems(artefact: Artefact) -> Iterator[str]:
     defined: set[str] = set()
     wanted: dict[str, None] = {}
     for each in artefact.objects:
+        if machine == WASM:
+            names = names_of(each)
+            defined.update(names.exports)
+            wanted |= dict.fromkeys(name for _, name in names.imports)
+            continue
         head = header(each)
         if not machine.startswith(head.machine):
             yield f"The code is for {head.machine}, and the manifest says {machine}."

@@ -192,6 +192,38 @@ def test_a_loop_is_for_the_branches_that_use_it(result: str) -> None:
             np.testing.assert_array_equal(mine, other)
 
 
+def test_what_no_turn_of_a_loop_changes_is_computed_before_it() -> None:
+    """The loop before another, too: else each turn of one would run all turns of the other."""
+    module = find_pass("inline")(
+        plica.from_text("""
+@plica.function
+def grown(x: Tensor[("n",), f32], count: i64) -> Tensor[("n",), f32]:
+    def turn(left: i64, y: Tensor[("n",), f32]) -> Tensor[("n",), f32]:
+        return turn(left - 1, y + op.exp(x * 0.1)) if left > 0 else y
+    return turn(count, x)
+
+@plica.function
+def larger(x: Tensor[("n",), f32], count: i64) -> Tensor[("n",), f32]:
+    def turn(left: i64, y: Tensor[("n",), f32]) -> Tensor[("n",), f32]:
+        return turn(left - 1, y + op.exp(x * 0.1)) if left > 0 else y
+    return turn(count, x)
+
+@plica.function
+def main(x: Tensor[("n",), f32], count: i64):
+    return larger(grown(x, count), count)
+""")
+    )
+    exe = plica.compile(module, threads=1, effort="fast", cache=False)
+    assert isinstance(exe, StagedExecutable)
+    x, count = np.linspace(0, 1, 5, dtype=np.float32), 6
+    for _ in range(2):
+        x = (wanted := x) + count * np.exp(wanted * np.float32(0.1))
+    found = exe(np.linspace(0, 1, 5, dtype=np.float32), np.int64(count))
+    np.testing.assert_allclose(found, x, rtol=1e-6)
+    turns = [each.stats.calls for each in exe.segments]
+    assert sum(turns) <= 4 * (count + 1), turns  # not their square
+
+
 def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
     path = tmp_path / "m.plica"
     EXE.save(path)

@@ -4,7 +4,7 @@ What can be known of a step before a call is looked up once: where its operands 
 results have.  A call then fills a frame, the registers and their addresses.  Results of segments
 whose sizes are numbers, and which no caller sees, lie in memory that frames keep from call to call.
 
->>> frame = RegisterFrame([np.zeros(2)], [0], {})
+>>> frame = PlanFrame([np.zeros(2)], [0], {})
 >>> frame.put(0, np.ones(3))
 >>> frame.arrays[0].shape
 (3,)
@@ -47,7 +47,7 @@ _UNSET: Final = np.empty((0,), np.bool_)
 _NOWHERE: Final = address_of(_UNSET)
 
 
-class RegisterFrame:
+class PlanFrame:
     """The registers of one call: arrays, where each begins, and the sizes that are known."""
 
     __slots__ = ("addresses", "arrays", "sizes")
@@ -67,11 +67,11 @@ class RegisterFrame:
             self.arrays[target], self.addresses[target] = array, address
 
 
-Action: TypeAlias = Callable[[RegisterFrame], None]
+Action: TypeAlias = Callable[[PlanFrame], None]
 Failure: TypeAlias = InputError | EvaluationError
 
 
-class StepPlan:
+class Plan:
     """A program, prepared; `told` says what is wrong in a segment in words of the whole program."""
 
     def __init__(
@@ -111,13 +111,13 @@ class StepPlan:
         self._free: list[tuple[list[Array], list[int]]] = []
         self._actions = self._prepared(program)
 
-    def run(self, inputs: Sequence[Array], sizes: Sizes) -> RegisterFrame:
+    def run(self, inputs: Sequence[Array], sizes: Sizes) -> PlanFrame:
         """The registers after all steps; frames are taken and given back in one step each."""
         try:
             kept = self._free.pop()
         except IndexError:
             kept = self._made()
-        frame = RegisterFrame(kept[0].copy(), kept[1].copy(), sizes)
+        frame = PlanFrame(kept[0].copy(), kept[1].copy(), sizes)
         try:
             for at, each in enumerate(inputs):
                 frame.put(at, each)
@@ -153,7 +153,7 @@ class StepPlan:
                     (self._prepared(then), then.results),
                 )
 
-                def choose(frame: RegisterFrame) -> None:
+                def choose(frame: PlanFrame) -> None:
                     actions, results = sides[bool(frame.arrays[condition].item())]
                     for action in actions:
                         action(frame)
@@ -165,7 +165,7 @@ class StepPlan:
             case HostCall(name, given, outputs, options):
                 host, named = RUN[name], dict(options)
 
-                def call(frame: RegisterFrame) -> None:
+                def call(frame: PlanFrame) -> None:
                     for at, each in zip(outputs, host(frame.arrays[given], **named), strict=True):
                         frame.put(at, each)
 
@@ -182,7 +182,7 @@ class StepPlan:
         else:
             action = _called(segment, step)
 
-        def run(frame: RegisterFrame) -> None:
+        def run(frame: PlanFrame) -> None:
             try:
                 action(frame)
             except (InputError, EvaluationError) as error:
@@ -205,7 +205,7 @@ class StepPlan:
         fresh = [(at, port) for at, port in outputs if at not in self._rooms]
         picked = _picked((*registers, *step.outputs))
 
-        def run(frame: RegisterFrame) -> None:
+        def run(frame: PlanFrame) -> None:
             arrays, addresses = frame.arrays, frame.addresses
             for at, port in taken:
                 if arrays[at].dtype is not port.numpy or arrays[at].shape != port.shape:
@@ -232,7 +232,7 @@ class StepPlan:
         ]
         begin = None if any(isinstance(n, str) for each in fixed for n in each) else tuple(fixed)
 
-        def run(frame: RegisterFrame) -> None:
+        def run(frame: PlanFrame) -> None:
             arrays, addresses, sizes = frame.arrays, frame.addresses, frame.sizes
             for at, dtype in taken:
                 if arrays[at].dtype is not dtype:
@@ -258,7 +258,7 @@ class StepPlan:
         tests, bodies, ends = map(self._prepared, (step.test, step.body, step.end))
         (condition,) = step.test.results
 
-        def repeat(frame: RegisterFrame) -> None:
+        def repeat(frame: PlanFrame) -> None:
             frame.move(step.start, step.carried)
             while True:
                 for action in tests:
@@ -283,7 +283,7 @@ def _is_plain(segment: Executable) -> bool:
 def _called(segment: Executable, step: RunSegment) -> Action:
     """A segment of any kind, with arrays in and arrays out."""
 
-    def run(frame: RegisterFrame) -> None:
+    def run(frame: PlanFrame) -> None:
         given = [
             frame.arrays[of] if isinstance(of, int) else np.empty((frame.sizes[of], 0), np.bool_)
             for of in step.inputs
@@ -307,7 +307,7 @@ def _picked(places: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
 def _measure(step: MeasureDim) -> Action:
     dim, register, told = step.dim, step.register, step.told
 
-    def measure(frame: RegisterFrame) -> None:
+    def measure(frame: PlanFrame) -> None:
         size = int(frame.arrays[register].item())
         if not 0 <= size < MOST:
             checked_size(dim, size, told)
