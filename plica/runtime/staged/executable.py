@@ -16,7 +16,7 @@ from plica.runtime.interface import Interface
 from plica.runtime.open_executable import dims_of
 from plica.runtime.port import Array, out_of_range
 from plica.runtime.staged.artefact import to_members
-from plica.runtime.staged.plan import Sizes, StepPlan
+from plica.runtime.staged.plan import Plan, Sizes
 from plica.runtime.staged.program import MeasureDim, StepBlock, all_steps
 from plica.runtime.stats import Stats
 
@@ -34,7 +34,7 @@ class StagedExecutable(Executable):
         self._ranges = {name: (least, most) for name, least, most in interface.ranges}
         measures = [step for step in all_steps(program) if isinstance(step, MeasureDim)]
         self._measured = {step.dim: step.told for step in measures}
-        self._plan = StepPlan(program, interface.inputs, self._segments, self._told)
+        self._plan = Plan(program, interface.inputs, self._segments, self._told)
 
     @property
     def dims(self) -> tuple[str, ...]:
