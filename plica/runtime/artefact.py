@@ -2,7 +2,7 @@
 
     manifest.json     versions, target, interface, memory plan, digests of the other members
     code/N.o          object files; code/N.cubin for a GPU, and kernels.cu it was made from;
-                      code/0.wasm, a module of WebAssembly
+                      code/0.wasm, a module of WebAssembly; code/0.cl, OpenCL C
     params.bin        constants, each at a multiple of 64
     derivation.json, traces.json, kernels.txt      where it comes from (`plica.runtime.record`)
 
@@ -43,8 +43,14 @@ __all__ = [
 TRIPLE: Final = "nvptx64-nvidia-cuda"
 """What LLVM calls a GPU of NVIDIA's."""
 
+OPENCL_TRIPLE: Final = "opencl-unknown-unknown"
+"""What devices of OpenCL are called here: LLVM has no name for what their drivers compile."""
+
 WASM: Final = "wasm32"
 """The architecture that WebAssembly is to LLVM."""
+
+CODE_SUFFIXES: Final = {WASM: "wasm", "nvptx64": "cubin", "opencl": "cl"}
+"""How the names of members with code end, by the architecture."""
 
 ENTRY: Final = "plica_main"
 """The function that native code is called by."""
@@ -91,6 +97,8 @@ class ArtefactMachine:
     def __str__(self) -> str:
         if self.triple == TRIPLE:
             return f"cuda:{self.cpu}"
+        if self.triple == OPENCL_TRIPLE:
+            return f"opencl:{self.cpu}"
         kind = "wasm" if self.architecture == WASM else "cpu"
         return f"{kind} ({self.triple}, {self.cpu})"
 
@@ -140,8 +148,7 @@ def member_pieces(
 
     What is not `sealed` has no digests of its members: it is read as `checked` only.
     """
-    kind = "wasm" if of.machine.architecture == WASM else "o"
-    kind = kind if of.device is None else "cubin"
+    kind = CODE_SUFFIXES.get(of.machine.architecture, "o")
     members: dict[str, Sequence[Piece]] = {
         f"code/{number}.{kind}": (each,) for number, each in enumerate(of.objects)
     }
