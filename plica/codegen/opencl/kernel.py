@@ -76,7 +76,10 @@ def _function(  # noqa: PLR0917  # a launch, and how its function is written
         return "global" if of in params else "private"
 
     rest = ["global int *failed", "const int number"]
-    rows: Rows = {**clike.rows(values), For: partial(_loop, values, LaneStore(values, fused, space))}
+    rows: Rows = {
+        **clike.rows(values),
+        For: partial(_loop, values, LaneStore(values, fused, space)),
+    }
     if launch.var is not None:
         values.known.bound(launch.var, (0, launch.items - 1))
         values.vars[launch.var] = names.of(launch.var.name, launch.var)
