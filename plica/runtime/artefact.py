@@ -1,8 +1,9 @@
 """Artefacts: all that a compiled model is, as data, and how it is written down.
 
     manifest.json     versions, target, interface, memory plan, digests of the other members
-    code/N.o          object files; code/N.cubin for a GPU, and kernels.cu it was made from;
-                      code/0.wasm, a module of WebAssembly; code/0.cl, OpenCL C
+    code/N.o          object files; code/N.cubin for a GPU; code/0.wasm,
+                      a module of WebAssembly; code/0.cl, OpenCL C
+    kernels.cu, program.c      the text that code for a GPU, or by a C compiler, was made from
     params.bin        constants, each at a multiple of 64
     derivation.json, traces.json, kernels.txt      where it comes from (`plica.runtime.record`)
 
@@ -133,7 +134,7 @@ class Artefact:
     device: DeviceProgram | None = None
     """What is launched, where the code is for a GPU."""
     text: str = ""
-    """The text that code was made from, where that is the code of a GPU."""
+    """The text that code was made from, where that is C or CUDA C++."""
 
 
 def to_members(of: Artefact, with_record: bool = True) -> dict[str, bytes]:
@@ -153,7 +154,7 @@ def member_pieces(
         f"code/{number}.{kind}": (each,) for number, each in enumerate(of.objects)
     }
     if of.text:
-        members["kernels.cu"] = (of.text.encode(),)
+        members["program.c" if of.device is None else "kernels.cu"] = (of.text.encode(),)
     members["params.bin"], places = _packed(of.constants)
     if with_record:
         members |= {name: (data,) for name, data in record_members(of.record()).items()}
@@ -244,7 +245,7 @@ def from_members(
         tuple(zip(_texts(versions), _texts(versions.values()), strict=True)),
         record or (lambda: read_record(_texts_of(members))),
         None if "device" not in manifest else device_from_data(manifest["device"]),
-        bytes(members.get("kernels.cu", b"")).decode("utf-8", "replace"),
+        bytes(members.get("kernels.cu", members.get("program.c", b""))).decode("utf-8", "replace"),
     )
 
 

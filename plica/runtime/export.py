@@ -19,7 +19,7 @@ from typing import Final
 
 from plica.runtime.archive import destination, write
 from plica.runtime.artefact import Artefact, ArtefactMachine, to_members
-from plica.runtime.c_interface import WORDS, example_text, header_text, identifier, wrapper_text
+from plica.runtime.c_interface import checked_word, example_text, header_text, wrapper_text
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.link import architecture
 
@@ -38,11 +38,7 @@ def export(
     """
     library = Path(path)
     destination(library)
-    word = identifier(name if name is not None else library.stem.removeprefix("lib"))
-    if word in WORDS:
-        message = f"A function of C cannot be named {word!r}."
-        hint = "Name the library otherwise, or give another name."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, None, word, hint))
+    word = checked_word(name if name is not None else library.stem.removeprefix("lib"))
     if artefact.interface.donated:
         message = "A model with donated inputs is not exported: a function of C takes const inputs."
         hint = "Compile it without donate."

@@ -28,22 +28,36 @@ def text_of(lowered: Lowered) -> str:
 
 def emit_c(lowered: Lowered, job: Job) -> Artefact:
     """All that will be loaded, on this machine or one like it."""
+    text = text_of(lowered)
+    machine = ArtefactMachine(toolchain.triple(), "generic", ())
+    versions = (("cc", toolchain.version()), *job.versions)
+    return artefact_of(lowered, text, (toolchain.emit(text),), machine, versions)
+
+
+def artefact_of(
+    lowered: Lowered,
+    text: str,
+    objects: tuple[bytes, ...],
+    machine: ArtefactMachine,
+    versions: tuple[tuple[str, str], ...],
+) -> Artefact:
+    """The artefact of a program in C, and of what was made of it for a machine."""
     program, plan = lowered.program, lowered.plan
-    code = toolchain.emit(text_of(lowered))
     assert isinstance(plan, WorkspacePlan)  # or there were no text
     launches = [step for steps in program.regions for step in steps if isinstance(step, Launch)]
     return Artefact(
         interface(lowered.module.main_function(), program),
-        ArtefactMachine(toolchain.triple(), "generic", ()),
+        machine,
         1,
-        (code,),
+        objects,
         tuple([aligned_bytes(each) for each in program.constants]),
         plan.size,
         tuple([each.source for each in launches]),
         tuple([_launched(each, program) for each in launches]),
         tenants(plan),
-        (("cc", toolchain.version()), *job.versions),
+        versions,
         partial(record, lowered),
+        text=text,
     )
 
 

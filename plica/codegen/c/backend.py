@@ -31,11 +31,14 @@ from plica.runtime.executable import Executable
 from plica.runtime.load import executable
 from plica.schedule.default import Machine
 
+KERNEL_PASSES: Final = Pipeline((*LOWERING["cpu"], *LOWERING["gpu"].only("narrow")))
+"""Those of processors, and indices of 32 bits: a C compiler can't tell that they are enough."""
+
 PAGE: Final = Pipeline((
     *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
     *GROUP,             # infer, resolve, decompose, fuse: operators become primitive functions
     SCHEDULE,           # primitive functions become kernels, in order
-    *LOWERING["cpu"],   # double-buffer … reuse: blocks become plain loops over flat buffers
+    *KERNEL_PASSES,     # double-buffer … narrow: blocks become plain loops over flat buffers
     PLAN,               # values have their place in the arena
     Pass("emit-c", "Kernels and the steps between them become one C file.", emit_c, kind="emit"),
 ))  # fmt: skip
@@ -72,7 +75,8 @@ def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) 
     return {"kernel": lambda: kernels(lowered().program), "c": lambda: text_of(lowered())}
 
 
-def _kernel_text(kernel: Kernel, target: CTarget) -> str:
+def kernel_text(kernel: Kernel, target: object) -> str:
+    """The C text of one lowered kernel."""
     program = program_of(kernel)
     return fold(program, workspace_plan(program))
 
@@ -90,8 +94,9 @@ BACKEND: Final = Backend(
     build,
     texts_of,
     machine=_machine,
+    lowering=KERNEL_PASSES,
     dialect=C99,
-    encode=_kernel_text,
+    encode=kernel_text,
     here=lambda target: True,
     facts=toolchain.version,
     threaded=False,

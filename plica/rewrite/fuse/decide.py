@@ -96,6 +96,8 @@ class FusionLimits:
     """Whether products are made of tiles that read narrow floats, in any order, as they lie."""
     chains: Callable[[Function], bool] | None = None
     """Which functions may be a product, rows of its result, and a product of those, in one."""
+    gates: Callable[[Function], bool] | None = None
+    """Which functions may be a product and what is made of parts of it, in one."""
 
 
 USUAL: Final = FusionLimits()

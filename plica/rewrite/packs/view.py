@@ -263,7 +263,7 @@ VIEW: Final[Pack] = pack(
 # fmt: on
 
 MEETING: Final = frozenset({
-    "reshape-reshape", "reshape-same", "slice-of-transpose", "slice-whole",
+    "reshape-reshape", "reshape-same", "slice-of-transpose", "slice-slice", "slice-whole",
     "transpose-identity", "transpose-of-ones", "transpose-transpose",
 })  # fmt: skip
 """Rules by which arrangements that meet become one, or none."""
@@ -273,6 +273,6 @@ VIEWS: Final[Pack] = pack(
     VIEW,
     [each for each in (*ARRANGEMENTS, *CUT) if each.name in MEETING],
     [each for each in MOTION if "transpose" in each.name],
-    version="1",
+    version="2",
     doc="Everything that lets products read and write where things lie.",
 )
