@@ -22,7 +22,6 @@ from plica.runtime import archive
 from plica.runtime.artefact import (
     ACCELERATED,
     ALIGNMENT,
-    EMULATED,
     ENTRY,
     TRIPLE,
     WASM,
@@ -54,6 +53,15 @@ ALLOWED: Final = re.compile(
     re.VERBOSE,
 )
 """What code may call."""
+
+TEXTS: Final = ("opencl", "webgpu", "emulated")
+"""Architectures whose code is a text, which the driver of a device compiles."""
+
+FUNCTION: Final = re.compile(
+    r"^(?:kernel void|fn|extern .C. __global__ void(?: __launch_bounds__\(\d+\))?)\s+(\w+)\(",
+    re.MULTILINE,
+)
+"""A function in such a text."""
 
 COPY: Final = "copy"
 """What is launched without a kernel on a GPU."""
@@ -243,14 +251,16 @@ def _code_problems(artefact: Artefact) -> Iterator[str]:
 
 def device_problems(artefact: Artefact, device: DeviceProgram) -> Iterator[str]:
     """Code for something else than a GPU, without what is launched, and launches beside memory."""
-    if artefact.machine.triple not in (TRIPLE, EMULATED):
-        yield f"The launches are for a GPU, and the manifest says {artefact.machine.triple}."
-    defined = frozenset[str]().union(*map(device_code.functions, artefact.objects))
+    if artefact.machine.triple == TRIPLE:
+        defined = frozenset[str]().union(*map(device_code.functions, artefact.objects))
+    elif artefact.machine.architecture in TEXTS:
+        found = [FUNCTION.findall(each.decode("utf-8", "replace")) for each in artefact.objects]
+        defined = frozenset([name for names in found for name in names])
+    else:
+        yield f"The launches are for a device, and the manifest says {artefact.machine.triple}."
+        return
     for name in device.functions:
-        known = (
-            f" {name}(" in artefact.text if artefact.machine.triple == EMULATED else name in defined
-        )
-        if not known:
+        if name not in defined:
             yield f"The code does not define {name}."
     face = artefact.interface
     sizes = [[port.nbytes for port in ports] for ports in (face.inputs, face.outputs)]

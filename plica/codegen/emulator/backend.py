@@ -64,7 +64,7 @@ def parse(text: str) -> EmulatedTarget:
 
 def emit_text(lowered: Lowered, job: Job) -> Artefact:
     """All that will be run; the text is code enough."""
-    return assembled(lowered, job, EMULATED, lambda _: ())
+    return assembled(lowered, job, EMULATED, lambda made: (made.text.encode(),))
 
 
 PAGE: Final = GPU.replace(
