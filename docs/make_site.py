@@ -92,6 +92,7 @@ nav:
       - The machine: machine.md
       - Plain C: c.md
       - WebAssembly: wasm.md
+      - OpenCL: opencl.md
       - Microcontrollers: micro.md
       - GPUs: gpu.md
       - Accelerators: accel.md
