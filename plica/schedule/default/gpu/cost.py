@@ -66,12 +66,13 @@ def warps_cost(
     turns = -(-tiles // gpu.processors)
     multiply = rows * columns * terms / (GROUPED if warps.together else PRODUCTS)
     left, right = (GATHER if each else 1 for each in gathers)
-    fetch = of.dtype.bytes * terms * (rows * left + columns * right) / BYTES
+    fetch = of.dtype.bytes * terms * (rows + columns) / BYTES
+    gather = of.dtype.bytes * terms * (rows * left + columns * right) / BYTES
     wait = LATENCY / (warps.ahead + 1)
     waiting = -(-turns // blocks_at_once(warps, gpu)) * slices * wait
     joining = LAUNCH + JOIN * parts * m * n * lots / gpu.processors if parts > 1 else 0.0
-    whole = max(turns * slices * max(multiply, fetch), waiting)
-    return MEASURED[warps.together] * whole + ENDS + joining
+    whole = MEASURED[warps.together] * max(turns * slices * max(multiply, fetch), waiting)
+    return max(whole, turns * slices * gather) + ENDS + joining
 
 
 def pad_cost(of: Operands, side: Load, gpu: Gpu) -> float:
