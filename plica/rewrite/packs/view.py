@@ -265,7 +265,7 @@ VIEW: Final[Pack] = pack(
     rule("reshape-of-layer",      reshape(dense(reshape(x, r), w), q),          rows_so),
     evolve(rule("reshape-of-biased-layer", reshape(add(dense(reshape(x, r), w), c), q), rows_so_biased), instances=_rows),
     rule("add-of-reshape-bias",   add(reshape(x, r), c),                        biased_before),
-    version="2",
+    version="3",
     doc="Reshapes become those of memory; rows of layers are turned behind them.",
 )
 # fmt: on
