@@ -3,11 +3,12 @@
     pip download --no-deps -d FOLDER rapidocr-onnxruntime silero-vad magika nudenet …
     python benchmarks/pretrained.py FOLDER [--threads 1] [--only WORD] [--json FILE]
 
-Every ONNX file in the wheels (and archives) of a folder is compiled as it comes, open sizes open, and
-called on numbers from a seed at two sizes; results are held against onnxruntime's, and where these
-differ against those of onnx's own reference.  Then both take turns; what counts is the least time of
-a call.  A model that onnxruntime itself refuses at these sizes is left out and told.  Ends with 1
-where a number is wrong.
+Every ONNX file in the wheels (and archives) of a folder is compiled as it comes, open sizes open,
+and called on numbers from a seed at two sizes; results are held against onnxruntime's.  A number is
+wrong that is off by more than a thousandth of the largest, and by more than three times what
+onnxruntime is off from itself without its optimiser (layers of bytes, and sigmoids of nothing, are
+that loose).  Then both take turns; what counts is the least time of a call.  A model that
+onnxruntime itself refuses at these sizes is left out and told.  Ends with 1 where a number is wrong.
 """
 
 from __future__ import annotations
@@ -113,6 +114,9 @@ def tried(name: str, data: bytes, threads: int) -> dict[str, Any]:
         peer = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
         feeds = [inputs(peer, each) for each in range(2)]
         wanted = [peer.run(None, feed) for feed in feeds]
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        plain = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        others = [plain.run(None, feed) for feed in feeds]
     except Exception as error:  # noqa: BLE001  # a model, or sizes, that the peer does not take
         return {**row, "left_out": str(error).splitlines()[0][:100]}
     start = time.process_time()
@@ -123,12 +127,23 @@ def tried(name: str, data: bytes, threads: int) -> dict[str, Any]:
     except PlicaError as error:
         return {**row, "refused": f"{error.diagnostics[0].code}: {error}"[:160]}
     every = [each if isinstance(each, tuple) else (each,) for each in found]
-    pairs = [p for mine, theirs in zip(every, wanted, strict=True) for p in zip(mine, theirs, strict=True)]
+    pairs = [
+        p
+        for mine, theirs in zip(every, wanted, strict=True)
+        for p in zip(mine, theirs, strict=True)
+    ]
     row["error"] = max([apart(*each) for each in pairs], default=0.0)
+    loose = [p for one, two in zip(others, wanted, strict=True) for p in zip(one, two, strict=True)]
+    row["loose"] = max([apart(*each) for each in loose], default=0.0)
     row["at_call"] = ours.stats.at_call
     clock = time.thread_time if threads == 1 else time.perf_counter
     theirs, mine = timed([lambda: peer.run(None, feeds[1]), lambda: ours(**feeds[1])], clock)
     return {**row, "ratio": theirs / mine, "ms": mine * 1e3, "peer_ms": theirs * 1e3}
+
+
+def is_wrong(row: dict[str, Any]) -> bool:
+    """Whether numbers are off by more than they may be."""
+    return row.get("error", 0.0) > max(TOLERANCE, 3 * row.get("loose", 0.0))
 
 
 def told(row: dict[str, Any]) -> str:
@@ -137,15 +152,18 @@ def told(row: dict[str, Any]) -> str:
     for kind in ("left_out", "refused"):
         if kind in row:
             return f"{word} {kind.replace('_', ' ')}: {row[kind]}"
-    wrong = "  WRONG" if row["error"] > TOLERANCE else ""
+    wrong = "  WRONG" if is_wrong(row) else ""
+    made = f"compiled in {row['compile']:5.1f} s, {row['at_call']} at a call"
     return (
         f"{word} {row['ms']:9.3f} ms | onnxruntime {row['peer_ms']:9.3f}  {row['ratio']:5.2f}x | "
-        f"compiled in {row['compile']:5.1f} s, {row['at_call']} at a call | error {row['error']:.0e}{wrong}"
+        f"{made} | error {row['error']:.0e}{wrong}"
     )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default="")
@@ -161,9 +179,13 @@ def main() -> int:
     ratios = sorted(row["ratio"] for row in rows if "ratio" in row)
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        print(f"{len(ratios)} models: geometric mean {mean:.2f}x, least {ratios[0]:.2f}x, median {ratios[len(ratios) // 2]:.2f}x")
-    print(f"refused {sum('refused' in row for row in rows)}, left out {sum('left_out' in row for row in rows)}")
-    return 1 if any(row.get("error", 0.0) > TOLERANCE for row in rows) else 0
+        middle = ratios[len(ratios) // 2]
+        print(
+            f"{len(ratios)} models: mean {mean:.2f}x, least {ratios[0]:.2f}x, median {middle:.2f}x"
+        )
+    counts = [sum(word in row for row in rows) for word in ("refused", "left_out")]
+    print(f"refused {counts[0]}, left out {counts[1]}")
+    return 1 if any(map(is_wrong, rows)) else 0
 
 
 if __name__ == "__main__":
