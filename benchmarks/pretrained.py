@@ -8,7 +8,7 @@ and called on numbers from a seed at two sizes; results are held against onnxrun
 wrong that is off by more than a thousandth of the largest, and by more than three times what
 onnxruntime is off from itself without its optimiser (layers of bytes, and sigmoids of nothing, are
 that loose).  Then both take turns; what counts is the least time of a call.  A model that
-onnxruntime itself refuses at these sizes is left out and told.  Ends with 1 where a number is wrong.
+onnxruntime itself refuses at these sizes is left out and told.  Ends with 1 where one is wrong.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def tried(name: str, data: bytes, threads: int) -> dict[str, Any]:
 
 def is_wrong(row: dict[str, Any]) -> bool:
     """Whether numbers are off by more than they may be."""
-    return row.get("error", 0.0) > max(TOLERANCE, 3 * row.get("loose", 0.0))
+    return float(row.get("error", 0.0)) > max(TOLERANCE, 3 * float(row.get("loose", 0.0)))
 
 
 def told(row: dict[str, Any]) -> str:
