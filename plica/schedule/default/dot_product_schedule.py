@@ -155,9 +155,9 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         yield from _finished(last, len(order))
         kept = blocks.epilogue is not blocks.result  # sums are kept as a whole
         if blocks.weight is not None:
-            yield from _vectors(blocks.weight)
+            yield from in_vectors(blocks.weight)
         if kept:
-            yield from _vectors(blocks.result, dot.lanes if _lies(blocks) else None)
+            yield from in_vectors(blocks.result, dot.lanes if lies(blocks) else None)
         if quads is not None:
             yield from _in_fours(quads, shares=shares and not near)
         if shares:
@@ -166,7 +166,7 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     return do(schedule)()
 
 
-def _lies(blocks: ContractionBlocks) -> bool:
+def lies(blocks: ContractionBlocks) -> bool:
     """Whether a row of the result lies side by side in the sums that are kept."""
     kept, row = made_by(blocks.epilogue), blocks.result.vars[-1]
     reads = [n for n in post_order(blocks.result.body) if isinstance(n, Load) and n.buffer is kept]
@@ -245,7 +245,7 @@ def _has_border(of: Block) -> bool:
     return found is not None and of.vars[-1] not in free_vars(found[0])
 
 
-def _vectors(of: Block, lanes: int | None = None) -> Body:
+def in_vectors(of: Block, lanes: int | None = None) -> Body:
     """The innermost loop of a stage that is computed as a whole goes in lanes.
 
     So many lanes lie side by side in what is read, if their number is given.

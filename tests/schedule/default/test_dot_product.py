@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import plica
 from plica import op
-from plica.codegen.dot_product import dot_of, meaning
+from plica.codegen.dot_product import dot_of, has_tiles, meaning
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold
 from plica.codegen.native import run_native
@@ -28,6 +28,7 @@ from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import known
 from plica.ir.type.term import tensor
 from plica.pipeline import Lowered, lower
+from plica.runtime import host
 from tests.conftest import Golden
 
 Array = np.ndarray[Any, Any]
@@ -45,6 +46,11 @@ TARGETS = {
     "vnni256": Target("cpu", "x86_64-unknown-linux-gnu", "alderlake", ("+avx", "+avxvnni")),
     "sdot": Target("cpu", "aarch64-unknown-linux-gnu", "neoverse-n1", ("+dotprod",)),
 }
+
+
+TILES = evolve(
+    TARGETS["vnni512"], features=("+avx512f", "+avx512vnni", "+amx-tile", "+amx-int8"), cores=1
+)
 
 
 def whole(body: Expr, *params: Var) -> Module:
@@ -235,6 +241,40 @@ def test_cores_share_windows(channels: int, wide: int) -> None:
     assert kernels(made)
     found = plica.compile(whole_of, threads=2, cache=False)(*given_)
     np.testing.assert_array_equal(found, plica.interpret(whole_of, *given_))
+
+
+@FEW
+@given(
+    st.tuples(st.integers(8, 70), st.sampled_from([48, 64, 100, 130]), st.integers(3, 70)),
+    st.sampled_from(["u8", "i8"]),
+    st.sampled_from([0, 3, 128]),
+    st.booleans(),
+)
+def test_products_of_tiles_are_exact(
+    sizes: tuple[int, int, int], of: str, zero: int, known_weight: bool
+) -> None:
+    whole_of, given_ = product(sizes, of, zero, known_weight)
+    wanted = plica.interpret(whole_of, *given_)
+    made = lower(whole_of, target=TILES)
+    assert kernels(made) == [f"x86.tiles_{of}i8"]
+    if has_tiles(HERE):
+        found = plica.compile(whole_of, cache=False, threads=2)(*given_)
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("of", ["u8", "i8"])
+def test_kernels_of_tiles_mean_the_same(of: str) -> None:
+    whole_of, given_ = product((9, 50, 18), of, 5)
+    found = interpreted(whole_of, TILES, given_)
+    np.testing.assert_array_equal(found, plica.interpret(whole_of, *given_))
+
+
+def test_tiles_that_the_system_does_not_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    if "amx_tile" not in host.features():
+        pytest.skip("This machine has no tiles.")
+    monkeypatch.setattr(host, "_may_use_tiles", lambda: False)
+    assert host.TILES.isdisjoint(host.features.__wrapped__())
+    assert {"avx2"} <= host.features.__wrapped__()
 
 
 def test_a_zero_point_that_comes_with_the_call() -> None:
