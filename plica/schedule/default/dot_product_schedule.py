@@ -22,7 +22,7 @@ from plica.runtime.late import late
 from plica.schedule.default.machine import QUAD, Dot, Machine
 from plica.schedule.default.quantised import QUADS_NEAR, quantised
 from plica.schedule.default.register_tile import shared, written_out
-from plica.schedule.default.role import ContractionBlocks, contraction_blocks, made_by
+from plica.schedule.default.role import ContractionBlocks, contraction_blocks, made_by, reads
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
     block,
@@ -224,7 +224,8 @@ def _finished(last: Handle, outside: int) -> Body:
 
 
 def _in_fours(of: Block, *, shares: bool) -> Body:
-    """Neighbours of a row are copied from four rows at once; a border is filled before."""
+    """Neighbours of a row are copied from four rows at once, as vectors where these are rows; a
+    border is filled before."""
     copy = yield block(str(of.label))
     every: tuple[Handle, ...] = yield loops(copy)
     if _has_border(of):
@@ -232,6 +233,9 @@ def _in_fours(of: Block, *, shares: bool) -> Body:
         filled: tuple[Handle, ...] = yield loops(fill)
         yield vectorize(filled[-1])
     yield unroll(every[-1])
+    along = [free_vars(each.indices[-1]) for each in reads(of) if each.indices]
+    if all(of.vars[-2] in each and of.vars[-1] not in each for each in along):
+        yield vectorize(every[-2])
     if shares:
         yield from shared(every[:-2] or every[:1])
 

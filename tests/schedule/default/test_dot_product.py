@@ -22,10 +22,12 @@ from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Function, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.interpret.kernel import run_in_place
-from plica.ir.loop.scalar import index
-from plica.ir.loop.statement import For, Invoke, Kernel, Region, statements
+from plica.ir.loop.scalar import Lt, index
+from plica.ir.loop.statement import Branch, For, Invoke, Kernel, Region, Stmt, Store, statements
+from plica.ir.loop.tensor import axis, buffer
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import known
+from plica.ir.type.dtype import dtype
 from plica.ir.type.term import tensor
 from plica.pipeline import Lowered, lower
 from plica.runtime import host
@@ -296,6 +298,25 @@ def test_what_is_no_byte_stays_in_loops() -> None:
     assert not kernels(
         lower(whole(op.matmul(widened(x), near), x), target=evolve(target, features=()))
     )
+
+
+@FEW
+@given(
+    st.integers(1, 300), st.sampled_from([2, 3, 4]), st.sampled_from(["u8", "f32", "i64"]),
+    st.integers(0, 9),
+)  # fmt: skip
+def test_rows_become_neighbours(count: int, many: int, of: str, less: int) -> None:
+    kind = dtype(of)
+    x, y = buffer("x", (many, count), kind), buffer("y", (count, many), kind)
+    at, part = axis("at"), axis("part")
+    stored: Stmt = Store(y, (at, part), x[part, at])
+    if less:
+        stored = Branch(Lt(at, index(max(0, count - less))), stored, Store(y, (at, part), x[0, at]))
+    inner = For(part, index(many), "unrolled", stored)
+    kernel = Kernel((), (x, y), 1, For(at, index(count), "vectorized", inner))
+    given_ = np.arange(many * count).reshape(many, count).astype(kind.numpy)
+    wanted = np.where(np.arange(count) < count - less, given_, given_[0]).T
+    np.testing.assert_array_equal(run_native(kernel, [given_])[0], wanted if less else given_.T)
 
 
 def test_text_of_a_product(golden: Golden) -> None:
