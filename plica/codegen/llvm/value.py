@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 from plica.analysis.constant_bound import LinearForm, linear, within
 from plica.codegen.emit.contraction import accumulations, factors, summed_factors
@@ -50,8 +51,12 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import (
     Add,
     Buffer,
+    FloorDiv,
+    FloorMod,
     Lit,
     Load,
+    Max,
+    Min,
     Mul,
     Reduce,
     Scalar,
@@ -61,6 +66,9 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, bool_, i64
+
+SHARED: Final = (FloorDiv, FloorMod, Min, Max)
+"""Operations on indices that are remembered."""
 
 
 class LlvmValues:
@@ -333,7 +341,16 @@ class LlvmValues:
         if value is not None:
             return value
         texts, n = self._texts(step[4], found)
+        if not n and isinstance(node, SHARED) and step[4][0] is i64:
+            return LaneValue(self._once(node, texts))
         return valued((operation(node, texts, self._place(n)), None if n else 0, 0))
+
+    def _once(self, node: Scalar, texts: Sequence[str]) -> str:
+        """An index that takes more than a sum, written once while the first of it is in reach."""
+        key = " ".join((type(node).__name__, *texts))
+        if not self.lanes.is_known(key):
+            self.lanes.remember(key, operation(node, texts, self._place(0)))
+        return self.lanes.recall(key)
 
     def _plain(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
         """What always takes an instruction."""
