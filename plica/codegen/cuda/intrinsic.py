@@ -117,7 +117,7 @@ template <int HIGH, int WIDE, bool AT, bool BT, int AI, int AHALF, int AK, int B
     },
 }
 
-_ALL: Final = {**_TEXTS, **register.TEXTS, **bulk.TEXTS, **group.TEXTS}
+_ALL: Final = {**_TEXTS, **register.TEXTS, **register.JOINS, **bulk.TEXTS, **group.TEXTS}
 
 _NEEDS: Final = {
     **{f"p_mma_{kind}": ("p_load_squares", f"p_multiply_squares_{kind}") for kind in group.KINDS},
@@ -151,6 +151,8 @@ def invocation(
     word = str(hints.get("cuda"))
     if word in ("row_max", "row_power", "row_sum"):
         return register.rows(call, values, word)
+    if is_join(call):
+        return register.joined(call, values, word, int(str(hints["width"])))
     if word == "warp_mma":
         return _from_registers(call, values, lane)
     if word != "mma":
@@ -183,6 +185,13 @@ def invocation(
     sides = [f"&{values.place(each.buffer, at)}" for each, at in ((a, at_a), (b, at_b))]
     which = ", ".join(map(str, numbers))
     return f"{function}<{which}>({values.buffers[c.buffer]}, {', '.join(sides)});"
+
+
+def is_join(call: Invoke) -> bool:
+    """Whether threads of a warp join what they hold."""
+    found = find_intrinsic(call.name)
+    hints = {} if found is None else dict(found.hints)
+    return "width" in hints and f"p_{hints.get('cuda')}_f32" in register.JOINS
 
 
 def _from_registers(call: Invoke, values: Expressions, lane: ScalarVar | None) -> str:
@@ -253,25 +262,34 @@ def come_together(nest: Stmt) -> None:
 
     All come where a condition, or how often a loop goes, is the same for the threads of a block.
     """
-    stack: list[tuple[Stmt, bool, frozenset[Term]]] = [(nest, True, frozenset())]
+    stack: list[tuple[Stmt, bool, int, frozenset[Term]]] = [(nest, True, WARP, frozenset())]
     while stack:
-        stmt, all_come, own = stack.pop()
+        stmt, all_come, lanes, own = stack.pop()
         match stmt:
-            case Invoke() if not all_come:
+            case Invoke() if (
+                not all_come or lanes % _lanes(stmt) or (lanes != WARP and not is_join(stmt))
+            ):
                 raise _misplaced(stmt, "a condition around it")
             case Branch(condition):
                 all_come = all_come and _is_same(condition, own)
             case For(var, extent, kind):
                 all_come = all_come and _is_same(extent, own)
-                if kind == LANE and known(extent) != WARP:
-                    all_come = False
+                if kind == LANE:
+                    lanes = known(extent) or 0
                 if kind.startswith("threadIdx"):
                     own |= {var}
             case Bind(var, value) if not _is_same(value, own):
                 own |= {var}
             case _:
                 pass
-        stack += [(each, all_come, own) for each in substatements(stmt)]
+        stack += [(each, all_come, lanes, own) for each in substatements(stmt)]
+
+
+def _lanes(call: Invoke) -> int:
+    """How many neighbouring threads do an intrinsic together."""
+    found = find_intrinsic(call.name)
+    hints = {} if found is None else dict(found.hints)
+    return int(str(hints["width"])) if is_join(call) else WARP
 
 
 def _is_same(of: Scalar, own: frozenset[Term]) -> bool:

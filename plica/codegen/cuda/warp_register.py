@@ -1,8 +1,9 @@
 """Registers of a warp: memory whose first axis is the number of a thread, and who reads it.
 
 A thread writes and reads its own registers by plain statements; those of the other three threads of
-a row are read by intrinsics (`plica.schedule.default.gpu.warp_meaning`), which shuffle them or hand
-them to tensor cores.  Anything else is refused.
+a row, or of all threads of a warp or of a part of it, are read by intrinsics
+(`plica.schedule.default.gpu.warp_meaning`), which shuffle them or hand them to tensor cores.
+Anything else is refused.
 """
 
 from __future__ import annotations
@@ -29,6 +30,19 @@ QUADS: Final = 4
 """Threads of a warp that share a row."""
 
 KINDS: Final = ("f16", "bf16")
+
+
+_TYPES: Final = {"f32": "float", "f64": "double", "i32": "int", "i64": "long long"}
+_JOINS: Final = {"sum": "{0} + {1}", "prod": "{0} * {1}"}
+
+
+def _joined(word: str, dtype: str, left: str, right: str) -> str:
+    """Two values of a dtype joined."""
+    if word in _JOINS:
+        return _JOINS[word].format(left, right)
+    called = f"p_{word}_{dtype}" if dtype.startswith("f") else word
+    return f"{called}({left}, {right})"
+
 
 PAIRS: Final = {
     f"p_pack_pair_{kind}": f"""\
@@ -118,6 +132,24 @@ template <int ROWS>
 """,
 }
 
+JOINS: Final = {
+    f"p_warp_{word}_{dtype}": f"""\
+template <int WIDTH>
+{_HEAD} void p_warp_{word}_{dtype}({kind}* c, const {kind}* a) {{
+  const unsigned int all = WIDTH == 32 ? 0xffffffffu : (1u << WIDTH % 32) - 1;
+  const unsigned int mask = all << threadIdx.x % 32 / WIDTH * WIDTH;
+  {kind} v = a[0];
+#pragma unroll
+  for (int half = WIDTH / 2; half > 0; half /= 2)
+    v = {_joined(word, dtype, "v", "__shfl_xor_sync(mask, v, half)")};
+  c[0] = {_joined(word, dtype, "c[0]", "v")};
+}}
+"""
+    for dtype, kind in _TYPES.items()
+    for word in ("sum", "prod", "max", "min")
+}
+"""Shuffles: each round joins what a thread has with what the one half as far away has."""
+
 NEEDS: Final = {
     f"p_warp_mma_{kind}": (f"p_pack_pair_{kind}", "p_load_squares", f"p_multiply_squares_{kind}")
     for kind in KINDS
@@ -152,8 +184,12 @@ def in_registers(nest: Stmt) -> Stmt:
                 mine(buffer, indices[0], lambda n: n)
                 return Store(own[buffer], indices[1:], value)
             case Region(buffer, starts, extents) if buffer in own:
-                several = known(extents[0]) == QUADS
-                mine(buffer, starts[0], (lambda n: n // QUADS * QUADS) if several else lambda n: n)
+                count, threads = known(extents[0]), known(buffer.shape[0])
+                if count == threads and count != 1:
+                    mine(buffer, starts[0], lambda _: 0)
+                else:
+                    step = QUADS if count == QUADS else 1
+                    mine(buffer, starts[0], lambda n: n // step * step)
                 return Region(own[buffer], starts[1:], extents[1:])
             case Alloc(buffer, body) if buffer in own:
                 return Alloc(own[buffer], body)
@@ -165,6 +201,16 @@ def in_registers(nest: Stmt) -> Stmt:
 
 def _numbers(place: Scalar, lane: ScalarVar) -> list[int | None]:
     return [known(valued(place, lane, each)) for each in range(WARP)]
+
+
+def joined(call: Invoke, values: Expressions, word: str, width: int) -> str:
+    """The call that joins what threads of a warp hold with what each has."""
+    a, c = [each for each in call.operands if isinstance(each, Region)]
+    dtype = a.buffer.dtype
+    if word.removeprefix("warp_") not in _JOINS and dtype.is_float:
+        values.help(f"p_{word.removeprefix('warp_')}_{dtype.name}")
+    function = values.help(f"p_{word}_{dtype.name}")
+    return f"{function}<{width}>({values.buffers[c.buffer]}, {values.buffers[a.buffer]});"
 
 
 def rows(call: Invoke, values: Expressions, word: str) -> str:

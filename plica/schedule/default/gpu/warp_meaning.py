@@ -9,25 +9,55 @@ of the four threads of a row, without a word of shared memory:
     row_max     c[half] = max(c[half], a[t, half, j, p])                           for all t, j, p
     row_sum     c[half] += a[t, half]                                              for all t
     row_power   a[half, j, p] = 2 ** (a[half, j, p] * k - b[half]); c[half] += a[half, j, p]
+    warp_sum    c[0] += a[t]                                   for all t of the warp, or of a part
 
 So the sums of one product are a side of the next: rounded to its dtype, as tensor cores need it.
 
->>> warp_mma(2, 8).name, row_max(2, 8).name, row_sum(2).name
-('cuda.warp_mma_f16_2x8', 'cuda.row_max_2x8', 'cuda.row_sum_2')
+>>> warp_mma(2, 8).name, row_max(2, 8).name, warp_join("sum", f32, 16).name
+('cuda.warp_mma_f16_2x8', 'cuda.row_max_2x8', 'cuda.warp_sum_f32_16')
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import Final
 
+from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.intrinsic import intrinsic
 from plica.ir.loop.invocation import TensorIntrinsic
-from plica.ir.loop.scalar import Buffer, Cast, Intrinsic, Max, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import (
+    Buffer,
+    Cast,
+    Combiner,
+    Intrinsic,
+    Max,
+    Scalar,
+    ScalarVar,
+    index,
+)
 from plica.ir.loop.statement import For, Kernel, Stmt, Store, seq
 from plica.ir.loop.tensor import axis, buffer
-from plica.ir.type.dtype import DType, f16, f32
+from plica.ir.type.dtype import DType, f16, f32, f64, i32, i64
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS, STEPS
+
+JOINED: Final[tuple[Combiner, ...]] = ("sum", "prod", "max", "min")
+SHUFFLED: Final = (f32, f64, i32, i64)
+"""What registers hold as memory does: others are not shuffled."""
+
+
+@lru_cache(maxsize=128)
+def warp_join(word: Combiner, dtype: DType, width: int) -> TensorIntrinsic:
+    """What so many neighbouring threads of a warp hold, joined with what was there."""
+    a, c = buffer("a", (width,), dtype), buffer("c", (1,), dtype)
+    _, join = MEANING[word]
+
+    def joined(at: Mapping[str, ScalarVar]) -> Store:
+        return Store(c, (index(0),), join(c[0], a[at["t"]]))
+
+    name = f"cuda.warp_{word}_{dtype.name}_{width}"
+    hints = (("width", width),)
+    return _declared(name, f"warp_{word}", (a, c), {"t": width}, joined, hints=hints)
 
 
 @lru_cache(maxsize=64)
