@@ -236,7 +236,9 @@ def _others() -> tuple[TargetStatus, ...]:
     added = {each.name for each in installed_points(TARGETS.name)}
     for name in sorted((added | TARGETS.own.keys()) - OWN.keys()):
         try:
-            found.append(TargetStatus(name, True, backend_named(name).about))
+            backend = backend_named(name)
+            missing = backend.missing()
+            found.append(TargetStatus(name, not missing, missing or backend.about))
         except UnsupportedError as error:
             found.append(TargetStatus(name, False, f"Its record cannot be read: {error}."))
     return tuple(found)

@@ -117,7 +117,7 @@ template <int HIGH, int WIDE, bool AT, bool BT, int AI, int AHALF, int AK, int B
     },
 }
 
-_ALL: Final = {**_TEXTS, **register.TEXTS, **register.JOINS, **bulk.TEXTS, **group.TEXTS}
+_ALL: Final = {**_TEXTS, **register.TEXTS, **register.LANES, **bulk.TEXTS, **group.TEXTS}
 
 _NEEDS: Final = {
     **{f"p_mma_{kind}": ("p_load_squares", f"p_multiply_squares_{kind}") for kind in group.KINDS},
@@ -149,10 +149,8 @@ def invocation(
     found = find_intrinsic(call.name)
     hints = {} if found is None else dict(found.hints)
     word = str(hints.get("cuda"))
-    if word in ("row_max", "row_power", "row_sum"):
-        return register.rows(call, values, word)
-    if is_join(call):
-        return register.joined(call, values, word, int(str(hints["width"])))
+    if word in ("row_max", "row_power", "row_sum") or "lanes" in hints:
+        return register.rows(call, values, word, int(str(hints.get("lanes", 0))))
     if word == "warp_mma":
         return _from_registers(call, values, lane)
     if word != "mma":
@@ -185,13 +183,6 @@ def invocation(
     sides = [f"&{values.place(each.buffer, at)}" for each, at in ((a, at_a), (b, at_b))]
     which = ", ".join(map(str, numbers))
     return f"{function}<{which}>({values.buffers[c.buffer]}, {', '.join(sides)});"
-
-
-def is_join(call: Invoke) -> bool:
-    """Whether threads of a warp join what they hold."""
-    found = find_intrinsic(call.name)
-    hints = {} if found is None else dict(found.hints)
-    return "width" in hints and f"p_{hints.get('cuda')}_f32" in register.JOINS
 
 
 def _from_registers(call: Invoke, values: Expressions, lane: ScalarVar | None) -> str:
@@ -266,9 +257,7 @@ def come_together(nest: Stmt) -> None:
     while stack:
         stmt, all_come, lanes, own = stack.pop()
         match stmt:
-            case Invoke() if (
-                not all_come or lanes % _lanes(stmt) or (lanes != WARP and not is_join(stmt))
-            ):
+            case Invoke() if not (all_come and _takes(stmt, lanes)):
                 raise _misplaced(stmt, "a condition around it")
             case Branch(condition):
                 all_come = all_come and _is_same(condition, own)
@@ -285,11 +274,11 @@ def come_together(nest: Stmt) -> None:
         stack += [(each, all_come, lanes, own) for each in substatements(stmt)]
 
 
-def _lanes(call: Invoke) -> int:
-    """How many neighbouring threads do an intrinsic together."""
+def _takes(call: Invoke, lanes: int) -> bool:
+    """Whether a loop over so many threads is one of a warp, or of the parts that join."""
     found = find_intrinsic(call.name)
-    hints = {} if found is None else dict(found.hints)
-    return int(str(hints["width"])) if is_join(call) else WARP
+    part = None if found is None else dict(found.hints).get("lanes")
+    return lanes == WARP if part is None else lanes % int(str(part)) == 0
 
 
 def _is_same(of: Scalar, own: frozenset[Term]) -> bool:

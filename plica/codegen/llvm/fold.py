@@ -112,7 +112,7 @@ def kernel_text(  # noqa: PLR0917  # as `emit`
     signless: bool = False,
 ) -> Text:
     """The function of a kernel that writes over one of its inputs, or over none."""
-    fused = contract and target.has_fma
+    fused = contract and target.has_multiply_add
     shared = pool.has_pool(target.triple)
     width = target.vector_bits
     return emit(kernel, name, over, fused, width, shared, signless, target.has_masks)
@@ -251,7 +251,7 @@ class Regions:
     def _entry(self) -> str:
         w = LlvmWriter()
         at = w.let(f"getelementptr inbounds ptr, ptr %table, i64 {self.workspace}")
-        w.do(f"%work = load ptr, ptr {at}, align 8")
+        w.do(f"%work = load ptr, ptr {at}")
         if self.program.thunks:
             flags = w.let(f"getelementptr inbounds i8, ptr %work, i64 {self.flags}")
             count = len(self.program.thunks)
@@ -371,4 +371,4 @@ class Regions:
             return self._temporary(w, number)
         entry = self.base[slot.space] + slot.index
         at = w.let(f"getelementptr inbounds ptr, ptr %table, i64 {entry}")
-        return w.let(f"load ptr, ptr {at}, align 8")
+        return w.let(f"load ptr, ptr {at}")

@@ -10,7 +10,7 @@
                                                     if t == 0: C[0] = 0 + part[0]
 
 Any number of threads will do.  Where the threads are those of whole warps along `threadIdx.x`, or
-a power of two that fits into one, a warp joins its parts by shuffles (`warp_join`), and only what
+a power of two that fits into one, a warp joins its parts by shuffles (`lanes_join`), and only what
 each warp has goes through shared memory.  The order of additions changes: for floats the contract
 is `reassociates`.
 
@@ -37,7 +37,7 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.memory_scope import WARP, scope
 from plica.ir.loop.scalar import And, Buffer, Combiner, Eq, Load, Lt, Scalar, ScalarVar, index
 from plica.ir.type.dim import known
-from plica.schedule.default.gpu.warp_meaning import JOINED, SHUFFLED, warp_join
+from plica.schedule.default.gpu.warp_meaning import JOINED, SHUFFLED, lanes_join
 
 WORDS: Final[dict[type, Combiner]] = {join: word for word, (_, join) in MEANING.items()}  # type: ignore[misc]  # the joins are node classes
 
@@ -255,7 +255,7 @@ def _shuffled(  # noqa: PLR0917  # as a tree, and how wide
     steps: list[st.Stmt] = [
         st.Store(held, (place, zero), own[0]),
         st.Store(total, (zero,), start(dtype)),
-        st.Invoke(warp_join(update.word, dtype, width).name, (whole, into)),
+        st.Invoke(lanes_join(update.word, dtype, width, 1).name, (whole, into)),
     ]
     if warps == 1:
         return Joined((held, total), tuple(steps), total[0], False)

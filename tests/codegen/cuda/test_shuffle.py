@@ -15,7 +15,7 @@ from plica.ir.loop.scalar import Buffer, index
 from plica.ir.loop.statement import Alloc, Branch, For, Invoke, Kernel, Region, Seq, Store
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import f32
-from plica.schedule.default.gpu.warp_meaning import warp_join
+from plica.schedule.default.gpu.warp_meaning import lanes_join
 from tests.codegen.cuda.emulate import COMPILER
 from tests.codegen.cuda.emulate import run as emulated
 from tests.codegen.lower.kernels import inputs, read, run
@@ -67,7 +67,7 @@ def test_a_shuffle_where_not_all_threads_come_is_refused() -> None:
     own = Buffer(Name("own"), (index(1),), f32, "local")
     whole = Region(held, (index(0), index(0)), (index(32), index(1)))
     into = Region(own, (index(0),), (index(1),))
-    join = Invoke(warp_join("sum", f32, 32).name, (whole, into))
+    join = Invoke(lanes_join("sum", f32, 32, 1).name, (whole, into))
     steps = Seq((
         Store(held, (t, index(0)), y[t]),
         Store(own, (index(0),), y[t]),

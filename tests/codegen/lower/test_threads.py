@@ -320,7 +320,7 @@ def test_narrow_numbers_have_trees() -> None:
 def test_a_shuffle_prints_and_reads() -> None:
     kernel = allreduce(read(OF_ROWS.format(threads=32, dtype="f32")))
     text = show_kernel(kernel)
-    assert "cuda.warp_sum_f32_32" in text
+    assert "cuda.lanes_sum_f32_32x1" in text
     assert digest(read(text)) == digest(kernel)
 
 

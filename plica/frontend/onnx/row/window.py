@@ -9,7 +9,6 @@ import attrs
 
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, along, rank, shape
-from plica.frontend.onnx.run_time import matched
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import FloorMod, Max, Scalar, index
 from plica.ir.op.convolution import conv, conv_transpose
@@ -17,8 +16,11 @@ from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add
 from plica.ir.op.pad import pad
 from plica.ir.type.dim import known, normal_dim
+from plica.runtime.late import late
 
 Pairs = tuple[tuple[int, int], ...]
+
+_matched = late("plica.frontend.onnx.run_time:matched")
 
 
 @attrs.frozen
@@ -104,7 +106,7 @@ def bordered(x: Expr, window: Slide, value: bool | int | float = 0) -> Expr:
         stop = normal_dim(each.start + each.length)
         part = slice_(padded, (each.start,), (stop,), None, (each.axis,))
         sizes = shape(padded)
-        padded = matched(part, (*sizes[: each.axis], each.length, *sizes[each.axis + 1 :]))
+        padded = _matched(part, (*sizes[: each.axis], each.length, *sizes[each.axis + 1 :]))
     return padded
 
 

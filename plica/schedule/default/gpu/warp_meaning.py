@@ -9,12 +9,12 @@ of the four threads of a row, without a word of shared memory:
     row_max     c[half] = max(c[half], a[t, half, j, p])                           for all t, j, p
     row_sum     c[half] += a[t, half]                                              for all t
     row_power   a[half, j, p] = 2 ** (a[half, j, p] * k - b[half]); c[half] += a[half, j, p]
-    warp_sum    c[0] += a[t]                                   for all t of the warp, or of a part
+    lanes_sum   c[i] += a[t, i]                  for all t of some threads; so are max, min and prod
 
 So the sums of one product are a side of the next: rounded to its dtype, as tensor cores need it.
 
->>> warp_mma(2, 8).name, row_max(2, 8).name, warp_join("sum", f32, 16).name
-('cuda.warp_mma_f16_2x8', 'cuda.row_max_2x8', 'cuda.warp_sum_f32_16')
+>>> warp_mma(2, 8).name, row_max(2, 8).name, lanes_sum(16, 1).name
+('cuda.warp_mma_f16_2x8', 'cuda.row_max_2x8', 'cuda.lanes_sum_f32_16x1')
 """
 
 from __future__ import annotations
@@ -44,20 +44,6 @@ from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS, STEPS
 JOINED: Final[tuple[Combiner, ...]] = ("sum", "prod", "max", "min")
 SHUFFLED: Final = (f32, f64, i32, i64)
 """What registers hold as memory does: others are not shuffled."""
-
-
-@lru_cache(maxsize=128)
-def warp_join(word: Combiner, dtype: DType, width: int) -> TensorIntrinsic:
-    """What so many neighbouring threads of a warp hold, joined with what was there."""
-    a, c = buffer("a", (width,), dtype), buffer("c", (1,), dtype)
-    _, join = MEANING[word]
-
-    def joined(at: Mapping[str, ScalarVar]) -> Store:
-        return Store(c, (index(0),), join(c[0], a[at["t"]]))
-
-    name = f"cuda.warp_{word}_{dtype.name}_{width}"
-    hints = (("width", width),)
-    return _declared(name, f"warp_{word}", (a, c), {"t": width}, joined, hints=hints)
 
 
 @lru_cache(maxsize=64)
@@ -170,6 +156,32 @@ def row_power(high: int, wide: int) -> TensorIntrinsic:
     extents = {"i": high, "half": 2, "j": wide, "p": 2}
     name = f"cuda.row_power_{high}x{wide}"
     return _declared(name, "row_power", (b, k, a, c), extents, powers, outputs=2)
+
+
+def lanes_sum(lanes: int, count: int) -> TensorIntrinsic:
+    """Sums of what so many neighbouring threads hold, added to what was there."""
+    return lanes_join("sum", f32, lanes, count)
+
+
+def lanes_max(lanes: int, count: int) -> TensorIntrinsic:
+    """The greatest of what so many neighbouring threads hold, and of what was there."""
+    return lanes_join("max", f32, lanes, count)
+
+
+@lru_cache(maxsize=256)
+def lanes_join(word: Combiner, dtype: DType, lanes: int, count: int) -> TensorIntrinsic:
+    """What so many neighbouring threads of a warp hold, joined with what was there."""
+    shape = (lanes, count) if lanes > 1 else (count,)
+    a, c = buffer("a", shape, dtype), buffer("c", (count,), dtype)
+    _, join = MEANING[word]
+
+    def joined(at: Mapping[str, ScalarVar]) -> Store:
+        own = (at["t"], at["i"]) if lanes > 1 else (at["i"],)
+        return Store(c, (at["i"],), join(c[at["i"]], a[own]))
+
+    name = f"cuda.lanes_{word}_{dtype.name}_{lanes}x{count}"
+    hints = (("lanes", lanes),)
+    return _declared(name, f"lanes_{word}", (a, c), {"t": lanes, "i": count}, joined, hints=hints)
 
 
 def _declared(
