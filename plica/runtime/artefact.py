@@ -2,7 +2,7 @@
 
     manifest.json     versions, target, interface, memory plan, digests of the other members
     code/N.o          object files; code/N.cubin for a GPU; code/0.wasm,
-                      a module of WebAssembly; code/0.cl, OpenCL C
+                      a module of WebAssembly; code/0.cl, OpenCL C; code/0.wgsl
     kernels.cu, program.c      the text that code for a GPU, or by a C compiler, was made from
     params.bin        constants, each at a multiple of 64
     derivation.json, traces.json, kernels.txt      where it comes from (`plica.runtime.record`)
@@ -47,10 +47,13 @@ TRIPLE: Final = "nvptx64-nvidia-cuda"
 OPENCL_TRIPLE: Final = "opencl-unknown-unknown"
 """What devices of OpenCL are called here: LLVM has no name for what their drivers compile."""
 
+WEBGPU_TRIPLE: Final = "webgpu-unknown-unknown"
+"""The same for devices of WebGPU."""
+
 WASM: Final = "wasm32"
 """The architecture that WebAssembly is to LLVM."""
 
-CODE_SUFFIXES: Final = {WASM: "wasm", "nvptx64": "cubin", "opencl": "cl"}
+CODE_SUFFIXES: Final = {WASM: "wasm", "nvptx64": "cubin", "opencl": "cl", "webgpu": "wgsl"}
 """How the names of members with code end, by the architecture."""
 
 ENTRY: Final = "plica_main"
@@ -100,6 +103,8 @@ class ArtefactMachine:
             return f"cuda:{self.cpu}"
         if self.triple == OPENCL_TRIPLE:
             return f"opencl:{self.cpu}"
+        if self.triple == WEBGPU_TRIPLE:
+            return "webgpu"
         kind = "wasm" if self.architecture == WASM else "cpu"
         return f"{kind} ({self.triple}, {self.cpu})"
 

@@ -1,0 +1,282 @@
+"""The dialect WGSL: how dtypes, literals, operators and helpers are written.
+
+    dtype                in a register      in memory
+    bool i8 i16 u8 u16   bool, i32, u32     a part of a word
+    i32 u32 f32          themselves         a word
+    i64 u64              i32, u32 as indices; i64, u64 where tensors hold some     two words
+
+Integers of 64 bits ask for an extension of the language, and f64 is refused, as are functions that
+the language computes too roughly.
+
+>>> WGSL.literal(0.1, f32), WGSL.literal(-1, i32), WGSL.literal(float("inf"), f32)
+('0.1f', '-1i', 'bitcast<f32>(0x7f800000u | nothing)')
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from attrs import evolve
+
+from plica.codegen.emit.clike_operator import CLIKE, TextPlace
+from plica.codegen.webgpu.formula import NAMES, real, text, whole
+from plica.ir.loop.scalar import Cast, Intrinsic, Scalar, row_of
+from plica.ir.loop.scalar_row import ScalarRow
+from plica.ir.type.dtype import DType, bool_, f32, i32
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+__all__ = ["LONG", "WGSL", "f32", "helpers", "i32"]
+
+_TYPES: Final = {
+    "bool": "bool", "i8": "i32", "i16": "i32", "i32": "i32", "i64": "i32",
+    "u8": "u32", "u16": "u32", "u32": "u32", "u64": "u32", "f32": "f32",
+}  # fmt: skip
+
+_FUNCTIONS: Final = {
+    "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "rint": "round", "trunc": "trunc",
+    "fabs": "abs", "copysign": "p_copysign", **{name: f"p_{name}" for name in NAMES},
+}  # fmt: skip
+"""Functions of C that are there, by what they are called; all others are too rough."""
+
+_CALL: Final = re.compile(r"\b([a-z]\w*?)f\(")
+
+_FIXED: Final[dict[str, str]] = {
+    "p_rounded": """\
+fn p_rounded(a: f32) -> f32 { return bitcast<f32>(bitcast<u32>(a) | nothing); }
+""",
+    "p_copysign": """\
+fn p_copysign(a: f32, b: f32) -> f32 {
+  return bitcast<f32>((bitcast<u32>(a) & 0x7fffffffu) | (bitcast<u32>(b) & 0x80000000u));
+}
+""",
+    "p_isnan_f32": """\
+fn p_isnan_f32(a: f32) -> bool { return (bitcast<u32>(a) & 0x7fffffffu) > 0x7f800000u; }
+""",
+    **{
+        f"p_{word}_f32": f"""\
+fn p_{word}_f32(a: f32, b: f32) -> f32 {{
+  if (p_isnan_f32(a) || p_isnan_f32(b)) {{ return a + b; }}
+  if (a == b) {{ return bitcast<f32>(bitcast<u32>(a) {both} bitcast<u32>(b)); }}
+  return select(b, a, a {sign} b);
+}}
+"""
+        for word, sign, both in (("min", "<", "|"), ("max", ">", "&"))
+    },
+    "p_sign_f32": """\
+fn p_sign_f32(a: f32) -> f32 {
+  if (p_isnan_f32(a)) { return a; }
+  return f32(a > 0.0f) - f32(a < 0.0f);
+}
+""",
+    **{f"p_{name}": text(name) for name in NAMES},
+}
+
+
+def _templates() -> dict[str, str]:
+    """The helpers of integers, by what stands before the name of a dtype."""
+    parts = Path(__file__).with_name("helper.wgsl").read_text(encoding="utf-8").split("\n\n")[1:]
+    return {part.removeprefix("fn ").partition("_D")[0]: f"{part.rstrip()}\n" for part in parts}
+
+
+_TEMPLATES: Final = _templates()
+_INTEGER: Final = re.compile(r"(p_\w+?)_([iu](?:8|16|32|64))((?:_f32)?)")
+
+
+def fitted(value: str, of: DType) -> str:
+    """An integer of 32 bits as one of fewer."""
+    return f"extractBits({value}, 0u, {of.bits}u)" if of.bits < 32 else value
+
+
+def _instance(name: str, registers: dict[str, str]) -> str:
+    found = _INTEGER.fullmatch(name)
+    if found is None or found[1] not in _TEMPLATES:
+        raise _rough(name)
+    dtype = DType(found[2])
+    made = re.sub(
+        r"FIT\((.*?)\);",
+        lambda each: f"{fitted(f'({each[1]})', dtype)};",
+        _TEMPLATES[found[1]],
+    )
+    kind = registers[dtype.name]
+    made = made.replace("_D", f"_{dtype.name}").replace("W)", f"{dtype.bits})")
+    if kind.startswith("u"):
+        made = made.replace("T(-1)", f"{kind}(0xffffffff)").replace("b < 0 ||", "")
+        made = re.sub(r"\b(a|b|r) < 0\b", "false", made)
+        made = re.sub(rf"\|\| b == {kind}\(0xffffffff\)|if \(b == .*\n", _no_sign, made)
+    return re.sub(r"\bT\b", kind, made)
+
+
+def _no_sign(found: re.Match[str]) -> str:
+    return "" if found[0].startswith("||") else "\n"
+
+
+def helpers(used: Iterable[str], registers: dict[str, str] | None = None) -> str:
+    """The helpers of these names, and what they call, in a fixed order."""
+    wanted = set(used)
+    if wanted:
+        wanted |= {"p_isnan_f32", "p_copysign", "p_rounded"}
+    parts = [text for name, text in _FIXED.items() if name in wanted]
+    for name in sorted(wanted.difference(_FIXED)):
+        parts.append(_instance(name, registers or _TYPES))
+    return "".join(parts)
+
+
+def _rough(name: str) -> UnsupportedError:
+    message = f"WGSL has no {name.removeprefix('p_')} that is exact enough."
+    hint = "Compile the model for another target."
+    return UnsupportedError(Diagnostic("unsupported", message, None, None, name, hint))
+
+
+def _written(word: str, row: ScalarRow, of: DType, kids: Sequence[str], place: TextPlace) -> str:
+    """An operator by the word that C has for it."""
+    if row.name == "popcount":
+        return f"{place.dialect.register(of)}(countOneBits({kids[0]}{_mask(of)}))"
+    found = CLIKE.written(word, row, of, kids, place)
+    if row.name.startswith("Bit") and of.bits < 32 and of is not bool_:
+        return fitted(found, of)
+    return found
+
+
+def _mask(of: DType) -> str:
+    return f" & {(1 << of.bits) - 1:#x}" if of.bits < 32 else ""
+
+
+def _function(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
+    """A function of the library: by what it is called here, if it is there."""
+    row = row_of(node)
+    assert row is not None
+    if not of.is_float or not (word := row.words("webgpu").get("float", "")).endswith(")"):
+        return None
+    name = word.partition("{e}(")[0]
+    if "{e}(" not in word or not name.isidentifier():
+        return None
+    if name not in _FUNCTIONS:
+        raise _rough(row.name)
+    called = _FUNCTIONS[name]
+    return place.call(called, (), kids) if called.startswith("p_") else f"{called}({kids[0]})"
+
+
+def _select(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str:
+    return f"select({kids[2]}, {kids[1]}, {kids[0]})"
+
+
+def _isnan(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
+    return place.call("p_isnan", (of,), kids) if of.is_float else None
+
+
+def _isinf(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
+    return f"((bitcast<u32>({kids[0]}) << 1u) == 0xff000000u)" if of.is_float else None
+
+
+def _sign(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
+    return None if of is bool_ else place.call("p_sign", (of,), kids)
+
+
+def _cast(node: Scalar, source: DType, kids: Sequence[str], place: TextPlace) -> str | None:
+    assert isinstance(node, Cast)
+    to, kinds = node.dtype, place.dialect.registers
+    if to.is_integer and not source.is_float and source is not to:
+        return fitted(f"{kinds[to.name]}({kids[0]})", to)
+    return CLIKE.specials["Cast"](node, source, kids, place)
+
+
+def _refused_float(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
+    """Quotients and powers of floats."""
+    if of.is_float:
+        raise _rough(type(node).__name__ if not isinstance(node, Intrinsic) else node.name)
+    return (
+        CLIKE.specials[type(node).__name__](node, of, kids, place)
+        if type(node).__name__ in CLIKE.specials
+        else None
+    )
+
+
+def _inverse_root(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
+    return f"(1.0f / sqrt({kids[0]}))" if of.is_float else None
+
+
+def _differ(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
+    """Where two conditions differ."""
+    if of is bool_:
+        return f"({kids[0]} != {kids[1]})"
+    found = CLIKE.specials.get(type(node).__name__)
+    return None if found is None else found(node, of, kids, place)
+
+
+def _integer(value: int, of: DType) -> str:
+    if of.name in ("u8", "u16", "u32", "u64"):
+        return f"{value}u"
+    return whole(value)
+
+
+def _integer_long(value: int, of: DType) -> str:
+    if of.bits < 64:
+        return _integer(value, of)
+    if value == -(1 << 63):
+        return "(-9223372036854775807li - 1li)"
+    return f"{value}l{'u' if of.name == 'u64' else 'i'}"
+
+
+def _decimal(value: float, of: DType) -> str:
+    return real(value)
+
+
+_WORDS: Final = """
+    alias bitcast break case const const_assert continue continuing default diagnostic discard else
+    enable false fn for if let loop override requires return struct switch true var while array
+    atomic bool f16 f32 f64 i32 i64 u32 u64 vec2 vec3 vec4 mat2x2 ptr sampler select abs min max
+    floor ceil round trunc sqrt exp log pow sin cos tan sign clamp step mix fract any all dot length
+    cross distance normalize nothing memory params item failed p main id NULL Self abstract active
+    as async await attribute auto become cast catch class common compile concept constexpr do enum
+    explicit export extends extern external final finally from get goto handle highp impl import in
+    inline inout input instanceof interface layout lowp macro match mediump meta mod module move mut
+    namespace new nil noexcept null of operator out output package packed pass precise private
+    protected pub public readonly ref regardless register require resource self set shared signed
+    sizeof smooth static std target template this throw trait try type typedef typeid typename union
+    unless unsafe unsigned use using varying virtual volatile where with workgroup write yield
+"""
+
+WGSL: Final = evolve(
+    CLIKE,
+    name="webgpu",
+    registers=_TYPES,
+    elements={},
+    integer=_integer,
+    real=_decimal,
+    reserved=frozenset(_WORDS.split()),
+    written=_written,
+    specials={
+        **CLIKE.specials,
+        **dict.fromkeys(_FUNCTIONS, _function),
+        **dict.fromkeys(
+            ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
+             "atan2", "log10", "abs", "round", "fma", "exp", "log"), _function),
+        "FloorDiv": _refused_float, "FloorMod": _refused_float, "Pow": _refused_float,
+        "fmod": _refused_float, "Select": _select, "isnan": _isnan, "isinf": _isinf, "sign": _sign,
+        "Cast": _cast, "rsqrt": _inverse_root, "Sub": _differ, "BitXor": _differ,
+    },
+    helpers=helpers,
+    conversion="{0}({1})".format,
+    extremes=dict.fromkeys(
+        ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"), "{word}({0}, {1})"
+    ),
+    element="{buffer}[u32({at})]",
+    allocation="var {name}: array<{type}, {count}>;",
+    value="let {name}: {type} = {text};",
+    variable="var {name}: {type};",
+    loop="for (var {name}: {type} = {type}(0); {name} < {extent}; {name} += {type}(1))",
+    failure="fail();",
+    inside="u32({at}) < {count}u",
+)  # fmt: skip
+"""Indices are of 32 bits: no tensor has more elements than those tell apart."""
+
+LONG: Final = evolve(
+    WGSL,
+    registers={**_TYPES, "i64": "i64", "u64": "u64"},
+    integer=_integer_long,
+    inside="u64({at}) < {count}lu",
+)
+"""The same for kernels whose tensors hold integers of 64 bits: an extension of the language."""
