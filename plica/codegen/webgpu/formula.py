@@ -26,7 +26,7 @@ _SIGNS: Final = {"and": "&", "or": "|", "xor": "^", "shl": "<<", "ashr": ">>"}
 
 
 def real(value: float) -> str:
-    """An f32 as it is written: what is no finite number by its bits, which no one computes early."""
+    """An f32 as it is written: what is not finite by its bits, which nobody computes early."""
     single = np.float32(value)
     if np.isfinite(single):
         return f"{single!s}f"

@@ -1,7 +1,7 @@
 """Executables of WebGPU: a compiled model on a device, with the face of every other.
 
-Inputs, outputs, temporaries, scratch, constants and what launches say of failures lie in one buffer;
-each launch has a few words that say where its tensors begin.
+Inputs, outputs, temporaries, scratch, constants and what launches say of failures lie in one
+buffer; each launch has a few words that say where its tensors begin.
 """
 
 from __future__ import annotations
