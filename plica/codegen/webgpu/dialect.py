@@ -22,10 +22,12 @@ from typing import Final
 from attrs import evolve
 
 from plica.codegen.emit.clike_operator import CLIKE, TextPlace
+from plica.codegen.emit.operator import rounded
+from plica.codegen.webgpu.coded import conversions
 from plica.codegen.webgpu.formula import NAMES, real, text, whole
-from plica.ir.loop.scalar import Cast, Intrinsic, Scalar, row_of
+from plica.ir.loop.scalar import Cast, Intrinsic, Le, Lt, Scalar, Sub, row_of
 from plica.ir.loop.scalar_row import ScalarRow
-from plica.ir.type.dtype import DType, bool_, f32, i32
+from plica.ir.type.dtype import DTYPES, DType, bool_, f32, i32
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 __all__ = ["LONG", "WGSL", "f32", "helpers", "i32"]
@@ -44,6 +46,13 @@ _FUNCTIONS: Final = {
 _CALL: Final = re.compile(r"\b([a-z]\w*?)f\(")
 
 _FIXED: Final[dict[str, str]] = {
+    "p_at": "fn p_at(a: i64) -> u32 { return u32(a); }\n",
+    "p_count": "fn p_count(a: i64) -> u64 { return u64(a); }\n",
+    "p_less": """\
+fn p_less(a: i64, b: i64) -> bool {
+  return (u64(a) ^ 9223372036854775808lu) < (u64(b) ^ 9223372036854775808lu);
+}
+""",
     "p_rounded": """\
 fn p_rounded(a: f32) -> f32 { return bitcast<f32>(bitcast<u32>(a) | nothing); }
 """,
@@ -65,6 +74,15 @@ fn p_{word}_f32(a: f32, b: f32) -> f32 {{
 """
         for word, sign, both in (("min", "<", "|"), ("max", ">", "&"))
     },
+    **{
+        f"p_{word}_f32": f"""\
+fn p_{word}_f32(a: f32, b: f32) -> bool {{
+  if (p_isnan_f32(a) || p_isnan_f32(b)) {{ return {'true' if word == 'ne' else 'false'}; }}
+  return a {sign} b;
+}}
+"""
+        for word, sign in (("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="))
+    },
     "p_sign_f32": """\
 fn p_sign_f32(a: f32) -> f32 {
   if (p_isnan_f32(a)) { return a; }
@@ -72,6 +90,7 @@ fn p_sign_f32(a: f32) -> f32 {
 }
 """,
     **{f"p_{name}": text(name) for name in NAMES},
+    **{name: made for of in DTYPES if of.is_coded for name, made in conversions(of).items()},
 }
 
 
@@ -106,6 +125,10 @@ def _instance(name: str, registers: dict[str, str]) -> str:
         made = made.replace("T(-1)", f"{kind}(0xffffffff)").replace("b < 0 ||", "")
         made = re.sub(r"\b(a|b|r) < 0\b", "false", made)
         made = re.sub(rf"\|\| b == {kind}\(0xffffffff\)|if \(b == .*\n", _no_sign, made)
+    if kind == "i64":
+        made = re.sub(r"\b(\w) < 0\b", r"p_less(\1, 0li)", made)
+        made = re.sub(r"\b(\w) > 0\b", r"p_less(0li, \1)", made)
+        made = made.replace("b >= 64", "p_less(63li, b)")
     return re.sub(r"\bT\b", kind, made)
 
 
@@ -118,6 +141,10 @@ def helpers(used: Iterable[str], registers: dict[str, str] | None = None) -> str
     wanted = set(used)
     if wanted:
         wanted |= {"p_isnan_f32", "p_copysign", "p_rounded"}
+    for name in list(wanted):
+        if name.startswith("p_round_"):
+            of = name.removeprefix("p_round_")
+            wanted |= {f"p_pack_{of}", f"p_unpack_{of}"}
     parts = [text for name, text in _FIXED.items() if name in wanted]
     for name in sorted(wanted.difference(_FIXED)):
         parts.append(_instance(name, registers or _TYPES))
@@ -164,7 +191,7 @@ def _select(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> s
 
 
 def _isnan(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
-    return place.call("p_isnan", (of,), kids) if of.is_float else None
+    return place.call("p_isnan_f32", (), kids) if of.is_float else None
 
 
 def _isinf(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
@@ -172,7 +199,9 @@ def _isinf(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> st
 
 
 def _sign(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
-    return None if of is bool_ else place.call("p_sign", (of,), kids)
+    if of is bool_:
+        return None
+    return place.call("p_sign", (f32 if of.is_float else of,), kids)
 
 
 def _cast(node: Scalar, source: DType, kids: Sequence[str], place: TextPlace) -> str | None:
@@ -180,6 +209,8 @@ def _cast(node: Scalar, source: DType, kids: Sequence[str], place: TextPlace) ->
     to, kinds = node.dtype, place.dialect.registers
     if to.is_integer and not source.is_float and source is not to:
         return fitted(f"{kinds[to.name]}({kids[0]})", to)
+    if to.is_integer and source.is_float:  # which is computed as f32, whatever it is
+        source = f32
     return CLIKE.specials["Cast"](node, source, kids, place)
 
 
@@ -199,15 +230,28 @@ def _inverse_root(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace
 
 
 def _differ(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
-    """Where two conditions differ."""
+    """Where two conditions differ; and a difference of floats, in which drivers cancel nothing."""
     if of is bool_:
         return f"({kids[0]} != {kids[1]})"
+    if of.is_float and isinstance(node, Sub):
+        return rounded(f"({place.call('p_rounded', (), kids[:1])} - {kids[1]})", of, place)
     found = CLIKE.specials.get(type(node).__name__)
     return None if found is None else found(node, of, kids, place)
 
 
+def _compared(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
+    """Comparisons of 64 bits as those of naturals, since drivers are wrong about others (Mesa 22.3),
+    and of floats by functions that look for nan: what is not less need not be more."""
+    if of.is_float:
+        return place.call(f"p_{type(node).__name__.lower()}_f32", (), kids)
+    if of.name == "i64" and isinstance(node, Lt | Le) and place.dialect.register(of) == "i64":
+        one, two = kids if isinstance(node, Lt) else (kids[1], kids[0])
+        return f"{'' if isinstance(node, Lt) else '!'}p_less({one}, {two})"
+    return CLIKE.specials[type(node).__name__](node, of, kids, place)
+
+
 def _integer(value: int, of: DType) -> str:
-    if of.name in ("u8", "u16", "u32", "u64"):
+    if of.kind == "uint":
         return f"{value}u"
     return whole(value)
 
@@ -254,6 +298,7 @@ WGSL: Final = evolve(
         **dict.fromkeys(
             ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
              "atan2", "log10", "abs", "round", "fma", "exp", "log"), _function),
+        **dict.fromkeys(("Eq", "Ne", "Lt", "Le"), _compared),
         "FloorDiv": _refused_float, "FloorMod": _refused_float, "Pow": _refused_float,
         "fmod": _refused_float, "Select": _select, "isnan": _isnan, "isinf": _isinf, "sign": _sign,
         "Cast": _cast, "rsqrt": _inverse_root, "Sub": _differ, "BitXor": _differ,
@@ -275,8 +320,13 @@ WGSL: Final = evolve(
 
 LONG: Final = evolve(
     WGSL,
+    loop=(
+        "for (var {name}: {type} = {type}(0); p_less(i64({name}), i64({extent}));"
+        " {name} += {type}(1))"
+    ),
     registers={**_TYPES, "i64": "i64", "u64": "u64"},
     integer=_integer_long,
-    inside="u64({at}) < {count}lu",
+    element="{buffer}[p_at({at})]",
+    inside="p_count({at}) < {count}lu",
 )
 """The same for kernels whose tensors hold integers of 64 bits: an extension of the language."""

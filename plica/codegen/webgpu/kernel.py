@@ -77,19 +77,27 @@ class WgslExpressions(Expressions):
     def read(self, buffer: Buffer, at: str) -> str:
         """The value of an element."""
         if buffer not in self.placed:
-            return self.dialect.element.format(buffer=self.buffers[buffer], at=at)
-        self.helpers.add(f"get_{buffer.dtype}")
-        return f"get_{buffer.dtype}({self.buffers[buffer]}, u32({at}))"
+            return super().read(buffer, at)
+        self._needs("get", "unpack", buffer.dtype)
+        return f"get_{buffer.dtype}({self.buffers[buffer]}, {self._index(at)})"
 
     def store(self, buffer: Buffer, indices: Sequence[Scalar], value: str) -> None:
         """Write an element."""
-        at = self.of(linear(buffer, indices))
         if buffer not in self.placed:
-            place = self.dialect.element.format(buffer=self.buffers[buffer], at=at)
-            self.lines.do(f"{place} = {value};")
+            super().store(buffer, indices, value)
             return
-        self.helpers.add(f"put_{buffer.dtype}")
-        self.lines.do(f"put_{buffer.dtype}({self.buffers[buffer]}, u32({at}), {value});")
+        at = self.of(linear(buffer, indices))
+        self._needs("put", "pack", buffer.dtype)
+        self.lines.do(f"put_{buffer.dtype}({self.buffers[buffer]}, {self._index(at)}, {value});")
+
+    def _index(self, at: str) -> str:
+        """An index as the language takes it: no constant of 64 bits is cast before it runs."""
+        return f"p_at({at})" if self.dialect is LONG else f"u32({at})"
+
+    def _needs(self, word: str, way: str, of: DType) -> None:
+        self.helpers.add(f"{word}_{of}")
+        if of.is_coded:
+            self.helpers.add(f"p_{way}_{of}")
 
 
 def _shader(launch: ItemLaunch, name: str, params: Sequence[Buffer]) -> str:
@@ -108,19 +116,17 @@ def _shader(launch: ItemLaunch, name: str, params: Sequence[Buffer]) -> str:
         word = values.vars[launch.var] = values.names.of(launch.var.name, launch.var)
         kind = dialect.register(dtype_of(launch.var))
         item = f"id.x + id.y * {ACROSS * GROUP}u"
-        head += [
-            f"  let {word} = {kind}({item});",
-            f"  if ({word} >= {launch.items}) {{ return; }}",
-        ]
+        head.append(f"  if ({item} >= {launch.items}u) {{ return; }}")
+        head.append(f"  let {word} = {kind}({item});")
     write([launch.body], clike.rows(values))
     accessors = {each for each in values.helpers if each.startswith(("get_", "put_"))}
-    narrow = any(DType(each.partition("_")[2]).bits < 32 for each in accessors
+    narrow = any(DType(each.partition("_")[2]).bytes < 4 for each in accessors
                  if each.startswith("put_"))  # fmt: skip
     words = _ATOMIC if narrow else _PLAIN
     size = GROUP if launch.var is not None else 1
     return "\n".join([
         _HEAD.format(count=len(params), **words) + "".join(map(_accessor, sorted(accessors))),
-        helpers(values.helpers - accessors, dict(dialect.registers)),
+        helpers((values.helpers - accessors) | ({"p_at", "p_count", "p_less"} if dialect is LONG else set()), dict(dialect.registers)),
         f"@compute @workgroup_size({size})",
         f"fn {name}(@builtin(global_invocation_id) id: vec3<u32>) {{",
         f"  nothing = params[{len(params) + 1}];", *head, values.lines.text(), "}", "",
@@ -134,7 +140,7 @@ def _accessor(name: str) -> str:
     kind = LONG.register(of)
     if way == "get":
         head = f"fn {name}(base: u32, at: u32) -> {kind} {{"
-        if of.bits == 64 and of is not bool_:
+        if of.bits == 64:
             both = f"{kind}(word(base + 2u * at)) | ({kind}(word(base + 2u * at + 1u)) << 32u)"
             return f"{head} return {both}; }}\n"
         if of.bits == 32:
@@ -142,11 +148,13 @@ def _accessor(name: str) -> str:
         bits, many = _narrow(of)
         part = f"(at % {many}u) * {bits}u, {bits}u"
         whole = f"word(base + at / {many}u)"
+        if of.is_coded:
+            return f"{head} return p_unpack_{of}(extractBits({whole}, {part})); }}\n"
         if of is bool_:
             return f"{head} return extractBits({whole}, {part}) != 0u; }}\n"
         return f"{head} return extractBits(bitcast<{kind}>({whole}), {part}); }}\n"
     head = f"fn {name}(base: u32, at: u32, value: {kind}) {{"
-    if of.bits == 64 and of is not bool_:
+    if of.bits == 64:
         low = f"put(base + 2u * at, u32(value & {kind}(0xffffffff{'li' if of is i64 else 'lu'})));"
         high = f"put(base + 2u * at + 1u, u32((value >> 32u) & {kind}(0xffffffff"
         return f"{head} {low} {high}{'li' if of is i64 else 'lu'}))); }}\n"
@@ -155,6 +163,7 @@ def _accessor(name: str) -> str:
     bits, many = _narrow(of)
     mask = (1 << bits) - 1
     code = "u32(value)" if of is bool_ else "bitcast<u32>(value)"
+    code = f"p_pack_{of}(value)" if of.is_coded else code
     return f"""\
 {head}
   let shift = (at % {many}u) * {bits}u;
@@ -198,7 +207,7 @@ def _is_long(launch: ItemLaunch, params: Sequence[Buffer]) -> bool:
 
 def _check(found: set[DType]) -> None:
     """Refuse what the language has no numbers for."""
-    if missing := sorted(str(each) for each in found if each is f64 or each.is_coded):
+    if missing := sorted(str(each) for each in found if each is f64):
         message = f"WGSL has no {', '.join(missing)}."
         hint = "Compile the model for another target, or cast to f32 before."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "f32", missing[0], hint))
