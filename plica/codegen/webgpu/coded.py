@@ -19,7 +19,10 @@ def conversions(of: DType) -> dict[str, str]:
     found = _of_float(of) if of.is_float else _of_integer(of)
     kind = "f32" if of.is_float else _kind(of)
     once = f"p_unpack_{of}(p_pack_{of}(a))"
-    return {**found, f"p_round_{of}": f"fn p_round_{of}(a: {kind}) -> {kind} {{ return {once}; }}\n"}
+    return {
+        **found,
+        f"p_round_{of}": f"fn p_round_{of}(a: {kind}) -> {kind} {{ return {once}; }}\n",
+    }
 
 
 def _kind(of: DType) -> str:

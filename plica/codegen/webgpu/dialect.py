@@ -30,7 +30,7 @@ from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.type.dtype import DTYPES, DType, bool_, f32, i32
 from plica.runtime.error import Diagnostic, UnsupportedError
 
-__all__ = ["LONG", "WGSL", "f32", "helpers", "i32"]
+__all__ = ["LONG", "LONG_HELPERS", "WGSL", "f32", "helpers", "i32"]
 
 _TYPES: Final = {
     "bool": "bool", "i8": "i32", "i16": "i32", "i32": "i32", "i64": "i32",
@@ -53,6 +53,8 @@ fn p_less(a: i64, b: i64) -> bool {
   return (u64(a) ^ 9223372036854775808lu) < (u64(b) ^ 9223372036854775808lu);
 }
 """,
+    "p_min_i64": "fn p_min_i64(a: i64, b: i64) -> i64 { return select(b, a, p_less(a, b)); }\n",
+    "p_max_i64": "fn p_max_i64(a: i64, b: i64) -> i64 { return select(a, b, p_less(a, b)); }\n",
     "p_rounded": """\
 fn p_rounded(a: f32) -> f32 { return bitcast<f32>(bitcast<u32>(a) | nothing); }
 """,
@@ -77,7 +79,7 @@ fn p_{word}_f32(a: f32, b: f32) -> f32 {{
     **{
         f"p_{word}_f32": f"""\
 fn p_{word}_f32(a: f32, b: f32) -> bool {{
-  if (p_isnan_f32(a) || p_isnan_f32(b)) {{ return {'true' if word == 'ne' else 'false'}; }}
+  if (p_isnan_f32(a) || p_isnan_f32(b)) {{ return {"true" if word == "ne" else "false"}; }}
   return a {sign} b;
 }}
 """
@@ -207,6 +209,8 @@ def _sign(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str
 def _cast(node: Scalar, source: DType, kids: Sequence[str], place: TextPlace) -> str | None:
     assert isinstance(node, Cast)
     to, kinds = node.dtype, place.dialect.registers
+    if to.name == "i64" and kinds["i64"] == "i64" and source.kind == "uint":
+        return f"i64(u64({kids[0]}))"  # or drivers take the highest bit for a sign
     if to.is_integer and not source.is_float and source is not to:
         return fitted(f"{kinds[to.name]}({kids[0]})", to)
     if to.is_integer and source.is_float:  # which is computed as f32, whatever it is
@@ -240,14 +244,18 @@ def _differ(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> s
 
 
 def _compared(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
-    """Comparisons of 64 bits as those of naturals, since drivers are wrong about others (Mesa 22.3),
-    and of floats by functions that look for nan: what is not less need not be more."""
+    """Comparisons of 64 bits as those of naturals, since drivers are wrong about others (Mesa
+    22.3), and of floats by functions that look for nan: what is not less need not be more."""
     if of.is_float:
         return place.call(f"p_{type(node).__name__.lower()}_f32", (), kids)
     if of.name == "i64" and isinstance(node, Lt | Le) and place.dialect.register(of) == "i64":
         one, two = kids if isinstance(node, Lt) else (kids[1], kids[0])
         return f"{'' if isinstance(node, Lt) else '!'}p_less({one}, {two})"
     return CLIKE.specials[type(node).__name__](node, of, kids, place)
+
+
+LONG_HELPERS: Final = frozenset(["p_at", "p_count", "p_less", "p_min_i64", "p_max_i64"])
+"""What kernels with integers of 64 bits have at hand."""
 
 
 def _integer(value: int, of: DType) -> str:
@@ -326,6 +334,7 @@ LONG: Final = evolve(
     ),
     registers={**_TYPES, "i64": "i64", "u64": "u64"},
     integer=_integer_long,
+    extremes={**WGSL.extremes, "i64": "p_{word}_i64({0}, {1})"},
     element="{buffer}[p_at({at})]",
     inside="p_count({at}) < {count}lu",
 )

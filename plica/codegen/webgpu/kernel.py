@@ -26,7 +26,7 @@ from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.statement import write
 from plica.codegen.emit.work_item import ItemLaunch, launches_of
-from plica.codegen.webgpu.dialect import LONG, WGSL, helpers
+from plica.codegen.webgpu.dialect import LONG, LONG_HELPERS, WGSL, helpers
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.ir.loop.scalar import Buffer, Cast, Scalar, dtype_of
@@ -123,10 +123,11 @@ def _shader(launch: ItemLaunch, name: str, params: Sequence[Buffer]) -> str:
     narrow = any(DType(each.partition("_")[2]).bytes < 4 for each in accessors
                  if each.startswith("put_"))  # fmt: skip
     words = _ATOMIC if narrow else _PLAIN
+    own = LONG_HELPERS if dialect is LONG else frozenset[str]()
     size = GROUP if launch.var is not None else 1
     return "\n".join([
         _HEAD.format(count=len(params), **words) + "".join(map(_accessor, sorted(accessors))),
-        helpers((values.helpers - accessors) | ({"p_at", "p_count", "p_less"} if dialect is LONG else set()), dict(dialect.registers)),
+        helpers((values.helpers - accessors) | own, dict(dialect.registers)),
         f"@compute @workgroup_size({size})",
         f"fn {name}(@builtin(global_invocation_id) id: vec3<u32>) {{",
         f"  nothing = params[{len(params) + 1}];", *head, values.lines.text(), "}", "",
@@ -141,8 +142,8 @@ def _accessor(name: str) -> str:
     if way == "get":
         head = f"fn {name}(base: u32, at: u32) -> {kind} {{"
         if of.bits == 64:
-            both = f"{kind}(word(base + 2u * at)) | ({kind}(word(base + 2u * at + 1u)) << 32u)"
-            return f"{head} return {both}; }}\n"
+            both = "u64(word(base + 2u * at)) | (u64(word(base + 2u * at + 1u)) << 32u)"
+            return f"{head} return {kind}({both}); }}\n"
         if of.bits == 32:
             return f"{head} return bitcast<{kind}>(word(base + at)); }}\n"
         bits, many = _narrow(of)
