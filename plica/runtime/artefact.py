@@ -44,16 +44,26 @@ __all__ = [
 TRIPLE: Final = "nvptx64-nvidia-cuda"
 """What LLVM calls a GPU of NVIDIA's."""
 
+EMULATED: Final = "emulated-nvidia-cuda"
+"""The triple of code for a GPU that a processor runs from its text."""
+
 OPENCL_TRIPLE: Final = "opencl-unknown-unknown"
 """What devices of OpenCL are called here: LLVM has no name for what their drivers compile."""
 
 WEBGPU_TRIPLE: Final = "webgpu-unknown-unknown"
 """The same for devices of WebGPU."""
 
+DEVICES: Final = {
+    TRIPLE: "cuda", EMULATED: "cuda-emulator", OPENCL_TRIPLE: "opencl", WEBGPU_TRIPLE: "webgpu",
+}  # fmt: skip
+"""The targets that launch functions on devices, by triple."""
+
 WASM: Final = "wasm32"
 """The architecture that WebAssembly is to LLVM."""
 
-CODE_SUFFIXES: Final = {WASM: "wasm", "nvptx64": "cubin", "opencl": "cl", "webgpu": "wgsl"}
+CODE_SUFFIXES: Final = {
+    WASM: "wasm", "nvptx64": "cubin", "opencl": "cl", "emulated": "cu", "webgpu": "wgsl",
+}  # fmt: skip
 """How the names of members with code end, by the architecture."""
 
 ENTRY: Final = "plica_main"
@@ -99,12 +109,8 @@ class ArtefactMachine:
         return self.triple.split("-", maxsplit=1)[0]
 
     def __str__(self) -> str:
-        if self.triple == TRIPLE:
-            return f"cuda:{self.cpu}"
-        if self.triple == OPENCL_TRIPLE:
-            return f"opencl:{self.cpu}"
-        if self.triple == WEBGPU_TRIPLE:
-            return "webgpu"
+        if (device := DEVICES.get(self.triple)) is not None:
+            return device if self.cpu == "generic" else f"{device}:{self.cpu}"
         kind = "wasm" if self.architecture == WASM else "cpu"
         return f"{kind} ({self.triple}, {self.cpu})"
 

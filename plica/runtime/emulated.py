@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from plica.runtime.artefact import Artefact
-from plica.runtime.error import Diagnostic, EvaluationError, UnsupportedError
+from plica.runtime.c_machine import LACKING
+from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.port import Port
 
@@ -101,6 +102,10 @@ class EmulatedExecutable(Executable):
         given = [_memory(at, port) for at, port in zip(pointers, inputs, strict=False)]
         made = self._answer(b"".join(map(bytes, given)))
         code, self.note = memoryview(made[:HEADER]).cast("q")
+        if code == LACKING:
+            message = "The artefact uses instructions that the machine does not have."
+            has, found = str(self.artefact.machine), " ".join(self._command)
+            raise ArtefactError(Diagnostic("other-machine", message, None, has, found))
         at = HEADER
         for place, port in zip(pointers[len(inputs) :], outputs, strict=True):
             room = _memory(place, port)

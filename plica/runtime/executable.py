@@ -363,8 +363,11 @@ class Executable:
             args = self._in_order(args, named, wrong)
         ports = interface.inputs
         for (name, shape), value in zip(interface.params, args, strict=True):
-            if type(shape) is int and type(taken := ports[shape].take(value)) is np.ndarray:
-                found.append(taken)  # the usual case
+            taken = None
+            if isinstance(shape, int) and type(value) is np.ndarray:
+                taken = ports[shape].take(value)  # the usual case: what lies elsewhere is not read
+            if type(taken) is np.ndarray:
+                found.append(taken)
             elif value is not _MISSING:
                 self._take(name, shape, value, found, wrong)
         if wrong:
@@ -451,6 +454,9 @@ class Executable:
         return [values.get(name, _MISSING) for name in names]
 
     def _failure(self, code: int) -> EvaluationError:
-        source = self._sources[code - 1]
+        source = self._sources[abs(code) - 1]
+        if code < 0:
+            message = f"{source} has no value at these sizes."
+            return EvaluationError(Diagnostic("shape-conflict", message, Place(node=source)))
         message = f"An index that {source} was given is outside the tensor it selects from."
         return EvaluationError(Diagnostic("index-out-of-bounds", message, Place(node=source)))

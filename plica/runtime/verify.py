@@ -54,10 +54,13 @@ ALLOWED: Final = re.compile(
 )
 """What code may call."""
 
-TEXTS: Final = ("opencl", "webgpu")
+TEXTS: Final = ("opencl", "webgpu", "emulated")
 """Architectures whose code is a text, which the driver of a device compiles."""
 
-FUNCTION: Final = re.compile(r"^(?:kernel void|fn) (\w+)\(", re.MULTILINE)
+FUNCTION: Final = re.compile(
+    r"^(?:kernel void|fn|extern .C. __global__ void(?: __launch_bounds__\(\d+\))?)\s+(\w+)\(",
+    re.MULTILINE,
+)
 """A function in such a text."""
 
 COPY: Final = "copy"

@@ -16,14 +16,14 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.link import link
 
 
-def text_of(lowered: Lowered) -> str:
-    """The C text of a lowered module."""
+def text_of(lowered: Lowered, static: bool = False) -> str:
+    """The C text of a lowered module; `static` says that one call runs at a time."""
     if not isinstance(lowered.plan, WorkspacePlan):
         message = "C is made for sizes that are known; those of this model are open."
         hint = "Give the model its sizes, or compile it for 'cpu'."
         named = ", ".join(str(each.name) for each in lowered.program.dims)
         raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", named, hint))
-    return fold(lowered.program, lowered.plan)
+    return fold(lowered.program, lowered.plan, static)
 
 
 def emit_c(lowered: Lowered, job: Job) -> Artefact:

@@ -18,21 +18,22 @@ from attrs import frozen
 
 from plica.codegen.backend import Backend, Texts
 from plica.codegen.c.assemble import artefact_of, text_of
-from plica.codegen.c.backend import KERNEL_PASSES, kernel_text
+from plica.codegen.c.backend import KERNEL_PASSES, generic_machine, kernel_text
 from plica.codegen.c.backend import PAGE as C_PAGE
 from plica.codegen.c.dialect import C99
-from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.lower.page import grouping
 from plica.codegen.micro.core import CORES, DEFAULT, Core
 from plica.codegen.micro.image import Image, image_of, model_object
 from plica.codegen.record import kernels
 from plica.codegen.road import Job, Lowered, emitted
-from plica.codegen.target import Target, unknown_target
+from plica.codegen.target import unknown_target
 from plica.core.diagnostic import did_you_mean
 from plica.ir.passes import Pass, Pipeline
+from plica.rewrite.fuse import FusionLimits
+from plica.rewrite.rule_pass import rules
 from plica.runtime.artefact import Artefact, ArtefactMachine
 from plica.runtime.emulated import EmulatedExecutable, check_tool, tool_output
 from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.schedule.default import Machine
 
 
 @frozen
@@ -69,13 +70,18 @@ def emit_micro(lowered: Lowered, job: Job) -> Artefact:
     said = tool_output([core.compiler, "--version"], Path(), package=core.package)
     versions = (("cc", said.text.splitlines()[0]), *job.versions)
     machine = ArtefactMachine(core.triple, core.name, ())
-    made = artefact_of(lowered, text_of(lowered), (), machine, versions)
+    made = artefact_of(lowered, text_of(lowered, static=True), (), machine, versions)
     with tempfile.TemporaryDirectory(prefix="plica-") as folder:
         return replace(made, objects=(model_object(made, core, Path(folder)).read_bytes(),))
 
 
+BYTE_VIEWS: Final = rules("byte-views", "Bytes are widened where they are read.", "byte-views")
+
+_FUSE: Final = grouping(FusionLimits(bytes_stay=True)).find("fuse")
+"""Memory is scarcer than time: what is made of bytes is kept as bytes."""
+
 PAGE: Final = Pipeline((
-    *[each for each in C_PAGE if each.kind != "emit"],
+    *C_PAGE.without("emit-c").insert(BYTE_VIEWS, before="fuse").replace("fuse", _FUSE),
     Pass("emit-micro", "Kernels become C, and an object for the core.", emit_micro, kind="emit"),
 ))  # fmt: skip
 
@@ -102,13 +108,10 @@ def _image(artefact: Artefact, core: Core) -> Image:
 
 def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) -> Texts:
     """The code at each stage, made when somebody asks for it."""
-    return {"kernel": lambda: kernels(lowered().program), "c": lambda: text_of(lowered())}
-
-
-def _machine(target: MicroTarget) -> Machine:
-    """A core with one multiplier and no caches to speak of."""
-    bits = target.core.vector
-    return machine_of(Target("cpu", "generic", "generic", vector=bits, registers=8))
+    return {
+        "kernel": lambda: kernels(lowered().program),
+        "c": lambda: text_of(lowered(), static=True),
+    }
 
 
 def _check_here(target: MicroTarget) -> None:
@@ -132,7 +135,7 @@ BACKEND: Final = Backend(
     {"default": PAGE, "fast": PAGE, "max": PAGE},
     build,
     texts_of,
-    machine=_machine,
+    machine=generic_machine,
     lowering=KERNEL_PASSES,
     dialect=C99,
     encode=kernel_text,

@@ -139,7 +139,6 @@ GROUPS: Final = (16, 32, 64, 128, 256, 512)
 """Sizes of groups that are looked for where scales do not tell theirs."""
 
 MOVED: Final = ("transpose", "reshape", "slice")
-pad = op("pad")
 (x,) = holes("x")
 
 
@@ -213,8 +212,8 @@ def _in_words(data: Expr, weight: Expr, cache: int, *, turned: bool) -> Expr | N
     words = held.view("<i4").astype(np.int32)
     if missing := numbers.shape[1] - shape[-1]:
         widths = (*(((0, 0),) * (len(shape) - 1)), (0, missing))
-        data = pad(data, pad_width=widths)
-    packed_dense = op("nn.packed_dense")  # a record that few models need
+        data = op("pad")(data, pad_width=widths)
+    packed_dense = op("nn.packed_dense")  # its file is loaded where it is used
     made: Expr = packed_dense(data, const(words), const(scales), const(zeros), bits=bits)
     return made
 

@@ -117,10 +117,10 @@ def test_weights_of_few_bits_mean_the_same(data: st.DataObject) -> None:
     groups = data.draw(st.sampled_from([(1, 1), (columns, 1), (columns, parts)]))
     if block == 48:
         groups = (columns, 1)
-    scale: Any = rng.random(groups) + 0.1
-    zero: Any = rng.integers(low, high, groups)
+    scale: Array = rng.random(groups) + 0.1
+    zero: Array = rng.integers(low, high, groups)
     if groups[1] > 1:
-        scale, zero = (np.repeat(each, block, axis=1) for each in (scale, zero))
+        scale, zero = np.repeat(scale, block, axis=1), np.repeat(zero, block, axis=1)
     if turned:
         weight, scale, zero = weight.T.copy(), scale.T.copy(), zero.T.copy()
     whole_of = restored(weight, scale, zero if data.draw(st.booleans()) else None)
