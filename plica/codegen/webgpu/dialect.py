@@ -19,18 +19,45 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 from attrs import evolve
 
 from plica.codegen.emit.clike_operator import CLIKE, TextPlace
+from plica.codegen.emit.coded_word import conversions
+from plica.codegen.emit.formula_text import NARROW, FormulaWords, formula_lines
 from plica.codegen.emit.operator import rounded
-from plica.codegen.webgpu.coded import conversions
-from plica.codegen.webgpu.formula import NAMES, real, text, whole
 from plica.ir.loop.scalar import Cast, Intrinsic, Le, Lt, Scalar, Sub, row_of
 from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.type.dtype import DTYPES, DType, bool_, f32, i32
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 __all__ = ["LONG", "LONG_HELPERS", "WGSL", "f32", "helpers", "i32"]
+
+
+def real(value: float) -> str:
+    """An f32 as it is written: what is not finite by its bits, which nobody computes early."""
+    single = np.float32(value)
+    if np.isfinite(single):
+        return f"{single!s}f"
+    return f"bitcast<f32>({int(single.view(np.uint32)):#x}u | nothing)"
+
+
+def whole(value: int) -> str:
+    """An i32 as it is written."""
+    return "(-2147483647i - 1i)" if value == -(1 << 31) else f"{value}i"
+
+
+FORMULA_WORDS: Final = FormulaWords(
+    "let {name} = {text};", "select({no}, {yes}, {when})", "bitcast<i32>({0})", "bitcast<f32>({0})",
+    "f32({0})", "abs({0})", "p_copysign({0}, {1})", "bitcast<i32>(bitcast<u32>({0}) >> {1})",
+    "p_rounded({0})", {f32: "f32", i32: "i32"}, real, whole, "u32({0})".format,
+)  # fmt: skip
+
+
+def _formula(name: str) -> str:
+    lines, result = formula_lines(name, FORMULA_WORDS)
+    return "\n  ".join([f"fn p_{name}(x: f32) -> f32 {{", *lines, f"return {result};"]) + "\n}\n"
+
 
 _TYPES: Final = {
     "bool": "bool", "i8": "i32", "i16": "i32", "i32": "i32", "i64": "i32",
@@ -39,11 +66,9 @@ _TYPES: Final = {
 
 _FUNCTIONS: Final = {
     "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "rint": "round", "trunc": "trunc",
-    "fabs": "abs", "copysign": "p_copysign", **{name: f"p_{name}" for name in NAMES},
+    "fabs": "abs", "copysign": "p_copysign", **{name: f"p_{name}" for name in NARROW},
 }  # fmt: skip
 """Functions of C that are there, by what they are called; all others are too rough."""
-
-_CALL: Final = re.compile(r"\b([a-z]\w*?)f\(")
 
 _FIXED: Final[dict[str, str]] = {
     "p_at": "fn p_at(a: i64) -> u32 { return u32(a); }\n",
@@ -91,7 +116,7 @@ fn p_sign_f32(a: f32) -> f32 {
   return f32(a > 0.0f) - f32(a < 0.0f);
 }
 """,
-    **{f"p_{name}": text(name) for name in NAMES},
+    **{f"p_{name}": _formula(name) for name in NARROW},
     **{name: made for of in DTYPES if of.is_coded for name, made in conversions(of).items()},
 }
 
@@ -185,7 +210,8 @@ def _function(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) ->
     if name not in _FUNCTIONS:
         raise _rough(row.name)
     called = _FUNCTIONS[name]
-    return place.call(called, (), kids) if called.startswith("p_") else f"{called}({kids[0]})"
+    made = place.call(called, (), kids) if called.startswith("p_") else f"{called}({kids[0]})"
+    return rounded(made, of, place) if row.rounds else made
 
 
 def _select(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str:
@@ -218,19 +244,22 @@ def _cast(node: Scalar, source: DType, kids: Sequence[str], place: TextPlace) ->
     return CLIKE.specials["Cast"](node, source, kids, place)
 
 
+def _as_c(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
+    found = CLIKE.specials.get(type(node).__name__)
+    return None if found is None else found(node, of, kids, place)
+
+
 def _refused_float(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
     """Quotients and powers of floats."""
     if of.is_float:
         raise _rough(type(node).__name__ if not isinstance(node, Intrinsic) else node.name)
-    return (
-        CLIKE.specials[type(node).__name__](node, of, kids, place)
-        if type(node).__name__ in CLIKE.specials
-        else None
-    )
+    return _as_c(node, of, kids, place)
 
 
 def _inverse_root(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
-    return f"(1.0f / sqrt({kids[0]}))" if of.is_float else None
+    if not of.is_float:
+        return None
+    return rounded(f"(1.0f / {rounded(f'sqrt({kids[0]})', of, place)})", of, place)
 
 
 def _differ(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
@@ -239,8 +268,7 @@ def _differ(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> s
         return f"({kids[0]} != {kids[1]})"
     if of.is_float and isinstance(node, Sub):
         return rounded(f"({place.call('p_rounded', (), kids[:1])} - {kids[1]})", of, place)
-    found = CLIKE.specials.get(type(node).__name__)
-    return None if found is None else found(node, of, kids, place)
+    return _as_c(node, of, kids, place)
 
 
 def _compared(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
@@ -251,7 +279,7 @@ def _compared(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) ->
     if of.name == "i64" and isinstance(node, Lt | Le) and place.dialect.register(of) == "i64":
         one, two = kids if isinstance(node, Lt) else (kids[1], kids[0])
         return f"{'' if isinstance(node, Lt) else '!'}p_less({one}, {two})"
-    return CLIKE.specials[type(node).__name__](node, of, kids, place)
+    return _as_c(node, of, kids, place)
 
 
 LONG_HELPERS: Final = frozenset(["p_at", "p_count", "p_less", "p_min_i64", "p_max_i64"])
@@ -280,15 +308,16 @@ _WORDS: Final = """
     alias bitcast break case const const_assert continue continuing default diagnostic discard else
     enable false fn for if let loop override requires return struct switch true var while array
     atomic bool f16 f32 f64 i32 i64 u32 u64 vec2 vec3 vec4 mat2x2 ptr sampler select abs min max
-    floor ceil round trunc sqrt exp log pow sin cos tan sign clamp step mix fract any all dot length
-    cross distance normalize nothing memory params item failed p main id NULL Self abstract active
-    as async await attribute auto become cast catch class common compile concept constexpr do enum
-    explicit export extends extern external final finally from get goto handle highp impl import in
-    inline inout input instanceof interface layout lowp macro match mediump meta mod module move mut
-    namespace new nil noexcept null of operator out output package packed pass precise private
-    protected pub public readonly ref regardless register require resource self set shared signed
-    sizeof smooth static std target template this throw trait try type typedef typeid typename union
-    unless unsafe unsigned use using varying virtual volatile where with workgroup write yield
+    floor ceil round trunc sqrt exp log pow sin cos tan sign clamp step mix fract any all dot
+    length cross distance normalize nothing memory params item failed p main id NULL Self abstract
+    active as async await attribute auto become cast catch class common compile concept constexpr
+    do enum explicit export extends extern external final finally from get goto handle highp impl
+    import in inline inout input instanceof interface layout lowp macro match mediump meta mod
+    module move mut namespace new nil noexcept null of operator out output package packed pass
+    precise private protected pub public readonly ref regardless register require resource self set
+    shared signed sizeof smooth static std target template this throw trait try type typedef typeid
+    typename union unless unsafe unsigned use using varying virtual volatile where with workgroup
+    write yield
 """
 
 WGSL: Final = evolve(

@@ -9,7 +9,7 @@
 >>> from plica.ir.type.dtype import f32
 >>> x, y, i = buffer("x", (3,), f32), buffer("y", (3,), f32), axis("i")
 >>> double = Kernel((), (x, y), 1, For(i, index(3), "serial", Store(y, (i,), x[i] + x[i])))
->>> "put_f32(y, u32(i), (t + t));" in kernel_code(double, "double", True).text
+>>> "put_f32(y, u32(i), (t + t));" in kernel_code(double, "double", True, False).text
 True
 """
 
@@ -51,8 +51,9 @@ _ATOMIC: Final = {
 }  # fmt: skip
 
 
-def kernel_code(kernel: Kernel, name: str, apart: bool) -> DeviceKernel:
-    """The shaders of a kernel; whether its buffers are apart changes nothing, as all is one."""
+def kernel_code(kernel: Kernel, name: str, apart: bool, fused: bool) -> DeviceKernel:
+    """The shaders of a kernel; whether its buffers are apart changes nothing, as all is one, and
+    drivers fuse products as they like."""
     launches, scratch = launches_of(kernel)
     params = (*kernel.params, *scratch)
     texts, functions = list[str](), list[ItemFunction]()

@@ -1,4 +1,4 @@
-"""Codes in WGSL: narrow floats and short integers as parts of words, and back.
+"""Codes as parts of words: narrow floats and short integers in languages like WGSL, and back.
 
 As `plica.codegen.emit.coded` has it for languages like C: by the numbers of a format.
 
