@@ -300,10 +300,6 @@ def _integer_long(value: int, of: DType) -> str:
     return f"{value}l{'u' if of.name == 'u64' else 'i'}"
 
 
-def _decimal(value: float, of: DType) -> str:
-    return real(value)
-
-
 _WORDS: Final = """
     alias bitcast break case const const_assert continue continuing default diagnostic discard else
     enable false fn for if let loop override requires return struct switch true var while array
@@ -326,7 +322,7 @@ WGSL: Final = evolve(
     registers=_TYPES,
     elements={},
     integer=_integer,
-    real=_decimal,
+    real=lambda value, of: real(value),
     reserved=frozenset(_WORDS.split()),
     written=_written,
     specials={
