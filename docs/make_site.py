@@ -91,6 +91,8 @@ nav:
       - Deploying: deploy.md
       - The machine: machine.md
       - Plain C: c.md
+      - WebAssembly: wasm.md
+      - OpenCL: opencl.md
       - Microcontrollers: micro.md
       - GPUs: gpu.md
       - Accelerators: accel.md

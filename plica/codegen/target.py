@@ -52,6 +52,7 @@ _VECTORS: Final[dict[str, tuple[tuple[str, tuple[int, int]], ...]]] = {
     "arm64":   (("",        (128, 32)),),
     "riscv64": (("v",       (128, 32)), ("",    (64, 32))),
     "armv7":   (("neon",    (128, 16)), ("",    (64, 16))),
+    "wasm32":  (("simd128", (128, 16)), ("",    (64, 16))),
 }
 # fmt: on
 
@@ -161,6 +162,11 @@ class Target:
     def has_fma(self) -> bool:
         """Whether the machine multiplies and adds with one rounding."""
         return self.architecture in ("aarch64", "arm64") or self.has("fma")
+
+    @property
+    def has_multiply_add(self) -> bool:
+        """Whether a product and a sum are one instruction, however that rounds."""
+        return self.has_fma or self.has("relaxed-simd")
 
     def __str__(self) -> str:
         return f"{self.name} ({self.triple}, {self.cpu})"

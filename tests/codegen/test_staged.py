@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,31 @@ def test_the_host_orders_as_the_interpreter_does(values: list[float]) -> None:
         found, wanted = EXES[program](x), plica.interpret(program, x)
         for mine, other in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(mine, other)
+
+
+HELD = plica.from_text("""
+@plica.function(dims="k")
+def main(x: Tensor[(3, 4), f32]) -> tuple[Tensor[("k",), f32], Tensor[(12, 1), i64], f32]:
+    whole = op.ravel(x) * 2.0
+    found = op.argwhere(whole > 1.0)
+    measure("k", found[1])
+    places = op.match_shape(op.slice(op.ravel(found[0]), (0,), ("k",)), ("k",))
+    some = op.take(whole, places)
+    return some, found[0], op.sum(some)
+""")
+
+
+def test_what_a_call_gave_stays_when_others_are_made_at_once() -> None:
+    exe = plica.compile(HELD, threads=1, effort="fast")
+    data = np.random.default_rng(3).random((40, 3, 4)).astype(np.float32)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(exe, data))
+    for x, (some, places, total) in zip(data, found, strict=True):
+        twice = x.ravel() * 2
+        np.testing.assert_array_equal(some, twice[twice > 1])
+        np.testing.assert_array_equal(places[: len(some), 0], np.flatnonzero(twice > 1))
+        np.testing.assert_allclose(total, some.sum(), rtol=1e-5)
+    assert exe.stats.calls == len(data)
 
 
 def test_it_prints_and_reads_back() -> None:
@@ -164,6 +190,38 @@ def test_a_loop_is_for_the_branches_that_use_it(result: str) -> None:
         args = np.arange(3, dtype=np.float32), np.int64(2), np.bool_(again)
         for mine, other in zip(exe(*args), plica.interpret(module, *args), strict=True):
             np.testing.assert_array_equal(mine, other)
+
+
+def test_what_no_turn_of_a_loop_changes_is_computed_before_it() -> None:
+    """The loop before another, too: else each turn of one would run all turns of the other."""
+    module = find_pass("inline")(
+        plica.from_text("""
+@plica.function
+def grown(x: Tensor[("n",), f32], count: i64) -> Tensor[("n",), f32]:
+    def turn(left: i64, y: Tensor[("n",), f32]) -> Tensor[("n",), f32]:
+        return turn(left - 1, y + op.exp(x * 0.1)) if left > 0 else y
+    return turn(count, x)
+
+@plica.function
+def larger(x: Tensor[("n",), f32], count: i64) -> Tensor[("n",), f32]:
+    def turn(left: i64, y: Tensor[("n",), f32]) -> Tensor[("n",), f32]:
+        return turn(left - 1, y + op.exp(x * 0.1)) if left > 0 else y
+    return turn(count, x)
+
+@plica.function
+def main(x: Tensor[("n",), f32], count: i64):
+    return larger(grown(x, count), count)
+""")
+    )
+    exe = plica.compile(module, threads=1, effort="fast", cache=False)
+    assert isinstance(exe, StagedExecutable)
+    x, count = np.linspace(0, 1, 5, dtype=np.float32), 6
+    for _ in range(2):
+        x = (wanted := x) + count * np.exp(wanted * np.float32(0.1))
+    found = exe(np.linspace(0, 1, 5, dtype=np.float32), np.int64(count))
+    np.testing.assert_allclose(found, x, rtol=1e-6)
+    turns = [each.stats.calls for each in exe.segments]
+    assert sum(turns) <= 4 * (count + 1), turns  # not their square
 
 
 def test_it_is_saved_and_loaded(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ REACHED: Final = {
     "concat": ("split-pieces",),
     "transpose": ("transpose-tiles",),
     "quantised": ("dot-by-four",),
+    "few bits": ("few-bits",),
     "winograd": ("winograd-tiles",),
     "running": ("running-total", "running-total-back"),
     "scattered": ("scattered-terms",),

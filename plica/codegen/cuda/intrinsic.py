@@ -149,8 +149,8 @@ def invocation(
     found = find_intrinsic(call.name)
     hints = {} if found is None else dict(found.hints)
     word = str(hints.get("cuda"))
-    if word in ("row_max", "row_power", "row_sum"):
-        return register.rows(call, values, word)
+    if word in ("lanes_max", "lanes_sum", "row_max", "row_power", "row_sum"):
+        return register.rows(call, values, word, int(str(hints.get("lanes", 0))))
     if word == "warp_mma":
         return _from_registers(call, values, lane)
     if word != "mma":

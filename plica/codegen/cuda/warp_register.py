@@ -116,6 +116,24 @@ template <int ROWS>
   }}
 }}
 """,
+    **{
+        f"p_lanes_{word}": f"""\
+template <int LANES, int COUNT>
+{_HEAD} void p_lanes_{word}(float* c, const float* a) {{
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {{
+    float b = a[i];
+#pragma unroll
+    for (int away = LANES / 2; away > 0; away /= 2) {{
+      const float other = __shfl_xor_sync(0xffffffff, b, away);
+      b = {join.format("b", "other")};
+    }}
+    c[i] = {join.format("c[i]", "b")};
+  }}
+}}
+"""
+        for word, join in (("sum", "{} + {}"), ("max", "p_max_f32({}, {})"))
+    },
 }
 
 NEEDS: Final = {
@@ -140,7 +158,7 @@ def in_registers(nest: Stmt) -> Stmt:
         if any(_numbers(place, lane) == [number(each) for each in range(WARP)] for lane in lanes):
             return
         message = f"Registers of a warp, {of.name}, are used by a thread that does not hold them."
-        raise refused(message, of.name, "the number of the thread, or of the first of four",
+        raise refused(message, of.name, "the number of the thread, or of the first of some",
                       str(place))  # fmt: skip
 
     def change(node: Term) -> Term:
@@ -152,8 +170,8 @@ def in_registers(nest: Stmt) -> Stmt:
                 mine(buffer, indices[0], lambda n: n)
                 return Store(own[buffer], indices[1:], value)
             case Region(buffer, starts, extents) if buffer in own:
-                several = known(extents[0]) == QUADS
-                mine(buffer, starts[0], (lambda n: n // QUADS * QUADS) if several else lambda n: n)
+                many = known(extents[0]) or 1
+                mine(buffer, starts[0], lambda n: n // many * many)
                 return Region(own[buffer], starts[1:], extents[1:])
             case Alloc(buffer, body) if buffer in own:
                 return Alloc(own[buffer], body)
@@ -167,12 +185,14 @@ def _numbers(place: Scalar, lane: ScalarVar) -> list[int | None]:
     return [known(valued(place, lane, each)) for each in range(WARP)]
 
 
-def rows(call: Invoke, values: Expressions, word: str) -> str:
-    """The call that joins what four threads hold of each row."""
+def rows(call: Invoke, values: Expressions, word: str, lanes: int) -> str:
+    """The call that joins what four threads hold of each row, or what some lanes hold."""
     *others, a, c = [each for each in call.operands if isinstance(each, Region)]
     count, whole = (_count(each) for each in (c, a))
     numbers = [count] if word == "row_sum" else [count, whole // count]
-    if word == "row_max":
+    if word.startswith("lanes"):
+        numbers = [lanes, count]
+    if word.endswith("max"):
         values.help("p_max_f32")
     function = values.help(f"p_{word}")
     which = ", ".join(map(str, numbers))

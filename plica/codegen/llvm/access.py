@@ -148,12 +148,9 @@ class MemoryEmitter:
 
     # --- reading -------------------------------------------------------------------------------
 
-    def load(
-        self, buffer: Buffer, indices: Sequence[LaneValue], inside: LaneValue, sound: bool
-    ) -> LaneValue:
+    def load(self, buffer: Buffer, at: LaneValue, inside: LaneValue, sound: bool) -> LaneValue:
         """The element in every lane where `inside` holds; it is 0 elsewhere."""
         lanes = self.lanes
-        at = self.linear(buffer, indices)
         n = 0 if at.step == 0 and inside.step == 0 else lanes.count
         if inside is TRUE:
             stored = self._read(buffer, at, sound)
@@ -334,7 +331,7 @@ class MemoryEmitter:
     def store(  # an element, and what is known of its place
         self,
         buffer: Buffer,
-        indices: Sequence[LaneValue],
+        at: LaneValue,
         value: LaneValue,
         mask: LaneValue,
         sound: bool,
@@ -343,7 +340,6 @@ class MemoryEmitter:
         lanes, w, n = self.lanes, self.lanes.w, self.lanes.count
         where, of = self.places[buffer], buffer.dtype
         kind, align = where.kind, where.align
-        at = self.linear(buffer, indices)
         if buffer.scope == "local":
             self.turner.forget(where.pointer)
         if not n:

@@ -262,7 +262,7 @@ class _Statements:
             self.around.unbind(loop.var)
         if number == count:
             return ()
-        self.around.bind(loop.var, constant(number), (number, number))
+        self.around.bind(loop.var, constant(number), (number, number), (0, count - 1))
         return loop.body, partial(self._copy, loop, number + 1, count)
 
     def _strips(self, loop: For, count: int) -> Sequence[Step]:
@@ -297,11 +297,11 @@ class _Statements:
         if self.masks and around.mask == TRUE:
             lanes = padded(loop, left, self.width // (8 * _widest(loop.body)))
             if lanes is not None:
-                around.bind(loop.var, constant(done), (done, count - 1))
+                around.bind(loop.var, constant(done), (done, count - 1), (0, count - 1))
                 around.spread(loop.var, constant(done), lanes, mask(lanes, left))
                 return loop.body, around.gather, partial(around.unbind, loop.var)
         lanes = 1 << left.bit_length() - 1
-        around.bind(loop.var, constant(done), (done, done + lanes - 1))
+        around.bind(loop.var, constant(done), (done, done + lanes - 1), (0, count - 1))
         around.spread(loop.var, constant(done), lanes)
         gathered = partial(around.unbind, loop.var)
         rest = partial(self._spread, loop, done + lanes, count)

@@ -16,7 +16,7 @@ from plica.codegen.emit.operator import rounded
 from plica.codegen.llvm.writer import LlvmPlace
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.formula import FORMULAS
-from plica.ir.loop.scalar import Cast, FloorDiv, FloorMod, Intrinsic, Scalar
+from plica.ir.loop.scalar import Cast, FloorDiv, FloorMod, Intrinsic, Lit, Scalar
 from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.type.dtype import DType, bool_, f32, f64, i8, i32
 
@@ -55,8 +55,8 @@ def stored(value: str, of: DType, p: LlvmPlace) -> str:
 
 
 def multiply_add(terms: Sequence[str], of: DType, p: LlvmPlace) -> str:
-    """`a * b + c` of three terms, rounded once."""
-    return p.call(f"llvm.fma.{p.suffix(of)}", p.register(of), terms)
+    """`a * b + c` of three terms, rounded once where the machine does that in one instruction."""
+    return p.call(f"llvm.fmuladd.{p.suffix(of)}", p.register(of), terms)
 
 
 def _select(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
@@ -81,6 +81,8 @@ def _floor(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
     kind, nil = p.register(of), p.literal(0, of)
     if p.divides_naturals(node):
         return p.let(f"{'udiv' if quotient else 'urem'} {kind} {a}, {b}")
+    if isinstance(node.right, Lit) and (by := int(node.right.value)) > 0:
+        return _floor_by(by, of, kids, p, quotient=quotient)
     zero = p.let(f"icmp eq {kind} {b}, {nil}")
     if of.kind == "uint":
         safe = p.select(zero, kind, p.literal(1, of), b)
@@ -103,6 +105,26 @@ def _floor(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
         return p.select(zero, kind, nil, p.select(minus, kind, turned, floor))
     step = p.select(down, kind, safe, nil)
     return p.select(special, kind, nil, p.let(f"add {kind} {r}, {step}"))
+
+
+def _floor_by(by: int, of: DType, kids: Sequence[str], p: LlvmPlace, *, quotient: bool) -> str:
+    """A quotient or remainder by a number that is known, and more than 0."""
+    (a, b), kind = kids, p.register(of)
+    if of.kind == "uint":
+        return p.let(f"{'udiv' if quotient else 'urem'} {kind} {a}, {b}")
+    if by & (by - 1) == 0:
+        shift = p.literal(by.bit_length() - 1, of)
+        return p.let(
+            f"ashr {kind} {a}, {shift}" if quotient else f"and {kind} {a}, {p.literal(by - 1, of)}"
+        )
+    q = p.let(f"sdiv {kind} {a}, {b}")
+    back = p.let(f"mul {kind} {q}, {b}")
+    r = p.let(f"sub {kind} {a}, {back}")
+    below = p.let(f"ashr {kind} {r}, {p.literal(of.bits - 1, of)}")  # all ones where it is negative
+    if quotient:
+        return p.let(f"add {kind} {q}, {below}")
+    more = p.let(f"and {kind} {below}, {b}")
+    return p.let(f"add {kind} {r}, {more}")
 
 
 def _extreme(word: str, node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:

@@ -15,7 +15,13 @@ from collections.abc import Mapping, Sequence
 from attrs import Factory, define, evolve, frozen
 
 from plica.codegen.program_kind import is_ordering
-from plica.codegen.staged.host_part import host_parts, loops_at_calls, refused, turn_of
+from plica.codegen.staged.host_part import (
+    host_parts,
+    invariants,
+    loops_at_calls,
+    refused,
+    turn_of,
+)
 from plica.codegen.staged.segment import Ranges, segment
 from plica.core.binding import free_vars
 from plica.core.name import Name
@@ -148,7 +154,7 @@ class _BlockCutter:
                 case ex.Let(_, ex.Function(), ex.Call(_, args, _)) if node in self.whole.hosts:
                     if phase == 0:
                         stack.append((node, 1))
-                        stack += [(each, 0) for each in reversed(args)]
+                        stack += [(each, 0) for each in reversed((*args, *invariants(node)))]
                     else:
                         self._repeat(node)
                 case ex.Let(var, value, body):
@@ -208,12 +214,15 @@ class _BlockCutter:
     def _repeat(self, node: ex.Let) -> None:
         assert isinstance(node.body, ex.Call)
         start = [self.plain[each] for each in node.body.args]
-        waits = any(self._waits(each) for each in start)
+        before = [self.plain[each] for each in invariants(node)]
+        waits = any(self._waits(each) for each in (*start, *before))
         demand = self._next() if waits else self.demands[-1]
         demand.needs += start
         for each in free_vars(node.value):  # what a body has from outside is there before it
             if isinstance(each, ex.Var) and each in self.plain:
                 demand.needs += _flat(self.plain[each])
+        for each in before:
+            demand.needs += _flat(each)
         self._event(demand, node)
 
     def _event(self, demand: _Demand, node: ex.If | ex.Let | ex.Apply) -> None:

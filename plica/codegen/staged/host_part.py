@@ -6,14 +6,17 @@ loops of programs with open sizes: functions that call themselves last.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from plica.codegen.program_kind import is_loop, is_ordering
 from plica.core.binding import free_vars
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
-from plica.ir.graph.expression import Call, Expr, Function, If, Let, LetDim, Tuple, Var
-from plica.rewrite.graph.walk import expressions, operands
+from plica.ir.graph.expression import Call, Expr, Function, If, Let, LetDim, Project, Tuple, Var
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType, TupleType
+from plica.rewrite.graph.walk import expressions, is_atom, operands
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.late import late
 
@@ -81,6 +84,47 @@ def _next_turn(node: Expr, itself: Var) -> Expr:
     for each in reversed(sizes):
         found = LetDim(each.dim, each.value, found)
     return found
+
+
+@lru_cache(maxsize=256)
+def invariants(loop: Let) -> tuple[Expr, ...]:
+    """What every turn of a loop would compute anew: the largest parts that depend on something from
+    outside of it, and on nothing that it carries or binds.
+
+    What is computed under a condition is left there, and so is what depends on constants alone: a
+    segment folds and packs it while it is compiled.
+    """
+    assert isinstance(loop.value, Function)
+    test, body, _ = turn_of(loop)
+    own: set[Term] = {loop.var, *loop.value.params, *loop.value.dims}
+    for node in expressions(test, body):
+        match node:
+            case Let(var, _, _) | LetDim(var, _, _):
+                own.add(var)
+            case Function():
+                own.update((*node.params, *node.dims))
+    found: dict[Expr, None] = {}
+    seen: set[Expr] = set()
+    stack: list[Expr] = [body, test]
+    while stack:
+        node = stack.pop()
+        if node in seen or is_atom(node) or isinstance(node, Function):
+            continue
+        seen.add(node)
+        free = free_vars(node)
+        given = own.isdisjoint(free) and any(isinstance(each, Var) for each in free)
+        if given and not isinstance(node, Project | Tuple) and _is_whole(node):
+            found[node] = None
+        else:
+            stack += (node.condition,) if isinstance(node, If) else operands(node)
+    return tuple(found)
+
+
+def _is_whole(of: Expr) -> bool:
+    """Whether an expression is a tensor, or some."""
+    kind = type_of(of)
+    items = kind.items if isinstance(kind, TupleType) else (kind,)
+    return all(isinstance(each, TensorType) for each in items)
 
 
 def refused(message: str, found: str) -> UnsupportedError:

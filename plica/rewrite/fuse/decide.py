@@ -101,6 +101,8 @@ class FusionLimits:
     """Whether bytes that are read as wider integers stay bytes in memory, whoever reads them."""
     chains: Callable[[Function], bool] | None = None
     """Which functions may be a product, rows of its result, and a product of those, in one."""
+    gates: Callable[[Function], bool] | None = None
+    """Which functions may be a product and what is made of parts of it, in one."""
 
 
 USUAL: Final = FusionLimits()

@@ -9,6 +9,8 @@ of the four threads of a row, without a word of shared memory:
     row_max     c[half] = max(c[half], a[t, half, j, p])                           for all t, j, p
     row_sum     c[half] += a[t, half]                                              for all t
     row_power   a[half, j, p] = 2 ** (a[half, j, p] * k - b[half]); c[half] += a[half, j, p]
+    lanes_sum   c[i] += a[t, i]                                          for all t of some threads
+    lanes_max   c[i] = max(c[i], a[t, i])                                for all t of some threads
 
 So the sums of one product are a side of the next: rounded to its dtype, as tensor cores need it.
 
@@ -140,6 +142,33 @@ def row_power(high: int, wide: int) -> TensorIntrinsic:
     extents = {"i": high, "half": 2, "j": wide, "p": 2}
     name = f"cuda.row_power_{high}x{wide}"
     return _declared(name, "row_power", (b, k, a, c), extents, powers, outputs=2)
+
+
+@lru_cache(maxsize=256)
+def lanes_sum(lanes: int, count: int) -> TensorIntrinsic:
+    """Sums of what so many neighbouring threads hold, added to what was there."""
+    return _across("sum", lanes, count, lambda old, new: old + new)
+
+
+@lru_cache(maxsize=64)
+def lanes_max(lanes: int, count: int) -> TensorIntrinsic:
+    """The greatest of what so many neighbouring threads hold, and of what was there."""
+    return _across("max", lanes, count, Max)
+
+
+def _across(
+    word: str, lanes: int, count: int, join: Callable[[Scalar, Scalar], Scalar]
+) -> TensorIntrinsic:
+    shape = (lanes, count) if lanes > 1 else (count,)
+    a, c = buffer("a", shape, f32), buffer("c", (count,), f32)
+
+    def joined(at: Mapping[str, ScalarVar]) -> Store:
+        own = (at["t"], at["i"]) if lanes > 1 else (at["i"],)
+        return Store(c, (at["i"],), join(c[at["i"]], a[own]))
+
+    name = f"cuda.lanes_{word}_{lanes}x{count}"
+    hints = (("lanes", lanes),)
+    return _declared(name, f"lanes_{word}", (a, c), {"t": lanes, "i": count}, joined, hints=hints)
 
 
 def _declared(
