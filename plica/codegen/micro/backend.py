@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import which
 from typing import ClassVar, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.codegen.backend import Backend, Texts
 from plica.codegen.c.assemble import artefact_of, text_of
@@ -34,6 +34,7 @@ from plica.rewrite.rule_pass import rules
 from plica.runtime.artefact import Artefact, ArtefactMachine
 from plica.runtime.emulated import EmulatedExecutable, check_tool, tool_output
 from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.schedule.default import Machine
 
 
 @frozen
@@ -114,6 +115,12 @@ def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) 
     }
 
 
+def _machine(target: MicroTarget) -> Machine:
+    """A core that keeps little beside what it computes: copies that others have in caches take
+    memory here."""
+    return evolve(generic_machine(target), caches=(2 * 1024, 16 * 1024))
+
+
 def _check_here(target: MicroTarget) -> None:
     for tool in (target.core.compiler, target.core.board.emulator):
         check_tool(tool, target.core.package)
@@ -135,7 +142,7 @@ BACKEND: Final = Backend(
     {"default": PAGE, "fast": PAGE, "max": PAGE},
     build,
     texts_of,
-    machine=generic_machine,
+    machine=_machine,
     lowering=KERNEL_PASSES,
     dialect=C99,
     encode=kernel_text,
