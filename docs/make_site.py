@@ -94,6 +94,7 @@ nav:
       - WebAssembly: wasm.md
       - OpenCL: opencl.md
       - Microcontrollers: micro.md
+      - External code generators: external.md
       - GPUs: gpu.md
       - Accelerators: accel.md
   - Reference:
