@@ -27,14 +27,14 @@ Law: with each extern computing its region's function, the result means what the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from attrs import frozen
 
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.graph import expression as ex
-from plica.ir.graph.module import Extern, Module
+from plica.ir.graph.module import Defined, Definition, Extern, Module
 from plica.ir.graph.module import module as build
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import FuncType, TensorType, TupleType, static_shape
@@ -81,7 +81,7 @@ def outlined(
     graph = _Graph(main.body, patterns)
     regions: list[CodeRegion] = []
     calls: dict[ex.Expr, ex.Expr] = {}
-    externs: dict[ex.Var, Extern] = {}
+    externs: dict[Defined, Definition] = {}
     memo: dict[ex.Expr, ex.Expr] = {}
     groups = [(each, graph.cut(each)) for each in graph.merged()]
     for group, (inputs, outputs, made) in groups:
@@ -226,7 +226,7 @@ class _Graph:
         return inputs, outputs, ex.Function((), (), params, ret, result)
 
 
-def _is_plain(region: set[ex.Expr]) -> bool:
+def _is_plain(region: Collection[ex.Expr]) -> bool:
     """Whether all that a region reads and gives are tensors of known sizes."""
     touched = [*region, *[part for node in region for part in operands(node)]]
     return all(

@@ -21,19 +21,25 @@ from plica.codegen.c.assemble import artefact_of, text_of
 from plica.codegen.c.backend import KERNEL_PASSES, generic_machine, kernel_text
 from plica.codegen.c.backend import PAGE as C_PAGE
 from plica.codegen.c.dialect import C99
+from plica.codegen.c.program import fold
+from plica.codegen.interface import aligned_bytes
 from plica.codegen.lower.page import grouping
+from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.micro.core import CORES, DEFAULT, Core
 from plica.codegen.micro.image import Image, image_of, model_object
+from plica.codegen.program import Program
 from plica.codegen.record import kernels
 from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import unknown_target
-from plica.core.diagnostic import did_you_mean
+from plica.core.diagnostic import CompilerBug, did_you_mean
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.fuse import FusionLimits
 from plica.rewrite.rule_pass import rules
-from plica.runtime.artefact import Artefact, ArtefactMachine
+from plica.runtime.artefact import Artefact, ArtefactMachine, CompilationRecord
 from plica.runtime.emulated import EmulatedExecutable, check_tool, tool_output
 from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.interface import Interface
+from plica.runtime.port import Port
 from plica.schedule.default import Machine
 
 
@@ -89,8 +95,11 @@ PAGE: Final = Pipeline((
 
 def build(page: Pipeline, lowered: Lowered, job: Job) -> EmulatedExecutable:
     """A model that QEMU runs, on a board with the core."""
-    core: Core = job.target.core
-    artefact = emitted(page, lowered, job)
+    return on_board(emitted(page, lowered, job), job.target.core, texts_of(lambda: lowered, job))
+
+
+def on_board(artefact: Artefact, core: Core, texts: Texts) -> EmulatedExecutable:
+    """What QEMU runs of an artefact, the image being made at the first call."""
     made = lru_cache(maxsize=1)(partial(_image, artefact, core))
     board = core.board
     command = [
@@ -98,8 +107,30 @@ def build(page: Pipeline, lowered: Lowered, job: Job) -> EmulatedExecutable:
         *(["-bios", "none"] if board.machine == "virt" else []),
         "-semihosting-config", "enable=on,target=native", "-kernel", "program",
     ]  # fmt: skip
-    texts = {**texts_of(lambda: lowered, job), "size": lambda: str(made().size)}
-    return EmulatedExecutable(artefact, lambda: made().program, command, core.package, texts)
+    whole = {**texts, "size": lambda: str(made().size)}
+    return EmulatedExecutable(artefact, lambda: made().program, command, core.package, whole)
+
+
+def entry(program: Program, plan: WorkspacePlan, fused: bool) -> tuple[int, object]:
+    """Code of a program on the default board, called from this process."""
+    core = CORES[DEFAULT]
+    ports = {
+        space: tuple([
+            Port(f"{space}{at}", each.fixed, each.dtype.name, each.dtype.numpy)
+            for at, each in enumerate(program.space(space))
+        ])
+        for space in ("input", "output")
+    }  # fmt: skip
+    face = Interface((), ports["input"], ports["output"], single=False)
+    machine = ArtefactMachine(core.triple, core.name, ())
+    constants = tuple([aligned_bytes(each) for each in program.constants])
+    made = Artefact(face, machine, 1, (), constants, plan.size, (), (), (), (), _no_record,
+                    text=fold(program, plan, static=True))  # fmt: skip
+    return on_board(made, core, {}).entry()
+
+
+def _no_record() -> CompilationRecord:
+    raise CompilerBug("A single kernel has no record.")
 
 
 def _image(artefact: Artefact, core: Core) -> Image:
@@ -150,6 +181,7 @@ BACKEND: Final = Backend(
     keeps=lambda: False,
     missing=_missing,
     threaded=False,
+    entry=entry,
     library="For a microcontroller sources are written: export('model.c').",
     spellings=tuple(f"micro:{name}" for name in CORES),
 )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import plica
+from plica.codegen.fuzz import fuzz
 from plica.codegen.micro.backend import parse
 from plica.codegen.micro.core import CORES
 from plica.frontend.zoo import ds_cnn, mlp
@@ -77,3 +78,10 @@ def test_a_core_that_is_not_known_is_refused() -> None:
         parse("micro:cortex-m77")
     with pytest.raises(UnsupportedError):
         parse("micro:")
+
+
+def test_random_kernels_compute_what_they_mean() -> None:
+    if why := missing("cortex-m7"):
+        pytest.skip(why)
+    report = fuzz(2, seed=3, target="micro", isolated=False)
+    assert report.finding is None
