@@ -158,7 +158,7 @@ def test_products_are_offloaded_too() -> None:
     ("why", "shape", "options"),
     [
         ("3 channels fill 19% of a block of 16", (1, 3, 5, 5), {}),
-        ("2 groups", (1, 32, 5, 5), {"groups": 2}),
+        ("16 groups", (1, 16, 5, 5), {"groups": 16}),
         ("dilated", (1, 16, 7, 7), {"dilation": 2}),
         ("pads as much as its kernel", (1, 16, 5, 5), {"kernel": 1, "pad": 1}),
     ],
