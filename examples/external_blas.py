@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from plica.extending.external import SourceGenerator
-from plica.ir.graph.expression import Const, Expr
+from plica.ir.graph.expression import Apply, Const, Expr
 from plica.ir.type.dtype import f32
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape
@@ -47,8 +47,9 @@ class Blas(SourceGenerator):
         if library is None or any(matrix(each) is None for each in nodes):
             return None
         self.flags = (*SourceGenerator.flags, str(library), f"-Wl,-rpath,{library.parent}")
-        words = {each: f"x{at}" for at, each in enumerate(region.function.params)}
-        lines, tables = [], []
+        words: dict[Expr, str] = {each: f"x{at}" for at, each in enumerate(region.function.params)}
+        lines: list[str] = []
+        tables: list[str] = []
         for node in nodes:
             if node in words:
                 continue
@@ -61,6 +62,7 @@ class Blas(SourceGenerator):
             words[node] = "out0" if node is region.function.body else f"t{len(lines)}"
             if node is not region.function.body:
                 tables.append(f"static _Thread_local float {words[node]}[{rows * columns}];")
+            assert isinstance(node, Apply)
             left, right = node.args
             depth = (matrix(left) or (0, 0))[1]
             lines.append(

@@ -40,7 +40,9 @@ class Elements(SourceGenerator):
         count = 1
         for size in sizes or ():
             count *= size
-        words = {each: f"x{at}[i]" for at, each in enumerate(region.function.params)}
+        words: dict[Expr, str] = {
+            each: f"x{at}[i]" for at, each in enumerate(region.function.params)
+        }
         lines: list[str] = []
         tables: list[str] = []
         for node in nodes:

@@ -62,7 +62,7 @@ class Interpreted:
     """A generator that calls the interpreter."""
 
     name = "interpreted"
-    patterns = SUMS
+    patterns: tuple[tuple[str, Any], ...] = SUMS
 
     def build(self, region: CodeRegion) -> Any:
         whole = region.module()

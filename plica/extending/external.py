@@ -52,8 +52,13 @@ Served: TypeAlias = str | PathLike[str] | Callable[..., Any]  # Any: arrays in, 
 class ExternalGenerator(Protocol):
     """What another code generator declares of itself."""
 
-    name: str
-    patterns: Sequence[tuple[str, Term]]
+    @property
+    def name(self) -> str:
+        """What the symbols of its regions begin with."""
+
+    @property
+    def patterns(self) -> Sequence[tuple[str, Any]]:  # Any: a term with holes
+        """What it can do: a word and a pattern each."""
 
     def build(self, region: CodeRegion) -> Served | None:
         """What computes a region; None where it had better stay here."""
@@ -66,7 +71,7 @@ class SourceGenerator:
     """
 
     name: str = ""
-    patterns: Sequence[tuple[str, Term]] = ()
+    patterns: Sequence[tuple[str, Any]] = ()  # as above
     flags: tuple[str, ...] = ("-std=c99", "-O2", "-fPIC", "-shared")
 
     def __init__(self, folder: str | PathLike[str] | None = None) -> None:
@@ -103,7 +108,7 @@ class Outsourced:
     """A module that calls generators, what serves each call, and the regions of each."""
 
     module: Module
-    externs: Mapping[str, Served]
+    externs: Mapping[str, Any]  # Any: a library or a function, as `plica.compile` takes them
     regions: tuple[tuple[str, CodeRegion], ...] = field(factory=tuple)
 
     @property
