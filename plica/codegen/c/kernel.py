@@ -39,6 +39,7 @@ from plica.codegen.emit.statement import Row, Step, write
 from plica.core.name import Name
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Alloc, Invoke, Kernel
+from plica.ir.type.dtype import i8
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 SCRATCH: Final = "p_scratch"
@@ -84,9 +85,16 @@ class StaticScratch:
         return (of.body,)
 
 
-def function(kernel: Kernel, name: str, apart: bool, static: bool = False) -> FunctionText:
+def function(
+    kernel: Kernel,
+    name: str,
+    apart: bool,
+    static: bool = False,
+    narrow: frozenset[int] = frozenset(),
+) -> FunctionText:
     """The function of a kernel; `apart` says that no two of its buffers overlap, `static` that one
-    call runs at a time, so that large buffers need not lie on the stack."""
+    call runs at a time, so that large buffers need not lie on the stack.  Parameters whose numbers
+    are in `narrow` are tables of bytes, whatever they are of."""
     if kernel.dims:
         message = "C is made for sizes that are known; those of this model are open."
         hint = "Give the model its sizes, or compile it for 'cpu'."
@@ -99,7 +107,8 @@ def function(kernel: Kernel, name: str, apart: bool, static: bool = False) -> Fu
         word = values.buffers[buffer] = values.names.of(buffer.name, buffer)
         const = "const " if number < kernel.inputs and apart else ""
         star = "*restrict " if apart else "*"
-        params.append(f"{const}{C99.memory(buffer.dtype)} {star}{word}")
+        kind = C99.memory(i8 if number in narrow else buffer.dtype)
+        params.append(f"{const}{kind} {star}{word}")
     scratch = StaticScratch()
     own: dict[type, Row] = {Invoke: partial(invoke, values)}
     if static:

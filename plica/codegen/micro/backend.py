@@ -21,8 +21,8 @@ from plica.codegen.c.assemble import artefact_of, text_of
 from plica.codegen.c.backend import KERNEL_PASSES, generic_machine, kernel_text
 from plica.codegen.c.backend import PAGE as C_PAGE
 from plica.codegen.c.dialect import C99
+from plica.codegen.c.narrow import static_constants
 from plica.codegen.c.program import fold
-from plica.codegen.interface import aligned_bytes
 from plica.codegen.lower.page import grouping
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.micro.core import CORES, DEFAULT, Core
@@ -77,7 +77,8 @@ def emit_micro(lowered: Lowered, job: Job) -> Artefact:
     said = tool_output([core.compiler, "--version"], Path(), package=core.package)
     versions = (("cc", said.text.splitlines()[0]), *job.versions)
     machine = ArtefactMachine(core.triple, core.name, ())
-    made = artefact_of(lowered, text_of(lowered, static=True), (), machine, versions)
+    text, constants = text_of(lowered, static=True), static_constants(lowered.program)
+    made = artefact_of(lowered, text, (), machine, versions=versions, constants=constants)
     with tempfile.TemporaryDirectory(prefix="plica-") as folder:
         return replace(made, objects=(model_object(made, core, Path(folder)).read_bytes(),))
 
@@ -123,7 +124,7 @@ def entry(program: Program, plan: WorkspacePlan, fused: bool) -> tuple[int, obje
     }  # fmt: skip
     face = Interface((), ports["input"], ports["output"], single=False)
     machine = ArtefactMachine(core.triple, core.name, ())
-    constants = tuple([aligned_bytes(each) for each in program.constants])
+    constants = static_constants(program)
     made = Artefact(face, machine, 1, (), constants, plan.size, (), (), (), (), _no_record,
                     text=fold(program, plan, static=True))  # fmt: skip
     return on_board(made, core, {}).entry()

@@ -60,7 +60,7 @@ def test_it_is_saved_and_not_loaded_here(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_too_large_is_refused() -> None:
-    made = compiled(mlp((1024, 256, 4)), "cortex-m55")  # a megabyte, and it has half of one
+    made = compiled(mlp((1024, 144, 4)), "cortex-m55")  # 590 kB, and it has 512
     with pytest.raises(UnsupportedError, match="does not fit") as caught:
         made(np.zeros((1, 1024), np.float32))
     assert caught.value.code == "no-memory"
