@@ -11,7 +11,7 @@ halves is that there, too.  The first lines of each say how it is built.
 
 >>> sorted(LANGUAGES)
 ['.go', '.hpp', '.java', '.mjs', '.rs']
->>> Call("m", (("in_x", "float", 3),), (("out_y", "double", 2),)).title
+>>> LibraryFunction("m", (("in_x", "float", 3),), (("out_y", "double", 2),)).title
 'M'
 """
 
@@ -51,7 +51,7 @@ _RUST, _GO, _JAVA, _NODE = range(4)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class LibraryFunction:
     """The function of a library: its name, what it takes, what it gives."""
 
     word: str
@@ -64,7 +64,7 @@ class Call:
         return "".join(part[:1].upper() + part[1:] for part in self.word.split("_"))
 
 
-def call_of(artefact: Artefact, word: str) -> Call:
+def call_of(artefact: Artefact, word: str) -> LibraryFunction:
     """The function that the library of an artefact has; one whose sizes are open is refused."""
     if c_dims(artefact):
         message = "Bindings are made for sizes that are known; those of this model are open."
@@ -78,7 +78,7 @@ def call_of(artefact: Artefact, word: str) -> Call:
         (name, kind, prod(port.shape)) for name, kind, port in zip(names, kinds, ports, strict=True)
     )
     count = len(face.inputs)
-    return Call(word, every[:count], every[count:])
+    return LibraryFunction(word, every[:count], every[count:])
 
 
 def export_binding(
@@ -100,7 +100,7 @@ def _snake(stem: str) -> str:
     )
 
 
-def _cpp(of: Call, file: str) -> dict[str, str]:
+def _cpp(of: LibraryFunction, file: str) -> dict[str, str]:
     given = ", ".join(f"const std::vector<{kind}>& {name}" for name, kind, _ in of.inputs)
     checks = [
         f'    if ({name}.size() != {size}) throw std::invalid_argument("{name}: {size} elements");'
@@ -146,7 +146,7 @@ def _cpp(of: Call, file: str) -> dict[str, str]:
     return {file: "\n".join(lines)}
 
 
-def _rust(of: Call, file: str) -> dict[str, str]:
+def _rust(of: LibraryFunction, file: str) -> dict[str, str]:
     def kind(of: str) -> str:
         return _TYPES[of][_RUST]
 
@@ -186,7 +186,7 @@ def _rust(of: Call, file: str) -> dict[str, str]:
     return {file: "\n".join(lines)}
 
 
-def _go(of: Call, file: str) -> dict[str, str]:
+def _go(of: LibraryFunction, file: str) -> dict[str, str]:
     def kind(of: str) -> str:
         return _TYPES[of][_GO]
 
@@ -233,7 +233,7 @@ def _camel(name: str) -> str:
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
-def _java(of: Call, file: str) -> dict[str, str]:
+def _java(of: LibraryFunction, file: str) -> dict[str, str]:
     def kind(of: str) -> str:
         return _TYPES[of][_JAVA]
 
@@ -274,7 +274,7 @@ def _java(of: Call, file: str) -> dict[str, str]:
     return {file: "\n".join(lines)}
 
 
-def _node(of: Call, file: str) -> dict[str, str]:
+def _node(of: LibraryFunction, file: str) -> dict[str, str]:
     every = [*of.inputs, *of.outputs]
     native = f"{of.word}_node"
     given = ", ".join(_camel(name) for name, _, _ in of.inputs)
@@ -332,7 +332,7 @@ def _node(of: Call, file: str) -> dict[str, str]:
     return {file: "\n".join(script), f"{native}.c": "\n".join(addon)}
 
 
-LANGUAGES: Final[dict[str, Callable[[Call, str], dict[str, str]]]] = {
+LANGUAGES: Final[dict[str, Callable[[LibraryFunction, str], dict[str, str]]]] = {
     ".hpp": _cpp,
     ".rs": _rust,
     ".go": _go,

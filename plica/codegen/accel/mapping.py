@@ -9,6 +9,7 @@ asked of the machine again (`plica.codegen.accel.layer`): only what then runs th
 Groups become fewer and strips lower with each step, so this ends.
 
 >>> from plica.codegen.accel.vta import vta
+>>> from plica.ir.type.term import tensor
 >>> x, main = Var(Name("x"), tensor((1, 32, 4, 4), "i8")), Var(Name("main"), None)
 >>> w = cast(const(np.ones((32, 16, 1, 1), np.int8)), i32)
 >>> y = integer_layer(conv(cast(x, i32), w, groups=2), None, 4, 0, 127)

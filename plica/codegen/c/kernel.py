@@ -4,8 +4,7 @@ Every loop is a serial one, which means the same.  A kernel gives back whether s
 outside its buffer.
 
 >>> from plica.ir.type.dtype import f32
->>> from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.statement import For, Store
+>>> from plica.ir.loop.statement import For, Store
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> x, y, i = buffer("x", (3,), f32), buffer("y", (3,), f32), axis("i")
 >>> double = Kernel((), (x, y), 1, For(i, y.shape[0], "serial", Store(y, (i,), x[i] + x[i])))
