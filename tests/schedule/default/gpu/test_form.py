@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plica.ir.loop.stage import stage
 from plica.ir.loop.stages import evaluate_stages, stages
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import f16, f32
 from plica.schedule.default.gpu.form import tiled
 from plica.schedule.default.gpu.octet import is_plain
-from plica.schedule.default.gpu.operand import Operands, operands
+from plica.schedule.default.gpu.operand import GROUPS, Operands, operands
 from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.hoist import hoist
@@ -129,3 +130,21 @@ def test_other_work_is_no_product(which: str) -> None:
 
     case = ended((x, w), (20, 24), element, "", 0, False, which)
     assert operands(case.of) is None
+
+
+def test_few_columns_are_filled_up_with_others_of_their_kind() -> None:
+    """Nine places of each image are few; those of all images fill tiles, wherever they lie."""
+    x, w = buffer("x", (6, 4, 5, 5), f32), buffer("w", (40, 4, 3, 3), f32)
+    of = stages((x, w), (stage("y", (6, 40, 3, 3), lambda n, o, i, j: reduce(
+        "sum", (4, 3, 3), lambda c, k, m: x[n, c, i + k, j + m] * w[o, c, k, m])),))  # fmt: skip
+    found = operands(of)
+    assert found is not None
+    assert [found.size(each) for each in GROUPS] == [1, 40, 54, 36]
+    random = np.random.default_rng(0)
+    given = [
+        random.integers(-4, 5, shape).astype(np.float32) for shape in ((6, 4, 5, 5), (40, 4, 3, 3))
+    ]
+    ours, theirs = (
+        evaluate_stages(each, given) for each in (tiled(found, TILE.layout((True, False))), of)
+    )
+    np.testing.assert_array_equal(ours[0].reshape(theirs[0].shape), theirs[0])
