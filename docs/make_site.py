@@ -95,6 +95,7 @@ nav:
       - OpenCL: opencl.md
       - WebGPU: webgpu.md
       - Microcontrollers: micro.md
+      - External code generators: external.md
       - GPUs: gpu.md
       - Accelerators: accel.md
   - Reference:

@@ -221,9 +221,11 @@ class Executable:
     def export(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         """A shared library with a plain C function, and beside it a header and an example.
 
-        A path that ends with `.c` is given the model itself as C, where it was compiled to C.
+        A path that ends with `.c` is given the model itself as C, where it was compiled to C; one
+        that ends as files of another language do, how that calls the library.
         """
         from plica.runtime.archive import check_path
+        from plica.runtime.binding import LANGUAGES, export_binding
         from plica.runtime.c_source import export_source
         from plica.runtime.export import export
 
@@ -231,6 +233,8 @@ class Executable:
         self._externs.check_written("exported")
         if os.fspath(path).endswith(".c"):
             return export_source(self.artefact, path, name)
+        if os.path.splitext(path)[1] in LANGUAGES:
+            return export_binding(self.artefact, path, name)
         export(self.artefact, path, name, tuple(self._externs.libraries.values()))
 
     def profile(
