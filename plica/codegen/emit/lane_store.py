@@ -18,15 +18,19 @@ from plica.codegen.emit.expression import Expressions, linear
 from plica.core.binding import free_vars
 from plica.ir.loop.scalar import (
     Add,
+    And,
     Buffer,
     Div,
     Intrinsic,
+    Le,
     Load,
+    Lt,
     Max,
     Min,
     Mul,
     Scalar,
     ScalarVar,
+    Select,
     Sub,
     dtype_of,
     row_of,
@@ -67,6 +71,29 @@ def _neighbours(buffer: Buffer, indices: Sequence[Scalar], var: ScalarVar) -> bo
         elif any(var in free_vars(each) for each in atoms):
             return False
     return found == 1
+
+
+def _is_affine(term: Scalar, var: ScalarVar) -> bool:
+    """Whether a term grows by the same amount from lane to lane."""
+    return all(
+        atoms == (var,) or not any(var in free_vars(each) for each in atoms)
+        for atoms, _ in polynomial(term).values()
+    )
+
+
+def _is_interval(guard: Scalar, var: ScalarVar) -> bool:
+    """Whether a guard that holds at two lanes holds at all between: comparisons of affine terms."""
+    stack = [guard]
+    while stack:
+        match stack.pop():
+            case And(left, right):
+                stack += [left, right]
+            case Lt(left, right) | Le(left, right) if dtype_of(left).is_integer:
+                if not (_is_affine(left, var) and _is_affine(right, var)):
+                    return False
+            case other if var in free_vars(other):
+                return False
+    return True
 
 
 class LaneStore:
@@ -133,8 +160,36 @@ class LaneStore:
                 assert row is not None  # as was asked
                 parts = [self._wide(self._of(each)) for each in args]
                 return True, by_template(row.words("c")[of.kind], row, of, parts, values)
+            case Select(guard, Load(buffer, indices), orelse) if var not in free_vars(
+                orelse
+            ) and _neighbours(buffer, indices, var):
+                doubtful = values.unproved(buffer, indices)
+                if _is_interval(guard, var) and all(_is_affine(at, var) for at, _ in doubtful):
+                    return self._guarded(node, guard, doubtful)
+                return self._one_by_one(node)
             case _:
                 return self._one_by_one(node)
+
+    def _guarded(self, node: Select, guard: Scalar, doubtful: list[tuple[Scalar, int]]) -> _Lanes:
+        """Neighbours behind a guard: at once where it holds at both ends, and so in between."""
+        values, dialect, load = self.values, self.values.dialect, node.then
+        assert isinstance(load, Load)
+        tests = []
+        for lane in (0, self._count - 1):
+            values.vars[self._loop.var] = dialect.literal(lane, dtype_of(self._loop.var))
+            tests.append(values.of(guard))
+            places = [values.of(at) for at, _ in doubtful]
+            if places:
+                tests.append(values.inside(places, [count for _, count in doubtful]))
+        name = values.names.fresh("guarded")
+        values.lines.do(dialect.variable.format(type=self._kind, name=name))
+        values.lines.open(f"if ({' && '.join(tests)})")
+        self._first()
+        values.lines.do(f"{name} = {self._lanes(load.buffer, load.indices)};")
+        values.lines.turn("else")
+        values.lines.do(f"{name} = {self._one_by_one(node)[1]};")
+        values.lines.close()
+        return True, name
 
     def _one_by_one(self, node: Scalar) -> _Lanes:
         """A term that is computed for each lane in turn, and then is a vector."""

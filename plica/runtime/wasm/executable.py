@@ -46,7 +46,12 @@ class WasmExecutable(Executable):
 
     def export(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         """What a page or Node needs: the artefact, and beside it the runtime with its typings."""
-        self.save(path)
-        for each in PAGE_FILES:
-            text = Path(__file__).with_name(each).read_bytes()
-            Path(path).with_name(each).write_bytes(text)
+        export_page(self, path)
+
+
+def export_page(of: Executable, path: str | os.PathLike[str]) -> None:
+    """The artefact of a model, and beside it what loads it in a page."""
+    of.save(path)
+    for each in PAGE_FILES:
+        text = Path(__file__).with_name(each).read_bytes()
+        Path(path).with_name(each).write_bytes(text)

@@ -34,5 +34,14 @@ export declare class Model {
   private constructor();
 }
 
+/** A compiled model on a GPU, in a page. */
+export declare class GpuModel {
+  readonly inputs: readonly Port[];
+  readonly outputs: readonly Port[];
+  readonly target: string;
+  run(given?: Record<string, TypedArray | number[]> | (TypedArray | number[])[]): Promise<Record<string, Tensor>>;
+  private constructor();
+}
+
 /** The model in an artefact: a URL, a path in Node, a response, or the bytes themselves. */
-export declare function load(source: string | URL | Response | ArrayBuffer | Uint8Array): Promise<Model>;
+export declare function load(source: string | URL | Response | ArrayBuffer | Uint8Array): Promise<Model | GpuModel>;

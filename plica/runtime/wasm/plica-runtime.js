@@ -1,8 +1,9 @@
-// plica-runtime: runs artefacts that Plica compiled for WebAssembly, in a page and in Node.
+// plica-runtime: runs artefacts that Plica compiled for WebAssembly, in a page and in Node, and those
+// for WebGPU in a page.
 //
 //     import { load } from "./plica-runtime.js";
 //     const model = await load("model.plica");          // a URL, a path in Node, or the bytes
-//     const { output } = model.run({ x: new Float32Array(4) });
+//     const { output } = await model.run({ x: new Float32Array(4) });   // of WebAssembly, at once
 //     output.data, output.shape
 //
 // An artefact is a zip of stored members with its own digest at the end; nothing in it is used
@@ -175,6 +176,21 @@ function mathematics(name) {
 
 const padded = (size) => Math.ceil(Math.max(size, 1) / ALIGNMENT) * ALIGNMENT;
 
+/** The arrays that a model takes, by name or in order; whatever else is given is refused. */
+function takenBy(inputs, given) {
+  const byName = Array.isArray(given)
+    ? Object.fromEntries(inputs.map((port, number) => [port.name, given[number]]))
+    : given;
+  const extra = Array.isArray(given)
+    ? (given.length > inputs.length ? `${given.length} values` : undefined)
+    : Object.keys(given).find((name) => !inputs.some((port) => port.name === name));
+  if (extra !== undefined) throw new PlicaError("input-unknown", `There is no input for '${extra}'.`);
+  return inputs.map((port) => port.take(byName[port.name]));
+}
+
+const outside = (source) => new PlicaError(
+  "index-out-of-bounds", `An index that ${source} was given is outside the tensor it selects from.`);
+
 /** A compiled model: its memory, and the one function that runs it. */
 export class Model {
   #exports; #table; #places; #sources;
@@ -210,30 +226,155 @@ export class Model {
 
   /** Run the model on arrays by name, or in order; gives `{data, shape, dtype}` by name. */
   run(given = {}) {
-    const byName = Array.isArray(given)
-      ? Object.fromEntries(this.inputs.map((port, number) => [port.name, given[number]]))
-      : given;
-    const extra = Array.isArray(given)
-      ? (given.length > this.inputs.length ? `${given.length} values` : undefined)
-      : Object.keys(given).find((name) => !this.inputs.some((port) => port.name === name));
-    if (extra !== undefined) throw new PlicaError("input-unknown", `There is no input for '${extra}'.`);
-    const taken = this.inputs.map((port) => port.take(byName[port.name]));
+    const taken = takenBy(this.inputs, given);
     const { memory } = this.#exports;
     taken.forEach((array, number) => {
       new array.constructor(memory.buffer, this.#places[number], array.length).set(array);
     });
     const code = Number(this.#exports[ENTRY](this.#table));
-    if (code) {
-      const source = this.#sources[code - 1];
-      const said = `An index that ${source} was given is outside the tensor it selects from.`;
-      throw new PlicaError("index-out-of-bounds", said);
-    }
+    if (code) throw outside(this.#sources[code - 1]);
     const results = this.outputs.map((port, number) => {
       const place = this.#places[this.inputs.length + number];
       const data = new (arrayOf(port.dtype))(memory.buffer, place, port.length).slice();
       return [port.name, { data, shape: port.shape, dtype: port.dtype }];
     });
     return Object.fromEntries(results);
+  }
+}
+
+// --- models on a GPU ------------------------------------------------------------------------------
+
+const GROUP = 64; // work items of a group, where a launch has several
+const ACROSS = 65535; // groups along one axis of a launch, at most
+const SHADER = "// shader ";
+const words = (size) => Math.ceil(size / 4) * 4;
+const block = (size) => Math.ceil(Math.max(size, 1) / 256) * 256;
+
+/** A compiled model on a GPU: one buffer in which all tensors lie, and what is launched on it. */
+export class GpuModel {
+  #device; #steps; #places; #scratch; #memory; #between; #flags; #sources; #pipelines; #layout;
+
+  static async load(manifest, code, params) {
+    const adapter = await globalThis.navigator?.gpu?.requestAdapter();
+    if (!adapter) throw new PlicaError("no-toolchain", "There is no device of WebGPU here.");
+    if (manifest.target.features.includes("+int64")) {
+      const said = "The model computes with integers of 64 bits, which browsers have not on a GPU.";
+      throw new PlicaError("other-machine", said);
+    }
+    const { maxBufferSize, maxStorageBufferBindingSize } = adapter.limits;
+    const limits = { maxBufferSize, maxStorageBufferBindingSize };
+    const model = new GpuModel();
+    const device = await adapter.requestDevice({ requiredLimits: limits });
+    await model.#prepare(manifest, device, code, params);
+    return model;
+  }
+
+  async #prepare(manifest, device, code, params) {
+    const layout = manifest.device;
+    const { steps } = layout;
+    this.inputs = manifest.interface.inputs.map((each) => new Port(each));
+    this.outputs = manifest.interface.outputs.map((each) => new Port(each));
+    this.target = manifest.target.triple;
+    this.#sources = manifest.sources;
+    this.#device = device;
+    this.#steps = steps;
+    this.#layout = layout;
+    this.#places = [...layout.places];
+    this.#scratch = layout.scratch;
+    let end = block(layout.size);
+    const starts = manifest.constants.map(([, size]) => {
+      const start = end;
+      end += block(size);
+      return start;
+    });
+    for (const [slot, number] of layout.constants) this.#places[slot] = starts[number];
+    this.#flags = end;
+    const size = end + block(4 * steps.length);
+    if (size > Math.min(device.limits.maxBufferSize, device.limits.maxStorageBufferBindingSize)) {
+      throw new PlicaError("no-memory", `There is not enough memory for the model: ${size} bytes.`);
+    }
+    const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC;
+    this.#memory = device.createBuffer({ size, usage });
+    const copied = Math.max(4, ...steps.map((step) => (step.length === 3 ? words(step[2]) : 0)));
+    this.#between = device.createBuffer({ size: copied, usage });
+    manifest.constants.forEach(([start, bytes], number) => {
+      this.#send(params.subarray(start, start + bytes), starts[number]);
+    });
+    this.#pipelines = new Map();
+    device.pushErrorScope("validation");
+    for (const part of text(code).split(SHADER).slice(1)) {
+      const name = part.slice(0, part.indexOf("\n"));
+      const module = device.createShaderModule({ code: part.slice(name.length) });
+      const compute = { module, entryPoint: name };
+      this.#pipelines.set(name, device.createComputePipeline({ layout: "auto", compute }));
+    }
+    const wrong = await device.popErrorScope();
+    if (wrong) throw new PlicaError("toolchain", `The driver refuses a shader: ${wrong.message}`);
+  }
+
+  /** Bytes into the memory, in whole words. */
+  #send(bytes, at) {
+    const whole = new Uint8Array(words(bytes.length));
+    whole.set(bytes);
+    if (whole.length) this.#device.queue.writeBuffer(this.#memory, at, whole);
+  }
+
+  #encode(encoder, step, number) {
+    if (step.length === 3) { // a buffer is not copied into itself
+      const [source, target, size] = step;
+      if (!size) return;
+      encoder.copyBufferToBuffer(this.#memory, this.#places[source], this.#between, 0, words(size));
+      encoder.copyBufferToBuffer(this.#between, 0, this.#memory, this.#places[target], words(size));
+      return;
+    }
+    const [name, [items], , , slots, scratch] = step;
+    const begins = [...slots.map((slot) => this.#places[slot]), ...this.#scratch.slice(0, scratch)];
+    const given = Uint32Array.from([...begins.map((at) => at / 4), this.#flags / 4 + number, 0]);
+    const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST;
+    const where = this.#device.createBuffer({ size: given.byteLength, usage });
+    this.#device.queue.writeBuffer(where, 0, given);
+    const pipeline = this.#pipelines.get(name);
+    const entries = [this.#memory, where].map((buffer, binding) => ({ binding, resource: { buffer } }));
+    const group = this.#device.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries });
+    const count = items > 1 ? Math.ceil(items / GROUP) : 1;
+    const pass = encoder.beginComputePass();
+    pass.setPipeline(pipeline);
+    pass.setBindGroup(0, group);
+    pass.dispatchWorkgroups(Math.min(count, ACROSS), Math.ceil(count / ACROSS));
+    pass.end();
+  }
+
+  /** Run the model on arrays by name, or in order; gives `{data, shape, dtype}` by name. */
+  async run(given = {}) {
+    const taken = takenBy(this.inputs, given);
+    const device = this.#device;
+    this.#send(new Uint8Array(4 * this.#steps.length), this.#flags);
+    taken.forEach((array, number) => {
+      const bytes = new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+      this.#send(bytes, this.#places[this.#layout.inputs[number]]);
+    });
+    const encoder = device.createCommandEncoder();
+    this.#steps.forEach((step, number) => this.#encode(encoder, step, number));
+    const parts = this.outputs.map((port, at) => [this.#places[this.#layout.outputs[at]], port.bytes]);
+    parts.push([this.#flags, 4 * this.#steps.length]);
+    const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST;
+    const reads = parts.filter(([, size]) => size).map(([at, size]) => {
+      const buffer = device.createBuffer({ size: words(size), usage });
+      encoder.copyBufferToBuffer(this.#memory, at, buffer, 0, words(size));
+      return buffer;
+    });
+    device.queue.submit([encoder.finish()]);
+    const arrays = await Promise.all(reads.map(async (buffer) => {
+      await buffer.mapAsync(GPUMapMode.READ);
+      return buffer.getMappedRange().slice(0);
+    }));
+    const failed = new Int32Array(arrays.pop()).findIndex((each) => each !== 0);
+    if (failed >= 0) throw outside(this.#sources[failed]);
+    return Object.fromEntries(this.outputs.map((port) => {
+      const bytes = port.bytes ? arrays.shift().slice(0, port.bytes) : new ArrayBuffer(0);
+      const data = new (arrayOf(port.dtype))(bytes);
+      return [port.name, { data, shape: port.shape, dtype: port.dtype }];
+    }));
   }
 }
 
@@ -255,8 +396,11 @@ async function bytesOf(source) {
 export async function load(source) {
   const members = await unpack(await bytesOf(source));
   const code = members.get("code/0.wasm");
+  const params = members.get("params.bin") ?? new Uint8Array();
   if (!members.has("manifest.json")) throw damaged("The artefact has no manifest.");
   const manifest = JSON.parse(text(members.get("manifest.json")));
+  const shaders = members.get("code/0.wgsl");
+  if (shaders && manifest.device) return GpuModel.load(manifest, shaders, params);
   if (!code || !manifest.target?.triple?.startsWith("wasm32")) {
     const found = manifest.target?.triple ?? "nothing";
     throw new PlicaError("other-machine", `The artefact was made for ${found}, not for WebAssembly.`);
@@ -270,5 +414,5 @@ export async function load(source) {
   const env = {};
   for (const each of WebAssembly.Module.imports(module)) env[each.name] = mathematics(each.name);
   const instance = await WebAssembly.instantiate(module, { env });
-  return new Model(manifest, instance, members.get("params.bin") ?? new Uint8Array());
+  return new Model(manifest, instance, params);
 }

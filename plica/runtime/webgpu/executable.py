@@ -19,6 +19,7 @@ from plica.runtime.cuda.step import DeviceCopy, DeviceProgram
 from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.port import Array
+from plica.runtime.wasm.executable import export_page
 from plica.runtime.webgpu.device import ACROSS, GROUP, NEXT, device, has_int64
 
 _WORD: Final = 4
@@ -210,6 +211,5 @@ class WebgpuExecutable(Executable):
         return super().source(kind)
 
     def export(self, path: str | PathLike[str], name: str | None = None) -> None:
-        """Refuse: a library for C is code of a processor."""
-        message, hint = "Libraries for C are made for processors.", "Save the artefact instead."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", self._target, hint))
+        """What a page needs: the artefact, and beside it the runtime with its typings."""
+        export_page(self, path)

@@ -123,3 +123,28 @@ def test_other_words_and_libraries_are_refused(module: Module, tmp_path: Path) -
     if not WHY:
         with pytest.raises(UnsupportedError, match="for processors"):
             plica.compile(module, target="opencl:256", cache=False).export(tmp_path / "lib.so")
+
+
+PADDED = """
+from __future__ import annotations
+import plica
+from plica.script import Tensor, f32
+from plica.op import nn
+
+@plica.function
+def main(x: Tensor[(1, 4, 16, 16), f32], w: Tensor[(4, 1, 3, 3), f32]):
+    return nn.conv(x, w, padding=1, groups=4)
+"""
+
+
+@needs_device
+def test_neighbours_behind_a_guard_are_read_at_once_where_it_holds() -> None:
+    module = plica.from_text(PADDED)
+    random = np.random.default_rng(1)
+    shapes = ((1, 4, 16, 16), (4, 1, 3, 3))
+    arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    made = plica.compile(module, target="opencl:256", cache=False)
+    assert "guarded" in made.source("opencl")
+    found = made(*arrays)
+    assert isinstance(found, np.ndarray)
+    assert_close(found, plica.interpret(module, *arrays), arrays)
