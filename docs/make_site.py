@@ -93,6 +93,7 @@ nav:
       - Plain C: c.md
       - WebAssembly: wasm.md
       - OpenCL: opencl.md
+      - WebGPU: webgpu.md
       - Microcontrollers: micro.md
       - External code generators: external.md
       - GPUs: gpu.md
