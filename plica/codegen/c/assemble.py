@@ -56,9 +56,7 @@ def artefact_of(
         machine,
         1,
         objects,
-        tuple([aligned_bytes(each) for each in program.constants])
-        if constants is None
-        else constants,
+        constants,
         plan.size,
         tuple([each.source for each in launches]),
         tuple([_launched(each, program) for each in launches]),
