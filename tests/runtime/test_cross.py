@@ -33,7 +33,13 @@ def network() -> Module:
 RISCV_VECTORS = "cpu triple=riscv64-unknown-linux-gnu features=+m,+a,+f,+d,+c,+v"
 
 
-@pytest.mark.parametrize("target", ["cpu:aarch64", "cpu:armv7", RISCV_VECTORS])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "cpu:aarch64",
+        *[pytest.param(e, marks=pytest.mark.slow) for e in ("cpu:armv7", RISCV_VECTORS)],
+    ],
+)
 def test_code_for_another_machine_runs_in_qemu(network: Module, target: str) -> None:
     need(target.replace("triple=", ":").partition(":")[2].partition("-")[0])
     x = np.random.default_rng(0).standard_normal((1, 1, 9, 4), np.float32)
@@ -41,6 +47,7 @@ def test_code_for_another_machine_runs_in_qemu(network: Module, target: str) -> 
     np.testing.assert_allclose(made(x), plica.compile(network)(x), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_library_for_another_machine_is_called_from_c(network: Module, tmp_path: Path) -> None:
     need("aarch64")
     made = plica.compile(network, target="cpu:aarch64", cache=False)
