@@ -1,3 +1,4 @@
+# ruff: noqa: E501  # rows of a table
 """What onnxruntime's optimiser and quantiser write (`com.microsoft`): the same as onnxruntime's."""
 
 from __future__ import annotations
@@ -70,11 +71,11 @@ CASES: dict[str, tuple[str, list[Any], int, int, dict[str, Any]]] = {
     "skip-sum":    ("SkipLayerNormalization", [f32(B, S, H), f32(B, S, H), f32(H), f32(H)], 2, 1, {}),
     "skip-rms":    ("SkipSimplifiedLayerNormalization", [f32(B, S, H), f32(B, S, H), f32(H)], 2, 1, {"epsilon": 1e-6}),
     "rms":         ("SimplifiedLayerNormalization", [f32(B, S, H), f32(H)], 1, 1, {"domain": "", "epsilon": 1e-6}),
-    "embed":       ("EmbedLayerNormalization", [np.int32([[1, 2, 0], [3, 3, 1]]), np.int32([[0, 1, 1], [0, 0, 1]]), f32(7, 8), f32(9, 8), f32(2, 8), f32(8), f32(8), np.int32([[1, 1, 0], [1, 0, 0]])], 2, 2, {"epsilon": 1e-5}),
+    "embed":       ("EmbedLayerNormalization", [np.array([[1, 2, 0], [3, 3, 1]], "i4"), np.array([[0, 1, 1], [0, 0, 1]], "i4"), f32(7, 8), f32(9, 8), f32(2, 8), f32(8), f32(8), np.array([[1, 1, 0], [1, 0, 0]], "i4")], 2, 2, {"epsilon": 1e-5}),
     "attention":   ("Attention", [f32(B, S, H), f32(H, 3 * H), f32(3 * H)], 1, 1, {"num_heads": N}),
     "att-causal":  ("Attention", [f32(B, S, H), f32(H, 3 * H), f32(3 * H)], 1, 1, {"num_heads": N, "unidirectional": 1}),
-    "att-mask":    ("Attention", [f32(B, S, H), f32(H, 3 * H), f32(3 * H), np.int32([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])], 1, 1, {"num_heads": N}),
-    "att-length":  ("Attention", [f32(B, S, H), f32(H, 3 * H), f32(3 * H), np.int32([3, 5])], 1, 1, {"num_heads": N}),
+    "att-mask":    ("Attention", [f32(B, S, H), f32(H, 3 * H), f32(3 * H), np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], "i4")], 1, 1, {"num_heads": N}),
+    "att-length":  ("Attention", [f32(B, S, H), f32(H, 3 * H), f32(3 * H), np.array([3, 5], "i4")], 1, 1, {"num_heads": N}),
     "heads":       ("MultiHeadAttention", [f32(B, 4, H), f32(B, S, H), f32(B, S, H), f32(3 * H)], 3, 1, {"num_heads": N}),
     "heads-bias":  ("MultiHeadAttention", [f32(B, 4, H), f32(B, S, H), f32(B, S, H), None, None, f32(1, N, 4, S)], 3, 1, {"num_heads": N, "scale": 0.3}),
     "q-add":       ("QLinearAdd", [*Q, u8(2, 3, 4, 4), scale(0.05), np.uint8(7), scale(0.06), np.uint8(100)], 1, 1, {}),
@@ -86,7 +87,7 @@ CASES: dict[str, tuple[str, list[Any], int, int, dict[str, Any]]] = {
     "q-concat":    ("QLinearConcat", [scale(0.03), np.uint8(90), *Q, u8(2, 2, 4, 4), scale(0.05), np.uint8(7)], 0, 1, {"axis": 1}),
     "dynamic":     ("DynamicQuantizeMatMul", [f32(3, 8), i8(8, 5), np.abs(f32(5)), i8(5), f32(5)], 1, 1, {}),
     "to-float":    ("MatMulIntegerToFloat", [u8(3, 8), i8(8, 5), scale(), np.abs(f32(5)), np.uint8(120), i8(5), f32(5)], 1, 1, {}),
-    "lstm":        ("DynamicQuantizeLSTM", [f32(4, 2, 6), i8(2, 6, 20), i8(2, 5, 20), f32(2, 40), None, None, None, None, np.float32([[.01], [.02]]).reshape(2), np.int8([3, -2]), np.float32([.01, .015]), np.int8([0, 5])], 1, 3, {"hidden_size": 5, "direction": "bidirectional"}),
+    "lstm":        ("DynamicQuantizeLSTM", [f32(4, 2, 6), i8(2, 6, 20), i8(2, 5, 20), f32(2, 40), None, None, None, None, np.array([.01, .02], "f4"), np.array([3, -2], "i1"), np.array([.01, .015], "f4"), np.array([0, 5], "i1")], 1, 3, {"hidden_size": 5, "direction": "bidirectional"}),
 }
 # fmt: on
 
