@@ -78,6 +78,19 @@ def test_inputs_are_checked_before_anything_runs(network: Module) -> None:
         made(np.ones((1, 1, 9, 5), np.float32))
 
 
+def test_the_store_keeps_code_for_other_machines(
+    network: Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLICA_CACHE", str(tmp_path))
+    first = plica.compile(network, target="cpu:aarch64")
+    kept = first.artefact.objects
+    del first
+    again = plica.compile(network, target="cpu:aarch64")
+    assert again.artefact.objects == kept
+    assert again.stats.compilations == 0
+    assert "aarch64" in again.target
+
+
 def test_machines_that_nothing_runs_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="cannot run on this machine"):
         check_cross("wasm32-unknown-unknown")
