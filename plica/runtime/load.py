@@ -26,13 +26,14 @@ from plica.runtime.artefact import (
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.late import late
-from plica.runtime.link import link
+from plica.runtime.link import architecture, link
 from plica.runtime.open_executable import SIZES, OpenExecutable, dims_of
 from plica.runtime.pool import use_threads
 
 if TYPE_CHECKING:
     from plica.runtime.accel.artefact import from_members as accelerated
     from plica.runtime.accel.executable import executable as on_device
+    from plica.runtime.cross import emulated
     from plica.runtime.cuda.program import CudaExecutable
     from plica.runtime.dynamic.artefact import from_members as dynamic_from_members
     from plica.runtime.dynamic.artefact import is_dynamic
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 else:  # few artefacts are of these kinds, and the others should not wait for them
     accelerated = late("plica.runtime.accel.artefact:from_members")
     on_device = late("plica.runtime.accel.executable:executable")
+    emulated = late("plica.runtime.cross:emulated")
     CudaExecutable = late("plica.runtime.cuda.program:CudaExecutable")
     dynamic_from_members = late("plica.runtime.dynamic.artefact:from_members")
     is_dynamic = late("plica.runtime.dynamic.artefact:is_dynamic")
@@ -112,11 +114,14 @@ def executable(
     texts: Mapping[str, Callable[[], str]] | None = None,
     externs: Externs = NONE,
 ) -> Executable:
-    """An artefact made callable; `texts` are its sources if the compiler is at hand."""
+    """An artefact made callable; `texts` are its sources if the compiler is at hand: then one for
+    another kind of machine is run by an emulator of it."""
     if artefact.device is not None:
         refuse(device_problems(artefact, artefact.device))
     if (own := _KINDS.get(artefact.machine.architecture)) is not None:
         return own(artefact, texts=texts)
+    if texts is not None and artefact.machine.architecture != architecture():
+        return emulated(artefact, texts)
     host.check(artefact.machine)
     code = link(artefact.objects, externs.addresses)
     count = artefact.threads if threads is None else threads

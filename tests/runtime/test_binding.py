@@ -50,7 +50,10 @@ def made() -> Executable:
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
-@pytest.mark.parametrize("file", RUNS)
+@pytest.mark.parametrize(
+    "file",
+    [e if e == "words.hpp" else pytest.param(e, marks=pytest.mark.slow) for e in RUNS],
+)
 def test_the_example_says_what_python_says(file: str, made: Executable, tmp_path: Path) -> None:
     needs, commands = RUNS[file]
     for each in needs:

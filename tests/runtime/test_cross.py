@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import subprocess
 from pathlib import Path
@@ -33,7 +34,13 @@ def network() -> Module:
 RISCV_VECTORS = "cpu triple=riscv64-unknown-linux-gnu features=+m,+a,+f,+d,+c,+v"
 
 
-@pytest.mark.parametrize("target", ["cpu:aarch64", "cpu:armv7", RISCV_VECTORS])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "cpu:aarch64",
+        *[pytest.param(e, marks=pytest.mark.slow) for e in ("cpu:armv7", RISCV_VECTORS)],
+    ],
+)
 def test_code_for_another_machine_runs_in_qemu(network: Module, target: str) -> None:
     need(target.replace("triple=", ":").partition(":")[2].partition("-")[0])
     x = np.random.default_rng(0).standard_normal((1, 1, 9, 4), np.float32)
@@ -41,6 +48,7 @@ def test_code_for_another_machine_runs_in_qemu(network: Module, target: str) -> 
     np.testing.assert_allclose(made(x), plica.compile(network)(x), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_library_for_another_machine_is_called_from_c(network: Module, tmp_path: Path) -> None:
     need("aarch64")
     made = plica.compile(network, target="cpu:aarch64", cache=False)
@@ -69,6 +77,20 @@ def test_inputs_are_checked_before_anything_runs(network: Module) -> None:
     made = plica.compile(network, target="cpu:aarch64", cache=False)
     with pytest.raises(plica.InputError, match="x"):
         made(np.ones((1, 1, 9, 5), np.float32))
+
+
+def test_the_store_keeps_code_for_other_machines(
+    network: Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLICA_CACHE", str(tmp_path))
+    first = plica.compile(network, target="cpu:aarch64")
+    kept = first.artefact.objects
+    del first
+    gc.collect()
+    again = plica.compile(network, target="cpu:aarch64")
+    assert again.artefact.objects == kept
+    assert again.stats.compilations == 0
+    assert "aarch64" in again.target
 
 
 def test_machines_that_nothing_runs_are_refused() -> None:

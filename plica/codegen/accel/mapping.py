@@ -99,12 +99,14 @@ def strips(of: IntegerConvolution, data: Expr, rows: int) -> Expr | None:
     sizes = static_shape(given) if isinstance(given, TensorType) else None
     if sizes is None or len(sizes) != 4 or of.groups != 1 or any(e != 1 for e in of.dilation):
         return None
+    if 0 in sizes:
+        return None
     batch, _, height, _ = sizes
     kernel, stride = of.weight.shape[2], of.strides[0]
     (top, bottom), (left, right) = of.padding
     out = (height + top + bottom - kernel) // stride + 1
     count = min(-(-rows // batch), out)
-    if count < 2 or height < 1:
+    if count < 2:
         return None
     each = -(-out // count)
     reach = (each - 1) * stride + kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from plica.codegen.c import toolchain
-from plica.codegen.c.program import fold
+from plica.codegen.c.program import NarrowParams, fold
 from plica.codegen.interface import aligned_bytes, interface, tenants
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
@@ -17,14 +17,14 @@ from plica.runtime.link import link
 from plica.runtime.port import Array
 
 
-def text_of(lowered: Lowered, static: bool = False) -> str:
-    """The C text of a lowered module; `static` says that one call runs at a time."""
+def text_of(lowered: Lowered, narrow: NarrowParams | None = None) -> str:
+    """The C text of a lowered module, as `fold` makes it."""
     if not isinstance(lowered.plan, WorkspacePlan):
         message = "C is made for sizes that are known; those of this model are open."
         hint = "Give the model its sizes, or compile it for 'cpu'."
         named = ", ".join(str(each.name) for each in lowered.program.dims)
         raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", named, hint))
-    return fold(lowered.program, lowered.plan, static)
+    return fold(lowered.program, lowered.plan, narrow)
 
 
 def emit_c(lowered: Lowered, job: Job) -> Artefact:

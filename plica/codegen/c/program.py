@@ -8,22 +8,26 @@ tensor: what native code of other makers gives as well, so the runtime takes bot
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, TypeAlias
 
 from plica.codegen.c.dialect import C99, HEAD, helpers
 from plica.codegen.c.kernel import SCRATCH, FunctionText, function
-from plica.codegen.c.narrow import narrow_params, narrow_slots
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Space, kernel_name
 from plica.core.diagnostic import CompilerBug
 
 ENTRY: Final = "plica_main"
 
+NarrowParams: TypeAlias = Mapping[int, frozenset[int]]
+"""The numbers of parameters, by the numbers of kernels."""
+
 _SPACES: Final[tuple[Space, ...]] = ("input", "output", "constant")
 
 
-def fold(program: Program, plan: WorkspacePlan, static: bool = False) -> str:
-    """The C text of a program without open sizes; `static` says that one call runs at a time."""
+def fold(program: Program, plan: WorkspacePlan, narrow: NarrowParams | None = None) -> str:
+    """The C text of a program without open sizes; with `narrow`, one of which one call runs at a
+    time, and whose kernels take tables of bytes for those parameters."""
     overlap = {
         step.kernel
         for steps in program.regions
@@ -31,15 +35,14 @@ def fold(program: Program, plan: WorkspacePlan, static: bool = False) -> str:
         if isinstance(step, Launch)
         and len({_pointer(slot, program, plan) for slot in step.args}) < len(step.args)
     }
-    narrow = narrow_params(program, narrow_slots(program)) if static else {}
-    none = frozenset[int]()
+    static, none = narrow is not None, frozenset[int]()
     kernels = [
         function(
             kernel,
             kernel_name(number, program),
             number not in overlap,
             static,
-            narrow.get(number, none),
+            (narrow or {}).get(number, none),
         )
         for number, kernel in enumerate(program.kernels)
     ]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from plica.codegen.memory_plan import workspace_plan
     from plica.codegen.native import llvm_entry, program_of
     from plica.codegen.record import kernels
-    from plica.runtime.cross import check_cross, emulated
+    from plica.runtime.cross import check_cross
 else:
     llvm_entry = late("plica.codegen.native:llvm_entry")
     program_of = late("plica.codegen.native:program_of")
@@ -40,7 +40,6 @@ else:
     table = late("plica.codegen.choices:table")
     kernels = late("plica.codegen.record:kernels")
     check_cross = late("plica.runtime.cross:check_cross")
-    emulated = late("plica.runtime.cross:emulated")
 
 
 def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
@@ -49,7 +48,7 @@ def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
     texts = texts_of(lambda: lowered, job)
     if job.target.architecture != toolchain.host().architecture:
         check_cross(job.target.triple)
-        return emulated(emitted(page, lowered, job), texts)
+        return executable(emitted(page, lowered, job), texts=texts)
     toolchain.check_host(job.target)
     if can_link():
         return executable(emitted(page, lowered, job), texts=texts, externs=job.externs)

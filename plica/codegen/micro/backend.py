@@ -21,12 +21,12 @@ from plica.codegen.c.assemble import artefact_of, text_of
 from plica.codegen.c.backend import KERNEL_PASSES, generic_machine, kernel_text
 from plica.codegen.c.backend import PAGE as C_PAGE
 from plica.codegen.c.dialect import C99
-from plica.codegen.c.narrow import static_constants
 from plica.codegen.c.program import fold
 from plica.codegen.lower.page import grouping
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.micro.core import CORES, DEFAULT, Core
 from plica.codegen.micro.image import Image, image_of, model_object
+from plica.codegen.micro.narrow import narrow_params, static_constants
 from plica.codegen.program import Program
 from plica.codegen.record import kernels
 from plica.codegen.road import Job, Lowered, emitted
@@ -77,7 +77,10 @@ def emit_micro(lowered: Lowered, job: Job) -> Artefact:
     said = tool_output([core.compiler, "--version"], Path(), package=core.package)
     versions = (("cc", said.text.splitlines()[0]), *job.versions)
     machine = ArtefactMachine(core.triple, core.name, ())
-    text, constants = text_of(lowered, static=True), static_constants(lowered.program)
+    text, constants = (
+        text_of(lowered, narrow_params(lowered.program)),
+        static_constants(lowered.program),
+    )
     made = artefact_of(lowered, text, (), machine, versions=versions, constants=constants)
     with tempfile.TemporaryDirectory(prefix="plica-") as folder:
         return replace(made, objects=(model_object(made, core, Path(folder)).read_bytes(),))
@@ -126,7 +129,7 @@ def entry(program: Program, plan: WorkspacePlan, fused: bool) -> tuple[int, obje
     machine = ArtefactMachine(core.triple, core.name, ())
     constants = static_constants(program)
     made = Artefact(face, machine, 1, (), constants, plan.size, (), (), (), (), _no_record,
-                    text=fold(program, plan, static=True))  # fmt: skip
+                    text=fold(program, plan, narrow_params(program)))  # fmt: skip
     return on_board(made, core, {}).entry()
 
 
@@ -143,7 +146,7 @@ def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) 
     """The code at each stage, made when somebody asks for it."""
     return {
         "kernel": lambda: kernels(lowered().program),
-        "c": lambda: text_of(lowered(), static=True),
+        "c": lambda: text_of(lowered(), narrow_params(lowered().program)),
     }
 
 

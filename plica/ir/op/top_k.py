@@ -95,7 +95,7 @@ def _greatest(keys: Expr, k: int, largest: bool) -> Expr:
     of = tensor_of(keys)
     size = known(of.shape[-1])
     assert size is not None  # its rule asks for that
-    if 0 < size < _APART and _turns_pay(size, k):
+    if 0 < k <= size < _APART and _turns_pay(size, k):
         return _by_turns(keys, k, largest)
     if 0 < size <= max(_COUNTED, min(_MOST_COUNTED, _EACH * k)):
         return _by_counting(keys, iota_like(keys, axis=-1), k, largest)

@@ -33,7 +33,10 @@ def compiled(module: Module, name: str) -> EmulatedExecutable:
     return made
 
 
-@pytest.mark.parametrize("name", CORES)
+@pytest.mark.parametrize(
+    "name",
+    [each if each == "cortex-m7" else pytest.param(each, marks=pytest.mark.slow) for each in CORES],
+)
 def test_a_network_of_bytes_says_what_it_says_here(name: str) -> None:
     random = np.random.default_rng(0)
     network = ds_cnn(frames=9, features=4, channels=8, blocks=1)
@@ -59,6 +62,7 @@ def test_it_is_saved_and_not_loaded_here(tmp_path: Path) -> None:
     assert (tmp_path / "words.h").is_file()
 
 
+@pytest.mark.slow
 def test_a_model_that_is_too_large_is_refused() -> None:
     made = compiled(mlp((1024, 144, 4)), "cortex-m55")  # 590 kB, and it has 512
     with pytest.raises(UnsupportedError, match="does not fit") as caught:
@@ -80,6 +84,7 @@ def test_a_core_that_is_not_known_is_refused() -> None:
         parse("micro:")
 
 
+@pytest.mark.slow
 def test_random_kernels_compute_what_they_mean() -> None:
     if why := missing("cortex-m7"):
         pytest.skip(why)

@@ -10,10 +10,9 @@ that reads it takes nothing else in its place, in all its launches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
+from plica.codegen.c.program import NarrowParams
 from plica.codegen.interface import aligned_bytes
 from plica.codegen.program import Choose, Copy, Launch, Program
 from plica.ir.graph.expression import Const
@@ -51,8 +50,9 @@ def narrow_slots(program: Program) -> frozenset[int]:
         found = left
 
 
-def narrow_params(program: Program, slots: frozenset[int]) -> Mapping[int, frozenset[int]]:
+def narrow_params(program: Program) -> NarrowParams:
     """The parameters of each kernel that are given narrow constants."""
+    slots = narrow_slots(program)
     found: dict[int, set[int]] = {}
     for step in [step for steps in program.regions for step in steps]:
         if isinstance(step, Launch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from plica.codegen.c.narrow import narrow_params, narrow_slots, static_constants
+from plica.codegen.micro.narrow import narrow_params, narrow_slots, static_constants
 from plica.codegen.native import program_of
 from plica.codegen.program import Copy, Launch, Program, Slot
 from plica.ir.graph.expression import const
@@ -28,7 +28,7 @@ def program(*steps: Launch | Copy) -> Program:
 def test_a_table_of_small_numbers_is_kept_as_bytes() -> None:
     of = program(Launch(0, (0, 2), "double"))
     assert narrow_slots(of) == {0}
-    assert narrow_params(of, narrow_slots(of)) == {0: {0}}
+    assert narrow_params(of) == {0: {0}}
     small, large = static_constants(of)
     assert small.tobytes() == np.array([1, -128, 127], np.int8).tobytes()
     assert large.nbytes == 12
