@@ -404,6 +404,11 @@ def _is_loop(stmt: st.Stmt, variables: frozenset[Term]) -> TypeGuard[st.For]:
 
 
 def _proved(condition: sc.Scalar, context: Context) -> bool:
+    if isinstance(condition, sc.Eq):
+        if condition.left is condition.right:
+            return True
+    elif shown(condition, context, quick=True):
+        return True
     if isinstance(said := simple(condition, context), sc.Lit):
         return bool(said.value)
     return shown(said, context)

@@ -420,8 +420,6 @@ def _widest(body: Stmt) -> int:
     for stmt in statements(body):
         if isinstance(stmt, Store):
             dtypes = [stmt.buffer.dtype]
-            dtypes += [
-                node.buffer.dtype for node in post_order(stmt.value) if isinstance(node, Load)
-            ]
+            dtypes += [each.dtype for each in free_vars(stmt.value) if isinstance(each, Buffer)]
             widest = max(widest, *[4 if each.is_narrow else each.bytes for each in dtypes])
     return widest

@@ -120,7 +120,7 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     depth = prod([sizes[at] for at in terms])
     together = 1
     if near:
-        together = _together(count // tile.steps, tile.steps, depth, machine.cores)
+        together = _together(count // tile.steps, tile.steps, depth, machine)
 
     def schedule() -> Body:
         total = yield block(str(of.label))
@@ -181,11 +181,13 @@ def _turned(blocks: ContractionBlocks) -> tuple[bool, bool]:
     return not lanes, lanes
 
 
-def _together(tiles: int, steps: int, depth: int, cores: int) -> int:
-    """How many tiles of steps are copied at once: long rows are read faster than short ones."""
-    most = max(1, min(QUADS_NEAR // depth, WIDE) // steps)
-    if cores > 1:
-        most = max(1, min(most, tiles // (EACH * cores)))
+def _together(tiles: int, steps: int, depth: int, machine: Machine) -> int:
+    """How many tiles of steps are copied at once: long rows are read faster than short ones, and
+    what is copied lies near."""
+    near = min(QUADS_NEAR, 2 * machine.cache(1))
+    most = max(1, min(near // depth, WIDE) // steps)
+    if machine.cores > 1:
+        most = max(1, min(most, tiles // (EACH * machine.cores)))
     return max(each for each in range(1, most + 1) if tiles % each == 0)
 
 
