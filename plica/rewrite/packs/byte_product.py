@@ -7,6 +7,11 @@ few bits stay what they are.
 Models say so that were quantised between floats, of constants w.  Sums of products of bytes are
 exact in i32, and a processor with an instruction for them adds four at once.
 
+Integers of a weight that are bytes of the other sign are moved, exactly in any wrapping sum:
+
+    before:  matmul(cast(q, i32) - z, w)                          w from 0 to 255, say
+    after:   matmul(cast(q, i32) - z, w - 128) + sum(cast(q, i32) - z, axis=-1) * 128
+
 Where floats are multiplied by restored integers, a few rows at a time, the weight is read once and
 used little: what it takes to read decides (`few_bits_for`).
 
@@ -30,7 +35,7 @@ import numpy as np
 from plica.ir.graph.expression import Apply, Expr, const
 from plica.ir.loop.scalar import index
 from plica.ir.op.convolution import conv
-from plica.ir.op.elementwise import cast, multiply, subtract
+from plica.ir.op.elementwise import add, cast, multiply, subtract
 from plica.ir.op.linear import dense, matmul
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f32, i8, i32, u8
@@ -60,6 +65,8 @@ w: Any = hole("w", constant=True, dtypes=(i8, u8), rank=2)
 v: Any = hole("w", constant=True, dtypes=(i8, u8), rank=(3, 4, 5))
 s, t = closed("s", dtypes=f32), closed("t", dtypes=f32)
 z, y = closed("z", dtypes=i32), closed("y", dtypes=i32)
+n: Any = hole("z", dtypes=i32)
+u = closed("u", dtypes=i32, rank=2)
 
 
 def _number(of: Expr) -> Any:
@@ -124,6 +131,22 @@ def in_integers(m: PatternMatch) -> Expr | None:
     return multiply(cast(sums, f32), const(scales, f32))
 
 
+def of_signed_bytes(m: PatternMatch) -> Expr | None:
+    """A product by integers as one by signed bytes, None where they are such, or none of a byte."""
+    weight = value_of(m.u)
+    low, high = i8.bounds
+    if weight is None or not weight.size or len(weight) < SHALLOWEST:
+        return None
+    least, most = int(weight.min()), int(weight.max())
+    if (low <= least and most <= high) or most - least > high - low:
+        return None
+    shift = least - int(low)
+    data = cast(m.q, i32) if "z" not in m.filling else subtract(cast(m.q, i32), m.z)
+    rows: Expr = op("sum")(data, axis=(-1,), keepdims=True)
+    near = matmul(data, const(weight.astype(np.int32) - shift, i32))
+    return add(near, multiply(rows, const(shift, i32)))
+
+
 moved, at_zero = cast(cast(q, i32) - z, f32) * s, cast(q, f32) * s
 by, by_zero = cast(cast(w, i32) - y, f32) * t, cast(w, f32) * t
 over, over_zero = cast(cast(v, i32) - y, f32) * t, cast(v, f32) * t
@@ -136,6 +159,8 @@ BYTE_PRODUCTS: Final[Pack] = pack(
     rule("byte-product-at-zero",  matmul(at_zero, by),      in_integers, float=reassociates),
     rule("byte-product-of-bytes", matmul(moved, by_zero),   in_integers, float=reassociates),
     rule("byte-product-all-zero", matmul(at_zero, by_zero), in_integers, float=reassociates),
+    rule("byte-product-moved",      matmul(cast(q, i32) - n, u),          of_signed_bytes),
+    rule("byte-product-moved-zero", matmul(cast(q, i32), u),              of_signed_bytes),
     rule("byte-window",           conv(moved, over, *window, 1),
          in_integers, float=reassociates),
     rule("byte-window-at-zero",   conv(at_zero, over, *window, 1),

@@ -235,11 +235,16 @@ def _in_fours(of: Block, *, shares: bool) -> Body:
         filled: tuple[Handle, ...] = yield loops(fill)
         yield vectorize(filled[-1])
     yield unroll(every[-1])
-    along = [free_vars(each.indices[-1]) for each in reads(of) if each.indices]
-    if all(of.vars[-2] in each and of.vars[-1] not in each for each in along):
+    if _reads_rows(of):
         yield vectorize(every[-2])
     if shares:
         yield from shared(every[:-2] or every[:1])
+
+
+def _reads_rows(of: Block) -> bool:
+    """Whether neighbours of a copy come from several rows, which its last axis but one is along."""
+    along = [free_vars(each.indices[-1]) for each in reads(of) if each.indices]
+    return all(of.vars[-2] in each and of.vars[-1] not in each for each in along)
 
 
 def _has_border(of: Block) -> bool:
@@ -259,6 +264,10 @@ def in_vectors(of: Block, lanes: int | None = None) -> Body:
     if all(kind == "spatial" for kind in of.kinds):
         found = yield block(str(of.label))
         every: tuple[Handle, ...] = yield loops(found)
+        if len(every) > 1 and known(of.extents[-1]) == QUAD and _reads_rows(of):
+            yield unroll(every[-1])
+            yield vectorize(every[-2])
+            return
         if every and lanes is not None and (known(of.extents[-1]) or 0) > lanes:
             every = yield split(every[-1], (None, lanes))
         if every:

@@ -71,6 +71,29 @@ def test_the_product_means_the_same(data: st.DataObject) -> None:
 
 @FEW
 @given(st.data())
+def test_bytes_of_the_other_sign_are_moved(data: st.DataObject) -> None:
+    rows, depth, columns = (data.draw(st.integers(low, 40)) for low in (1, SHALLOWEST, 1))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    low = data.draw(st.sampled_from([0, -255, 1000]))
+    weight = rng.integers(low, low + 255, (depth, columns), endpoint=True).astype(np.int32)
+    weight.flat[0], weight.flat[-1] = low, low + 255
+    q, z = Var(Name("q"), tensor((rows, depth), "u8")), Var(Name("z"), tensor((), "u8"))
+    side = cast(q, i32)
+    if data.draw(st.booleans()):
+        side = subtract(side, cast(z, i32))
+    before = whole([q, z], matmul(side, const(weight)))
+    after, names = steps(before)
+    assert len(names) == 1
+    drawn = rng.integers(0, 256, (rows, depth))
+    of_x = np.where(rng.random((rows, depth)) < 0.2, 255, drawn).astype(np.uint8)
+    wanted = plica.interpret(before, of_x, np.uint8(255))
+    for found in (plica.interpret(after, of_x, np.uint8(255)),
+                  plica.compile(before, cache=False)(of_x, np.uint8(255))):  # fmt: skip
+        np.testing.assert_array_equal(found, wanted)
+
+
+@FEW
+@given(st.data())
 def test_the_window_means_the_same(data: st.DataObject) -> None:
     channels, outputs, size = (data.draw(st.integers(low, 7)) for low in (4, 1, 4))
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
