@@ -308,24 +308,28 @@ class KnownBounds:
     def is_natural(self, term: sc.Scalar, facts: Sequence[Polynomial] | None = None) -> bool:
         """Whether an index cannot be negative: what is left of it without facts cannot.
 
-        The lesser of two is one of them, where it is not more than the other.
+        The lesser of two is one of them, where it is not more than the other; and a quotient times
+        its divisor is less than a divisor away from what was divided.
         """
         told = list(reversed(self.facts if facts is None else facts))[:TRIED]
         cases = _cases(polynomial(term))
-        return all(self._follows(whole, [*more, *told]) for whole, more in cases)
+        return all(
+            self._follows(whole, [*more, *told, *_of_quotients(whole)]) for whole, more in cases
+        )
 
     def _follows(self, whole: Polynomial, told: Sequence[Polynomial]) -> bool:
         """Whether facts say that a polynomial is not negative."""
         if self._least(whole) >= 0:
             return True
-        for first in told:  # the innermost tells most, but any may be the one to begin with
-            rest = dict(whole)
-            for fact in [first, *[each for each in told if each is not first]]:
-                times = _times(rest, fact)
-                for key, (atoms, count) in fact.items() if times else ():
-                    rest[key] = (atoms, rest.get(key, (atoms, 0))[1] - times * count)
-                if times and self._least(rest) >= 0:
-                    return True
+        for times_of in (_times, _most_times):
+            for first in told:  # the innermost tells most, but any may be the one to begin with
+                rest = dict(whole)
+                for fact in [first, *[each for each in told if each is not first]]:
+                    times = times_of(rest, fact)
+                    for key, (atoms, count) in fact.items() if times else ():
+                        rest[key] = (atoms, rest.get(key, (atoms, 0))[1] - times * count)
+                    if times and self._least(rest) >= 0:
+                        return True
         return False
 
     def _least(self, of: Polynomial) -> int:
@@ -347,6 +351,17 @@ class KnownBounds:
         low, high = self.interval(of)
         is_checked = low < 0 and all(self.ranges.get(each) == OPEN for each in free_vars(of))
         return (0, max(0, high)) if is_checked and is_size(of) else (low, high)
+
+
+def _of_quotients(of: Polynomial) -> list[Polynomial]:
+    """What is not negative whatever is divided, for the quotients in a polynomial."""
+    found: list[Polynomial] = []
+    for node in dict.fromkeys(atom for atoms, _ in of.values() for atom in atoms):
+        match node:
+            case sc.FloorDiv(left, sc.Lit(by)) if by > 0:
+                rest = polynomial(left - node * int(by))
+                found += [rest, polynomial(sc.index(int(by) - 1) - left + node * int(by))]
+    return found
 
 
 def _cases(whole: Polynomial) -> list[tuple[Polynomial, list[Polynomial]]]:
@@ -395,6 +410,16 @@ def _quotients(of: sc.Scalar) -> list[Polynomial]:
         for node in post_order(of)
         if isinstance(node, sc.FloorDiv) and (known(node.right) or 0) > 0
     ]
+
+
+def _most_times(rest: Polynomial, fact: Polynomial) -> int:
+    """How often a fact can be taken away until the last of what both have is gone."""
+    found = 0
+    for key, (_, count) in fact.items():
+        left = rest[key][1] if key and key in rest else 0
+        if count and left % count == 0:
+            found = max(found, left // count)
+    return found
 
 
 def _times(rest: Polynomial, fact: Polynomial) -> int:

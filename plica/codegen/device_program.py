@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from attrs import frozen
 
@@ -136,7 +135,9 @@ def sized(lowered: Lowered, target: str) -> WorkspacePlan:
     raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", named, hint))
 
 
-def device_artefact(lowered: Lowered, job: Job, of: DeviceUnit, machine: ArtefactMachine) -> Any:
+def device_artefact(
+    lowered: Lowered, job: Job, of: DeviceUnit, machine: ArtefactMachine
+) -> Artefact:
     """All that will be loaded onto a device, here or elsewhere: none need be here."""
     plan = lowered.plan
     assert isinstance(plan, WorkspacePlan)  # or there were no unit

@@ -2,7 +2,7 @@
 
     manifest.json     versions, target, interface, memory plan, digests of the other members
     code/N.o          object files; code/N.cubin for a GPU; code/0.wasm,
-                      a module of WebAssembly; code/0.cl, OpenCL C
+                      a module of WebAssembly; code/0.cl, OpenCL C; code/0.wgsl
     kernels.cu, program.c      the text that code for a GPU, or by a C compiler, was made from
     params.bin        constants, each at a multiple of 64
     derivation.json, traces.json, kernels.txt      where it comes from (`plica.runtime.record`)
@@ -50,13 +50,20 @@ EMULATED: Final = "emulated-nvidia-cuda"
 OPENCL_TRIPLE: Final = "opencl-unknown-unknown"
 """What devices of OpenCL are called here: LLVM has no name for what their drivers compile."""
 
-DEVICES: Final = {TRIPLE: "cuda", EMULATED: "cuda-emulator", OPENCL_TRIPLE: "opencl"}
+WEBGPU_TRIPLE: Final = "webgpu-unknown-unknown"
+"""The same for devices of WebGPU."""
+
+DEVICES: Final = {
+    TRIPLE: "cuda", EMULATED: "cuda-emulator", OPENCL_TRIPLE: "opencl", WEBGPU_TRIPLE: "webgpu",
+}  # fmt: skip
 """The targets that launch functions on devices, by triple."""
 
 WASM: Final = "wasm32"
 """The architecture that WebAssembly is to LLVM."""
 
-CODE_SUFFIXES: Final = {WASM: "wasm", "nvptx64": "cubin", "opencl": "cl", "emulated": "cu"}
+CODE_SUFFIXES: Final = {
+    WASM: "wasm", "nvptx64": "cubin", "opencl": "cl", "emulated": "cu", "webgpu": "wgsl",
+}  # fmt: skip
 """How the names of members with code end, by the architecture."""
 
 ENTRY: Final = "plica_main"
@@ -103,7 +110,7 @@ class ArtefactMachine:
 
     def __str__(self) -> str:
         if (device := DEVICES.get(self.triple)) is not None:
-            return f"{device}:{self.cpu}"
+            return device if self.cpu == "generic" else f"{device}:{self.cpu}"
         kind = "wasm" if self.architecture == WASM else "cpu"
         return f"{kind} ({self.triple}, {self.cpu})"
 

@@ -95,6 +95,11 @@ class EmulatedExecutable(Executable):
         """Bytes of memory a call needs on that machine."""
         return self.artefact.workspace
 
+    def entry(self) -> tuple[int, object]:
+        """An address at which C calls the model, and what must live as long as it does."""
+        made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._emulate)
+        return ctypes.cast(made, ctypes.c_void_p).value or 0, made
+
     def _emulate(self, table: int) -> int:
         """What the model gives back; the arrays are where the table says."""
         inputs, outputs = self._interface.inputs, self._interface.outputs

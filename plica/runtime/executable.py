@@ -55,6 +55,7 @@ _PROFILING: Final = threading.Lock()
 _ALIGNMENT: Final = 64
 _MISSING: Final = object()
 SAVED: Final = "saved"
+_exported = late("plica.runtime.export:exported")  # what it writes runs executables of its own
 
 
 class Executable:
@@ -221,17 +222,13 @@ class Executable:
     def export(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         """A shared library with a plain C function, and beside it a header and an example.
 
-        A path that ends with `.c` is given the model itself as C, where it was compiled to C.
+        A path that ends with `.c` is given the model itself as C, where it was compiled to C; one
+        that ends as files of another language do, how that calls the library.
         """
-        from plica.runtime.archive import check_path
-        from plica.runtime.c_source import export_source
-        from plica.runtime.export import export
-
-        check_path(path)
+        archive.check_path(path)
         self._externs.check_written("exported")
-        if os.fspath(path).endswith(".c"):
-            return export_source(self.artefact, path, name)
-        export(self.artefact, path, name, tuple(self._externs.libraries.values()))
+        libraries = tuple(self._externs.libraries.values())
+        _exported(self.artefact, path, name, libraries)
 
     def profile(
         self,

@@ -19,12 +19,27 @@ from typing import Final
 
 from plica.runtime.archive import destination, write
 from plica.runtime.artefact import Artefact, ArtefactMachine
+from plica.runtime.binding import LANGUAGES, export_binding
 from plica.runtime.c_interface import checked_word, example_text, header_text
+from plica.runtime.c_source import export_source
 from plica.runtime.cross import CROSS, write_parts
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.link import architecture
 
 _LONGEST: Final = 600.0  # seconds
+
+
+def exported(
+    artefact: Artefact, path: str | os.PathLike[str], name: str | None, libraries: tuple[str, ...]
+) -> None:
+    """What the name of a file asks for: a library, the model as C, or how a language calls it."""
+    suffix = os.path.splitext(path)[1]
+    if suffix == ".c":
+        export_source(artefact, path, name)
+    elif suffix in LANGUAGES:
+        export_binding(artefact, path, name)
+    else:
+        export(artefact, path, name, libraries)
 
 
 def export(

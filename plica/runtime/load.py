@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from plica.runtime.staged.executable import StagedExecutable
     from plica.runtime.verify import device_problems, refuse
     from plica.runtime.wasm.executable import WasmExecutable
+    from plica.runtime.webgpu.executable import WebgpuExecutable
 else:  # few artefacts are of these kinds, and the others should not wait for them
     accelerated = late("plica.runtime.accel.artefact:from_members")
     on_device = late("plica.runtime.accel.executable:executable")
@@ -60,11 +61,13 @@ else:  # few artefacts are of these kinds, and the others should not wait for th
     device_problems = late("plica.runtime.verify:device_problems")
     refuse = late("plica.runtime.verify:refuse")
     OpenclExecutable = late("plica.runtime.opencl.executable:OpenclExecutable")
+    WebgpuExecutable = late("plica.runtime.webgpu.executable:WebgpuExecutable")
     WasmExecutable = late("plica.runtime.wasm.executable:WasmExecutable")
 
 
 _KINDS: Final[Mapping[str, Callable[..., Executable]]] = {
     "nvptx64": CudaExecutable, WASM: WasmExecutable, "opencl": OpenclExecutable,
+    "webgpu": WebgpuExecutable,
     "emulated": GpuEmulation,
 }  # fmt: skip
 """What runs code that is not for this processor, by its architecture."""

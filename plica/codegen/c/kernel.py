@@ -4,8 +4,7 @@ Every loop is a serial one, which means the same.  A kernel gives back whether s
 outside its buffer.
 
 >>> from plica.ir.type.dtype import f32
->>> from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.statement import For, Store
+>>> from plica.ir.loop.statement import For, Store
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> x, y, i = buffer("x", (3,), f32), buffer("y", (3,), f32), axis("i")
 >>> double = Kernel((), (x, y), 1, For(i, y.shape[0], "serial", Store(y, (i,), x[i] + x[i])))
@@ -39,6 +38,7 @@ from plica.codegen.emit.statement import Row, Step, write
 from plica.core.name import Name
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Alloc, Invoke, Kernel
+from plica.ir.type.dtype import i8
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 SCRATCH: Final = "p_scratch"
@@ -84,9 +84,16 @@ class StaticScratch:
         return (of.body,)
 
 
-def function(kernel: Kernel, name: str, apart: bool, static: bool = False) -> FunctionText:
+def function(
+    kernel: Kernel,
+    name: str,
+    apart: bool,
+    static: bool = False,
+    narrow: frozenset[int] = frozenset(),
+) -> FunctionText:
     """The function of a kernel; `apart` says that no two of its buffers overlap, `static` that one
-    call runs at a time, so that large buffers need not lie on the stack."""
+    call runs at a time, so that large buffers need not lie on the stack.  Parameters whose numbers
+    are in `narrow` are tables of bytes, whatever they are of."""
     if kernel.dims:
         message = "C is made for sizes that are known; those of this model are open."
         hint = "Give the model its sizes, or compile it for 'cpu'."
@@ -99,7 +106,8 @@ def function(kernel: Kernel, name: str, apart: bool, static: bool = False) -> Fu
         word = values.buffers[buffer] = values.names.of(buffer.name, buffer)
         const = "const " if number < kernel.inputs and apart else ""
         star = "*restrict " if apart else "*"
-        params.append(f"{const}{C99.memory(buffer.dtype)} {star}{word}")
+        kind = C99.memory(i8 if number in narrow else buffer.dtype)
+        params.append(f"{const}{kind} {star}{word}")
     scratch = StaticScratch()
     own: dict[type, Row] = {Invoke: partial(invoke, values)}
     if static:

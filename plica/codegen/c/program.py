@@ -12,6 +12,7 @@ from typing import Final
 
 from plica.codegen.c.dialect import C99, HEAD, helpers
 from plica.codegen.c.kernel import SCRATCH, FunctionText, function
+from plica.codegen.c.narrow import narrow_params, narrow_slots
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Space, kernel_name
 from plica.core.diagnostic import CompilerBug
@@ -30,8 +31,16 @@ def fold(program: Program, plan: WorkspacePlan, static: bool = False) -> str:
         if isinstance(step, Launch)
         and len({_pointer(slot, program, plan) for slot in step.args}) < len(step.args)
     }
+    narrow = narrow_params(program, narrow_slots(program)) if static else {}
+    none = frozenset[int]()
     kernels = [
-        function(kernel, kernel_name(number, program), number not in overlap, static)
+        function(
+            kernel,
+            kernel_name(number, program),
+            number not in overlap,
+            static,
+            narrow.get(number, none),
+        )
         for number, kernel in enumerate(program.kernels)
     ]
     regions = _regions(program, plan)

@@ -10,7 +10,7 @@ tensor.  The same program gives the same text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import frozen
@@ -87,9 +87,15 @@ def fold(
         *("\n".join(each.lines) for each in texts.values()),
         *regions(program, plan, callees).functions(),
         profile.clock(target.triple),
-        *([pool.text(target.triple)] if any(each.shares for each in texts.values()) else []),
+        *([_pool(target, functions)] if any(each.shares for each in texts.values()) else []),
     ]
     return "\n".join(parts) + "\n"
+
+
+def _pool(target: Target, declared: Collection[str]) -> str:
+    """The pool, beside what is declared already."""
+    text = pool.text(target.triple)
+    return text.replace(pool.SYSCALL, "") if "syscall" in declared else text
 
 
 def variants(program: Program, plan: AnyPlan) -> list[Variant]:

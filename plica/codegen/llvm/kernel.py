@@ -258,10 +258,15 @@ class _Statements:
 
     def _copy(self, loop: For, number: int, count: int) -> Sequence[Step]:
         """The body of an unrolled loop for one value of its variable, then for the others."""
+        access = self.values.access
         if number:
             self.around.unbind(loop.var)
         if number == count:
+            if access.zipped:
+                access.unzip()
             return ()
+        if not number and self.values.lanes.count and _zips(loop, count):
+            access.zipped = []
         self.around.bind(loop.var, constant(number), (number, number), (0, count - 1))
         return loop.body, partial(self._copy, loop, number + 1, count)
 
@@ -385,6 +390,15 @@ def _is_straight(loop: For) -> bool:
         ):
             return False
     return True
+
+
+@lru_cache(maxsize=256)  # copies of an unrolled loop ask again
+def _zips(loop: For, count: int) -> bool:
+    """Whether iterations of an unrolled loop write neighbours, and read none of these."""
+    body = loop.body
+    if not isinstance(body, Store) or body.buffer in free_vars(body.value) or count not in (2, 4):
+        return False
+    return body.buffer.scope != "local" and body.indices[-1] is loop.var
 
 
 @lru_cache(maxsize=256)  # copies of an unrolled loop ask again

@@ -50,6 +50,7 @@ def text_in_opencl(text: str) -> str:
     """
     for old, new in _LONG:
         text = text.replace(old, new)
+    text = text.replace("__builtin_popcountll(", "popcount(")
     text = _SINGLE.sub(r"\1", _UNION.sub(_BITS, text))
     return re.sub(r"\b(\w+?)(U?)LL\b", r"\1\2L", text)
 

@@ -99,11 +99,11 @@ static void fetch(const Fetch& of) {
 static void begin(const Fetch& of) { if (eager) fetch(of); else self->fetching.push_back(of); }
 struct Warp { Gate all; const unsigned short* from[32]; unsigned int held[32][6]; };
 static Warp warps[32];
-static float __shfl_xor_sync(unsigned int, float value, int mask) {
+template <typename T> static T __shfl_xor_sync(unsigned int, T value, int mask) {
   Warp& warp = warps[self->warp];
-  std::memcpy(&warp.held[self->lane][0], &value, 4);
+  std::memcpy(&warp.held[self->lane][0], &value, sizeof value);
   warp.all.arrive_and_wait();
-  std::memcpy(&value, &warp.held[self->lane ^ mask][0], 4);
+  std::memcpy(&value, &warp.held[self->lane ^ mask][0], sizeof value);
   warp.all.arrive_and_wait();
   return value;
 }

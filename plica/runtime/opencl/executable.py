@@ -42,7 +42,7 @@ class OpenclProgram:
         self._context = cl.Context([found])
         self._queue = cl.CommandQueue(self._context)
         try:
-            built = cl.Program(self._context, text).build()
+            built = cl.Program(self._context, text).build(["-w"])
             self._held = [self._reserved(max(each.nbytes, 1)) for each in constants]
             self._memory = self._reserved(program.layout.size)
         except cl.MemoryError as error:

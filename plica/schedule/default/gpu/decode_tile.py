@@ -31,8 +31,11 @@ FEW_ROWS: Final = 2
 HELD: Final = 64
 """Elements of a side that a thread holds in registers, at most."""
 
-BLOCKS: Final = {True: 8, False: 4}
-"""Blocks that a processor has under way: of few rows, and of more."""
+BLOCKS: Final = 8
+"""Blocks that a processor has under way."""
+
+PARTS: Final = 128
+"""Parts that are joined, at most."""
 
 LONGEST: Final = 512
 """Keys of a part, at most: longer ones leave processors without work at the end."""
@@ -101,8 +104,8 @@ def decode_tile(of: DecodeChain, gpu: Gpu) -> DecodeTile | None:
         ahead //= 2
     step = beside * ahead
     blocks = of.size(*of.lots) * chunks
-    wanted = -(-gpu.processors * BLOCKS[turns == 1] // blocks)  # parts that keep all busy
-    parts = max(-(-keys // LONGEST), min(wanted, -(-keys // step)))
+    wanted = -(-gpu.processors * BLOCKS // blocks)  # parts that keep all processors busy
+    parts = max(min(-(-keys // LONGEST), PARTS), min(wanted, -(-keys // step), PARTS))
     length = -(-keys // (parts * step)) * step
     return DecodeTile(-(-rows // chunks), length, ahead, right, values)
 

@@ -48,6 +48,7 @@ from plica.schedule.default.gpu.attention_chain import LEAST
 from plica.schedule.default.gpu.attention_tile import region_of
 from plica.schedule.default.gpu.decode_chain import DecodeChain
 from plica.schedule.default.gpu.decode_tile import (
+    FEW_ROWS,
     LANES,
     TOGETHER,
     WARPS,
@@ -76,6 +77,8 @@ class Weighed:
     """What a key has at a place of some neighbours."""
     write: Callable[[Scalar, Scalar, tuple[Scalar, ...]], Stmt]
     """What becomes of a row and a column."""
+    again: bool = False
+    """Whether each thread makes the shares that it needs: then nobody waits for others."""
 
 
 def decode_tiles(of: DecodeChain, tile: DecodeTile) -> Stages:
@@ -173,7 +176,8 @@ class _DecodeWriter:
             return self._element(of.values, at, self._beyond(lanes, unit, units, key))
 
         weighed = Weighed(tile.rows, tile.keys, lanes, tile.ahead,
-                          lambda r, here: scores[r, here], None, value, self._written)  # fmt: skip
+                          lambda r, here: scores[r, here], None, value, self._written,
+                          again=tile.rows <= FEW_ROWS)  # fmt: skip
         return Alloc(scores, seq(self._scored(scores), self._weighed(weighed)))
 
     def _scored(self, scores: Buffer) -> Stmt:
@@ -282,6 +286,8 @@ class _DecodeWriter:
             weight = shares[r, mine]
             if of.one is not None:
                 weight = self._within(of, mine, WARPS * LANES, of.one(mine), ZERO) * weight
+            if of.again:
+                return Store(own, (lane, r), own[lane, r] + _share(score, top[r]))
             return seq(
                 Store(shares, (r, mine), _share(score, top[r])),
                 Store(own, (lane, r), own[lane, r] + weight),
@@ -302,10 +308,10 @@ class _DecodeWriter:
             Branch(first, self._each({"r": rows}, told), NOTHING),
             Branch(And(Eq(self.warp, index(0)), first),
                    self._each({"r": rows}, lambda r: Store(tops, (r,), top[r])), NOTHING),
-            self._mixed(of, shares, lambda r: (
+            self._mixed(of, None if of.again else shares, top, lambda r: (
                 tops[r], reduce(Add, [totals[index(w), r] for w in range(WARPS)]))),
         )  # fmt: skip
-        for each in (tops, totals, shares, own, held, total, top):
+        for each in (tops, totals, *([] if of.again else [shares]), own, held, total, top):
             body = Alloc(each, body)
         return body
 
@@ -316,7 +322,11 @@ class _DecodeWriter:
         return value if of.count % step == 0 else Select(Lt(place, index(of.count)), value, beyond)
 
     def _mixed(
-        self, of: Weighed, shares: Buffer, told: Callable[[Scalar], tuple[Scalar, Scalar]]
+        self,
+        of: Weighed,
+        shares: Buffer | None,
+        top: Buffer,
+        told: Callable[[Scalar], tuple[Scalar, Scalar]],
     ) -> Stmt:
         """The weighted sum, and what is written of it."""
         rows, ahead, lanes, groups = of.rows, of.ahead, of.lanes, of.lanes.beside
@@ -334,13 +344,20 @@ class _DecodeWriter:
         def fetched(u: Scalar, c: Scalar, v: Scalar) -> Stmt:
             return Store(values, (u, c, v), of.value(key(u), self._unit(lanes, c), v))
 
-        def added(u: Scalar, r: Scalar, c: Scalar, v: Scalar) -> Stmt:
-            return Store(sums, (r, c, v), sums[r, c, v] + shares[r, key(u)] * values[u, c, v])
+        share = self._buffer("share", (ahead, rows), "local")
 
-        step = Alloc(values, seq(
+        def weighed(u: Scalar, r: Scalar) -> Stmt:
+            own = _share(of.score(r, key(u)), top[r]) if shares is None else shares[r, key(u)]
+            return Store(share, (u, r), own)
+
+        def added(u: Scalar, r: Scalar, c: Scalar, v: Scalar) -> Stmt:
+            return Store(sums, (r, c, v), sums[r, c, v] + share[u, r] * values[u, c, v])
+
+        step = Alloc(values, Alloc(share, seq(
             self._each({"u": ahead, **deep}, fetched, "vectorized"),
+            self._each({"u": ahead, "r": rows}, weighed),
             self._each({"u": ahead, "r": rows, **deep}, added),
-        ))  # fmt: skip
+        )))  # fmt: skip
         group = self.warp * (LANES // lanes.across) + self.lane // lanes.across
         near = self.lane % lanes.across
         columns, threads = self.of.size(self.of.column), WARPS * LANES
