@@ -34,7 +34,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-ZOO: Final = ("resnet18", "mobilenet_v2", "resnet50")
+ZOO: Final = ("resnet18", "mobilenet_v2", "resnet50", "transformer12")
 MB: Final = 1e3  # kilobytes
 PRIME: Final = 37
 
@@ -47,6 +47,7 @@ def network(name: str) -> Any:  # Any: a path, or a module
         "resnet18": lambda: zoo.resnet(18),
         "mobilenet_v2": zoo.mobilenet,
         "resnet50": lambda: zoo.resnet(50),
+        "transformer12": lambda: zoo.transformer(layers=12),
     }
     if name.endswith(".onnx"):
         return name

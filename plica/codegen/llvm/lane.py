@@ -14,7 +14,7 @@ LaneValue(text='%1', step=0, plus=0)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
@@ -173,6 +173,17 @@ class Lanes:
         if a.is_uniform and b.is_uniform:
             return LaneValue(self.pure(f"mul i64 {self.scalar(a)}, {self.scalar(b)}"))
         return self._wide("mul", a, b)
+
+    def total(self, written: Sequence[tuple[str, int]], facts: str = "") -> str:
+        """Registers, each so many times, in one; none is 0."""
+        found = ""
+        for text, count in written:
+            part = text if abs(count) == 1 else self.pure(f"mul {facts}i64 {text}, {count}")
+            if count == -1:
+                found = self.pure(f"sub {facts}i64 {found or 0}, {part}")
+            else:
+                found = self.pure(f"add {facts}i64 {found}, {part}") if found else part
+        return found
 
     def _wide(self, word: str, a: LaneValue, b: LaneValue) -> LaneValue:
         left, right = self.vector(a, i64), self.vector(b, i64)

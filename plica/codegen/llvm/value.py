@@ -195,7 +195,7 @@ class LlvmValues:
             of.is_inside = all(map(self._is_inside, every))
             for each in every if of.is_inside else ():
                 written = [(around.vars[var].text, count) for var, count in each.counts]
-                each.text = self._added_up([part for part in written if part[0]], "nsw ")
+                each.text = lanes.total([part for part in written if part[0]], "nsw ")
         return of.is_inside
 
     def _place_of(self, access: StraightAccess) -> LaneValue:
@@ -296,19 +296,8 @@ class LlvmValues:
                 written.append((text, count))
         text = written[0][0] if written else ""
         if len(written) > 1 or (written and written[0][1] != 1):
-            text = self._added_up(written, "nsw " if self._is_near(form) else "")
+            text = self.lanes.total(written, "nsw " if self._is_near(form) else "")
         return valued((text, apart, plus if -FAR < plus < FAR else wrapped(plus)))
-
-    def _added_up(self, written: Sequence[tuple[str, int]], facts: str) -> str:
-        """Registers, each so many times, in one."""
-        pure, found = self.lanes.pure, ""
-        for text, count in written:
-            part = text if abs(count) == 1 else pure(f"mul {facts}i64 {text}, {count}")
-            if count == -1:
-                found = pure(f"sub {facts}i64 {found or 0}, {part}")
-            else:
-                found = pure(f"add {facts}i64 {found}, {part}") if found else part
-        return found
 
     def _is_near(self, form: LinearForm) -> bool:
         """Whether no part of a sum overflows."""
