@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Processes that tests start find bytecode, whatever the environment says of it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance properties help test lint types imports pytest demo docs fuzz bench setup clean
+.PHONY: conformance properties help test lint types imports pytest demo docs fuzz bench targets setup clean
 
 help:
 	@echo 'make demo    set up and run the main job: compile two networks, check them, time them'
@@ -22,6 +22,7 @@ help:
 	@echo 'make fuzz    every fuzzer for MINUTES (10) on all cores, fresh seeds; findings in build/fuzz'
 	@echo 'make properties  the property tests with thousands of examples (long)'
 	@echo 'make conformance  the backend tests of the onnx package (long)'
+	@echo 'make targets every target here: operators, random kernels, networks, time beside cpu (long)'
 	@echo 'make bench   the benchmarks'
 	@echo 'make clean   remove the virtual environment and all caches'
 
@@ -92,6 +93,10 @@ properties: $(VENV)/.dev-stamp
 
 conformance: $(VENV)/.dev-stamp
 	PLICA_CACHE=off $(BIN)/pytest -n0 -s tests/frontend/onnx/test_conformance.py --slow
+
+targets: $(VENV)/.dev-stamp
+	$(BIN)/pytest -n0 --slow -q tests/codegen/wasm tests/codegen/opencl tests/codegen/webgpu
+	PYTHONPATH=. $(PY) benchmarks/targets.py $(TARGETS)
 
 bench: $(VENV)/.bench-stamp
 	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done

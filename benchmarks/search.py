@@ -444,7 +444,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--trials", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("search-results"))
-    parser.add_argument("names", nargs="*", help=", ".join(WORK))
+    parser.add_argument("names", nargs="*", help=", ".join([*WORK, "SEED/NUMBER of cliffs.py"]))
     given = parser.parse_args(arguments)
     trials = given.trials or (40 if given.quick else 256)
     given.out.mkdir(parents=True, exist_ok=True)

@@ -18,13 +18,16 @@ from typing import Any, TypeVar
 import numpy as np
 from attrs import evolve, frozen
 
+from benchmarks.cliffs import drawn
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.target import Target
 from plica.core.name import Name
+from plica.frontend.onnx import from_onnx
 from plica.ir.graph.expression import Apply, Function, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.type.term import tensor
 from plica.rewrite.contract import reassociates
+from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.search.measure import LocalMeasurer, Measured, SpaceWork
 from plica.search.measure.local import Arrived
 from plica.search.observation import Observation, point_text
@@ -85,9 +88,17 @@ ALONE: dict[str, Callable[[], Module]] = {"gemm 1024": lambda: gemm(1024)}
 
 def subject(name: str, target: Target) -> TuningSubject:
     """The work of a module that has one piece of it, and its space: convolutions as they are, for
-    their transforms leave next to nothing to decide."""
-    (found,) = tasks({**WORK, **ALONE}[name](), reassociates, (), target)
-    return TuningSubject(evolve(found, name=name), space_of(found, machine_of(target)))
+    their transforms leave next to nothing to decide.  SEED/NUMBER is an operator that `cliffs.py`
+    draws: the piece of it with the largest space."""
+    if name in {**WORK, **ALONE}:
+        (found,) = tasks({**WORK, **ALONE}[name](), reassociates, (), target)
+        return TuningSubject(evolve(found, name=name), space_of(found, machine_of(target)))
+    seed, _, number = name.partition("/")
+    _, made, _ = drawn(int(seed), int(number))
+    every = tasks(from_onnx(made), DEFAULT_CONTRACT, (), target)
+    spaces = [(each, space_of(each, machine_of(target))) for each in every]
+    largest, space = max(spaces, key=lambda pair: pair[1].size)
+    return TuningSubject(evolve(largest, name=f"{name} {largest.name}"), space)
 
 
 class Sharing:

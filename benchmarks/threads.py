@@ -1,9 +1,9 @@
-"""Several threads against one, kernel by kernel: what scales, and what waits.
+"""Several threads against one, launch by launch: what scales, and what waits.
 
     python benchmarks/threads.py [NETWORK …] [--threads 2] [--runs 30] [--most 12]
 
 The networks are those of `benchmarks/models.py`.  Both builds are profiled in turns; times are the
-least of all runs, in microseconds.  Above the kernels stands how a network scales as a whole,
+least of all runs, in microseconds.  Above the launches stands how a network scales as a whole,
 beside a loop of multiply-adds that waits for nothing (`peak`) and large copies (`copy`).
 """
 
@@ -19,11 +19,11 @@ from benchmarks.models import names, write
 
 
 def least(exe: Any, inputs: list[Any], runs: int) -> tuple[dict[str, float], Any]:
-    """Microseconds of all launches of each kernel together, and the profile."""
+    """Microseconds of each launch, by its number and what it computes, and the profile."""
     profile = exe.profile(*inputs, runs=runs)
     found: dict[str, float] = {}
-    for row in profile.rows:
-        found[row.kernel] = found.get(row.kernel, 0.0) + row.least * 1e6
+    for number, row in enumerate(profile.rows):
+        found[f"{number:3d} {row.kernel.rpartition('_')[0]}"] = row.least * 1e6
     return found, profile
 
 

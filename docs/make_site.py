@@ -91,6 +91,11 @@ nav:
       - Deploying: deploy.md
       - The machine: machine.md
       - Plain C: c.md
+      - WebAssembly: wasm.md
+      - OpenCL: opencl.md
+      - WebGPU: webgpu.md
+      - Microcontrollers: micro.md
+      - External code generators: external.md
       - GPUs: gpu.md
       - Accelerators: accel.md
   - Reference:

@@ -181,7 +181,7 @@ def test_the_shell_says_it_all(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_the_targets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["targets"]) == 0
     said = capsys.readouterr().out
-    for name in ("accel", "c", "cpu", "cuda"):
+    for name in ("accel", "c", "cpu", "cuda", "wasm"):
         assert re.search(rf"^{name}  ", said, re.MULTILINE)
     assert "options  threads, schedules are tuned" in said
     assert main(["targets", "--json"]) == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from plica.codegen.backend import TARGETS, backend_named
 from plica.schedule import instruction
 
 ROOT = Path(__file__).parents[1]
@@ -25,6 +26,9 @@ def test_the_examples_of_a_page_run(page: Path, monkeypatch: pytest.MonkeyPatch)
     source = "\n\n".join(blocks)
     if "import torch" in source:
         pytest.importorskip("torch")
+    for target in re.findall(r'target="(\w+)"', source):
+        if target in TARGETS.own and (why := backend_named(target).missing()):
+            pytest.skip(why)
     name = f"example_{page.parent.name}_{page.stem}"
     file = f"<{name}>"
     # Decorated functions read their own source, so it must be where `inspect` looks.

@@ -63,20 +63,19 @@ class Bounds:
     Those of literals are always the same.
     """
 
-    steps: tuple[tuple[sc.Scalar, str, tuple[sc.Scalar, ...]], ...]
+    steps: tuple[tuple[sc.Scalar, LinearForm | None, tuple[sc.Scalar, ...]], ...]
     literals: Mapping[Term, Interval]
 
 
 def bounds(roots: Iterable[sc.Scalar]) -> Bounds:
     """How the intervals of terms are found, to be gone through again for each of many ranges."""
-    found: list[tuple[sc.Scalar, str, tuple[sc.Scalar, ...]]] = []
+    found: list[tuple[sc.Scalar, LinearForm | None, tuple[sc.Scalar, ...]]] = []
     done: set[sc.Scalar] = set()
     stack = [(root, False) for root in roots]
     while stack:
         node, leaving = stack.pop()
         if leaving:
-            word = _WORDS.get(type(node), "") if _is_index(node) else ""
-            found.append((node, word, _operands(node)))
+            found.append((node, linear(node), _operands(node)))
         elif node not in done:
             done.add(node)
             stack.append((node, True))
@@ -91,36 +90,79 @@ def bounds(roots: Iterable[sc.Scalar]) -> Bounds:
 def fill(of: Bounds, ranges: Mapping[Term, Interval], memo: dict[Term, Interval]) -> None:
     """Find the intervals of terms that are not known yet, as `interval` would."""
     memo.update(of.literals)
-    for node, word, kids in of.steps:
+    for node, form, kids in of.steps:
         if node in memo:
             continue
-        if word == "add":
-            (a, b), (c, d) = memo[kids[0]], memo[kids[1]]
-            low, high = a + c, b + d
-        elif word == "sub":
-            (a, b), (c, d) = memo[kids[0]], memo[kids[1]]
-            low, high = a - d, b - c
-        elif word == "mul":
-            (a, b), (c, d) = memo[kids[0]], memo[kids[1]]
-            if c == d >= 0:
-                low, high = a * c, b * c
-            else:
-                corners = (a * c, a * d, b * c, b * d)
-                low, high = min(corners), max(corners)
-        elif word == "var":
-            memo[node] = ranges.get(node, _WHOLE)
-            continue
+        if form is not None:
+            memo[node] = _of_sum(form, [memo[kid] for kid in kids])
+        elif node.__class__ is sc.ScalarVar and node in ranges:
+            memo[node] = ranges[node]
         else:
             memo[node] = _here(node, [memo[kid] for kid in kids], ranges)
-            continue
-        memo[node] = (low, high) if low >= _WHOLE[0] and high <= _WHOLE[1] else _WHOLE
 
 
-_WORDS: Final[dict[type, str]] = {sc.Add: "add", sc.Sub: "sub", sc.Mul: "mul", sc.ScalarVar: "var"}
+LinearForm: TypeAlias = tuple[int, tuple[int, ...], tuple[sc.Scalar, ...]]
+"""A sum: the number in it, how often each of its other parts is, and these."""
+
+PARTS: Final = 64
+"""So many parts of a sum are looked at; a longer one is a sum of two."""
+
+
+@lru_cache(maxsize=8192)
+def linear(node: sc.Scalar) -> LinearForm | None:
+    """An index as one sum of other parts, None for what is no sum.
+
+    >>> from plica.ir.loop.tensor import axis
+    >>> i, j = axis("i"), axis("j")
+    >>> number, counts, parts = linear((i * 4 + j) * 3 - (j + 5))
+    >>> number, counts, parts == (i, j)
+    (-5, (12, 2), True)
+    """
+    if not isinstance(node, sc.Add | sc.Sub | sc.Mul) or not _is_index(node):
+        return None
+    number, counts = 0, dict[sc.Scalar, int]()
+    stack: list[tuple[sc.Scalar, int]] = [(node, 1)]
+    for _ in range(PARTS):
+        part, times = stack.pop()
+        match part:
+            case sc.Lit(value, _):
+                number += times * int(value)
+            case sc.Add(left, right):
+                stack += [(right, times), (left, times)]
+            case sc.Sub(left, right):
+                stack += [(right, -times), (left, times)]
+            case sc.Mul(other, sc.Lit(value, _)) | sc.Mul(sc.Lit(value, _), other):
+                stack.append((other, times * int(value)))
+            case _ if part is node:
+                return None  # a product of two that are not known
+            case _:
+                counts[part] = counts.get(part, 0) + times
+        if not stack:
+            there = {each: count for each, count in counts.items() if count}
+            small = all(abs(count) < -_WHOLE[0] for count in there.values())
+            return (number, tuple(there.values()), tuple(there)) if small else None
+    return None
+
+
+def _of_sum(form: LinearForm, kids: Sequence[Interval]) -> Interval:
+    """Between what a sum is."""
+    low = high = form[0]
+    for count, (least, most) in zip(form[1], kids, strict=True):
+        if count >= 0:
+            low += count * least
+            high += count * most
+        else:
+            low += count * most
+            high += count * least
+    return (low, high) if low >= _WHOLE[0] and high <= _WHOLE[1] else _WHOLE
+
+
 _WHOLE: Final = i64.bounds
 
 
 def _operands(node: sc.Scalar) -> tuple[sc.Scalar, ...]:
+    if (form := linear(node)) is not None:
+        return form[2]
     match node:
         case (
             sc.Add(left, right)
@@ -144,6 +186,8 @@ def _here(node: sc.Scalar, kids: list[Interval], ranges: Mapping[Term, Interval]
     of = sc.dtype_of(node)
     if of.is_float:
         return (0, 0)  # nobody asks: an index is an integer
+    if (form := linear(node)) is not None:
+        return _of_sum(form, kids)
     whole = of.bounds
     found: Interval = whole
     match node, kids:

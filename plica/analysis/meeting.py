@@ -15,17 +15,30 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.analysis.index import EMPTY, Context, can_prove
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.statement import contexts
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import post_order
+from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop.invocation import find_intrinsic
-from plica.ir.loop.scalar import Buffer, Eq, Load, Lt, Ne, Reduce, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import (
+    Buffer,
+    Eq,
+    FloorDiv,
+    FloorMod,
+    Lit,
+    Load,
+    Lt,
+    Ne,
+    Reduce,
+    Scalar,
+    ScalarVar,
+    index,
+)
 from plica.ir.loop.statement import For, Invoke, Region, Stmt, Store, substatements
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type.dim import from_polynomial, known, polynomial
@@ -115,6 +128,12 @@ def never_meet(
 
     The variables in `same` have one value for both; all others may differ.
     """
+    for each in [each.var for each in one.context.ranges if each.var not in same]:
+        step = _step(one.context, each)
+        if step is not None and step == _step(two.context, each):
+            number = ScalarVar(Name(f"{each.name.hint}_step", each.name.index), each.dtype)
+            one, two = (_in_steps(access, each, step, number) for access in (one, two))
+            var = number if var is each else var
     if one.indices is None or two.indices is None:
         return False
     pinned = _pinned(one.context, var)
@@ -176,6 +195,41 @@ def _pinned(context: Context, var: Term) -> Scalar | None:
         if isinstance(each, Eq) and each.left is var and known(each.right) is not None:
             return each.right
     return None
+
+
+def _step(context: Context, var: ScalarVar) -> int | None:
+    """The number that a variable is a multiple of, if a fact says so."""
+    for each in context.facts:
+        match each:
+            case Eq(FloorMod(left, Lit(step)), Lit(0)) if left is var and int(step) > 1:
+                return int(step)
+            case _:
+                pass
+    return None
+
+
+def _in_steps(of: IndexedAccess, var: ScalarVar, step: int, number: ScalarVar) -> IndexedAccess:
+    """An access where a variable is so many times a number."""
+
+    def change(node: Term) -> Term:
+        match node:
+            case FloorDiv(left, Lit(by)) if left is var and by == step:
+                return number
+            case FloorMod(left, Lit(by)) if left is var and by == step:
+                return index(0)
+            case _:
+                return node
+
+    def told(each: Scalar) -> Scalar:
+        return substitute(map_bottom_up(change, each), {var: number * step})
+
+    ranges = [evolve(each, var=number, start=each.start // step, stop=(each.stop - 1) // step + 1)
+              if each.var is var else each for each in of.context.ranges]  # fmt: skip
+    facts = [told(each) for each in of.context.facts]
+    places = None if of.indices is None else tuple([told(each) for each in of.indices])
+    origin = None if of.origin is None else _in_steps(of.origin, var, step, number)
+    context = Context(tuple(ranges)).where(*facts)
+    return evolve(of, indices=places, context=context, origin=origin)
 
 
 def _apart(access: IndexedAccess, var: ScalarVar, fixed: Collection[ScalarVar]) -> bool:

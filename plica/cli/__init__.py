@@ -33,6 +33,7 @@ from plica.cli import (
     new,
     pool,
     quantise,
+    records,
     rules,
     run,
     targets,
@@ -48,7 +49,8 @@ __all__ = ["COMMANDS", "Command", "main"]
 COMMANDS: Final[tuple[Command, ...]] = (
     bench.COMMAND, check.COMMAND, compile_.COMMAND, debug.COMMAND, demo.COMMAND, doctor.COMMAND,
     explain.COMMAND, explore.COMMAND, fuzz.COMMAND, new.COMMAND, pool.COMMAND, quantise.COMMAND,
-    rules.COMMAND, run.COMMAND, targets.COMMAND, trace.COMMAND, tune.COMMAND, verify.COMMAND,
+    records.COMMAND, rules.COMMAND, run.COMMAND, targets.COMMAND, trace.COMMAND, tune.COMMAND,
+    verify.COMMAND,
 )  # fmt: skip
 
 GONE: Final = 141
@@ -74,6 +76,7 @@ examples:
   plica check ./acme-rules                everything it offers, checked
   plica targets              what code can be made for
   plica tune M.onnx --trials 256 --db tune.db   faster schedules, kept in a file
+  plica records export tune.db -o mine.records  what was found, to hand on
   plica fuzz graph           random programs, held against the interpreter
   plica trace show T.json    a schedule trace, as Python
   plica COMMAND --help       all options of a command

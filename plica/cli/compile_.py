@@ -81,6 +81,10 @@ def run(arguments: argparse.Namespace) -> int:
             from plica.runtime.export import export
 
             export(whole, arguments.output)
+        elif arguments.output.suffix == ".c":
+            from plica.runtime.c_source import export_source
+
+            export_source(whole, arguments.output)
         else:
             archive.write(arguments.output, archive.pack(to_members(whole)))
     print(f"{arguments.output}: {arguments.output.stat().st_size} bytes for {machine}")
@@ -176,7 +180,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=ending(".plica", ".so"),
+        type=ending(".plica", ".so", ".c"),
         required=True,
         metavar="FILE",
         help="the artefact to write (M.plica), or a library for C (libmodel.so)",

@@ -26,6 +26,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"    written  {', '.join(each['spellings'])}")
         print(f"    efforts  {', '.join(each['efforts'])}")
         print(f"    options  {', '.join(each['options'])}")
+        if each["missing"]:
+            print(f"    missing  {each['missing']}")
     return 0
 
 
@@ -45,6 +47,7 @@ def row(of: Backend, package: str) -> dict[str, Any]:  # Any: words and lists of
         "package": package,
         "spellings": list(of.spellings or (of.name,)),
         "efforts": list(of.pages),
+        "missing": of.missing(),
         "options": [word for word, holds in said.items() if holds],
     }
 

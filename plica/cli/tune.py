@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = tune(
         module,
         arguments.target,
-        arguments.trials,
+        trials_of(arguments),
         arguments.db,
         arguments.seed,
         not arguments.quiet,
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
         contract=arguments.contract,
         packs=packs_of(arguments),
         policy=arguments.policy,
-        seconds=arguments.seconds,
+        seconds=arguments.seconds if arguments.minutes is None else 60.0 * arguments.minutes,
         pool=arguments.pool,
     )
     print(found)
@@ -45,13 +45,25 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def trials_of(arguments: argparse.Namespace) -> int:
+    """So many as were asked for; where only a time was given, no number ends the search."""
+    timed = arguments.seconds is not None or arguments.minutes is not None
+    return arguments.trials or (UNTIL_TIME if timed else USUAL)
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("model", type=Path, metavar="MODEL", help="an ONNX file, or a script")
     add_dims(parser)
     add_inputs(parser, "the value of an input that decides shapes, and is none then; repeatable")
-    parser.add_argument("--trials", type=positive, default=256, help="for all kernels (256)")
-    parser.add_argument("--seconds", type=seconds, help="stop after so many, trials or not")
+    parser.add_argument(
+        "--trials",
+        type=positive,
+        help="for all kernels (256; with a time, as many as there is time for)",
+    )
+    until = parser.add_mutually_exclusive_group()
+    until.add_argument("--seconds", type=seconds, help="stop after so many, trials or not")
+    until.add_argument("--minutes", type=seconds, help="likewise")
     parser.add_argument("--db", type=Path, default=Path("tune.db"), help="the records (tune.db)")
     parser.add_argument("--target", default="cpu", help="this machine, or less of it")
     parser.add_argument("--threads", type=positive, help="how many share the work of a kernel")
@@ -68,6 +80,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="show no progress")
 
 
+USUAL: Final = 256
+"""Trials, where neither they nor a time are given."""
+
+UNTIL_TIME: Final = 1 << 20
+
+
 COMMAND: Final = Command(
     "tune",
     "Search for faster schedules of a model's kernels",
@@ -76,6 +94,7 @@ COMMAND: Final = Command(
     (
         "plica tune M.onnx --trials 256 --db tune.db",
         "plica tune M.onnx --trials 64 --threads 1 --report curves.html",
+        "plica tune M.onnx --minutes 10 --report curves.html",
         "plica tune M.onnx --dim batch=1 --seconds 60 --quiet",
     ),
 )

@@ -61,6 +61,7 @@ _ROWS: Final[tuple[tuple[str, str, int, tuple[int, ...], _Rates], ...]] = (
     (ARM, "apple-m1",       128, (128 * _K, 12 * _M),                (4, 4, 3, 2)),
     ("riscv64", "riscv64",  128, (32 * _K, 512 * _K),                (1, 5, 1, 1)),
     ("armv7", "armv7",      128, (32 * _K, 512 * _K),                (1, 8, 1, 1)),
+    ("wasm32", "wasm32",    128, (32 * _K, 512 * _K, 4 * _M),        (1, 8, 2, 1)),
 )
 # fmt: on
 

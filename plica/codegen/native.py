@@ -50,6 +50,16 @@ def llvm_entry(
     return made.address, made.engine
 
 
+def called_back(call: Callable[[Sequence[int]], int], count: int) -> tuple[int, object]:
+    """A function of the addresses of so many arrays, at an address: code that runs elsewhere."""
+
+    def main(table: int) -> int:
+        return call(list((ctypes.c_uint64 * count).from_address(table)))
+
+    made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(main)
+    return ctypes.cast(made, ctypes.c_void_p).value or 0, made
+
+
 class Spoiled(CompilerBug):
     """Native code wrote beside an array."""
 

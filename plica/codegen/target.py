@@ -40,6 +40,9 @@ NAMES: Final = ("cpu",)
 KINDS: Final = (*NAMES, "cuda", "accel")
 """What the targets that Plica makes code for begin with."""
 
+USUAL: Final = {"riscv64": "+m,+a,+f,+d,+c", "armv7": "+neon,+vfp3"}
+"""The features of machines that nobody builds without."""
+
 # The first feature that a machine has gives the bits of its vectors and how many it holds.  Vectors
 # whose length is known only when the program runs (SVE, RISC-V) count for what all of them have.
 # fmt: off
@@ -49,6 +52,7 @@ _VECTORS: Final[dict[str, tuple[tuple[str, tuple[int, int]], ...]]] = {
     "arm64":   (("",        (128, 32)),),
     "riscv64": (("v",       (128, 32)), ("",    (64, 32))),
     "armv7":   (("neon",    (128, 16)), ("",    (64, 16))),
+    "wasm32":  (("simd128", (128, 16)), ("",    (64, 16))),
 }
 # fmt: on
 
@@ -159,6 +163,11 @@ class Target:
         """Whether the machine multiplies and adds with one rounding."""
         return self.architecture in ("aarch64", "arm64") or self.has("fma")
 
+    @property
+    def has_multiply_add(self) -> bool:
+        """Whether a product and a sum are one instruction, however that rounds."""
+        return self.has_fma or self.has("relaxed-simd")
+
     def __str__(self) -> str:
         return f"{self.name} ({self.triple}, {self.cpu})"
 
@@ -208,8 +217,11 @@ def parse(text: str, known: Target) -> Target:
 def _named(name: str, processor: str, known: Target) -> Target:
     """A processor by LLVM's name: as the table has it, else of the architecture that is known."""
     of = ARCHITECTURES.get(processor, known.architecture)
-    triple = known.triple if of == known.architecture else f"{of}-unknown-linux-gnu"
-    return Target(name, triple, "generic" if processor == of else processor)
+    system = "linux-gnueabihf" if of == "armv7" else "linux-gnu"
+    triple = known.triple if of == known.architecture else f"{of}-unknown-{system}"
+    if processor == of:
+        return Target(name, triple, "generic", tuple(filter(None, USUAL.get(of, "").split(","))))
+    return Target(name, triple, processor)
 
 
 def _number(text: str) -> int:

@@ -77,8 +77,17 @@ def are_finite(*factors: Expr) -> bool:
     return bool(np.isfinite(largest))
 
 
+def value_anew(term: Expr) -> np.ndarray[Any, Any] | None:
+    """The same for what may be large: nobody keeps it."""
+    return term.numpy() if isinstance(term, Const) else _interpreted(term)
+
+
 @lru_cache(maxsize=512)
 def _computed(term: Expr) -> np.ndarray[Any, Any] | None:
+    return _interpreted(term)
+
+
+def _interpreted(term: Expr) -> np.ndarray[Any, Any] | None:
     parts = (node for node in post_order(term) if isinstance(node, Expr))
     if not all(isinstance(node, Apply | Const | Literal) for node in parts):
         return None

@@ -14,8 +14,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from plica.runtime.artefact import ALIGNMENT, Artefact
+from plica.runtime.c_machine import LACKING, machine_check
 from plica.runtime.element import ELEMENTS
 from plica.runtime.elf import header, parse
+from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.open_executable import MOST, SIZES, TOO_LARGE, dims_of
 from plica.runtime.pool import MAKE, USE
 from plica.runtime.port import Port
@@ -48,8 +50,27 @@ def identifier(text: str) -> str:
     return plain if plain and not plain[0].isdigit() else f"model_{plain}".rstrip("_")
 
 
-def header_text(artefact: Artefact, word: str) -> str:
-    """The declaration of the function, for C and C++."""
+def checked_word(text: str) -> str:
+    """The name of a function of C that a text gives; words of C are refused."""
+    if (word := identifier(text)) in WORDS:
+        message = f"A function of C cannot be named {word!r}."
+        hint = "Name the library otherwise, or give another name."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, None, word, hint))
+    return word
+
+
+def c_parameters(artefact: Artefact) -> tuple[list[str], list[str]]:
+    """The names of inputs and outputs as parameters of C, and how they are declared."""
+    count = len(artefact.interface.inputs)
+    named = _named(artefact)
+    return [name for name, _ in named], [
+        f"{'const ' if number < count else ''}{ELEMENTS[port.dtype].c} *{name}"
+        for number, (name, port) in enumerate(named)
+    ]
+
+
+def header_text(artefact: Artefact, word: str, static: bool = False) -> str:
+    """The declaration of the function, for C and C++; `static` says that it has its own memory."""
     face = artefact.interface
     inputs = [f"   {name}: {port.type}" for name, port in _named(artefact)[: len(face.inputs)]]
     outputs = [f"   {name}: {port.type}" for name, port in _named(artefact)[len(face.inputs) :]]
@@ -69,16 +90,7 @@ def header_text(artefact: Artefact, word: str) -> str:
         'extern "C" {',
         "#endif",
         "",
-        *_size_lines(artefact, word),
-        "",
-        "/* Runs the model; any number of threads may call it at once.  `workspace` is memory for",
-        "   one call at a time, or null: then the function takes memory itself.  The result is 0,",
-        "   or -1 without memory, or the number of the launch that was given an index outside"
-        + (f",\n   or what {word}_sizes says. */" if c_dims(artefact) else ". */"),
-        f"{_signature(artefact, word)};",
-        "",
-        "/* How many threads share the work of a call from now on. */",
-        f"void {word}_threads(int64_t count);",
+        *(_static_lines if static else _library_lines)(artefact, word),
         "",
         "#ifdef __cplusplus",
         "}",
@@ -87,6 +99,34 @@ def header_text(artefact: Artefact, word: str) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _static_lines(artefact: Artefact, word: str) -> list[str]:
+    """The function of a model that has its own memory."""
+    return [
+        f"#define {word.upper()}_ARENA {artefact.workspace} /* bytes of static memory */",
+        "",
+        "/* Runs the model, one call at a time.  The result is 0, or the number of the launch that",
+        "   was given an index outside. */",
+        f"int64_t {word}({', '.join(c_parameters(artefact)[1]) or 'void'});",
+    ]
+
+
+def _library_lines(artefact: Artefact, word: str) -> list[str]:
+    """The functions of a library."""
+    return [
+        *_size_lines(artefact, word),
+        "",
+        "/* Runs the model; any number of threads may call it at once.  `workspace` is memory for",
+        "   one call at a time, or null: then the function takes memory itself.  The result is 0,",
+        f"   or -1 without memory, {LACKING} on a machine that lacks instructions of the code, or",
+        "   the number of the launch that was given an index outside"
+        + (f",\n   or what {word}_sizes says. */" if c_dims(artefact) else ". */"),
+        f"{_signature(artefact, word)};",
+        "",
+        "/* How many threads share the work of a call from now on. */",
+        f"void {word}_threads(int64_t count);",
+    ]
 
 
 def _size_lines(artefact: Artefact, word: str) -> list[str]:
@@ -126,8 +166,10 @@ def wrapper_text(artefact: Artefact, word: str) -> str:
         else ["    (void)count; /* no loop of this model is parallel */"]
     )
     last = ["(void *)start", *(["(void *)dims"] if dims else [])]
+    first, has = machine_check(artefact.machine.architecture, artefact.machine.features)
     lines = [
         "#include <stdlib.h>",
+        *first.splitlines(),
         f'#include "{word}.h"',
         f"extern void *{MAKE}(int64_t);",
         f"extern void {USE}(void *);",
@@ -138,9 +180,13 @@ def wrapper_text(artefact: Artefact, word: str) -> str:
         '        ".incbin \\"params.bin\\"\\n.text\\n");',
         "",
         *(_sizes_function(artefact, word) if dims else []),
+        f"static int {word}_fits(void) {{ return {has}; }}",
+        "",
         _signature(artefact, word),
         "{",
         "    void *own = 0;",
+        f"    if (!{word}_fits())",
+        f"        return {LACKING};",
         *(_asked(artefact, word) if dims else []),
         "    if (!workspace) {",
         f"        own = malloc({'sizes[0]' if dims else artefact.workspace + ALIGNMENT});",
@@ -163,7 +209,9 @@ def wrapper_text(artefact: Artefact, word: str) -> str:
         "",
         f"__attribute__((constructor)) static void {word}_begin(void)",
         "{",
-        f"    {word}_threads({artefact.threads});",
+        *(["    __builtin_cpu_init();"] if "__builtin_cpu" in has else []),
+        f"    if ({word}_fits())",
+        f"        {word}_threads({artefact.threads});",
         "}",
         "",
     ]
@@ -262,12 +310,7 @@ def example_text(artefact: Artefact, word: str) -> str:
 
 
 def _signature(artefact: Artefact, word: str) -> str:
-    count = len(artefact.interface.inputs)
-    params = [
-        f"{'const ' if number < count else ''}{ELEMENTS[port.dtype].c} *{name}"
-        for number, (name, port) in enumerate(_named(artefact))
-    ]
-    whole = [*_dim_params(artefact), *params, "void *workspace"]
+    whole = [*_dim_params(artefact), *c_parameters(artefact)[1], "void *workspace"]
     return f"int64_t {word}({', '.join(whole)})"
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 import threading
 from array import array
 from collections import Counter
@@ -28,7 +27,7 @@ from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, 
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.interface import Interface, Shape
 from plica.runtime.late import late
-from plica.runtime.port import Array, Port
+from plica.runtime.port import Array, Port, address_of
 from plica.runtime.stats import CallCounter, Stats
 
 if TYPE_CHECKING:
@@ -56,15 +55,7 @@ _PROFILING: Final = threading.Lock()
 _ALIGNMENT: Final = 64
 _MISSING: Final = object()
 SAVED: Final = "saved"
-_START: Final = (ctypes.c_char * 0).from_buffer
-_SHARED: Final = frozenset("?bBhHiIlLqQefd")
-"""The dtypes whose memory numpy shares with others, by its letters for them."""
-
-# Note [Words of an interface]
-# Numpy makes the words of an array's interface anew each time, and Python keeps all such words in
-# one table while they live.  Were they not kept here, every call would enter and remove some, and
-# every thread that then happens to rebuild the table would keep a megabyte of its own for it.
-_WORDS: Final = tuple(map(sys.intern, ("data", "descr", "shape", "strides", "typestr", "version")))
+_exported = late("plica.runtime.export:exported")  # what it writes runs executables of its own
 
 
 class Executable:
@@ -120,6 +111,11 @@ class Executable:
     def outputs(self) -> tuple[Port, ...]:
         """The tensors the model gives, in order."""
         return self._interface.outputs
+
+    @property
+    def donates(self) -> bool:
+        """Whether some results are written over inputs."""
+        return bool(self._interface.donated)
 
     @property
     def workspace(self) -> int:
@@ -224,13 +220,15 @@ class Executable:
         return to_members(self.artefact)
 
     def export(self, path: str | os.PathLike[str], name: str | None = None) -> None:
-        """A shared library with a plain C function, and beside it a header and an example."""
-        from plica.runtime.archive import check_path
-        from plica.runtime.export import export
+        """A shared library with a plain C function, and beside it a header and an example.
 
-        check_path(path)
+        A path that ends with `.c` is given the model itself as C, where it was compiled to C; one
+        that ends as files of another language do, how that calls the library.
+        """
+        archive.check_path(path)
         self._externs.check_written("exported")
-        export(self.artefact, path, name, tuple(self._externs.libraries.values()))
+        libraries = tuple(self._externs.libraries.values())
+        _exported(self.artefact, path, name, libraries)
 
     def profile(
         self,
@@ -288,8 +286,9 @@ class Executable:
         """Run the model; inputs by position or by name."""
         self._calls.add()
         arrays = self._arrays(args, named)
-        outputs = self._rooms_for(self._interface.outputs, arrays, args, named)
-        self.run([address_of(each) for each in (*arrays, *outputs)])
+        addresses = [address_of(each) for each in arrays]
+        outputs = self._rooms_for(self._interface.outputs, arrays, addresses, args, named)
+        self.run(addresses)
         return outputs[0] if self._interface.single else tuple(outputs)
 
     def run(self, addresses: Sequence[int]) -> None:
@@ -359,8 +358,14 @@ class Executable:
         wrong: list[Diagnostic] = []
         if named or len(args) != len(interface.params):
             args = self._in_order(args, named, wrong)
+        ports = interface.inputs
         for (name, shape), value in zip(interface.params, args, strict=True):
-            if value is not _MISSING:
+            taken = None
+            if isinstance(shape, int) and type(value) is np.ndarray:
+                taken = ports[shape].take(value)  # the usual case: what lies elsewhere is not read
+            if type(taken) is np.ndarray:
+                found.append(taken)
+            elif value is not _MISSING:
                 self._take(name, shape, value, found, wrong)
         if wrong:
             raise InputError(wrong[0], *wrong[1:])
@@ -370,17 +375,28 @@ class Executable:
         self,
         ports: Sequence[Port],
         arrays: Sequence[Array],
+        addresses: list[int],
         args: Sequence[object],
         named: Mapping[str, object],
     ) -> list[Array]:
-        """Memory for the results: of their own, or that of the inputs they are written over."""
+        """Memory for the results: of their own, or that of the inputs they are written over.
+
+        Where each begins is added to the addresses of the inputs.
+        """
         if not (donated := self._interface.donated):
-            return [port.empty() for port in ports]
+            outputs = []
+            for port in ports:
+                made, address = port.placed()
+                outputs.append(made)
+                addresses.append(address)
+            return outputs
         names = [name for name, _ in self._interface.params]
         values = [*dict(zip(names, args, strict=False), **named).values()]
         check_donated(self._interface, arrays, values)
         over = {new: arrays[old] for old, new in donated}
-        return [over[at] if at in over else port.empty() for at, port in enumerate(ports)]
+        outputs = [over[at] if at in over else port.empty() for at, port in enumerate(ports)]
+        addresses += [address_of(each) for each in outputs]
+        return outputs
 
     def _take(
         self, name: str, shape: Shape, value: Any, found: list[Array], wrong: list[Diagnostic]
@@ -435,15 +451,9 @@ class Executable:
         return [values.get(name, _MISSING) for name in names]
 
     def _failure(self, code: int) -> EvaluationError:
-        source = self._sources[code - 1]
+        source = self._sources[abs(code) - 1]
+        if code < 0:
+            message = f"{source} has no value at these sizes."
+            return EvaluationError(Diagnostic("shape-conflict", message, Place(node=source)))
         message = f"An index that {source} was given is outside the tensor it selects from."
         return EvaluationError(Diagnostic("index-out-of-bounds", message, Place(node=source)))
-
-
-def address_of(array: Array) -> int:
-    """Where the elements of a contiguous array begin."""
-    if array.dtype.char in _SHARED and array.flags.writeable:
-        memory: Any = array  # that arrays are buffers is not in numpy's types
-        return ctypes.addressof(_START(memory))  # several times as fast as what follows
-    address: int = array.__array_interface__["data"][0]
-    return address

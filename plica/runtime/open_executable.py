@@ -65,7 +65,7 @@ def dims_of(of: Interface) -> tuple[Dim, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sized:
+class Sized:
     """What some sizes lead to: the dims, the ports of the outputs, and the workspace."""
 
     dims: array[int]
@@ -88,8 +88,8 @@ class OpenExecutable(Executable):
         self._sizes: Callable[[int, int], None] = _SIZES(sizes)
         self._dims = dims_of(interface)
         self._ranges = {name: (least, most) for name, least, most in interface.ranges}
-        self._known: OrderedDict[Shapes, _Sized] = OrderedDict()
-        self._rooms: list[Array] = []  # workspaces that no call is using
+        self._known: OrderedDict[Shapes, Sized] = OrderedDict()
+        self._rooms: list[tuple[int, Array]] = []  # workspaces no call is using, where they begin
         self._others: Callable[[], Executable] | None = None
         self._eager = False
         self._late = 0  # how often a call waited for the compiler
@@ -107,7 +107,9 @@ class OpenExecutable(Executable):
     def stats(self) -> Stats:
         """Calls of it, and of code for one size what that holds and how often it was made."""
         own, special = super().stats, [each.stats for each in tuple(self._special.values())]
-        held = sum(each.nbytes for each in tuple(self._rooms)) + sum(each.bytes for each in special)
+        held = sum(room.nbytes for _, room in tuple(self._rooms)) + sum(
+            each.bytes for each in special
+        )
         made = own.compilations + sum(each.compilations for each in special)
         return Stats(own.calls, made, own.bytes + held, self._late)
 
@@ -149,15 +151,33 @@ class OpenExecutable(Executable):
                 self._late += 1
             if special is not None:
                 return special(*args, **named)
+        sized = self.sized(shapes)
+        addresses = [address_of(each) for each in arrays]
+        outputs = self._rooms_for(sized.outputs, arrays, addresses, args, named)
+        self.run_sized(sized, addresses)
+        return outputs[0] if self._interface.single else tuple(outputs)
+
+    @property
+    def specialises(self) -> bool:
+        """Whether calls are, or may be, left to code for one size."""
+        return self._eager or bool(self._special)
+
+    def sized(self, shapes: Shapes) -> Sized:
+        """What the shapes of the inputs lead to; kept for those that come again."""
         if (sized := self._known.get(shapes)) is None:
             sized = self._sized(shapes)
             self._known[shapes] = sized
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)
-        outputs = self._rooms_for(sized.outputs, arrays, args, named)
+        return sized
+
+    def run_sized(self, sized: Sized, addresses: Sequence[int]) -> None:
+        """Run the code on memory for the inputs, then the outputs, of sizes that lead to `sized`.
+
+        Nothing else is checked, as by `run`.
+        """
         room = self._room(sized)
-        addresses = [address_of(each) for each in (*arrays, *outputs)]
-        last = (address_of(room), sized.dims.buffer_info()[0])
+        last = (room[0], sized.dims.buffer_info()[0])
         table = array("Q", [*addresses, *self._addresses, *last])
         try:
             code = self._main(table.buffer_info()[0])
@@ -165,9 +185,8 @@ class OpenExecutable(Executable):
             self._rooms.append(room)
         if code:
             raise self._failure(code)
-        return outputs[0] if self._interface.single else tuple(outputs)
 
-    def _sized(self, shapes: Shapes) -> _Sized:
+    def _sized(self, shapes: Shapes) -> Sized:
         """What the shapes of the inputs lead to; all that does not agree is refused."""
         dims = array("q", [shapes[each.port][each.axis] for each in self._dims])
         self._check_ranges(dims)
@@ -201,7 +220,7 @@ class OpenExecutable(Executable):
             raise InputError(wrong[0], *wrong[1:])
         if not 0 <= workspace < MOST:
             raise self._no_memory("less than 2**46 bytes", dims)
-        return _Sized(dims, tuple(outputs), workspace)
+        return Sized(dims, tuple(outputs), workspace)
 
     def _check_ranges(self, dims: array[int]) -> None:
         wrong = []
@@ -226,17 +245,18 @@ class OpenExecutable(Executable):
             Diagnostic("no-memory", message, None, expected, self._said(dims), hint)
         )
 
-    def _room(self, of: _Sized) -> Array:
+    def _room(self, of: Sized) -> tuple[int, Array]:
         """A workspace of this call's own; one that is too small is not kept."""
         try:
             found = self._rooms.pop()
         except IndexError:
             pass
         else:
-            if found.size >= of.workspace:
+            if found[1].size >= of.workspace:
                 return found
         try:
-            return aligned_array(of.workspace)
+            made = aligned_array(of.workspace)
+            return address_of(made), made
         except MemoryError:
             raise self._no_memory(f"{of.workspace} bytes of memory", of.dims) from None
 

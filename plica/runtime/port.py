@@ -27,11 +27,12 @@ x: Input 'x' has the wrong shape. [input-shape]
 
 from __future__ import annotations
 
+import ctypes
 import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -39,6 +40,23 @@ from plica.runtime.element import ELEMENTS
 from plica.runtime.error import Diagnostic, EvaluationError, Place, UnsupportedError
 
 Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is the port's
+
+LINE: Final = 64
+"""Bytes of a line of a cache: where vectors begin at a multiple, none is written to two lines."""
+
+LONG: Final = 1 << 15
+"""Results of so many bytes begin with a line; numpy's own begin 16 bytes after one, and vectors of
+64 bytes are then stored at half the speed.  For shorter ones finding the line takes longer."""
+
+_START: Final = (ctypes.c_char * 0).from_buffer
+_SHARED: Final = frozenset("?bBhHiIlLqQefd")
+"""The dtypes whose memory numpy shares with others, by its letters for them."""
+
+# Note [Words of an interface]
+# Numpy makes the words of an array's interface anew each time, and Python keeps all such words in
+# one table while they live.  Were they not kept here, every call would enter and remove some, and
+# every thread that then happens to rebuild the table would keep a megabyte of its own for it.
+_WORDS: Final = tuple(map(sys.intern, ("data", "descr", "shape", "strides", "typestr", "version")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +83,22 @@ class Port:
 
     def empty(self) -> Array:
         """A new array for the port, its elements not set."""
+        return self.placed()[0]
+
+    def placed(self) -> tuple[Array, int]:
+        """A new array for the port, and where it begins."""
+        size = math.prod(self.shape) * self.numpy.itemsize
         try:
-            return np.empty(self.shape, self.numpy)
+            if size < LONG:
+                made = np.empty(self.shape, self.numpy)
+                return made, address_of(made)
+            room = np.empty(size + LINE, np.uint8)
+            start = address_of(room)
+            skipped = -start % LINE
+            return np.ndarray(self.shape, self.numpy, room, skipped), start + skipped
         except (MemoryError, ValueError):  # numpy calls what no address can reach a bad value
             message = f"There is not enough memory for the output {self.name!r}."
-            need = f"{math.prod(self.shape) * self.numpy.itemsize} bytes"
+            need = f"{size} bytes"
             hint = "Run the model on smaller inputs."
             place = Place(node=self.name)
             wrong = Diagnostic("no-memory", message, place, need, self.type, hint)
@@ -142,6 +171,15 @@ class Port:
         return Diagnostic(code, f"Input {self.name!r} {what}.", place, expected, found)
 
 
+def address_of(array: Array) -> int:
+    """Where the elements of a contiguous array begin."""
+    if array.dtype.char in _SHARED and array.flags.writeable:
+        memory: Any = array  # that arrays are buffers is not in numpy's types
+        return ctypes.addressof(_START(memory))  # several times as fast as what follows
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
 def fits_float(value: bool | int | float) -> bool:
     """Whether a Python number can be rounded to a float: an integer beyond all of them cannot."""
     if isinstance(value, float):
@@ -167,13 +205,17 @@ class OpenPort(Port):
         """The port of an output of which the model does not say the element type."""
         return OpenPort(name, shape, "unknown", np.dtype(object))
 
-    def empty(self) -> Array:
+    def placed(self) -> tuple[Array, int]:
         """Refuse: there is no array of unknown size."""
         message = f"The sizes of {self.name!r} are only known when the model is called."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "sizes", self.type))
 
     def take(self, value: object) -> Array | Diagnostic:
         """The value as an array native code can read; its shape must fit what is known."""
+        if type(value) is np.ndarray and value.dtype is self.numpy and self.fits(value.shape):
+            flags = value.flags
+            if flags.c_contiguous and flags.aligned:
+                return value
         shape = value.shape if isinstance(value, np.ndarray) else _shape(value)
         if not (hasattr(value, "shape") or isinstance(value, bool | int | float)):
             return self._refuse("input-type", "is not a tensor", self.type, type(value).__name__)
@@ -184,9 +226,12 @@ class OpenPort(Port):
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether a shape has this number of axes, and the sizes that are known."""
-        return len(shape) == len(self.shape) and all(
-            isinstance(dim, str) or dim == size for dim, size in zip(self.shape, shape, strict=True)
-        )
+        if len(shape) != len(self.shape):
+            return False
+        for dim, size in zip(self.shape, shape, strict=True):
+            if dim != size and not isinstance(dim, str):
+                return False
+        return True
 
 
 def _shape(value: object) -> tuple[int, ...]:

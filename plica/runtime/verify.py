@@ -24,6 +24,7 @@ from plica.runtime.artefact import (
     ALIGNMENT,
     ENTRY,
     TRIPLE,
+    WASM,
     Artefact,
     StoredAllocation,
     from_members,
@@ -37,6 +38,7 @@ from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.follow import derivation_problems
 from plica.runtime.record import CompilationRecord
 from plica.runtime.staged.artefact import is_staged
+from plica.runtime.wasm.module import names_of
 
 ALLOWED: Final = re.compile(
     r"""mem(cpy|set|move)
@@ -51,6 +53,15 @@ ALLOWED: Final = re.compile(
     re.VERBOSE,
 )
 """What code may call."""
+
+TEXTS: Final = ("opencl", "webgpu", "emulated")
+"""Architectures whose code is a text, which the driver of a device compiles."""
+
+FUNCTION: Final = re.compile(
+    r"^(?:kernel void|fn|extern .C. __global__ void(?: __launch_bounds__\(\d+\))?)\s+(\w+)\(",
+    re.MULTILINE,
+)
+"""A function in such a text."""
 
 COPY: Final = "copy"
 """What is launched without a kernel on a GPU."""
@@ -214,6 +225,11 @@ def _code_problems(artefact: Artefact) -> Iterator[str]:
     defined: set[str] = set()
     wanted: dict[str, None] = {}
     for each in artefact.objects:
+        if machine == WASM:
+            names = names_of(each)
+            defined.update(names.exports)
+            wanted |= dict.fromkeys(name for _, name in names.imports)
+            continue
         head = header(each)
         if not machine.startswith(head.machine):
             yield f"The code is for {head.machine}, and the manifest says {machine}."
@@ -235,9 +251,14 @@ def _code_problems(artefact: Artefact) -> Iterator[str]:
 
 def device_problems(artefact: Artefact, device: DeviceProgram) -> Iterator[str]:
     """Code for something else than a GPU, without what is launched, and launches beside memory."""
-    if artefact.machine.triple != TRIPLE:
-        yield f"The launches are for a GPU, and the manifest says {artefact.machine.triple}."
-    defined = frozenset[str]().union(*map(device_code.functions, artefact.objects))
+    if artefact.machine.triple == TRIPLE:
+        defined = frozenset[str]().union(*map(device_code.functions, artefact.objects))
+    elif artefact.machine.architecture in TEXTS:
+        found = [FUNCTION.findall(each.decode("utf-8", "replace")) for each in artefact.objects]
+        defined = frozenset([name for names in found for name in names])
+    else:
+        yield f"The launches are for a device, and the manifest says {artefact.machine.triple}."
+        return
     for name in device.functions:
         if name not in defined:
             yield f"The code does not define {name}."

@@ -70,11 +70,15 @@ def online_softmax(of: Stages) -> Stages | None:
     every = [each for each in of.stages if isinstance(each, Each)]
     if len(every) != len(of.stages) or len(of.outputs) != 1:
         return None
-    inlined = _inlined(every)
+    inlined = folds_and_last(every)
     folds = [each for each in inlined if isinstance(each.value, sc.Reduce)]
-    if len(folds) != 4 or inlined[-1] is folds[-1] or len(inlined) != 5:
+    if len(folds) != 4:
         return None
     held, top, total, mixed = folds
+    if inlined[-1] is mixed:  # nothing follows
+        inlined.append(Each(mixed.out, mixed.axes, sc.Load(mixed.out, mixed.axes)))
+    if len(inlined) != 5:
+        return None
     if (product := _weighted(mixed, held)) is None:
         return None
     weight, value, key = product
@@ -93,7 +97,7 @@ def online_softmax(of: Stages) -> Stages | None:
     return _folded(of, (held, mixed, inlined[-1]), (score, value, key), after, (top.out, total.out))
 
 
-def _inlined(every: list[Each]) -> list[Each]:
+def folds_and_last(every: list[Each]) -> list[Each]:
     """The stages that reduce, and the last; others are put where they are read."""
     held: dict[sc.Buffer, Each] = {}
     found: list[Each] = []

@@ -52,7 +52,20 @@ def standing(courses: Sequence[Course], number: int) -> str:
     course = courses[number]
     best = course.best
     cost = "nothing works yet" if best is None or best.cost is None else duration(best.cost)
-    return f"{course.subject.task.name} ({number + 1} of {len(courses)}): {cost}"
+    whole = "".join(
+        [f"; all {duration(now)} of {duration(then)}" for then, now in together(courses)]
+    )
+    return f"{course.subject.task.name} ({number + 1} of {len(courses)}): {cost}{whole}"
+
+
+def together(courses: Sequence[Course]) -> list[tuple[float, float]]:
+    """What all kernels took at first and take now, each as often as it occurs; nothing as long as
+    one of them has not been timed."""
+    found = [(each.subject.task.weight, each.first, each.least) for each in courses]
+    pairs = [(weight * one, weight * two) for weight, one, two in found if one and two]
+    if len(pairs) < len(courses) or len(courses) < 2:
+        return []
+    return [(sum(each[0] for each in pairs), sum(each[1] for each in pairs))]
 
 
 def duration(seconds: float) -> str:

@@ -102,6 +102,17 @@ class Course:
         return self.winner or min(worked, key=lambda each: each.cost or 0.0, default=None)
 
     @property
+    def first(self) -> float | None:
+        """What the default costs, if it was timed."""
+        default = self.subject.space.default
+        return next((e.cost for e in self.observations if e.point == default), None)
+
+    @property
+    def least(self) -> float | None:
+        """What the fastest point costs."""
+        return None if self.best is None else self.best.cost
+
+    @property
     def curve(self) -> tuple[float | None, ...]:
         """The best cost after each trial."""
         found = list[float | None]()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,31 @@ def test_the_host_orders_as_the_interpreter_does(values: list[float]) -> None:
         found, wanted = EXES[program](x), plica.interpret(program, x)
         for mine, other in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(mine, other)
+
+
+HELD = plica.from_text("""
+@plica.function(dims="k")
+def main(x: Tensor[(3, 4), f32]) -> tuple[Tensor[("k",), f32], Tensor[(12, 1), i64], f32]:
+    whole = op.ravel(x) * 2.0
+    found = op.argwhere(whole > 1.0)
+    measure("k", found[1])
+    places = op.match_shape(op.slice(op.ravel(found[0]), (0,), ("k",)), ("k",))
+    some = op.take(whole, places)
+    return some, found[0], op.sum(some)
+""")
+
+
+def test_what_a_call_gave_stays_when_others_are_made_at_once() -> None:
+    exe = plica.compile(HELD, threads=1, effort="fast")
+    data = np.random.default_rng(3).random((40, 3, 4)).astype(np.float32)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(exe, data))
+    for x, (some, places, total) in zip(data, found, strict=True):
+        twice = x.ravel() * 2
+        np.testing.assert_array_equal(some, twice[twice > 1])
+        np.testing.assert_array_equal(places[: len(some), 0], np.flatnonzero(twice > 1))
+        np.testing.assert_allclose(total, some.sum(), rtol=1e-5)
+    assert exe.stats.calls == len(data)
 
 
 def test_it_prints_and_reads_back() -> None:

@@ -239,6 +239,22 @@ REFUSED: Final[dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any]]]] = {
         "shape-conflict", "nn.bitserial_dense", (tensor((1, 2), "u8"), tensor((1, 3), "u8")), {}
     ),
     "bitserial of floats": ("dtype-conflict", "nn.bitserial_dense", (f32(1, 2),) * 2, {}),
+    "packed bits": (
+        "bad-attribute", "nn.packed_dense",
+        (f32(1, 8), tensor((1, 1), "i32"), f32(1, 1), f32(1, 1)), {"bits": 3},
+    ),
+    "packed bytes": (
+        "dtype-conflict", "nn.packed_dense",
+        (f32(1, 8), tensor((1, 4), "u8"), f32(1, 1), f32(1, 1)), {},
+    ),
+    "packed groups": (
+        "shape-conflict", "nn.packed_dense",
+        (f32(1, 8), tensor((1, 1), "i32"), f32(1, 2), f32(1, 2)), {},
+    ),
+    "packed words": (
+        "shape-conflict", "nn.packed_dense",
+        (f32(1, 8), tensor((1, 2), "i32"), f32(1, 1), f32(1, 1)), {},
+    ),
     "space_to_batch blocks": ("shape-conflict", "nn.space_to_batch", (f32(1, 3),), {"block": 2}),
     "space_to_batch sides": (
         "bad-attribute", "nn.space_to_batch", (f32(1, 4),), {"block": 2, "sides": ((0, 0),) * 2}

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Sequence
 from fcntl import F_DUPFD_CLOEXEC, fcntl
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +31,9 @@ def installed() -> str | None:
 class Browser:
     """A page in a browser: opened, asked, looked at."""
 
-    def __init__(self, folder: Path, width: int = 1280, height: int = 900) -> None:
+    def __init__(
+        self, folder: Path, width: int = 1280, height: int = 900, flags: Sequence[str] = ()
+    ) -> None:
         path = installed()
         assert path is not None
         ours_in, out = os.pipe()
@@ -39,7 +42,7 @@ class Browser:
         theirs = [fcntl(each, F_DUPFD_CLOEXEC, 10) for each in (into, out)]
         words = [path, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
                  f"--user-data-dir={folder / 'home'}", f"--window-size={width},{height}",
-                 "--hide-scrollbars", "about:blank"]  # fmt: skip
+                 "--hide-scrollbars", *flags, "about:blank"]  # fmt: skip
         nowhere = [(os.POSIX_SPAWN_OPEN, each, os.devnull, os.O_WRONLY, 0) for each in (1, 2)]
         ends = [(os.POSIX_SPAWN_DUP2, end, at) for at, end in enumerate(theirs, 3)]
         self._process = os.posix_spawn(path, words, os.environ, file_actions=[*nowhere, *ends])

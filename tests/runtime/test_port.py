@@ -8,7 +8,7 @@ import pytest
 import plica
 from plica.runtime.element import ELEMENTS
 from plica.runtime.error import Diagnostic, EvaluationError
-from plica.runtime.port import Port
+from plica.runtime.port import LINE, LONG, Port, address_of
 
 
 @pytest.mark.parametrize("size", [1 << 48, 1 << 62])
@@ -17,6 +17,15 @@ def test_an_output_that_no_memory_holds_is_refused(size: int) -> None:
     with pytest.raises(EvaluationError, match="not enough memory for the output 'y'") as caught:
         port.empty()
     assert caught.value.code == "no-memory"
+
+
+@pytest.mark.parametrize("shape", [(), (0, 5), (3, 7), (1 << 13,), (129, 65)])
+def test_long_results_begin_with_a_line(shape: tuple[int, ...]) -> None:
+    made, address = Port("y", shape, "f32", np.dtype("float32")).placed()
+    assert (made.shape, made.dtype, address) == (shape, np.dtype("float32"), address_of(made))
+    assert made.flags.c_contiguous
+    assert made.flags.writeable
+    assert made.nbytes < LONG or address % LINE == 0
 
 
 def test_bf16_of_torch_is_taken_as_it_is() -> None:

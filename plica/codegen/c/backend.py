@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.codegen.backend import Backend, Texts
 from plica.codegen.c import toolchain
 from plica.codegen.c.assemble import emit_c, entry, text_of
+from plica.codegen.c.byte_dot import BYTE_DOT
 from plica.codegen.c.dialect import C99
 from plica.codegen.c.program import fold
-from plica.codegen.lower.page import GROUP, PLAN, SCHEDULE
+from plica.codegen.lower.page import BYTES, GROUP, PLAN, SCHEDULE
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.lower.scheduled import machine_of
 from plica.codegen.memory_plan import workspace_plan
@@ -31,11 +32,14 @@ from plica.runtime.executable import Executable
 from plica.runtime.load import executable
 from plica.schedule.default import Machine
 
+KERNEL_PASSES: Final = Pipeline((*LOWERING["cpu"], *LOWERING["gpu"].only("narrow")))
+"""Those of processors, and indices of 32 bits: a C compiler can't tell that they are enough."""
+
 PAGE: Final = Pipeline((
-    *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
+    *OPTIMISE.insert(BYTES, after="packs"),  # to-dataflow … remove-dead: good on any machine
     *GROUP,             # infer, resolve, decompose, fuse: operators become primitive functions
     SCHEDULE,           # primitive functions become kernels, in order
-    *LOWERING["cpu"],   # double-buffer … reuse: blocks become plain loops over flat buffers
+    *KERNEL_PASSES,     # double-buffer … narrow: blocks become plain loops over flat buffers
     PLAN,               # values have their place in the arena
     Pass("emit-c", "Kernels and the steps between them become one C file.", emit_c, kind="emit"),
 ))  # fmt: skip
@@ -72,14 +76,16 @@ def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) 
     return {"kernel": lambda: kernels(lowered().program), "c": lambda: text_of(lowered())}
 
 
-def _kernel_text(kernel: Kernel, target: CTarget) -> str:
+def kernel_text(kernel: Kernel, target: object) -> str:
+    """The C text of one lowered kernel."""
     program = program_of(kernel)
     return fold(program, workspace_plan(program))
 
 
-def _machine(target: CTarget) -> Machine:
+def generic_machine(target: object) -> Machine:
     """A processor of which nothing is known but that it has short vectors."""
-    return machine_of(Target("cpu", "generic", "generic", vector=128, registers=16))
+    known = machine_of(Target("cpu", "generic", "generic", vector=128, registers=16))
+    return evolve(known, dot=BYTE_DOT)
 
 
 BACKEND: Final = Backend(
@@ -89,9 +95,10 @@ BACKEND: Final = Backend(
     {"default": PAGE, "fast": PAGE, "max": PAGE},
     build,
     texts_of,
-    machine=_machine,
+    machine=generic_machine,
+    lowering=KERNEL_PASSES,
     dialect=C99,
-    encode=_kernel_text,
+    encode=kernel_text,
     here=lambda target: True,
     facts=toolchain.version,
     threaded=False,

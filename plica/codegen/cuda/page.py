@@ -21,16 +21,25 @@ from plica.rewrite.layout import channels_last
 from plica.rewrite.optimise import OPTIMISE
 from plica.rewrite.rule_pass import rules
 from plica.schedule.collapse import collapsed
-from plica.schedule.default.gpu.choose import chained
+from plica.schedule.default.gpu.choose import chained, streamed
+from plica.schedule.default.gpu.gate import gates_of
+from plica.schedule.default.gpu.machine import Gpu
 
 
 def is_chained(function: Function) -> bool:
     """Whether one kernel does two products and the softmax between them."""
-    return chained(collapsed(to_stages(function).stages, free=True)) is not None
+    whole = collapsed(to_stages(function).stages, free=True)
+    return chained(whole) is not None or streamed(whole, Gpu()) is not None
 
 
-TILED: Final = FusionLimits(tiles=True, chains=is_chained)
-"""Products read narrow floats as they lie, and softmax may stand between two in one kernel."""
+def is_gated(function: Function) -> bool:
+    """Whether one kernel does a product and what is made of its parts."""
+    return gates_of(collapsed(to_stages(function).stages, free=True)) is not None
+
+
+TILED: Final = FusionLimits(tiles=True, chains=is_chained, gates=is_gated)
+"""Products read narrow floats as they lie, softmax may stand between two in one kernel, and what is
+made of parts of one with it."""
 
 CHANNELS_LAST: Final = Pass(
     "channels-last", "Tiles read neighbouring channels at once.", channels_last

@@ -1,8 +1,9 @@
 """Registers of a warp: memory whose first axis is the number of a thread, and who reads it.
 
 A thread writes and reads its own registers by plain statements; those of the other three threads of
-a row are read by intrinsics (`plica.schedule.default.gpu.warp_meaning`), which shuffle them or hand
-them to tensor cores.  Anything else is refused.
+a row, or of all threads of a warp or of a part of it, are read by intrinsics
+(`plica.schedule.default.gpu.warp_meaning`), which shuffle them or hand them to tensor cores.
+Anything else is refused.
 """
 
 from __future__ import annotations
@@ -118,6 +119,44 @@ template <int ROWS>
 """,
 }
 
+_TYPES: Final = {"f32": "float", "f64": "double", "i32": "int", "i64": "long long"}
+_WORDS: Final = {
+    "sum": "{0} + {1}",
+    "prod": "{0} * {1}",
+    "max": "max({0}, {1})",
+    "min": "min({0}, {1})",
+}
+
+
+def _joined(word: str, dtype: str, left: str, right: str) -> str:
+    """Two values of a dtype joined; a nan among floats stays one."""
+    text = _WORDS[word].format(left, right)
+    return f"p_{word}_{dtype}{text[3:]}" if word in ("max", "min") and dtype[0] == "f" else text
+
+
+LANES: Final = {
+    f"p_lanes_{word}_{dtype}": f"""\
+template <int LANES, int COUNT>
+{_HEAD} void p_lanes_{word}_{dtype}({kind}* c, const {kind}* a) {{
+  const unsigned int all = LANES == 32 ? 0xffffffffu : (1u << LANES % 32) - 1;
+  const unsigned int mask = all << threadIdx.x % 32 / LANES * LANES;
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {{
+    {kind} b = a[i];
+#pragma unroll
+    for (int away = LANES / 2; away > 0; away /= 2) {{
+      const {kind} other = __shfl_xor_sync(mask, b, away);
+      b = {_joined(word, dtype, "b", "other")};
+    }}
+    c[i] = {_joined(word, dtype, "c[i]", "b")};
+  }}
+}}
+"""
+    for dtype, kind in _TYPES.items()
+    for word in _WORDS
+}
+"""Shuffles: each round joins what a thread has with what another, half as far away, has."""
+
 NEEDS: Final = {
     f"p_warp_mma_{kind}": (f"p_pack_pair_{kind}", "p_load_squares", f"p_multiply_squares_{kind}")
     for kind in KINDS
@@ -140,7 +179,7 @@ def in_registers(nest: Stmt) -> Stmt:
         if any(_numbers(place, lane) == [number(each) for each in range(WARP)] for lane in lanes):
             return
         message = f"Registers of a warp, {of.name}, are used by a thread that does not hold them."
-        raise refused(message, of.name, "the number of the thread, or of the first of four",
+        raise refused(message, of.name, "the number of the thread, or of the first of some",
                       str(place))  # fmt: skip
 
     def change(node: Term) -> Term:
@@ -152,8 +191,9 @@ def in_registers(nest: Stmt) -> Stmt:
                 mine(buffer, indices[0], lambda n: n)
                 return Store(own[buffer], indices[1:], value)
             case Region(buffer, starts, extents) if buffer in own:
-                several = known(extents[0]) == QUADS
-                mine(buffer, starts[0], (lambda n: n // QUADS * QUADS) if several else lambda n: n)
+                many = known(extents[0]) or 1
+                if known(starts[0]) != 0 or many != known(buffer.shape[0]):
+                    mine(buffer, starts[0], lambda n: n // many * many)
                 return Region(own[buffer], starts[1:], extents[1:])
             case Alloc(buffer, body) if buffer in own:
                 return Alloc(own[buffer], body)
@@ -167,13 +207,16 @@ def _numbers(place: Scalar, lane: ScalarVar) -> list[int | None]:
     return [known(valued(place, lane, each)) for each in range(WARP)]
 
 
-def rows(call: Invoke, values: Expressions, word: str) -> str:
-    """The call that joins what four threads hold of each row."""
+def rows(call: Invoke, values: Expressions, word: str, lanes: int) -> str:
+    """The call that joins what four threads hold of each row, or what some lanes hold."""
     *others, a, c = [each for each in call.operands if isinstance(each, Region)]
     count, whole = (_count(each) for each in (c, a))
     numbers = [count] if word == "row_sum" else [count, whole // count]
-    if word == "row_max":
-        values.help("p_max_f32")
+    dtype = c.buffer.dtype
+    if word.endswith(("max", "min")) and dtype.is_float:
+        values.help(f"p_{word[-3:]}_{dtype.name}")
+    if lanes:
+        numbers, word = [lanes, count], f"{word}_{dtype.name}"
     function = values.help(f"p_{word}")
     which = ", ".join(map(str, numbers))
     given = ", ".join([values.buffers[each.buffer] for each in (c, a, *others)])

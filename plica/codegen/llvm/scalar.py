@@ -55,8 +55,8 @@ def stored(value: str, of: DType, p: LlvmPlace) -> str:
 
 
 def multiply_add(terms: Sequence[str], of: DType, p: LlvmPlace) -> str:
-    """`a * b + c` of three terms, rounded once."""
-    return p.call(f"llvm.fma.{p.suffix(of)}", p.register(of), terms)
+    """`a * b + c` of three terms, rounded once where the machine does that in one instruction."""
+    return p.call(f"llvm.fmuladd.{p.suffix(of)}", p.register(of), terms)
 
 
 def _select(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:

@@ -117,6 +117,25 @@ def emit(text: str, target: Target, level: int = 2) -> bytes:
     return made
 
 
+def emit_static(text: str, target: Target, level: int = 2) -> bytes:
+    """The object file of LLVM text that a linker puts at one place, whatever machine it is for."""
+    machine = _machine(target, level=level, reloc="static")
+    made: bytes = machine.emit_object(_optimised(_laid(text, machine), machine, level))
+    return made
+
+
+def assembly_static(text: str, target: Target) -> str:
+    """The same as assembly."""
+    machine = _machine(target, reloc="static")
+    found: str = machine.emit_assembly(_optimised(_laid(text, machine), machine))
+    return found
+
+
+def _laid(text: str, machine: Any) -> str:
+    """The text for a machine whose addresses are not those of this one: LLVM counts bytes by it."""
+    return f'target datalayout = "{machine.target_data}"\n{text}'
+
+
 def cross(text: str, target: Target) -> bytes:
     """The object file of LLVM text for another machine, made in a process that may fail."""
     code, said, made = apart(text, target, "emit")
@@ -226,7 +245,7 @@ def _few_passes() -> Any:
 
 
 @lru_cache(maxsize=16)
-def _machine(target: Target, jit: bool = False, level: int = 2) -> Any:
+def _machine(target: Target, jit: bool = False, level: int = 2, reloc: str = "pic") -> Any:
     """LLVM's machine; code that is linked lies together, code of the engine anywhere."""
     _prepare()
     if target.triple != binding.get_process_triple():
@@ -235,7 +254,7 @@ def _machine(target: Target, jit: bool = False, level: int = 2) -> Any:
         cpu=target.cpu,
         features=",".join(target.features),
         opt=level,
-        reloc="pic",
+        reloc=reloc,
         codemodel="jitdefault" if jit else "small",
         jit=jit,
         abiname="lp64d" if target.architecture == "riscv64" and target.has("d") else "",

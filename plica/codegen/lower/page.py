@@ -29,7 +29,7 @@ from plica.ir.type.infer import infer
 from plica.rewrite.fuse import FusionLimits, fuse
 from plica.rewrite.graph import find_pass
 from plica.rewrite.pack import Pack
-from plica.rewrite.packs.byte_product import BYTE_PRODUCTS
+from plica.rewrite.packs.byte_product import BYTE_PRODUCTS, few_bits_for
 from plica.rewrite.packs.winograd import Costs, winograd_for
 from plica.rewrite.rule_pass import Setting, rules
 from plica.runtime.late import late
@@ -51,12 +51,16 @@ def winograd_on(setting: Setting) -> Sequence[Pack]:
 
 
 def bytes_on(setting: Setting) -> Sequence[Pack]:
-    """Products of bytes as such, where the processor that the job is for has an instruction."""
+    """Products of bytes as such, where the processor that the job is for has an instruction; those
+    of floats by few bits."""
     machine = setting.machine if isinstance(setting, Job) else None
-    return (BYTE_PRODUCTS,) if isinstance(machine, Machine) and machine.dot is not None else ()
+    if not isinstance(machine, Machine):
+        return ()
+    few = few_bits_for(machine.cache(2))
+    return (few,) if machine.dot is None else (BYTE_PRODUCTS, few)
 
 
-BYTES: Final = rules("bytes", "Products of bytes are made of the bytes themselves.", bytes_on)
+BYTES: Final = rules("bytes", "Products of few bits are made of the bits themselves.", bytes_on)
 """What must see how a model restores bytes, before constants are computed."""
 
 WIDE: Final = Pipeline((

@@ -11,7 +11,8 @@
 The part in the middle, where most iterations are, asks no guard that the cut is about.  A guard
 `i == 0`, such as the init of a reduction, cuts off the first iteration.  Outer loops come first,
 so the inner ones of the middle part have nothing left to cut.  A loop with the annotation
-`cut_choices` is cut at the conditions of choices between values as well.
+`cut_choices` is cut at the conditions of choices between values as well.  A loop that cores share
+stays one, so that none waits for another's part: its body is the one for the part of an iteration.
 
 Law: the kernel means the same.  Loops over vectors and threads are not cut: their extents matter.
 Nor are loops that choose among registers of a thread: those are written out, with their guards.
@@ -70,8 +71,8 @@ def partition(kernel: st.Kernel) -> st.Kernel:
             cut = _cut(stmt, context) if len(pieces) < 3 * MOST else None
             if cut is not None:
                 parts = _parts(stmt, cut)
-                pieces.update(parts)
-                stmt = st.Seq(parts)
+                stmt = _chosen_part(stmt, parts) if stmt.kind == "parallel" else _cut_apart(parts)
+                pieces.update(stmt.stmts if isinstance(stmt, st.Seq) else (stmt,))
         return stmt, contexts(stmt, context)
 
     def up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], context: Context) -> st.Stmt:
@@ -109,21 +110,55 @@ class LoopCut:
     after: dict[sc.Scalar, sc.Scalar]
 
 
-def _parts(loop: st.For, cut: LoopCut) -> tuple[st.Stmt, ...]:
-    found: list[st.Stmt] = []
+@frozen(eq=False)
+class LoopPart:
+    """The iterations of a loop from `start` to `stop`, and what its body is there."""
+
+    loop: st.For
+    start: sc.Scalar
+    stop: sc.Scalar
+    body: st.Stmt
+
+
+def _parts(loop: st.For, cut: LoopCut) -> list[LoopPart]:
+    found: list[LoopPart] = []
     for start, stop, settled in (
         (sc.index(0), cut.start, cut.before),
         (cut.start, cut.stop, cut.settled),
         (cut.stop, loop.extent, cut.after),
     ):
-        extent = simple(stop - start)
-        count = known(extent)
+        count = known(simple(stop - start))
         if count is None or count > 0:
             body = mapped(loop.body, partial(_settle, settled=settled)) if settled else loop.body
-            here = body if known(start) == 0 else substitute(body, {loop.var: loop.var + start})
-            notes = st.annotated(loop.annotations, cut_choices=None)
-            found.append(st.For(loop.var, extent, loop.kind, here, notes))
-    return tuple(found)
+            found.append(LoopPart(loop, start, stop, body))
+    return found
+
+
+def _cut_apart(parts: Sequence[LoopPart]) -> st.Seq:
+    """A loop for each part."""
+    found: list[st.Stmt] = []
+    for each in parts:
+        loop, body = each.loop, each.body
+        if known(each.start) != 0:
+            body = substitute(body, {loop.var: loop.var + each.start})
+        notes = st.annotated(loop.annotations, cut_choices=None)
+        extent = simple(each.stop - each.start)
+        found.append(st.For(loop.var, extent, loop.kind, body, notes))
+    return st.Seq(tuple(found))
+
+
+def _chosen_part(loop: st.For, parts: Sequence[LoopPart]) -> st.For:
+    """The loop, each iteration of which is that of the part it belongs to."""
+
+    def within(part: LoopPart) -> st.Stmt:
+        alone = known(simple(part.stop - part.start)) == 1
+        return substitute(part.body, {loop.var: part.start}) if alone else part.body
+
+    body = within(parts[-1])
+    for each in reversed(parts[:-1]):
+        body = st.Branch(sc.Lt(loop.var, each.stop), within(each), body)
+    notes = st.annotated(loop.annotations, cut_choices=None)
+    return st.For(loop.var, loop.extent, loop.kind, body, notes)
 
 
 def _settle(stmt: st.Stmt, settled: dict[sc.Scalar, sc.Scalar]) -> st.Stmt:
@@ -224,13 +259,15 @@ def _guards(
     """The conditions inside a loop that depend on it, what is known there, variables inside."""
     seen: set[tuple[st.Stmt, Context]] = set()
     choices = dict(loop.annotations).get("cut_choices") is True
+    if not choices and not any(isinstance(each, st.Branch) for each in st.statements(loop.body)):
+        return
     around = contexts(loop, context)[0]
     stack: list[tuple[st.Stmt, Context, frozenset[sc.ScalarVar]]] = [
         (loop.body, around, frozenset())
     ]
     while stack:
         stmt, here, inner = stack.pop()
-        if (stmt, here) in seen:
+        if (stmt, here) in seen or loop.var not in free_vars(stmt):
             continue
         seen.add((stmt, here))
         conditions = [stmt.condition] if isinstance(stmt, st.Branch) else []

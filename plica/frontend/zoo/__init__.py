@@ -17,6 +17,7 @@ from plica.frontend.zoo.attention import transformer
 from plica.frontend.zoo.connected import densenet
 from plica.frontend.zoo.count import macs, parameters
 from plica.frontend.zoo.generator import dcgan
+from plica.frontend.zoo.keyword import ds_cnn
 from plica.frontend.zoo.mobile import mobilenet
 from plica.frontend.zoo.parallel import inception
 from plica.frontend.zoo.perceptron import mlp
@@ -27,8 +28,8 @@ from plica.frontend.zoo.squeezed import squeezenet
 from plica.ir.graph.module import Module
 
 __all__ = [
-    "NETWORKS", "dcgan", "densenet", "dqn", "inception", "lstm_lm", "lstm_weights", "macs", "mlp",
-    "mobilenet", "parameters", "resnet", "squeezenet", "transformer", "vgg",
+    "NETWORKS", "dcgan", "densenet", "dqn", "ds_cnn", "inception", "lstm_lm", "lstm_weights",
+    "macs", "mlp", "mobilenet", "parameters", "resnet", "squeezenet", "transformer", "vgg",
 ]  # fmt: skip
 
 # fmt: off

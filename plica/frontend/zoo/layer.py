@@ -104,7 +104,9 @@ class Layers:
         mean, variance = self.vector(size), self.vector(size, 0.5, 1.5)
         return apply("nn.batch_norm", x, gamma, beta, mean, variance)
 
-    def conv_normed(self, x: Expr, out: int, kernel: int, stride: int = 1, groups: int = 1) -> Expr:
+    def conv_normed(
+        self, x: Expr, out: int, kernel: int | tuple[int, int], stride: int = 1, groups: int = 1
+    ) -> Expr:
         """A convolution without a bias, and its batch normalisation."""
         return self.normed(self.conv(x, out, kernel, stride, groups))
 

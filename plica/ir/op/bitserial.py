@@ -4,6 +4,11 @@ A plane of x and a plane of the weight count where both have a 1.  Where the wei
 its zeros count as -1: a weight w of b bits then stands for 2 w - (2^b - 1).  Summed with their
 powers of two, the planes are a product of whole numbers in i32, which is how it is computed.
 
+`nn.packed_dense` multiplies floats by a weight of 2, 4 or 8 bits, several numbers to a word of 32
+bits, the lowest first.  Each row has a scale and a zero point for each of its groups of columns:
+
+    y[n] = sum over k of x[k] * (number(weight[n], k) - zero[n, k // group]) * scale[n, k // group]
+
 >>> from plica.ir.type.term import tensor
 >>> how = {"activation_bits": 2, "weight_bits": 1, "unipolar": True}
 >>> str(bitserial_dense.relation(how, tensor((2, 8), "u8"), tensor((3, 8), "u8")))
@@ -14,14 +19,17 @@ from __future__ import annotations
 
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Mismatch, Operator, Values
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.tensor import Compute, compute, reduce
 from plica.ir.op.attribute import attribute, flag, positive
 from plica.ir.op.comparison import bitwise_and
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import cast, multiply, subtract
 from plica.ir.op.linear import dense
-from plica.ir.op.record import composite, scalar
-from plica.ir.op.relation import INTEGER, refuse
-from plica.ir.type.dtype import i32
+from plica.ir.op.record import as_dtype, composite, primitive, scalar
+from plica.ir.op.relation import INTEGER, rank_at_least, rank_is, refuse, same
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32, i32, u8
 from plica.ir.type.term import TensorType
 
 MOST_BITS = 8
@@ -74,3 +82,71 @@ bitserial_dense = _derived(
 bitserial_conv = _derived(
     "nn.bitserial_conv", conv, "nn.conv of the low bits of whole numbers, in i32."
 )
+
+# --- weights of few bits --------------------------------------------------------------------------
+
+WORD = 32
+"""Bits of a word that holds several numbers of a weight."""
+
+
+def _packed_rule(
+    attrs: Values, x: TensorType, weight: TensorType, scale: TensorType, zero: TensorType
+) -> TensorType:
+    name, bits = "nn.packed_dense", attrs["bits"]
+    if bits not in (2, 4, 8):
+        refuse("bad-attribute", f"{name} takes weights of some bits.", "2, 4 or 8", str(bits))
+    for what, each, wanted in (
+        ("x", x, (f32,)), ("words", weight, (i32,)), ("scales", scale, (f32,)),
+        ("zero points", zero, (u8, f32)),
+    ):  # fmt: skip
+        if each.dtype not in wanted:
+            expected = " or ".join(map(str, wanted))
+            refuse("dtype-conflict", f"{name} takes {what} of a dtype.", expected, str(each.dtype))
+    rank_at_least(name, x, 1)
+    for what, each in (("the weight", weight), ("scales", scale), ("zero points", zero)):
+        rank_is(name, what, each, 2)
+        same(name, "rows", each.shape[0], weight.shape[0])
+    same(name, "groups", zero.shape[1], scale.shape[1])
+    depth, held, groups = (known(n) for n in (x.shape[-1], weight.shape[1], scale.shape[1]))
+    if not depth or not groups or depth % groups or depth // groups * bits % WORD:
+        expected = f"groups of whole words that make up {x.shape[-1]}"
+        refuse("shape-conflict", f"{name} has groups of equal size.", expected, str(groups))
+    if held != depth * bits // WORD:
+        expected = str(depth * bits // WORD)
+        refuse("shape-conflict", f"{name} has the words of all columns.", expected, str(held))
+    return TensorType((*x.shape[:-1], weight.shape[0]), f32)
+
+
+def _packed_body(  # noqa: PLR0917  # as the operator has them
+    attrs: Values,
+    out: TensorType,
+    x: sc.Buffer,
+    weight: sc.Buffer,
+    scale: sc.Buffer,
+    zero: sc.Buffer,
+) -> Compute:
+    bits, groups = attrs["bits"], known(scale.shape[1]) or 1
+    group, several = (known(x.shape[-1]) or 0) // groups, WORD // attrs["bits"]
+
+    def element(*axes: sc.Scalar) -> sc.Scalar:
+        *rows, n = axes
+
+        def term(g: sc.Scalar, h: sc.Scalar, p: sc.Scalar) -> sc.Scalar:
+            word = weight[n, g * (group // several) + h]
+            moved = sc.ShiftRight(word, sc.Cast(p, i32) * sc.Lit(bits, i32))
+            number = sc.Cast(sc.BitAnd(moved, sc.Lit(2**bits - 1, i32)), f32)
+            value = sc.Mul(sc.Sub(number, as_dtype(zero[n, g], f32)), scale[n, g])
+            return sc.Mul(x[(*rows, g * group + h * several + p)], value)
+
+        sizes = [sc.index(size) for size in (groups, group // several, several)]
+        return reduce("sum", sizes, term, runs="box")
+
+    return compute((x, weight, scale, zero), out.shape, element)
+
+
+packed_dense = primitive(
+    "nn.packed_dense", ("x", "weight", "scale", "zero"), _packed_rule, _packed_body,
+    "nn.dense by a weight of 2, 4 or 8 bits, several in a word, each less the zero point of its"
+    " group and in its scale.",
+    attributes=(attribute("bits", positive, 4),), like=(),
+)  # fmt: skip

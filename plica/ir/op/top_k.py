@@ -22,11 +22,12 @@ from plica.ir.graph.expression import Expr, Tuple
 from plica.ir.graph.operator import Values
 from plica.ir.loop.scalar import index
 from plica.ir.op.attribute import AXIS, attribute, flag, natural
-from plica.ir.op.comparison import equal, less, logical_and, logical_or
+from plica.ir.op.comparison import equal, less, less_equal, logical_and, logical_or
 from plica.ir.op.create import iota, iota_like
 from plica.ir.op.cut import slice_
-from plica.ir.op.elementwise import add, cast, isnan, multiply
+from plica.ir.op.elementwise import add, cast, isnan, multiply, subtract
 from plica.ir.op.index import take_along_axis, where
+from plica.ir.op.join import concat
 from plica.ir.op.order import ZERO, sorted_places
 from plica.ir.op.pad import pad
 from plica.ir.op.record import composite, scalar, tensor_of, tuple_of
@@ -35,13 +36,22 @@ from plica.ir.op.relation import BOOL, NUMBER, axis_of, refuse
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape, transpose
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import bool_, i32, i64, u8
+from plica.ir.type.dtype import DType, bool_, i32, i64, u8
 from plica.ir.type.term import TensorType, TupleType
+
+_LANES: Final = 16
+"""Comparisons that most processors do at once, or two at a time."""
+
+_TURN: Final = 64
+"""To end a turn, in which one is found among all, takes as long as to compare so many keys."""
+
+_TURNED: Final = 4096
+"""For so many keys turns after the first are not worth choosing blocks."""
 
 _COUNTED: Final = 64
 """So many keys, or fewer, are brought into order by comparing each with each."""
 
-_MOST_COUNTED: Final = 1024
+_MOST_COUNTED: Final = 640
 """So many are, where many of them are wanted."""
 
 
@@ -85,6 +95,8 @@ def _greatest(keys: Expr, k: int, largest: bool) -> Expr:
     of = tensor_of(keys)
     size = known(of.shape[-1])
     assert size is not None  # its rule asks for that
+    if 0 < size < _APART and _turns_pay(size, k):
+        return _by_turns(keys, k, largest)
     if 0 < size <= max(_COUNTED, min(_MOST_COUNTED, _EACH * k)):
         return _by_counting(keys, iota_like(keys, axis=-1), k, largest)
     # The least of a block that has a nan would be one, which is the greatest of all.
@@ -93,12 +105,16 @@ def _greatest(keys: Expr, k: int, largest: bool) -> Expr:
         return slice_(sorted_places(keys, largest), (0,), (k,), axes=(-1,))
     width = max(4, min(64, math.isqrt(size // k)))
     count = -(-size // width)
-    least = of.dtype.bounds[0 if largest else 1] if not of.dtype.is_float else -math.inf
+    least = _least(of.dtype, largest)
     room = ((0, 0),) * (len(of.shape) - 1)
     rows = (*of.shape[:-1], index(count), index(width))
     blocks = reshape(pad(keys, (*room, (0, count * width - size)), constant_values=least), rows)
     best = _greatest((max_ if largest else min_)(blocks, axis=(-1,)), k, largest)
-    chosen = expand_dims(_by_counting(best, best, k, largest=False), (-1,))  # in their own order
+    if k <= _MOST_COUNTED:
+        first = _by_counting(best, best, k, largest=False)  # in their own order
+    else:
+        first = take_along_axis(best, sorted_places(best, False), axis=-1, mode="clip")
+    chosen = expand_dims(first, (-1,))
     few, own = (*of.shape[:-1], index(k * width)), (*of.shape[:-1], index(k), index(width))
     taken = take_along_axis(blocks, broadcast_to(chosen, own), axis=-2, mode="clip")
     offsets = add(multiply(chosen, scalar(width, i64)), iota((width,)))
@@ -106,17 +122,65 @@ def _greatest(keys: Expr, k: int, largest: bool) -> Expr:
     return take_along_axis(reshape(offsets, few), among, axis=-1, mode="clip")
 
 
+def _turns_pay(size: int, k: int) -> bool:
+    """Whether to find k one after another is less work than to count for all, or to choose blocks.
+
+    A turn compares each with two others, counting with all: in two instructions where a turn has
+    five.
+    """
+    counting = 2 * size * -(-size // _LANES) * _LANES
+    return (k - 1) * size <= _TURNED and 5 * k * (size + _TURN) < counting
+
+
+def _by_turns(keys: Expr, k: int, largest: bool) -> Expr:
+    """The places of the k greatest (or least), each the first of those behind the one before it."""
+    extreme, of = (max_ if largest else min_), tensor_of(keys).dtype
+    last = scalar(_least(of, largest), of)
+    nowhere = scalar(i32.bounds[1], i32)
+    keys, ties = _without_nan(keys, cast(iota_like(keys, axis=-1), i32), largest)
+    found: list[Expr] = []
+    behind: Expr | None = None
+    for _ in range(k):
+        left = keys if behind is None else where(behind, keys, last)
+        best = extreme(left, axis=(-1,), keepdims=True)
+        hit = equal(keys, best)
+        if behind is not None:
+            hit = logical_and(hit, behind)
+        tie = min_(where(hit, ties, nowhere), axis=(-1,), keepdims=True)
+        found.append(tie)
+        beyond = less(keys, best) if largest else less(best, keys)
+        behind = logical_or(beyond, logical_and(equal(keys, best), less(tie, ties)))
+    whole = found[0] if k == 1 else concat(tuple(found), axis=-1)
+    if of.is_float:
+        apart = scalar(_APART, i32)
+        is_nan = less(whole, scalar(0, i32)) if largest else less_equal(apart, whole)
+        whole = where(is_nan, (add if largest else subtract)(whole, apart), whole)
+    return cast(whole, i64)
+
+
+def _least(of: DType, largest: bool) -> float:
+    """What comes behind everything else, or with it."""
+    if of.is_float:
+        return -math.inf if largest else math.inf
+    return of.bounds[0 if largest else 1]
+
+
+def _without_nan(keys: Expr, ties: Expr, largest: bool) -> tuple[Expr, Expr]:
+    """Keys in which a nan is infinite, and ties that put it before all that are, or behind them."""
+    of = tensor_of(keys).dtype
+    if not of.is_float:
+        return keys, ties
+    none = isnan(keys)
+    apart = scalar(-_APART if largest else _APART, i32)
+    return where(none, scalar(math.inf, of), keys), where(none, add(ties, apart), ties)
+
+
 def _by_counting(keys: Expr, places: Expr, k: int, largest: bool) -> Expr:
     """The places that come with the k greatest (or least) keys: each counts those before it.
 
     A nan counts as infinite, and goes before all that are, or behind them.
     """
-    ties = cast(places, i32)
-    if tensor_of(keys).dtype.is_float:
-        none = isnan(keys)
-        apart = scalar(-_APART if largest else _APART, i32)
-        ties = where(none, add(ties, apart), ties)
-        keys = where(none, scalar(math.inf, tensor_of(keys).dtype), keys)
+    keys, ties = _without_nan(keys, cast(places, i32), largest)
     mine, other = expand_dims(keys, (-2,)), expand_dims(keys, (-1,))
     beyond = less(mine, other) if largest else less(other, mine)
     earlier = less(expand_dims(ties, (-1,)), expand_dims(ties, (-2,)))

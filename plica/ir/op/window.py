@@ -40,14 +40,14 @@ class Window:
 
     def count(self, name: str, size: Scalar, kernel: Scalar, ceil: bool = False) -> Scalar:
         """How many windows fit; with `ceil` the last may hang over, but not begin, outside."""
+        hangs = self.stride - 1 if ceil else 0
         padded = plus(size, self.before + self.after)
-        room = normal_dim(padded - self.reach(kernel))
+        room = normal_dim(plus(padded, hangs) - self.reach(kernel))
         if (known(room) or 0) < 0 or known(kernel) == 0:
             message = f"{name}: the window does not fit into the padded axis."
             refuse("shape-conflict", message, shown((padded,)), shown((self.reach(kernel),)))
         need(room)
-        extra = self.stride - 1 if ceil else 0
-        windows = plus(normal_dim(plus(room, extra) // self.stride), 1)
+        windows = plus(normal_dim(room // self.stride), 1)
         if not ceil:
             return normal_dim(windows)
         begin_inside = plus(normal_dim(plus(size, self.before - 1) // self.stride), 1)

@@ -31,10 +31,10 @@ def with_chains(decisions: Decisions, is_wanted: Callable[[Group], bool]) -> Dec
     place = {node: number for number, node in enumerate(decisions.order)}
     for node in reversed(decisions.order):
         last = groups.get(node)
-        if last is None or last.sink is not node or not _is_product(last):
+        if last is None or last.sink is not node or not is_product(last):
             continue
         between = _before(last, decisions, groups, lambda each: bool(each.stages))
-        first = None if between is None else _before(between, decisions, groups, _is_product)
+        first = None if between is None else _before(between, decisions, groups, is_product)
         if between is None or first is None:
             continue
         whole = Group(last.sink, last.of, is_closed=True)
@@ -52,7 +52,7 @@ def with_chains(decisions: Decisions, is_wanted: Callable[[Group], bool]) -> Dec
     return Decisions(decisions.order, decisions.users, groups, verdicts)
 
 
-def _is_product(group: Group) -> bool:
+def is_product(group: Group) -> bool:
     """Whether a group is a product with what comes before and after it."""
     if group.stages or group.anchor is None or group.anchor_kind != PRODUCT:
         return False

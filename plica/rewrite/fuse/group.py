@@ -41,8 +41,10 @@ from plica.runtime.late import late
 
 if TYPE_CHECKING:
     from plica.rewrite.fuse.chain import with_chains
+    from plica.rewrite.fuse.gate import with_gates
 else:
     with_chains = late("plica.rewrite.fuse.chain:with_chains")
+    with_gates = late("plica.rewrite.fuse.gate:with_gates")
 
 PRIMITIVE: Final[Attrs] = (("primitive", True),)
 
@@ -60,8 +62,9 @@ def fuse(module: Module, limits: FusionLimits = USUAL) -> Module:
         if is_primitive(function):
             return function
         decisions = with_rows(decide(function.body, limits))
-        if (is_wanted := limits.chains) is not None:
-            decisions = with_chains(decisions, lambda group: is_wanted(called(group)[0]))
+        for join, is_wanted in ((with_chains, limits.chains), (with_gates, limits.gates)):
+            if is_wanted is not None:
+                decisions = join(decisions, lambda group, ask=is_wanted: ask(called(group)[0]))  # type: ignore[misc]  # a default binds what is asked
         return attrs.evolve(function, body=_written(function.body, decisions))
 
     return map_functions(known, write)

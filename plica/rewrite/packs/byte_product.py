@@ -1,12 +1,19 @@
-"""Byte products: matrices of restored bytes are multiplied as the integers they are.
+"""Byte products: matrices of restored bytes are multiplied as the integers they are, and weights of
+few bits stay what they are.
 
     before:  matmul(cast(cast(q, i32) - z, f32) * s, cast(cast(w, i32) - y, f32) * t)
-    after:   cast(matmul(cast(q, i32) - z, w - y), f32) * (s * t)
+    after:   cast(matmul(cast(q, i32) - z, w - y), f32) * (s * t)          the same for nn.conv
 
 Models say so that were quantised between floats, of constants w.  Sums of products of bytes are
 exact in i32, and a processor with an instruction for them adds four at once.
 
-Measure: each rule removes a product of floats.
+Where floats are multiplied by restored integers, a few rows at a time, the weight is read once and
+used little: what it takes to read decides (`few_bits_for`).
+
+    before:  matmul(x, cast(w - z, f32) * t)        w constant, t and z one for a group of a column
+    after:   nn.packed_dense(x, words of w, t, z)
+
+Measure: each rule removes a product of floats, or a restored weight.
 
 >>> [rule.name for rule in BYTE_PRODUCTS][:2]
 ['byte-product', 'byte-product-at-zero']
@@ -14,20 +21,28 @@ Measure: each rule removes a product of floats.
 
 from __future__ import annotations
 
+from functools import lru_cache
+from math import prod
 from typing import Any, Final
 
 import numpy as np
 
-from plica.ir.graph.expression import Expr, const
+from plica.ir.graph.expression import Apply, Expr, const
+from plica.ir.loop.scalar import index
+from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import cast, multiply, subtract
-from plica.ir.op.linear import matmul
-from plica.ir.type.dtype import f32, i8, i32, u8
-from plica.rewrite.closed import closed, value_of
-from plica.rewrite.contract import reassociates
+from plica.ir.op.linear import dense, matmul
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType, f32, i8, i32, u8
+from plica.ir.type.infer import type_of
+from plica.ir.type.term import TensorType
+from plica.rewrite.closed import closed, is_closed, value_anew, value_of
+from plica.rewrite.contract import approx, reassociates
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
-from plica.rewrite.pattern import hole
+from plica.rewrite.packs.word import op
+from plica.rewrite.pattern import hole, holes
 
 Array = np.ndarray[Any, Any]
 
@@ -42,6 +57,7 @@ SHALLOWEST: Final = 16
 
 q: Any = hole("q", dtypes=(i8, u8))
 w: Any = hole("w", constant=True, dtypes=(i8, u8), rank=2)
+v: Any = hole("w", constant=True, dtypes=(i8, u8), rank=(3, 4, 5))
 s, t = closed("s", dtypes=f32), closed("t", dtypes=f32)
 z, y = closed("z", dtypes=i32), closed("y", dtypes=i32)
 
@@ -62,12 +78,16 @@ def _scales(m: PatternMatch) -> Array | None:
     left, right = value_of(m.s), value_of(m.t)
     if left is None or right is None or left.size != 1 or not (_is_tame(left) and _is_tame(right)):
         return None
-    columns = m.w.numpy().shape[1]
+    shape = m.w.numpy().shape
     if right.size == 1:
         return np.asarray(right.reshape(()) * left.reshape(()), np.float32)
-    if right.shape[-1:] != (columns,) or right.size != columns:
+    if len(shape) == 2:  # columns of a matrix, channels of a window
+        found, places = right.shape[-1:], shape[1:]
+    else:
+        found, places = right.shape[-len(shape) :][:1], (shape[0], *(1,) * (len(shape) - 2))
+    if found != places[:1] or right.size != places[0]:
         return None  # a scale for each row would stay inside of the sum
-    return np.asarray(right.reshape(columns) * left.reshape(()), np.float32)
+    return np.asarray(right.reshape(places) * left.reshape(()), np.float32)
 
 
 def _weight(m: PatternMatch) -> Array | None:
@@ -81,7 +101,8 @@ def _weight(m: PatternMatch) -> Array | None:
         found = found - zero
     low, high = i8.bounds
     fits = found.size and low <= found.min() and found.max() <= high
-    return found if fits and SHALLOWEST <= found.shape[0] <= DEEPEST else None
+    depth = len(found) if found.ndim == 2 else prod(found.shape[1:])
+    return found if fits and SHALLOWEST <= depth <= DEEPEST else None
 
 
 def in_integers(m: PatternMatch) -> Expr | None:
@@ -95,12 +116,18 @@ def in_integers(m: PatternMatch) -> Expr | None:
         if zero is None or abs(zero) > max(map(abs, u8.bounds)):
             return None
         data = subtract(data, const(int(zero), i32))
-    whole = cast(matmul(data, const(weight, i32)), f32)
-    return multiply(whole, const(scales, f32))
+    if weight.ndim == 2:
+        sums = matmul(data, const(weight, i32))
+    else:
+        window = {name: m[name] for name in ("strides", "padding", "dilation")}
+        sums = conv(data, const(weight, i32), **window)
+    return multiply(cast(sums, f32), const(scales, f32))
 
 
 moved, at_zero = cast(cast(q, i32) - z, f32) * s, cast(q, f32) * s
 by, by_zero = cast(cast(w, i32) - y, f32) * t, cast(w, f32) * t
+over, over_zero = cast(cast(v, i32) - y, f32) * t, cast(v, f32) * t
+window = holes("strides padding dilation")
 
 # fmt: off
 BYTE_PRODUCTS: Final[Pack] = pack(
@@ -109,7 +136,190 @@ BYTE_PRODUCTS: Final[Pack] = pack(
     rule("byte-product-at-zero",  matmul(at_zero, by),      in_integers, float=reassociates),
     rule("byte-product-of-bytes", matmul(moved, by_zero),   in_integers, float=reassociates),
     rule("byte-product-all-zero", matmul(at_zero, by_zero), in_integers, float=reassociates),
+    rule("byte-window",           conv(moved, over, *window, 1),
+         in_integers, float=reassociates),
+    rule("byte-window-at-zero",   conv(at_zero, over, *window, 1),
+         in_integers, float=reassociates),
+    rule("byte-window-of-bytes",  conv(moved, over_zero, *window, 1),
+         in_integers, float=reassociates),
+    rule("byte-window-all-zero",  conv(at_zero, over_zero, *window, 1),
+         in_integers, float=reassociates),
     version="1",
     doc="Matrices of restored bytes are multiplied as integers.",
 )
 # fmt: on
+
+
+# --- weights of few bits --------------------------------------------------------------------------
+
+FEW_ROWS: Final = 8
+"""Rows for which numbers are widened anew: by then their products take longer than that."""
+
+WORD: Final = 32
+GROUPS: Final = (16, 32, 64, 128, 256, 512)
+"""Sizes of groups that are looked for where scales do not tell theirs."""
+
+MOVED: Final = ("transpose", "reshape", "slice")
+(x,) = holes("x")
+
+
+@lru_cache(maxsize=16)
+def few_bits_for(cache: int) -> Pack:
+    """The rules where more floats than a cache holds would be read for few rows."""
+
+    def by_columns(m: PatternMatch) -> Expr | None:
+        return _in_words(m.x, m.whole, cache, turned=True)
+
+    def by_rows(m: PatternMatch) -> Expr | None:
+        return _in_words(m.x, m.whole, cache, turned=False)
+
+    whole: Any = hole("whole", dtypes=(f32,), rank=2, when=_is_restored)
+    return pack(
+        "few-bits",
+        rule("few-bit-columns", matmul(x, whole), by_columns, float=approx(1e-6)),
+        rule("few-bit-rows", dense(x, whole), by_rows, float=approx(1e-6)),
+        version="1",
+        doc="Weights of few bits stay so where few rows are multiplied by them.",
+    )
+
+
+def _is_restored(of: object) -> bool:
+    """Whether a closed term is a product of constants, as restored integers are, moved or not."""
+    while isinstance(of, Apply) and of.op in MOVED:
+        of = of.args[0]
+    return isinstance(of, Apply) and of.op == "multiply" and is_closed(of)
+
+
+def _sizes(of: Expr) -> tuple[int, ...] | None:
+    """The shape of a term, None where some of it is open."""
+    found = type_of(of)
+    if not isinstance(found, TensorType):
+        return None
+    sizes = [known(size) for size in found.shape]
+    return None if None in sizes else tuple([size or 0 for size in sizes])
+
+
+def _dtype(of: Expr) -> DType | None:
+    found = type_of(of)
+    return found.dtype if isinstance(found, TensorType) else None
+
+
+def _in_words(data: Expr, weight: Expr, cache: int, *, turned: bool) -> Expr | None:
+    """The product by the numbers themselves, None where they have too many bits, or it pays not.
+
+    Rows of the weight are those of the result, columns where it is `turned`.
+    """
+    shape, own = _sizes(data), _sizes(weight)
+    if shape is None or own is None or _dtype(data) is not f32:
+        return None
+    if not 0 < prod(shape[:-1]) <= FEW_ROWS or prod(own) * f32.bytes <= cache:
+        return None
+    if (found := _by_rows(weight, turned=turned)) is None:
+        return None
+    numbers, scales, zeros = found
+    low = min(int(numbers.min()), 0)
+    bits = next((each for each in (2, 4, 8) if int(numbers.max()) - low < 1 << each), None)
+    group = numbers.shape[1] // scales.shape[1]
+    if bits is None or group * bits % WORD or not np.isfinite(scales).all():
+        return None
+    zeros = zeros.astype(np.float32) - np.float32(low)
+    if ((zeros == np.floor(zeros)) & (zeros >= 0) & (zeros < 256)).all():
+        zeros = zeros.astype(np.uint8)
+    several = 8 // bits
+    parts = (numbers - low).astype(np.uint8).reshape(len(numbers), -1, several)
+    held = parts[:, :, 0].copy()
+    for each in range(1, several):
+        held |= parts[:, :, each] << (bits * each)
+    words = held.view("<i4").astype(np.int32)
+    if missing := numbers.shape[1] - shape[-1]:
+        widths = (*(((0, 0),) * (len(shape) - 1)), (0, missing))
+        data = op("pad")(data, pad_width=widths)
+    packed_dense = op("nn.packed_dense")  # its file is loaded where it is used
+    made: Expr = packed_dense(data, const(words), const(scales), const(zeros), bits=bits)
+    return made
+
+
+def _by_rows(weight: Expr, *, turned: bool) -> tuple[Array, Array, Array] | None:
+    """The numbers of a weight, and scales and zero points of its groups: a row for each output."""
+    path: list[Apply] = []
+    while isinstance(weight, Apply) and weight.op in MOVED:
+        path.append(weight)
+        weight = weight.args[0]
+    if (parts := _restored(weight)) is None:
+        return None
+    shape = np.broadcast_shapes(*[each.shape for each in parts])
+    numbers, scales, zeros = (np.broadcast_to(each, shape) for each in parts)
+    flipped, groups = False, numbers.ndim == 3
+    for step in reversed(path):
+        sizes = _sizes(step)
+        if step.op != "transpose" and sizes == shape:
+            continue
+        if step.op == "transpose" and len(shape) == 2 and sizes == shape[::-1]:
+            flipped, shape = not flipped, shape[::-1]
+        elif sizes is not None and not flipped and groups and _keeps_rows(step, sizes, shape):
+            shape = sizes
+        else:
+            return None
+    if groups:
+        if turned != flipped or len(shape) != 2 or scales.strides[2] or zeros.strides[2]:
+            return None
+        return numbers.reshape(len(numbers), -1), scales[:, :, 0], zeros[:, :, 0]
+    if numbers.ndim != 2:
+        return None
+    if turned != flipped:
+        numbers, scales, zeros = numbers.T, scales.T, zeros.T
+    sizes_of = [_group(scales), _group(zeros)]
+    if None in sizes_of:
+        return None
+    group = min(each for each in sizes_of if each is not None)
+    return numbers, scales[:, ::group], zeros[:, ::group]
+
+
+def _keeps_rows(step: Apply, sizes: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether a step joins the groups of each row, or leaves out its last columns, which are
+    multiplied by nothing."""
+    if step.op == "reshape":
+        return sizes == (shape[0], prod(shape[1:]))
+    if step.op != "slice" or len(sizes) != 2 or sizes[0] != shape[0]:
+        return False
+    attrs = dict(step.attrs)
+    return attrs["starts"] == (index(0),) and attrs["axes"] == (1,) and attrs["steps"] is None
+
+
+def _group(of: Array) -> int | None:
+    """How many neighbours of a row are the same, None where they are all others."""
+    depth = int(of.shape[1])
+    if not of.strides[1]:
+        return depth
+    for size in sorted(GROUPS, reverse=True):
+        if depth % size == 0:
+            parts = of.reshape(len(of), -1, size)
+            if (parts == parts[:, :, :1]).all():
+                return size
+    return None
+
+
+def _restored(of: Expr) -> tuple[Array, Array, Array] | None:
+    """The integers, scales and zero points of a term that restores constants."""
+    if not isinstance(of, Apply) or of.op != "multiply":
+        return None
+    moved, scale = of.args
+    zero: Expr = const(0.0, f32)
+    if isinstance(moved, Apply) and moved.op == "subtract":  # cast(q, f32) - z
+        moved, zero = moved.args
+    if not isinstance(moved, Apply) or moved.op != "cast":
+        return None
+    (numbers,) = moved.args
+    if isinstance(numbers, Apply) and numbers.op == "subtract":  # cast(cast(q, i32) - z, f32)
+        if zero is not const(0.0, f32):
+            return None
+        numbers, zero = numbers.args
+    of_numbers = _dtype(numbers)
+    if of_numbers is None or not of_numbers.is_integer:
+        return None
+    found = [value_anew(each) for each in (numbers, scale, zero)]
+    values = [each for each in found if each is not None]
+    if len(values) != 3 or values[1].dtype != np.float32:
+        return None
+    whole = values[0] if values[0].dtype.kind in "iu" else values[0].astype(np.int32)
+    return whole, values[1], values[2].astype(np.float32)

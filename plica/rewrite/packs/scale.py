@@ -278,13 +278,23 @@ def shifts_join(m: PatternMatch) -> bool:
 
 
 def inverts(m: PatternMatch) -> bool:
-    """Whether every divisor has an inverse that is neither zero, subnormal nor infinite."""
-    if (value := value_of(m.divisor)) is None:
+    """Whether every divisor has an inverse that is neither zero, subnormal nor infinite.
+
+    One number is divided as it was asked for: that costs nothing, and a scale that is rounded once
+    more moves what is rounded by it (`DynamicQuantizeLinear`) from one side of a half to another.
+    """
+    if (value := value_of(m.divisor)) is None or (_is_one_number(m.x) and value.size == 1):
         return False
     with np.errstate(all="ignore"):
         inverse = (1 / value.astype(np.float64)).astype(value.dtype).astype(np.float64)
     least = float(np.finfo(np.float32).tiny) if value.dtype.itemsize > 2 else 2.0**-14
     return bool((np.isfinite(inverse) & (np.abs(inverse) >= least)).all())
+
+
+def _is_one_number(of: Expr) -> bool:
+    """Whether a tensor has one element at every size."""
+    typed = type_of(of)
+    return isinstance(typed, TensorType) and all(known(size) == 1 for size in typed.shape)
 
 
 shifts = either((x + a) + b, (a + x) + b, b + (x + a), b + (a + x))

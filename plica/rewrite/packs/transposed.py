@@ -8,14 +8,16 @@ turned around.  Such a phase is a group of channels, and the results of all lie 
     after:   nn.conv(the pixels that each phase reads, windows of 2 x 2, groups=4), in turns
 
 Where phases have different numbers of taps each is a convolution of its own, and one without taps
-is zeros.  Where one alone has taps its results are spread, with zeros between them.  Of an image of
-one pixel every result has one tap: that is a product of matrices.  Few outputs of many channels are
-a product of matrices too, of all taps with all pixels: what a phase adds up are rows of that.
+is zeros.  Where one alone has taps its results are spread, with zeros between them; where none with
+taps has results all are zeros.  Steps of one have one phase, which is scheduled as it is unless it
+has groups.  Of an image of one pixel every result has one tap: that is a product of matrices.  Few
+outputs of many channels are a product of matrices too, of all taps with all pixels: what a phase
+adds up are rows of that.
 
 Measure: each rule removes a transposed convolution.
 
 >>> [rule.name for rule in TRANSPOSED]
-['conv-transpose-pixel', 'conv-transpose-product', 'conv-transpose-phases']
+['conv-transpose-pixel', 'conv-transpose-product', 'conv-transpose-turned', 'conv-transpose-phases']
 >>> list(phases(size=8, taps=4, result=16, stride=2, before=1))
 [Phase(first=1, taps=2, start=-1, stop=8), Phase(first=0, taps=2, start=0, stop=9)]
 """
@@ -69,6 +71,11 @@ def is_apart(strides: Any) -> bool:
     return bool(1 < max(steps) <= MOST)
 
 
+def is_close(strides: Any) -> bool:
+    """Whether all results have the same taps."""
+    return set(strides if isinstance(strides, tuple) else (strides,)) == {1}
+
+
 def is_dense(dilation: Any) -> bool:
     """Whether a window has no gaps."""
     return set(dilation if isinstance(dilation, tuple) else (dilation,)) == {1}
@@ -78,6 +85,8 @@ x: Any = hole("x", dtypes=FLOAT, rank=(3, 4, 5))
 w: Any = hole("w", dtypes=FLOAT, rank=(3, 4, 5))
 known: Any = hole("w", constant=True, dtypes=FLOAT, rank=(3, 4, 5))
 apart: Any = hole("strides", when=is_apart)
+close: Any = hole("strides", when=is_close)
+several: Any = hole("groups", when=lambda groups: groups > 1)
 dense: Any = hole("dilation", when=is_dense)
 strides, padding, groups, more = holes("strides padding groups more")
 
@@ -128,6 +137,16 @@ class Transposed:
     def spatial(self) -> Sizes:
         return tuple(range(2, len(self.data)))
 
+    @property
+    def axes(self) -> list[list[Phase]]:
+        """The phases of each axis."""
+        return [
+            list(phases(size, taps, result, each.stride, each.before))
+            for each, size, taps, result in zip(
+                self.sliding, self.data[2:], self.weight[2:], self.result[2:], strict=True
+            )
+        ]
+
 
 def found(m: PatternMatch) -> Transposed | None:
     """What was matched, None where a size is not known or there is nothing."""
@@ -156,13 +175,13 @@ def by_phases(m: PatternMatch) -> Expr | None:
     of = found(m)
     if of is None or not 1 < prod(of.steps) <= MOST:
         return None
-    axes = [
-        list(phases(size, taps, result, each.stride, each.before))
-        for each, size, taps, result in zip(
-            of.sliding, of.data[2:], of.weight[2:], of.result[2:], strict=True
-        )
+    axes = of.axes
+    rests = [
+        [at for at, phase in enumerate(axis) if phase.taps > 0 and at < result]
+        for axis, result in zip(axes, of.result[2:], strict=True)
     ]
-    rests = [[at for at, phase in enumerate(axis) if phase.taps > 0] for axis in axes]
+    if not all(rests):
+        return zeros(of.result, of.dtype)
     if all(len(each) == 1 for each in rests):
         return spread(m, of, axes, [rest for (rest,) in rests])
     if all(each == list(range(each[0], each[-1] + 1)) for each in rests):
@@ -186,6 +205,24 @@ def by_phases(m: PatternMatch) -> Expr | None:
         ]  # fmt: skip
         whole = concat(tuple(parts), axis=1)
     return between(whole, of, rests)
+
+
+def turned_around(m: PatternMatch) -> Expr | None:
+    """The one phase of steps of one: an ordinary convolution, with room around the data."""
+    of = found(m)
+    if of is None:
+        return None
+    phase = [one for (one,) in of.axes]
+    sides = [(-one.start, one.stop - size) for one, size in zip(phase, of.data[2:], strict=True)]
+    starts = [max(0, -before) for before, _ in sides]
+    stops = [min(size, one.stop) for one, size in zip(phase, of.data[2:], strict=True)]
+    if any(start >= stop for start, stop in zip(starts, stops, strict=True)):
+        return None
+    part = m.x
+    if any(side < 0 for pair in sides for side in pair):
+        part = slice_(part, tuple(starts), tuple(stops), axes=of.spatial)
+    room = tuple([(max(0, before), max(0, after)) for before, after in sides])
+    return conv(part, turned(m.w, of, phase), padding=room, groups=of.groups)
 
 
 def spread(
@@ -281,12 +318,7 @@ def by_product(m: PatternMatch) -> Expr | None:
     (batch, channels), outputs = of.data[:2], of.weight[1]
     if outputs > FEW or channels < MANY * outputs:
         return None
-    axes = [
-        list(phases(size, taps, result, each.stride, each.before))
-        for each, size, taps, result in zip(
-            of.sliding, of.data[2:], of.weight[2:], of.result[2:], strict=True
-        )
-    ]
+    axes = of.axes
     taps, pixels = of.weight[2:], prod(of.data[2:])
     rows = transpose(reshape(m.w, (channels, outputs * prod(taps))), (1, 0))
     every = matmul(rows, reshape(m.x, (batch, channels, pixels)))
@@ -382,6 +414,7 @@ def drawn(shape: Sizes, choose: Choose) -> Expr:
 
 pixel = conv_transpose(x, known, strides, padding, dense, groups, more)
 few = conv_transpose(x, known, strides, padding, dense, groups, more)
+flat = conv_transpose(x, known, close, padding, dense, several, more)
 whole = conv_transpose(x, w, apart, padding, dense, groups, more)
 
 # fmt: off
@@ -389,8 +422,9 @@ TRANSPOSED: Final[Pack] = pack(
     "transposed",
     rule("conv-transpose-pixel",   pixel, of_a_pixel, float=reassociates, instances=one_pixel),
     rule("conv-transpose-product", few,   by_product, float=reassociates, instances=few_outputs),
+    rule("conv-transpose-turned",  flat,  turned_around, float=reassociates),
     rule("conv-transpose-phases",  whole, by_phases,  float=reassociates),
-    version="2",
+    version="3",
     doc="Transposed convolutions become ordinary ones.",
 )
 # fmt: on

@@ -7,35 +7,18 @@ numbers that sizes are, looks whether arrays of such sizes can be, and goes on; 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias, assert_never
-
-import numpy as np
+from typing import Any
 
 from plica.runtime.artefact import Artefact
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.interface import Interface
 from plica.runtime.open_executable import dims_of
-from plica.runtime.port import Array, checked_size, out_of_range
+from plica.runtime.port import Array, out_of_range
 from plica.runtime.staged.artefact import to_members
-from plica.runtime.staged.order import RUN
-from plica.runtime.staged.program import (
-    ChooseBlock,
-    HostCall,
-    MeasureDim,
-    Operand,
-    RepeatBlock,
-    RunSegment,
-    Step,
-    StepBlock,
-)
+from plica.runtime.staged.plan import Plan, Sizes
+from plica.runtime.staged.program import MeasureDim, StepBlock, all_steps
 from plica.runtime.stats import Stats
-
-Registers: TypeAlias = dict[int, Array]
-Sizes: TypeAlias = dict[str, int]
-
-MOST: Final = 1 << 46
-"""No axis of an array is as long as this."""
 
 
 class StagedExecutable(Executable):
@@ -49,7 +32,9 @@ class StagedExecutable(Executable):
         self._program, self._segments = program, tuple(segments)
         self._dims = dims_of(interface)
         self._ranges = {name: (least, most) for name, least, most in interface.ranges}
-        self._measured = dict(_measured(program))
+        measures = [step for step in all_steps(program) if isinstance(step, MeasureDim)]
+        self._measured = {step.dim: step.told for step in measures}
+        self._plan = Plan(program, interface.inputs, self._segments, self._told)
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -66,20 +51,22 @@ class StagedExecutable(Executable):
         self._calls.add()
         arrays = self._arrays(args, named)
         sizes = self._sizes(arrays)
-        registers = dict(enumerate(arrays))
-        self._run(self._program, registers, sizes)
+        registers = self._plan.run(arrays, sizes).arrays
         outputs = [registers[each] for each in self._program.results]
-        # What goes out is the caller's own: neither an input nor the same array twice.
-        seen = {id(each) for each in arrays}
-        for at, each in enumerate(outputs):
-            if id(each) in seen:
-                outputs[at] = each.copy()
-            seen.add(id(outputs[at]))
+        if not self._plan.fresh:
+            # What goes out is the caller's own: neither an input nor the same array twice.
+            seen = {id(each) for each in arrays}
+            for at, each in enumerate(outputs):
+                if id(each) in seen:
+                    outputs[at] = each.copy()
+                seen.add(id(outputs[at]))
         return outputs[0] if self._interface.single else tuple(outputs)
 
     def _sizes(self, arrays: Sequence[Array]) -> Sizes:
         """The sizes that the inputs say; those that do not agree are refused before anything."""
         found: Sizes = {}
+        if not self._dims:
+            return found
         said: dict[str, str] = {}
         wrong: list[Diagnostic] = []
         for port, array in zip(self._interface.inputs, arrays, strict=True):
@@ -101,47 +88,6 @@ class StagedExecutable(Executable):
         if wrong:
             raise InputError(wrong[0], *wrong[1:])
         return found
-
-    def _run(self, block: StepBlock, registers: Registers, sizes: Sizes) -> None:
-        for step in block.steps:
-            self._step(step, registers, sizes)
-
-    def _step(self, step: Step, registers: Registers, sizes: Sizes) -> None:
-        match step:
-            case RunSegment(segment, inputs, outputs):
-                given = [_operand(each, registers, sizes) for each in inputs]
-                try:
-                    made = self._segments[segment](*given)
-                except (InputError, EvaluationError) as error:
-                    raise self._told(error, sizes) from error
-                whole = made if isinstance(made, tuple) else (made,)
-                registers.update(zip(outputs, whole, strict=True))
-            case MeasureDim(dim, register, told):
-                size = checked_size(dim, int(registers[register].item()), told)
-                if size >= MOST:
-                    raise _too_long(dim, size, told)
-                sizes[dim] = size
-            case ChooseBlock(condition, then, orelse, outputs):
-                chosen = then if bool(registers[condition].item()) else orelse
-                self._run(chosen, registers, sizes)
-                found = [registers[each] for each in chosen.results]
-                registers.update(zip(outputs, found, strict=True))
-            case RepeatBlock(start, carried, test, body, end, outputs):
-                registers.update(zip(carried, [registers[each] for each in start], strict=True))
-                self._run(test, registers, sizes)
-                while bool(registers[test.results[0]].item()):
-                    self._run(body, registers, sizes)
-                    found = [registers[each] for each in body.results]
-                    registers.update(zip(carried, found, strict=True))
-                    self._run(test, registers, sizes)
-                self._run(end, registers, sizes)
-                found = [registers[each] for each in end.results]
-                registers.update(zip(outputs, found, strict=True))
-            case HostCall(name, given, outputs, options):
-                made = RUN[name](registers[given], **dict(options))
-                registers.update(zip(outputs, made, strict=True))
-            case _:
-                assert_never(step)
 
     def _told(
         self, error: InputError | EvaluationError, sizes: Mapping[str, int]
@@ -169,7 +115,7 @@ class StagedExecutable(Executable):
         return Stats(
             self._calls.count,
             sum(each.compilations for each in parts),
-            sum(each.bytes for each in parts),
+            sum(each.bytes for each in parts) + self._plan.bytes,
             sum(each.at_call for each in parts),
         )
 
@@ -202,35 +148,3 @@ class StagedExecutable(Executable):
         whole = super().__repr__()
         measured = f"<Staged, {len(self._segments)} segments,"
         return whole.replace("<Executable", measured, 1)
-
-
-def _operand(of: Operand, registers: Registers, sizes: Sizes) -> Array:
-    """An array, or for a dim one without elements that is as long."""
-    return registers[of] if isinstance(of, int) else np.empty((sizes[of], 0), np.bool_)
-
-
-def _measured(block: StepBlock) -> list[tuple[str, tuple[str, ...]]]:
-    """The dims that a program measures, and the inputs that each depends on."""
-    found: list[tuple[str, tuple[str, ...]]] = []
-    stack = [block]
-    while stack:
-        for step in stack.pop().steps:
-            match step:
-                case MeasureDim(dim, _, told):
-                    found.append((dim, told))
-                case ChooseBlock(_, then, orelse, _):
-                    stack += [then, orelse]
-                case RepeatBlock(_, _, test, body, end, _):
-                    stack += [test, body, end]
-                case RunSegment() | HostCall():
-                    pass
-                case _:
-                    assert_never(step)
-    return found
-
-
-def _too_long(dim: str, size: int, told: Sequence[str]) -> EvaluationError:
-    inputs = ", ".join(map(repr, told)) or "no input"
-    message = f"The dim {dim!r}, which depends on {inputs}, is larger than any memory."
-    place = Place(node=dim)
-    return EvaluationError(Diagnostic("no-memory", message, place, "less than 2**46", str(size)))

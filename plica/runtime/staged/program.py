@@ -18,7 +18,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
@@ -99,6 +99,36 @@ class StepBlock:
 
     steps: tuple[Step, ...]
     results: tuple[int, ...]
+
+
+def all_steps(of: StepBlock) -> Iterator[Step]:
+    """The steps of a block, and those of the blocks within."""
+    stack = [of]
+    while stack:
+        for step in stack.pop().steps:
+            yield step
+            match step:
+                case ChooseBlock(_, then, orelse, _):
+                    stack += [then, orelse]
+                case RepeatBlock(_, _, test, body, end, _):
+                    stack += [test, body, end]
+                case RunSegment() | MeasureDim() | HostCall():
+                    pass
+                case _:
+                    assert_never(step)
+
+
+def step_outputs(of: Step) -> tuple[int, ...]:
+    """The registers that a step itself writes."""
+    match of:
+        case RunSegment(_, _, outputs) | ChooseBlock(_, _, _, outputs) | HostCall(_, _, outputs, _):
+            return outputs
+        case RepeatBlock(_, carried, _, _, _, outputs):
+            return (*carried, *outputs)
+        case MeasureDim():
+            return ()
+        case _:
+            assert_never(of)
 
 
 def to_data(of: StepBlock) -> dict[str, Any]:

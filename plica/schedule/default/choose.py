@@ -36,8 +36,8 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32, f64
-from plica.rewrite.contract import exact, reassociates
+from plica.ir.type.dtype import f32, f64, i8, i32, u8
+from plica.rewrite.contract import approx, exact, reassociates
 from plica.runtime.late import late
 from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.default.depthwise import holds_rows, is_window, window_schedule, windowed
@@ -91,8 +91,13 @@ from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
+    from plica.schedule.default.few_bits import few_bits_form
     from plica.schedule.default.general import general_cycles, general_schedule
+    from plica.schedule.default.tile_product import tile_form, tile_schedule
 else:
+    tile_form = late("plica.schedule.default.tile_product:tile_form")
+    tile_schedule = late("plica.schedule.default.tile_product:tile_schedule")
+    few_bits_form = late("plica.schedule.default.few_bits:few_bits_form")
     general_cycles = late("plica.schedule.default.general:general_cycles")
     general_schedule = late("plica.schedule.default.general:general_schedule")
 
@@ -242,6 +247,22 @@ def _chain(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     return chain_form(of, machine, approximates=facts.approximates)
 
 
+def _byte_tiles(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    narrow = any(each.dtype in (i8, u8) for each in of.inputs)
+    has = machine.dot is not None and bool(machine.dot.tiles)
+    return tile_form(of, facts, machine) if narrow and has else None
+
+
+def _tiles_of_bytes(kernel: Kernel, machine: Machine) -> Do | None:
+    narrow = any(each.dtype in (i8, u8) for each in kernel.params)
+    return tile_schedule(kernel, machine) if narrow else None
+
+
+def _few_bits(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+    narrow = any(each.dtype is i32 for each in of.inputs)
+    return few_bits_form(of, machine) if narrow else None
+
+
 # fmt: off
 FORMS: Final[tuple[Form, ...]] = (
     Form("transpose-tiles", "Squares of elements are transposed in registers.", exact,
@@ -258,7 +279,10 @@ FORMS: Final[tuple[Form, ...]] = (
          _one(_scattered), 3),
     Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
          _one(tiled), 3),
+    Form("byte-tiles", "An instruction multiplies tiles of bytes.", exact, _one(_byte_tiles), 3),
     Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(dot_form), 4),
+    Form("few-bits", "Weights of few bits are widened in registers.", approx(1e-6),
+         _one(_few_bits), 4),
     Form("split-groups", "Groups of channels become an axis.", exact, _groups, 5),
     Form("row-pools", "Sums without a weight go along rows.", reassociates, _one(_pooled), 6),
     Form("window-columns", "Wide windows are summed column after column.", reassociates,
@@ -372,7 +396,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
             pads=near,
             cores=cores,
             region=machine.rates.region / work,
-            fetches=more is None and weights > machine.cache(2) // 8,
+            fetches=more is None and not found.widened and weights > machine.cache(2) // 8,
             beside=more,
         )
         for each in (pad, stages.weight):
@@ -404,6 +428,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "pieces": piecewise_schedule,
     "elementwise": elementwise_schedule,
     "window": window_schedule,
+    "byte-tiles": _tiles_of_bytes,
     "dot-by-four": dot_schedule,
     "column-panels": _in_panels,
     "register-tile": _in_tiles,

@@ -140,6 +140,9 @@ def _run_within(wide: Handle, was: Block, run: Block, rows: int) -> Body:
     yield compute_at(one, over[-1])
     yield set_scope(one, 0, "local")
     inside: tuple[Handle, ...] = yield loops(one)
+    if known(run.extents[-1]) == 1:  # of one term
+        yield from _vectors(inside[-2:] if known(run.extents[-3]) != 1 else inside[-1:])
+        return
     many = inside[-3:-2] if known(run.extents[-3]) != 1 else ()
     lane, term = inside[-2:]
     yield reorder(term, *many, lane)

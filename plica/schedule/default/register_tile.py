@@ -30,13 +30,13 @@ from attrs import frozen
 
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
-from plica.ir.loop.scalar import Add, Buffer, Load, Max, Min, Mul, ScalarVar, Select
+from plica.ir.loop.scalar import Add, Buffer, Cast, Load, Max, Min, Mul, ScalarVar, Select
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType
 from plica.schedule.default.contraction import stride
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.role import ContractionBlocks, contraction_blocks, made_by
+from plica.schedule.default.role import ContractionBlocks, contraction_blocks, made_by, only_load
 from plica.schedule.default.run_schedule import TileNest, epilogue_after, run_within, terms_of
 from plica.schedule.default.share import share_of, shares
 from plica.schedule.default.step import (
@@ -53,7 +53,7 @@ from plica.schedule.default.step import (
     unroll,
     vectorize,
 )
-from plica.schedule.default.tile import RegisterTile, best_tile, most_steps
+from plica.schedule.default.tile import RegisterTile, best_tile, most_steps, widening_tile
 from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
@@ -108,6 +108,8 @@ class Roles:
     """How many axes number the runs of a sum, if there is a `total` of these."""
     tail: tuple[int, ...] = ()
     """The terms of the last run, where that is shorter."""
+    widened: int = 0
+    """Where weights are of few bits, how many outputs lie side by side in them."""
 
     @property
     def products(self) -> int:
@@ -129,11 +131,15 @@ def roles(kernel: Kernel) -> Roles | None:
     if None in sizes:
         return None
     extents = tuple([each for each in sizes[runs:] if each is not None])
+    widened = 0
     match body.value.right:
         case Mul(Load() as left, Load() as right) | Mul(
             Select(_, Load() as left, _), Load() as right
         ):
             data, weight = free_vars(left), free_vars(right)
+        case Mul(Load() as left, Cast() as wide) if (right_ := only_load(wide)) is not None:
+            right, data, weight = right_, free_vars(left), free_vars(right_)
+            widened = known(right.buffer.shape[-1]) or 0
         case Load() as left:
             right, data, weight = left, free_vars(left), frozenset()
         case _:
@@ -170,7 +176,7 @@ def roles(kernel: Kernel) -> Roles | None:
     depth = prod([*terms_of(of), *terms_of(blocks.total)]) + (prod(tail) if tail else 0)
     return Roles(
         batch, around, steps, lane, terms, extents, blocked, dtype, result, sliding, apart,
-        depth, runs, tail,
+        depth, runs, tail, widened,
     )  # fmt: skip
 
 
@@ -189,6 +195,9 @@ def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> Register
     steps = 1 if of.steps is None else of.extents[of.steps]
     if of.sliding:
         return _sliding_tile(of, vectors, steps, machine)
+    if of.widened:
+        held = of.widened // lanes
+        return widening_tile(vectors, steps, machine.registers, machine.rates, held)
     most = most_steps(of.apart)
 
     def uneven(tile: RegisterTile) -> float:
@@ -282,6 +291,8 @@ def scheduled(
             if of.sliding:
                 for each in terms:
                     yield unroll(each)
+            elif of.widened and len(terms) > 1:
+                yield unroll(terms[-1])  # the numbers of a word
             elif fetches and _passes(of, tile, block_of):
                 passes = _passes(of, tile, block_of)
                 yield from _fetched(of.depth, extents, tile, lanes, terms, passes)

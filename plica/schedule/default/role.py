@@ -32,7 +32,7 @@ from plica.analysis.site import map_of
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.loop.scalar import Add, Buffer, Load, Max, Min, Mul, Scalar
+from plica.ir.loop.scalar import Add, Buffer, Cast, Load, Max, Min, Mul, Scalar, Sub
 from plica.ir.loop.statement import Block, Kernel, Store
 
 
@@ -134,11 +134,15 @@ def _in_runs(flow: BlockFlow, found: list[Block]) -> tuple[Block, Block, Block |
     """The reduction of each run, what adds these up, and that of the last run, if it is apart."""
     made = {made_by(each): each for each in found}
     adding = [each for each in found if all(load.buffer in made for load in reads(each))]
+    if not adding:
+        adding = [each for each in found if _scaled(each, made) is not None]
     if len(adding) != 1:
         return None
     (adds,) = adding
-    runs = {made[load.buffer] for load in reads(adds)}
+    runs = {made[load.buffer] for load in reads(adds) if load.buffer in made}
     rest = [each for each in found if each is not adds and each not in runs]
+    if (scaled := _scaled(adds, made)) is not None:
+        runs = {scaled}
     if len(runs) != 1 or len(rest) > 1:
         return None
     (run,) = runs
@@ -150,6 +154,23 @@ def _in_runs(flow: BlockFlow, found: list[Block]) -> tuple[Block, Block, Block |
     return run, adds, rest[0] if rest else None
 
 
+def _scaled(of: Block, made: Mapping[Buffer, Block]) -> Block | None:
+    """The run whose sums a block adds up, each of them in a scale, less what all terms of the run
+    have in common; None where it does anything else."""
+    body = (
+        of.body.value.right
+        if isinstance(of.body, Store) and isinstance(of.body.value, Add)
+        else None
+    )
+    match body.value if isinstance(body, Cast) else body:
+        case Mul(Load(), Sub(Load(run, (_, *places)), Mul(_, Load()))):
+            pass
+        case _:
+            return None
+    axes = [var for var, kind in zip(of.vars, of.kinds, strict=True) if kind == "spatial"]
+    return made.get(run) if places == axes else None
+
+
 def sides(of: Block) -> tuple[Load, Load | None] | None:
     """What the terms of a reduction are read from: the data, and the weight it is multiplied by."""
     body = of.body
@@ -157,14 +178,14 @@ def sides(of: Block) -> tuple[Load, Load | None] | None:
         return None
     match body.value.right:
         case Mul(left, right):
-            data, weight = _only(left), _only(right)
+            data, weight = only_load(left), only_load(right)
             return None if data is None or weight is None else (data, weight)
         case Scalar() as term:
-            data = _only(term)
+            data = only_load(term)
             return None if data is None else (data, None)
 
 
-def _only(of: Term) -> Load | None:
+def only_load(of: Term) -> Load | None:
     """The one load of a term, None where there are more or none."""
     found = [node for node in post_order(of) if isinstance(node, Load)]
     return found[0] if len(found) == 1 else None

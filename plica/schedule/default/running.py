@@ -47,6 +47,9 @@ SIDE_BY_SIDE: Final = 4
 NEAR: Final = 256
 """Totals of so many lanes are in registers."""
 
+WIDE: Final = 2048
+"""Totals of so many lanes stay in the nearest cache from one place to the next."""
+
 SHARED: Final = 1 << 15
 """Fewer elements than that are not worth waking other cores."""
 
@@ -132,19 +135,27 @@ class _Writer:
         self.dtype = sc.dtype_of(of.value)
         at = of.axes.index(found.axis)
         self.sizes = {a: known(n) or 0 for a, n in zip(of.axes, of.out.shape, strict=True)}
-        self.rows, self.lanes = of.axes[:at], of.axes[at + 1 :]
+        self.rows, self.lanes = list(of.axes[:at]), list(of.axes[at + 1 :])
+        # Lanes do not ask for each other: with too many of them the first axes go around.
+        while self._count(self.lanes) > WIDE and self._count(self.lanes[1:]) >= NEAR:
+            self.rows.append(self.lanes.pop(0))
         self.shares = machine.cores > 1 and prod(self.sizes.values()) >= SHARED
 
+    def _count(self, axes: Sequence[sc.ScalarVar]) -> int:
+        return prod([self.sizes[each] for each in axes])
+
     def body(self, stored: Callable[[sc.Scalar], Stmt]) -> Stmt:
-        """All rows; of those that have no lanes several at once."""
+        """All rows; of those that have no lanes several at once, of many lanes some at a time."""
         rows = list(self.rows)
         counts = [self.sizes[each] for each in rows]
         many = 1
         if not self.lanes and rows and counts[-1] % SIDE_BY_SIDE == 0:
             many = SIDE_BY_SIDE
-        inner = self.lanes
-        if many == 1:
-            body = self.along([(a, self.sizes[a]) for a in inner], stored, {})
+        inner = [(a, self.sizes[a]) for a in self.lanes]
+        if len(inner) == 1 and inner[0][1] > WIDE:
+            body = self.pieces(*inner[0], stored)
+        elif many == 1:
+            body = self.along(inner, stored, {})
         else:
             one, beside = rows[-1], self.names.var("u")
             outer = self.names.var("r")
@@ -155,6 +166,17 @@ class _Writer:
             kind: LoopKind = "parallel" if self.shares and first else "serial"
             body = For(rows[at], sc.index(counts[at]), kind, body)
         return body
+
+    def pieces(self, lane: sc.ScalarVar, size: int, stored: Callable[[sc.Scalar], Stmt]) -> Stmt:
+        """A long row of lanes, so many at a time."""
+        piece, beside, last = (self.names.var(each) for each in ("c", "u", "u"))
+        whole, left = divmod(size, WIDE)
+        alone = self.shares and self._count(self.rows) == 1
+        some = self.along([(beside, WIDE)], stored, {lane: piece * WIDE + beside})
+        parts: list[Stmt] = [For(piece, sc.index(whole), "parallel" if alone else "serial", some)]
+        if left:
+            parts.append(self.along([(last, left)], stored, {lane: last + whole * WIDE}))
+        return seq(*parts)
 
     def along(
         self,
@@ -174,7 +196,7 @@ class _Writer:
         read = substitute(found.value, at)
         add = Store(total, own, self.join(sc.Load(total, own), read))
         keep = substitute(stored(sc.Load(total, own)), at)
-        unrolled = bool(where)
+        unrolled = bool(where) and not self.lanes
         first, then = (keep, add) if found.exclusive else (add, keep)
         parts = [self.inside(inner, each, unrolled) for each in (first, then)]
         begin = self.inside(inner, Store(total, own, self.start(self.dtype)), unrolled)

@@ -125,9 +125,10 @@ def _joins(loop: tuple[H, int, float]) -> bool:
 
 
 def _busy(count: int, left: float, cores: int) -> float:
-    """How long cores take for so many iterations; what is left of the last one core does alone."""
-    whole = count - bool(left)
-    return (-(-whole // cores) + left) / (whole + left)
+    """How long cores take for so many iterations, of which the last may be cut short."""
+    rounds, short = -(-count // cores), 1 - left if left else 0.0
+    last = short if count % cores == 1 else 0.0  # nobody waits for more than what is left
+    return (rounds - last) / (count - short)
 
 
 def _elements(of: Buffer) -> int:

@@ -114,3 +114,31 @@ def best_tile(
             if each < least and (each := each * uneven(tile)) < least:
                 found, least = tile, each
     return found
+
+
+WIDENED: Final = 1.25
+"""Cycles in which a vector of numbers of few bits is taken out of its bytes and made floats."""
+
+
+def widening_tile(
+    vectors: int, steps: int, registers: int, rates: CycleRates = USUAL, held: int | None = None
+) -> RegisterTile:
+    """The tile for a weight whose vectors are widened before they are multiplied, for each tile of
+    steps anew; of as many vectors as lie side by side, if these are `held` so already.
+
+    >>> widening_tile(64, 1, 32), widening_tile(64, 8, 32)
+    (RegisterTile(vectors=4, steps=1), RegisterTile(vectors=2, steps=8))
+    """
+    found, least = RegisterTile(held or 1, 1), float("inf")
+    for m in (1, 2, 4) if held is None else (held,):
+        for r in range(1, steps + 1):
+            tile = RegisterTile(m, r)
+            if m > max(vectors, held or 1) or not fits(tile, registers):
+                break
+            cost_ = sum(
+                often * max(m * (high / rates.fma + WIDENED), rates.latency * 2)
+                for high, often in _parts(steps, r)
+            )
+            if (each := cost_ * -(-vectors // m)) < least:
+                found, least = tile, each
+    return found

@@ -80,10 +80,16 @@ def _turned_load(of: Each, sizes: Mapping[ScalarVar, int]) -> Load | None:
 
 
 def _is_plain(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
-    """Whether each index is an axis of its own, or the only one there is."""
+    """Whether each index is an axis of its own, or the only one there is.
+
+    Squares are read whole, so what a condition keeps from being read past an end is none either.
+    """
     axes = [each for each in of.indices if isinstance(each, ScalarVar)]
     if len(set(axes)) != len(axes) or any(each not in sizes for each in axes):
         return False
+    for each, size in zip(of.indices, of.buffer.shape, strict=True):
+        if isinstance(each, ScalarVar) and sizes[each] > (known(size) or 0):
+            return False
     return all(isinstance(each, ScalarVar) or known(each) is not None for each in of.indices)
 
 

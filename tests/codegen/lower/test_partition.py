@@ -9,7 +9,7 @@ from plica.codegen.lower.partition import partition
 from plica.codegen.lower.tidy import tidy
 from plica.core.fold import post_order
 from plica.ir.loop.scalar import Select
-from plica.ir.loop.statement import For, Kernel, statements
+from plica.ir.loop.statement import Branch, For, Kernel, statements
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dtype import i32
 from tests.codegen.lower.kernels import assert_same, read
@@ -20,6 +20,15 @@ def windows(x: Buffer[({size},), i32], y: Buffer[({count}, 4), i32]):
     for i in range({count}{note}):
         for j in vectorized(4):
             y[i, j] = x[{at}] if 0 <= {at} and {at} < {size} else 7
+"""
+
+
+SHARED = """
+def shared(x: Buffer[({size},), i32], y: Buffer[({size},), i32]):
+    for i in parallel({count}):
+        for j in range(4):
+            if i * 4 + j < {size}:
+                y[i * 4 + j] = x[i * 4 + j] + 1
 """
 
 
@@ -53,3 +62,15 @@ def test_the_middle_has_no_choice(golden: Golden) -> None:
 def test_who_does_not_ask_keeps_the_loop() -> None:
     kernel = windows(18, 5, 1, asks=False)
     assert choices(partition(kernel)) == choices(kernel) == 1
+
+
+@given(st.integers(5, 30))
+def test_what_cores_share_stays_one_loop(size: int) -> None:
+    kernel = read(SHARED.format(size=size, count=-(-size // 4)))
+    cut = tidy(partition(kernel))
+    assert_same(kernel, cut)
+    every = [*statements(cut.body)]
+    loops = [each for each in every if isinstance(each, For) and each.kind == "parallel"]
+    assert len(loops) == 1
+    guards = [each for each in every if isinstance(each, Branch)]
+    assert len(guards) == (size % 4 != 0)  # which part it is

@@ -146,13 +146,16 @@ def verdict_of(case: Case) -> Verdict:
     return "specialised" if fixed else "passed"
 
 
-def compiled_verdict_of(case: Case) -> Verdict:
+def compiled_verdict_of(case: Case, target: str = "cpu") -> Verdict:
     """What becomes of a case that is compiled, through nothing but the public face."""
     model, given, outputs = asked(case)
+    threads = 1 if target == "cpu" else None
     try:
-        exe = plica.compile(model, threads=1, cache=False)
+        exe = plica.compile(model, target=target, threads=threads, cache=False)
         found = exe(**given)
     except UnsupportedError:
+        if target != "cpu":
+            raise
         return "refused"
     _compare(found, outputs, case)
     return "specialised" if exe.stats.at_call else "passed"

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import plica
+from plica.ir.graph.module import Module
+from plica.rewrite import approx, rewrite
+from plica.rewrite.packs.byte_product import FEW_ROWS, few_bits_for
 
 FEW = settings(max_examples=max(5, settings().max_examples // 10), deadline=None)
 
@@ -54,6 +57,23 @@ def test_products_of_few_bits_are_onnxruntimes(data: st.DataObject) -> None:
     (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
     found = plica.compile(model, cache=False)(x)
     np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3 * np.abs(wanted).max())
+
+
+@FEW
+@given(st.data())
+def test_products_of_few_bits_are_made_of_the_bits(data: st.DataObject) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    rows, columns = data.draw(st.integers(1, FEW_ROWS)), data.draw(st.integers(1, 70))
+    block, depth = data.draw(st.sampled_from((16, 32, 64))), data.draw(st.integers(2, 400))
+    bits, zeros = data.draw(st.sampled_from((4, 4, 8))), data.draw(st.booleans())
+    model = product((rows, depth, columns), bits, block, zeros=zeros)
+    after, derivation = rewrite(plica.from_onnx(model), few_bits_for(0), approx(1e-4))
+    assert isinstance(after, Module)
+    assert [each.rule.name for each in derivation.steps] == ["few-bit-columns"]
+    x = np.random.default_rng(1).standard_normal((rows, depth)).astype(np.float32)
+    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    for found in (plica.interpret(after, x), plica.compile(after, cache=False)(x)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize(

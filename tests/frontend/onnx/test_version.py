@@ -71,6 +71,8 @@ CASES: dict[str, tuple[str, int, list[Any], int, dict[str, Any]]] = {
     "conv-transpose":      ("ConvTranspose",      11, [f32(1, 2, 3, 3), f32(2, 2, 3, 3)], 1, {"strides": [2, 2], "output_padding": [1, 1], "pads": [1, 1, 0, 1]}),
     "conv-transpose-out":  ("ConvTranspose",      11, [f32(1, 2, 3, 3), f32(2, 2, 3, 3)], 1, {"strides": [3, 2], "output_shape": [10, 8]}),
     "max-pool-ceil":       ("MaxPool",            12, [f32(1, 2, 7, 6)], 0, {"kernel_shape": [3, 2], "strides": [2, 2], "ceil_mode": 1}),
+    "max-pool-hanging":    ("MaxPool",            12, [f32(1, 2, 1, 2)], 0, {"kernel_shape": [2, 3], "strides": [2, 3], "ceil_mode": 1}),
+    "avg-pool-hanging":    ("AveragePool",        19, [f32(1, 2, 1, 2)], 0, {"kernel_shape": [2, 3], "strides": [2, 3], "ceil_mode": 1}),
     "average-pool-pads":   ("AveragePool",        11, [f32(1, 2, 7, 6)], 0, {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}),
     "lp-pool":             ("LpPool",             11, [f32(1, 2, 6, 6)], 0, {"kernel_shape": [2, 2], "p": 3}),
     "group-norm-21":       ("GroupNormalization", 21, [f32(2, 4, 3), f32(4), f32(4)], 2, {"num_groups": 2}),

@@ -101,6 +101,16 @@ def test_the_sign_of_what_a_sum_rounds_to_is_open_and_that_of_a_zero_is_not() ->
     assert not is_open(_case([x, left], same, TorchCall("torch.atan2", (V2, V1))))
 
 
+def test_the_last_digit_of_a_function_is_open_and_that_of_an_exact_one_is_not() -> None:
+    """`celu(-17.2)` is -1 but for half of a last digit, and `log1p` of -1 is no number."""
+    log = TorchCall("torch.log1p", (V1,))
+    low = torch.tensor([-17.2, -17.0])
+    assert is_open(_case([low], TorchCall("torch.nn.functional.celu", (V0,)), log))
+    assert not is_open(_case([low / 8], TorchCall("torch.nn.functional.celu", (V0,)), log))
+    floor = TorchCall("torch.floor", (V1,))
+    assert not is_open(_case([torch.zeros(3)], TorchCall("torch.exp", (V0,)), floor))
+
+
 def test_arrays_of_types_that_numpy_lacks_are_compared() -> None:
     case = _case([torch.ones(3)], TorchCall("torch.Tensor.bfloat16", (V0,)))
     assert judged(case, lambda module: lambda *x: array_of(module(*x)[0])) is None

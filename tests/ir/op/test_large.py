@@ -110,3 +110,19 @@ def test_the_greatest_of_many_come_in_order(dtype: Any) -> None:
     order = [np.lexsort((np.arange(1003), keys[row], ~nan[row])) for row in range(2)]
     np.testing.assert_array_equal(places, np.stack(order)[:, :30])
     np.testing.assert_array_equal(values, np.take_along_axis(x, places, -1))
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+def test_few_are_found_one_after_another(largest: bool, dtype: Any) -> None:
+    """Equal ones keep their order, infinite ones count, and a nan is the greatest."""
+    k, x = 3, np.random.default_rng(4).integers(-5, 5, (3, 40)).astype(dtype)
+    keys = np.where(x > 3, 9, x).astype(np.int64)
+    if dtype is np.float32:
+        x[x == -5], x[x == 4] = -np.inf, np.inf
+        keys[:, ::3] = 20
+        x[:, ::3] = np.nan
+    values, places = compile(program("topk", [x], k=k, largest=largest))(x)
+    order = np.argsort(-keys if largest else keys, axis=-1, kind="stable")[:, :k]
+    np.testing.assert_array_equal(places, order)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, order, -1))

@@ -153,7 +153,12 @@ def _pool(draw: Draw, name: str) -> Case:
         reach = [d * (k - 1) + 1 for d, k in zip(dilation, reach, strict=True)]
     else:
         attrs["count_include_pad"] = draw(st.booleans())
-    size = tuple(draw(st.integers(each, each + 3)) for each in reach)
+    steps = spread(kernel if attrs["strides"] is None else attrs["strides"], rank)
+    hangs = attrs["ceil_mode"] and set(spread(attrs.get("dilation", 1), rank)) == {1}
+    least_sizes = [
+        max(1, each + 1 - step) if hangs else each for each, step in zip(reach, steps, strict=True)
+    ]
+    size = tuple(draw(st.integers(each, each + 3)) for each in least_sizes)
     lead = tuple(draw(st.integers(0, 2)) for _ in range(2))
     dtypes = NUMBERS if name == "nn.max_pool" else FLOATS
     return Case((one(draw, dtypes, (*lead, *size)),), attrs)

@@ -8,7 +8,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 
-from plica.ir.type.dtype import DTYPES
+from plica.ir.type.dtype import DTYPES, f32, u8
 from tests.ir.reference.case import (
     FLOATS,
     INTEGERS,
@@ -281,6 +281,32 @@ REFERENCE["nn.bitserial_dense"] = _by_planes(lambda x, w: x @ w.T)
 REFERENCE["nn.bitserial_conv"] = _by_planes(
     lambda x, w, **how: np.round(REFERENCE["nn.conv"](x, w, **how)).astype(np.int64)
 )
+
+
+@case("nn.packed_dense")
+def _packed(draw: Draw, _: str) -> Case:
+    bits, words, groups = draw(st.sampled_from((2, 4, 8))), draw(st.integers(1, 2)), 2
+    rows, columns = draw(st.integers(1, 3)), draw(st.integers(1, 2)) * words
+    held = draw(st.integers(0, 2**31 - 1))
+    random = np.random.default_rng(held)
+    words_of = random.integers(-(2**31), 2**31, (rows, columns * groups)).astype(np.int32)
+    x = draw(array(f32, (draw(st.integers(0, 2)), columns * groups * 32 // bits)))
+    scale = draw(array(f32, (rows, groups)))
+    zero = draw(array(draw(st.sampled_from((u8, f32))), (rows, groups)))
+    return Case((x, words_of, scale, zero), {"bits": bits})
+
+
+def _unpacked(x: Array, weight: Array, scale: Array, zero: Array, bits: int) -> Any:
+    """Bytes are unpacked to bits, which are numbers again."""
+    ordered = np.ascontiguousarray(weight.astype("<i4")).view(np.uint8)
+    planes = np.unpackbits(ordered, axis=1, bitorder="little").reshape(len(weight), -1, bits)
+    numbers = (planes * 2 ** np.arange(bits)).sum(axis=2).astype(np.float64)
+    group = numbers.shape[1] // scale.shape[1]
+    points, scales = (np.repeat(each.astype(np.float64), group, axis=1) for each in (zero, scale))
+    return x.astype(np.float64) @ ((numbers - points) * scales).T
+
+
+REFERENCE["nn.packed_dense"] = _unpacked
 
 # --- sparse weights ------------------------------------------------------------------------------
 

@@ -11,14 +11,21 @@ from hypothesis import strategies as st
 
 import plica
 from plica.core.name import Name
-from plica.ir.graph.expression import Var, const
+from plica.ir.graph.expression import Expr, Var, const
 from plica.ir.graph.module import Module
+from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import cast, multiply, subtract
-from plica.ir.op.linear import matmul
+from plica.ir.op.linear import dense, matmul
 from plica.ir.type.dtype import f32, i8, i32, u8
 from plica.ir.type.term import tensor
-from plica.rewrite import reassociates, rewrite
-from plica.rewrite.packs.byte_product import BYTE_PRODUCTS, SHALLOWEST
+from plica.rewrite import approx, reassociates, rewrite
+from plica.rewrite.packs.byte_product import (
+    BYTE_PRODUCTS,
+    FEW_ROWS,
+    SHALLOWEST,
+    Array,
+    few_bits_for,
+)
 from tests.schedule.default.test_grouped import whole
 
 FEW = settings(max_examples=max(6, settings().max_examples // 8), deadline=None)
@@ -62,6 +69,33 @@ def test_the_product_means_the_same(data: st.DataObject) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5 * scale)
 
 
+@FEW
+@given(st.data())
+def test_the_window_means_the_same(data: st.DataObject) -> None:
+    channels, outputs, size = (data.draw(st.integers(low, 7)) for low in (4, 1, 4))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    kernel = data.draw(st.sampled_from([(2, 3), (3, 3)]))
+    weight = rng.integers(-120, 121, (outputs, channels, *kernel)).astype(np.int8)
+    one = data.draw(st.booleans())
+    scale = rng.random(() if one else (outputs, 1, 1, 1)) + 0.1
+    zero, by = data.draw(st.sampled_from([0, 128, 255])), data.draw(st.booleans())
+    x = Var(Name("x"), tensor((2, channels, size, size), "u8"))
+    moved = cast(subtract(cast(x, i32), const(np.int32(zero))), f32)
+    attrs = {"padding": data.draw(st.integers(0, 1)), "strides": data.draw(st.integers(1, 2))}
+    points = np.zeros_like(scale) if by else None
+    before = whole(
+        [x],
+        conv(multiply(moved, const(np.float32(0.05))), restored(weight, scale, points), **attrs),
+    )
+    after, names = steps(before)
+    assert len(names) == 1
+    given_ = rng.integers(0, 256, (2, channels, size, size)).astype(np.uint8)
+    wanted = plica.interpret(before, given_)
+    near = 1e-5 * (np.abs(wanted).max() + 1.0)
+    for found in (plica.interpret(after, given_), plica.compile(before, cache=False)(given_)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=near)
+
+
 def test_native_code_means_the_same() -> None:
     rng = np.random.default_rng(0)
     before = product((3, 37), rng.integers(-127, 128, (37, 21)), (0.05, 0.02), (128, 0))
@@ -86,3 +120,62 @@ def test_native_code_means_the_same() -> None:
 def test_other_products_stay(scales: tuple[Any, Any], zeros: tuple[Any, Any], depth: int) -> None:
     before = product((3, depth), np.full((depth, 4), -100), scales, zeros)
     assert steps(before) == (before, [])
+
+
+# --- weights of few bits --------------------------------------------------------------------------
+
+
+def restored(weight: Array, scale: Array, zero: Array | None) -> Expr:
+    numbers = const(weight)
+    moved = cast(numbers, f32)
+    if zero is not None:
+        moved = cast(subtract(cast(numbers, i32), const(zero.astype(np.int32))), f32)
+    return multiply(moved, const(scale.astype(np.float32)))
+
+
+@FEW
+@given(st.data())
+def test_weights_of_few_bits_mean_the_same(data: st.DataObject) -> None:
+    rows, columns = data.draw(st.integers(1, FEW_ROWS)), data.draw(st.integers(1, 40))
+    parts, block = data.draw(st.integers(1, 3)), data.draw(st.sampled_from((16, 32, 48)))
+    low, high = data.draw(st.sampled_from([(0, 3), (-8, 7), (0, 15), (-128, 127), (-3, 12)]))
+    turned, rng = data.draw(st.booleans()), np.random.default_rng(data.draw(st.integers(0, 99)))
+    shape = (columns, parts * block)
+    weight = rng.integers(low, high, shape, endpoint=True).astype(np.int8)
+    groups = data.draw(st.sampled_from([(1, 1), (columns, 1), (columns, parts)]))
+    if block == 48:
+        groups = (columns, 1)
+    scale: Array = rng.random(groups) + 0.1
+    zero: Array = rng.integers(low, high, groups)
+    if groups[1] > 1:
+        scale, zero = np.repeat(scale, block, axis=1), np.repeat(zero, block, axis=1)
+    if turned:
+        weight, scale, zero = weight.T.copy(), scale.T.copy(), zero.T.copy()
+    whole_of = restored(weight, scale, zero if data.draw(st.booleans()) else None)
+    x = Var(Name("x"), tensor((rows, parts * block), "f32"))
+    before = whole([x], (matmul if turned else dense)(x, whole_of))
+    after, derivation = rewrite(before, few_bits_for(0), approx(1e-4))
+    assert isinstance(after, Module)
+    assert len(derivation.steps) == 1
+    given_ = rng.standard_normal((rows, parts * block)).astype(np.float32)
+    wanted = plica.interpret(before, given_)
+    near = 1e-5 * (np.abs(wanted).max() + 1.0)
+    np.testing.assert_allclose(plica.interpret(after, given_), wanted, rtol=1e-5, atol=near)
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "scale", "cache"),
+    [
+        (FEW_ROWS + 1, 32, np.ones((4, 1)), 0),
+        (1, 30, np.ones((4, 1)), 0),
+        (1, 32, np.arange(32.0).reshape(1, 32), 0),
+        (1, 32, np.full((4, 1), np.inf), 0),
+        (1, 32, np.ones((4, 1)), 512),
+    ],
+    ids=["rows", "no words", "columns", "infinite", "near"],
+)
+def test_other_weights_are_restored(rows: int, depth: int, scale: Array, cache: int) -> None:
+    x = Var(Name("x"), tensor((rows, depth), "f32"))
+    weight = np.full((4, depth), 3, np.int8)
+    before = whole([x], dense(x, restored(weight, scale, None)))
+    assert rewrite(before, few_bits_for(cache), approx(1e-4))[0] is before

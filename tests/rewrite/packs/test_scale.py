@@ -187,6 +187,8 @@ def test_divisions_become_products_where_the_inverse_is_a_normal_number() -> Non
         after, _ = rewrite(x / const(divisor, "f32"), SCALE)
         assert isinstance(after, Apply)
         assert after.op == operator
+    one = Var(Name("x"), tensor((1, 1), "f32")) / const(255.0, "f32")
+    assert rewrite(one, SCALE)[0] is one  # as exact as it was asked for: it costs nothing
 
 
 def test_the_pass_and_its_contract() -> None:

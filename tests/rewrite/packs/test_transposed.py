@@ -70,6 +70,10 @@ GONE: dict[str, tuple[Any, Any, dict[str, Any], int]] = {
     "one axis":  ((1, 4, 5, 6),  (4, 3, 3, 4),  {"strides": (1, 2)}, 1),
     "gaps":      ((1, 4, 5, 5),  (4, 3, 1, 1),  {"strides": 2}, 1),
     "some gaps": ((1, 4, 5, 6),  (4, 3, 1, 3),  {"strides": (2, 2), "output_padding": 1}, 2),
+    "none":      ((2, 2, 2, 2),  (2, 2, 2, 1),  {"strides": (1, 3), "padding": 1}, 0),
+    "few left":  ((1, 2, 3, 1),  (2, 3, 3, 4),  {"strides": (1, 3), "padding": 1}, 1),
+    "turned":    ((1, 4, 5, 6),  (4, 3, 3, 2),  {"groups": 2, "padding": 1}, 1),
+    "pixel groups": ((1, 4, 1, 1), (4, 3, 4, 4), {"groups": 2}, 1),
     "volume":    ((1, 2, 3, 3, 3), (2, 2, 2, 2, 2), {"strides": 2}, 1),
 }
 KEPT: dict[str, tuple[Any, Any, dict[str, Any]]] = {
@@ -77,7 +81,6 @@ KEPT: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "dilated":        ((1, 4, 5, 5), (4, 3, 3, 3), {"strides": 2, "dilation": 2}),
     "too many":       ((1, 4, 5, 5), (4, 3, 6, 6), {"strides": 6}),
     "pixel padded":   ((1, 4, 1, 1), (4, 3, 4, 4), {"padding": 1}),
-    "pixel groups":   ((1, 4, 1, 1), (4, 3, 4, 4), {"groups": 2}),
 }
 # fmt: on
 

@@ -61,6 +61,13 @@ def test_axes(shape: tuple[int, ...], axes: tuple[int, ...], turns: bool) -> Non
     compare(value, x, shape)
 
 
+def test_squares_do_not_reach_past_what_is_read() -> None:
+    x = Var(Name("x"), tensor((40, 33), "f32"))
+    value = op.pad(op.transpose(x, axes=(1, 0)), ((0, 0), (0, 4)))
+    assert not has_form(value, x)
+    compare(value, x, (40, 33))
+
+
 def test_many_squares_are_shared() -> None:
     x = Var(Name("x"), tensor((256, 272), "f32"))
     compare(op.transpose(x, axes=(1, 0)), x, (256, 272))

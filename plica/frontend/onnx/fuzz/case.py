@@ -34,6 +34,9 @@ LARGEST: Final = 1e4
 POLES: Final = {"Div": 1, "Reciprocal": 0, "Log": 0, "Sqrt": 0, "Pow": 0}
 """Inputs that must stay away from zero: what is nearly nothing there is anything at all after."""
 
+SLIDING: Final = frozenset({"MaxPool", "AveragePool", "LpPool", "Conv"})
+"""Operators of which a window slides, and must fit into its axes."""
+
 SHAPES: Final = (
     (1, 2, 5, 6),
     (2, 4, 4, 4),
@@ -220,10 +223,32 @@ def _is_fair(node: NodeProto, values: Mapping[str, Array]) -> bool:
         x, flags = (values[name] for name in node.input)
         axis = next((each.i for each in node.attribute if each.name == "axis"), None)
         return len(flags) <= (x.size if axis is None else x.shape[axis])
+    if node.op_type in SLIDING:
+        return _has_room(node, np.shape(values[node.input[0]])[2:])
     if (at := POLES.get(node.op_type)) is None:
         return True
     given = np.abs(np.asarray(values[node.input[at]], np.float64))
     return bool(given.min(initial=1.0) > 0.01)
+
+
+def _has_room(node: NodeProto, sizes: tuple[int, ...]) -> bool:
+    """Whether a window fits; where it does not the standard has none, onnxruntime, that rounds
+    towards zero, now and then one of the elements there are, and others refuse it.
+    """
+    from onnx.helper import get_attribute_value
+
+    said: dict[str, Any] = {each.name: get_attribute_value(each) for each in node.attribute}
+    if said.get("auto_pad", b"NOTSET").startswith(b"SAME"):
+        return True
+    rank = len(sizes)
+    ones, pads = [1] * rank, said.get("pads", [0] * 2 * rank)
+    reaches = [
+        (k - 1) * d + 1
+        for k, d in zip(said["kernel_shape"], said.get("dilations", ones), strict=True)
+    ]
+    hangs = [step - 1 if said.get("ceil_mode") else 0 for step in said.get("strides", ones)]
+    room = zip(sizes, pads[:rank], pads[rank:], hangs, reaches, strict=True)
+    return all(size + low + high + over >= reach for size, low, high, over, reach in room)
 
 
 def _tame(array: Any) -> bool:

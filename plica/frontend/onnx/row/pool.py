@@ -8,7 +8,7 @@ from typing import Final, Literal
 import numpy as np
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.window import Slide, slide
+from plica.frontend.onnx.row.window import Slide, bordered, settled, slide
 from plica.frontend.onnx.row.word import Row, direct, dtype, in_f32, like, rank, shape, to
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.comparison import equal, logical_and, logical_or
@@ -18,7 +18,7 @@ from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import absolute, add, divide, isnan, power
 from plica.ir.op.index import where
 from plica.ir.op.pad import pad
-from plica.ir.op.pool import avg_pool, global_avg_pool, global_max_pool, max_pool
+from plica.ir.op.pool import avg_pool, global_avg_pool, global_max_pool, lowest, max_pool
 from plica.ir.op.put import scatter_elements
 from plica.ir.op.reduction import sum_
 from plica.ir.op.shape import reshape
@@ -38,9 +38,10 @@ def _pool_window(node: OnnxNode, dilated: bool = True) -> Slide:
 
 def _max_pool(node: OnnxNode) -> list[Expr]:
     by_columns = node.flag("storage_order")
-    window = _pool_window(node)
+    least = lowest(dtype(node.x())).value
+    x, window = settled(node.x(), _pool_window(node), least)
     y = max_pool(
-        node.x(),
+        x,
         kernel=window.kernel,
         strides=window.strides,
         padding=window.padding,
@@ -90,7 +91,7 @@ def _max_places(node: OnnxNode, y: Expr, window: Slide, by_columns: bool) -> Exp
 def _average_pool(node: OnnxNode) -> Expr:
     window = _pool_window(node, node.opset >= 19)
     ceil, padded = node.flag("ceil_mode"), node.flag("count_include_pad")
-    if set(window.dilation) <= {1}:
+    if set(window.dilation) <= {1} and not window.cuts:
         return avg_pool(
             node.x(),
             kernel=window.kernel,
@@ -101,9 +102,8 @@ def _average_pool(node: OnnxNode) -> Expr:
         )
     x = in_f32(node.x())
     held = full(shape=shape(x), value=1.0, dtype=dtype(x))
-    border = ((0, 0), (0, 0), *window.padding)
-    held = pad(held, border, constant_values=1.0 if padded else 0.0)
-    total = _windows(node, pad(x, border), window, ceil)
+    held = bordered(held, window, 1.0 if padded else 0.0)
+    total = _windows(node, bordered(x, window), window, ceil)
     return to(divide(total, _windows(node, held, window, ceil)), node.type().dtype)
 
 
@@ -111,7 +111,7 @@ def _windows(node: OnnxNode, x: Expr, window: Slide, ceil: bool) -> Expr:
     """The sum of each window of padded images."""
     count = len(window.kernel)
     extra = [(0, 0)] * count
-    if ceil:
+    if ceil and not window.cuts:  # with auto_pad no window hangs over
         for at in range(count):
             size, stride = known(shape(x)[2 + at]), window.strides[at]
             if size is None:
@@ -170,8 +170,7 @@ def _lp_pool(node: OnnxNode) -> Expr:
     window = _pool_window(node, node.opset >= 18)
     p = _power(node)
     x = in_f32(node.x())
-    border = ((0, 0), (0, 0), *window.padding)
-    powers = power(absolute(pad(x, border)), like(p, x))
+    powers = power(absolute(bordered(x, window)), like(p, x))
     total = _windows(node, powers, window, node.flag("ceil_mode") if node.opset >= 18 else False)
     return to(power(total, like(1.0 / p, x)), node.type().dtype)
 

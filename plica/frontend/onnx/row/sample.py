@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.window import kernel_of, slide, with_bias
+from plica.frontend.onnx.row.window import kernel_of, settled, slide, with_bias
 from plica.frontend.onnx.row.word import Row, dtype, in_f32, like, rank, shape, to
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op import elementwise as ew
@@ -188,7 +188,8 @@ def _col2im(node: OnnxNode) -> Expr:
 
 def _deform_conv(node: OnnxNode) -> Expr:
     kernel = kernel_of(node, 1)
-    window, offset, mask = slide(node, kernel), node.x(2), node.maybe(4)
+    x, window = settled(node.x(0), slide(node, kernel))
+    offset, mask = node.x(2), node.maybe(4)
     groups = node.integer("offset_group", 1)
     if rank(node.x(0)) != 4 or known(shape(offset)[1]) != 2 * groups * math.prod(kernel):
         expected = f"offsets of {2 * groups * math.prod(kernel)} channels"
@@ -197,7 +198,7 @@ def _deform_conv(node: OnnxNode) -> Expr:
         n, _, *rest = shape(offset)
         mask = full(shape=(n, groups * math.prod(kernel), *rest), value=1.0, dtype=dtype(offset))
     y = deformable_conv2d(
-        node.x(0),
+        x,
         offset,
         mask,
         node.x(1),

@@ -8,23 +8,43 @@ from typing import Final
 import attrs
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.word import Row, along, rank
+from plica.frontend.onnx.row.word import Row, along, rank, shape
 from plica.ir.graph.expression import Expr
+from plica.ir.loop.scalar import FloorMod, Max, Scalar, index
 from plica.ir.op.convolution import conv, conv_transpose
+from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import add
-from plica.ir.type.dim import known
+from plica.ir.op.pad import pad
+from plica.ir.type.dim import known, normal_dim
+from plica.runtime.late import late
 
 Pairs = tuple[tuple[int, int], ...]
+
+_matched = late("plica.frontend.onnx.run_time:matched")
+
+
+@attrs.frozen
+class OpenPadding:
+    """What auto_pad leaves of an axis of open size: so much of the padded axis, from a start on."""
+
+    axis: int
+    start: Scalar
+    length: Scalar
 
 
 @attrs.frozen
 class Slide:
-    """How a window slides over the spatial axes."""
+    """How a window slides over the spatial axes.
+
+    Where auto_pad depends on a size that is open, the padding is the most it can be, and `cuts`
+    say what is left of the padded axis.
+    """
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     dilation: tuple[int, ...]
     padding: Pairs
+    cuts: tuple[OpenPadding, ...] = ()
 
     def reach(self, at: int) -> int:
         """From the first to the last place of a window along an axis, both included."""
@@ -47,8 +67,7 @@ def slide(node: OnnxNode, kernel: Sequence[int], dilated: bool = True) -> Slide:
     found = Slide(tuple(kernel), strides, dilation, ((0, 0),) * count)
     auto, pads = node.text("auto_pad", "NOTSET"), node.integers("pads")
     if auto in ("SAME_UPPER", "SAME_LOWER"):
-        sides = [_same(node, found, at, auto == "SAME_UPPER") for at in range(count)]
-        return attrs.evolve(found, padding=tuple(sides))
+        return _same(node, found, auto == "SAME_UPPER")
     if auto not in ("NOTSET", "VALID"):
         node.malformed("There is no such auto_pad.", "NOTSET, VALID, SAME_UPPER", repr(auto))
     if pads is None or auto == "VALID":
@@ -60,18 +79,43 @@ def slide(node: OnnxNode, kernel: Sequence[int], dilated: bool = True) -> Slide:
     return attrs.evolve(found, padding=tuple((pads[at], pads[at + count]) for at in range(count)))
 
 
-def _same(node: OnnxNode, of: Slide, at: int, upper: bool) -> tuple[int, int]:
-    """The padding that keeps the size of an axis, up to the stride."""
-    size, stride = known(node.shape()[2 + at]), of.strides[at]
-    if size is None and stride > 1:
-        message = "Padding by auto_pad needs known sizes where there are strides."
-        node.unsupported(message, "a number", str(node.type()))
-    wanted = of.reach(at) - 1 if size is None else (
-        (-(-size // stride) - 1) * stride + of.reach(at) - size
-    )  # fmt: skip
-    total = max(0, wanted)
-    small, large = total // 2, total - total // 2
-    return (small, large) if upper else (large, small)
+def _same(node: OnnxNode, of: Slide, upper: bool) -> Slide:
+    """The window whose padding keeps the size of each axis, up to the stride."""
+    padding, cuts = [], []
+    for at, stride in enumerate(of.strides):
+        size, reach = node.shape()[2 + at], of.reach(at)
+        # What the size lacks to be a multiple of the stride is not padded for.
+        lacks = normal_dim(FloorMod(index(0) - size, index(stride)))
+        total = normal_dim(Max(index(0), lacks + (reach - stride)))
+        number = known(total)
+        most = reach - 1 if number is None else number
+        before = (most + 1 - upper) // 2
+        padding.append((before, most - before if number is not None else most))
+        if number is None:
+            start = normal_dim(index(before) - (total + (1 - upper)) // 2)
+            windows = normal_dim((size + (stride - 1)) // stride)
+            length = normal_dim((windows - 1) * stride + reach)
+            cuts.append(OpenPadding(2 + at, start, length))
+    return attrs.evolve(of, padding=tuple(padding), cuts=tuple(cuts))
+
+
+def bordered(x: Expr, window: Slide, value: bool | int | float = 0) -> Expr:
+    """x with the padding of a window around it."""
+    padded = pad(x, ((0, 0), (0, 0), *window.padding), constant_values=value)
+    for each in window.cuts:
+        stop = normal_dim(each.start + each.length)
+        part = slice_(padded, (each.start,), (stop,), None, (each.axis,))
+        sizes = shape(padded)
+        padded = _matched(part, (*sizes[: each.axis], each.length, *sizes[each.axis + 1 :]))
+    return padded
+
+
+def settled(x: Expr, window: Slide, value: bool | int | float = 0) -> tuple[Expr, Slide]:
+    """x and a window whose padding is known: x has it already where it depends on open sizes."""
+    if not window.cuts:
+        return x, window
+    none = ((0, 0),) * len(window.kernel)
+    return bordered(x, window, value), attrs.evolve(window, padding=none, cuts=())
 
 
 def kernel_of(node: OnnxNode, weight: int) -> tuple[int, ...]:
@@ -97,7 +141,7 @@ def with_bias(node: OnnxNode, y: Expr, at: int) -> Expr:
 
 def convolved(node: OnnxNode, x: Expr, weight: Expr, at: int = 1) -> Expr:
     """The convolution that a node's attributes describe."""
-    window = slide(node, kernel_of(node, at))
+    x, window = settled(x, slide(node, kernel_of(node, at)))
     return conv(
         x,
         weight,

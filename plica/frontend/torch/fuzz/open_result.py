@@ -1,8 +1,9 @@
 """Open results: what torch itself gives otherwise where it rounds or orders otherwise.
 
-Torch promises neither the last digits of a sum nor the order of equal elements.  A program is run
-anew by torch with the inputs a little moved, with the sums in it a little moved, and with equal
-elements in other orders: where one of these changes a result, it says nothing about a compiler.
+Torch promises neither the last digits of a sum or of a function like `exp`, nor the order of equal
+elements.  A program is run anew by torch with the inputs a little moved, with the sums and such
+functions in it a little moved, and with equal elements in other orders: where one of these changes
+a result, it says nothing about a compiler.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from plica.frontend.torch.fuzz.case import TorchCase
-from plica.frontend.torch.fuzz.row import POINTWISE
+from plica.frontend.torch.fuzz.row import LIBRARY, POINTWISE
 
 if TYPE_CHECKING:
     import torch
@@ -22,8 +23,11 @@ Order = Literal["reversed", "rolled"]
 TOLERANCE: Final = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-3, "float64": 1e-4}
 """Of the largest number of a result; half a dozen calls may lie in between."""
 
-RUNS: Final = 3
+RUNS: Final = 6
 """How often what rounds is moved."""
+
+FEW_DIGITS: Final = 1024
+"""A number whose product with this is whole is what a function gives exactly, as `exp` of 0."""
 
 
 def eager(
@@ -34,8 +38,8 @@ def eager(
 ) -> tuple[Tensor, ...] | None:
     """What torch gives; None where it does not take the program.
 
-    With a `source` of random numbers sums are moved, with an `order` equal elements are met in
-    another one.
+    With a `source` of random numbers sums and functions are moved, with an `order` equal elements
+    are met in another one.
     """
     import torch
 
@@ -80,10 +84,15 @@ def _called(
         return kept, (places - 1) % x.shape[axis]
     run = target if node.op == "call_function" else getattr(torch.Tensor, target)
     made = run(*args, **named)
-    if source is None or path is None or path in POINTWISE or not isinstance(made, torch.Tensor):
+    if source is None or path is None or not isinstance(made, torch.Tensor):
         return made
+    if not made.dtype.is_floating_point or (path in POINTWISE and path not in LIBRARY):
+        return made
+    if path in LIBRARY:
+        exact = (made * FEW_DIGITS).frac() == 0
+        return torch.where(exact, made, _moved(made, source, made))
     # A sum that cancels is as far off as its largest terms are, not as its own size is.
-    return _moved(made, source, made.abs().amax()) if made.dtype.is_floating_point else made
+    return _moved(made, source, made.abs().amax())
 
 
 def _moved(x: Tensor, source: torch.Generator, scale: Tensor) -> Tensor:

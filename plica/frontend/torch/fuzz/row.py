@@ -313,6 +313,11 @@ POINTWISE: Final = {
 } - {"torch.sum", "torch.prod"}  # fmt: skip
 """Calls that add up no elements: each is rounded by itself, or only moved."""
 
+LIBRARY: Final = {
+    *_FLOATS, "torch.atan2", "torch.pow", "torch.hypot", "torch.logaddexp",
+} - {"torch.sqrt", "torch.reciprocal", f"{F}relu6", f"{F}hardtanh", f"{F}leaky_relu"}  # fmt: skip
+"""Those among them whose last digit is the affair of a mathematical library."""
+
 
 def rows_for(x: Tensor) -> dict[str, Row]:
     """The rows of a tensor."""

@@ -53,7 +53,17 @@ from plica.schedule.default.gpu.cost import (
     tile_cost,
     warps_cost,
 )
+from plica.schedule.default.gpu.decode_chain import DecodeChain, decode_chain
+from plica.schedule.default.gpu.decode_tile import (
+    TOGETHER,
+    DecodeTile,
+    decode_cost,
+    decode_intrinsics,
+    decode_tile,
+)
+from plica.schedule.default.gpu.decode_writer import decode_tiles
 from plica.schedule.default.gpu.form import tiled
+from plica.schedule.default.gpu.gate import gate_cost, gate_intrinsics, gate_warps, gates_of
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.octet import as_they_lie, in_octets, is_plain
 from plica.schedule.default.gpu.operand import NARROW, Operands, operands
@@ -152,6 +162,14 @@ DECLARED: Final = tuple(
         for dtype in NARROW
         for columns in range(STEP, WIDEST + 1, STEP)
         for each in attention_intrinsics(tile, columns, dtype)
+    ]
+    + [each.name for across in (1, 2, 4, 8, 16, 32) for each in gate_intrinsics(across)]
+    + [
+        each.name
+        for rows in range(1, TOGETHER + 1)
+        for across in (1, 2, 4, 8, 16, 32)
+        for ahead in (1, 2, 4, 8)
+        for each in decode_intrinsics(rows, across, ahead)
     ]
     + [
         each.name
@@ -293,6 +311,25 @@ def _online_together(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
             yield cycles, partial(group_attention_tiles, chain, tile)
 
 
+def streamed(of: Stages, gpu: Gpu) -> tuple[DecodeChain, DecodeTile] | None:
+    """A product, softmax and a product of few rows, and how it is cut; None where it is none."""
+    found = online_softmax(in_free_order(of))
+    chain = None if found is None else decode_chain(found)
+    tile = None if chain is None else decode_tile(chain, gpu)
+    return None if chain is None or tile is None else (chain, tile)
+
+
+def _in_key_parts(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
+    if (found := streamed(of, gpu)) is not None:
+        chain, tile = found
+        yield decode_cost(chain, gpu), partial(decode_tiles, chain, tile)
+
+
+def _gated(of: Stages, gpu: Gpu) -> Iterator[Made]:
+    if (found := gates_of(of)) is not None:
+        yield gate_cost(found, gpu), partial(gate_warps, found)
+
+
 def _in_parts(of: Stages, gpu: Gpu) -> Iterator[Made]:
     found = split_reductions(of, gpu)
     if found is not None:
@@ -312,6 +349,10 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
          reassociates, _online, BY_COST),
     Form("online-softmax-wgmma", "The same by four warps together, from tiles of the copy engine.",
          reassociates, _online_together, BY_COST),
+    Form("split-online-softmax", "Few rows: keys are read once, in parts that are joined.",
+         reassociates, _in_key_parts, BY_COST),
+    Form("warp-gates", "An element and all sums that it needs by the threads of a warp.",
+         reassociates, lambda of, _, gpu: _gated(of, gpu), BY_COST),
     Form("wgmma-tiles", "Four warps multiply tiles of f16 that the copy engine fetches.",
          reassociates, partial(_warps, together=True), BY_COST),
     Form("tensor-core-tiles", "Warps multiply tiles of f16 or bf16, padded with zeros.",
@@ -345,6 +386,8 @@ def _of_kernel(template: Callable[[Kernel, Gpu], tuple[Trace, Kernel] | None]) -
 TEMPLATES: Final[dict[str, Template]] = {
     "online-softmax": lambda of, gpu: (Trace(()), kernel_of(of)),
     "online-softmax-wgmma": lambda of, gpu: (Trace(()), kernel_of(of)),
+    "split-online-softmax": lambda of, gpu: (Trace(()), kernel_of(of)),
+    "warp-gates": lambda of, gpu: (Trace(()), kernel_of(of)),
     "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, GROUPS),
     "tensor-core-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, WARPS),
     "product-tiles": lambda of, gpu: product_schedule(of, gpu, (*TILES, HIGH)),

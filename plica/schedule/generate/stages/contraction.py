@@ -4,6 +4,7 @@ product      sums of products with batch, M, N and K axes, sides and axes in any
 window       convolutions: strides, dilation, guards, groups, or a channel by itself
 pool         windows without a weight: max, min, sum
 quantised    products and windows of bytes, with zero points
+few bits     products by weights of few bits, with scales of groups
 winograd     convolutions by tiles
 """
 
@@ -13,18 +14,23 @@ from math import prod
 from typing import cast
 
 import numpy as np
+from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from plica.core.binding import substitute
 from plica.core.name import Name
 from plica.ir.loop.scalar import Buffer, Cast, Combiner, Lit, Load, Scalar, Select
 from plica.ir.loop.stage import Each, placeholder
 from plica.ir.loop.tensor import Compute
+from plica.ir.op.bitserial import packed_dense
 from plica.ir.op.winograd import TILES, conv_winograd
 from plica.ir.type.dtype import DType, f16, f32, f64, i8, i32, u8
+from plica.rewrite.contract import approx
 from plica.schedule.generate.stages.case import (
     FLOATS,
     LEAST,
+    MOST,
     Axes,
     StagesCase,
     axis_sizes,
@@ -144,6 +150,8 @@ def quantised(draw: DrawFn) -> StagesCase:
     data, weights = draw(st.sampled_from((u8, i8))), draw(st.sampled_from((i8, i8, i32)))
     zero = draw(st.sampled_from(("none", "known", "given")))
     m, n, k = draw(st.integers(1, 17)), draw(st.integers(2, 35)), draw(st.integers(1, 40))
+    if draw(st.integers(0, 3)) == 0:  # rows and terms of tiles
+        m, n, k = draw(st.integers(8, 40)), draw(st.integers(2, 20)), draw(st.integers(48, 70))
     k = max(k, -(-LEAST // (m * n)))
     padded = False
     if draw(st.booleans()):
@@ -178,6 +186,29 @@ def quantised(draw: DrawFn) -> StagesCase:
     after, more = followed(draw, axes, fold, (o,))
     small = (1,) if weights is i32 else ()
     return case(draw, [*inputs, *more], after, weights=(1,), fits_i8=small)
+
+
+@st.composite
+def few_bits(draw: DrawFn) -> StagesCase:
+    """Products by weights of 2, 4 or 8 bits, in groups, with what is done to their sums."""
+    axes, bits = Axes(), draw(st.sampled_from((2, 4, 8)))
+    m, words = draw(st.integers(1, 3)), draw(st.sampled_from((1, 2, 24)))
+    groups = draw(st.integers(1, 3)) if words < 24 else 1
+    n = draw(st.integers(1, max(2, MOST // 4 // (m * groups * words * 32 // bits))))
+    i, o = axes(m), axes(n)
+    x = placeholder("x", (m, groups * words * 32 // bits), f32)
+    w, scale = placeholder("w", (n, groups * words), i32), placeholder("scale", (n, groups), f32)
+    zero = placeholder("zero", (n, groups), draw(st.sampled_from((u8, f32))))
+    assert packed_dense.compute is not None
+    of = packed_dense.compute({"bits": bits}, x, w, scale, zero)
+    assert isinstance(of, Compute)
+    value = substitute(of.body, dict(zip(of.axes, (i, o), strict=True)))
+    after, more = followed(draw, axes, axes.stage("y0", (i, o), value), (o,))
+    made = case(draw, [x, w, scale, zero, *more], after, weights=(1, 2, 3), near=1e-4)
+    low, high = i32.bounds
+    drawn = np.random.default_rng(bits).integers(low, high, shape_of(w), endpoint=True)
+    made.arrays[1] = drawn.astype(np.int32)
+    return evolve(made, facts=evolve(made.facts, contract=approx(1e-3)))
 
 
 @st.composite

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from plica.ir.type.dtype import f16, f32
 from plica.schedule.generate.stages.case import StagesCase
 from plica.schedule.generate.stages.contraction import (
+    few_bits,
     pools,
     products,
     quantised,
@@ -32,7 +33,8 @@ KINDS: Final[dict[str, Callable[[], st.SearchStrategy[StagesCase]]]] = {
     "grouped": partial(windows, "groups"),
     "depthwise": partial(windows, "single"), "pool": pools, "reduction": reductions,
     "chain": chains, "elementwise": elements, "concat": concats, "transpose": transposes,
-    "quantised": quantised, "winograd": winograds, "running": runnings, "scattered": scattereds,
+    "quantised": quantised, "few bits": few_bits,
+    "winograd": winograds, "running": runnings, "scattered": scattereds,
 }  # fmt: skip
 
 MANY: Final = 1 << 16

@@ -1,0 +1,1 @@
+"""micro: models as programs for microcontrollers without an operating system, from plain C."""

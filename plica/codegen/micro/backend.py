@@ -1,0 +1,188 @@
+"""The backend of microcontrollers: plain C, a cross compiler, and QEMU to run the program.
+
+>>> parse("micro").describe(), str(parse("micro:cortex-m3"))
+('micro:cortex-m7', 'micro:cortex-m3')
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache, partial
+from pathlib import Path
+from shutil import which
+from typing import ClassVar, Final
+
+from attrs import evolve, frozen
+
+from plica.codegen.backend import Backend, Texts
+from plica.codegen.c.assemble import artefact_of, text_of
+from plica.codegen.c.backend import KERNEL_PASSES, generic_machine, kernel_text
+from plica.codegen.c.backend import PAGE as C_PAGE
+from plica.codegen.c.dialect import C99
+from plica.codegen.c.narrow import static_constants
+from plica.codegen.c.program import fold
+from plica.codegen.lower.page import grouping
+from plica.codegen.memory_plan import WorkspacePlan
+from plica.codegen.micro.core import CORES, DEFAULT, Core
+from plica.codegen.micro.image import Image, image_of, model_object
+from plica.codegen.program import Program
+from plica.codegen.record import kernels
+from plica.codegen.road import Job, Lowered, emitted
+from plica.codegen.target import unknown_target
+from plica.core.diagnostic import CompilerBug, did_you_mean
+from plica.ir.passes import Pass, Pipeline
+from plica.rewrite.fuse import FusionLimits
+from plica.rewrite.rule_pass import rules
+from plica.runtime.artefact import Artefact, ArtefactMachine, CompilationRecord
+from plica.runtime.emulated import EmulatedExecutable, check_tool, tool_output
+from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.interface import Interface
+from plica.runtime.port import Port
+from plica.schedule.default import Machine
+
+
+@frozen
+class MicroTarget:
+    """A microcontroller by the name of its core."""
+
+    core: Core
+
+    backend: ClassVar[str] = "micro"
+
+    def describe(self) -> str:
+        """A line that `parse` reads."""
+        return f"micro:{self.core.name}"
+
+    def __str__(self) -> str:
+        return self.describe()
+
+
+def parse(text: str) -> MicroTarget:
+    """The microcontroller that a text means."""
+    kind, colon, name = text.strip().partition(":")
+    if kind != "micro" or bool(colon) != bool(name):
+        raise unknown_target(text)
+    if (core := CORES.get(name or DEFAULT)) is None:
+        message, expected = f"There is no core {name!r} among the targets.", ", ".join(CORES)
+        hint = did_you_mean(name.lower(), tuple(CORES))
+        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, text, hint))
+    return MicroTarget(core)
+
+
+def emit_micro(lowered: Lowered, job: Job) -> Artefact:
+    """The artefact of a model for a microcontroller: C, and the object that comes of it."""
+    core: Core = job.target.core
+    said = tool_output([core.compiler, "--version"], Path(), package=core.package)
+    versions = (("cc", said.text.splitlines()[0]), *job.versions)
+    machine = ArtefactMachine(core.triple, core.name, ())
+    text, constants = text_of(lowered, static=True), static_constants(lowered.program)
+    made = artefact_of(lowered, text, (), machine, versions=versions, constants=constants)
+    with tempfile.TemporaryDirectory(prefix="plica-") as folder:
+        return replace(made, objects=(model_object(made, core, Path(folder)).read_bytes(),))
+
+
+BYTE_VIEWS: Final = rules("byte-views", "Bytes are widened where they are read.", "byte-views")
+
+_FUSE: Final = grouping(FusionLimits(bytes_stay=True)).find("fuse")
+"""Memory is scarcer than time: what is made of bytes is kept as bytes."""
+
+PAGE: Final = Pipeline((
+    *C_PAGE.without("emit-c").insert(BYTE_VIEWS, before="fuse").replace("fuse", _FUSE),
+    Pass("emit-micro", "Kernels become C, and an object for the core.", emit_micro, kind="emit"),
+))  # fmt: skip
+
+
+def build(page: Pipeline, lowered: Lowered, job: Job) -> EmulatedExecutable:
+    """A model that QEMU runs, on a board with the core."""
+    return on_board(emitted(page, lowered, job), job.target.core, texts_of(lambda: lowered, job))
+
+
+def on_board(artefact: Artefact, core: Core, texts: Texts) -> EmulatedExecutable:
+    """What QEMU runs of an artefact, the image being made at the first call."""
+    made = lru_cache(maxsize=1)(partial(_image, artefact, core))
+    board = core.board
+    command = [
+        board.emulator, "-M", board.machine, "-nographic", "-monitor", "none", "-serial", "null",
+        *(["-bios", "none"] if board.machine == "virt" else []),
+        "-semihosting-config", "enable=on,target=native", "-kernel", "program",
+    ]  # fmt: skip
+    whole = {**texts, "size": lambda: str(made().size)}
+    return EmulatedExecutable(artefact, lambda: made().program, command, core.package, whole)
+
+
+def entry(program: Program, plan: WorkspacePlan, fused: bool) -> tuple[int, object]:
+    """Code of a program on the default board, called from this process."""
+    core = CORES[DEFAULT]
+    ports = {
+        space: tuple([
+            Port(f"{space}{at}", each.fixed, each.dtype.name, each.dtype.numpy)
+            for at, each in enumerate(program.space(space))
+        ])
+        for space in ("input", "output")
+    }  # fmt: skip
+    face = Interface((), ports["input"], ports["output"], single=False)
+    machine = ArtefactMachine(core.triple, core.name, ())
+    constants = static_constants(program)
+    made = Artefact(face, machine, 1, (), constants, plan.size, (), (), (), (), _no_record,
+                    text=fold(program, plan, static=True))  # fmt: skip
+    return on_board(made, core, {}).entry()
+
+
+def _no_record() -> CompilationRecord:
+    raise CompilerBug("A single kernel has no record.")
+
+
+def _image(artefact: Artefact, core: Core) -> Image:
+    with tempfile.TemporaryDirectory(prefix="plica-") as folder:
+        return image_of(artefact, core, Path(folder))
+
+
+def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) -> Texts:
+    """The code at each stage, made when somebody asks for it."""
+    return {
+        "kernel": lambda: kernels(lowered().program),
+        "c": lambda: text_of(lowered(), static=True),
+    }
+
+
+def _machine(target: MicroTarget) -> Machine:
+    """A core that keeps little beside what it computes: copies that others have in caches take
+    memory here."""
+    return evolve(generic_machine(target), caches=(2 * 1024, 16 * 1024))
+
+
+def _check_here(target: MicroTarget) -> None:
+    for tool in (target.core.compiler, target.core.board.emulator):
+        check_tool(tool, target.core.package)
+
+
+def _missing() -> str:
+    """What to install where no core can be tried."""
+    core = CORES[DEFAULT]
+    lacking = [each for each in (core.compiler, core.board.emulator) if which(each) is None]
+    if not lacking:
+        return ""
+    return f"There is no {' and no '.join(lacking)} here: apt-get install {core.package}."
+
+
+BACKEND: Final = Backend(
+    "micro",
+    "Microcontrollers without an operating system, run by QEMU: micro, micro:cortex-m3, …",
+    parse,
+    {"default": PAGE, "fast": PAGE, "max": PAGE},
+    build,
+    texts_of,
+    machine=_machine,
+    lowering=KERNEL_PASSES,
+    dialect=C99,
+    encode=kernel_text,
+    check_here=_check_here,
+    keeps=lambda: False,
+    missing=_missing,
+    threaded=False,
+    entry=entry,
+    library="For a microcontroller sources are written: export('model.c').",
+    spellings=tuple(f"micro:{name}" for name in CORES),
+)

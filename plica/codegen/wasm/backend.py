@@ -1,0 +1,104 @@
+"""The backend of WebAssembly: LLVM with lanes of 128 bits; wasmtime, Node and pages run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Final
+
+from plica.codegen.backend import Backend, Texts
+from plica.codegen.llvm import toolchain as llvm
+from plica.codegen.llvm.dialect import LLVM
+from plica.codegen.llvm.fold import fold
+from plica.codegen.llvm.page import CPU
+from plica.codegen.lower.scheduled import machine_of
+from plica.codegen.memory_plan import WorkspacePlan, workspace_plan
+from plica.codegen.native import called_back, program_of
+from plica.codegen.program import Program
+from plica.codegen.record import kernels
+from plica.codegen.road import Job, Lowered, emitted
+from plica.codegen.wasm import toolchain
+from plica.codegen.wasm.assemble import EmitWasm, text_of
+from plica.codegen.wasm.target import SPELLINGS, WasmTarget, parse
+from plica.ir.loop.statement import Kernel
+from plica.ir.passes import Pass, Pipeline
+from plica.runtime.error import UnsupportedError
+from plica.runtime.executable import Executable
+from plica.runtime.load import executable
+from plica.runtime.wasm.instance import INSTALL, WasmInstance
+from plica.schedule.default import Machine
+
+
+def _page(level: int) -> Pipeline:
+    why = "Kernels and the steps between them become a module of WebAssembly."
+    return CPU.replace("emit-llvm", Pass("emit-wasm", why, EmitWasm(level), kind="emit"))
+
+
+PAGE: Final = _page(2)
+FAST: Final = _page(1).without("winograd", "fold-winograd")
+
+
+def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
+    """Code of a lowered module, loaded into an engine of this process."""
+    return executable(emitted(page, lowered, job), texts=texts_of(lambda: lowered, job))
+
+
+def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) -> Texts:
+    """The code at each stage, made when somebody asks for it."""
+
+    def text() -> str:
+        return text_of(lowered(), job.target)
+
+    return {
+        "kernel": lambda: kernels(lowered().program),
+        "llvm": text,
+        "asm": lambda: llvm.assembly_static(text(), job.target.machine),
+    }
+
+
+def _kernel_text(kernel: Kernel, target: WasmTarget) -> str:
+    program = program_of(kernel)
+    return fold(program, workspace_plan(program), target.machine)
+
+
+def _machine(target: WasmTarget) -> Machine:
+    return machine_of(target.machine)
+
+
+def missing() -> str:
+    """What is not here of what makes modules and of what runs them."""
+    try:
+        toolchain.linker()
+    except UnsupportedError as error:
+        return str(error)
+    if find_spec("wasmtime") is None:
+        return f"There is no engine for WebAssembly in this Python: {INSTALL}."
+    return ""
+
+
+def entry(program: Program, plan: WorkspacePlan, fused: bool) -> tuple[int, object]:
+    """Code of a program in an engine of this process, as a function of this process."""
+    machine = WasmTarget().machine
+    code = toolchain.emit(fold(program, plan, machine, fused), machine)
+    sizes = [slot.bytes for slot in (*program.space("input"), *program.space("output"))]
+    made = WasmInstance(code, sizes, len(program.space("input")), (), plan.size)
+    return called_back(made.call, len(sizes))
+
+
+BACKEND: Final = Backend(
+    "wasm",
+    "WebAssembly by LLVM, for browsers, Node and wasmtime: wasm, wasm:relaxed, wasm:scalar.",
+    parse,
+    {"default": PAGE, "fast": FAST, "max": PAGE},
+    build,
+    texts_of,
+    machine=_machine,
+    dialect=LLVM,
+    encode=_kernel_text,
+    missing=missing,
+    facts=lambda: toolchain.version(toolchain.linker()),
+    threaded=False,
+    library="Libraries for C are made for processors.",
+    entry=entry,
+    spellings=SPELLINGS,
+)

@@ -1,0 +1,64 @@
+"""WebAssembly as a target: which of its extensions code may use.
+
+>>> parse("wasm").machine.vector_bits, str(parse("wasm:relaxed"))
+(128, 'wasm:relaxed')
+>>> parse("wasm:relaxed").machine.has_multiply_add
+True
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from attrs import frozen
+
+from plica.codegen.target import Target
+from plica.core.diagnostic import did_you_mean
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+TRIPLE: Final = "wasm32-unknown-unknown"
+
+_USUAL: Final = ("+bulk-memory", "+mutable-globals", "+nontrapping-fptoint", "+sign-ext")
+"""What every engine of the last years has."""
+
+EXTENSIONS: Final[dict[str, tuple[str, ...]]] = {
+    "": ("+simd128", *_USUAL),
+    "relaxed": ("+simd128", "+relaxed-simd", *_USUAL),
+    "scalar": _USUAL,
+}
+"""Features by the word after the colon: lanes of 128 bits; products and sums rounded at once, too,
+as browsers have them since 2024; none of both."""
+
+SPELLINGS: Final = ("wasm", "wasm:relaxed", "wasm:scalar")
+
+
+@frozen
+class WasmTarget:
+    """WebAssembly of 32 bits with some extensions."""
+
+    extension: str = ""
+
+    backend: ClassVar[str] = "wasm"
+
+    @property
+    def machine(self) -> Target:
+        """What LLVM and schedules are told."""
+        return Target("cpu", TRIPLE, "generic", EXTENSIONS[self.extension])
+
+    def describe(self) -> str:
+        """A line that `parse` reads."""
+        return str(self)
+
+    def __str__(self) -> str:
+        return f"wasm:{self.extension}" if self.extension else "wasm"
+
+
+def parse(text: str) -> WasmTarget:
+    """The target that a text means."""
+    name, _, extension = text.strip().partition(":")
+    if name != "wasm" or extension not in EXTENSIONS or text.strip() not in SPELLINGS:
+        message = f"There is no target {text!r}."
+        hint = did_you_mean(text, SPELLINGS)
+        expected = ", ".join(SPELLINGS)
+        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, repr(text), hint))
+    return WasmTarget(extension)

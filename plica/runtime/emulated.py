@@ -1,0 +1,148 @@
+"""Emulated: executables whose code is for another machine, run by an emulator of it.
+
+The program that the emulator runs stands in an empty folder, reads its inputs from `inputs.bin`,
+one after the other, and writes `outputs.bin`: a number that is 0 where all went well, a number of
+its own, and the outputs.  Inputs are checked as everywhere before anything runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Final
+
+from plica.runtime.artefact import Artefact
+from plica.runtime.c_machine import LACKING
+from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, UnsupportedError
+from plica.runtime.executable import Executable
+from plica.runtime.port import Port
+
+LONGEST: Final = 600.0
+"""Seconds after which a program in an emulator is taken to hang."""
+
+HEADER: Final = 16
+"""Bytes before the outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """What a tool gave back, and all it said."""
+
+    status: int
+    text: str
+
+
+def check_tool(name: str, package: str) -> None:
+    """Refuse a machine that lacks a tool; the error says what installs it."""
+    if shutil.which(name) is None:
+        message, hint = f"There is no {name} here.", f"apt-get install {package}"
+        raise UnsupportedError(
+            Diagnostic("missing-tool", message, None, name, "nothing of that name", hint)
+        )
+
+
+def tool_output(
+    words: Sequence[str], folder: Path, package: str, seconds: float = LONGEST
+) -> ToolAnswer:
+    """Run a tool in a folder; where it is missing, the error says what installs it."""
+    check_tool(words[0], package)
+    try:
+        done = subprocess.run(
+            list(words), cwd=folder, capture_output=True, text=True, errors="replace",
+            timeout=seconds, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        message = f"{words[0]} does not come to an end."
+        raise EvaluationError(
+            Diagnostic("missing-tool", message, None, f"{seconds:g} s at most")
+        ) from error
+    return ToolAnswer(done.returncode, done.stdout + done.stderr)
+
+
+class EmulatedExecutable(Executable):
+    """A compiled model that an emulator runs: `program` is made at the first call."""
+
+    def __init__(
+        self,
+        artefact: Artefact,
+        program: Callable[[], bytes],
+        command: Sequence[str],
+        package: str,
+        texts: Mapping[str, Callable[[], str]] | None = None,
+    ) -> None:
+        super().__init__(
+            0,
+            artefact.interface,
+            constants=artefact.constants,
+            sources=artefact.sources,
+            texts=texts,
+            target=str(artefact.machine),
+            artefact=artefact,
+        )
+        self._main = self._emulate
+        self._program, self._command, self._package = program, tuple(command), package
+        self.note = 0
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of memory a call needs on that machine."""
+        return self.artefact.workspace
+
+    def entry(self) -> tuple[int, object]:
+        """An address at which C calls the model, and what must live as long as it does."""
+        made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._emulate)
+        return ctypes.cast(made, ctypes.c_void_p).value or 0, made
+
+    def _emulate(self, table: int) -> int:
+        """What the model gives back; the arrays are where the table says."""
+        inputs, outputs = self._interface.inputs, self._interface.outputs
+        pointers = (ctypes.c_void_p * (len(inputs) + len(outputs))).from_address(table)
+        given = [_memory(at, port) for at, port in zip(pointers, inputs, strict=False)]
+        made = self._answer(b"".join(map(bytes, given)))
+        code, self.note = memoryview(made[:HEADER]).cast("q")
+        if code == LACKING:
+            message = "The artefact uses instructions that the machine does not have."
+            has, found = str(self.artefact.machine), " ".join(self._command)
+            raise ArtefactError(Diagnostic("other-machine", message, None, has, found))
+        at = HEADER
+        for place, port in zip(pointers[len(inputs) :], outputs, strict=True):
+            room = _memory(place, port)
+            ctypes.memmove(room, made[at : at + len(room)], len(room))
+            at += len(room)
+        return int(code)
+
+    def _answer(self, given: bytes) -> bytes:
+        """What the program writes."""
+        wanted = HEADER + sum(_bytes(port) for port in self._interface.outputs)
+        program = self._program()
+        with tempfile.TemporaryDirectory(prefix="plica-") as name:
+            folder = Path(name)
+            (folder / "program").write_bytes(program)
+            os.chmod(folder / "program", 0o755)
+            (folder / "inputs.bin").write_bytes(given)
+            done = tool_output(self._command, folder, self._package)
+            result = folder / "outputs.bin"
+            made = result.read_bytes() if result.is_file() else b""
+        if len(made) != wanted:
+            message = f"The program gave no result in {self._command[0]}."
+            said = " / ".join(done.text.splitlines()[-4:])
+            found = f"{len(made)} bytes, status {done.status}" + (f", {said}" if said else "")
+            raise EvaluationError(
+                Diagnostic("missing-tool", message, None, f"{wanted} bytes of outputs", found)
+            )
+        return made
+
+
+def _bytes(port: Port) -> int:
+    return prod(port.shape) * port.numpy.itemsize
+
+
+def _memory(at: int | None, port: Port) -> ctypes.Array[ctypes.c_char]:
+    return (ctypes.c_char * _bytes(port)).from_address(at or 0)

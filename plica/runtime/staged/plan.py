@@ -1,0 +1,337 @@
+"""Plans: the steps of a staged program as prepared calls of native code.
+
+What can be known of a step before a call is looked up once: where its operands are, what memory its
+results have.  A call then fills a frame, the registers and their addresses.  Results of segments
+whose sizes are numbers, and which no caller sees, lie in memory that frames keep from call to call.
+
+>>> frame = PlanFrame([np.zeros(2)], [0], {})
+>>> frame.put(0, np.ones(3))
+>>> frame.arrays[0].shape
+(3,)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any, Final, TypeAlias, assert_never
+
+import numpy as np
+
+from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place
+from plica.runtime.executable import Executable, address_of
+from plica.runtime.open_executable import OpenExecutable
+from plica.runtime.port import Array, Port, checked_size
+from plica.runtime.staged.order import RUN
+from plica.runtime.staged.program import (
+    ChooseBlock,
+    HostCall,
+    MeasureDim,
+    RepeatBlock,
+    RunSegment,
+    Step,
+    StepBlock,
+    all_steps,
+    step_outputs,
+)
+
+Sizes: TypeAlias = dict[str, int]
+
+MOST: Final = 1 << 46
+"""No axis of an array is as long as this."""
+
+_UNSET: Final = np.empty((0,), np.bool_)
+"""What a register holds before it is written; the memory of a dim that is handed over."""
+
+_NOWHERE: Final = address_of(_UNSET)
+
+
+class PlanFrame:
+    """The registers of one call: arrays, where each begins, and the sizes that are known."""
+
+    __slots__ = ("addresses", "arrays", "sizes")
+
+    def __init__(self, arrays: list[Array], addresses: list[int], sizes: Sizes) -> None:
+        self.arrays, self.addresses, self.sizes = arrays, addresses, sizes
+
+    def put(self, register: int, array: Array) -> None:
+        """Write a register."""
+        self.arrays[register] = array
+        self.addresses[register] = address_of(array)
+
+    def move(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        """Write registers at once, with what others hold."""
+        held = [(self.arrays[each], self.addresses[each]) for each in sources]
+        for target, (array, address) in zip(targets, held, strict=True):
+            self.arrays[target], self.addresses[target] = array, address
+
+
+Action: TypeAlias = Callable[[PlanFrame], None]
+Failure: TypeAlias = InputError | EvaluationError
+
+
+class Plan:
+    """A program, prepared; `told` says what is wrong in a segment in words of the whole program."""
+
+    def __init__(
+        self,
+        program: StepBlock,
+        inputs: Sequence[Port],
+        segments: Sequence[Executable],
+        told: Callable[[Failure, Sizes], Failure],
+    ) -> None:
+        self._segments, self._told = tuple(segments), told
+        steps = list(all_steps(program))
+        shown = {*program.results}.union(*map(_moved, steps))
+        written = Counter(
+            [*range(len(inputs)), *[at for step in steps for at in step_outputs(step)]]
+        )
+        self._count = 1 + max(written, default=0)
+        self._rooms = {
+            register: port
+            for step in steps
+            if isinstance(step, RunSegment) and _is_plain(segments[step.segment])
+            for register, port in zip(step.outputs, segments[step.segment].outputs, strict=True)
+            if register not in shown and written[register] == 1
+        }
+        # What is known of a register that one step writes: no call has to look at it.
+        ports = dict(enumerate(inputs)) | {
+            register: port
+            for step in steps
+            if isinstance(step, RunSegment)
+            for register, port in zip(step.outputs, segments[step.segment].outputs, strict=True)
+        }
+        self._ports = {at: port for at, port in ports.items() if written[at] == 1}
+        results = program.results
+        self.fresh = len({*results}) == len(results) and all(
+            at >= len(inputs) and at in self._ports for at in results
+        )
+        """Whether every result lies in memory that nothing else has."""
+        self._free: list[tuple[list[Array], list[int]]] = []
+        self._actions = self._prepared(program)
+
+    def run(self, inputs: Sequence[Array], sizes: Sizes) -> PlanFrame:
+        """The registers after all steps; frames are taken and given back in one step each."""
+        try:
+            kept = self._free.pop()
+        except IndexError:
+            kept = self._made()
+        frame = PlanFrame(kept[0].copy(), kept[1].copy(), sizes)
+        try:
+            for at, each in enumerate(inputs):
+                frame.put(at, each)
+            for action in self._actions:
+                action(frame)
+        finally:
+            self._free.append(kept)
+        return frame
+
+    @property
+    def bytes(self) -> int:
+        """What the frames hold that no call is using."""
+        return sum(each.nbytes for arrays, _ in tuple(self._free) for each in arrays)
+
+    def _made(self) -> tuple[list[Array], list[int]]:
+        arrays = [_UNSET] * self._count
+        for register, port in self._rooms.items():
+            arrays[register] = port.empty()
+        return arrays, [address_of(each) for each in arrays]
+
+    def _prepared(self, block: StepBlock) -> tuple[Action, ...]:
+        return tuple([self._action(step) for step in block.steps])
+
+    def _action(self, step: Step) -> Action:
+        match step:
+            case RunSegment():
+                return self._run_segment(step)
+            case MeasureDim():
+                return _measure(step)
+            case ChooseBlock(condition, then, orelse, outputs):
+                sides = (
+                    (self._prepared(orelse), orelse.results),
+                    (self._prepared(then), then.results),
+                )
+
+                def choose(frame: PlanFrame) -> None:
+                    actions, results = sides[bool(frame.arrays[condition].item())]
+                    for action in actions:
+                        action(frame)
+                    frame.move(results, outputs)
+
+                return choose
+            case RepeatBlock():
+                return self._repeat(step)
+            case HostCall(name, given, outputs, options):
+                host, named = RUN[name], dict(options)
+
+                def call(frame: PlanFrame) -> None:
+                    for at, each in zip(outputs, host(frame.arrays[given], **named), strict=True):
+                        frame.put(at, each)
+
+                return call
+            case _:
+                assert_never(step)
+
+    def _run_segment(self, step: RunSegment) -> Action:
+        segment, told = self._segments[step.segment], self._told
+        if _is_plain(segment):
+            action = self._plain(segment, step)
+        elif type(segment) is OpenExecutable and not segment.specialises:
+            action = self._open(segment, step)
+        else:
+            action = _called(segment, step)
+
+        def run(frame: PlanFrame) -> None:
+            try:
+                action(frame)
+            except (InputError, EvaluationError) as error:
+                raise told(error, frame.sizes) from error
+
+        return run
+
+    def _plain(self, segment: Executable, step: RunSegment) -> Action:
+        """A segment whose sizes are numbers."""
+        checked = _called(segment, step)
+        registers = [each for each in step.inputs if isinstance(each, int)]
+        if len(registers) < len(step.inputs):
+            return checked
+        taken = [
+            (at, port)
+            for at, port in zip(registers, segment.inputs, strict=True)
+            if not self._is_known(at, port) or self._ports[at].shape != port.shape
+        ]
+        outputs = [*zip(step.outputs, segment.outputs, strict=True)]
+        fresh = [(at, port) for at, port in outputs if at not in self._rooms]
+        picked = _picked((*registers, *step.outputs))
+
+        def run(frame: PlanFrame) -> None:
+            arrays, addresses = frame.arrays, frame.addresses
+            for at, port in taken:
+                if arrays[at].dtype is not port.numpy or arrays[at].shape != port.shape:
+                    return checked(frame)
+            for at, port in fresh:
+                arrays[at], addresses[at] = port.placed()
+            segment.run(picked(addresses))
+
+        return run
+
+    def _open(self, segment: OpenExecutable, step: RunSegment) -> Action:
+        """A segment for every size: the shapes of what it takes say what it gives."""
+        checked = _called(segment, step)
+        registers = [each for each in step.inputs if isinstance(each, int)]
+        dims = [each for each in step.inputs if isinstance(each, str)]
+        if step.inputs != (*registers, *dims):
+            return checked
+        ports = zip(registers, segment.inputs, strict=False)
+        taken = [(at, port.numpy) for at, port in ports if not self._is_known(at, port)]
+        witnesses, outputs, picked = (_NOWHERE,) * len(dims), step.outputs, _picked(registers)
+        given = _picked(dims)
+        fixed: list[tuple[Any, ...]] = [  # Any: int or str
+            self._ports[at].shape if at in self._ports else ("",) for at in registers
+        ]
+        begin = None if any(isinstance(n, str) for each in fixed for n in each) else tuple(fixed)
+
+        def run(frame: PlanFrame) -> None:
+            arrays, addresses, sizes = frame.arrays, frame.addresses, frame.sizes
+            for at, dtype in taken:
+                if arrays[at].dtype is not dtype:
+                    return checked(frame)
+            shapes = begin or tuple([arrays[at].shape for at in registers])
+            sized = segment.sized((*shapes, *[(size, 0) for size in given(sizes)]))
+            table = [*picked(addresses), *witnesses]
+            for at, port in zip(outputs, sized.outputs, strict=True):
+                arrays[at], addresses[at] = port.placed()
+                table.append(addresses[at])
+            segment.run_sized(sized, table)
+
+        return run
+
+    def _is_known(self, register: int, port: Port) -> bool:
+        """Whether a register always has the elements and the rank that a port takes."""
+        known = self._ports.get(register)
+        if known is None or known.numpy is not port.numpy:
+            return False
+        return len(known.shape) == len(port.shape)
+
+    def _repeat(self, step: RepeatBlock) -> Action:
+        tests, bodies, ends = map(self._prepared, (step.test, step.body, step.end))
+        (condition,) = step.test.results
+
+        def repeat(frame: PlanFrame) -> None:
+            frame.move(step.start, step.carried)
+            while True:
+                for action in tests:
+                    action(frame)
+                if not frame.arrays[condition].item():
+                    break
+                for action in bodies:
+                    action(frame)
+                frame.move(step.body.results, step.carried)
+            for action in ends:
+                action(frame)
+            frame.move(step.end.results, step.outputs)
+
+        return repeat
+
+
+def _is_plain(segment: Executable) -> bool:
+    """Whether it is a native function of memory whose sizes are numbers, and nothing beside."""
+    return type(segment) is Executable and not segment.donates
+
+
+def _called(segment: Executable, step: RunSegment) -> Action:
+    """A segment of any kind, with arrays in and arrays out."""
+
+    def run(frame: PlanFrame) -> None:
+        given = [
+            frame.arrays[of] if isinstance(of, int) else np.empty((frame.sizes[of], 0), np.bool_)
+            for of in step.inputs
+        ]
+        made = segment(*given)
+        for at, each in zip(
+            step.outputs, made if isinstance(made, tuple) else (made,), strict=True
+        ):
+            frame.put(at, each)
+
+    return run
+
+
+def _picked(places: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """What lies at some places of a list, or under some keys; Any: of any kind."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda of: tuple([of[each] for each in places])
+
+
+def _measure(step: MeasureDim) -> Action:
+    dim, register, told = step.dim, step.register, step.told
+
+    def measure(frame: PlanFrame) -> None:
+        size = int(frame.arrays[register].item())
+        if not 0 <= size < MOST:
+            checked_size(dim, size, told)
+            raise _too_long(dim, size, told)
+        frame.sizes[dim] = size
+
+    return measure
+
+
+def _moved(step: Step) -> tuple[int, ...]:
+    """Registers whose memory a step hands on to others."""
+    match step:
+        case ChooseBlock(_, then, orelse, _):
+            return (*then.results, *orelse.results)
+        case RepeatBlock(start, _, _, body, end, _):
+            return (*start, *body.results, *end.results)
+        case RunSegment() | MeasureDim() | HostCall():
+            return ()
+        case _:
+            assert_never(step)
+
+
+def _too_long(dim: str, size: int, told: Sequence[str]) -> EvaluationError:
+    inputs = ", ".join(map(repr, told)) or "no input"
+    message = f"The dim {dim!r}, which depends on {inputs}, is larger than any memory."
+    place = Place(node=dim)
+    return EvaluationError(Diagnostic("no-memory", message, place, "less than 2**46", str(size)))

@@ -1,0 +1,142 @@
+"""Instances: a module of WebAssembly in wasmtime, with the memory of one model.
+
+    stack and constants of the module | constants | workspace | inputs | outputs | table
+
+All lie one behind another from `__heap_base` on, each at a multiple of 64.  What a module calls of
+the library of mathematics is this process's own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import threading
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from itertools import pairwise
+from typing import Any, Final
+
+from plica.runtime.artefact import ALIGNMENT, ENTRY
+from plica.runtime.error import Diagnostic, EvaluationError, UnsupportedError
+from plica.runtime.port import Array
+from plica.runtime.wasm.module import names_of
+
+INSTALL: Final = "pip install 'plica[wasm]'"
+
+PAGE: Final = 1 << 16
+"""Bytes by which memory grows."""
+
+MOST: Final = 1 << 32
+"""Bytes that 32 bits can tell apart."""
+
+_WORD: Final = 4
+
+
+class WasmInstance:
+    """A module that runs in this process; calls wait for one another, since they share a memory."""
+
+    def __init__(
+        self, code: bytes, sizes: Sequence[int], inputs: int, constants: Sequence[Array],
+        workspace: int,
+    ) -> None:  # fmt: skip
+        wasmtime = engine()
+        names_of(code)  # a damaged one is told by us rather than by the engine
+        self._store: Any = wasmtime.Store()
+        module = wasmtime.Module(self._store.engine, code)
+        given = [_imported(self._store, each) for each in module.imports]
+        exports = wasmtime.Instance(self._store, module, given).exports(self._store)
+        self._memory, self._main = exports["memory"], exports[ENTRY]
+        self._trap = wasmtime.Trap
+        self._sizes, self._inputs = tuple(sizes), inputs
+        self._lock = threading.Lock()
+        begin = exports["__heap_base"].value(self._store)
+        held = [each.nbytes for each in constants]
+        *places, table = _places(begin, [*held, workspace, *sizes])
+        self._reserve(table + _WORD * (len(places) + 1))
+        kept, (work, *arrays) = places[: len(held)], places[len(held) :]
+        self._arrays, self._table = arrays, table
+        base = self._base()
+        for each, place in zip(constants, kept, strict=True):
+            ctypes.memmove(base + place, each.ctypes.data, each.nbytes)
+        words = (*arrays, *kept, work)
+        (ctypes.c_uint32 * len(words)).from_address(base + table)[:] = list(words)
+
+    def call(self, addresses: Sequence[int]) -> int:
+        """Run the module on arrays of this process; 0, or the number of the launch that failed."""
+        moves = list(zip(addresses, self._arrays, self._sizes, strict=True))
+        with self._lock:
+            base = self._base()
+            for address, place, size in moves[: self._inputs]:
+                ctypes.memmove(base + place, address, size)
+            try:
+                code: int = self._main(self._store, self._table)
+            except self._trap as error:
+                message = f"The module of WebAssembly was stopped: {error}"
+                raise EvaluationError(Diagnostic("unsupported", message)) from error
+            for address, place, size in moves[self._inputs :]:
+                ctypes.memmove(address, base + place, size)
+        return code
+
+    def _base(self) -> int:
+        """Where the memory begins in this process."""
+        return ctypes.addressof(self._memory.data_ptr(self._store).contents)
+
+    def _reserve(self, size: int) -> None:
+        """Make the memory so large."""
+        more = -(-(size - self._memory.data_len(self._store)) // PAGE)
+        try:
+            if size > MOST:
+                raise MemoryError
+            if more > 0:
+                self._memory.grow(self._store, more)
+        except (MemoryError, engine().WasmtimeError):
+            message = "There is not enough memory for the model in WebAssembly."
+            hint = "Compile the model for smaller sizes, or a smaller batch."
+            need, most = f"{size} bytes", f"{MOST} bytes at most"
+            wrong = Diagnostic("no-memory", message, None, need, most, hint)
+            raise EvaluationError(wrong) from None
+
+
+def _places(begin: int, sizes: Sequence[int]) -> list[int]:
+    """Where memory of some sizes begins, one behind another, and where the last ends."""
+    found = [-(-begin // ALIGNMENT) * ALIGNMENT]
+    for size in sizes:
+        found.append(found[-1] + -(-max(size, 1) // ALIGNMENT) * ALIGNMENT)
+    assert all(one < two for one, two in pairwise(found))
+    return found
+
+
+def engine() -> Any:  # the package wasmtime, as it is
+    """The package that runs modules; refuses a Python that has none."""
+    try:
+        import wasmtime
+    except ImportError:
+        message = "There is no engine for WebAssembly in this Python."
+        hint = f"Install one: {INSTALL}."
+        wrong = Diagnostic("no-toolchain", message, None, "wasmtime", "none", hint)
+        raise UnsupportedError(wrong) from None
+    return wasmtime
+
+
+@lru_cache(maxsize=1)
+def _mathematics() -> ctypes.CDLL:
+    return ctypes.CDLL(ctypes.util.find_library("m") or None)
+
+
+def _imported(store: Any, wanted: Any) -> Any:  # Any: wasmtime's own
+    """A function of this process for one that a module imports."""
+    wasmtime = engine()
+    kinds = {
+        str(wasmtime.ValType.f32()): ctypes.c_float,
+        str(wasmtime.ValType.f64()): ctypes.c_double,
+        str(wasmtime.ValType.i32()): ctypes.c_int32,
+    }
+    function: Callable[..., Any] | None = getattr(_mathematics(), wanted.name or "", None)
+    if wanted.module != "env" or function is None:
+        message = "The module imports what is no function of mathematics."
+        found = f"{wanted.module}.{wanted.name}"
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "functions of C", found))
+    own: Any = function  # a function of ctypes, whose types are set here
+    own.argtypes = [kinds[str(each)] for each in wanted.type.params]
+    own.restype = kinds[str(wanted.type.results[0])]
+    return wasmtime.Func(store, wanted.type, partial(own))

@@ -1,0 +1,188 @@
+"""Decode attention: a fold that rescales, of few rows and many keys, and the roles of its axes.
+
+Stages that `plica.schedule.online_softmax` made are read here.  An axis that neither keys nor
+values depend on counts rows: those of one lot read the same keys.  Grouped queries do so, too:
+
+    k[h // 4, key, d]   -->   k[g, key, d]  with  h = g * 4 + r, where r counts rows
+
+Sides are whatever is read as f32: narrow floats, f32, integers with a scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Final
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up, post_order
+from plica.core.term import Term
+from plica.ir.loop import scalar as sc
+from plica.ir.loop.stage import Each, Fold
+from plica.ir.loop.stages import Names, Stages, loads
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import f32
+from plica.schedule.default.gpu.split_reduction import is_along
+from plica.schedule.online_softmax import RESCALING
+
+ROWS: Final = 32
+"""Rows that read the same keys, at most: more are worth tiles of tensor cores or of threads."""
+
+WIDE: Final = 16
+"""Bytes that one instruction moves."""
+
+OCTET: Final = 8
+"""Elements that are read at once, at most."""
+
+
+@frozen(eq=False)
+class DecodeChain:
+    """Axes and terms of a fold whose keys are read once for all rows of a lot."""
+
+    of: Stages
+    fold: Fold
+    out: Each
+    sizes: Mapping[sc.ScalarVar, int]
+    lots: tuple[sc.ScalarVar, ...]
+    rows: tuple[sc.ScalarVar, ...]
+    key: sc.ScalarVar
+    column: sc.ScalarVar
+    depth: sc.ScalarVar
+    left: sc.Scalar
+    """An element of the queries, over lots, rows and depth."""
+    right: sc.Scalar
+    """An element of the keys, over lots, key and depth."""
+    values: sc.Scalar
+    """An element of the values, over lots, key and column."""
+    held: sc.Buffer
+    """The products of queries and keys, which the scores read."""
+    score: sc.Scalar
+    places: Mapping[Term, sc.Scalar]
+    """Axes of the fold in terms of lots, rows and column."""
+
+    def size(self, *axes: sc.ScalarVar) -> int:
+        """How many elements there are along some axes."""
+        return prod(self.sizes[axis] for axis in axes)
+
+    @property
+    def bytes(self) -> float:
+        """What is read of keys and values."""
+        each = self.size(*self.lots, self.key)
+        return each * sum(
+            self.size(axis) * sum(read.buffer.dtype.bytes for read in along(side, axis))
+            for side, axis in ((self.right, self.depth), (self.values, self.column))
+        )
+
+
+def along(of: sc.Scalar, axis: sc.ScalarVar) -> list[sc.Load]:
+    """What is read of a side along an axis."""
+    return [each for each in loads(of) if axis in free_vars(each)]
+
+
+def neighbours(of: sc.Scalar, axis: sc.ScalarVar, size: int) -> int:
+    """How many elements of a side along an axis are read at once."""
+    most = max([each.buffer.dtype.bytes for each in along(of, axis)])
+    return next(n for n in (8, 4, 2, 1) if n * most <= WIDE and size % n == 0)
+
+
+def decode_chain(of: Stages) -> DecodeChain | None:
+    """The roles in stages that online softmax made; None where rows are many or keys are apart."""
+    if len(of.stages) != 3:
+        return None
+    held, fold, out = of.stages
+    if not isinstance(held, Each) or not isinstance(fold, Fold) or not isinstance(out, Each):
+        return None
+    product = held.value
+    if fold.combine is not RESCALING or len(fold.terms) != 1 or not isinstance(product, sc.Reduce):
+        return None
+    if product.combiner != "sum" or len(product.axes) != 1 or not isinstance(product.body, sc.Mul):
+        return None
+    score, _, values = fold.values
+    reads = {load for load in loads(score) if load.buffer is held.out}
+    if len(reads) != 1 or any(sc.dtype_of(each) is not f32 for each in fold.values):
+        return None
+    (read,) = reads
+    names, key = Names(of), fold.terms[0]
+    depth = names.var("d")
+    inside: dict[Term, Term] = dict(zip(held.axes, read.indices, strict=True))
+    inside[product.axes[0]] = depth
+    sides = [substitute(each, inside) for each in (product.body.left, product.body.right)]
+    if key in free_vars(sides[0]):
+        sides.reverse()
+    left, right = sides
+    if key in free_vars(left) or key not in free_vars(right) or sc.dtype_of(left) is not f32:
+        return None
+    sizes = {axis: known(size) for axis, size in zip(fold.axes, fold.results[0].shape, strict=True)}
+    sizes |= {key: known(fold.extents[0]), depth: known(product.extents[0])}
+    if not all(sizes.values()) or key not in free_vars(values):
+        return None
+    numbers = {axis: size or 0 for axis, size in sizes.items()}
+    scored = free_vars(score) | free_vars(left) | free_vars(right)
+    columns = [axis for axis in fold.axes if axis not in scored and axis in free_vars(values)]
+    if len(columns) != 1 or not _is_read_back(fold, out):
+        return None
+    column = columns[0]
+    lots: list[sc.ScalarVar] = []
+    rows: list[sc.ScalarVar] = []
+    places: dict[Term, sc.Scalar] = {}
+    for axis in fold.axes:
+        places[axis] = axis
+        if axis is column:
+            continue
+        if axis not in free_vars(right) | free_vars(values):
+            rows.append(axis)
+        elif (count := _shared_by(axis, (right, values), numbers[axis])) is None:
+            lots.append(axis)
+        else:
+            lot, row = names.var("g"), names.var("r")
+            numbers |= {lot: numbers[axis] // count, row: count}
+            right, values = (_put(each, axis // count, lot) for each in (right, values))
+            places[axis] = lot * count + row
+            lots.append(lot)
+            rows.append(row)
+    left, score = (substitute(each, places) for each in (left, score))
+    found = DecodeChain(of, fold, out, numbers, tuple(lots), tuple(rows), key, column, depth,
+                        left, right, values, held.out, score, places)  # fmt: skip
+    near = all(
+        is_along(each, axis)
+        for side, axis in ((right, depth), (values, column))
+        for each in along(side, axis)
+    )
+    whole = depth in free_vars(right) and near
+    return found if whole and found.size(*found.rows) <= ROWS else None
+
+
+def _put(of: sc.Scalar, old: sc.Scalar, new: sc.Scalar) -> sc.Scalar:
+    return map_bottom_up(lambda node: new if node is old else node, of)
+
+
+def _shared_by(axis: sc.ScalarVar, sides: tuple[sc.Scalar, ...], size: int) -> int | None:
+    """How many neighbours along an axis read the same of all sides; None where it is one each."""
+    found: set[int | None] = set()
+    for node in post_order(sc.Add(*sides)):
+        if axis not in node._children:
+            continue
+        shared = isinstance(node, sc.FloorDiv) and node.left is axis
+        found.add(known(node.right) if shared and isinstance(node, sc.FloorDiv) else None)
+    count = next(iter(found)) if len(found) == 1 else None
+    return count if count and count > 0 and size % count == 0 else None
+
+
+def _is_read_back(fold: Fold, out: Each) -> bool:
+    """Whether what follows a fold has an element for each of its own."""
+    places = {load.indices for load in loads(out.value) if load.buffer in fold.results}
+    if len(places) != 1:
+        return False
+    (read,) = places
+    axes = [each for each in read if isinstance(each, sc.ScalarVar)]
+    units = [axis for axis, size in zip(out.axes, out.out.shape, strict=True) if known(size) == 1]
+    fixed = [
+        size for each, size in zip(read, fold.results[0].shape, strict=True) if each not in axes
+    ]
+    return (
+        len(set(axes)) == len(axes)
+        and {*axes, *units} >= {*out.axes}
+        and all(known(size) == 1 for size in fixed)
+    )

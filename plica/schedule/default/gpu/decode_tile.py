@@ -1,0 +1,124 @@
+"""How few rows to many keys are cut: parts of the keys, rows of a block, threads of a row.
+
+A row of keys or values is read by as many threads as it has vectors of 16 bytes, so that a warp has
+several of them at once; parts are as long as they can be while all processors have enough of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from plica.ir.loop.invocation import TensorIntrinsic
+from plica.schedule.default.gpu.cost import ENDS, LAUNCH, STREAM
+from plica.schedule.default.gpu.decode_chain import DecodeChain, neighbours
+from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.default.gpu.warp_meaning import lanes_max, lanes_sum
+
+LANES: Final = 32
+"""Threads of a warp."""
+
+WARPS: Final = 4
+"""Warps of a block."""
+
+TOGETHER: Final = 8
+"""Rows that a block has, and vectors that a thread has under way, at most."""
+
+FEW_ROWS: Final = 2
+"""Rows for which reading takes longer than anything else."""
+
+HELD: Final = 64
+"""Elements of a side that a thread holds in registers, at most."""
+
+BLOCKS: Final = 8
+"""Blocks that a processor has under way."""
+
+PARTS: Final = 128
+"""Parts that are joined, at most."""
+
+LONGEST: Final = 512
+"""Keys of a part, at most: longer ones leave processors without work at the end."""
+
+FEW: Final = 4 / 128
+"""Cycles of a processor for an element of a key or value and a row, where threads multiply."""
+
+
+@frozen
+class KeyLanes:
+    """How threads share an element's row: neighbours of a thread, threads across, and turns."""
+
+    near: int
+    across: int
+    turns: int
+
+    @property
+    def beside(self) -> int:
+        """Rows that a block reads at once."""
+        return WARPS * LANES // self.across
+
+    @property
+    def held(self) -> int:
+        """Elements of a row that a thread has."""
+        return self.near * self.turns
+
+
+def lanes_for(near: int, size: int, turns: int = 1) -> KeyLanes:
+    """How a row of some elements is shared, as many of which as are neighbours go at once.
+
+    >>> lanes_for(8, 128), lanes_for(4, 80), lanes_for(8, 128, 2)
+    (KeyLanes(near=8, across=16, turns=1), KeyLanes(near=4, across=32, turns=1), KeyLanes(near=8, across=8, turns=2))
+    """  # noqa: E501  # a tuple of three
+    units = size // near
+    across = min(LANES, 1 << (max(1, units // turns) - 1).bit_length())
+    return KeyLanes(near, across, -(-units // across))
+
+
+@frozen
+class DecodeTile:
+    """Rows of a block, keys of a part, vectors under way, and how threads share rows of sides."""
+
+    rows: int
+    keys: int
+    ahead: int
+    right: KeyLanes
+    values: KeyLanes
+
+
+def decode_tile(of: DecodeChain, gpu: Gpu) -> DecodeTile | None:
+    """How a fold is cut; None where its rows do not fit into registers."""
+    rows = of.size(*of.rows)
+    turns = 1 if rows <= FEW_ROWS else 2  # fewer threads for a key: fewer of them add up
+    right, values = (
+        lanes_for(neighbours(side, axis, of.size(axis)), of.size(axis), turns)
+        for side, axis in ((of.right, of.depth), (of.values, of.column))
+    )
+    held = max(right.held, values.held)
+    if held > HELD:
+        return None
+    chunks = -(-rows // min(TOGETHER, HELD // held))
+    keys = of.size(of.key)
+    ahead = max(1, TOGETHER // max(right.turns, values.turns))
+    beside = max(right.beside, values.beside)
+    while ahead > 1 and beside * ahead > keys:
+        ahead //= 2
+    step = beside * ahead
+    blocks = of.size(*of.lots) * chunks
+    wanted = -(-gpu.processors * BLOCKS // blocks)  # parts that keep all processors busy
+    parts = max(min(-(-keys // LONGEST), PARTS), min(wanted, -(-keys // step), PARTS))
+    length = -(-keys // (parts * step)) * step
+    return DecodeTile(-(-rows // chunks), length, ahead, right, values)
+
+
+def decode_cost(of: DecodeChain, gpu: Gpu) -> float:
+    """Few rows to many keys, read once by blocks that have a part of them each."""
+    rows = of.size(*of.rows)
+    keys = of.size(*of.lots, of.key)
+    wide = of.size(of.depth) + of.size(of.column)
+    read = of.bytes / STREAM + keys * wide * rows * FEW
+    return read / gpu.processors + 2 * ENDS + LAUNCH
+
+
+def decode_intrinsics(rows: int, across: int, ahead: int) -> tuple[TensorIntrinsic, ...]:
+    """What such a tile asks of the threads of a warp."""
+    return lanes_sum(across, ahead * rows), lanes_max(LANES, rows)

@@ -1,0 +1,462 @@
+"""Few rows to many keys in parts: each block folds a part of the keys, then the parts are joined.
+
+    for lot, part in blocks:                        launch 1: a part of the keys
+        s[r, k] = f(sum over d of q[r, d] * key[k, d])          neighbours by the threads of a warp
+        m[r]    = max over k of s[r, k]
+        t[r]    = sum over k of exp(s[r, k] - m[r])
+        a[r, j] = sum over k of exp(s[r, k] - m[r]) * v[k, j]   each key by other threads
+    for lot, r, j:                                  launch 2: the parts, rescaled
+        y[r, j] = epilogue(max over p of m, sum over p of t * …, sum over p of a * …)
+
+The law is that of `plica.schedule.online_softmax`: triples of parts are joined like those of keys.
+Keys and values are read once for all rows of a lot, 16 bytes by a thread at a time, several of them
+under way; scores of a part are in shared memory, and nothing but triples of parts is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Final
+
+from attrs import frozen
+
+from plica.core.binding import substitute
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.loop.scalar import (
+    Add,
+    And,
+    Buffer,
+    Eq,
+    Intrinsic,
+    Lit,
+    Load,
+    Lt,
+    Max,
+    Scalar,
+    ScalarVar,
+    Select,
+    dtype_of,
+    index,
+)
+from plica.ir.loop.stage import ExternStage
+from plica.ir.loop.stages import Names, Stages, loads, stages
+from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Invoke, LoopKind, Stmt, Store, seq
+from plica.ir.type.dtype import f32
+from plica.schedule.default.gpu.attention_chain import LEAST
+from plica.schedule.default.gpu.attention_tile import region_of
+from plica.schedule.default.gpu.decode_chain import DecodeChain
+from plica.schedule.default.gpu.decode_tile import (
+    FEW_ROWS,
+    LANES,
+    TOGETHER,
+    WARPS,
+    DecodeTile,
+    KeyLanes,
+    lanes_for,
+)
+from plica.schedule.default.gpu.warp_meaning import lanes_max, lanes_sum
+
+ZERO: Final = Lit(0.0, f32)
+
+
+@frozen(eq=False)
+class Weighed:
+    """Scores of some rows and what they weigh: keys of a part, or parts."""
+
+    rows: int
+    count: int
+    lanes: KeyLanes
+    ahead: int
+    score: Callable[[Scalar, Scalar], Scalar]
+    """The score of a row and a key."""
+    one: Callable[[Scalar], Scalar] | None
+    """How often a key counts, if not once."""
+    value: Callable[[Scalar, Scalar, Scalar], Scalar]
+    """What a key has at a place of some neighbours."""
+    write: Callable[[Scalar, Scalar, tuple[Scalar, ...]], Stmt]
+    """What becomes of a row and a column."""
+    again: bool = False
+    """Whether each thread makes the shares that it needs: then nobody waits for others."""
+
+
+def decode_tiles(of: DecodeChain, tile: DecodeTile) -> Stages:
+    """The stages as statements of threads: parts of the keys, and what joins them."""
+    return _DecodeWriter(of, tile).stages()
+
+
+class _DecodeWriter:
+    """Writes the statements; knows the names."""
+
+    def __init__(self, of: DecodeChain, tile: DecodeTile) -> None:
+        self.of, self.tile, self.names = of, tile, Names(of.of)
+        self.count = of.size(*of.rows)
+        self.chunks = -(-self.count // tile.rows)
+        self.parts = -(-of.size(of.key) // tile.keys)
+        self.many = of.size(*of.lots)
+        self.lane, self.warp, self.block = (self.names.var(word) for word in ("t", "w", "b"))
+        self.out = Buffer(self.names.name("out"), of.out.out.shape, of.out.out.dtype)
+        shape = tuple(map(index, (self.many, self.count, self.parts)))
+        self.tops, self.sums = (
+            Buffer(self.names.name(word), shape, f32) for word in ("tops", "sums")
+        )
+        wide = (*shape, index(of.size(of.column)))
+        self.mixes = Buffer(self.names.name("mixes"), wide, f32)
+        block: Scalar = self.block
+        self.part, block = block % self.parts, block // self.parts
+        self.first, self.lot = block % self.chunks * tile.rows, block // self.chunks
+        self.lots = self._digits(self.lot, of.lots)
+
+    def stages(self) -> Stages:
+        """Both launches; one where there is one part."""
+        body = self._launched(self._block(), self.block, self.many * self.chunks * self.parts)
+        inputs = self.of.of.inputs
+        if self.parts == 1:
+            return stages(inputs, (ExternStage((self.out,), body),))
+        first = ExternStage((self.tops, self.sums, self.mixes), body)
+        return stages(inputs, (first, ExternStage((self.out,), self._joined())), (self.out,))
+
+    # --- words ----------------------------------------------------------------------------------
+
+    def _digits(self, of: Scalar, axes: tuple[ScalarVar, ...]) -> dict[Term, Term]:
+        """Axes of which a number is the place."""
+        found: dict[Term, Term] = {}
+        for number, axis in enumerate(reversed(axes)):
+            first = number == len(axes) - 1
+            found[axis] = of if first else of % self.of.size(axis)
+            of = of // self.of.size(axis)
+        return found
+
+    def _buffer(self, like: str, shape: tuple[int, ...], scope: str) -> Buffer:
+        return Buffer(self.names.name(like), tuple(map(index, shape)), f32, scope)
+
+    def _each(
+        self, axes: Mapping[str, int], body: Callable[..., Stmt], kind: LoopKind = "unrolled"
+    ) -> Stmt:
+        """A nest of loops that are written out; the last is of a kind."""
+        own = [self.names.var(word) for word in axes]
+        whole = body(*own)
+        for number, (var, size) in enumerate(reversed([*zip(own, axes.values(), strict=True)])):
+            whole = For(var, index(size), kind if number == 0 else "unrolled", whole)
+        return whole
+
+    def _element(
+        self, of: Scalar, at: Mapping[Term, Term], guards: list[tuple[Scalar, int, int]]
+    ) -> Scalar:
+        """An element of a side; 0 where a place that reaches so far is beyond what there is."""
+        found = substitute(of, at)
+        tests: list[Scalar] = [Lt(at, index(size)) for at, reach, size in guards if reach > size]
+        zero = Lit(0, dtype_of(of))
+        return Select(reduce(And, tests), found, zero) if tests else found
+
+    def _row(self, r: Scalar) -> Scalar:
+        return self.first + r
+
+    def _key(self, lanes: KeyLanes, ahead: int, turn: Scalar, u: Scalar) -> Scalar:
+        """Which key of its part a thread reads."""
+        beside = LANES // lanes.across
+        group = self.warp * beside + self.lane // lanes.across
+        return (turn * ahead + u) * lanes.beside + group
+
+    def _unit(self, lanes: KeyLanes, c: Scalar) -> Scalar:
+        """Which neighbours of a row a thread has."""
+        return c * lanes.across + self.lane % lanes.across
+
+    # --- a part of the keys ---------------------------------------------------------------------
+
+    def _block(self) -> Stmt:
+        of, tile, lanes = self.of, self.tile, self.tile.values
+        scores = self._buffer("scores", (tile.rows, tile.keys), "shared")
+        units = of.size(of.column) // lanes.near
+
+        def value(here: Scalar, unit: Scalar, v: Scalar) -> Scalar:
+            key = self.part * tile.keys + here
+            at = {**self.lots, of.key: key, of.column: unit * lanes.near + v}
+            return self._element(of.values, at, self._beyond(lanes, unit, units, key))
+
+        weighed = Weighed(tile.rows, tile.keys, lanes, tile.ahead,
+                          lambda r, here: scores[r, here], None, value, self._written,
+                          again=tile.rows <= FEW_ROWS)  # fmt: skip
+        return Alloc(scores, seq(self._scored(scores), self._weighed(weighed)))
+
+    def _scored(self, scores: Buffer) -> Stmt:
+        """The scores of a part, in shared memory."""
+        of, tile, lanes = self.of, self.tile, self.tile.right
+        rows, ahead = tile.rows, tile.ahead
+        query = self._buffer("query", (rows, lanes.turns, lanes.near), "local")
+        keys = self._buffer("keys", (ahead, lanes.turns, lanes.near), "local")
+        products = self._buffer("products", (LANES, ahead * rows), "warp")
+        totals = self._buffer("totals", (ahead * rows,), "local")
+        units = of.size(of.depth) // lanes.near
+        turn = self.names.var("n")
+
+        def asked(r: Scalar, c: Scalar, v: Scalar) -> Stmt:
+            unit = self._unit(lanes, c)
+            at = {**self.lots, **self._digits(self._row(r), of.rows),
+                  of.depth: unit * lanes.near + v}  # fmt: skip
+            guards = [(unit, lanes.across * lanes.turns, units),
+                      (self._row(r), self.chunks * rows, self.count)]  # fmt: skip
+            return Store(query, (r, c, v), self._element(of.left, at, guards))
+
+        def fetched(u: Scalar, c: Scalar, v: Scalar) -> Stmt:
+            unit, key = (
+                self._unit(lanes, c),
+                self.part * tile.keys + self._key(lanes, ahead, turn, u),
+            )
+            at = {**self.lots, of.key: key, of.depth: unit * lanes.near + v}
+            return Store(
+                keys, (u, c, v), self._element(of.right, at, self._beyond(lanes, unit, units, key))
+            )
+
+        def product(u: Scalar, r: Scalar, c: Scalar, v: Scalar) -> Stmt:
+            at = (self.lane, u * rows + r)
+            return Store(products, at, products[at] + query[r, c, v] * keys[u, c, v])
+
+        def kept(u: Scalar, r: Scalar) -> Stmt:
+            here = self._key(lanes, ahead, turn, u)
+            return Store(scores, (r, here), self._score(totals[u * rows + r], r, here))
+
+        own = {"u": ahead, "r": rows}
+        deep = {"c": lanes.turns, "v": lanes.near}
+        step = seq(
+            self._each({"u": ahead, **deep}, fetched, "vectorized"),
+            self._each(own, lambda u, r: seq(
+                Store(products, (self.lane, u * rows + r), ZERO),
+                Store(totals, (u * rows + r,), ZERO))),
+            self._each({**own, **deep}, product),
+            Invoke(lanes_sum(lanes.across, ahead * rows).name, (
+                region_of(products, {0: self.lane // lanes.across * lanes.across},
+                          {0: lanes.across}),
+                region_of(totals, {}, {}))),
+            Branch(Eq(self.lane % lanes.across, index(0)), self._each(own, kept), NOTHING),
+        )  # fmt: skip
+        for each in (totals, products, keys):
+            step = Alloc(each, step)
+        turns = tile.keys // (ahead * lanes.beside)
+        asks = self._each({"r": rows, **deep}, asked, "vectorized")
+        return Alloc(query, seq(asks, For(turn, index(turns), "serial", step)))
+
+    def _beyond(
+        self, lanes: KeyLanes, unit: Scalar, units: int, key: Scalar
+    ) -> list[tuple[Scalar, int, int]]:
+        """How far neighbours and keys reach, and how far they go."""
+        return [(unit, lanes.across * lanes.turns, units),
+                (key, self.parts * self.tile.keys, self.of.size(self.of.key))]  # fmt: skip
+
+    def _score(self, product: Scalar, r: Scalar, here: Scalar) -> Scalar:
+        """The score of a product; nothing is as low as a key or a row that is none."""
+        of, key, row = self.of, self.part * self.tile.keys + here, self._row(r)
+        places: dict[Term, Term] = {**self.lots, **self._digits(row, of.rows), of.key: key}
+
+        def told(node: Term) -> Term:
+            return product if isinstance(node, Load) and node.buffer is of.held else node
+
+        score = substitute(map_bottom_up(told, of.score), places)
+        tests: list[Scalar] = [
+            Lt(place, index(size))
+            for place, reach, size in (
+                (key, self.parts * self.tile.keys, of.size(of.key)),
+                (row, self.chunks * self.tile.rows, self.count),
+            )
+            if reach > size
+        ]
+        return Select(reduce(And, tests), score, LEAST) if tests else score
+
+    def _weighed(self, of: Weighed) -> Stmt:
+        """The greatest of some scores, the sum of their exponentials and a weighted sum."""
+        rows, lane = of.rows, self.lane
+        top = self._buffer("top", (rows,), "local")
+        total = self._buffer("total", (rows,), "local")
+        held, own = (self._buffer(word, (LANES, rows), "warp") for word in ("held", "own"))
+        turns = -(-of.count // (WARPS * LANES))
+        shares = self._buffer("shares", (rows, turns * WARPS * LANES), "shared")
+        totals = self._buffer("totals", (WARPS, rows), "shared")
+        tops = self._buffer("greatest", (rows,), "shared")
+        n, m = self.names.var("n"), self.names.var("n")
+        everyone = n * LANES + lane
+        mine = (m * WARPS + self.warp) * LANES + lane
+
+        def greatest(r: Scalar) -> Stmt:
+            score = self._within(of, everyone, LANES, of.score(r, everyone), LEAST)
+            return Store(held, (lane, r), Max(held[lane, r], score))
+
+        def shared(r: Scalar) -> Stmt:
+            score = self._within(of, mine, WARPS * LANES, of.score(r, mine), LEAST)
+            weight = shares[r, mine]
+            if of.one is not None:
+                weight = self._within(of, mine, WARPS * LANES, of.one(mine), ZERO) * weight
+            if of.again:
+                return Store(own, (lane, r), own[lane, r] + _share(score, top[r]))
+            return seq(
+                Store(shares, (r, mine), _share(score, top[r])),
+                Store(own, (lane, r), own[lane, r] + weight),
+            )
+
+        def told(r: Scalar) -> Stmt:
+            return Store(totals, (self.warp, r), total[r])
+
+        first = Eq(lane, index(0))
+        body = seq(
+            self._each({"r": rows}, lambda r: seq(
+                Store(held, (lane, r), LEAST), Store(top, (r,), LEAST),
+                Store(own, (lane, r), ZERO), Store(total, (r,), ZERO))),
+            For(n, index(-(-of.count // LANES)), "serial", self._each({"r": rows}, greatest)),
+            Invoke(lanes_max(LANES, rows).name, (region_of(held, {}, {}), region_of(top, {}, {}))),
+            For(m, index(turns), "serial", self._each({"r": rows}, shared)),
+            Invoke(lanes_sum(LANES, rows).name, (region_of(own, {}, {}), region_of(total, {}, {}))),
+            Branch(first, self._each({"r": rows}, told), NOTHING),
+            Branch(And(Eq(self.warp, index(0)), first),
+                   self._each({"r": rows}, lambda r: Store(tops, (r,), top[r])), NOTHING),
+            self._mixed(of, None if of.again else shares, top, lambda r: (
+                tops[r], reduce(Add, [totals[index(w), r] for w in range(WARPS)]))),
+        )  # fmt: skip
+        for each in (tops, totals, *([] if of.again else [shares]), own, held, total, top):
+            body = Alloc(each, body)
+        return body
+
+    def _within(
+        self, of: Weighed, place: Scalar, step: int, value: Scalar, beyond: Scalar
+    ) -> Scalar:
+        """A value at a place that may be beyond the last."""
+        return value if of.count % step == 0 else Select(Lt(place, index(of.count)), value, beyond)
+
+    def _mixed(
+        self,
+        of: Weighed,
+        shares: Buffer | None,
+        top: Buffer,
+        told: Callable[[Scalar], tuple[Scalar, Scalar]],
+    ) -> Stmt:
+        """The weighted sum, and what is written of it."""
+        rows, ahead, lanes, groups = of.rows, of.ahead, of.lanes, of.lanes.beside
+        deep = {"c": lanes.turns, "v": lanes.near}
+        values = self._buffer("values", (ahead, lanes.turns, lanes.near), "local")
+        sums = self._buffer("mine", (rows, lanes.turns, lanes.near), "local")
+        mixed = self._buffer(
+            "mixed", (groups, rows, lanes.turns, lanes.across, lanes.near), "shared"
+        )
+        turn, e = self.names.var("n"), self.names.var("e")
+
+        def key(u: Scalar) -> Scalar:
+            return self._key(lanes, ahead, turn, u)
+
+        def fetched(u: Scalar, c: Scalar, v: Scalar) -> Stmt:
+            return Store(values, (u, c, v), of.value(key(u), self._unit(lanes, c), v))
+
+        share = self._buffer("share", (ahead, rows), "local")
+
+        def weighed(u: Scalar, r: Scalar) -> Stmt:
+            own = _share(of.score(r, key(u)), top[r]) if shares is None else shares[r, key(u)]
+            return Store(share, (u, r), own)
+
+        def added(u: Scalar, r: Scalar, c: Scalar, v: Scalar) -> Stmt:
+            return Store(sums, (r, c, v), sums[r, c, v] + share[u, r] * values[u, c, v])
+
+        step = Alloc(values, Alloc(share, seq(
+            self._each({"u": ahead, **deep}, fetched, "vectorized"),
+            self._each({"u": ahead, "r": rows}, weighed),
+            self._each({"u": ahead, "r": rows, **deep}, added),
+        )))  # fmt: skip
+        group = self.warp * (LANES // lanes.across) + self.lane // lanes.across
+        near = self.lane % lanes.across
+        columns, threads = self.of.size(self.of.column), WARPS * LANES
+        place = (e * WARPS + self.warp) * LANES + self.lane
+        r, column = place // columns, place % columns
+        unit = column // lanes.near
+        spot = (r, unit // lanes.across, unit % lanes.across, column % lanes.near)
+        whole = reduce(Add, [mixed[index(g), *spot] for g in range(groups)])
+        written = of.write(r, column, (*told(r), whole))
+        if rows * columns % threads:
+            written = Branch(Lt(place, index(rows * columns)), written, NOTHING)
+        body = seq(
+            self._each({"r": rows, **deep}, lambda *at: Store(sums, at, ZERO)),
+            For(turn, index(of.count // (ahead * lanes.beside)), "serial", step),
+            self._each({"r": rows, **deep},
+                       lambda r, c, v: Store(mixed, (group, r, c, near, v), sums[r, c, v]),
+                       "vectorized"),
+            For(e, index(-(-rows * columns // threads)), "serial", written),
+        )  # fmt: skip
+        return Alloc(mixed, Alloc(sums, body))
+
+    def _written(self, r: Scalar, column: Scalar, triple: tuple[Scalar, ...]) -> Stmt:
+        """What a block leaves of an element: the result, or the triple of its part."""
+        row = self._row(r)
+        top, total, mixed = triple
+        if self.parts == 1:
+            whole = self._stored(self.lots, row, column, (top, total, mixed))
+        else:
+            at = (self.lot, row, self.part)
+            whole = seq(
+                Store(self.mixes, (*at, column), mixed),
+                Branch(Eq(column, index(0)),
+                       seq(Store(self.tops, at, top), Store(self.sums, at, total)), NOTHING),
+            )  # fmt: skip
+        if self.chunks * self.tile.rows > self.count:
+            whole = Branch(Lt(row, index(self.count)), whole, NOTHING)
+        return whole
+
+    def _stored(
+        self, lots: Mapping[Term, Term], row: Scalar, column: Scalar, triple: tuple[Scalar, ...]
+    ) -> Stmt:
+        """The epilogue of an element."""
+        of = self.of
+        names = of.fold.results
+        at: dict[Term, Term] = {**lots, **self._digits(row, of.rows), of.column: column}
+        (read,) = {load.indices for load in loads(of.out.value) if load.buffer in names}
+        there: dict[Term, Term] = {axis: index(0) for axis in of.out.axes}
+        for axis, place in zip(of.fold.axes, read, strict=True):
+            if isinstance(place, ScalarVar):
+                there[place] = substitute(of.places[axis], at)
+
+        def told(node: Term) -> Term:
+            if not isinstance(node, Load) or node.buffer not in names:
+                return node
+            return triple[names.index(node.buffer)]
+
+        value = substitute(map_bottom_up(told, of.out.value), there)
+        places = tuple([substitute(axis, there) for axis in of.out.axes])
+        return Store(self.out, places, value)
+
+    # --- the parts ------------------------------------------------------------------------------
+
+    def _joined(self) -> Stmt:
+        """Triples of all parts, joined as those of keys are, a row by a block."""
+        columns = self.of.size(self.of.column)
+        lanes = lanes_for(next(n for n in (4, 2, 1) if columns % n == 0), columns)
+        ahead = min(TOGETHER, -(-self.parts // lanes.beside))
+        count = -(-self.parts // (lanes.beside * ahead)) * lanes.beside * ahead
+        self.lane, self.warp = self.names.var("t"), self.names.var("w")
+        block = self.names.var("b")
+        lot, row = block // self.count, block % self.count
+
+        def known(part: Scalar, value: Scalar, beyond: Scalar) -> Scalar:
+            told = Lt(part, index(self.parts))
+            return value if count == self.parts else Select(told, value, beyond)
+
+        def value(part: Scalar, unit: Scalar, v: Scalar) -> Scalar:
+            found = known(part, self.mixes[lot, row, part, unit * lanes.near + v], ZERO)
+            units = columns // lanes.near
+            whole = lanes.across * lanes.turns == units
+            return found if whole else Select(Lt(unit, index(units)), found, ZERO)
+
+        lots = self._digits(lot, self.of.lots)
+        body = self._weighed(Weighed(
+            1, count, lanes, ahead,
+            lambda _, part: known(part, self.tops[lot, row, part], LEAST),
+            lambda part: known(part, self.sums[lot, row, part], ZERO),
+            value,
+            lambda _, column, triple: self._stored(lots, row, column, triple),
+        ))  # fmt: skip
+        return self._launched(body, block, self.many * self.count)
+
+    def _launched(self, body: Stmt, block: ScalarVar, blocks: int) -> Stmt:
+        """What the threads of some blocks do."""
+        body = For(self.warp, index(WARPS), "threadIdx.y",
+                   For(self.lane, index(LANES), "threadIdx.x", body))  # fmt: skip
+        return For(block, index(blocks), "blockIdx.x", body)
+
+
+def _share(of: Scalar, top: Scalar) -> Scalar:
+    """What a score counts beside the greatest; nothing where that is nothing."""
+    return Select(Eq(top, LEAST), ZERO, Intrinsic("exp", (of - top,)))

@@ -1,0 +1,109 @@
+"""Packages of records: what one machine found, as one text that others take over.
+
+    packed(records)      the best of each work on each machine, as a text
+    unpacked(text)       the records of a text; raises `Malformed` where a byte of it is another
+
+The first line says what follows: how many records, of which machines, made by which versions, and a
+digest of the other lines, each of which is a record as `JsonDatabase` writes it.
+
+>>> from plica.search.record.record import record
+>>> slow = record("w", "cpu", "{}", "rowed", (2.0,))
+>>> fast = record("w", "cpu", "{}", "blocked", (1.0,))
+>>> text = packed([slow, fast])
+>>> unpacked(text) == (fast,), described(text).targets
+(True, ('cpu',))
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any, Final, NoReturn
+
+from attrs import frozen
+
+from plica.core.diagnostic import Malformed
+from plica.runtime.error import Diagnostic
+from plica.search.record.order import in_order
+from plica.search.record.record import Record, from_row, to_row
+
+FORMAT: Final = "plica-records"
+VERSION: Final = 1
+MOST: Final = 1 << 28
+"""Characters of a package, at most."""
+
+SUFFIX: Final = ".records"
+"""How the names of such files end."""
+
+
+@frozen
+class PackageHeader:
+    """What the first line of a package says."""
+
+    count: int
+    targets: tuple[str, ...]
+    versions: tuple[tuple[str, str], ...]
+    digest: str
+
+
+def packed(records: Iterable[Record], keep: int = 1) -> str:
+    """The best few records of each work on each machine; equal records give equal texts."""
+    by_work: dict[tuple[str, str], list[Record]] = {}
+    for each in records:
+        by_work.setdefault((each.key, each.target), []).append(each)
+    chosen = [best for work in sorted(by_work) for best in in_order(by_work[work])[:keep]]
+    lines = "".join([f"{json.dumps(to_row(each))}\n" for each in chosen])
+    head = {
+        "format": FORMAT,
+        "version": VERSION,
+        "count": len(chosen),
+        "targets": sorted({each.target for each in chosen}),
+        "versions": sorted({pair for each in chosen for pair in each.versions}),
+        "digest": hashlib.sha256(lines.encode()).hexdigest(),
+    }
+    return f"{json.dumps(head)}\n{lines}"
+
+
+def described(text: str) -> PackageHeader:
+    """What a package says of itself, once that was checked."""
+    if len(text) > MOST:
+        _refuse("It is too large.", f"at most {MOST} characters", str(len(text)))
+    first, _, rest = text.partition("\n")
+    head = _json(first)
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        _refuse("It does not begin as one.", FORMAT, first[:80])
+    if head.get("version") != VERSION:
+        code = "newer-version" if isinstance(head.get("version"), int) else "bad-record"
+        _refuse("It is of another version.", str(VERSION), repr(head.get("version"))[:40], code)
+    digest = hashlib.sha256(rest.encode()).hexdigest()
+    if head.get("digest") != digest:
+        _refuse(
+            "Its records are not those that were written.", str(head.get("digest"))[:80], digest
+        )
+    count, targets, versions = (head.get(each) for each in ("count", "targets", "versions"))
+    if type(count) is not int or not isinstance(targets, list) or not isinstance(versions, list):
+        _refuse("Its first line is incomplete.", "count, targets, versions", first[:80])
+    pairs = tuple([(str(each[0]), str(each[1])) for each in versions if len(each) == 2])
+    return PackageHeader(count, tuple(map(str, targets)), pairs, digest)
+
+
+def unpacked(text: str) -> tuple[Record, ...]:
+    """The records of a package."""
+    described(text)
+    rows = [_json(line) for line in text.splitlines()[1:]]
+    if not all(isinstance(each, list) for each in rows):
+        _refuse("A line of it is no record.", "a row of JSON", "another")
+    return tuple([from_row(tuple(each)) for each in rows])
+
+
+def _json(line: str) -> Any:  # anything JSON holds
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse(message: str, expected: str, found: str, code: str = "bad-record") -> NoReturn:
+    whole = f"This is no package of tuning records.  {message}"
+    raise Malformed(Diagnostic(code, whole, None, expected, found))

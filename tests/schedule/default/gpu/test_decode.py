@@ -1,0 +1,91 @@
+"""Few rows to many keys, in parts: the same numbers by the emulator, the interpreter and numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plica.codegen.cuda.fold import fold
+from plica.codegen.cuda.toolchain import compiled, path_of
+from plica.codegen.lower.passes import lower
+from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.stages import Stages, kernel_of
+from plica.ir.type.dtype import DType, bf16, f16, f32
+from plica.rewrite.contract import reassociates
+from plica.schedule.default.gpu.choose import candidates, streamed
+from plica.schedule.default.gpu.decode_tile import lanes_for
+from plica.schedule.default.gpu.decode_writer import decode_tiles
+from plica.schedule.default.gpu.machine import Gpu
+from plica.schedule.form import Facts
+from tests.codegen.cuda.emulate import COMPILER
+from tests.codegen.cuda.emulate import run as emulated
+from tests.schedule.chains import Mask, Sizes, attention, drawn, exact
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
+needs_nvrtc = pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
+
+
+def in_parts(of: Stages) -> Stages:
+    found = streamed(of, Gpu())
+    assert found is not None
+    return decode_tiles(*found)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("sizes", "mask", "dtype", "shared"),
+    [
+        ((4, 1, 150, 16, 16), "none", f16, 2),  # grouped queries
+        ((1, 3, 70, 12, 24), "bias", f32, 1),
+        ((1, 11, 40, 40, 16), "causal", bf16, 1),  # more rows than a block has
+    ],
+)
+def test_parts_mean_the_same(sizes: Sizes, mask: Mask, dtype: DType, shared: int) -> None:
+    given = drawn(sizes, 0, mask, dtype, shared)
+    lots, rows, _, _, columns = sizes
+    found = np.full((lots, rows, columns), np.nan, np.float32).astype(dtype.numpy)
+    parts = in_parts(attention(sizes, mask, dtype, shared))
+    emulated(fold(lower(kernel_of(parts), "gpu"), "k"), [*given, found])
+    close = {f32: 1e-6, f16: 2e-3, bf16: 2e-2}[dtype]
+    np.testing.assert_allclose(found.astype(np.float64), exact(given, mask), atol=close)
+
+
+def test_no_threads_race() -> None:
+    sizes: Sizes = (1, 2, 9, 4, 4)
+    given = drawn(sizes, 1, "causal", f32)
+    (found,) = run_kernel(lower(kernel_of(in_parts(attention(sizes, "causal", f32))), "gpu"), given)
+    np.testing.assert_allclose(found, exact(given, "causal"), atol=1e-6)
+
+
+def test_grouped_queries_are_rows_of_one_lot() -> None:
+    found = streamed(attention((8, 1, 64, 16, 16), shared=4), Gpu())
+    assert found is not None
+    chain, tile = found
+    assert (chain.size(*chain.lots), chain.size(*chain.rows), tile.rows) == (2, 4, 4)
+    assert chain.bytes == 2 * 64 * (16 + 16) * 2  # keys and values are read once
+
+
+@pytest.mark.parametrize("sizes", [(1, 40, 64, 32, 32), (1, 1, 64, 32, 4096)])
+def test_many_rows_and_wide_values_are_left_to_others(sizes: Sizes) -> None:
+    assert streamed(attention(sizes), Gpu()) is None
+
+
+def test_the_form_is_taken_for_few_rows() -> None:
+    of = attention((8, 1, 4096, 128, 128))
+    made = next(candidates(of, Facts((False,) * 3, (), reassociates), Gpu()))
+    assert made.form.form == "split-online-softmax"
+
+
+def test_a_row_is_shared_by_a_power_of_two() -> None:
+    for near in (1, 2, 4, 8):
+        for units in range(1, 80):
+            lanes = lanes_for(near, units * near)
+            assert lanes.across * lanes.turns >= units
+            assert 32 % lanes.across == 0
+
+
+@needs_nvrtc
+def test_nothing_is_spilled() -> None:
+    kernel = kernel_of(in_parts(attention((32, 8, 4096, 128, 128))))
+    for _, usage in compiled(fold(lower(kernel, "gpu"), "k").text, "sm_90a").usage:
+        assert usage.spilled == 0
