@@ -6,8 +6,10 @@ Tree-LSTM: random trees of 64-dimensional leaves, against torch's operators call
 Python function; onnxruntime has no trees.  LSTM of variable length: a fold over a list, against
 torch's operators, `torch.nn.LSTM`, and onnxruntime's LSTM with an open length.  Open sizes: a
 transformer block with an open batch and an open length, against the same block compiled for each
-size.  Calls: what one operator costs beside its own work.  All take turns, on one core; the least
-time counts, the median stands beside it.
+size.  Sizes that come with the data (a detector, masks of ids, open widths and lengths, a growing
+cache, a ragged batch): the first call, then one with other values and sizes, which compiles
+nothing.  Calls: what one operator costs beside its own work.  All take turns, on one core; the
+least time counts, the median stands beside it.
 """
 
 # mypy: ignore-errors
@@ -252,6 +254,109 @@ def sizes(rounds: int) -> list[dict]:
     return rows
 
 
+# --- sizes that come with the data ----------------------------------------------------------------
+
+
+def unknown() -> dict[str, tuple]:
+    """Models in which sizes come with a call, as ONNX graphs; and what they are called with."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    def model(nodes, inputs, output, kind="f", **stored):
+        kinds = {"f": TensorProto.FLOAT, "i": TensorProto.INT64}
+        taken = [helper.make_tensor_value_info(name, kinds[kind], shape)
+                 for name, kind, shape in inputs]  # fmt: skip
+        given = [helper.make_tensor_value_info(output, kinds[kind], None)]
+        held = [numpy_helper.from_array(np.asarray(each), name) for name, each in stored.items()]
+        made = [helper.make_node(kind, read, [out], **options)
+                for kind, read, out, options in nodes]  # fmt: skip
+        graph = helper.make_graph(made, "g", taken, given, held)
+        sets = [helper.make_opsetid("", 17)]
+        return helper.make_model(graph, opset_imports=sets, ir_version=8)
+
+    def some(*shape):
+        return random.standard_normal(shape).astype(np.float32)
+
+    def boxes(count):
+        corners = random.random((1, count, 2)).astype(np.float32)
+        return np.concatenate([corners, corners + 0.2], -1), random.random(
+            (1, 1, count), np.float32
+        )
+
+    step = {"hidden_size": 64}
+    gates = {name: weights(1, 256, 64) / np.float32(8) for name in "wr"}
+    best = {"most": np.int64(50), "over": np.float32(0.4), "least": np.float32(0.3)}
+    detector = model(
+        [("NonMaxSuppression", ["b", "s", "most", "over", "least"], "y", {})],
+        [("b", "f", [1, "n", 4]), ("s", "f", [1, 1, "n"])], "y", "i", **best,
+    )  # fmt: skip
+    text = model(
+        [("NonZero", ["ids"], "at", {}), ("Transpose", ["at"], "turned", {}),
+         ("GatherND", ["ids", "turned"], "words", {}), ("Gather", ["table", "words"], "e", {}),
+         ("MatMul", ["e", "m"], "y", {})],
+        [("ids", "i", ["n"])], "y", table=weights(1000, 64), m=weights(64, 64),
+    )  # fmt: skip
+    ocr = model(
+        [("Conv", ["x", "k"], "c", {"pads": [0, 1, 0, 1]}), ("Relu", ["c"], "a", {}),
+         ("Squeeze", ["a", "two"], "s", {}), ("Transpose", ["s"], "t", {"perm": [2, 0, 1]}),
+         ("LSTM", ["t", "w", "r"], "y", step)],
+        [("x", "f", [1, 1, 16, "w"])], "y", k=weights(64, 1, 16, 3), two=np.array([2]), **gates,
+    )  # fmt: skip
+    cache = model(
+        [("Concat", ["old", "x"], "k", {"axis": 0}), ("Transpose", ["k"], "t", {}),
+         ("MatMul", ["x", "t"], "s", {}), ("Softmax", ["s"], "p", {}),
+         ("MatMul", ["p", "k"], "y", {})],
+        [("old", "f", ["t", 64]), ("x", "f", [1, 64])], "y",
+    )  # fmt: skip
+    rnn = model([("LSTM", ["x", "w", "r"], "y", step)], [("x", "f", ["n", 1, 64])], "y", **gates)
+    ragged = model(
+        [("Shape", ["x"], "s", {}), ("Gather", ["s", "one"], "n", {}),
+         ("Range", ["zero", "n", "one"], "at", {}), ("Unsqueeze", ["long", "axis"], "l", {}),
+         ("Less", ["at", "l"], "in", {}), ("Cast", ["in"], "m", {"to": TensorProto.FLOAT}),
+         ("Mul", ["x", "m"], "y", {})],
+        [("x", "f", ["b", "n"]), ("long", "i", ["b"])], "y",
+        one=np.int64(1), zero=np.int64(0), axis=np.array([1]),
+    )  # fmt: skip
+    ids = [np.array(each) for each in ([5, 0, 7, 9], [1, 2, 0, 0, 0, 3, 4, 8])]
+    return {
+        "detector with NMS": (detector, [boxes(40), boxes(90)]),
+        "text, mask of ids": (text, [(each,) for each in ids]),
+        "recogniser, open width": (ocr, [(some(1, 1, 16, 33),), (some(1, 1, 16, 90),)]),
+        "decoder, growing cache": (cache, [(some(t, 64), some(1, 64)) for t in (7, 8)]),
+        "RNN, open length": (rnn, [(some(5, 1, 64),), (some(40, 1, 64),)]),
+        "ragged batch": (
+            ragged,
+            [(some(2, 9), np.array([3, 9])), (some(3, 14), np.array([14, 0, 5]))],
+        ),
+    }
+
+
+def second_calls(rounds: int) -> list[dict]:
+    """Seconds of the first call, and of calls with other values and sizes: none compiles."""
+    from onnxruntime import InferenceSession
+
+    rows = []
+    for name, (model, calls) in unknown().items():
+        start = perf_counter()
+        exe = plica.compile(model, threads=1)
+        row = {"model": name, "compiling": perf_counter() - start, "later": []}
+        session = InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        before = exe.stats.compilations
+        for number, args in enumerate(calls):
+            start = perf_counter()
+            found = exe(*args)
+            took = perf_counter() - start
+            named = dict(zip([each.name for each in session.get_inputs()], args, strict=True))
+            np.testing.assert_allclose(found, session.run(None, named)[0], rtol=1e-4, atol=1e-4)
+            if not number:
+                row["first"] = took
+            else:
+                row["later"] = [took, timed({"": lambda a=args, e=exe: e(*a)}, rounds)[""][0]]
+        row["compilations"] = exe.stats.compilations - before + exe.stats.at_call
+        assert row["compilations"] == 0, row
+        rows.append(row)
+    return rows
+
+
 def overhead(rounds: int) -> dict:
     """Seconds for one step of a loop: a comparison, a subtraction, a kernel on four numbers."""
     exe = plica.compile(counted, threads=1)
@@ -282,10 +387,17 @@ def main() -> None:
                     f"{each[0] * 1e6:.0f} ({each[1] * 1e6:.0f})", f"{each[0] / least:.2f}x",
                 )  # fmt: skip
     console.print(table)
+    later = second_calls(given.rounds) if find_spec("onnxruntime") else []
+    calls = Table("Sizes come with the call", "Compiling, s", "First call, µs", "Other sizes, µs",
+                  "Then, µs", "Compilations at calls")  # fmt: skip
+    for row in later:
+        shown = [f"{each * 1e6:.0f}" for each in (row["first"], *row["later"])]
+        calls.add_row(row["model"], f"{row['compiling']:.2f}", *shown, str(row["compilations"]))
+    console.print(calls)
     each = overhead(given.rounds)
     console.print(f"A step of a loop with three operators: {each['each'] * 1e9:.0f} ns")
     if given.json:
-        given.json.write_text(json.dumps({"rows": rows, **each}, indent=1))
+        given.json.write_text(json.dumps({"rows": rows, "calls": later, **each}, indent=1))
 
 
 if __name__ == "__main__":

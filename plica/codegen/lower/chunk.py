@@ -182,7 +182,9 @@ def sizes_of(function: Function, rows: ChunkRows) -> tuple[int, ...]:
     each = operations(of)
     if each > MUCH and each > SHARED * shared:
         return (1,)
-    return SIZES[1:] if 0 < shared <= NEAR else SIZES
+    if not shared:
+        return SIZES[1], SIZES[-1]
+    return SIZES[1:] if shared <= NEAR else SIZES
 
 
 def row_bytes(of: Buffer, rows: ChunkRows) -> int:

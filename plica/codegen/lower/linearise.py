@@ -237,7 +237,8 @@ class _Maker:
         rows = None
         if self.schedule.chunks and to_stages(function).stages.dims:
             rows = rows_of(function)
-        if rows is None or not self.has_form(chunk(function, rows), args):
+        sizes = () if rows is None else sizes_of(function, rows)
+        if rows is None or not self.has_form(chunk(function, rows, sizes[0]), args):
             launch = self.made_of(function, args, target, step)
             if self.dims:
                 launch = evolve(launch, least=self.asserted(function, args))
