@@ -220,19 +220,19 @@ class WinogradWriter:
             (tile.steps, "unrolled"), (tile.vectors, "unrolled"), (plan.outer, "vectorized"),
         ]  # fmt: skip
 
-        def one(p: Scalar, g: Scalar, q: Scalar) -> Stmt:
+        def one(p: Scalar, g: Scalar, first: Scalar) -> Stmt:
             def terms(outer: Scalar, inner: Scalar, u: Scalar) -> Stmt:
                 def step(s: Scalar, m: Scalar, v: Scalar) -> Stmt:
                     at = inner * factor + u
                     weight = self.weight[p, g * tile.vectors + m, outer * plan.inner + at, v]
-                    place = (*self.team, p, outer, q * tile.steps + s, at)
+                    place = (*self.team, p, outer, first + s, at)
                     times = Mul(Load(self.data, place), weight)
                     return Store(total, (s, m, v), Add(total[s, m, v], times))
 
                 return self.nest(*sums, body=step)
 
             def kept(s: Scalar, m: Scalar, v: Scalar) -> Stmt:
-                place = (*self.team, p, g * tile.vectors + m, q * tile.steps + s, v)
+                place = (*self.team, p, g * tile.vectors + m, first + s, v)
                 return Store(self.product, place, total[s, m, v])
 
             start = self.nest(
@@ -247,13 +247,13 @@ class WinogradWriter:
 
         groups = of.outputs // plan.outer // tile.vectors
         return self.nest(
-            (of.of.span**2, self.shared), (groups, "serial"), (self.count // tile.steps, "serial"),
-            body=one,
+            (of.of.span**2, self.shared), (groups, "serial"),
+            body=lambda p, g: self.strips(self.count, tile.steps, lambda at: one(p, g, at)),
         )  # fmt: skip
 
     def fetching(self, sums: Stmt) -> Stmt:
         """The loop over channels, in which each pass fetches its share of the next weights."""
-        plan, passes = self.plan, self.count // self.plan.tile.steps
+        plan, passes = self.plan, -(-self.count // self.plan.tile.steps)
         if not plan.fetches or passes < 2 or not isinstance(sums, For):
             return sums
         ahead = self.of.channels * plan.tile.vectors * plan.outer
